@@ -22,9 +22,9 @@ from lab.fault_gallery_peer import peer_says
 from lab.fault_gallery_real import with_real_section
 from lab.fault_gallery_totals import totals
 from lab.kafka_jars import LAB
+from tests.gallery.case import Case
+from tests.gallery.cases import SECTIONS
 from tests.support.faults import Brokers
-from tests.support.gallery import SECTIONS
-from tests.support.gallery_case import Case
 
 PAGE: Final = LAB.parent / "docs" / "faults.md"
 COLUMNS: Final = ("fault", "injected", "this tool", "kafka-dump-log 4.3.0")

@@ -15,8 +15,8 @@ from kafka_forensics.evidence.options import ScanOptions
 from lab.errors import LabError
 from lab.jvm import DUMP_LOG_SEGMENTS, QUICK_START, TOOL_TIMEOUT_SECONDS, ToolResult, java_command, run_tool
 from lab.kafka_jars import kafka_jars
+from tests.gallery.case import Case
 from tests.support.faults import healthy
-from tests.support.gallery_case import Case
 
 PATIENCE_SECONDS: Final = 20
 """For a tool that may never end."""

@@ -1,6 +1,6 @@
 """The section of `docs/faults.md` on logs of real brokers: which faults are shown there too, and why not the rest.
 
-It is written from what `tests/broker` runs (`tests/support/real_brokers.py`, `tests/support/broker_made.py`), without any broker.
+It is written from what `tests/broker` runs (`tests/gallery/real_brokers.py`, `tests/gallery/broker_made.py`), without any broker.
 """
 
 import re
@@ -9,9 +9,9 @@ from collections import Counter
 from itertools import groupby
 from typing import Final
 
-from tests.support.broker_made import COPIES, FORK, MADE, Made, Told
-from tests.support.gallery import SECTIONS
-from tests.support.real_brokers import BEYOND, NOT_ON_REAL_LOGS, injections
+from tests.gallery.broker_made import COPIES, FORK, MADE, Made, Told
+from tests.gallery.cases import SECTIONS
+from tests.gallery.real_brokers import BEYOND, NOT_ON_REAL_LOGS, injections
 
 HEADING: Final = "On logs of real brokers"
 COLUMNS: Final = ("fault", "what brokers did", "copy", "this tool")

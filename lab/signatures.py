@@ -11,8 +11,8 @@ from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding
 from lab.kafka_jars import LAB
+from tests.gallery.incidents import TREES
 from tests.support.faults import Brokers
-from tests.support.incident_trees import TREES
 
 PAGE: Final = LAB.parent / "docs" / "incidents.md"
 UNNAMED: Final = {
@@ -31,7 +31,7 @@ issue, what fits, what does not, and what these files cannot tell. It is a liken
 other finding. `kafka-forensics explain incident-signature` says how to read it.
 
 This page is written by `python -m lab.signatures`, from a scan of a tree that shows the incident and a scan of a near miss; a
-test keeps it true. The trees are made from the fault gallery's replicas (`tests/support/incident*.py`).
+test keeps it true. The trees are made from the fault gallery's replicas (`tests/gallery/incidents.py`).
 
 Versions are facts about the issue. Kafka's version stands in no file; a scan knows lower bounds: leader epochs and producer
 snapshots (0.11), `partition.metadata` and `meta.properties` of version 1 (2.8), a broker epoch in `.kafka_cleanshutdown` (3.7), the

@@ -17,7 +17,7 @@ from kafka_forensics.analysis.transactions.transactions import TransactionsFold
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.files import AbortedTxn, TransactionIndex
 from kafka_forensics.model.findings import Finding
-from tests.support.producer_log import ABORT, COMMIT, Log, context, fold_rows
+from tests.analysis.producer_log import ABORT, COMMIT, Log, context, fold_rows
 from tests.support.strategies import logs
 
 FoldKind = TypeVar("FoldKind", ProducersFold, TransactionsFold)

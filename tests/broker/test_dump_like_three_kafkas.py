@@ -7,7 +7,7 @@ import pytest
 from lab.dump_facts import TOOLS
 from lab.make_golden import INPUTS
 from lab.make_samples import SAMPLE_LOGS
-from tests.support.kafka_facts import differences_from_kafka_s_tool, lay_out
+from tests.broker.kafka_facts import differences_from_kafka_s_tool, lay_out
 
 LOG = f"{0:020}"
 OTHERWISE = {f"aborted-version/{LOG}.txnindex": ["entry 0: version '0', here '9'"]}

@@ -11,7 +11,8 @@ from kafka_forensics.model.results import ScanResult
 from lab.broker_faults import TOPICS
 from lab.fault_base import read_log
 from lab.story import Story
-from tests.support.broker_made import (
+from tests.broker.kafka_facts import SUFFIXES, differences_from_kafka_s_tool, lay_out
+from tests.gallery.broker_made import (
     AFTER,
     COPIES,
     FORK,
@@ -30,7 +31,6 @@ from tests.support.broker_made import (
 )
 from tests.support.faults import Brokers
 from tests.support.faults_verdict import scan
-from tests.support.kafka_facts import SUFFIXES, differences_from_kafka_s_tool, lay_out
 
 pytestmark = pytest.mark.broker
 

@@ -9,10 +9,10 @@ import pytest
 from kafka_forensics.model.findings import Severity
 from lab.fault_base import layout
 from lab.fault_gallery import scanned
+from tests.gallery.case import Case, Injected
+from tests.gallery.real_brokers import BEYOND, OF_THE_CLUSTER, Row, answer, expected, injections
 from tests.support.faults import HEALTHY, LOG_END, Brokers
 from tests.support.faults_verdict import verdict
-from tests.support.gallery_case import Case, Injected
-from tests.support.real_brokers import BEYOND, OF_THE_CLUSTER, Row, answer, expected, injections
 
 pytestmark = [pytest.mark.broker, pytest.mark.slice]
 

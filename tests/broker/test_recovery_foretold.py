@@ -24,7 +24,7 @@ from lab.errors import LabError
 from lab.files import copy_tree, parse_offset_checkpoint
 from lab.jvm import wait_until
 from lab.workload import SMALL_SEGMENTS, Writer
-from tests.support.kafka_facts import differences_from_kafka_s_tool, lay_out
+from tests.broker.kafka_facts import differences_from_kafka_s_tool, lay_out
 from tests.support.segments import by_producer, marker
 
 pytestmark = [pytest.mark.broker, pytest.mark.slice]

@@ -12,7 +12,7 @@ from kafka_forensics import engine
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.results import ScanResult
-from tests.support.fake_engine import module_of
+from tests.cli.fake_engine import module_of
 from tests.support.json_schemas import validate
 from tests.support.plan_runs import Run, plan_runner, put_audit
 

@@ -10,7 +10,7 @@ import pytest
 from kafka_forensics.errors import SourceError
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import Entry
-from tests.support.every_command import reading
+from tests.cli.every_command import reading
 from tests.support.faults import healthy
 from tests.support.plan_runs import SAMPLES, Run
 

@@ -12,8 +12,8 @@ import pytest
 
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.cli.options import FORMATS
+from tests.cli.every_command import reading
 from tests.support.bundles import names_of
-from tests.support.every_command import reading
 from tests.support.nightly import nightly_but
 from tests.support.plan_runs import SAMPLES, Run
 

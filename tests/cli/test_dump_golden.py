@@ -6,7 +6,7 @@ import pytest
 
 from lab.dump_facts import LOGS, from_table
 from lab.make_golden import GOLDEN, INPUTS, OF_TOPICS, input_files, table_name
-from tests.support.kafka_facts import differences, dumped, with_logs
+from tests.broker.kafka_facts import differences, dumped, with_logs
 
 FILES = {table_name(file): file for file in input_files()}
 OTHERWISE = {"aborted-version.txnindex.tsv": ["entry 0: version '0', here '9'"]}

@@ -184,7 +184,7 @@ def test_what_cannot_be_read_is_named_with_the_next_step(name: str, reason: str,
 
 def test_ctrl_c_is_130_in_one_line() -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.support.fake_engine", "slow", "scan", "x"], cwd=ROOT, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "tests.cli.fake_engine", "slow", "scan", "x"], cwd=ROOT, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stderr is not None
         assert process.stderr.readline() == "ready\n"

@@ -14,7 +14,7 @@ import pytest
 from kafka_forensics.evidence.inputs import NotRead, gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.storage.source import EntryKind
-from tests.support.every_command import reading
+from tests.cli.every_command import reading
 from tests.support.faults import Brokers, healthy
 from tests.support.plan_runs import SAMPLES, Run
 

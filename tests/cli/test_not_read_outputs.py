@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from tests.support.every_command import reading
+from tests.cli.every_command import reading
 from tests.support.faults import HEALTHY, Brokers, healthy
 from tests.support.json_schemas import json_schema, validate
 from tests.support.plan_runs import SAMPLES, Run

@@ -11,7 +11,7 @@ from kafka_forensics.cli.main import outcome
 from kafka_forensics.cli.progress import Progress, duration
 from kafka_forensics.cli.streams import Destination, say, wrapped
 from kafka_forensics.model.amounts import size
-from tests.support.every_command import Terminal
+from tests.cli.every_command import Terminal
 from tests.support.faults import healthy
 
 

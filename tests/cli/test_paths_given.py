@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.every_command import reading
+from tests.cli.every_command import reading
 from tests.support.plan_runs import SAMPLES, Run
 
 HEALTHY = SAMPLES / "healthy"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.cli.outputs.rows import SAMPLED_ROWS, table_lines
-from tests.support.every_command import Terminal
+from tests.cli.every_command import Terminal
 from tests.support.plan_runs import Run
 
 ROOT = Path(__file__).resolve().parents[2]

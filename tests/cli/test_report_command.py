@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
+from tests.report.pages import GOLDEN, Page, golden_lanes
 from tests.support.plan_runs import Run, put_audit
-from tests.support.report_pages import GOLDEN, Page, golden_lanes
 
 SAMPLE: Final = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election"
 

@@ -15,8 +15,8 @@ from kafka_forensics.cli.main import outcome
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Place
 from tests.cli.conftest import Engine
+from tests.cli.every_command import Terminal
 from tests.support.archives import SHIPPED
-from tests.support.every_command import Terminal
 from tests.support.plan_runs import SAMPLES, Run
 from tests.support.results import clean_result, result_of, unclean_result
 

@@ -12,7 +12,7 @@ import pytest
 
 from kafka_forensics.cli.manual import MANUAL
 from kafka_forensics.cli.options import SCAN_FORMATS
-from tests.support.every_command import Terminal
+from tests.cli.every_command import Terminal
 from tests.support.nightly import nightly_but
 from tests.support.plan_runs import SAMPLES, Run
 

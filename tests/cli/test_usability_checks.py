@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.cli.main import COMMANDS
-from tests.support.every_command import OF_THEIR_OWN, WITHOUT_EVIDENCE, reading
+from tests.cli.every_command import OF_THEIR_OWN, WITHOUT_EVIDENCE, reading
 from tests.support.plan_runs import SAMPLES, Run
 
 SAMPLE = SAMPLES / "unclean-election"

@@ -18,7 +18,7 @@ from kafka_forensics.export import json_document
 from kafka_forensics.folding.keys.question import DamageEnd, KeyAnswer
 from kafka_forensics.judging import compaction
 from kafka_forensics.model.results import ScanResult
-from tests.support import task_engine
+from tests.engine import task_engine
 from tests.support.compacted import CLEANED, compacted, history, three
 from tests.support.faults import DIRECTORY
 from tests.support.simulated_cleaners import Replica, Told, clusters, written

@@ -13,7 +13,7 @@ from kafka_forensics.facts.rows import FactQuery
 from kafka_forensics.facts.splits import plan_tasks
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.schemas import FACTS
-from tests.support import task_engine
+from tests.engine import task_engine
 from tests.support.faults import Brokers, healthy
 
 SEGMENT = f"{29:020d}.log"

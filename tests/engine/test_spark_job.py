@@ -17,7 +17,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import json_document
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.spark import job, keys
-from tests.support.fake_spark import FakeSession
+from tests.spark.fake import FakeSession
 from tests.support.replicas import put_replica
 from tests.support.segments import log
 

@@ -16,7 +16,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.parsers.log_dir import SegmentFiles
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import Entry, EntryKind
-from tests.support import task_engine
+from tests.engine import task_engine
 from tests.support.replicas import put_replica
 from tests.support.segments import log
 

@@ -14,11 +14,11 @@ from kafka_forensics.engine import local, processes
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.changes import snapshots
+from tests.engine.task_changes import said
 from tests.equivalence.conftest import Made, Tree
 from tests.equivalence.documents import text
 from tests.support.faults import HEALTHY, healthy
 from tests.support.snapshot_trees import NEW, OLD, Snapshots, cut
-from tests.support.task_changes import said
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes are copied on Linux alone")
 

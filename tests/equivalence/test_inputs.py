@@ -11,14 +11,14 @@ from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.folding import splits
 from kafka_forensics.questions.collect import CollectOptions, PseudonymMap, collect
+from tests.engine import task_engine
 from tests.equivalence.conftest import Made, Tree
 from tests.equivalence.documents import text, without_order, without_payloads
 from tests.equivalence.trees import NEEDS_RECORDS, SECTIONS_OF, put_together
 from tests.facts.test_facts_spans import assert_tiled
+from tests.gallery.cases import SECTIONS
 from tests.storage.trees import zstd
-from tests.support import task_engine
 from tests.support.bundles import read_back
-from tests.support.gallery import SECTIONS
 
 COMPACTED = {"compacted": "t"}
 """Topics whose records are hashed even where no cleaner's checkpoint says that they are compacted."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from tests.gallery.cases import SECTIONS
+from tests.gallery.incidents import TREES as INCIDENTS
 from tests.support.faults import Brokers
-from tests.support.gallery import SECTIONS
-from tests.support.incident_trees import TREES as INCIDENTS
 
 Make = Callable[[Path], Brokers]
 

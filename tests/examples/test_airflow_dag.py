@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.spark_cluster import spark_environment
+from tests.spark.cluster import spark_environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.notebooks import EXAMPLES, charted, errors, fresh, printed, stored
+from tests.examples.notebooks import EXAMPLES, charted, errors, fresh, printed, stored
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 

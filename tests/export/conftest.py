@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.exports import SAMPLES
+from tests.export.exports import SAMPLES
 from tests.support.object_stores import S3Server
 
 PARTITIONS = ("audit-0", "payments-0", "__consumer_offsets-0", "__transaction_state-0")

@@ -23,7 +23,7 @@ from kafka_forensics.export.snapshots import opened_snapshot
 from kafka_forensics.export.target import LOCK
 from kafka_forensics.facts import rows as facts_rows
 from kafka_forensics.model.schemas import FACTS
-from tests.support.datasets import (
+from tests.export.datasets import (
     FEW,
     NAMES,
     ONE,
@@ -36,7 +36,7 @@ from tests.support.datasets import (
     read,
     unlabelled,
 )
-from tests.support.exports import export, manifest, rows
+from tests.export.exports import export, manifest, rows
 
 LABEL = Label("a", "n1", "f" * 32, in_rows=False)
 

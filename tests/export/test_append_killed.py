@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.datasets import left_over
+from tests.export.datasets import left_over
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = 35
@@ -16,7 +16,7 @@ STEPS = 35
 
 @pytest.mark.nightly
 def test_a_reader_finds_a_whole_snapshot_or_none_whatever_step_was_the_last(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.support.killed_appends", str(tmp_path)]
+    command = [sys.executable, "-m", "tests.export.killed_appends", str(tmp_path)]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]

@@ -7,8 +7,8 @@ import kafka_forensics as kf
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.export.labels import Label, labelled_schema
 from kafka_forensics.model.schemas import FACTS
-from tests.support.datasets import FEW, ONE, OTHER, keys, of_snapshot
-from tests.support.exports import rows
+from tests.export.datasets import FEW, ONE, OTHER, keys, of_snapshot
+from tests.export.exports import rows
 from tests.support.object_stores import ACCESS_KEY, SECRET_KEY, S3Server
 
 LABEL = Label("a", "n1", "f" * 32, in_rows=True)

@@ -9,8 +9,8 @@ import pytest
 import kafka_forensics as kf
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.export.iceberg import NAMESPACE
-from tests.support.datasets import FORMS, ONE, OTHER, append, files, read
-from tests.support.exports import SAMPLES
+from tests.export.datasets import FORMS, ONE, OTHER, append, files, read
+from tests.export.exports import SAMPLES
 
 pytestmark = pytest.mark.nightly
 

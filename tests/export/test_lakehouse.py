@@ -20,8 +20,8 @@ from kafka_forensics.export.labels import Label, labelled_schema
 from kafka_forensics.export.views import words
 from kafka_forensics.facts.facts import scan_for_facts
 from kafka_forensics.model.schemas import FACTS
-from tests.support.datasets import FEW, FORMS, ONE, append, keys, read, runs, unlabelled
-from tests.support.exports import export
+from tests.export.datasets import FEW, FORMS, ONE, append, keys, read, runs, unlabelled
+from tests.export.exports import export
 
 TABLES = FORMS[1:]
 

@@ -8,7 +8,7 @@ import pytest
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.export import datasets
 from kafka_forensics.export.target import Target
-from tests.support.exports import SAMPLES, export
+from tests.export.exports import SAMPLES, export
 
 PATH = SAMPLES / "silent-divergence"
 

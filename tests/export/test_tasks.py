@@ -22,9 +22,9 @@ from kafka_forensics.facts import splits as fact_splits
 from kafka_forensics.facts.facts import FactReader, scan_for_facts
 from kafka_forensics.facts.rows import FROM_LOGS
 from kafka_forensics.model.schemas import FACTS
-from tests.support import exports
-from tests.support.datasets import FORMS, append, keys, left_over, read, runs, unlabelled
-from tests.support.exports import manifest, read_back, rows
+from tests.export import exports
+from tests.export.datasets import FORMS, append, keys, left_over, read, runs, unlabelled
+from tests.export.exports import manifest, read_back, rows
 from tests.support.nightly import nightly_but
 
 SMALL = 8192

@@ -22,15 +22,15 @@ from kafka_forensics.storage.source import ByteFile
 from kafka_forensics.witnesses.controller import cleanup_policy
 from kafka_forensics.witnesses.witnesses import Witnesses
 from kafka_forensics.writers.batches import write_transaction_log_key
+from tests.gallery.injections import rewritten
+from tests.gallery.of_bytes import HUGE, huge_value
+from tests.gallery.of_controller import lost_member
+from tests.gallery.of_leftovers import LINK, PIPE, SECRET, all_at_once
+from tests.gallery.of_replicas import hostile
 from tests.support.compacted import history, three
 from tests.support.controller_log import CONTROLLER, ControllerLog, controlled_by, in_sync, partition, topic
 from tests.support.faults import HEALTHY, TOPIC, TOPIC_ID, Brokers, Log, healthy, histories, write_replica
 from tests.support.faults_verdict import kinds, only, said, scan, verdict
-from tests.support.gallery_bytes import HUGE, huge_value
-from tests.support.gallery_controller import lost_member
-from tests.support.gallery_leftovers import LINK, PIPE, SECRET, all_at_once
-from tests.support.gallery_replicas import hostile
-from tests.support.injections import rewritten
 from tests.support.transaction_logs import (
     COMMIT,
     HEAD,

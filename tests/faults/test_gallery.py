@@ -17,10 +17,10 @@ from lab.fault_gallery import PAGE, gallery_rows, injected, scanned, verdict
 from lab.fault_gallery_real import HEADING, section, with_real_section
 from lab.fault_gallery_totals import is_control, totals
 from tests.broker import test_faults_by_brokers, test_faults_on_real_logs
-from tests.support.broker_made import COPIES, MADE
-from tests.support.fault_answers import ANSWERS, CASES, answer, is_silent
-from tests.support.gallery import SECTIONS, VARIANTS
-from tests.support.real_brokers import NOT_ON_REAL_LOGS, injections
+from tests.gallery.answers import ANSWERS, CASES, answer, is_silent
+from tests.gallery.broker_made import COPIES, MADE
+from tests.gallery.cases import SECTIONS, VARIANTS
+from tests.gallery.real_brokers import NOT_ON_REAL_LOGS, injections
 
 pytestmark = pytest.mark.faults
 
@@ -38,7 +38,7 @@ def listing(root: Path) -> list[tuple[str, int, int, int]]:
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_whole_answer_to_a_case(tmp_path: Path, name: str) -> None:
-    """After a change of a rule: `python -m tests.support.fault_answers` and `python -m lab.fault_gallery --scan`."""
+    """After a change of a rule: `python -m tests.gallery.answers` and `python -m lab.fault_gallery --scan`."""
     case = CASES[name]
     brokers = case.make(tmp_path / "brokers")
     before = listing(tmp_path)

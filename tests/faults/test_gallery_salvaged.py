@@ -7,8 +7,8 @@ import pytest
 from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.salvage import SalvageOptions, salvage
+from tests.gallery.case import Case, Injected
 from tests.support.faults import healthy
-from tests.support.gallery_case import Case, Injected
 from tests.support.nightly import one_of_each_fault
 from tests.support.salvaged import log_of
 

@@ -16,11 +16,11 @@ from kafka_forensics.judging import partitions
 from kafka_forensics.model.findings import Confidence, Finding, Severity
 from kafka_forensics.model.results import ScanResult
 from lab import signatures as lab_signatures
+from tests.gallery.incidents import TREES, Tree, grown_together
+from tests.gallery.injections import history
 from tests.support.archives import of_brokers
 from tests.support.faults import healthy, histories
 from tests.support.faults_verdict import verdict
-from tests.support.incident_trees import TREES, Tree, grown_together
-from tests.support.injections import history
 from tests.support.transaction_logs import cut_within, write_cluster
 
 pytestmark = pytest.mark.faults

@@ -23,6 +23,7 @@ from kafka_forensics.parsers.record_hashes import parse_record_hashes
 from kafka_forensics.storage.source import ByteFile
 from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch, write_legacy_entry
 from kafka_forensics.writers.record_hashes import write_record_hashes
+from tests.folding.held_records import Checked, HeldReader, hashed, holding, opens_nothing
 from tests.support.compacted import (
     CLEANED,
     History,
@@ -35,7 +36,6 @@ from tests.support.compacted import (
     three,
 )
 from tests.support.faults import Brokers
-from tests.support.held_records import Checked, HeldReader, hashed, holding, opens_nothing
 from tests.support.replicas import put_replica
 from tests.support.segments import write_legacy_wrapper
 from tests.support.simulated_cleaners import Replica, Told, clusters, written
@@ -229,7 +229,7 @@ def test_hashes_that_were_written_down_find_the_same(
             return HashedAlike(plan, *rest)  # type: ignore[arg-type]
         return held(plan, *rest)
 
-    monkeypatch.setattr("tests.support.held_records.hashed", written_down)
+    monkeypatch.setattr("tests.folding.held_records.hashed", written_down)
     for reader in (but_one, held):
         monkeypatch.setattr(compaction, "KeyReader", reader)
         if reader is held:

@@ -24,6 +24,7 @@ from kafka_forensics.writers.files import (
     write_offset_checkpoint,
     write_partition_metadata,
 )
+from tests.gallery.answers import answer
 from tests.support.controller_log import (
     CONTROLLER,
     ControllerLog,
@@ -35,7 +36,6 @@ from tests.support.controller_log import (
     setting,
     topic,
 )
-from tests.support.fault_answers import answer
 from tests.support.faults import (
     BASE_TIMESTAMP,
     CLUSTER_ID,

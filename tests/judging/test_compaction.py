@@ -20,12 +20,12 @@ from kafka_forensics.judging import compaction
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.parsers.log import hashed_records
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_legacy_entry
+from tests.engine.task_engine import with_keys_apart
 from tests.support.compacted import History, compacted
 from tests.support.faults import Brokers
 from tests.support.faults_verdict import only, said
 from tests.support.replicas import put_replica
 from tests.support.simulated_cleaners import Replica, Told, clusters, written
-from tests.support.task_engine import with_keys_apart
 
 CLEANED = 600
 

@@ -12,7 +12,7 @@ from kafka_forensics.export.json_document import document
 from kafka_forensics.model.results import Incomplete, Read, ScanResult
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import ByteFile
-from tests.support import task_engine
+from tests.engine import task_engine
 from tests.support.faults import Brokers, healthy, write_checkpoint
 from tests.support.unread import REASON, check_unknown, check_unread, refuse, refuse_listing, refuse_logs
 

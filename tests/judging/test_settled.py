@@ -21,7 +21,7 @@ from kafka_forensics.export.json_document import (
 )
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import BrokerSummary, PartitionSummary, ScanResult
-from tests.support.gallery import SECTIONS
+from tests.gallery.cases import SECTIONS
 from tests.support.nightly import nightly_but
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"

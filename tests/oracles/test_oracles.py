@@ -22,8 +22,8 @@ from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.conftest import CORPORA
 from tests.oracles.decoder import Batch, Record, batches
 from tests.oracles.replicas import NaiveReplica, first_of_all, only_on_one, replica_of
+from tests.simulation.random_histories import random_history
 from tests.support.archives import SHIPPED, of_brokers
-from tests.support.random_histories import random_history
 from tests.support.segments import read, starts
 from tests.support.strategies import batch_lists, records_to_write
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.version import __version__
-from tests.support.pythons import pythons
+from tests.packaging.pythons import pythons
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

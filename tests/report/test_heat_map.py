@@ -13,8 +13,8 @@ from kafka_forensics.report.document import Document, FindingRow, document_of
 from kafka_forensics.report.heat_map import HEAT, heat_map
 from kafka_forensics.report.page import Provenance, page, svg
 from kafka_forensics.report.picture import LEFT, RIGHT, Picture
+from tests.report.pages import lossy
 from tests.report.test_page import assert_harmless
-from tests.support.report_pages import lossy
 from tests.support.results import clean_result, partition, replica
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election"

@@ -23,7 +23,7 @@ from kafka_forensics.questions.report import (
 )
 from kafka_forensics.report.document import Document, document_of, read_document
 from kafka_forensics.report.page import SMALL, Provenance, allowed, page
-from tests.support.report_pages import Page, control, lossy
+from tests.report.pages import Page, control, lossy
 from tests.support.results import EVIL, clean_result, hostile_result, unclean_result
 
 HARMFUL = frozenset(

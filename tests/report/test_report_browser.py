@@ -18,8 +18,8 @@ from kafka_forensics.questions.report import ReportOptions, report
 from kafka_forensics.report.document import document_of
 from kafka_forensics.report.page import Provenance, page
 from tests.conftest import browser
+from tests.report.pages import Page
 from tests.report.test_page import given, read
-from tests.support.report_pages import Page
 from tests.support.results import partition, replica, unclean_result
 
 pytestmark = [pytest.mark.browser, pytest.mark.nightly]

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from tests.support.history_checks import wrongs
-from tests.support.random_histories import (
+from tests.simulation.checks import wrongs
+from tests.simulation.random_histories import (
     random_history,
 )
 

@@ -16,12 +16,12 @@ from kafka_forensics.questions.transactions import transactions
 from kafka_forensics.simulation.cluster import Cluster, Partition
 from kafka_forensics.simulation.materialise import materialise
 from kafka_forensics.simulation.transactions import Coordinator
-from tests.support import history_expected as expected
-from tests.support import history_truth as told
-from tests.support.history_checks import acknowledged_of, logs_of, planned_wrongs, unfenced
-from tests.support.history_expected import Disk, Version
+from tests.simulation import expected
+from tests.simulation import truth as told
+from tests.simulation.checks import acknowledged_of, logs_of, planned_wrongs, unfenced
+from tests.simulation.expected import Disk, Version
+from tests.simulation.random_histories import RandomHistory, random_history
 from tests.support.plan_values import broken_laws
-from tests.support.random_histories import RandomHistory, random_history
 
 PARTED = frozenset({"FORK_ABOVE_HW", "FORK_BELOW_HW", "UNCLEAN_LOSS", "LRS_LOSS"})
 LOSSES = frozenset({"UNCLEAN_LOSS", "LRS_LOSS"})

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.spark_cluster import QUICK_JAVA, Cluster, Driver, cluster, driver
+from tests.spark.cluster import QUICK_JAVA, Cluster, Driver, cluster, driver
 
 NEWEST, OLDEST = sys.executable, str(Path(__file__).resolve().parents[2] / ".venv-spark40" / "bin" / "python")
 """Interpreters with the Sparks that are supported; `make` makes the older one's."""

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.evidence.options import ScanOptions
-from tests.support import exports
+from tests.export import exports
+from tests.spark.cluster import SECONDS_OF_A_SCAN, Cluster, Driver, has_open, processes, wait_until
+from tests.spark.driver import local_document
 from tests.support.replicas import RepeatedLogs, moved, noisy_batch
-from tests.support.spark_cluster import SECONDS_OF_A_SCAN, Cluster, Driver, has_open, processes, wait_until
-from tests.support.spark_driver import local_document
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 

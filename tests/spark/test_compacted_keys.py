@@ -17,9 +17,9 @@ from kafka_forensics.folding.keys.question import KeyAnswer
 from kafka_forensics.spark import job, keys
 from kafka_forensics.spark.job import TaskSizes, scan_inputs
 from kafka_forensics.writers.files import write_offset_checkpoint
+from tests.spark.driver import written
 from tests.support.compacted import CLEANED, History, compacted, history, three
 from tests.support.faults import TOPIC
-from tests.support.spark_driver import written
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.cli.main import outcome
-from tests.support import exports
-from tests.support.exports import SAMPLES, manifest
+from tests.export import exports
+from tests.export.exports import SAMPLES, manifest
+from tests.spark.cluster import QUICK_JAVA, spark_environment, spark_process
 from tests.support.object_stores import free_port
-from tests.support.spark_cluster import QUICK_JAVA, spark_environment, spark_process
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 

@@ -12,8 +12,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import kafka_forensics as kf
-from tests.support.source_facts import as_source
-from tests.support.spark_battery import ELSEWHERE, FACTS, answers, digest, snapshots_of
+from tests.spark.battery import ELSEWHERE, FACTS, answers, digest, snapshots_of
+from tests.spark.source_facts import as_source
 
 pytestmark = pytest.mark.spark
 
@@ -77,7 +77,7 @@ def test_in_another_spark_from_an_environment_that_is_not_activated(tmp_path: Pa
     places = ["/usr/bin", "/bin", *([os.path.dirname(java)] if java else [])]
     environment = {"PATH": os.pathsep.join(places), "PYTHONPATH": f"{tmp_path}:{ROOT}", "HOME": str(Path.home())}
     environment |= {name: os.environ[name] for name in ("JAVA_HOME", "XDG_CACHE_HOME") if name in os.environ}
-    command = [str(python), "-m", "tests.support.spark_battery", where, str(SAMPLE)]
+    command = [str(python), "-m", "tests.spark.battery", where, str(SAMPLE)]
     ran = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert ran.returncode == 0, ran.stderr[-3000:]
     told = json.loads(ran.stdout)

@@ -18,7 +18,7 @@ from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.spark.columns import as_timestamps, as_type_numbers, source_columns, with_text_keys
 from kafka_forensics.spark.data_source import KafkaLogReader, NoStream
 from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch
-from tests.support.source_facts import read, source, time_of
+from tests.spark.source_facts import read, source, time_of
 
 pytestmark = pytest.mark.spark
 

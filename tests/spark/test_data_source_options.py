@@ -16,7 +16,7 @@ from kafka_forensics.facts.splits import decode
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.spark.columns import chosen_columns, spark_schema
 from kafka_forensics.spark.data_source import FactTask, KafkaLogReader, parse_options
-from tests.support.source_facts import arrow_schema, read, rows, source
+from tests.spark.source_facts import arrow_schema, read, rows, source
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 HEALTHY = SAMPLES / "healthy"

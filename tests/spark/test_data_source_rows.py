@@ -17,11 +17,11 @@ from kafka_forensics.facts.facts import FactReader
 from kafka_forensics.model.results import ScanResult, Totals
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.witnesses.witnesses import Witnesses
+from tests.gallery.case import Case
+from tests.gallery.cases import SECTIONS
+from tests.spark.source_facts import BY_FILE, as_source, read, rows
 from tests.support.archives import of_brokers
-from tests.support.gallery import SECTIONS
-from tests.support.gallery_case import Case
 from tests.support.nightly import named, nightly_but, one_of_each
-from tests.support.source_facts import BY_FILE, as_source, read, rows
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,9 +13,9 @@ from kafka_forensics.facts import spans as facts_spans
 from kafka_forensics.facts import splits as fact_splits
 from kafka_forensics.model.changes import SnapshotsResult
 from kafka_forensics.model.schemas import FACTS
+from tests.spark.source_facts import BY_FILE, as_source, read, rows, source
 from tests.support.faults import HEALTHY
 from tests.support.snapshot_trees import Snapshots, cut, expired, grown
-from tests.support.source_facts import BY_FILE, as_source, read, rows, source
 
 SMALL = 2048
 """Bytes of a part: a few batches."""

@@ -13,9 +13,9 @@ from kafka_forensics.export.append import AddedSnapshot, opened_export
 from kafka_forensics.export.datasets import ExportOrder
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.spark.export_job import exported
-from tests.support import datasets
-from tests.support.datasets import FORMS, OTHER, keys, left_over, read, unlabelled
-from tests.support.exports import manifest, rows
+from tests.export import datasets
+from tests.export.datasets import FORMS, OTHER, keys, left_over, read, unlabelled
+from tests.export.exports import manifest, rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 

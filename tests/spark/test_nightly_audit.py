@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 import kafka_forensics as kf
 from kafka_forensics.spark import read_export
-from tests.support.spark_cluster import Cluster, spark_environment, submitted
+from tests.spark.cluster import Cluster, spark_environment, submitted
 
 if TYPE_CHECKING:
     import subprocess

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.spark_cluster import Cluster, cluster, spark_environment, submitted
+from tests.spark.cluster import Cluster, cluster, spark_environment, submitted
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 

@@ -15,7 +15,7 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.spark import job
-from tests.support.spark_driver import local_document, written
+from tests.spark.driver import local_document, written
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.evidence.options import ScanOptions
+from tests.spark.cluster import Driver, driver
+from tests.spark.driver import local_document
 from tests.support.object_stores import ACCESS_KEY, INTERNAL_ERROR, SECRET_KEY, SLOW_DOWN, S3Proxy, s3_proxy, s3_server
-from tests.support.spark_cluster import Driver, driver
-from tests.support.spark_driver import local_document
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import kafka_forensics
+from tests.spark.cluster import SECONDS_OF_A_SCAN, Driver, driver, peak_memory, python_workers, wait_until
 from tests.support.replicas import RepeatedLogs, moved, noisy_batch
-from tests.support.spark_cluster import SECONDS_OF_A_SCAN, Driver, driver, peak_memory, python_workers, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 

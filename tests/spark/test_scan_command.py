@@ -12,8 +12,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from tests.spark.cluster import processes
 from tests.support.json_schemas import json_schema
-from tests.support.spark_cluster import processes
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 

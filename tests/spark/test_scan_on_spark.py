@@ -23,13 +23,13 @@ from kafka_forensics.questions.changes.snapshots import changes, gather_snapshot
 from kafka_forensics.spark import keys, scan, scan_snapshots
 from kafka_forensics.spark.data_source import parse_options
 from kafka_forensics.spark.job import TaskSizes, compare_inputs
+from tests.engine.task_changes import said
+from tests.spark.source_facts import rows
 from tests.support.archives import EVERY, of_brokers
 from tests.support.bundles import bundle_of
 from tests.support.compacted import CLEANED, compacted, history
 from tests.support.faults import DIRECTORY, HEALTHY, write_files
 from tests.support.snapshot_trees import Snapshots, cut, expired, grown
-from tests.support.source_facts import rows
-from tests.support.task_changes import said
 
 pytestmark = pytest.mark.spark
 

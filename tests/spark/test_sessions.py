@@ -19,7 +19,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.spark import default_builder, export_job, job, session, sessions
 from kafka_forensics.spark.job import probe
 from kafka_forensics.spark.sessions import failures_told, newer_than_server, require_server_of_client, shown
-from tests.support.fake_spark import FakeSession
+from tests.spark.fake import FakeSession
 from tests.support.object_stores import free_port
 
 pytestmark = pytest.mark.spark

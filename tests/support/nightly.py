@@ -6,8 +6,8 @@ from typing import TypeVar
 import pytest
 from _pytest.mark import ParameterSet
 
-from tests.support.gallery import SECTIONS
-from tests.support.gallery_case import Case
+from tests.gallery.case import Case
+from tests.gallery.cases import SECTIONS
 
 Item = TypeVar("Item")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.changes import Change, SnapshotsResult
+from tests.engine.task_changes import with_keys_apart
 from tests.support.faults import HEALTHY, HIGH_WATERMARK, Log, histories, write_checkpoint
-from tests.support.task_changes import with_keys_apart
 
 OLD, NEW = "2026-11-20", "2026-11-21"
 EVERY = (1, 2, 3)

@@ -6,7 +6,7 @@ from typing import Any, Protocol, Self, TypeVar
 from hypothesis import strategies as st
 
 from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch, write_legacy_entry, write_record
-from tests.support.producer_log import ABORT, COMMIT, CONTROL, TRANSACTIONAL, Log
+from tests.analysis.producer_log import ABORT, COMMIT, CONTROL, TRANSACTIONAL, Log
 from tests.support.segments import BASE_TIMESTAMP, batch, changed, flipped, legacy_entry, marker, write_legacy_wrapper
 
 PRODUCERS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(

@@ -19,9 +19,9 @@ from kafka_forensics.witnesses.malformed_records import KINDS_TOLD, UnknownKinds
 from kafka_forensics.wording import message
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from kafka_forensics.writers.files import write_meta_properties
+from tests.gallery.of_controller import BAD, lost_member, malformed_twice
 from tests.support.controller_log import CONTROLLER, START_MS, ControllerLog, change, partition, record, setting, snapshot, topic
 from tests.support.faults import TOPIC
-from tests.support.gallery_controller import BAD, lost_member, malformed_twice
 from tests.support.memory import MemoryFile
 from tests.support.replicas import put_replica
 from tests.support.segments import BASE_TIMESTAMP

@@ -16,7 +16,7 @@ from kafka_forensics.cli.main import outcome
 from kafka_forensics.model.findings import Place, Severity
 from kafka_forensics.wording.findings import DERIVED
 from lab.soundness_page import PAGE, page
-from tests.support.templates import NAMES, rich, templates
+from tests.wording.templates import NAMES, rich, templates
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = ROOT / "kafka_forensics" / "wording" / "kinds"

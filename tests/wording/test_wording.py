@@ -15,7 +15,7 @@ from kafka_forensics.analysis.catalogue import CATALOGUE, finding
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.findings import Finding, Place, Severity
 from kafka_forensics.wording.values import DEFECTS
-from tests.support.templates import NAMES, rich
+from tests.wording.templates import NAMES, rich
 
 KINDS = list(CATALOGUE)
 PLACE = Place("audit", 0, 2, "/evidence/b2", "audit-0/00000000000000000000.log", 100, 260, 300, 370)

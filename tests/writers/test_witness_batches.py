@@ -57,8 +57,9 @@ from kafka_forensics.writers.batches import (
 )
 from kafka_forensics.writers.witness_batches import KEPT_FEATURES, KEPT_FIELDS, KEPT_SETTINGS, MAX_SUBSTITUTE_BYTES, witness_batch
 from lab.mutations import batch_ranges
+from tests.parsers.exact_readers import EARLY_SHARE_STATE_VALUES
+from tests.parsers.metadata_records import FULL, OWN
 from tests.support.controller_log import ControllerLog, change, control, partition, record, setting, snapshot, topic
-from tests.support.exact_readers import EARLY_SHARE_STATE_VALUES
 from tests.support.group_records import (
     TOPIC_ID_BYTES,
     TOPIC_ID_TEXT,
@@ -72,7 +73,6 @@ from tests.support.group_records import (
     share_value,
 )
 from tests.support.memory import MemoryFile
-from tests.support.metadata_records import FULL, OWN
 from tests.support.segments import BASE_TIMESTAMP, write_legacy_wrapper
 from tests.support.strategies import CODECS, broken, of_old_format, written
 

@@ -8,7 +8,7 @@ from kafka_forensics.analysis.over_time import Between, log_changes
 from kafka_forensics.analysis.replicas.diff import Counts, counted
 from kafka_forensics.model.changes import ChangeKind
 from kafka_forensics.wording import change_words
-from tests.support.replica_logs import Logs, batches
+from tests.analysis.replica_logs import Logs, batches
 
 OLDER, NEWER = 1, 2
 BETWEEN = Between("a", "b")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kafka_forensics.analysis.producers.producers import ProducersFold, ProducerState
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
-from tests.support.producer_log import CONTROL, TRANSACTIONAL, Log, Row, context, matrix, running
+from tests.analysis.producer_log import CONTROL, TRANSACTIONAL, Log, Row, context, matrix, running
 from tests.support.strategies import logs
 
 pytestmark = pytest.mark.properties

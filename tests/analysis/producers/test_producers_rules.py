@@ -15,7 +15,7 @@ from kafka_forensics.analysis.producers.runs import Extremes, OffsetRuns, offset
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CONTROL_MASK, TRANSACTIONAL_MASK
 from kafka_forensics.model.findings import Confidence, Finding, Severity
-from tests.support.producer_log import COMMIT, TRANSACTIONAL, Log, context, matrix
+from tests.analysis.producer_log import COMMIT, TRANSACTIONAL, Log, context, matrix
 from tests.support.segments import columns_of
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from kafka_forensics.analysis.replicas.diff import Difference, Differences, diff
 from kafka_forensics.analysis.replicas.records_held import records_held, with_records
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.findings import Place, Severity
-from tests.support.replica_logs import Batch, Logs, batches
+from tests.analysis.replica_logs import Batch, Logs, batches
 from tests.support.segments import changed, flipped, marker, starts
 
 BLOCK = 1 << 16

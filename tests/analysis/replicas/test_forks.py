@@ -23,10 +23,10 @@ from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.controller import PartitionControl, PartitionEvent, PartitionHistory, PartitionState
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.replication.epochs import truncation_offset
+from tests.analysis.producer_log import context
+from tests.analysis.replica_logs import Batch, Logs, batches, conflicts_of
 from tests.support.faults_verdict import offsets
 from tests.support.kept_answers import write_answers
-from tests.support.producer_log import context
-from tests.support.replica_logs import Batch, Logs, batches, conflicts_of
 from tests.support.segments import log, read
 
 Epochs = list[tuple[int, int]]

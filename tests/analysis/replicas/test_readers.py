@@ -11,7 +11,7 @@ from kafka_forensics.cli.commands.groups import readers_in_words
 from kafka_forensics.model.controller import PartitionControl, PartitionEvent, PartitionHistory, PartitionState
 from kafka_forensics.wording import message
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from tests.support.replica_logs import Logs, batches
+from tests.analysis.replica_logs import Logs, batches
 from tests.support.segments import BASE_TIMESTAMP
 
 

@@ -24,7 +24,7 @@ from kafka_forensics.analysis.segments.misplaced import (
     put_right,
 )
 from kafka_forensics.model.batches import BatchChunk, BatchColumn
-from tests.support.replica_logs import Logs, batches
+from tests.analysis.replica_logs import Logs, batches
 from tests.support.segments import columns_of
 from tests.support.strategies import folded
 

@@ -14,9 +14,9 @@ from kafka_forensics.model.files import AbortedTxn, TransactionIndex
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import TransactionCounts
 from kafka_forensics.parsers.indexes import parse_transaction_index
+from tests.analysis.producer_log import context
 from tests.support.archives import members
 from tests.support.memory import MemoryFile
-from tests.support.producer_log import context
 from tests.support.segments import read
 
 HEALTHY = "kafka-4.3.0-healthy.tar.xz"

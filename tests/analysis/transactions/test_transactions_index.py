@@ -11,7 +11,7 @@ from kafka_forensics.analysis.transactions.transactions import TransactionsFold
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.files import AbortedTxn, ProducerEntry, ProducerSnapshot, TransactionIndex
 from kafka_forensics.model.findings import Confidence, Finding, Severity
-from tests.support.producer_log import ABORT, COMMIT, CONTROL, TRANSACTIONAL, Log, context
+from tests.analysis.producer_log import ABORT, COMMIT, CONTROL, TRANSACTIONAL, Log, context
 
 MISSING, PHANTOM, WRONG = "TXNINDEX_MISSING_ABORT", "TXNINDEX_PHANTOM_ABORT", "INDEX_MISMATCH"
 Entries = list[tuple[int, int, int]]

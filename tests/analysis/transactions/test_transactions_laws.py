@@ -13,7 +13,7 @@ from kafka_forensics.analysis.transactions.endings import Ending, as_endings
 from kafka_forensics.analysis.transactions.transactions import OpenTransaction, TransactionsFold, TransactionState
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
 from kafka_forensics.model.results import TransactionCounts
-from tests.support.producer_log import ABORT, COMMIT, CONTROL, TRANSACTIONAL, Log, Row, context, running
+from tests.analysis.producer_log import ABORT, COMMIT, CONTROL, TRANSACTIONAL, Log, Row, context, running
 from tests.support.strategies import logs
 
 pytestmark = pytest.mark.properties

@@ -21,7 +21,7 @@ from kafka_forensics.model.constants import CONTROL_MASK, DELETE_HORIZON_MASK, T
 from kafka_forensics.model.coordinators import Decision
 from kafka_forensics.model.findings import Confidence, Finding
 from kafka_forensics.model.results import TransactionCounts
-from tests.support.producer_log import ABORT, COMMIT, CONTROL, Log, context
+from tests.analysis.producer_log import ABORT, COMMIT, CONTROL, Log, context
 
 START = 1_700_000_000_000
 

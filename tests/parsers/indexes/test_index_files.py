@@ -13,7 +13,7 @@ from kafka_forensics.parsers import bounded
 from kafka_forensics.parsers.indexes import parse_offset_index, parse_time_index, parse_transaction_index
 from kafka_forensics.parsers.spec.indexes import ABORTED_TXN, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kafka_forensics.writers.files import write_transaction_index
-from tests.support.exact_readers import parse_entries
+from tests.parsers.exact_readers import parse_entries
 from tests.support.memory import MemoryFile
 from tests.support.segments import write_offset_index, write_time_index
 

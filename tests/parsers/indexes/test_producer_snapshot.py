@@ -11,7 +11,7 @@ from kafka_forensics.parsers import indexes as offset_index
 from kafka_forensics.parsers.indexes import parse_producer_snapshot
 from kafka_forensics.parsers.spec.indexes import PRODUCER_ENTRY, SNAPSHOT_HEADER
 from kafka_forensics.writers.files import write_producer_snapshot
-from tests.support.exact_readers import parse_entries
+from tests.parsers.exact_readers import parse_entries
 from tests.support.memory import MemoryFile
 
 ENTRIES = [

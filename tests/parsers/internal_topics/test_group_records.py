@@ -20,7 +20,7 @@ from kafka_forensics.parsers.spec.consumer_offsets import (
     write_value,
 )
 from kafka_forensics.parsers.spec.flexible import Flexible
-from tests.support.exact_readers import EARLY_SHARE_STATE_VALUES, parsed, read_value
+from tests.parsers.exact_readers import EARLY_SHARE_STATE_VALUES, parsed, read_value
 
 INPUTS = Path(__file__).resolve().parents[2] / "golden" / "dump" / "inputs"
 LOG = f"{0:020}.log"

@@ -13,8 +13,8 @@ from kafka_forensics.parsers.internal_topics.metadata_log import NAMES, decode_m
 from kafka_forensics.parsers.spec.flexible import blank
 from kafka_forensics.parsers.spec.metadata_records import MESSAGES, write_metadata_record
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from tests.support.exact_readers import read_metadata_record
-from tests.support.metadata_records import FULL, ID, OWN
+from tests.parsers.exact_readers import read_metadata_record
+from tests.parsers.metadata_records import FULL, ID, OWN
 
 KINDS = [(api_key, version) for api_key, versions in MESSAGES.items() for version in range(len(versions))]
 CHANGE = write_metadata_record(5, 2, FULL)

@@ -31,7 +31,7 @@ from kafka_forensics.parsers.log.records import (
     inspector,
 )
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker, write_record
-from tests.support.exact_readers import matrix
+from tests.parsers.exact_readers import matrix
 from tests.support.kernels import FORMS, both, kernels
 from tests.support.segments import BASE_TIMESTAMP, columns_of, flipped, legacy_entry, read
 from tests.support.strategies import payloads

@@ -25,7 +25,7 @@ from kafka_forensics.parsers.kernels.records import (
 )
 from kafka_forensics.parsers.spec.record_batch import RECORD_BODY, VARINT, VARLONG, encode_zigzag
 from kafka_forensics.writers.batches import RecordToWrite, write_marker, write_record
-from tests.support.exact_readers import body, framed, matrix, spec_records, varint
+from tests.parsers.exact_readers import body, framed, matrix, spec_records, varint
 from tests.support.kernels import FORMS, both
 from tests.support.segments import log, read
 from tests.support.strategies import payloads

@@ -14,7 +14,7 @@ from kafka_forensics.parsers.log.legacy import LEGACY_HELD_BYTES, MAX_BAD_MESSAG
 from kafka_forensics.parsers.log.records import decode_batch
 from kafka_forensics.parsers.spec.record_batch import LEGACY_ENTRY_HEADER, LEGACY_MESSAGES
 from kafka_forensics.writers.batches import fix_legacy_crc, write_legacy_entry
-from tests.support.exact_readers import matrix
+from tests.parsers.exact_readers import matrix
 from tests.support.kernels import FORMS, both, kernels
 from tests.support.segments import legacy_entry, write_legacy_wrapper
 

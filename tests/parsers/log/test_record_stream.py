@@ -14,7 +14,7 @@ from kafka_forensics.parsers.log.record_stream import MAX_BAD_RECORDS, RecordStr
 from kafka_forensics.parsers.log.records import decode_batch
 from kafka_forensics.parsers.spec.record_batch import RECORD_BATCH_HEADER
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_raw_batch
-from tests.support.exact_readers import body, framed, spec_records, varint
+from tests.parsers.exact_readers import body, framed, spec_records, varint
 from tests.support.segments import BASE_TIMESTAMP, batch, changed
 from tests.support.strategies import payloads
 

@@ -21,7 +21,7 @@ from kafka_forensics.parsers.log.records import (
 from kafka_forensics.parsers.log.segment import SegmentReader
 from kafka_forensics.parsers.spec.record_batch import RECORD_BATCH_HEADER
 from kafka_forensics.writers.batches import RecordToWrite, compress, fix_crc, write_batch, write_marker
-from tests.support.exact_readers import body, framed, varint
+from tests.parsers.exact_readers import body, framed, varint
 from tests.support.kernels import kernels
 from tests.support.memory import MemoryFile
 from tests.support.segments import with_payload

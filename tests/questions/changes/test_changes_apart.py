@@ -13,11 +13,11 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.folding.keys.question import KeyAnswer
 from kafka_forensics.judging import compaction
 from kafka_forensics.questions.changes.snapshots import changes
-from tests.support import task_changes, task_engine
+from tests.engine import task_changes, task_engine
+from tests.engine.task_changes import said, with_keys_apart
 from tests.support.compacted import CLEANED, compacted, history
 from tests.support.faults import DIRECTORY
 from tests.support.snapshot_trees import NEW, OLD
-from tests.support.task_changes import said, with_keys_apart
 
 BROKERS = (1, 2, 3)
 

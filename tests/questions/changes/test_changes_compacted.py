@@ -7,9 +7,9 @@ import pytest
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.changes import SnapshotsResult
 from kafka_forensics.wording import advice, message
+from tests.engine.task_changes import with_keys_apart
 from tests.support.compacted import CLEANED, FUTURE_MS, History, compacted, history
 from tests.support.snapshot_trees import NEW, OLD, findings, rows
-from tests.support.task_changes import with_keys_apart
 
 END = history().end
 BROKERS = (1, 2, 3)

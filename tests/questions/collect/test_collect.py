@@ -13,7 +13,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import json_document
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.questions.collect import CollectOptions, collect
-from tests.support import task_engine
+from tests.engine import task_engine
 from tests.support.bundles import bundle_of
 
 SAMPLE = Path(__file__).resolve().parents[3] / "sample_logs" / "unclean-election"

@@ -10,7 +10,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.controller import PartitionControl, PartitionEvent, PartitionHistory, PartitionState
 from kafka_forensics.questions.epochs import DISAGREEMENTS, EpochRow, lineages, replica_rows
-from tests.support.replica_logs import Batch, Logs, batches
+from tests.analysis.replica_logs import Batch, Logs, batches
 from tests.support.segments import BASE_TIMESTAMP
 
 

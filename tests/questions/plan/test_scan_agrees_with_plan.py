@@ -8,8 +8,8 @@ import pytest
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.plan import PlanOptions, make_plans
+from tests.gallery.case import Case
 from tests.support.archives import OF_BROKERS
-from tests.support.gallery_case import Case
 from tests.support.nightly import FAULTS, named, nightly_but
 from tests.support.plan_values import broken_laws
 

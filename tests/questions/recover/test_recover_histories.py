@@ -17,8 +17,8 @@ from kafka_forensics.simulation.cluster import Partition
 from kafka_forensics.simulation.materialise import materialise
 from kafka_forensics.writers.files import write_clean_shutdown
 from tests.oracles.decoder import Batch, Record, batches
-from tests.support.history_checks import acknowledged_of
-from tests.support.random_histories import RandomHistory, random_history
+from tests.simulation.checks import acknowledged_of
+from tests.simulation.random_histories import RandomHistory, random_history
 from tests.support.segments import flipped
 
 CHUNK = 12

@@ -25,7 +25,7 @@ SECONDS_TO_STOP: Final = 20.0
 SECONDS_OF_A_SCAN: Final = 300.0
 QUICK_JAVA: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """Options with which a JVM that lives for seconds starts sooner and leaves the cores to others."""
-_DRIVE: Final = "import sys; sys.path.append(sys.argv[1]); from tests.support.spark_driver import main; main()"
+_DRIVE: Final = "import sys; sys.path.append(sys.argv[1]); from tests.spark.driver import main; main()"
 """Run elsewhere than in the project, whose package would be found there by workers that do not have it."""
 _SUBMITTED: Final = (
     "driver.bindAddress=127.0.0.1",
@@ -235,7 +235,7 @@ def cluster(folder: Path, python: str = sys.executable) -> Iterator[Cluster]:
 
 
 class Driver:
-    """A process with a session of Spark, which does what it is asked: `tests.support.spark_driver`."""
+    """A process with a session of Spark, which does what it is asked: `tests.spark.driver`."""
 
     def __init__(self, folder: Path, python: str = sys.executable) -> None:
         folder.mkdir(parents=True, exist_ok=True)

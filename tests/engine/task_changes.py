@@ -28,8 +28,8 @@ from kafka_forensics.questions.changes.partition import (
 )
 from kafka_forensics.questions.changes.snapshots import Given, gather_snapshots, snapshot_paths
 from kafka_forensics.witnesses.witnesses import read_witnesses
+from tests.engine.task_engine import answered
 from tests.support.evidence_law import broken
-from tests.support.task_engine import answered
 
 SPLIT_BYTES = 1 << 28
 

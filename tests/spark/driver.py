@@ -23,7 +23,7 @@ from kafka_forensics.facts.rows import SPLIT_BYTES
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.spark import export_job, job
 from kafka_forensics.spark.sessions import builder, failures_told
-from tests.support.spark_cluster import QUICK_JAVA
+from tests.spark.cluster import QUICK_JAVA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,4 +1,4 @@
-"""Running the notebooks of `examples/`; `python -m tests.support.notebooks` stores what they show in them."""
+"""Running the notebooks of `examples/`; `python -m tests.examples.notebooks` stores what they show in them."""
 
 import json
 import re
@@ -13,7 +13,7 @@ SECONDS_OF_A_CELL: Final = 240
 SECONDS: Final = 480
 _RUN: Final = (
     "import nbformat, pathlib, sys\n"
-    "from tests.support.notebooks import executed\n"
+    "from tests.examples.notebooks import executed\n"
     "sys.stdout.write(nbformat.writes(executed(pathlib.Path(sys.argv[1]))))\n"
 )
 _LABEL: Final = re.compile(r'aria-label="([^"]*)"')

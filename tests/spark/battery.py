@@ -1,6 +1,6 @@
 """What any Spark must do with the data source, as one run that gives plain answers: in this process, or as a program in another.
 
-`python -m tests.support.spark_battery MASTER|remote=URL SAMPLE` prints the answers as JSON. Nothing here is newer than Spark 4.0.
+`python -m tests.spark.battery MASTER|remote=URL SAMPLE` prints the answers as JSON. Nothing here is newer than Spark 4.0.
 """
 
 import hashlib

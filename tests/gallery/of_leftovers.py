@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from tests.gallery.case import Case, done, on_each, patient, segment
+from tests.gallery.injections import LOG_FILES, append, noise, remove, zero_page
+from tests.gallery.of_bytes import LENGTH, int32, target
 from tests.support.faults import Brokers, healthy, write_checkpoint
-from tests.support.gallery_bytes import LENGTH, int32, target
-from tests.support.gallery_case import Case, done, on_each, patient, segment
-from tests.support.injections import LOG_FILES, append, noise, remove, zero_page
 
 NAMES: Final = ("..-0", "<script>-0", "=cmd-0", "\x1b[31mred-0", "a\nb-0", "\u202egnp-0")
 """Of directories that Kafka would never make."""

@@ -1,6 +1,6 @@
 """A rerun of a snapshot that is killed at each of its steps in turn; what a reader finds then, and after the next run.
 
-`python -m tests.support.killed_appends DIR` writes a line for each step. Every run is a copy of this process, which
+`python -m tests.export.killed_appends DIR` writes a line for each step. Every run is a copy of this process, which
 itself loads the libraries and uses none of them: they mind being copied at work.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 
 FACTS = ("batches", "findings")
 OURS = ("cli.commands.export", "export.append", "export.views", "facts.facts", "engine.local", "cli.progress")
-LOADED = [*(f"kafka_forensics.{name}" for name in OURS), "pyarrow.dataset", "pyarrow.parquet", "tests.support.datasets"]
+LOADED = [*(f"kafka_forensics.{name}" for name in OURS), "pyarrow.dataset", "pyarrow.parquet", "tests.export.datasets"]
 
 
 def in_copy(act: Callable[[], int]) -> int:
@@ -56,7 +56,7 @@ def stopping(number: int) -> None:
 
 def rows_of(target: Path) -> str:
     """The rows of each snapshot in each fact, and of which run's files they are, as text."""
-    from tests.support.datasets import files, read
+    from tests.export.datasets import files, read
 
     told = []
     for fact in FACTS:
@@ -73,7 +73,7 @@ def main(folder: str) -> int:
     target, said = Path(folder) / "out", Path(folder) / "said"
 
     def add(snapshot: str) -> int:
-        from tests.support.datasets import FEW, append
+        from tests.export.datasets import FEW, append
 
         return append(target, "a", snapshot, *FEW)
 

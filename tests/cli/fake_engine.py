@@ -1,4 +1,4 @@
-"""An engine that answers what a test wants, here or (`python -m tests.support.fake_engine ANSWER ARGUMENT...`) in a process."""
+"""An engine that answers what a test wants, here or (`python -m tests.cli.fake_engine ANSWER ARGUMENT...`) in a process."""
 
 import sys
 import time

@@ -1,6 +1,6 @@
 """Pages of reports: answers of many partitions made of the package's own classes, and what a page holds once it is parsed.
 
-`python -m tests.support.report_pages` writes the golden lanes.
+`python -m tests.report.pages` writes the golden lanes.
 """
 
 from collections import Counter

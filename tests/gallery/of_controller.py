@@ -5,6 +5,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from tests.gallery.case import Case, done, each, segment, trees
+from tests.gallery.injections import claim_epochs, history
+from tests.gallery.of_groups import EARLIER, LATER, commit
 from tests.support.controller_log import (
     CONTROLLER,
     HUGE,
@@ -20,10 +23,7 @@ from tests.support.controller_log import (
     topic,
 )
 from tests.support.faults import BASE_TIMESTAMP, LOG_END, Brokers, Log, healthy, histories, write_checkpoint
-from tests.support.gallery_case import Case, done, each, segment, trees
-from tests.support.gallery_groups import EARLIER, LATER, commit
 from tests.support.group_records import commit_key, commit_value, log_of, put_offsets, transaction_of
-from tests.support.injections import claim_epochs, history
 
 LRS: Final = (topic(), partition([1, 2, 3], 1), change(isr=[1, 2]), change(isr=[1]))
 """The ISR shrinks to broker 1."""

@@ -1,6 +1,6 @@
 """What a scan answers to every case of the gallery and to its variants, as rows that are kept in `tests/faults/answers.json`.
 
-After a change of a rule: `python -m tests.support.fault_answers`, and read the difference before it is committed.
+After a change of a rule: `python -m tests.gallery.answers`, and read the difference before it is committed.
 """
 
 import json
@@ -11,9 +11,9 @@ from typing import Any, Final
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import PartitionSummary, ReplicaSummary, ScanResult
 from lab.fault_gallery import scanned
+from tests.gallery.case import Case
+from tests.gallery.cases import SECTIONS, VARIANTS
 from tests.support.faults import HEALTHY, HIGH_WATERMARK, LOG_END, TOPIC_ID
-from tests.support.gallery import SECTIONS, VARIANTS
-from tests.support.gallery_case import Case
 from tests.support.kept_answers import write_answers
 
 ANSWERS: Final = Path(__file__).parents[1] / "faults" / "answers.json"

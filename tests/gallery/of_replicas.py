@@ -10,12 +10,12 @@ from kafka_forensics.model.constants import MAX_SEQUENCE
 from kafka_forensics.model.files import ProducerEntry
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from kafka_forensics.writers.files import write_meta_properties, write_offset_checkpoint, write_partition_metadata
+from tests.gallery.case import Case, done, each, on_each, segment, trees
+from tests.gallery.injections import claim_epochs, cut_log, history, rewritten, three_replicas
 from tests.support.compacted import CLEANED, FUTURE_MS, History, compacted, filled, three
 from tests.support.compacted import history as keyed_history
 from tests.support.controller_log import change, controlled_by, in_sync, partition, record, topic
 from tests.support.faults import BASE_TIMESTAMP, HEALTHY, IDEMPOTENT, TOPIC, Brokers, Log, healthy, histories, write_checkpoint
-from tests.support.gallery_case import Case, done, each, on_each, segment, trees
-from tests.support.injections import claim_epochs, cut_log, history, rewritten, three_replicas
 
 HOSTILE: Final = "\x1b]0;pwn\x07\x1b[31m\x9b2J\x85\u202e"
 """Sets a terminal's title and colours, clears it, turns text round."""

@@ -8,8 +8,8 @@ from collections import Counter
 from typing import Final
 
 from kafka_forensics.model.results import ScanResult
-from tests.support.gallery import SECTIONS
-from tests.support.gallery_case import Case, Injected
+from tests.gallery.case import Case, Injected
+from tests.gallery.cases import SECTIONS
 
 Row = tuple[
     str | None, str, str, int | str | None, str | None, int | None, int | None, int | None, int | None, tuple[int, ...] | None

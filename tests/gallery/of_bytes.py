@@ -12,9 +12,8 @@ import cramjam
 
 from kafka_forensics.parsers.spec.record_batch import encode_zigzag
 from kafka_forensics.writers.batches import RecordToWrite, compress, lz4_frame, write_batch, write_record
-from tests.support.faults import HEALTHY, Brokers, Log, Written, histories, write_base, write_checkpoint
-from tests.support.gallery_case import Case, done, each, on_each, patient, segment, trees
-from tests.support.injections import (
+from tests.gallery.case import Case, done, each, on_each, patient, segment, trees
+from tests.gallery.injections import (
     CODECS,
     alone,
     append,
@@ -35,6 +34,7 @@ from tests.support.injections import (
     with_payload,
     with_right_crc,
 )
+from tests.support.faults import HEALTHY, Brokers, Log, Written, histories, write_base, write_checkpoint
 
 TARGET_OFFSET: Final = 40
 TARGET: Final = HEALTHY.at(TARGET_OFFSET)

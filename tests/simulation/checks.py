@@ -9,9 +9,9 @@ from kafka_forensics.replication.planner import planner
 from kafka_forensics.replication.planner.plans import Candidate, Plan, PlanPartition, PlanReplica
 from kafka_forensics.simulation.cluster import Batch, Cluster, Partition, SimulatedReplica
 from kafka_forensics.simulation.truth import elections
-from tests.support import history_truth as told
-from tests.support.history_truth import Cut, Log
-from tests.support.random_histories import RandomHistory
+from tests.simulation import truth as told
+from tests.simulation.random_histories import RandomHistory
+from tests.simulation.truth import Cut, Log
 
 
 def logs_of(partition: Partition) -> dict[int, Log]:

@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from tests.gallery.case import Case, patient, segment
 from tests.support.faults import BASE_TIMESTAMP, HEALTHY, HIGH_WATERMARK, LOG_END, TOPIC_ID, Brokers, Log, healthy, histories
-from tests.support.gallery_case import Case, patient, segment
 from tests.support.group_records import commit_key, commit_value, log_of, put_controller, put_offsets, transaction_of
 
 TOPIC_ID_BYTES: Final = urlsafe_b64decode(TOPIC_ID + "==")

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from kafka_forensics.simulation.cluster import Batch, Cluster, Partition, PartitionChange, SimulatedReplica
 from kafka_forensics.simulation.transactions import Coordinator
-from tests.support import history_truth as told
-from tests.support.history_truth import Entry, Log, Ranges
+from tests.simulation import truth as told
+from tests.simulation.truth import Entry, Log, Ranges
 
 Version = tuple[int, Entry]
 """An entry, and the offset at which it stands."""

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from kafka_forensics.writers.batches import write_transaction_log_key
 from kafka_forensics.writers.files import write_meta_properties
+from tests.gallery.case import Case, Row, segment, trees
+from tests.gallery.of_replicas import OTHER_CLUSTER_ID, wrapped_sequences
 from tests.support.controller_log import CONTROLLER, ControllerLog, partition, topic
 from tests.support.faults import ABORTING, COMMITTING, Brokers, Log, histories
-from tests.support.gallery_case import Case, Row, segment, trees
-from tests.support.gallery_replicas import OTHER_CLUSTER_ID, wrapped_sequences
 from tests.support.transaction_logs import (
     ABORT,
     APP,

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from tests.gallery.case import Case, segment
 from tests.support.compacted import (
     CLEANED,
     FUTURE_MS,
@@ -19,7 +20,6 @@ from tests.support.compacted import (
     three,
 )
 from tests.support.faults import Brokers
-from tests.support.gallery_case import Case, segment
 
 SECOND: Final = segment(0)
 

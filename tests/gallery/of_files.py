@@ -8,25 +8,8 @@ from typing import Final
 
 from kafka_forensics.model.files import AbortedTxn
 from kafka_forensics.writers.files import write_meta_properties, write_partition_metadata, write_transaction_index
-from tests.support.controller_log import controlled_by, in_sync, partition, record, topic
-from tests.support.faults import (
-    CLUSTER_ID,
-    COMMITTING,
-    HEALTHY,
-    LOG_END,
-    TOPIC_ID,
-    Brokers,
-    Log,
-    healthy,
-    histories,
-    write_checkpoint,
-    write_files,
-)
-from tests.support.gallery_bytes import MAGIC, TARGET, target
-from tests.support.gallery_case import Case, done, each, on_each, patient, segment
-from tests.support.gallery_leftovers import ASIDE, crash, directory_aside, half_of_a_split, set_aside, swap_in, truncated_tail
-from tests.support.gallery_replicas import OTHER_TOPIC_ID
-from tests.support.injections import (
+from tests.gallery.case import Case, done, each, on_each, patient, segment
+from tests.gallery.injections import (
     alone,
     append,
     change,
@@ -41,6 +24,23 @@ from tests.support.injections import (
     rename_segment,
     swap,
     zero_page,
+)
+from tests.gallery.of_bytes import MAGIC, TARGET, target
+from tests.gallery.of_leftovers import ASIDE, crash, directory_aside, half_of_a_split, set_aside, swap_in, truncated_tail
+from tests.gallery.of_replicas import OTHER_TOPIC_ID
+from tests.support.controller_log import controlled_by, in_sync, partition, record, topic
+from tests.support.faults import (
+    CLUSTER_ID,
+    COMMITTING,
+    HEALTHY,
+    LOG_END,
+    TOPIC_ID,
+    Brokers,
+    Log,
+    healthy,
+    histories,
+    write_checkpoint,
+    write_files,
 )
 from tests.support.segments import write_offset_index, write_time_index
 

@@ -17,6 +17,7 @@ from kafka_forensics.writers.files import (
     write_partition_metadata,
     write_producer_snapshot,
 )
+from tests.gallery.injections import history
 from tests.support.faults import (
     BASE_TIMESTAMP,
     CLUSTER_ID,
@@ -33,7 +34,6 @@ from tests.support.faults import (
     write_checkpoint,
     write_files,
 )
-from tests.support.injections import history
 from tests.support.segments import write_legacy_wrapper
 from tests.support.transaction_logs import OTHER, CoordinatorLog, DataLog, write_cluster
 

@@ -1,0 +1,41 @@
+"""The cases of the fault gallery, by the heading of `docs/faults.md` below which each stands; and variants, which have none."""
+
+from typing import Final
+
+from tests.gallery import of_bytes, of_controller, of_files, of_groups, of_replicas, of_transactions
+from tests.gallery.case import Case
+from tests.gallery.of_bytes import BATCHES, COMPRESSION
+from tests.gallery.of_compaction import COMPACTED
+from tests.gallery.of_controller import CONTROLLED
+from tests.gallery.of_files import SEGMENTS, SMALL_FILES
+from tests.gallery.of_groups import COMMITTED
+from tests.gallery.of_leftovers import OUTSIDE, STARTS
+from tests.gallery.of_replicas import ENVIRONMENT, REPLICAS
+from tests.gallery.of_transactions import TRANSACTIONS
+
+
+def _by_number(*cases: Case) -> tuple[Case, ...]:
+    """Cases by the number of their fault; those of one fault stay in their order."""
+    return tuple(sorted(cases, key=lambda case: case.fault))
+
+
+SECTIONS: Final[dict[str, tuple[Case, ...]]] = {
+    "Bytes of a batch": BATCHES,
+    "Segments": SEGMENTS,
+    "Compression": COMPRESSION,
+    "Indexes, snapshots, checkpoints": SMALL_FILES,
+    "Replicas and producers": _by_number(*CONTROLLED, *REPLICAS),
+    "Compacted topics": COMPACTED,
+    "Transactions": TRANSACTIONS,
+    "Internal topics": (*of_controller.MALFORMED, *of_transactions.MALFORMED, *of_groups.MALFORMED),
+    "Committed offsets": COMMITTED,
+    "Environment": (*ENVIRONMENT, *OUTSIDE),
+    "Starts foretold, and leftovers": STARTS,
+}
+VARIANTS: Final[tuple[Case, ...]] = (
+    *of_bytes.VARIANTS,
+    *of_files.VARIANTS,
+    *of_replicas.VARIANTS,
+    *of_controller.VARIANTS,
+    *of_transactions.VARIANTS,
+)
