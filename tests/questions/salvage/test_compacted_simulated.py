@@ -121,8 +121,9 @@ def test_what_is_salvaged_says_of_every_key_what_was_written_last(spared: bool, 
             folder = Path(name)
             originals = put_copies(folder / "in", told, replicas, harms)
             salvaged = salvaged_of(folder / "in", folder / "out")
-            assert bool(salvaged.partitions) == spared, salvaged.refused
             lacking = {harm.copy % len(replicas) for harm in harms if harm.kind == "lost"}  # no damage shows
+            bases = {int(str(partition.base)) for partition in salvaged.partitions}
+            assert bases if spared else bases <= lacking, salvaged.refused  # the lost batch may be the one that was zeroed
             for partition in salvaged.partitions:
                 if int(str(partition.base)) not in lacking:
                     check(told, log_in(folder / "out"), partition.log_end_offset, originals)
