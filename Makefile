@@ -8,7 +8,7 @@ PACKED := .venv-packed
 PACKED_PREFIX :=
 DIST := dist
 BIN := $(VENV)/bin
-PARTS := cases spark broker histories mutants
+PARTS := cases spark broker histories properties mutants
 SPREAD := -n auto --dist loadscope --no-loadscope-reorder
 BUNDLE_TOOL = $(DIST)/kafka-forensics-$(shell $(BIN)/python -c 'import sys, sysconfig, kafka_forensics.version as package; \
   print(package.__version__, sysconfig.get_platform(), sys.implementation.cache_tag, sep="-")').pyz
@@ -102,20 +102,28 @@ test: $(VENV)/.installed-dev java
 test-broker: $(VENV)/.installed-dev
 	$(BIN)/pytest --broker -m 'broker$(if $(SLICE), and $(SLICE))' $(SPREAD)
 
-# Each part runs alone, too: make nightly PART=spark.
-nightly: $(if $(PART),nightly-$(PART),$(PARTS:%=nightly-%))
+# Every part runs, also after one that failed; each runs alone, too: make nightly PART=spark.
+nightly:
+	@failed=; told=; for part in $(or $(PART),$(PARTS)); do \
+	  began=$$(date +%s); result=passed; $(MAKE) nightly-$$part || { result=FAILED; failed=yes; }; \
+	  told="$$told$$part $$result in $$(($$(date +%s) - began)) s; "; \
+	done; echo "nightly: $$told"; test -z "$$failed"
 
 nightly-cases: $(VENV)/.installed-dev
-	$(BIN)/pytest --nightly -m 'nightly and not spark' $(SPREAD)
+	$(BIN)/pytest --nightly -m 'nightly and not spark' $(SPREAD) --require-groups=browser,containers
 
 nightly-spark: $(VENV)/.installed-dev $(SPARK40)/.installed $(AIRFLOW)/.installed packed-environment java
-	$(BIN)/pytest --nightly -m 'nightly and spark' $(SPREAD)
+	$(BIN)/pytest --nightly -m 'nightly and spark' $(SPREAD) --require-groups=spark
 
 nightly-broker: $(VENV)/.installed-dev
-	$(BIN)/pytest --nightly --broker -m broker $(SPREAD)
+	$(BIN)/pytest --nightly --broker -m broker $(SPREAD) --require-groups=broker
 
 nightly-histories: $(VENV)/.installed-dev
-	$(BIN)/pytest --nightly tests/engine/test_hostile.py tests/simulation/test_random_histories.py tests/simulation/test_random_histories_on_disk.py
+	$(BIN)/pytest --nightly $(SPREAD) tests/engine/test_hostile.py tests/simulation/test_random_histories.py \
+	  tests/simulation/test_random_histories_on_disk.py tests/questions/recover/test_recover_histories.py
+
+nightly-properties: $(VENV)/.installed-dev
+	$(BIN)/pytest --nightly --hypothesis-profile=nightly -m hypothesis $(SPREAD) --require-groups=hypothesis
 
 nightly-mutants: $(VENV)/.installed-dev
 	$(BIN)/pip install --quiet 'cosmic-ray>=8.4' 'coverage>=7.6'

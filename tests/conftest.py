@@ -27,7 +27,7 @@ pytest_plugins = ("pytester", "tests.support.evidence_law")
 
 CORPORA = Path(__file__).resolve().parents[2] / "shared" / "corpora"
 SHIPPED = Path(__file__).resolve().parent / "archives"
-GROUPS = ("faults", "properties", "corpora", "spark", "broker", "two_users", "isolated", "containers", "browser")
+GROUPS = ("faults", "hypothesis", "corpora", "spark", "broker", "two_users", "isolated", "containers", "browser")
 OF_ALL_BROKERS = ("real_base", "broker_story", "broker_copies")
 """Fixtures of `broker/conftest.py`."""
 RAN: Counter[str] = Counter()
@@ -44,7 +44,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     own = parser.getgroup("groups of tests")
     own.addoption("--broker", action="store_true", help="also run the tests that talk to a real Kafka")
     own.addoption("--nightly", action="store_true", help="take all cases, and many more random histories (make nightly)")
-    own.addoption("--require-groups", action="store_true", help="fail if a selected group of tests ran none (for full runs)")
+    words = "fail if a group of tests was selected and ran none: of all groups (for full runs), or of these, with commas between"
+    own.addoption("--require-groups", nargs="?", const=",".join(GROUPS), default="", metavar="NAMES", help=words)
 
 
 @cache
@@ -120,7 +121,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     dropped = [item for item in items if any(item.get_closest_marker(group) for group in left_out)]
     if dropped:
         config.hook.pytest_deselected(items=dropped)
-        items[:] = [item for item in items if item not in dropped]
+        left = set(map(id, dropped))
+        items[:] = [item for item in items if id(item) not in left]
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: item.get_closest_marker("spark") is None)  # the longest of all, so it begins at once
 
@@ -168,9 +170,9 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     finished = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
-    asked = session.config.getoption("--require-groups") and not session.config.option.collectonly
-    if finished and asked and not hasattr(session.config, "workerinput"):
-        empty = [group for group in selected_groups(session.config) if not RAN[group]]
+    required = session.config.getoption("--require-groups").split(",")
+    if finished and not session.config.option.collectonly and not hasattr(session.config, "workerinput"):
+        empty = [group for group in selected_groups(session.config) if group in required and not RAN[group]]
         session.config.stash[EMPTY] = empty
         if empty:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -15,7 +15,6 @@ MARKERS = """
 markers =
     corpora: c
     faults: f
-    properties: p
     spark: s
     broker: b
     two_users: t
@@ -29,7 +28,7 @@ import pytest
 @pytest.mark.faults
 def test_fault(): pass
 
-@pytest.mark.properties
+@pytest.mark.hypothesis
 def test_property(): pass
 
 @pytest.mark.spark
@@ -67,14 +66,14 @@ def run(suite: pytest.Pytester, source: str, *options: str, corpora: bool = True
 
 def test_full_run_passes_when_every_selected_group_ran(suite: pytest.Pytester) -> None:
     result = run(suite, ONE_OF_EACH, "--require-groups")
-    result.stdout.fnmatch_lines(["groups selected: faults, properties, corpora, spark"])
+    result.stdout.fnmatch_lines(["groups selected: faults, hypothesis, corpora, spark"])
     result.assert_outcomes(passed=4, deselected=2)
     assert result.ret == 0
 
 
 def test_absent_corpora_are_deselected_not_skipped_and_broker_tests_run_on_request(suite: pytest.Pytester) -> None:
     result = run(suite, ONE_OF_EACH, "--broker", corpora=False)
-    result.stdout.fnmatch_lines(["groups selected: faults, properties, spark, broker"])
+    result.stdout.fnmatch_lines(["groups selected: faults, hypothesis, spark, broker"])
     result.assert_outcomes(passed=3, failed=1, deselected=2)
 
 
@@ -85,8 +84,9 @@ def test_selected_group_that_ran_none_fails_the_full_run(suite: pytest.Pytester,
     assert result.ret == 1
 
 
-def test_partial_run_asks_nothing_of_groups(suite: pytest.Pytester) -> None:
-    assert run(suite, "def test_one(): pass").ret == 0
+@pytest.mark.parametrize(("options", "status"), [((), 0), (("--require-groups=broker",), 0), (("--require-groups=broker,spark",), 1)])
+def test_partial_run_asks_for_the_groups_it_names(suite: pytest.Pytester, options: tuple[str, ...], status: int) -> None:
+    assert run(suite, "def test_one(): pass", *options).ret == status
 
 
 @pytest.mark.parametrize(

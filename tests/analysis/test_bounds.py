@@ -54,7 +54,6 @@ CUTS = st.sets(st.integers(1, 30), min_size=2, max_size=12)
 
 
 @pytest.mark.usefixtures("few")
-@pytest.mark.properties
 @given(logs(most=30), CUTS)
 def test_forgetful_producers_say_nothing_new(log: Log, cuts: set[int]) -> None:
     fold = bounded(ProducersFold, log, cuts)
@@ -67,7 +66,6 @@ def test_forgetful_producers_say_nothing_new(log: Log, cuts: set[int]) -> None:
 
 
 @pytest.mark.usefixtures("few")
-@pytest.mark.properties
 @given(logs(most=30), CUTS)
 def test_forgetful_transactions_are_told_right(log: Log, cuts: set[int]) -> None:
     fold = bounded(TransactionsFold, log, cuts)
@@ -211,7 +209,6 @@ def test_an_index_is_compared_alike_however_much_is_let_go_of(
 
 
 @pytest.mark.usefixtures("few")
-@pytest.mark.properties
 @given(logs(most=30), CUTS, st.integers(0, 5))
 def test_letting_go_of_endings_says_nothing_new(log: Log, cuts: set[int], wrong: int) -> None:
     entries: dict[int, list[AbortedTxn]] = {row.segment: [] for row in log.rows}

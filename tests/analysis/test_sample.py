@@ -1,6 +1,5 @@
 """Samples: the ends of a sequence and its exact count, whatever the cut."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +16,6 @@ class Mergeable(Sample[int]):
         self.extend(right)
 
 
-@pytest.mark.properties
 @given(st.integers(0, 120), st.data())
 def test_any_cut_and_association_keeps_the_ends(count: int, draw: st.DataObject) -> None:
     samples = [Mergeable(range(low, high)) for low, high in cuts(draw, count, 12)]

@@ -2,7 +2,6 @@
 
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +14,6 @@ def offsets(spans: list[Span]) -> set[int]:
     return {offset for start, end in spans for offset in range(start, end)}
 
 
-@pytest.mark.properties
 @given(SPANS, SPANS)
 def test_ranges_say_what_sets_say(spans: list[Span], covered: list[Span]) -> None:
     assert offsets(joined(spans)) == offsets(spans)

@@ -221,7 +221,6 @@ DAMAGED = st.builds(
 )
 
 
-@pytest.mark.properties
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     name=st.sampled_from(NAMES),

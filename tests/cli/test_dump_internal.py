@@ -146,7 +146,6 @@ def test_other_topics_and_lone_files_are_left_alone(run: Run, tmp_path: Path) ->
     assert details(run, INPUTS / "bootstrap" / f"{0:020d}-{0:010d}.checkpoint")[1]["record"] == "FEATURE_LEVEL_RECORD"
 
 
-@pytest.mark.properties
 @given(st.none() | st.binary(max_size=60), st.none() | st.binary(max_size=120))
 def test_any_bytes_have_an_answer(key: bytes | None, value: bytes | None) -> None:
     for name in TOPICS:

@@ -53,7 +53,6 @@ def written(rows: "Callable[..., Iterator[object]]", path: Path, options: DumpOp
     return stream.getvalue()
 
 
-@pytest.mark.properties
 @given(LOG, st.booleans(), st.sampled_from(FORMATS), st.booleans(), st.sampled_from([(None, None), (5, None), (0, 2**39)]))
 def test_any_log(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, payloads: bool, format_name: str, several: bool, offsets: tuple[int, int]

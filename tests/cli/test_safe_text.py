@@ -38,7 +38,6 @@ def test_known_cases(raw: str | bytes, shown: str) -> None:
     assert printable(raw) == shown
 
 
-@pytest.mark.properties
 @given(anything)
 def test_no_character_without_a_form_of_its_own_comes_through(text: str) -> None:
     shown = printable(text)
@@ -46,7 +45,6 @@ def test_no_character_without_a_form_of_its_own_comes_through(text: str) -> None
     shown.encode("utf-8")
 
 
-@pytest.mark.properties
 @given(st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E)))
 def test_plain_text_is_left_alone(text: str) -> None:
     assert printable(text) == text

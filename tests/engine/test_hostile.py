@@ -11,8 +11,6 @@ from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
 from tests.support.segments import MUTATIONS
 
-pytestmark = pytest.mark.properties
-
 SAMPLE = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election" / "broker-1"
 CASES_A_FILE = 800
 DAILY = 50

@@ -28,7 +28,6 @@ def text(result: ScanResult) -> str:
     return "".join(json_document.document(result))
 
 
-@pytest.mark.properties
 @given(clusters(), st.integers(0, 99), st.sampled_from([1, 1 << 28]))
 @settings(max_examples=40, deadline=None)
 def test_generated_clusters_are_judged_alike(cluster: tuple[Told, list[Replica]], seed: int, work_bytes: int) -> None:
@@ -58,7 +57,6 @@ def test_only_logs_of_so_many_bytes_are_asked_for(tmp_path: Path, monkeypatch: p
         task_engine.scan(paths, ScanOptions(), keys_apart_bytes=size + 1)
 
 
-@pytest.mark.properties
 @given(st.lists(st.tuples(st.booleans(), st.none() | st.integers(0, 99)), max_size=12), st.integers(0, 12), st.integers(0, 12))
 def test_damage_of_parts_ends_where_that_of_the_whole_does(chunks: list[tuple[bool, int | None]], one: int, other: int) -> None:
     whole = damage(chunks)

@@ -46,7 +46,6 @@ def of_kinds(value: Any) -> Any:
     return type(value), value
 
 
-@pytest.mark.properties
 @given(values)
 def test_plain_values_come_back(value: Any) -> None:
     assert of_kinds(unpack(pack(value))) == of_kinds(value)
@@ -135,7 +134,6 @@ crafted_values = st.recursive(
 )
 
 
-@pytest.mark.properties
 @given(crafted_values)
 def test_crafted_bytes_make_what_is_listed_or_nothing(plain: Any) -> None:
     try:

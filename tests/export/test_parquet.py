@@ -123,7 +123,6 @@ def test_long_names_that_differ_only_at_the_end_stay_apart() -> None:
     assert parts("x", "b" * 400 + "1")[2] != parts("x", "b" * 400 + "2")[2]
 
 
-@pytest.mark.properties
 @given(st.text(st.characters(codec="utf-8"), max_size=20), st.text(st.characters(codec="utf-8"), max_size=20))
 def test_names_decode_to_what_they_were(one: str, other: str) -> None:
     for name in (one, other):

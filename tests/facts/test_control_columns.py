@@ -83,7 +83,6 @@ def both_ways(plan: ReplicaPlan, data: bytes) -> tuple[list[dict[str, Any]] | No
     return ours, theirs
 
 
-@pytest.mark.properties
 @given(st.lists(MARKERS | of_control() | LOG, max_size=6).map(b"".join))
 def test_columns_are_the_records_of_each_batch(plan: ReplicaPlan, data: bytes) -> None:
     before = using_compiled()
@@ -96,7 +95,6 @@ def test_columns_are_the_records_of_each_batch(plan: ReplicaPlan, data: bytes) -
         use_compiled(before)
 
 
-@pytest.mark.properties
 @given(st.lists(MARKERS, min_size=1, max_size=6))
 def test_markers_alone_are_read_as_columns(plan: ReplicaPlan, markers: list[bytes]) -> None:
     ours, theirs = both_ways(plan, b"".join(markers))

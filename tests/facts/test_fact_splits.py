@@ -97,7 +97,6 @@ def _spans_are_short() -> Iterator[None]:
         yield
 
 
-@pytest.mark.properties
 @given(st.data())
 def test_parts_of_any_log_are_the_whole(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     folder = tmp_path_factory.getbasetemp() / f"parts-{next(NUMBERS)}"

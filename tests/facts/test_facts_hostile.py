@@ -19,7 +19,6 @@ DIRECTORIES = ("payments-0", "audit-0", "__transaction_state-0", "__consumer_off
 ROUNDS = 12
 
 
-@pytest.mark.properties
 @pytest.mark.parametrize("seed", range(ROUNDS))
 def test_every_fact_survives_any_bytes(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)

@@ -71,7 +71,6 @@ def test_spans_name_the_damage(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.properties
 @settings(max_examples=40)
 @given(st.data())
 def test_spans_tile_any_bytes(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:

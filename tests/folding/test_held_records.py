@@ -89,7 +89,6 @@ def same_findings(paths: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
     return len(logs)
 
 
-@pytest.mark.properties
 @given(clusters())
 @settings(max_examples=25)
 def test_simulated_cleaners_leave_the_same(cluster: tuple[Told, list[Replica]]) -> None:

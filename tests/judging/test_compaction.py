@@ -156,7 +156,6 @@ def scanned(told: Told, replicas: list[Replica]) -> ScanResult:
         return local.scan(written(told, replicas, Path(folder)), ScanOptions())
 
 
-@pytest.mark.properties
 @given(clusters())
 def test_cleaning_by_the_rules_is_no_difference(cluster: tuple[Told, list[Replica]]) -> None:
     result = scanned(*cluster)
@@ -164,7 +163,6 @@ def test_cleaning_by_the_rules_is_no_difference(cluster: tuple[Told, list[Replic
     assert {finding.kind for finding in result.findings} <= EXPECTED
 
 
-@pytest.mark.properties
 @given(clusters(), st.data())
 def test_a_latest_value_that_one_replica_lost_is_told(cluster: tuple[Told, list[Replica]], draw: st.DataObject) -> None:
     told, replicas = cluster

@@ -155,7 +155,6 @@ def test_random_histories_are_what_the_oracles_find(tmp_path: Path) -> None:
     assert sums["records"] > 1000
 
 
-@pytest.mark.properties
 @given(batch_lists(max_size=12))
 def test_every_field_of_any_sound_batch_is_what_the_oracle_reads(made: list[bytes]) -> None:
     data = b"".join(made)
@@ -172,7 +171,6 @@ def test_every_field_of_any_sound_batch_is_what_the_oracle_reads(made: list[byte
         ] == [timed(record) for record in one.records]
 
 
-@pytest.mark.properties
 @given(
     records=st.lists(records_to_write(), max_size=5), codec=st.sampled_from(COMPRESSION_TYPES), time=st.integers(-(2**62), 2**62)
 )

@@ -65,13 +65,11 @@ def block_of(records: HashedRecords) -> bytes:
     return block
 
 
-@pytest.mark.properties
 @given(any_records())
 def test_what_is_written_is_read_again(records: HashedRecords) -> None:
     assert same(parse_record_hashes(block_of(records)), records)
 
 
-@pytest.mark.properties
 @given(any_records(), st.data())
 def test_a_changed_block_is_answered_or_refused(records: HashedRecords, draw: st.DataObject) -> None:
     """Of any bytes of its own, and of right columns under a header or in a stream that was changed."""
@@ -86,7 +84,6 @@ def test_a_changed_block_is_answered_or_refused(records: HashedRecords, draw: st
     answered_or_refused(bytes(block))
 
 
-@pytest.mark.properties
 @given(st.binary(max_size=80), SIZES, st.binary(max_size=400))
 def test_any_bytes_are_answered_or_refused(data: bytes, sizes: list[int], columns: bytes) -> None:
     answered_or_refused(data)

@@ -77,7 +77,6 @@ def test_the_elr_holds_who_left_while_the_watermark_stood_still() -> None:
 BROKERS = st.frozensets(st.integers(1, 5))
 
 
-@pytest.mark.properties
 @given(st.permutations(range(1, 6)), BROKERS, BROKERS, BROKERS, st.integers(-1, 5), st.booleans())
 def test_only_the_living_lead_and_only_unclean_elections_may_lose(
     assignment: list[int], alive: frozenset[int], isr: frozenset[int], elr: frozenset[int], leader: int, unclean: bool

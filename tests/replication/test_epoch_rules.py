@@ -39,7 +39,6 @@ def test_a_log_without_epochs_knows_no_end() -> None:
     assert [end_offset_for([], asked, 50) for asked in (-1, 0, 3)] == [UNDEFINED] * 3
 
 
-@pytest.mark.properties
 @given(st.sets(st.integers(0, 20), min_size=1, max_size=6), st.integers(-1, 22))
 def test_an_answer_is_the_largest_epoch_not_above_the_one_asked_for(epochs: set[int], asked: int) -> None:
     cached = entries(*((epoch, 10 * epoch) for epoch in sorted(epochs)))
@@ -101,7 +100,6 @@ def histories(draw: st.DrawFn) -> list[Log]:
     return [*logs, last]
 
 
-@pytest.mark.properties
 @given(histories())
 def test_a_follower_cuts_where_the_logs_part(logs: list[Log]) -> None:
     """In histories of fenced replicas, epochs alone find the true end of what two logs share."""
@@ -111,7 +109,6 @@ def test_a_follower_cuts_where_the_logs_part(logs: list[Log]) -> None:
         assert cut == shared_prefix(follower, leader)
 
 
-@pytest.mark.properties
 @given(histories(), st.integers(0, 6), st.data())
 def test_a_log_start_changes_nothing_above_it(logs: list[Log], start: int, draw: st.DataObject) -> None:
     """The leader lost what lies below its log start: a cut above it stays where it was."""
@@ -130,7 +127,6 @@ def caches(draw: st.DrawFn, end: int) -> list[EpochEntry]:
     return [EpochEntry(epoch, offset) for epoch, offset in zip(epochs, offsets, strict=True)]
 
 
-@pytest.mark.properties
 @given(st.integers(0, 20), st.integers(0, 20), st.integers(0, 30), st.data())
 def test_no_cut_beyond_an_end(follower_end: int, leader_end: int, watermark: int, draw: st.DataObject) -> None:
     follower, leader = draw.draw(caches(follower_end)), draw.draw(caches(leader_end))
@@ -143,7 +139,6 @@ def test_no_cut_beyond_an_end(follower_end: int, leader_end: int, watermark: int
         assert cut <= leader_end
 
 
-@pytest.mark.properties
 @given(st.lists(st.builds(EpochEntry, st.integers(-3, 6), st.integers(-5, 15)), max_size=5), st.data())
 def test_any_checkpoint_gets_an_answer(made: list[EpochEntry], draw: st.DataObject) -> None:
     """Sorted by epoch, as a damaged checkpoint is asked; starts in any order."""

@@ -135,7 +135,6 @@ def test_a_start_is_as_it_is_kept(name: str) -> None:
 STOPS = st.one_of(st.none(), st.tuples(st.integers(0, 9), st.sampled_from([18, 19, 20, 22, 24])))
 
 
-@pytest.mark.properties
 @given(st.lists(STOPS, min_size=1, max_size=6), st.integers(0, 80), st.booleans(), st.integers(0, 80), st.data())
 def test_a_start_never_invents_offsets_and_a_second_changes_nothing(
     stops: list[tuple[int, int] | None], recovery_point: int, clean: bool, log_start: int, data: st.DataObject

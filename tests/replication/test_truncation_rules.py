@@ -94,7 +94,6 @@ def logs(draw: st.DrawFn) -> Log:
     return Log(tuple(map(EpochEntry, epochs, starts)), end, draw(st.integers(0, end)))
 
 
-@pytest.mark.properties
 @given(logs(), logs(), st.sampled_from(RULES))
 def test_every_rule_ends_and_never_invents_records(follower: Log, leader: Log, rule: Rule) -> None:
     outcome = rule(follower, leader)
@@ -105,7 +104,6 @@ def test_every_rule_ends_and_never_invents_records(follower: Log, leader: Log, r
     assert len(cuts) <= len(follower.epochs) + 1
 
 
-@pytest.mark.properties
 @given(logs(), logs())
 def test_a_leader_that_knows_later_epochs_is_asked_until_it_agrees(follower: Log, leader: Log) -> None:
     """A fetch after the last cut is in order."""

@@ -88,7 +88,6 @@ def test_the_last_stable_offset(why: str, high_watermark: int, transactions: lis
     assert last_stable_offset(high_watermark, transactions) == expected, why
 
 
-@pytest.mark.properties
 @given(st.lists(st.tuples(st.sampled_from("af"), st.sampled_from([2, 3]), st.integers(0, 5)), max_size=40), st.integers(1, 4))
 def test_a_watermark_is_on_every_member_and_never_falls(events: list[tuple[str, int, int]], min_insync_replicas: int) -> None:
     """Followers fetch what they lack: no watermark, not even a follower's, passes what every member holds."""

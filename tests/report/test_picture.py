@@ -12,7 +12,6 @@ LARGEST = 2**63 - 1
 NUMBERS = st.integers(-(2**63), LARGEST)
 
 
-@pytest.mark.properties
 @given(st.lists(NUMBERS, max_size=40), st.lists(NUMBERS, max_size=20))
 def test_a_scale_keeps_the_order_of_all_numbers_and_their_bounds(marks: list[int], others: list[int]) -> None:
     scale = Scale(marks)
@@ -22,7 +21,6 @@ def test_a_scale_keeps_the_order_of_all_numbers_and_their_bounds(marks: list[int
     assert all(LEFT <= place <= RIGHT + 1e-6 for place in places)
 
 
-@pytest.mark.properties
 @given(st.lists(NUMBERS, min_size=2, max_size=20, unique=True))
 def test_marks_of_a_scale_can_be_told_apart(marks: list[int]) -> None:
     scale = Scale(marks)

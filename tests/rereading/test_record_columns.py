@@ -78,7 +78,6 @@ def as_columns(data: bytes, *, payloads: bool = True) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in table.to_pylist()]
 
 
-@pytest.mark.properties
 @given(LOG, st.sampled_from([1, 100, 1 << 20]), st.integers(3, 9), st.booleans())
 def test_columns_are_the_records_of_each_batch(data: bytes, read_bytes: int, block_records: int, payloads: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:

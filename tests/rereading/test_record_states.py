@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -86,7 +85,6 @@ def test_beyond_the_limit_nothing_is_claimed() -> None:
     assert states(bytes_of(busy()), limit=1) == ["committed", "unknown", "unknown", "unknown"]
 
 
-@pytest.mark.properties
 @given(st.binary(max_size=300), st.integers(0, 500))
 def test_any_bytes_give_an_answer(noise: bytes, at: int) -> None:
     data = bytes_of(busy())

@@ -92,7 +92,6 @@ def walked(model: Model, choices: list[int]) -> World:
     return state
 
 
-@pytest.mark.properties
 @given(ANY_PROTOCOL, SIZES, st.booleans(), st.lists(st.integers(0, 1000), max_size=40))
 def test_kernels_take_the_steps_of_the_model(protocol: Protocol, sizes: Sizes, history: bool, choices: list[int]) -> None:
     model, layout = Model(protocol, sizes, history=history), layout_of(sizes, history=history)
@@ -106,7 +105,6 @@ def test_kernels_take_the_steps_of_the_model(protocol: Protocol, sizes: Sizes, h
         assert Counter(state_of(each, layout) for each in out[:made]) == expected
 
 
-@pytest.mark.properties
 @given(ANY_PROTOCOL, SIZES, st.lists(st.integers(0, 1000), max_size=60))
 def test_kernels_judge_as_the_invariants_say(protocol: Protocol, sizes: Sizes, choices: list[int]) -> None:
     state = walked(Model(protocol, sizes, history=True), choices)
@@ -117,7 +115,6 @@ def test_kernels_judge_as_the_invariants_say(protocol: Protocol, sizes: Sizes, c
     assert search.broken.compiled(row, layout.shape) == expected
 
 
-@pytest.mark.properties
 @given(SIZES, st.lists(st.integers(0, 1000), max_size=40), st.permutations(range(4)))
 def test_a_key_does_not_know_names_and_gives_the_state_back(sizes: Sizes, choices: list[int], order: list[int]) -> None:
     layout = layout_of(sizes, history=True)

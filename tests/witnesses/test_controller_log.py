@@ -173,7 +173,6 @@ def test_any_bytes_open_as_a_batch() -> None:
     assert [record.problem for _, record in open_batch(lying).records] == [None, "batch"]
 
 
-@pytest.mark.properties
 @given(data=st.binary(max_size=200), at=st.integers(0, 60))
 def test_any_bytes_have_an_answer(data: bytes, at: int) -> None:
     batch = write_batch([RecordToWrite(None, data)], base_offset=0, base_timestamp=1)

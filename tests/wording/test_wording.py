@@ -205,7 +205,6 @@ ASKED_BY_WORDS = ("latest_epoch", "leaders", "line", "not_whole", "ranges_not_co
 ASKED = sorted({*NAMES, *ASKED_BY_WORDS, *(name for kind in KINDS for name in rich(kind))})
 
 
-@pytest.mark.properties
 @given(
     st.sampled_from(KINDS),
     PLACES,

@@ -1,7 +1,6 @@
 """Columns of a bundle, whatever they hold."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +11,6 @@ EDGES = st.sampled_from([0, 255, 256, 2**32 - 1, 2**32, 2**40, 2**63 - 1, -1, -2
 MAX_SEQUENCE = 2**31 - 1
 
 
-@pytest.mark.properties
 @given(
     st.integers(0, 12).flatmap(lambda rows: st.lists(st.lists(INT64 | EDGES, min_size=rows, max_size=rows), min_size=1, max_size=5))
 )
@@ -26,7 +24,6 @@ def test_planes_hold_what_lies_above_the_least_value(columns: list[list[int]]) -
     assert b"".join(_planes_of(np.array(values, np.int64)) for values in columns) == expected
 
 
-@pytest.mark.properties
 @given(
     st.lists(st.tuples(st.integers(0, 3) | INT64, st.integers(-(2**31), MAX_SEQUENCE), st.integers(-5, MAX_SEQUENCE)), max_size=30)
 )

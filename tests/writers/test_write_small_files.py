@@ -79,7 +79,6 @@ def test_numbers_that_do_not_fit_are_refused() -> None:
         write_producer_snapshot([ProducerEntry(0, 2**15, 0, 0, 0, 0, 0, 0)])
 
 
-@pytest.mark.properties
 @given(st.lists(st.tuples(st.integers(1, 2**31 - 1), st.integers(0, 2**31 - 1)), max_size=20), st.integers(0, 2**62))
 def test_indexes_are_read_back(entries: list[tuple[int, int]], base: int) -> None:
     absolute = [(base + relative, position) for relative, position in entries]
@@ -91,7 +90,6 @@ def test_indexes_are_read_back(entries: list[tuple[int, int]], base: int) -> Non
     assert index.damage == times.damage == []
 
 
-@pytest.mark.properties
 @given(st.lists(st.tuples(INT64, INT64, INT64, st.integers(1, 2**63 - 1)), max_size=10))
 def test_transaction_indexes_are_read_back(rows: list[tuple[int, int, int, int]]) -> None:
     entries = [AbortedTxn(*row, position=number * 34) for number, row in enumerate(rows)]
@@ -99,14 +97,12 @@ def test_transaction_indexes_are_read_back(rows: list[tuple[int, int, int, int]]
     assert (index.entries, index.damage) == (entries, [])
 
 
-@pytest.mark.properties
 @given(st.lists(PRODUCERS, max_size=10))
 def test_producer_snapshots_are_read_back(entries: list[ProducerEntry]) -> None:
     snapshot = parse_producer_snapshot(MemoryFile(write_producer_snapshot(entries)), 0)
     assert (snapshot.entries, snapshot.damage) == (entries, [])
 
 
-@pytest.mark.properties
 @given(st.lists(st.builds(EpochEntry, st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1)), max_size=10))
 def test_leader_epochs_are_read_back(entries: list[EpochEntry]) -> None:
     epochs = parse_leader_epochs(MemoryFile(write_leader_epochs(entries)))

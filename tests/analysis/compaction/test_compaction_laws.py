@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,7 +32,6 @@ from kafka_forensics.folding.keys.question import KeyRuns
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-pytestmark = pytest.mark.properties
 
 AS_OF_MS = 100
 LOG_END = 24

@@ -30,7 +30,6 @@ def fold_of(*batch_epochs: int, lost: Collection[int] = ()) -> EpochsFold:
     return state
 
 
-@pytest.mark.properties
 @given(st.lists(st.tuples(st.sampled_from([0, 0, 1, 1, 2, -1, -(2**31)]), st.booleans()), max_size=25), st.data())
 def test_any_cut_gives_plain_groups(log: list[tuple[int, bool]], draw: st.DataObject) -> None:
     rows = [
@@ -53,7 +52,6 @@ def test_any_cut_gives_plain_groups(log: list[tuple[int, bool]], draw: st.DataOb
     assert state.batches_without_epoch == sum(epoch == -1 for epoch, _ in log)
 
 
-@pytest.mark.properties
 @given(st.integers(0, 40), st.data())
 def test_many_runs_keep_their_ends_whatever_the_cut(count: int, draw: st.DataObject) -> None:
     rows = [{Columns.BASE_OFFSET: n, Columns.PARTITION_LEADER_EPOCH: n} for n in range(count)]
@@ -79,7 +77,6 @@ def lineages(draw: st.DrawFn) -> list[int]:
     return [epoch for epoch in own for _ in range(draw(st.integers(3, 4)))]
 
 
-@pytest.mark.properties
 @given(lineages(), st.integers(0, 31), st.data())
 def test_a_flipped_epoch_field_is_a_stray_unless_its_place_allows_it(log: list[int], bit: int, draw: st.DataObject) -> None:
     """F02, any bit of any batch: told exactly where neighbours contradict it."""
@@ -199,20 +196,17 @@ def caches(draw: st.DrawFn) -> Cache:
     return cache
 
 
-@pytest.mark.properties
 @given(caches(), st.booleans())
 def test_what_a_cache_writes_is_never_a_contradiction(cache: Cache, compacted: bool) -> None:
     assert cache.contradiction(cache.entries, compacted=compacted) is None
 
 
-@pytest.mark.properties
 @given(caches(), st.data())
 def test_compaction_explains_starts_that_moved_up_and_epochs_without_batches(cache: Cache, draw: st.DataObject) -> None:
     cache.log = [one for one in cache.log if draw.draw(st.booleans())]
     assert cache.contradiction(cache.entries, compacted=True) is None
 
 
-@pytest.mark.properties
 @given(caches(), st.data())
 def test_a_changed_checkpoint_is_contradicted(cache: Cache, draw: st.DataObject) -> None:
     """F29: an entry dropped, shifted, re-numbered or out of order, wherever it speaks of batches at or above the log start."""
@@ -296,7 +290,6 @@ def test_no_earlier_epoch_of_either_has_two_ends(left: list[EpochEntry], right: 
         assert all(entry.leader_epoch <= epoch for entry in (*left, *right))
 
 
-@pytest.mark.properties
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=20).map(sorted), st.sets(st.integers(0, 19)))
 def test_before_the_last_good_batch_every_offset_has_its_epoch(log: list[int], lost: set[int]) -> None:
     kept = [n for n in range(len(log)) if n not in lost]

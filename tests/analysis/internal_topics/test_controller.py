@@ -241,7 +241,6 @@ def naive(values: Sequence[bytes]) -> dict[str, Any] | None:
     return known if TOPIC_ID in topics else None
 
 
-@pytest.mark.properties
 @given(st.lists(RECORDS, max_size=25))
 def test_any_records_have_a_history(values: list[bytes]) -> None:
     history = replayed(*values)
@@ -254,7 +253,6 @@ def test_any_records_have_a_history(values: list[bytes]) -> None:
 SOUND = RECORDS.filter(lambda value: read(value).fields is not None and read(value).api_key not in (23, 24, 25))
 
 
-@pytest.mark.properties
 @given(st.lists(SOUND, max_size=25))
 def test_the_last_word_is_the_naive_one(values: list[bytes]) -> None:
     expected = naive([topic(), *values])
@@ -332,7 +330,6 @@ def test_equal_copies_share_their_memory() -> None:
     assert shared == [True, True, True, True, False, False]
 
 
-@pytest.mark.properties
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(1, 2)), min_size=1, max_size=4))
 def test_copies_that_are_stretches_of_one_log_agree(cuts: list[tuple[int, int, int]]) -> None:
     whole = [(2 * at, 1 + at // 3, at) for at in range(6)]

@@ -44,7 +44,6 @@ def assert_in_order(batches: list[StateBatch]) -> None:
         assert batch.last_offset + 1 < following.first_offset or batch[2:] != following[2:]
 
 
-@pytest.mark.properties
 @given(BATCHES, st.integers(-1, 35))
 def test_batches_are_put_together_offset_by_offset(batches: list[StateBatch], start_offset: int) -> None:
     put_together = combined(batches, start_offset)
@@ -89,7 +88,6 @@ def only(replay: ShareReplay) -> ShareState:
     return state
 
 
-@pytest.mark.properties
 @given(st.lists(st.tuples(st.booleans(), st.integers(-1, 35), BATCHES), max_size=12), st.sampled_from((0, 3, 256)))
 def test_a_replay_is_what_merging_each_update_at_once_gives(
     updates: list[tuple[bool, int, list[StateBatch]]], waiting: int

@@ -37,7 +37,6 @@ def naive(old: str, new: str, start: int, each: int) -> Told:
     return rows
 
 
-@pytest.mark.properties
 @given(
     st.text("abc", min_size=1, max_size=12),
     st.text("abc", max_size=6),

@@ -76,7 +76,6 @@ def rules(placement: Placement) -> list[Rule]:
     return [stretch.rule for stretch in placement.stretches]
 
 
-@pytest.mark.properties
 @given(st.integers(0, 60), st.data())
 def test_what_is_kept_does_not_depend_on_the_cut(count: int, draw: st.DataObject) -> None:
     length = [(at * 7) % 5 - 1 for at in range(count)]
@@ -240,7 +239,6 @@ def test_the_share_of_records_without_a_key() -> None:
     assert judge_topic("orders", partitions, 2, exact_count=True).keyless_share == {0: 25, 1: 75}
 
 
-@pytest.mark.properties
 @given(
     st.lists(
         st.tuples(

@@ -13,8 +13,6 @@ from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
 from tests.analysis.producer_log import CONTROL, TRANSACTIONAL, Log, Row, context, matrix, running
 from tests.support.strategies import logs
 
-pytestmark = pytest.mark.properties
-
 C = BatchColumn
 RING = 2**31
 DAY = 86_400_000

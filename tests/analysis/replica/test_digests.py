@@ -48,7 +48,6 @@ def as_dictionary(state: BlockDigests) -> dict[int, tuple[int, ...]]:
     return {state.first_block + n: tuple(row) for n, row in enumerate(state.sums.tolist()) if row[0]}
 
 
-@pytest.mark.properties
 @given(BATCHES, st.sampled_from([1, 2, 8, 1 << 10]), st.data())
 def test_any_cut_gives_a_dictionary_of_blocks(batches: list[Batch], most: int, draw: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -61,7 +60,6 @@ def test_any_cut_gives_a_dictionary_of_blocks(batches: list[Batch], most: int, d
     assert len(state.sums) <= most
 
 
-@pytest.mark.properties
 @given(BATCHES)
 def test_blocks_are_no_coarser_than_they_must_be(batches: list[Batch]) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -73,7 +71,6 @@ def test_blocks_are_no_coarser_than_they_must_be(batches: list[Batch]) -> None:
         assert (max(last) >> finer) - (min(last) >> finer) + 1 > 64
 
 
-@pytest.mark.properties
 @given(BATCHES, st.integers(16, 64))
 def test_coarser_blocks_hold_the_same(batches: list[Batch], shift: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -92,7 +89,6 @@ def test_stepping_does_not_touch_the_chunk() -> None:
     assert np.array_equal(columns, before)
 
 
-@pytest.mark.properties
 @given(
     st.lists(st.tuples(st.integers(0, 12 * BLOCK), st.integers(0, 3), st.just(0)), max_size=12),
     st.lists(st.tuples(st.integers(0, 12 * BLOCK), st.integers(0, 3), st.just(0)), max_size=12),

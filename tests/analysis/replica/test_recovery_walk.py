@@ -65,7 +65,6 @@ def cut(chunk: BatchChunk, points: list[int]) -> list[BatchChunk]:
     ]
 
 
-@pytest.mark.properties
 @given(st.binary(min_size=1, max_size=3), st.integers(0, STARTS[-1] - 1), st.lists(st.integers(0, 20), max_size=4), st.booleans())
 def test_any_damage_and_any_cut_end_where_the_naive_walk_does(noise: bytes, at: int, points: list[int], truncate: bool) -> None:
     data = bytearray(b"".join(LOG))

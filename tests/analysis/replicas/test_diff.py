@@ -188,7 +188,6 @@ def pairs(draw: st.DrawFn) -> tuple[list[Batch], list[Batch]]:
     return log[0], log[1]
 
 
-@pytest.mark.properties
 @given(pairs())
 def test_differences_are_what_a_look_at_every_record_finds(logs: tuple[list[Batch], list[Batch]]) -> None:
     left, right = logs
@@ -211,7 +210,6 @@ def test_differences_are_what_a_look_at_every_record_finds(logs: tuple[list[Batc
     assert [difference.offset for difference in found] == sorted(difference.offset for difference in found)
 
 
-@pytest.mark.properties
 @given(pairs())
 def test_sides_may_be_exchanged(logs: tuple[list[Batch], list[Batch]]) -> None:
     there, back = two(Logs(), logs[0], logs[1]), two(Logs(), logs[1], logs[0])

@@ -381,7 +381,6 @@ def partings(draw: st.DrawFn) -> tuple[int, list[tuple[int, str]], list[tuple[in
     return common, tails[0], tails[1]
 
 
-@pytest.mark.properties
 @given(partings(), st.lists(st.integers(0, 10), min_size=2, max_size=2))
 def test_the_rule_on_any_two_histories(
     parted: tuple[int, list[tuple[int, str]], list[tuple[int, str]]], watermarks: list[int]

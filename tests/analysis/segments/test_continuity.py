@@ -100,7 +100,6 @@ def naive(log: list[Item], *, compacted: bool) -> tuple[list[Run], int]:
     return runs, missing
 
 
-@pytest.mark.properties
 @given(items(), st.booleans(), st.data())
 def test_any_cut_gives_what_a_plain_loop_gives(log: list[Item], compacted: bool, draw: st.DataObject) -> None:
 
@@ -151,7 +150,6 @@ def test_bad_batches_behind_the_last_good_one_keep_their_offsets_whatever_the_cu
         assert left.bad_tail == tail, at
 
 
-@pytest.mark.properties
 @given(st.integers(0, 40), st.data())
 def test_rubble_keeps_its_ends_whatever_the_cut(count: int, draw: st.DataObject) -> None:
     log = placed([Item(0, 0, 0)] * count)
@@ -264,7 +262,6 @@ def test_a_last_offset_that_lies_is_no_break_where_the_records_join(delta: int, 
     assert (said(judge(state.runs)), judge(state.runs).end_offset) == ([], 10)
 
 
-@pytest.mark.properties
 @given(st.permutations(range(8)), st.sets(st.integers(0, 7), max_size=3))
 def test_missing_offsets_are_exactly_the_gaps(order: list[int], lost: set[int]) -> None:
     """Of batches in any order, the gaps are the offsets between the first and the end that no batch holds."""
@@ -278,7 +275,6 @@ def test_missing_offsets_are_exactly_the_gaps(order: list[int], lost: set[int]) 
     assert course.end_offset == max(held) + 1
 
 
-@pytest.mark.properties
 @given(items())
 def test_judging_never_fails_and_ends_behind_what_joins(log: list[Item]) -> None:
     runs, _ = naive(log, compacted=False)

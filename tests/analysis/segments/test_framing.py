@@ -89,7 +89,6 @@ def lie_of(item: Item) -> str | None:
     return None if count == offsets else "BATCH_RANGE_INCONSISTENT"
 
 
-@pytest.mark.properties
 @given(items(), st.data())
 def test_any_cut_gives_what_a_plain_loop_gives(log: list[Item], draw: st.DataObject) -> None:
     def feed(state: FramingFold, start: int, end: int) -> None:
@@ -140,7 +139,6 @@ def plain_hiding(log: list[Item]) -> dict[int, Hiding]:
     return found
 
 
-@pytest.mark.properties
 @given(any_segments())
 def test_bytes_of_any_file_add_up(data: bytes) -> None:
     state = FramingFold(0)

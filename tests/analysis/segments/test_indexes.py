@@ -182,7 +182,6 @@ ENTRIES = st.lists(
 TIMES = st.lists(st.tuples(st.integers(-1, 7), st.integers(-1, 30)), max_size=7)
 
 
-@pytest.mark.properties
 @given(rising_segments(), ENTRIES, TIMES, st.data())
 def test_any_cut_gives_what_a_plain_loop_gives(rows: Rows, offsets: list[Entry], times: list[Entry], draw: st.DataObject) -> None:
     index, time = replace(offset_index(*offsets), zero_tail_bytes=80), replace(time_index(*times), zero_tail_bytes=120)
@@ -196,7 +195,6 @@ def test_any_cut_gives_what_a_plain_loop_gives(rows: Rows, offsets: list[Entry],
     assert without_expected[0] == without_expected[1]
 
 
-@pytest.mark.properties
 @given(rising_segments(), st.data())
 def test_indexes_as_a_broker_builds_them_are_sound_at_any_cut(rows: Rows, draw: st.DataObject) -> None:
     """Rebuilt by appending some of the batches' entries, as `LogSegment.append` does."""
@@ -217,7 +215,6 @@ def test_indexes_as_a_broker_builds_them_are_sound_at_any_cut(rows: Rows, draw: 
     assert state.finish() == []
 
 
-@pytest.mark.properties
 @given(
     rows=st.lists(st.tuples(st.integers(1, 3), st.integers(0, 9), st.integers(0, 9)), max_size=6),
     entries=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=4),

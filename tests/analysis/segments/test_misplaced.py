@@ -76,7 +76,6 @@ def moved(spans: Spans, row: int, bit: int) -> Spans:
 FLIPS = st.integers(0, 63)
 
 
-@pytest.mark.properties
 @given(logs(gaps=False), st.data(), FLIPS)
 def test_between_neighbours_that_join_the_offset_is_known(spans: Spans, data: st.DataObject, bit: int) -> None:
     assert by_neighbours(matrix(spans), 0, spans[0][0], None) == []
@@ -85,7 +84,6 @@ def test_between_neighbours_that_join_the_offset_is_known(spans: Spans, data: st
     assert (misplaced.position, misplaced.offset, misplaced.end_offset) == (100 * row, *spans[row])
 
 
-@pytest.mark.properties
 @given(logs(gaps=True), st.data(), FLIPS)
 def test_of_a_cleaned_log_no_sound_batch_is_named(spans: Spans, data: st.DataObject, bit: int) -> None:
     assert list(out_of_line(runs_of(spans, spans[0][0]))) == []
@@ -100,7 +98,6 @@ def test_of_a_cleaned_log_no_sound_batch_is_named(spans: Spans, data: st.DataObj
         assert room[place][1] <= misplaced.offset <= misplaced.end_offset <= room[place + 1][0]
 
 
-@pytest.mark.properties
 @given(logs(gaps=True), st.data(), st.integers(14, 63))
 def test_of_a_cleaned_log_a_batch_far_away_is_named(spans: Spans, data: st.DataObject, bit: int) -> None:
     row = data.draw(st.integers(0, len(spans) - 2))
@@ -108,7 +105,6 @@ def test_of_a_cleaned_log_a_batch_far_away_is_named(spans: Spans, data: st.DataO
     assert (misplaced.position, misplaced.offset, misplaced.end_offset) == (100 * row, *spans[row])
 
 
-@pytest.mark.properties
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 5)), max_size=14), st.booleans(), st.data())
 def test_edges_of_runs_by_any_cut(drawn: list[tuple[int, int]], compacted: bool, draw: st.DataObject) -> None:
     spans = [(start, start + size) for start, size in drawn]

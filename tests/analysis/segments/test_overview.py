@@ -4,7 +4,6 @@ import itertools
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,8 +14,6 @@ from kafka_forensics.analysis.segments.continuity import ContinuityFold
 from kafka_forensics.analysis.segments.framing import FramingFold, survey
 from kafka_forensics.analysis.segments.indexes import IndexFold
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchChunk, BatchColumn, Damage
-
-pytestmark = pytest.mark.properties
 
 TOP = 2**63 - 1
 EDGES = st.sampled_from([-TOP - 1, -1, 0, 1, TOP - 1, TOP])

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,8 +14,6 @@ from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
 from kafka_forensics.model.results import TransactionCounts
 from tests.analysis.producer_log import ABORT, COMMIT, CONTROL, TRANSACTIONAL, Log, Row, context, running
 from tests.support.strategies import logs
-
-pytestmark = pytest.mark.properties
 
 C = BatchColumn
 LIMITS = (None, 0, 20, 45, 70, 10**6)

@@ -127,7 +127,6 @@ def test_lines_past_the_limit_are_said_to_be_unread(monkeypatch: pytest.MonkeyPa
     assert reasons(offsets_of(b"0\n3\na 0 1\nb 0 2\nc 0 3\n")[1]) == [("too_many_lines", 4)]
 
 
-@pytest.mark.properties
 @given(st.binary(max_size=300))
 def test_any_bytes_give_an_answer(data: bytes) -> None:
     for damage in (offsets_of(data)[1], parse_leader_epochs(MemoryFile(data)).damage):
@@ -138,13 +137,11 @@ TOPICS = st.from_regex(r"[a-zA-Z0-9._-]{1,20}", fullmatch=True).filter(lambda to
 CHECKPOINTS = st.dictionaries(st.tuples(TOPICS, st.integers(0, 2**31 - 1)), st.integers(0, 2**63 - 1), max_size=8)
 
 
-@pytest.mark.properties
 @given(CHECKPOINTS)
 def test_what_is_written_is_read(offsets: dict[tuple[str, int], int]) -> None:
     assert offsets_of(write_offset_checkpoint(offsets)) == (offsets, [])
 
 
-@pytest.mark.properties
 @given(CHECKPOINTS.filter(bool), st.data())
 def test_any_cut_is_noticed_and_whole_lines_stay(offsets: dict[tuple[str, int], int], draw: st.DataObject) -> None:
     data = write_offset_checkpoint(offsets)

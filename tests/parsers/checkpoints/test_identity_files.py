@@ -144,7 +144,6 @@ def test_a_version_not_known_leaves_the_epoch() -> None:
 PROPERTY_TEXT = st.text(alphabet="ab=:#! \\\t\f\n\ru01versiond.", max_size=60)
 
 
-@pytest.mark.properties
 @given(st.one_of(st.binary(max_size=200), PROPERTY_TEXT.map(str.encode)))
 def test_any_bytes_give_an_answer(data: bytes) -> None:
     file = MemoryFile(data)
@@ -152,7 +151,6 @@ def test_any_bytes_give_an_answer(data: bytes) -> None:
         assert all(0 <= row.position <= row.position + row.size_in_bytes <= len(data) for row in answer.damage)
 
 
-@pytest.mark.properties
 @given(st.text(min_size=1, max_size=40))
 def test_any_cluster_id_survives_its_escapes(cluster_id: str) -> None:
     answer = meta(write_meta_properties(node_id=1, cluster_id=cluster_id))

@@ -109,7 +109,6 @@ def test_an_index_that_does_not_end_in_zeros_is_fetched_whole() -> None:
         assert_equal(parse_offset_index(FetchedFile(data), BASE), parse_offset_index(MemoryFile(data), BASE))
 
 
-@pytest.mark.properties
 @given(data=bytes_with_zeros, window=st.integers(1, 30), believed=st.integers(1, 30))
 def test_a_fetched_index_is_the_index_up_to_many_zeros(data: bytes, window: int, believed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -140,7 +139,6 @@ def without_zero_tail(entries: list[dict[str, int]]) -> list[dict[str, int]]:
     return entries
 
 
-@pytest.mark.properties
 @given(data=bytes_with_zeros, base_offset=st.integers(0, 2**62))
 def test_offset_index_agrees_with_spec_on_any_bytes(data: bytes, base_offset: int) -> None:
     index = parse_offset_index(MemoryFile(data), base_offset)
@@ -150,7 +148,6 @@ def test_offset_index_agrees_with_spec_on_any_bytes(data: bytes, base_offset: in
     assert tiles(index, 8, len(data))
 
 
-@pytest.mark.properties
 @given(data=bytes_with_zeros, base_offset=st.integers(0, 2**62), window=st.integers(1, 30), cut=st.integers(0, 60))
 def test_time_index_agrees_with_spec_in_any_windows(data: bytes, base_offset: int, window: int, cut: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -211,7 +208,6 @@ def test_damage_rows_of_transactions_are_few_however_bad_the_file() -> None:
     assert (index.damage[-1].position, index.damage[-1].size_in_bytes) == (32 * 34, 4968 * 34)
 
 
-@pytest.mark.properties
 @given(data=st.binary(max_size=200))
 def test_transaction_index_agrees_with_spec_on_any_bytes(data: bytes) -> None:
     index = parse_transaction_index(MemoryFile(data))

@@ -92,7 +92,6 @@ def test_long_snapshots_are_decoded_in_part_and_said_so(monkeypatch: pytest.Monk
     assert [row.detail["crc_checked"] for row in unchecked.damage] == [False]
 
 
-@pytest.mark.properties
 @given(data=st.one_of(st.binary(max_size=200), st.binary(max_size=150).map(lambda tail: DATA[:10] + tail)))
 def test_parser_agrees_with_spec_on_any_bytes(data: bytes) -> None:
     snapshot = parse(data)

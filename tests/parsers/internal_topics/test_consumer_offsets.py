@@ -160,7 +160,6 @@ def changed_seed(draw: st.DrawFn) -> bytes:
     return bytes(data[: draw(st.integers(0, len(data)))]) if draw(st.booleans()) else bytes(data)
 
 
-@pytest.mark.properties
 @given(st.binary(max_size=80) | changed_seed())
 def test_twins_agree_on_any_bytes(data: bytes) -> None:
     assert_commits_agree(data)

@@ -171,20 +171,17 @@ def changed(draw: st.DrawFn, records: list[Record]) -> Record:
     return key, bytes(data[: draw(st.integers(0, len(data)))]) if draw(st.booleans()) else bytes(data)
 
 
-@pytest.mark.properties
 @given(changed([record for record in GROUP_RECORDS if kind(record[0]) in GROUP_VALUES and record[1]]))
 def test_twins_agree_on_changed_values(record: Record) -> None:
     assert_group_values_agree(kind(record[0]), record[1])
 
 
-@pytest.mark.properties
 @given(st.sampled_from(sorted({**GROUP_VALUES, **EARLY_GROUP_VALUES})), st.binary(max_size=60))
 def test_twins_agree_on_any_bytes(record_type: int, rest: bytes) -> None:
     assert_group_values_agree(record_type, b"\0\0" + rest)
     assert_group_values_agree(record_type, rest)
 
 
-@pytest.mark.properties
 @given(changed([record for record in SHARE_RECORDS if kind(record[0]) in SHARE_STATE_VALUES]), st.binary(max_size=60))
 def test_twins_agree_on_share_records(record: Record, data: bytes) -> None:
     assert_share_values_agree(kind(record[0]), record[1])

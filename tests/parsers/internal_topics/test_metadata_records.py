@@ -118,14 +118,12 @@ def test_a_quota_that_is_no_number_is_told_by_name(raw: bytes, read: float | str
     assert record.fields == {"entity": [], "key": "k", "value": read, "remove": True}
 
 
-@pytest.mark.properties
 @given(value=st.binary(max_size=80))
 @example(value=b"\1\5\2")
 def test_twins_agree_on_any_bytes(value: bytes) -> None:
     assert_twins_agree(value)
 
 
-@pytest.mark.properties
 @given(st.sampled_from(KINDS), st.data())
 def test_twins_agree_on_any_change_of_a_record(kind: tuple[int, int], data: st.DataObject) -> None:
     value = bytearray(write_metadata_record(*kind, FULL | OWN.get(kind[0], {})))

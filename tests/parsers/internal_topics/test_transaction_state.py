@@ -131,7 +131,6 @@ MUTATED = st.builds(
 )
 
 
-@pytest.mark.properties
 @given(MUTATED | st.binary(max_size=80) | st.binary(max_size=60).map(lambda rest: HEAD_1 + rest))
 def test_both_twins_agree_on_any_bytes(value: bytes) -> None:
     metadata, problem = parse_transaction_log_value(value)
@@ -139,7 +138,6 @@ def test_both_twins_agree_on_any_bytes(value: bytes) -> None:
     assert metadata == by_spec(value)
 
 
-@pytest.mark.properties
 @given(st.binary(max_size=12) | st.binary(max_size=8).map(lambda rest: b"\0\0" + rest))
 def test_both_twins_agree_on_any_key(key: bytes) -> None:
     name, problem = parse_transaction_log_key(key)

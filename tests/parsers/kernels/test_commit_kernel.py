@@ -86,7 +86,6 @@ def replayed(log: bytes, superseded: Superseded | None) -> GroupLog:
         return read
 
 
-@pytest.mark.properties
 @given(logs())
 def test_the_replay_does_not_notice(log: bytes) -> None:
     whole = replayed(log, None)

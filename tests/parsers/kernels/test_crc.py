@@ -30,7 +30,6 @@ def both(kernel: Kernel[int], data: bytes, *arguments: int) -> int:
     return answer
 
 
-@pytest.mark.properties
 @given(st.binary(max_size=200), st.data())
 def test_crcs_agree_with_libraries_on_any_range_and_any_cut(data: bytes, draw: st.DataObject) -> None:
     start = draw.draw(st.integers(0, len(data)))
@@ -43,7 +42,6 @@ def test_crcs_agree_with_libraries_on_any_range_and_any_cut(data: bytes, draw: s
         assert both(kernel, data, middle, end, both(kernel, data, start, middle, 0)) == expected
 
 
-@pytest.mark.properties
 @given(st.binary(max_size=100), st.integers(0, 2**32 - 1))
 def test_the_table_path_of_other_processors_equals_the_instruction(data: bytes, crc: int) -> None:
     buffer = np.frombuffer(bytearray(data), np.uint8)
@@ -58,7 +56,6 @@ def crc_by_tables() -> Callable[..., Any]:
     return compile_function(crc_native._crc32c_by_tables)
 
 
-@pytest.mark.properties
 @given(st.binary(min_size=8, max_size=40), st.data())
 def test_loads_agree_with_struct(data: bytes, draw: st.DataObject) -> None:
     position = draw.draw(st.integers(0, len(data) - 8))
@@ -81,7 +78,6 @@ def plain_identity(words: list[int], key_high: int, key_low: int) -> tuple[int, 
     return signed
 
 
-@pytest.mark.properties
 @given(st.lists(INT64, min_size=4, max_size=4), INT64, INT64)
 def test_identity_is_the_same_in_both_forms(words: list[int], key_high: int, key_low: int) -> None:
     expected = plain_identity(words, key_high, key_low)
@@ -90,7 +86,6 @@ def test_identity_is_the_same_in_both_forms(words: list[int], key_high: int, key
         assert tuple(map(int, getattr(identity, form)(*words, keys[0], keys[1]))) == expected
 
 
-@pytest.mark.properties
 @given(st.lists(st.sampled_from([0, 0, 0, 1, 255]), max_size=60), st.data())
 def test_longest_zero_run(values: list[int], draw: st.DataObject) -> None:
     start = draw.draw(st.integers(0, len(values)))
@@ -117,7 +112,6 @@ def test_it_is_a_librarys_digest_at_every_edge_of_a_block(form: str, size: int) 
     assert np.array(halves, "<i8").tobytes() == library(data[3 : 3 + size].tobytes())
 
 
-@pytest.mark.properties
 @given(st.lists(st.binary(max_size=400) | st.binary(min_size=900, max_size=1100), max_size=6), st.binary(max_size=9))
 def test_small_ranges_are_digested_one_by_one_and_large_ones_left_to_others(pieces: list[bytes], before: bytes) -> None:
     ends = len(before) + np.cumsum([len(piece) for piece in pieces], dtype=np.int64)

@@ -43,7 +43,6 @@ from tests.support.segments import with_payload
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-pytestmark = pytest.mark.properties
 
 AB = st.text("ab", max_size=120).map(str.encode)
 

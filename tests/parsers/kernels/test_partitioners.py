@@ -77,7 +77,6 @@ def test_partitions_are_those_that_librdkafka_chooses(partitioner: str, kernel: 
         assert (hashed(kernel, key) & (0x7FFFFFFF if kernel is murmur2 else -1)) % MOCK_PARTITIONS == chosen[key]
 
 
-@pytest.mark.properties
 @given(st.binary(max_size=40), st.integers(0, 5), st.integers(0, 5))
 def test_both_forms_hash_any_stretch_alike(data: bytes, before: int, behind: int) -> None:
     padded = b"\x81" * before + data + b"\x7e" * behind
@@ -90,7 +89,6 @@ def batch_of(count: int, **facts: int) -> Any:
     return columns_of([{BatchColumn.RECORDS_COUNT: count, BatchColumn.BASE_TIMESTAMP: 7, **wide}])
 
 
-@pytest.mark.properties
 @given(
     payload=payloads(),
     count=st.integers(-5, 2**31 - 1),
@@ -121,7 +119,6 @@ def test_times_that_no_broker_has_are_not_told(base: int, told: int) -> None:
     assert out[:2, 0].tolist() == [9, told]
 
 
-@pytest.mark.properties
 @given(st.lists(st.integers(1, 3000), max_size=30), st.integers(1, 5000))
 def test_a_batch_is_looked_at_for_each_grain_that_begins_in_it(sizes: list[int], grain: int) -> None:
     position, sampled = 0, 0
@@ -133,7 +130,6 @@ def test_a_batch_is_looked_at_for_each_grain_that_begins_in_it(sizes: list[int],
     assert sampled <= position // grain + 1
 
 
-@pytest.mark.properties
 @given(
     st.lists(st.tuples(st.integers(61, 4000), st.integers(-(2**31), 2**31 - 1), st.integers(0, 7)), max_size=12),
     st.binary(max_size=64),

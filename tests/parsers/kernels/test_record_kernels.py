@@ -52,13 +52,11 @@ def agreed(payload: bytes, count: int) -> tuple[int, int, int]:
     return answer
 
 
-@pytest.mark.properties
 @given(payload=payloads(), count=st.integers(-1, 5))
 def test_forms_and_spec_agree_on_any_bytes(payload: bytes, count: int) -> None:
     agreed(payload, count)
 
 
-@pytest.mark.properties
 @given(
     records=st.lists(
         st.tuples(
@@ -106,7 +104,6 @@ def test_right_batches_give_no_verdict() -> None:
     assert both(check_batches, data, 0, columns, 0, 6, matrix(1), np.zeros((4, 6), np.int64)) == 0
 
 
-@pytest.mark.properties
 @given(data=st.binary(max_size=12))
 def test_varints_agree_on_any_bytes(data: bytes) -> None:
     for kernel, spec in ((read_varint, VARINT), (read_varlong, VARLONG)):
@@ -201,7 +198,6 @@ def test_a_full_matrix_is_gone_on_with() -> None:
     assert codes == [FULL, FULL, FULL, OK]
 
 
-@pytest.mark.properties
 @given(payload=payloads(), cut=st.integers(0, 200))
 def test_a_walk_may_be_cut_anywhere_and_gone_on_with(payload: bytes, cut: int) -> None:
     """What a window gives and what is read from where it stopped are together what the whole gives."""

@@ -72,7 +72,6 @@ def _proved(data: bytes, position: int, size: int) -> bool:
     return stored == computed
 
 
-@pytest.mark.properties
 @given(any_segments())
 @example(b"".join(log(3)))
 @example(flipped(b"".join(log(3)), 70))
@@ -110,7 +109,6 @@ def test_an_entry_too_small_for_its_format_is_trouble(magic: int) -> None:
         assert (where == 0) is (size < 26 + 8 * magic)
 
 
-@pytest.mark.properties
 @given(any_segments(), st.data())
 def test_both_forms_agree_on_any_window(data: bytes, draw: st.DataObject) -> None:
     length = draw.draw(st.integers(0, len(data)))
@@ -120,7 +118,6 @@ def test_both_forms_agree_on_any_window(data: bytes, draw: st.DataObject) -> Non
     walk_all(data, length=length, rows=rows, start=start, end=end)
 
 
-@pytest.mark.properties
 @given(any_segments(), st.data())
 def test_a_short_window_asks_for_what_it_needs(data: bytes, draw: st.DataObject) -> None:
     length = draw.draw(st.integers(0, len(data)))
@@ -136,7 +133,6 @@ def test_a_short_window_asks_for_what_it_needs(data: bytes, draw: st.DataObject)
         assert (where, count, why) == whole[:3]
 
 
-@pytest.mark.properties
 @given(any_segments(), st.integers(-1, 40), st.integers(0, 60), st.booleans(), st.integers(0, 400))
 def test_both_forms_of_the_search_agree(data: bytes, low: int, high: int, legacy: bool, budget: int) -> None:
     buffer = np.frombuffer(bytearray(data) + bytes(64), np.uint8)
@@ -171,7 +167,6 @@ def test_a_marker_that_says_more_than_today_is_read() -> None:
         assert columns[[BatchColumn.CONTROL_RECORD_TYPE, BatchColumn.COORDINATOR_EPOCH]].tolist() == [[1], [2**31 - 5]]
 
 
-@pytest.mark.properties
 @given(st.binary(max_size=30))
 def test_any_control_record_is_read_alike_and_inside_its_batch(payload: bytes) -> None:
     empty = write_batch([RecordToWrite(None, None)], base_offset=0, base_timestamp=0, is_control_batch=True)[:61]
@@ -201,7 +196,6 @@ def test_hostile_offsets_do_not_overflow(base_offset: int, delta: int, last_offs
     assert columns[BatchColumn.LAST_OFFSET].tolist() == [last_offset]
 
 
-@pytest.mark.properties
 @given(st.integers(0, 7), st.data())
 def test_the_identity_feels_every_bit_it_covers(bit: int, draw: st.DataObject) -> None:
     """Position-independent, and different after any flip of offset, epoch, CRC or record bytes, sign bits too."""

@@ -16,7 +16,6 @@ from tests.support.segments import with_payload
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-pytestmark = pytest.mark.properties
 
 MARKERS = st.builds(
     write_marker,

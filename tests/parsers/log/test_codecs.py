@@ -222,7 +222,6 @@ def test_frames_with_more_than_blocks_are_left_to_the_other_way() -> None:
     assert into(ZSTD, compress("zstd", random.Random(3).randbytes(300_000)), 400_000) is None
 
 
-@pytest.mark.properties
 @given(codec=st.integers(0, 7), payload=st.binary(max_size=200), magic=st.integers(0, 2))
 def test_any_bytes_have_an_answer(codec: int, payload: bytes, magic: int) -> None:
     answer = decompress(codec, payload, magic=magic, limit=100_000)
@@ -230,7 +229,6 @@ def test_any_bytes_have_an_answer(codec: int, payload: bytes, magic: int) -> Non
     assert len(answer.data) <= 100_000
 
 
-@pytest.mark.properties
 @given(name=st.sampled_from(NAMES), seed=st.integers(0, 2**32), faults=st.integers(1, 4))
 def test_damaged_streams_have_an_answer(name: str, seed: int, faults: int) -> None:
     rng = random.Random(seed)

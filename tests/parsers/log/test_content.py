@@ -101,7 +101,6 @@ def large(offset: int, size: int) -> bytes:
     return write_batch([RecordToWrite(b"k", bytes(index % 251 for index in range(size)))], base_offset=offset, base_timestamp=5)
 
 
-@pytest.mark.properties
 @given(any_segments())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_windows_change_nothing_on_any_bytes(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:

@@ -88,7 +88,6 @@ def test_types_that_readers_ignore(control_type: int) -> None:
     assert parse_control_record(key(control_type), None) == ControlRecord(control_type, "UNKNOWN")
 
 
-@pytest.mark.properties
 @given(control_type=st.integers(-1, 8), value=st.one_of(st.none(), st.binary(max_size=40)))
 def test_any_bytes_have_an_answer(control_type: int, value: bytes | None) -> None:
     assert parse_control_record(key(control_type), value).problem in {None, "value"}

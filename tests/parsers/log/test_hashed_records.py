@@ -40,7 +40,6 @@ def expected(hasher: RecordHasher, key: bytes, value: bytes) -> tuple[list[int],
     return [high, int.from_bytes(strong[8:], "little")], high, value_hash
 
 
-@pytest.mark.properties
 @given(st.lists(st.tuples(st.binary(max_size=30), st.binary(max_size=90)), max_size=5), st.sampled_from(HASHERS))
 def test_keys_and_values_are_hashed_as_their_hasher_says(pairs: list[tuple[bytes, bytes]], hasher: RecordHasher) -> None:
     payload, starts = b"|", []
@@ -98,7 +97,6 @@ def test_markers_and_bad_batches_give_nothing_and_broken_ones_are_unread(monkeyp
     assert not len(hashes.take().unread)
 
 
-@pytest.mark.properties
 @given(st.lists(st.integers(0, 6), max_size=12), st.sets(st.integers(0, 6)), st.sets(st.integers(0, 7)), st.integers(1, 5))
 def test_records_are_found_by_their_batches(places: list[int], unread: set[int], wanted: set[int], size: int) -> None:
     numbers = np.arange(len(places))

@@ -214,7 +214,6 @@ def message_sets(draw: st.DrawFn) -> bytes:
     return data
 
 
-@pytest.mark.properties
 @given(message_sets())
 @example(b"".join([*inner(1, 1), fix_legacy_crc(inner(1, 0)[0][:16] + b"\x02" + inner(1, 0)[0][17:]), *inner(1, 1)]))
 @example(fix_legacy_crc(bytes(8) + (14).to_bytes(4, "big") + bytes(4) + b"\x01" + bytes(9)) + inner(1, 1)[0])
@@ -254,7 +253,6 @@ def test_a_message_of_a_later_format_inside_a_wrapper_is_malformed(magic: int) -
     assert [record.value for record in opened.iter_records()] == [b"v0"]
 
 
-@pytest.mark.properties
 @given(entry=st.binary(max_size=120), codec=st.integers(0, 7), magic=st.integers(0, 2), compiled=st.booleans())
 def test_any_bytes_have_an_answer(entry: bytes, codec: int, magic: int, compiled: bool) -> None:
     patched = bytearray(entry)

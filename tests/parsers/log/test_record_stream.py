@@ -43,7 +43,6 @@ def rows_of(records: RecordStream) -> list[tuple[int, ...]]:
     return [tuple(row[column] for column in KEPT) for _, columns in records.windows() for row in columns.T.tolist()]
 
 
-@pytest.mark.properties
 @given(payload=payloads(), count=st.integers(-1, 5), piece=st.integers(1, 50), held=st.integers(12, 60))
 def test_any_window_gives_what_the_whole_gives(payload: bytes, count: int, piece: int, held: int) -> None:
     whole = RecordStream(payload, None, count)
@@ -56,7 +55,6 @@ def test_any_window_gives_what_the_whole_gives(payload: bytes, count: int, piece
     assert summary(pieces) == summary(whole)
 
 
-@pytest.mark.properties
 @given(payload=payloads(), count=st.integers(-1, 5))
 def test_the_first_fault_is_the_one_the_spec_finds(payload: bytes, count: int) -> None:
     rows, code, position = spec_records(payload, count)
@@ -158,7 +156,6 @@ def test_what_is_not_plain_is_left_to_the_other() -> None:
     assert not agrees(b"")
 
 
-@pytest.mark.properties
 @given(RECORDS, st.sampled_from(["CreateTime", "LogAppendTime"]), st.integers(0, 400), st.binary(max_size=3))
 def test_both_readers_agree_on_any_bytes(records: list[RecordToWrite], timestamp_type: str, at: int, new: bytes) -> None:
     data = write_batch(

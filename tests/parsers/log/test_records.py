@@ -165,7 +165,6 @@ def test_short_bytes_have_an_answer(size: int) -> None:
     assert check_batch(bytes(size))[0].kind == "RECORD_MALFORMED"
 
 
-@pytest.mark.properties
 @given(batch=st.binary(min_size=17, max_size=200), magic=st.sampled_from([0, 1, 2, 3, 255]), codec=st.integers(0, 7))
 def test_any_bytes_have_an_answer(batch: bytes, magic: int, codec: int) -> None:
     patched = bytearray(batch)
@@ -183,7 +182,6 @@ def inspected_damage(data: bytes) -> list[Damage]:
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.properties
 @given(data=any_segments())
 def test_rows_of_a_chunk_get_what_each_batch_gets_alone(compiled: bool, data: bytes) -> None:
     with kernels(compiled=compiled):

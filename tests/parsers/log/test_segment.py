@@ -30,7 +30,6 @@ def test_an_empty_segment_is_one_empty_chunk() -> None:
     assert (reading.damage, reading.total, reading.landed) == ([], 0, 0)
 
 
-@pytest.mark.properties
 @given(any_segments(), st.integers(64, 300), st.sampled_from([96, 160, 256, 1 << 24]), st.integers(4, 7))
 def test_every_byte_is_accounted_for_and_kernels_windows_and_chunks_change_nothing(
     data: bytes, ordinary: int, largest: int, rows: int
@@ -77,7 +76,6 @@ def test_a_chunk_is_full_at_its_rows(monkeypatch: pytest.MonkeyPatch, count: int
     assert all(chunk.rows == 4 for chunk in reading.chunks[: count // 4])
 
 
-@pytest.mark.properties
 @given(any_segments(), st.data())
 def test_ranges_that_join_give_what_the_whole_gives(data: bytes, draw: st.DataObject) -> None:
     """Cut where a good batch begins; a walk that lands behind the cut makes the next range begin where it landed."""
@@ -95,7 +93,6 @@ def test_ranges_that_join_give_what_the_whole_gives(data: bytes, draw: st.DataOb
     assert [one for part in parts for one in part.damage] == whole.damage
 
 
-@pytest.mark.properties
 @given(st.integers(0, 4), st.data())
 def test_find_batch_finds_the_next_one(count: int, draw: st.DataObject) -> None:
     """It may find one inside a record's value; without such values, it is exactly the next batch."""

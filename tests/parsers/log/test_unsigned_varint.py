@@ -12,7 +12,6 @@ from kafka_forensics.parsers.log.records import UnsignedVarintError, read_unsign
 from kafka_forensics.parsers.spec.flexible import UNSIGNED_VARINT
 
 
-@pytest.mark.properties
 @given(st.binary(max_size=8), st.integers(0, 3))
 @example(b"\xff\xff\xff\xff\x0frest", 0)
 @example(b"\xff\xff\xff\xff\x7frest", 0)

@@ -94,7 +94,6 @@ def test_directories_that_are_not(name: str) -> None:
     assert parse_partition_name(name) is None
 
 
-@pytest.mark.properties
 @given(st.text(max_size=60))
 def test_any_name_gives_an_answer(name: str) -> None:
     parsed = parse_partition_name(name)

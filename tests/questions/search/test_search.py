@@ -139,7 +139,6 @@ def put_indexes(directory: Path, log: list[bytes], *, exact: bool = False) -> No
     (directory / f"{0:020d}.timeindex").write_bytes(write_time_index(times, 0))
 
 
-@pytest.mark.properties
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(log=batches(), asked=conditions(), indexed=st.sampled_from([None, False, True]))
 @example(log=[OF_HEADERS], asked=Conditions(headers=((b"trace", b"x"), (b"h", None))), indexed=None)
@@ -191,7 +190,6 @@ def in_ranges(patch: pytest.MonkeyPatch, size_in_bytes: int) -> None:
         patch.setattr(seeking, name, size_in_bytes)
 
 
-@pytest.mark.properties
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=LOG, asked=conditions_on_any_bytes(), least=st.sampled_from([1, 1 << 20]), ranges=st.sampled_from([64, 1 << 20]))
 def test_records_found_as_columns_are_those_found_one_by_one_whatever_the_bytes(

@@ -104,7 +104,6 @@ def controls(draw: st.DrawFn) -> PlanControl:
     return PlanControl(leader, last, 0, isr, elr, tuple(draw(st.permutations(BROKERS))), draw(st.none() | st.booleans()))
 
 
-@pytest.mark.properties
 @given(controls(), st.sampled_from(BROKERS), st.sets(st.sampled_from(BROKERS)), st.booleans())
 def test_whoever_else_is_alive_the_candidate_is_elected(
     control: PlanControl, broker: int, running: set[int], crashed: bool

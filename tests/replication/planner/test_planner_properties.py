@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -159,7 +158,6 @@ def check(given_logs: list[Log], plan: Plan, cuts: dict[tuple[int, int], int]) -
         assert seen == everything
 
 
-@pytest.mark.properties
 @given(logs())
 def test_epoch_truncation_is_what_a_replay_does(made: list[Log]) -> None:
     """A checkpoint that is not there is loaded as an empty one."""
@@ -173,7 +171,6 @@ def test_epoch_truncation_is_what_a_replay_does(made: list[Log]) -> None:
     assert best.committed == min(candidate.committed for candidate in plan.candidates)
 
 
-@pytest.mark.properties
 @given(logs(epochs=False))
 def test_high_watermark_truncation_is_what_a_replay_does(made: list[Log]) -> None:
     plan = plan_partition(partition(made, checkpoints=False))
@@ -192,7 +189,6 @@ def test_high_watermark_truncation_is_what_a_replay_does(made: list[Log]) -> Non
 RANGES = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=5)
 
 
-@pytest.mark.properties
 @given(RANGES, RANGES, st.integers(0, 30), st.integers(0, 30))
 def test_sets_of_offsets(left: list[tuple[int, int]], right: list[tuple[int, int]], start: int, end: int) -> None:
     def offsets(ranges: Ranges | list[tuple[int, int]]) -> set[int]:
@@ -240,7 +236,6 @@ def rubble(draw: st.DrawFn) -> PlanPartition:
     return PlanPartition("t", 0, replicas, {pair: normalised(draw(RANGES)) for pair in pairs}, control, draw(st.booleans()))
 
 
-@pytest.mark.properties
 @given(rubble(), st.sampled_from([None, "epochs", "high-watermark"]))
 def test_any_values_get_a_plan(given_partition: PlanPartition, rule: TruncateBy | None) -> None:
     plan = plan_partition(given_partition, rule)

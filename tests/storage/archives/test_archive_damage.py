@@ -313,7 +313,6 @@ def test_what_is_no_archive_is_an_error_with_a_reason(suffix: str, tmp_path: Pat
             open_source(str(path))
 
 
-@pytest.mark.properties
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_changed_bytes_never_crash(tmp_path: Path, data: st.DataObject) -> None:

@@ -94,7 +94,6 @@ def test_small_random_reads_fetch_little(pool: ThreadPoolExecutor) -> None:
     assert len(asked.requests) == 6
 
 
-@pytest.mark.properties
 @given(
     reads=st.lists(st.tuples(st.integers(0, len(CONTENT) + 100), st.integers(0, 3 * MIB)), max_size=12),
     announced=st.none() | st.tuples(st.integers(0, len(CONTENT)), st.integers(0, len(CONTENT) + 100)),
