@@ -84,8 +84,8 @@ def test_selected_group_that_ran_none_fails_the_full_run(suite: pytest.Pytester,
     assert result.ret == 1
 
 
-@pytest.mark.parametrize(("options", "status"), [((), 0), (("--require-groups=broker",), 0), (("--require-groups=broker,spark",), 1)])
-def test_partial_run_asks_for_the_groups_it_names(suite: pytest.Pytester, options: tuple[str, ...], status: int) -> None:
+@pytest.mark.parametrize(("options", "status"), [([], 0), (["--require-groups=broker"], 0), (["--require-groups=broker,spark"], 1)])
+def test_partial_run_asks_for_the_groups_it_names(suite: pytest.Pytester, options: list[str], status: int) -> None:
     assert run(suite, "def test_one(): pass", *options).ret == status
 
 
