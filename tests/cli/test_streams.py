@@ -13,7 +13,7 @@ import pytest
 from kafka_forensics.cli.manual import MANUAL
 from kafka_forensics.cli.options import SCAN_FORMATS
 from tests.cli.every_command import Terminal
-from tests.support.nightly import nightly_but
+from tests.support.nightly import daily_subset
 from tests.support.plan_runs import SAMPLES, Run
 
 WRITING: Final = ("demo", "export", "simulate run", "doctor")
@@ -56,7 +56,7 @@ def test_data_is_the_same_beside_a_terminal_and_in_a_job(run: Run, monkeypatch: 
         assert (beside == in_a_job, beside[0] in {0, 1}, bool(beside[1]), "\x1b" in beside[1]) == (True, True, True, False), example
 
 
-@pytest.mark.parametrize("name", nightly_but({"json"}, SCAN_FORMATS))
+@pytest.mark.parametrize("name", daily_subset({"json"}, SCAN_FORMATS))
 def test_the_same_bytes_at_one_job_and_at_eight(run: Run, name: str) -> None:
     example = ["scan", SAMPLES / "silent-divergence", "--format", name, "--jobs"]
     assert run(*example, 1) == run(*example, 8)
@@ -82,7 +82,7 @@ def end(command_line: str, stdout: int) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-@pytest.mark.parametrize("command_line", nightly_but({COMMAND_LINES[0], COMMAND_LINES[5]}, COMMAND_LINES))
+@pytest.mark.parametrize("command_line", daily_subset({COMMAND_LINES[0], COMMAND_LINES[5]}, COMMAND_LINES))
 def test_a_full_disk_is_2_and_a_sentence_and_a_closed_pipe_141_and_silence(command_line: str) -> None:
     with Path("/dev/full").open("wb") as full:
         status, err = end(command_line, full.fileno())

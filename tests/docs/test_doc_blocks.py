@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab.doc_blocks import RUN, SHOWN, Desk, DocumentError, blocks, blocks_of, holds_a_command, made_anew, pages
-from tests.support.nightly import nightly_but
+from tests.support.nightly import daily_subset
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = pages()
@@ -86,7 +86,7 @@ def test_the_readme_shows_a_verdict_and_runs_what_it_shows() -> None:
 
 @pytest.mark.parametrize(
     "page",
-    nightly_but({"README.md", "docs/quick-start.md"}, [page for page in PAGES if any(block.is_run for block in blocks_of(page))]),
+    daily_subset({"README.md", "docs/quick-start.md"}, [page for page in PAGES if any(block.is_run for block in blocks_of(page))]),
 )
 def test_a_page_shows_what_its_commands_print(page: str, tmp_path: Path) -> None:
     text = (ROOT / page).read_text()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from tests.support.nightly import nightly_but
+from tests.support.nightly import daily_subset
 
 MEASURED = """
 import sys
@@ -44,7 +44,7 @@ def peak_mib(folder: Path, batches: int, *more: str) -> float:
     return int(done.stderr.split()[-1]) / 1024
 
 
-@pytest.mark.parametrize("form", nightly_but([""], ["", "parquet", "delta", "iceberg"]))
+@pytest.mark.parametrize("form", daily_subset([""], ["", "parquet", "delta", "iceberg"]))
 def test_memory_holds_row_groups_and_not_the_log(tmp_path: Path, form: str) -> None:
     more = ["--append", "--cluster", "a", "--snapshot", "n1", "--table-format", form] if form else []
     small, large = peak_mib(tmp_path / "small", 4, *more), peak_mib(tmp_path / "large", 4 + MIB_MORE, *more)

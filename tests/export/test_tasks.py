@@ -25,7 +25,7 @@ from kafka_forensics.model.schemas import FACTS
 from tests.export import exports
 from tests.export.datasets import FORMS, append, keys, left_over, read, runs, unlabelled
 from tests.export.exports import manifest, read_back, rows
-from tests.support.nightly import nightly_but
+from tests.support.nightly import daily_subset
 
 SMALL = 8192
 
@@ -183,7 +183,7 @@ def elsewhere(shared: ExportCommon, folder: Path) -> str:
     return replace(shared, path=str(folder)).packed()
 
 
-@pytest.mark.parametrize("form", nightly_but(["parquet", "delta"], FORMS))
+@pytest.mark.parametrize("form", daily_subset(["parquet", "delta"], FORMS))
 def test_tasks_add_a_snapshot(tmp_path: Path, copies: Path, here: Path, form: str) -> None:
     target = tmp_path / "there"
     for _ in range(2):

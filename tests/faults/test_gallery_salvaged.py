@@ -8,8 +8,8 @@ from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.salvage import SalvageOptions, salvage
 from tests.gallery.case import Case, Injected
+from tests.gallery.cases import one_of_each_fault
 from tests.support.faults import healthy
-from tests.support.nightly import one_of_each_fault
 from tests.support.salvaged import log_of
 
 KINDS = {"compacted", "controllers_log", "gaps", "internal_topic", "not_sound", "nothing_read", "rivals", "topic_undecided"}

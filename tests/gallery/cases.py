@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from _pytest.mark import ParameterSet
+
 from tests.gallery import of_bytes, of_controller, of_files, of_groups, of_replicas, of_transactions
 from tests.gallery.case import Case
 from tests.gallery.of_bytes import BATCHES, COMPRESSION
@@ -12,6 +14,7 @@ from tests.gallery.of_groups import COMMITTED
 from tests.gallery.of_leftovers import OUTSIDE, STARTS
 from tests.gallery.of_replicas import ENVIRONMENT, REPLICAS
 from tests.gallery.of_transactions import TRANSACTIONS
+from tests.support.nightly import one_of_each
 
 
 def _by_number(*cases: Case) -> tuple[Case, ...]:
@@ -39,3 +42,13 @@ VARIANTS: Final[tuple[Case, ...]] = (
     *of_controller.VARIANTS,
     *of_transactions.VARIANTS,
 )
+FAULTS: Final = [case for cases in SECTIONS.values() for case in cases if case.during is None]
+"""The cases of the gallery that are files, in its order."""
+
+
+def named(case: Case) -> str:
+    return f"{case.fault} {case.injected}"
+
+
+def one_of_each_fault() -> list[ParameterSet]:
+    return one_of_each(FAULTS, lambda case: case.fault, named)

@@ -22,7 +22,7 @@ from kafka_forensics.export.json_document import (
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import BrokerSummary, PartitionSummary, ScanResult
 from tests.gallery.cases import SECTIONS
-from tests.support.nightly import nightly_but
+from tests.support.nightly import daily_subset
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 
@@ -76,7 +76,7 @@ def test_samples(sample: str, deep: bool) -> None:
     assert (("payments", 0) in waiting) == (sample != "silent-divergence")  # it has transactions
 
 
-@pytest.mark.parametrize("section", nightly_but(["Replicas and producers", "Committed offsets"], SECTIONS))
+@pytest.mark.parametrize("section", daily_subset(["Replicas and producers", "Committed offsets"], SECTIONS))
 @pytest.mark.faults
 def test_every_fault(section: str, tmp_path: Path) -> None:
     for number, case in enumerate(SECTIONS[section]):

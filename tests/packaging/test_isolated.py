@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab.sample_archive import files
-from tests.support.nightly import nightly_but
+from tests.support.nightly import daily_subset
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.isolated
@@ -79,7 +79,7 @@ LEFT = {
 """Command → what of its output stays on a full disk."""
 
 
-@pytest.mark.parametrize("command", nightly_but({"collect EVIDENCE/broker-1 --output out.kfb"}, LEFT))
+@pytest.mark.parametrize("command", daily_subset({"collect EVIDENCE/broker-1 --output out.kfb"}, LEFT))
 def test_a_full_disk_is_said_and_keeps_nothing_in_part(command: str, tmp_path: Path) -> None:
     """A disk of 16 KiB, or for a plan 4; of a bundle its beginning stays, with which the same command goes on."""
     filled = command.replace("EVIDENCE", '"$ROOT/sample_logs/unclean-election"')

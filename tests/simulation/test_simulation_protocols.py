@@ -27,7 +27,7 @@ from kafka_forensics.simulation.model import (
     World,
     leader_of,
 )
-from tests.support.nightly import nightly_but
+from tests.support.nightly import daily_subset
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "protocols.md").read_text()
 """Its counts without history were confirmed by TLC on Gustafson's specification, with symmetry over the replicas."""
@@ -45,7 +45,7 @@ WORLDS = {"three replicas": (1, Sizes(), True), "two": (2, Sizes(2, 3, 3, 3), Fa
 EVERY_RUN = [f"{name} of {world}" for name in PROTOCOLS for world in WORLDS if world != "three replicas" or name == "kip-320"]
 
 
-@pytest.mark.parametrize("case", nightly_but(EVERY_RUN, [f"{name} of {world}" for name in PROTOCOLS for world in WORLDS]))
+@pytest.mark.parametrize("case", daily_subset(EVERY_RUN, [f"{name} of {world}" for name in PROTOCOLS for world in WORLDS]))
 def test_states_and_shortest_counterexamples_are_those_of_the_page(case: str) -> None:
     name, _, world = case.partition(" of ")
     number, sizes, history = WORLDS[world]
@@ -102,7 +102,7 @@ def test_every_guard_is_left_out_once() -> None:
     assert set(Guard) == set(KIP_320.guards)
 
 
-@pytest.mark.parametrize("name", nightly_but(["LEADER_WRITES", "expand_isr REACHED", "truncation KIP_101"], WITHOUT_GUARD))
+@pytest.mark.parametrize("name", daily_subset(["LEADER_WRITES", "expand_isr REACHED", "truncation KIP_101"], WITHOUT_GUARD))
 def test_without_a_guard_committed_records_can_go_missing(name: str) -> None:
     checked = check(dict(mutants())[name], Sizes(), until_broken="StrongIsr", history=False)
     verdict = checked.verdict("StrongIsr")

@@ -18,10 +18,10 @@ from kafka_forensics.model.results import ScanResult, Totals
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.witnesses.witnesses import Witnesses
 from tests.gallery.case import Case
-from tests.gallery.cases import SECTIONS
+from tests.gallery.cases import SECTIONS, named
 from tests.spark.source_facts import BY_FILE, as_source, read, rows
 from tests.support.archives import of_brokers
-from tests.support.nightly import named, nightly_but, one_of_each
+from tests.support.nightly import daily_subset, one_of_each
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,7 +64,7 @@ def assert_equal(paths: list[Path], facts: Iterable[str], expected: FactReader |
     return tasks
 
 
-@pytest.mark.parametrize("name", nightly_but(["unclean-election"], ["healthy", "silent-divergence", "unclean-election"]))
+@pytest.mark.parametrize("name", daily_subset(["unclean-election"], ["healthy", "silent-divergence", "unclean-election"]))
 def test_every_fact_of_the_samples(name: str) -> None:
     result = kf.scan(str(SAMPLES / name))
     assert assert_equal([SAMPLES / name], FACTS, result) <= len(FACTS)

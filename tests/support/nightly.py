@@ -6,13 +6,7 @@ from typing import TypeVar
 import pytest
 from _pytest.mark import ParameterSet
 
-from tests.gallery.case import Case
-from tests.gallery.cases import SECTIONS
-
 Item = TypeVar("Item")
-
-FAULTS = [case for cases in SECTIONS.values() for case in cases if case.during is None]
-"""The cases of the gallery that are files, in its order."""
 
 
 def one_of_each(items: Iterable[Item], kind: Callable[[Item], Hashable], name: Callable[[Item], str]) -> list[ParameterSet]:
@@ -26,15 +20,7 @@ def one_of_each(items: Iterable[Item], kind: Callable[[Item], Hashable], name: C
     return params
 
 
-def named(case: Case) -> str:
-    return f"{case.fault} {case.injected}"
-
-
-def one_of_each_fault() -> list[ParameterSet]:
-    return one_of_each(FAULTS, lambda case: case.fault, named)
-
-
-def nightly_but(daily: Iterable[Hashable], items: Iterable[Item], name: Callable[[Item], str] = str) -> list[ParameterSet]:
+def daily_subset(daily: Iterable[Hashable], items: Iterable[Item], name: Callable[[Item], str] = str) -> list[ParameterSet]:
     """All items as parameters: those of which `daily` holds the name in every run, the others marked `nightly`."""
     kept = set(daily)
     params = [pytest.param(item, marks=[] if name(item) in kept else [pytest.mark.nightly], id=name(item)) for item in items]

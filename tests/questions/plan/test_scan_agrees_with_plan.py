@@ -9,8 +9,9 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.plan import PlanOptions, make_plans
 from tests.gallery.case import Case
+from tests.gallery.cases import FAULTS, named
 from tests.support.archives import OF_BROKERS
-from tests.support.nightly import FAULTS, named, nightly_but
+from tests.support.nightly import daily_subset
 from tests.support.plan_values import broken_laws
 
 CASES = [case for case in FAULTS if not case.live]
@@ -28,7 +29,7 @@ def test_of_every_fault(case: Case, tmp_path: Path) -> None:
 
 
 @pytest.mark.corpora
-@pytest.mark.parametrize("archive", nightly_but(["kafka-4.3.0-unclean", "kafka-0.10.2.2-hw-truncation"], OF_BROKERS))
+@pytest.mark.parametrize("archive", daily_subset(["kafka-4.3.0-unclean", "kafka-0.10.2.2-hw-truncation"], OF_BROKERS))
 def test_of_real_brokers(archive: str, corpora: Path, tmp_path: Path) -> None:
     with tarfile.open(corpora / f"{archive}.tar.xz") as packed:
         packed.extractall(tmp_path, filter="data")
