@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from kafka_forensics.cli.commands.collect import UNFINISHED
-from kafka_forensics.errors import SourceError, UsageError
+from kafka_forensics.errors import UsageError
 from kafka_forensics.parsers.log import read_batches
 from kafka_forensics.questions.collect import PseudonymMap
 from kafka_forensics.storage.bundles import BundleSource, SectionKind
-from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.writers import bundle_file
 from kafka_forensics.writers.bundle_file import BundleWriter
 from tests.support.bundles import OFFSETS, ORDERS, inflated_members, put_broker, taken_apart
 from tests.support.plan_runs import SAMPLES, Run
+from tests.support.unread import refuse
 
 NAMED = {"orders", "payments", "old", "billing", "other"}
 """Topics and groups of the broker; the pseudonyms of the map hold them."""
@@ -202,14 +202,7 @@ def test_no_bundle_is_whole_without_its_map(broker: Path, tmp_path: Path, run: R
 
 
 def test_the_reason_of_a_gap_names_nothing(broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = LocalSource.open
-
-    def fail(self: LocalSource, path: str) -> Any:
-        if path == ORDERS:
-            raise SourceError(path, "went to s3://orders.example.com")
-        return right(self, path)
-
-    monkeypatch.setattr(LocalSource, "open", fail)
+    refuse(monkeypatch, (broker / ORDERS).__eq__, "went to s3://orders.example.com")
     status, _, err = run("collect", broker, "--output", tmp_path / "one.kfb", *private(tmp_path))
     assert (status, "incomplete: " in err) == (3, True)
     for name in NAMED - {"old", "other"}:

@@ -3,14 +3,13 @@
 import hashlib
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from kafka_forensics.cli.main import COMMANDS
 from tests.cli.every_command import OF_THEIR_OWN, WITHOUT_EVIDENCE, reading
+from tests.support.peak_memory import peak_kib
 from tests.support.plan_runs import SAMPLES, Run
 
 SAMPLE = SAMPLES / "unclean-election"
@@ -81,20 +80,13 @@ def test_no_command_leaves_a_trace_in_its_inputs_or_writes_into_them(
 
 def test_memory_does_not_grow_with_a_sparse_log(tmp_path: Path) -> None:
     """JSON Lines of a log with a hole of 2 GiB need what those of one of 64 MiB do."""
-    code = (
-        "import resource, sys; from kafka_forensics.cli.main import outcome\n"
-        "for copy in sys.argv[1:]:\n"
-        "    outcome(['scan', copy, '--format', 'jsonl', '--jobs', '1', '-q'])\n"
-        "    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)"
-    )
-    copies = []
+    peaks = []
     for size in (64 << 20, 2 << 30):
-        copies.append(tmp_path / str(size) / "broker-1")
-        shutil.copytree(SAMPLE / "broker-1" / "audit-0", copies[-1] / "zeros-0")
-        with next((copies[-1] / "zeros-0").glob("*.log")).open("r+b") as log:
+        copy = tmp_path / str(size) / "broker-1"
+        shutil.copytree(SAMPLE / "broker-1" / "audit-0", copy / "zeros-0")
+        with next((copy / "zeros-0").glob("*.log")).open("r+b") as log:
             log.truncate(size)
-    command = [sys.executable, "-c", code, *map(str, copies)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    assert done.stdout.count('"type": "summary"') == 2
-    small, large = (int(line) for line in done.stderr.splitlines() if line.isdecimal())
-    assert large - small < 48 << 10  # KiB
+        peak, out = peak_kib("scan", copy, "--format", "jsonl", "--jobs", "1", "-q")
+        assert '"type": "summary"' in out
+        peaks.append(peak)
+    assert peaks[1] - peaks[0] < 48 << 10

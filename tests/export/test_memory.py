@@ -1,26 +1,16 @@
 """What an export holds at once does not grow with what it writes."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.nightly import daily_subset
+from tests.support.peak_memory import peak_kib
 
-MEASURED = """
-import sys
-from pathlib import Path
-from kafka_forensics.cli.main import outcome
-from kafka_forensics.facts import rows as facts_rows
-facts_rows.MAX_BYTES = 2 << 20
-status = outcome(["export", *sys.argv[1:], "-q", "--show-payloads", "--no-deep", "--fact", "records", "--fact", "batches"])
-print(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0], file=sys.stderr)
-sys.exit(status)
-"""
-"""Prints its peak in KiB last; row groups are smaller than ever else, so that little data makes many of them."""
+SMALL_ROW_GROUPS = "from kafka_forensics.facts import rows; rows.MAX_BYTES = 2 << 20\n"
+"""Little data makes many row groups."""
 RECORDS, VALUE_BYTES = 256, 4 << 10
 MIB_MORE = 32
 
@@ -37,11 +27,11 @@ def write_log(folder: Path, batches: int) -> None:
 
 def peak_mib(folder: Path, batches: int, *more: str) -> float:
     write_log(folder / "copies", batches)
-    environment = os.environ | {"KAFKA_FORENSICS_KERNELS": "compiled"}
-    command = [sys.executable, "-c", MEASURED, str(folder / "copies"), "--output", str(folder / "out"), *more]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True, env=environment)
-    assert f"records\t{batches * RECORDS}\t" in done.stdout
-    return int(done.stderr.split()[-1]) / 1024
+    facts = ("--show-payloads", "--no-deep", "--fact", "records", "--fact", "batches")
+    command = ["export", folder / "copies", "--output", folder / "out", *more, "-q", *facts]
+    peak, out = peak_kib(*command, before=SMALL_ROW_GROUPS)
+    assert f"records\t{batches * RECORDS}\t" in out
+    return peak / 1024
 
 
 @pytest.mark.parametrize("form", daily_subset([""], ["", "parquet", "delta", "iceberg"]))

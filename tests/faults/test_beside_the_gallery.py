@@ -1,36 +1,31 @@
 """What no case of the gallery says: names and times given to a scan, files that cannot be opened, what reaches a terminal."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from kafka_forensics.analysis.replicas import diff as differences
-from kafka_forensics.cli.main import outcome
 from kafka_forensics.engine import local
-from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import json_document
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.parsers.log.records import decode_batch
-from kafka_forensics.storage.local import LocalSource
-from kafka_forensics.storage.source import ByteFile
 from kafka_forensics.witnesses.controller import cleanup_policy
 from kafka_forensics.witnesses.witnesses import Witnesses
 from kafka_forensics.writers.batches import write_transaction_log_key
 from tests.gallery.injections import rewritten
 from tests.gallery.of_bytes import HUGE, huge_value
 from tests.gallery.of_controller import lost_member
-from tests.gallery.of_leftovers import LINK, PIPE, SECRET, all_at_once
-from tests.gallery.of_replicas import hostile
+from tests.gallery.of_leftovers import LINK, PIPE, all_at_once
 from tests.support.compacted import history, three
 from tests.support.controller_log import CONTROLLER, ControllerLog, controlled_by, in_sync, partition, topic
 from tests.support.faults import HEALTHY, TOPIC, TOPIC_ID, Brokers, Log, healthy, histories, write_replica
 from tests.support.faults_verdict import kinds, only, said, scan, verdict
+from tests.support.peak_memory import peak_kib
 from tests.support.transaction_logs import (
     COMMIT,
     HEAD,
@@ -47,6 +42,7 @@ from tests.support.transaction_logs import (
     write_cluster,
     wrong_clock,
 )
+from tests.support.unread import refuse
 
 pytestmark = pytest.mark.faults
 
@@ -142,21 +138,9 @@ def test_replicas_told_different_cleanup_policies_leave_it_unknown() -> None:
 # What cannot be read, or is too much to read.
 
 
-def refuse(monkeypatch: pytest.MonkeyPatch, refused: Path) -> None:
-    """A segment cannot be opened."""
-    opening = LocalSource.open
-
-    def refusing(self: LocalSource, path: str) -> ByteFile:
-        if Path(self.name) / path == refused:
-            raise SourceError(path, "input/output error")
-        return opening(self, path)
-
-    monkeypatch.setattr(LocalSource, "open", refusing)
-
-
 def test_a_segment_that_cannot_be_read_makes_no_identical_replicas(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
     for refused, segment in enumerate((29, 55), 1):
-        refuse(monkeypatch, brokers.file(2, segment))
+        refuse(monkeypatch, brokers.file(2, segment).__eq__)
         result = local.scan(paths_of(brokers), ScanOptions(jobs=1))
         assert (said(result), len(result.incomplete)) == ([], refused)
         agreement = result.partitions[0].agreement
@@ -165,7 +149,7 @@ def test_a_segment_that_cannot_be_read_makes_no_identical_replicas(brokers: Brok
 
 def test_a_conflict_is_told_though_a_segment_cannot_be_read(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
     rewritten(brokers, 3, 40)
-    refuse(monkeypatch, brokers.file(2, 29))
+    refuse(monkeypatch, brokers.file(2, 29).__eq__)
     result = local.scan(paths_of(brokers), ScanOptions(jobs=1))
     assert said(result) == [("SAME_EPOCH_DIVERGENCE", "critical", None)]
     assert result.partitions[0].agreement.kind == "conflict"
@@ -230,40 +214,15 @@ def test_f47_whole_and_nothing_outside_is_opened(tmp_path: Path, monkeypatch: py
     assert (replica.log_end_offset, replica.read.value, replica.recovery) == (None, "part", None)
 
 
-@pytest.mark.parametrize("format_name", ["table", "tsv", "json", "jsonl", "markdown"])
-def test_no_control_character_reaches_a_terminal(tmp_path: Path, format_name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """From names, ids and records (P8), in every format."""
-    trees = (all_at_once(tmp_path / "names"), 3), (hostile(tmp_path / "records"), 1)
-    for brokers, status in trees:
-        command = ["scan", *paths_of(brokers), "--format", format_name, "--color", "never", "--show-payloads"]
-        assert outcome(command) == status
-        captured = capsys.readouterr()
-        assert "DIR_NAME_ILLEGAL" in captured.out.replace("\\", "")
-        assert not {character for character in captured.out + captured.err if not character.isprintable()} - {"\n", "\t"}
-        assert SECRET.decode() not in captured.out
-
-
-MEASURED_SCAN = """
-import sys
-from pathlib import Path
-from kafka_forensics.cli.main import outcome
-status = outcome(["scan", *sys.argv[1:], "--deep", "--format", "json"])
-print(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0], file=sys.stderr)
-sys.exit(status)
-"""
-"""Prints its peak in KiB last; getrusage would begin with what the test's own process once held."""
-
-
 def test_p7_a_value_of_256_mib_is_measured_and_not_held(tmp_path: Path) -> None:
     """The process is the subject: how much memory it takes at most."""
     brokers = huge_value(tmp_path)
     log = brokers.file(1, 0)
     assert log.stat().st_size < 300_000
-    command = [sys.executable, "-c", MEASURED_SCAN, str(brokers.log_dir(1))]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    answer = json.loads(done.stdout)
+    peak, out = peak_kib("scan", brokers.log_dir(1), "--deep", "--format", "json")
+    answer = json.loads(out)
     assert (answer["findings"], answer["summary"]["verdict"]) == ([], "clean")
-    assert int(done.stderr.split()[-1]) < 400 << 10
+    assert peak < 400 << 10
     batch = brokers.log.batches[1]
     decoded = decode_batch(log.read_bytes()[batch.position : batch.end], position=batch.position)
     (held,) = decoded.iter_records()

@@ -27,13 +27,13 @@ NULLS = (
 """What the row of a replica does not say when nothing of its log could be read."""
 
 
-def refuse(monkeypatch: pytest.MonkeyPatch, refused: Callable[[Path], bool]) -> None:
+def refuse(monkeypatch: pytest.MonkeyPatch, refused: Callable[[Path], bool], reason: str = REASON) -> None:
     """Files of local sources for which `refused` is true cannot be opened."""
     opening = LocalSource.open
 
     def refusing(self: LocalSource, path: str) -> ByteFile:
         if refused(Path(self.name) / path):
-            raise SourceError(path, REASON)
+            raise SourceError(path, reason)
         return opening(self, path)
 
     monkeypatch.setattr(LocalSource, "open", refusing)

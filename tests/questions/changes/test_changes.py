@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.errors import SourceError
 from kafka_forensics.model.changes import ChangeKind
 from kafka_forensics.model.findings import Confidence
-from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.wording import advice, change_words, message
 from lab.mutations import in_batch
 from tests.support.faults import DIRECTORY, HEALTHY, HIGH_WATERMARK, LOG_END, Brokers, Log, write_checkpoint, write_files
 from tests.support.snapshot_trees import EVERY, NEW, OLD, Snapshots, cut, expired, findings, grown, on_each, rows
+from tests.support.unread import refuse
 
 LOST = 55
 """Where the last segment of the healthy log begins, below the high watermark."""
@@ -196,14 +195,7 @@ def test_a_log_start_that_went_back_is_restored(trees: Snapshots) -> None:
 
 
 def test_a_log_that_cannot_be_read_is_not_compared(trees: Snapshots, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = LocalSource.open
-
-    def refuse(source: LocalSource, path: str) -> object:
-        if path.endswith("b2/t-0/00000000000000000055.log") and NEW in source.name:
-            raise SourceError(path, "input/output error")
-        return opened(source, path)
-
-    monkeypatch.setattr(LocalSource, "open", refuse)
+    refuse(monkeypatch, lambda path: NEW in path.parts and path.match(f"b2/t-0/{55:020d}.log"))
     result = trees.between(HEALTHY, HEALTHY)
     assert rows(result, broker=2) == [(2, "not_compared", "unreadable", LOST, LOG_END)]
     assert result.findings == []

@@ -11,10 +11,10 @@ from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.parsers.log import segment
 from kafka_forensics.questions.collect import CollectOptions, PseudonymMap, collect
 from kafka_forensics.storage.bundles import BundleSource
-from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.writers import bundle_file
 from tests.support.bundles import LOG, OFFSETS, ORDERS, PAYMENTS, SECTIONS, bundle_of, opened_by, put_broker, taken_apart, tar_of
 from tests.support.segments import log
+from tests.support.unread import refuse
 
 SMALL_PART: Final = 400
 FEW_ROWS: Final = 8
@@ -141,15 +141,8 @@ def test_a_file_that_changed_between_is_read_again(broker: Path, tmp_path: Path,
 
 
 def test_a_file_that_could_not_be_read_is_tried_again(broker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = LocalSource.open
-
-    def refuse(self: LocalSource, path: str) -> Any:
-        if path == f"old-0/{LOG}":
-            raise SourceError(path, "input/output error")
-        return right(self, path)
-
     with monkeypatch.context() as patch:
-        patch.setattr(LocalSource, "open", refuse)
+        refuse(patch, (broker / "old-0" / LOG).__eq__)
         file = io.BytesIO()
         done = collect([str(broker)], CollectOptions(), file)
         assert [gap.reason for gap in done.incomplete] == ["input/output error"]

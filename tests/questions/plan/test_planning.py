@@ -6,12 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.plan import Amount, Planned, PlanOptions, Plans, make_plans
 from kafka_forensics.replication.planner.plans import Candidate, Missing
-from kafka_forensics.storage.local import LocalSource
-from kafka_forensics.storage.source import ByteFile
 from kafka_forensics.writers.files import write_offset_checkpoint
 from tests.support.controller_log import CONTROLLER, ControllerLog, setting, topic
 from tests.support.controller_log import partition as controlled_partition
@@ -19,6 +16,7 @@ from tests.support.faults import TOPIC_ID
 from tests.support.group_records import commit_key, commit_value, log_of, put_offsets
 from tests.support.replicas import put_replica
 from tests.support.segments import BASE_TIMESTAMP, batch, flipped
+from tests.support.unread import refuse
 
 SAMPLES = Path(__file__).resolve().parents[3] / "sample_logs"
 
@@ -274,14 +272,7 @@ def test_a_log_that_cannot_be_read_is_not_called_damaged(tmp_path: Path, monkeyp
         log_dir = put_replica(tmp_path, broker, b"".join(LOG[:2]), high_watermark=10)
         (log_dir / "orders-0" / f"{6:020d}.log").write_bytes(LOG[2])
         stop_cleanly(log_dir)
-    real = LocalSource.open
-
-    def refusing(self: LocalSource, path: str) -> ByteFile:
-        if path == f"broker-1/orders-0/{0:020d}.log":
-            raise SourceError(path, "permission denied")
-        return real(self, path)
-
-    monkeypatch.setattr(LocalSource, "open", refusing)
+    refuse(monkeypatch, (tmp_path / "broker-1" / "orders-0" / f"{0:020d}.log").__eq__)
     planned = one_of(planned_on([tmp_path]))
     replica = planned.given.replicas[0]
     assert (replica.damaged, replica.unread, replica.end_is_known) == ((), ((0, 6),), True)
