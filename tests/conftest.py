@@ -36,7 +36,7 @@ MILLISECONDS: Counter[str] = Counter()
 EMPTY = pytest.StashKey[list[str]]()
 
 settings.register_profile("ci", deadline=None, max_examples=50, derandomize=True, print_blob=True)
-settings.register_profile("nightly", deadline=None, max_examples=2000, print_blob=True)
+settings.register_profile("nightly", deadline=None, max_examples=1000, print_blob=True)
 settings.load_profile("ci")
 
 
