@@ -1,14 +1,10 @@
 """Batches as columns for the producer and transaction folds: logs written by hand, cut anywhere."""
 
 import itertools
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
-import pytest
-
-from kafka_forensics import compiled
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.batches import BatchColumn
 from tests.support.segments import columns_of
@@ -138,20 +134,6 @@ class Log:
         for piece in pieces[1:]:
             whole.merge(piece)
         return whole
-
-
-@contextmanager
-def running(form: str) -> Iterator[None]:
-    """Run kernels in one form, `compiled` or `interpreted`, whatever the environment says."""
-    before = compiled.using_compiled()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("KAFKA_FORENSICS_KERNELS", raising=False)
-        compiled.use_compiled(compiled=form == "compiled")
-        assert compiled.using_compiled() == (form == "compiled")
-        try:
-            yield
-        finally:
-            compiled.use_compiled(compiled=before)
 
 
 def matrix(rows: list[Row]) -> "NDArray[np.int64]":

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from kafka_forensics.cli.outputs.dump import Section, write_sections
 from kafka_forensics.cli.streams import Destination
-from kafka_forensics.compiled import use_compiled, using_compiled
 from kafka_forensics.questions.dump import DumpOptions, find_files, log_columns, log_rows, log_runs
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from tests.support.kernels import kernels
 from tests.support.strategies import LOG
 
 if TYPE_CHECKING:
@@ -35,17 +35,14 @@ SPECIAL = [b"", b"plain", b'quo"te', b"back\\slash", b"\ttab", b"\xff\x00", "\u2
 
 @pytest.fixture(autouse=True)
 def _compiled() -> "Iterator[None]":
-    before = using_compiled()
-    use_compiled(compiled=True)
-    yield
-    use_compiled(compiled=before)
+    with kernels(compiled=True):
+        yield
 
 
 def written(rows: "Callable[..., Iterator[object]]", path: Path, options: DumpOptions, format_name: str, *, several: bool) -> str:
     """What a dump of a file prints whose rows come from `rows`."""
     stream = StringIO()
     [file] = find_files([str(path)], options).files
-    use_compiled(compiled=True)
     columns = log_columns(options)
     section = Section(file.shown, columns, rows(file, options))
     wanted = ["more", *columns] if several else columns
@@ -88,7 +85,6 @@ def test_keys_values_and_headers_of_any_bytes(tmp_path: Path, format_name: str, 
     assert text == written(log_rows, path, options, format_name, several=False)
     assert text.count("\n") == 4 * len(SPECIAL) + (format_name == "tsv")
     [file] = find_files([str(path)], options).files
-    use_compiled(compiled=True)
     assert any(isinstance(run, pa.RecordBatch) for run in log_runs(file, options)), "many are written at once"
 
 
@@ -98,5 +94,4 @@ def test_internal_topics_are_told_one_by_one(tmp_path: Path) -> None:
     path = directory / f"{0:020d}.log"
     path.write_bytes(write_batch([RecordToWrite(b"k", b"v")], base_offset=0, base_timestamp=0))
     [file] = find_files([str(path)], DumpOptions(records=True)).files
-    use_compiled(compiled=True)
     assert [type(row) for row in log_runs(file, DumpOptions(records=True))] == [tuple]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.cli.commands.find import content, times
-from kafka_forensics.compiled import use_compiled, using_compiled
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
+from tests.support.kernels import kernels
 from tests.support.plan_runs import Run
 from tests.support.replicas import put_replica
 from tests.support.results import EVIL
@@ -96,16 +96,11 @@ def test_what_compiled_kernels_find_is_printed_as_ever(
             write_marker(base_offset=104, timestamp=9, producer_id=4, producer_epoch=0, commit=True, coordinator_epoch=0),
         ]
         put_replica(tmp_path / "a \x1b \udcff name", broker, b"".join(log))
-    answers, before = [], using_compiled()
+    answers = []
+    questions = ("--offset", "0:"), ("--key", "k"), ("--value-contains", "1="), ("--header", "h\x1b[31m=k")
     for compiled in (False, True):
-        use_compiled(compiled)
-        answers.append(
-            [
-                run(tmp_path, *how, *payloads, "--format", format_name)
-                for how in (("--offset", "0:"), ("--key", "k"), ("--value-contains", "1="), ("--header", "h\x1b[31m=k"))
-            ]
-        )
-    use_compiled(before)
+        with kernels(compiled=compiled):
+            answers.append([run(tmp_path, *how, *payloads, "--format", format_name) for how in questions])
     assert answers[0] == answers[1]
     assert "COMMIT" in answers[0][0][1]
     assert all((status, is_plain(out)) == (0, True) for status, out, _ in answers[0])

@@ -2,19 +2,19 @@
 
 import itertools
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kafka_forensics.compiled import Kernel, use_compiled, using_compiled
+from kafka_forensics.compiled import Kernel
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.json_document import document
 from kafka_forensics.folding import splits
 from kafka_forensics.model.findings import Severity
 from kafka_forensics.model.results import ScanResult
+from tests.support.kernels import kernels
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 EXPECTED: dict[str, dict[str, Any]] = json.loads((SAMPLES / "expected.json").read_text(encoding="utf-8"))
@@ -39,14 +39,6 @@ def result(paths: list[str]) -> ScanResult:
     return local.scan(paths, ScanOptions(jobs=1))
 
 
-@pytest.fixture
-def kernels() -> Iterator[None]:
-    """The form of kernels is afterwards what it was."""
-    before = using_compiled()
-    yield
-    use_compiled(before)
-
-
 def test_each_sample_gives_what_it_must(sample: str, result: ScanResult) -> None:
     serious = [finding for finding in result.findings if finding.severity is not Severity.INFO]
     rows = EXPECTED[sample]["findings"]
@@ -61,7 +53,6 @@ def test_each_sample_gives_what_it_must(sample: str, result: ScanResult) -> None
             assert [version["brokers"] for version in finding.evidence["versions"]] == row["versions"]
 
 
-@pytest.mark.usefixtures("kernels")
 def test_forms_that_change_from_call_to_call_give_the_same_bytes(
     paths: list[str], result: ScanResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,7 +63,8 @@ def test_forms_that_change_from_call_to_call_give_the_same_bytes(
         return (kernel.compiled if next(calls) % 3 else kernel.interpreted)(*arguments)
 
     monkeypatch.setattr(Kernel, "__call__", now_and_then)
-    monkeypatch.setattr(local, "compile_as_needed", lambda _: use_compiled(compiled=True))
+    monkeypatch.setattr(local, "compile_as_needed", lambda _: None)
     monkeypatch.setattr(splits, "SPLIT_BYTES", 5000)
-    assert text(local.scan(paths, ScanOptions(jobs=2))) == text(result)
+    with kernels(compiled=True):
+        assert text(local.scan(paths, ScanOptions(jobs=2))) == text(result)
     assert next(calls) > 10

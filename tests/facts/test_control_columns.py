@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.compiled import use_compiled, using_compiled
 from kafka_forensics.evidence.inputs import ReplicaPlan, gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.facts import log
@@ -22,6 +21,7 @@ from kafka_forensics.parsers.log import SegmentReader
 from kafka_forensics.parsers.log_dir import SegmentFiles
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
 from tests.support.faults import healthy
+from tests.support.kernels import kernels
 from tests.support.memory import MemoryFile
 from tests.support.strategies import LOG
 
@@ -85,14 +85,10 @@ def both_ways(plan: ReplicaPlan, data: bytes) -> tuple[list[dict[str, Any]] | No
 
 @given(st.lists(MARKERS | of_control() | LOG, max_size=6).map(b"".join))
 def test_columns_are_the_records_of_each_batch(plan: ReplicaPlan, data: bytes) -> None:
-    before = using_compiled()
-    try:
-        for compiled in (False, True):
-            use_compiled(compiled)
+    for compiled in (False, True):
+        with kernels(compiled=compiled):
             ours, theirs = both_ways(plan, data)
             assert ours is None or ours == theirs
-    finally:
-        use_compiled(before)
 
 
 @given(st.lists(MARKERS, min_size=1, max_size=6))

@@ -1,5 +1,6 @@
 """The cases of the fault gallery, by the heading of `docs/faults.md` below which each stands; and variants, which have none."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from _pytest.mark import ParameterSet
@@ -50,5 +51,5 @@ def named(case: Case) -> str:
     return f"{case.fault} {case.injected}"
 
 
-def one_of_each_fault() -> list[ParameterSet]:
-    return one_of_each(FAULTS, lambda case: case.fault, named)
+def one_of_each_fault(cases: Iterable[Case] = FAULTS) -> list[ParameterSet]:
+    return one_of_each(cases, lambda case: case.fault, named)

@@ -21,8 +21,8 @@ from kafka_forensics.export.json_document import (
 )
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import BrokerSummary, PartitionSummary, ScanResult
-from tests.gallery.cases import SECTIONS
-from tests.support.nightly import daily_subset
+from tests.gallery.case import Case
+from tests.gallery.cases import one_of_each_fault
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 
@@ -76,12 +76,9 @@ def test_samples(sample: str, deep: bool) -> None:
     assert (("payments", 0) in waiting) == (sample != "silent-divergence")  # it has transactions
 
 
-@pytest.mark.parametrize("section", daily_subset(["Replicas and producers", "Committed offsets"], SECTIONS))
+@pytest.mark.parametrize("case", one_of_each_fault())
 @pytest.mark.faults
-def test_every_fault(section: str, tmp_path: Path) -> None:
-    for number, case in enumerate(SECTIONS[section]):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        case.make(folder)
-        for deep in {case.deep, False}:
-            heard_of([str(folder)], ScanOptions(live=case.live, deep=deep))
+def test_every_fault(case: Case, tmp_path: Path) -> None:
+    case.make(tmp_path)
+    for deep in {case.deep, False}:
+        heard_of([str(tmp_path)], ScanOptions(live=case.live, deep=deep))

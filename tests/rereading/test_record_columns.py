@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.compiled import use_compiled, using_compiled
 from kafka_forensics.model.arrow import plain
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.schemas import RECORDS
@@ -18,6 +17,7 @@ from kafka_forensics.parsers.log import SegmentReader, decode_batch, record_bloc
 from kafka_forensics.rereading.record_columns import record_arrays
 from kafka_forensics.rereading.record_states import STATES, LateStates, RecordStates, txn_facts
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from tests.support.kernels import FORMS, kernels
 from tests.support.memory import MemoryFile
 from tests.support.strategies import LOG
 
@@ -25,12 +25,10 @@ LOGS = sorted((Path(__file__).resolve().parents[2] / "sample_logs" / "healthy" /
 """Of a real broker."""
 
 
-@pytest.fixture(params=["interpreted", "compiled"])
+@pytest.fixture(params=FORMS)
 def form(request: pytest.FixtureRequest) -> Iterator[str]:
-    before = using_compiled()
-    use_compiled(request.param == "compiled")
-    yield request.param
-    use_compiled(before)
+    with kernels(compiled=request.param == "compiled"):
+        yield request.param
 
 
 def one_by_one(data: bytes, *, payloads: bool = True) -> list[tuple[Any, ...]]:
@@ -84,13 +82,9 @@ def test_columns_are_the_records_of_each_batch(data: bytes, read_bytes: int, blo
         patch.setattr("kafka_forensics.parsers.log.blocks.READ_BYTES", read_bytes)
         patch.setattr("kafka_forensics.parsers.log.blocks.BLOCK_RECORDS", block_records)
         expected = one_by_one(data, payloads=payloads)
-        before = using_compiled()
-        try:
-            for compiled in (False, True):
-                use_compiled(compiled)
+        for compiled in (False, True):
+            with kernels(compiled=compiled):
                 assert as_columns(data, payloads=payloads) == expected
-        finally:
-            use_compiled(before)
 
 
 def test_batches_of_real_brokers(form: str) -> None:

@@ -19,6 +19,9 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
+NEWEST: Final = sys.executable
+OLDEST: Final = str(ROOT / ".venv-spark40" / "bin" / "python")
+"""Interpreters with the Sparks that are supported; `make` makes the older one's."""
 WORKERS: Final = 2
 SECONDS_TO_START: Final = 60.0
 SECONDS_TO_STOP: Final = 20.0

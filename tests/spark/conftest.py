@@ -1,15 +1,10 @@
 """One cluster of Spark for all tests of a run; `tests/conftest.py` has their session."""
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.spark.cluster import QUICK_JAVA, Cluster, Driver, cluster, driver
-
-NEWEST, OLDEST = sys.executable, str(Path(__file__).resolve().parents[2] / ".venv-spark40" / "bin" / "python")
-"""Interpreters with the Sparks that are supported; `make` makes the older one's."""
+from tests.spark.cluster import NEWEST, OLDEST, QUICK_JAVA, Cluster, Driver, cluster, driver
 
 
 @pytest.fixture(scope="session", params=[pytest.param(NEWEST, id="4.3"), pytest.param(OLDEST, id="4.0")])

@@ -13,13 +13,13 @@ from pyspark.sql import SparkSession
 
 import kafka_forensics as kf
 from tests.spark.battery import ELSEWHERE, FACTS, answers, digest, snapshots_of
+from tests.spark.cluster import NEWEST, OLDEST
 from tests.spark.source_facts import as_source
 
 pytestmark = pytest.mark.spark
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "sample_logs" / "unclean-election"
-NEWEST, OLDEST = ROOT / ".venv" / "bin" / "python", ROOT / ".venv-spark40" / "bin" / "python"
 SECONDS = 300
 WORDS = {
     "missing_path": f"PathMissingError: {SAMPLE}-x: no such file or directory: did you mean {SAMPLE}?",
@@ -69,15 +69,15 @@ def test_in_this_spark(spark: SparkSession) -> None:
         pytest.param(OLDEST, "remote=local[2]", "4.0.", id="4.0-connect"),
     ],
 )
-def test_in_another_spark_from_an_environment_that_is_not_activated(tmp_path: Path, python: Path, where: str, version: str) -> None:
+def test_in_another_spark_from_an_environment_that_is_not_activated(tmp_path: Path, python: str, where: str, version: str) -> None:
     """With a module beside it that breaks Spark's own discovery of data sources."""
-    assert python.is_file(), "`make nightly PART=spark` makes the environments"
+    assert Path(python).is_file(), "`make nightly PART=spark` makes the environments"
     (tmp_path / "pyspark_broken.py").write_text("raise RuntimeError('this module is broken')\n")
     java = shutil.which("java")
     places = ["/usr/bin", "/bin", *([os.path.dirname(java)] if java else [])]
     environment = {"PATH": os.pathsep.join(places), "PYTHONPATH": f"{tmp_path}:{ROOT}", "HOME": str(Path.home())}
     environment |= {name: os.environ[name] for name in ("JAVA_HOME", "XDG_CACHE_HOME") if name in os.environ}
-    command = [str(python), "-m", "tests.spark.battery", where, str(SAMPLE)]
+    command = [python, "-m", "tests.spark.battery", where, str(SAMPLE)]
     ran = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert ran.returncode == 0, ran.stderr[-3000:]
     told = json.loads(ran.stdout)

@@ -63,7 +63,7 @@ def test_what_does_not_answer_as_spark_connect_is_told_in_time(
         with pytest.raises(ForensicsError, match=rf"^{url} takes connections and did not answer .* within 0\.5 seconds"):
             session(remote=f"{url}/;user_id=x;token=SECRET")
         assert outcome(["scan", SAMPLE, "--engine", "spark", "--spark-remote", f"{url}/;user_id=x;token=SECRET"]) == 3
-        assert time.monotonic() - begun < 20
+        assert time.monotonic() - begun < 120  # by itself, PySpark tries again for minutes
     said = capfd.readouterr().err  # gRPC may have been loaded before the command could quiet it
     assert said.splitlines()[-1].startswith(f"error: {url} takes connections")
     assert "SECRET" not in said

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 from kafka_forensics.compiled import Kernel, use_compiled, using_compiled
 from kafka_forensics.parsers.kernels.records import readable
 
@@ -19,10 +21,12 @@ def both(kernel: Kernel[Any], data: bytes, *arguments: Any) -> Any:
 
 @contextmanager
 def kernels(*, compiled: bool) -> Iterator[None]:
-    """Plain calls of kernels run this form, and then the one that they ran before."""
+    """Plain calls of kernels run this form, whatever the environment says, and then the one that they ran before."""
     before = using_compiled()
-    use_compiled(compiled)
-    try:
-        yield
-    finally:
-        use_compiled(before)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("KAFKA_FORENSICS_KERNELS", raising=False)
+        use_compiled(compiled)
+        try:
+            yield
+        finally:
+            use_compiled(before)

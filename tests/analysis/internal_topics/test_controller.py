@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -147,9 +147,9 @@ def test_which_elections_are_unclean(before: bytes, then: bytes, unclean: bool) 
 def test_clearing_elrs_of_other_topics_looks_at_none() -> None:
     replay = Replay(0)
     feed(replay, [topic(), *(partition([1], 1, partition_id=number, eligible_leader_replicas=[2]) for number in range(10_000))])
-    start = perf_counter()
+    start = process_time()
     feed(replay, [record(28, topic_name="other")] * 10_000, start=20_000)
-    assert perf_counter() - start < 3
+    assert process_time() - start < 3
 
 
 def restated(offset: int, *values: bytes) -> MetadataSnapshot:

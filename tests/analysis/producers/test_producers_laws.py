@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from kafka_forensics.analysis.producers.producers import ProducersFold, ProducerState
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
-from tests.analysis.producer_log import CONTROL, TRANSACTIONAL, Log, Row, context, matrix, running
+from tests.analysis.producer_log import CONTROL, TRANSACTIONAL, Log, Row, context, matrix
+from tests.support.kernels import kernels
 from tests.support.strategies import logs
 
 C = BatchColumn
@@ -133,7 +134,7 @@ def test_a_plain_answer_agrees(log: Log, cuts: set[int]) -> None:
 @given(logs(), st.sets(st.integers(1, 60), max_size=3))
 def test_compiled_kernels_agree(log: Log, cuts: set[int]) -> None:
     plain = facts(log.fold(ProducersFold, cuts))
-    with running("compiled"):
+    with kernels(compiled=True):
         assert facts(log.fold(ProducersFold, cuts)) == plain
 
 
@@ -166,7 +167,7 @@ def long_log(producers: int) -> Log:
 def test_long_runs_are_judged_like_short_ones(form: str, producers: int) -> None:
     log = long_log(producers)
     fold = ProducersFold(0)
-    with running(form):
+    with kernels(compiled=form == "compiled"):
         fold.step(matrix(log.rows))
     expected, view = plain_answer(log.rows)
     assert fold.view() == view

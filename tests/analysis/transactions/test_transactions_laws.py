@@ -12,7 +12,8 @@ from kafka_forensics.analysis.transactions.endings import Ending, as_endings
 from kafka_forensics.analysis.transactions.transactions import OpenTransaction, TransactionsFold, TransactionState
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
 from kafka_forensics.model.results import TransactionCounts
-from tests.analysis.producer_log import ABORT, COMMIT, CONTROL, TRANSACTIONAL, Log, Row, context, running
+from tests.analysis.producer_log import ABORT, COMMIT, CONTROL, TRANSACTIONAL, Log, Row, context
+from tests.support.kernels import kernels
 from tests.support.strategies import logs
 
 C = BatchColumn
@@ -36,9 +37,9 @@ def test_any_cut_gives_the_whole(log: Log, cuts: set[int]) -> None:
 
 @given(logs(), st.sets(st.integers(1, 60), max_size=3))
 def test_compiled_kernels_agree(log: Log, cuts: set[int]) -> None:
-    with running("interpreted"):
+    with kernels(compiled=False):
         plain = facts(log.fold(TransactionsFold, cuts))
-    with running("compiled"):
+    with kernels(compiled=True):
         assert facts(log.fold(TransactionsFold, cuts)) == plain
 
 

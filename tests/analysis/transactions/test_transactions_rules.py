@@ -1,6 +1,6 @@
 """Transactions by logs made for them: how they open and end, what is late, what holds readers back."""
 
-from time import perf_counter
+from time import process_time
 
 import numpy as np
 import pytest
@@ -345,9 +345,9 @@ def test_commits_are_found_by_producer_and_partition_without_going_through_all()
         Decision("busy", count, commit=number % 2 == 0, partitions=(("t", number),), offset=number, **told)
         for number in range(count)
     ]
-    start = perf_counter()
+    start = process_time()
     commits = Commits([*own, *busy])
     assert [commits.of(name, ("t", name % 50)) for name in range(count)] == [[decision] for decision in own]
     assert [len(commits.of(count, ("t", number))) for number in range(count)] == [1, 0] * (count // 2)
-    assert perf_counter() - start < 5
+    assert process_time() - start < 5
     assert (commits.of(0, ("t", 1)), commits.of(-1, ("t", 0))) == ([], [])

@@ -4,6 +4,7 @@ import errno
 import os
 import shutil
 import stat
+import threading
 import time
 from pathlib import Path
 
@@ -156,14 +157,17 @@ def test_a_copy_that_cannot_be_read_any_more_refuses_its_partition(
 def test_what_is_copied_ahead_ends_before_a_refused_partition_is_removed(
     copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, copying_now, seen = copying.copy_range, list[str](), list[list[str]]()
+    """The second segment's copy has begun when the first's fails, and goes on for a while."""
+    whole, copying_now, seen, second_began = copying.copy_range, list[str](), list[list[str]](), threading.Event()
     remove = salvaging._Salvager._remove
 
     def fails_at_the_first(file: ByteFile, path: str, start: int, end: int, to: int, appended: copying.Appended) -> None:
         copying_now.append(path)
         if f"{8:020d}" not in path:
+            second_began.wait(20)
             copying_now.remove(path)
             raise SourceError(path, "input/output error")
+        second_began.set()
         time.sleep(0.1)
         whole(file, path, start, end, to, appended)
         copying_now.remove(path)
@@ -175,6 +179,7 @@ def test_what_is_copied_ahead_ends_before_a_refused_partition_is_removed(
     monkeypatch.setattr(partition_files, "copy_range", fails_at_the_first)
     monkeypatch.setattr(salvaging._Salvager, "_remove", removed)
     assert [refused.kind for refused in salvaged_of(copies, tmp_path / "out").refused] == ["not_readable"]
+    assert second_began.is_set()
     assert seen == [[]]
     assert not (tmp_path / "out" / NAME).exists()
 
