@@ -20,10 +20,10 @@ from lab.cluster import Cluster
 from lab.doc_blocks import Block, blocks_of
 from lab.unclean_election import AFTERWARDS, ALONE, COMMON_END, OLD_LEADER, STALE, STOPPED, lose_audit
 from lab.versions import VERSIONS, version_cluster
+from tests.support.places import ROOT
 
 pytestmark = pytest.mark.broker
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "recovery-walkthrough.md"
 ACKNOWLEDGED = Counter(
     [

@@ -35,10 +35,10 @@ from lab.salvaged_start import put_on, read, start, watermarks
 from lab.unclean_election import AFTERWARDS, ALONE, COMMON_END, lose_audit
 from lab.versions import VERSIONS, version_cluster
 from tests.oracles.decoder import batches
+from tests.support.places import SAMPLES
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(1500)]
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 OF_SAMPLES = {"audit": "unclean-election", "ledger": "silent-divergence"}
 """Topic → the sample whose copies of it are salvaged as those of broker 2, and put into another cluster."""
 COMPACTED = {"audit-compacted": {"cleanup.policy": "compact", "min.compaction.lag.ms": "86400000"}}

@@ -13,8 +13,9 @@ from kafka_forensics.cli.main import outcome
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.results import ScanResult
 from tests.cli.fake_engine import module_of
+from tests.cli.runs import Run
+from tests.support.audit import put_audit
 from tests.support.json_schemas import validate
-from tests.support.plan_runs import Run, plan_runner, put_audit
 
 
 class Engine:
@@ -77,9 +78,10 @@ def scan(fake_engine: Engine, capsys: pytest.CaptureFixture[str]) -> Callable[..
 
 
 @pytest.fixture
-def run_plan(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+def run_plan(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run `plan …` 80 columns wide: exit status, stdout, stderr."""
-    return plan_runner(capsys, monkeypatch)
+    monkeypatch.setenv("COLUMNS", "80")
+    return lambda *arguments: run("plan", *arguments)
 
 
 @pytest.fixture

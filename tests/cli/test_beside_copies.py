@@ -11,8 +11,9 @@ from kafka_forensics.errors import SourceError
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import Entry
 from tests.cli.every_command import reading
+from tests.cli.runs import Run
 from tests.support.faults import healthy
-from tests.support.plan_runs import SAMPLES, Run
+from tests.support.places import SAMPLES
 
 HEALTHY = SAMPLES / "healthy"
 COMMANDS = reading("orders")

@@ -13,12 +13,12 @@ import kafka_forensics as kf
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.changes import CHANGE_COLUMNS
 from kafka_forensics.model.schemas import CHANGES_FACT, FACTS
+from tests.cli.runs import Run
 from tests.support.faults import HEALTHY, LOG_END
 from tests.support.json_schemas import validate
-from tests.support.plan_runs import Run
+from tests.support.places import SAMPLES
 from tests.support.snapshot_trees import NEW, OLD, Snapshots, cut, grown
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 BEFORE, AFTER = str(SAMPLES / "healthy"), str(SAMPLES / "unclean-election")
 
 

@@ -16,8 +16,9 @@ from kafka_forensics.questions.collect import PseudonymMap
 from kafka_forensics.storage.bundles import BundleSource, SectionKind
 from kafka_forensics.writers import bundle_file
 from kafka_forensics.writers.bundle_file import BundleWriter
+from tests.cli.runs import Run
 from tests.support.bundles import OFFSETS, ORDERS, inflated_members, put_broker, taken_apart
-from tests.support.plan_runs import SAMPLES, Run
+from tests.support.places import SAMPLES
 from tests.support.unread import refuse
 
 NAMED = {"orders", "payments", "old", "billing", "other"}

@@ -13,9 +13,10 @@ import pytest
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.cli.options import FORMATS
 from tests.cli.every_command import reading
+from tests.cli.runs import Run
 from tests.support.bundles import names_of
 from tests.support.nightly import daily_subset
-from tests.support.plan_runs import SAMPLES, Run
+from tests.support.places import SAMPLES
 
 SAMPLE = SAMPLES / "unclean-election"
 _NAMED = frozenset({"group", "transactional_id", "client_id", "member_id", "client_host", "host", "resource_name", "process_id"})

@@ -12,11 +12,11 @@ import pytest
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
 from tests.support.json_schemas import validate
+from tests.support.places import SAMPLES
 from tests.support.replicas import put_replica
 from tests.support.results import EVIL
 from tests.support.segments import BASE_TIMESTAMP, log
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 Run = Callable[..., tuple[int, str, str]]
 HOSTILE = EVIL.encode("utf-8", "surrogatepass") + b"\xff"
 

@@ -10,9 +10,8 @@ import pytest
 
 from kafka_forensics.cli.commands.demo import ARCHIVE, TO_RUN
 from lab.sample_archive import files, write_archive
-from tests.support.plan_runs import Run
+from tests.cli.runs import Run
 
-ROOT = Path(__file__).resolve().parents[2]
 HINT = "hint: choose a directory that is empty or does not exist yet"
 
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from tests.support.places import DUMP_INPUTS, SAMPLES
 from tests.support.segments import batch, legacy_entry, log
 
-INPUTS = Path(__file__).resolve().parents[1] / "golden" / "dump" / "inputs"
-BROKER = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election" / "broker-1"
-IDEMPOTENT = INPUTS / "idempotent" / "00000000000000000160.log"
-TRANSACTIONS = INPUTS / "transactions" / "00000000000000000000.log"
+BROKER = SAMPLES / "unclean-election" / "broker-1"
+IDEMPOTENT = DUMP_INPUTS / "idempotent" / "00000000000000000160.log"
+TRANSACTIONS = DUMP_INPUTS / "transactions" / "00000000000000000000.log"
 FORMATS = ("table", "tsv", "json", "jsonl", "markdown")
 
 Run = Callable[..., str]
@@ -62,11 +62,11 @@ def test_batches_with_all_that_their_headers_say(rows: Rows) -> None:
 
 
 def test_records_of_both_formats_without_their_bytes(rows: Rows) -> None:
-    found = rows(INPUTS / "codec-zstd" / "00000000000000000000.log", "--records")
+    found = rows(DUMP_INPUTS / "codec-zstd" / "00000000000000000000.log", "--records")
     assert [row["offset"] for row in found] == list(range(120))
     assert all(row["span"] == "record" and row["value_size"] > 0 for row in found)
     assert not {"key", "value", "headers"} & found[0].keys()
-    old = rows(INPUTS / "crafted-format-0" / "00000000000000000000.log", "--records", "--show-payloads")
+    old = rows(DUMP_INPUTS / "crafted-format-0" / "00000000000000000000.log", "--records", "--show-payloads")
     assert [(row["offset"], row["key"], row["value"]) for row in old[:3]] == [
         (0, "key", "value"),
         (1, None, "no key"),
@@ -88,17 +88,17 @@ def test_payloads_are_hidden_unless_asked_for(run: Run, tmp_path: Path, format_n
 
 
 def test_damage_is_a_row_and_the_dump_goes_on_behind_it(rows: Rows) -> None:
-    found = rows(INPUTS / "zero-page" / IDEMPOTENT.name)
+    found = rows(DUMP_INPUTS / "zero-page" / IDEMPOTENT.name)
     spans = [(row["span"], row["position"], row["size_in_bytes"]) for row in found]
     assert spans[2:5] == [("batch", 2802, 1401), ("FRAMING_LOST", 4203, 1401), ("batch", 5604, 1401)]
-    records = rows(INPUTS / "crc-mismatch" / IDEMPOTENT.name, "--records")
+    records = rows(DUMP_INPUTS / "crc-mismatch" / IDEMPOTENT.name, "--records")
     wrong = [row for row in records if row["span"] == "BATCH_CRC_MISMATCH"]
     assert [(row["position"], row["detail"]["base_offset"]) for row in wrong] == [(4203, 220)]
     assert {row["offset"] for row in records if row.get("is_valid") is False} == set(range(220, 240))
-    found = rows(INPUTS / "count-short" / IDEMPOTENT.name, "--records")
+    found = rows(DUMP_INPUTS / "count-short" / IDEMPOTENT.name, "--records")
     assert [row["position"] for row in found if row["span"] == "BATCH_COUNT_LIE"] == [4203]
     assert found[-1]["offset"] == 319
-    jumped = rows(INPUTS / "offset-jump" / IDEMPOTENT.name, "--offset", "240:260")
+    jumped = rows(DUMP_INPUTS / "offset-jump" / IDEMPOTENT.name, "--offset", "240:260")
     assert [row["base_offset"] for row in jumped] == [240]
 
 
@@ -165,11 +165,11 @@ def test_explain_takes_indexes_snapshots_text_and_damage_apart(rows: Rows) -> No
         ("relative_offset", 39, "00 00 00 27"),
         ("position", 1401, "00 00 05 79"),
     ]
-    torn = rows(INPUTS / "snapshot-torn" / "00000000000000000079.snapshot", "--explain")
+    torn = rows(DUMP_INPUTS / "snapshot-torn" / "00000000000000000079.snapshot", "--explain")
     assert [row["field"] for row in torn if row["structure"] == "damage"] == ["PRODUCER_SNAPSHOT_CORRUPT"] * 2
     text = rows(BROKER / "meta.properties", "--explain")
     assert any("node.id=1" in str(row["value"]) for row in text)
-    cut = rows(INPUTS / "torn-header" / IDEMPOTENT.name, "--explain", "--offset", "300:")
+    cut = rows(DUMP_INPUTS / "torn-header" / IDEMPOTENT.name, "--explain", "--offset", "300:")
     assert (cut[0]["field"], cut[-1]["meaning"]) == ("SEG_TORN_TAIL", "cut short: 4 bytes belong here")
 
 

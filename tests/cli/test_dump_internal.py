@@ -15,10 +15,9 @@ from kafka_forensics.parsers.internal_topics.internal_records import teller
 from kafka_forensics.parsers.spec.metadata_records import write_metadata_record
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.controller_log import change, setting, topic
+from tests.support.places import DUMP_INPUTS, SAMPLES
 
-ROOT = Path(__file__).resolve().parents[2]
-BROKER = ROOT / "sample_logs" / "unclean-election" / "broker-1"
-INPUTS = ROOT / "tests" / "golden" / "dump" / "inputs"
+BROKER = SAMPLES / "unclean-election" / "broker-1"
 TOPICS = ("__cluster_metadata", "__transaction_state", "__consumer_offsets", "__share_group_state")
 COMMIT_KEY = b"\0\1\0\1g\0\1t\0\0\0\3"
 COMMIT = b"\0\3" + (77).to_bytes(8, "big") + b"\xff" * 4 + b"\0\6secret" + (1_700_000_000_000).to_bytes(8, "big")
@@ -101,7 +100,7 @@ def copied(name: str, root: Path, directory: str) -> Path:
     """A golden input as the log of a topic."""
     path = root / directory / f"{0:020d}.log"
     path.parent.mkdir()
-    path.write_bytes((INPUTS / name / path.name).read_bytes())
+    path.write_bytes((DUMP_INPUTS / name / path.name).read_bytes())
     return path
 
 
@@ -142,8 +141,8 @@ def test_share_records_that_lie(run: Run, tmp_path: Path) -> None:
 
 def test_other_topics_and_lone_files_are_left_alone(run: Run, tmp_path: Path) -> None:
     assert details(run, put(tmp_path, "orders-0", (COMMIT_KEY, COMMIT))) == [None]
-    assert details(run, INPUTS / "transaction-state" / f"{0:020d}.log")[0] is None
-    assert details(run, INPUTS / "bootstrap" / f"{0:020d}-{0:010d}.checkpoint")[1]["record"] == "FEATURE_LEVEL_RECORD"
+    assert details(run, DUMP_INPUTS / "transaction-state" / f"{0:020d}.log")[0] is None
+    assert details(run, DUMP_INPUTS / "bootstrap" / f"{0:020d}-{0:010d}.checkpoint")[1]["record"] == "FEATURE_LEVEL_RECORD"
 
 
 @given(st.none() | st.binary(max_size=60), st.none() | st.binary(max_size=120))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import kafka_forensics as kf
-from tests.support.plan_runs import Run
+from tests.cli.runs import Run
 from tests.support.segments import batch, flipped
 from tests.support.transaction_logs import OTHER_ID, DataLog
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.plan_runs import Run
+from tests.cli.runs import Run
+from tests.support.places import SAMPLES
 from tests.support.replicas import put_replica
 from tests.support.segments import batch, legacy_entry
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 pytestmark = pytest.mark.usefixtures("wide")
 
 

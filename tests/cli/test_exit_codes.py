@@ -15,12 +15,12 @@ from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.errors import FormatError, PathMissingError, SourceError, UsageError
 from kafka_forensics.model.findings import Place
 from kafka_forensics.model.results import Incomplete
-from tests.support.plan_runs import Run
+from tests.cli.runs import Run
+from tests.support.places import ROOT, SAMPLES
 from tests.support.results import clean_result, result_of, unclean_result
 from tests.support.segments import batch
 
 Scan = Callable[..., tuple[int, str, str]]
-ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = "sample_logs/healthy"
 
 
@@ -201,7 +201,7 @@ def test_an_option_given_both_ways_is_a_wrong_command_line(scan: Scan, both: tup
 
 
 def test_a_mistyped_topic_is_told_though_an_input_could_not_be_read(tmp_path: Path, run: Run) -> None:
-    copies = Path(shutil.copytree(ROOT / "sample_logs" / "healthy", tmp_path / "copies"))
+    copies = Path(shutil.copytree(SAMPLES / "healthy", tmp_path / "copies"))
     (copies / "link").symlink_to("/nowhere")
     for command in ("scan", "plan", "dump"):
         for topic in ("ordres", "orders"):

@@ -7,8 +7,8 @@ import pytest
 
 from kafka_forensics.cli import progress
 from kafka_forensics.cli.main import outcome
+from tests.support.places import SAMPLES
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 ONE = str(SAMPLES / "unclean-election")
 AUDIT = f"{ONE}/broker-1/audit-0"
 

@@ -9,6 +9,7 @@ import pytest
 
 from kafka_forensics.storage.remote import errors
 from kafka_forensics.storage.remote import open as opening
+from tests.cli.runs import Run
 from tests.support.object_stores import (
     ACCESS_DENIED,
     ACCESS_KEY,
@@ -21,7 +22,7 @@ from tests.support.object_stores import (
     s3_proxy,
     s3_server,
 )
-from tests.support.plan_runs import SAMPLES, Run
+from tests.support.places import SAMPLES
 
 SAMPLE = SAMPLES / "healthy" / "broker-1"
 LOCAL_EXPORT = ["export", SAMPLE / "orders-0", "-q"]

@@ -9,13 +9,13 @@ import pytest
 
 from kafka_forensics.cli.commands.find import content, times
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
+from tests.cli.runs import Run
 from tests.support.kernels import kernels
-from tests.support.plan_runs import Run
+from tests.support.places import SAMPLES
 from tests.support.replicas import put_replica
 from tests.support.results import EVIL
 from tests.support.segments import BASE_TIMESTAMP, changed
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 FORMATS = ("table", "tsv", "json", "jsonl", "markdown")
 HOSTILE = EVIL.encode("utf-8", "surrogatepass") + b"\xff"
 pytestmark = pytest.mark.usefixtures("wide", "chosen_kernels")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kafka_forensics.cli.streams import printable
+from tests.cli.runs import Run
 from tests.support.controller_log import CONTROLLER, ControllerLog, partition, topic
 from tests.support.group_records import (
     TOPIC_ID_TEXT,
@@ -24,7 +25,6 @@ from tests.support.group_records import (
     share_value,
     transaction_of,
 )
-from tests.support.plan_runs import Run
 from tests.support.replicas import put_replica
 from tests.support.results import EVIL
 from tests.support.segments import BASE_TIMESTAMP, log

@@ -6,9 +6,9 @@ import pytest
 
 from kafka_forensics.cli.options import FORMATS
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from tests.cli.runs import Run
 from tests.support.controller_log import ControllerLog, change, partition, topic
 from tests.support.group_records import commit_key, commit_value, log_of, put_offsets, put_share_state, share_key, share_value
-from tests.support.plan_runs import Run
 from tests.support.replicas import put_replica
 from tests.support.results import EVIL
 from tests.support.segments import BASE_TIMESTAMP, batch

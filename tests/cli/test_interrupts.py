@@ -25,10 +25,10 @@ from kafka_forensics.cli.streams import uninterrupted
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.judging.scanning import ScanInterruptedError
+from tests.cli.runs import Run
 from tests.support.json_schemas import validate
-from tests.support.plan_runs import Run
+from tests.support.places import ROOT, SAMPLES
 
-ROOT = Path(__file__).resolve().parents[2]
 WHILE_LOADING = """
 import os, signal, sys
 from kafka_forensics.__main__ import run
@@ -43,7 +43,7 @@ run()
 """
 
 
-SAMPLE = ROOT / "sample_logs" / "unclean-election"
+SAMPLE = SAMPLES / "unclean-election"
 
 
 @pytest.fixture(autouse=True)

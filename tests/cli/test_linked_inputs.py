@@ -15,8 +15,9 @@ from kafka_forensics.evidence.inputs import NotRead, gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.storage.source import EntryKind
 from tests.cli.every_command import reading
+from tests.cli.runs import Run
 from tests.support.faults import Brokers, healthy
-from tests.support.plan_runs import SAMPLES, Run
+from tests.support.places import SAMPLES
 
 LOSSES = {
     "COMMITTED_LOST_EVERYWHERE",

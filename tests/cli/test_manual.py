@@ -8,7 +8,7 @@ import pytest
 
 from kafka_forensics.cli.main import COMMANDS, GROUPS, outcome
 from kafka_forensics.cli.manual import MANUAL, PROGRAM
-from tests.support.plan_runs import Run
+from tests.cli.runs import Run
 
 IN_GROUPS = [f"{group} {name}" for group, (commands, _) in GROUPS.items() for name in commands]
 NAMES = ["", *COMMANDS, *GROUPS, *IN_GROUPS]

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.cli.commands.metadata import COLUMNS
+from tests.cli.runs import Run
 from tests.support.controller_log import ControllerLog, change, partition, record, topic
 from tests.support.faults import TOPIC_ID
-from tests.support.plan_runs import Run
+from tests.support.places import SAMPLES
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 OTHER_ID = "AAECAwQFBgcICQoLDA0ODw"
 pytestmark = pytest.mark.usefixtures("wide")
 

@@ -9,9 +9,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.cli.every_command import reading
+from tests.cli.runs import Run
 from tests.support.faults import HEALTHY, Brokers, healthy
 from tests.support.json_schemas import json_schema, validate
-from tests.support.plan_runs import SAMPLES, Run
+from tests.support.places import SAMPLES
 from tests.support.snapshot_trees import NEW, OLD, Snapshots
 from tests.support.unread import NULLS, refuse, refuse_logs
 

@@ -13,6 +13,7 @@ from kafka_forensics.cli.streams import Destination, say, wrapped
 from kafka_forensics.model.amounts import size
 from tests.cli.every_command import Terminal
 from tests.support.faults import healthy
+from tests.support.places import SAMPLES
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +63,7 @@ def test_durations(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
-SAMPLE = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election"
+SAMPLE = SAMPLES / "unclean-election"
 LONG = "note: offsets 300 to 369 are on broker 2 alone; `kafka-forensics compare PATH...` shows 352 kB of them, side by side"
 
 

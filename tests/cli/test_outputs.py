@@ -22,8 +22,8 @@ from kafka_forensics.export.json_document import FINDING_COLUMNS
 from kafka_forensics.model.findings import Finding, Place
 from kafka_forensics.model.json_objects import with_twins
 from kafka_forensics.model.results import Agreement, Incomplete, Read, ScanResult, TransactionCounts
+from tests.cli.runs import Run
 from tests.support.json_schemas import json_schema, validate
-from tests.support.plan_runs import Run
 from tests.support.replicas import unclean_election
 from tests.support.results import EVIL, clean_result, hostile_result, partition, replica, result_of, unclean_result
 

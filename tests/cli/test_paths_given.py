@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.every_command import reading
-from tests.support.plan_runs import SAMPLES, Run
+from tests.cli.runs import Run
+from tests.support.places import SAMPLES
 
 HEALTHY = SAMPLES / "healthy"
 COMMANDS = [*reading("orders")]

@@ -2,15 +2,14 @@
 
 import re
 import sys
-from pathlib import Path
 
 import pytest
 
 from kafka_forensics.cli.outputs.rows import SAMPLED_ROWS, table_lines
 from tests.cli.every_command import Terminal
-from tests.support.plan_runs import Run
+from tests.cli.runs import Run
+from tests.support.places import SAMPLES
 
-ROOT = Path(__file__).resolve().parents[2]
 HEADS = ("partition", "offset", "time", "leader", "notes")
 ROWS = [
     ["orders-0", "9", "2026-03-01T12:00:00.123Z", "1", "a note that is far too long to stand in the same line"],
@@ -56,7 +55,7 @@ def test_later_rows_are_never_covered_by_a_heading() -> None:
 
 
 def test_tables_of_every_command_and_what_is_said_beside_fit_80_columns(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT / "sample_logs")
+    monkeypatch.chdir(SAMPLES)
     monkeypatch.setenv("COLUMNS", "80")
     shown = said = 0
     for line, status in {

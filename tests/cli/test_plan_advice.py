@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from tests.cli.runs import Run
 from tests.support.controller_log import CONTROLLER, ControllerLog, setting, topic
 from tests.support.controller_log import partition as partition_record
 from tests.support.faults import TOPIC_ID
-from tests.support.plan_runs import SAMPLES, Run
+from tests.support.places import SAMPLES
 from tests.support.replicas import put_replica
 from tests.support.segments import batch
 

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from kafka_forensics.cli.outputs.plan import COLUMNS
+from tests.cli.runs import Run
 from tests.gallery.of_replicas import OTHER_TOPIC_ID
 from tests.support.controller_log import controlled_by, record, topic
 from tests.support.controller_log import partition as partition_record
 from tests.support.faults import healthy
 from tests.support.json_schemas import validate
-from tests.support.plan_runs import SAMPLES, Run
+from tests.support.places import SAMPLES
 from tests.support.replicas import put_replica
 from tests.support.segments import batch, legacy_entry
 

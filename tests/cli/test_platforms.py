@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.plan_runs import Run
+from tests.cli.runs import Run
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 LACKS = {
     "darwin": "O_NOATIME O_PATH O_TMPFILE SEEK_DATA SEEK_HOLE copy_file_range eventfd fdatasync fork forkpty memfd_create"
     " pidfd_open posix_fadvise posix_fallocate preadv pwritev sched_getaffinity sched_setaffinity sendfile setns splice unshare",

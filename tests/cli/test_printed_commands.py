@@ -15,10 +15,10 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.judging.scanning import PATHS_SHOWN, AskedAgain
 from kafka_forensics.model.findings import Place
 from kafka_forensics.wording import asked_command
+from tests.cli.runs import Run
 from tests.gallery.case import Case
 from tests.gallery.cases import one_of_each_fault
 from tests.gallery.incidents import TREES, Tree
-from tests.support.plan_runs import Run
 from tests.support.replicas import old_directory, unclean_election
 
 PRINTED = re.compile(r"`(kafka-forensics [^`]+)`|\$ (kafka-forensics (?:.*\\\n)*.*)")

@@ -13,9 +13,9 @@ from kafka_forensics.cli.outputs import prometheus
 from kafka_forensics.model.findings import Confidence, Place
 from kafka_forensics.model.results import Incomplete, ScanResult
 from kafka_forensics.version import __version__
+from tests.support.places import SAMPLES
 from tests.support.results import EVIL, hostile_result, result_of, unclean_result
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 Key = tuple[str, frozenset[tuple[str, str]]]
 
 

@@ -18,14 +18,15 @@ from kafka_forensics.model.recovered import RECOVERED_FACT, TALLIED
 from kafka_forensics.questions.recover import Recovery
 from kafka_forensics.replication.planner import UNBOUNDED
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from tests.cli.runs import Run
 from tests.support.bundles import bundle_of
 from tests.support.json_schemas import validate
-from tests.support.plan_runs import Run
+from tests.support.places import SAMPLES
 from tests.support.replicas import put_replica
 from tests.support.segments import BASE_TIMESTAMP, by_producer, flipped, values
 from tests.support.unread import refuse
 
-UNCLEAN = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election"
+UNCLEAN = SAMPLES / "unclean-election"
 HEALTHY = UNCLEAN.with_name("healthy")
 NAMES = ["records.jsonl", "records.parquet", "report.json"]
 

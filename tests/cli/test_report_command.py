@@ -9,10 +9,12 @@ from typing import Final
 
 import pytest
 
-from tests.report.pages import GOLDEN, Page, golden_lanes
-from tests.support.plan_runs import Run, put_audit
+from tests.cli.runs import Run
+from tests.report.pages import GOLDEN_PAGES, Page, golden_lanes
+from tests.support.audit import put_audit
+from tests.support.places import SAMPLES
 
-SAMPLE: Final = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election"
+SAMPLE: Final = SAMPLES / "unclean-election"
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +58,7 @@ def test_one_page_tells_what_happened_and_how_to_go_on(run: Run, copies: Path, t
 
 
 def test_lanes_of_the_sample_are_the_golden_ones() -> None:
-    assert golden_lanes() == (GOLDEN / "audit-0.svg").read_text(encoding="utf-8")
+    assert golden_lanes() == (GOLDEN_PAGES / "audit-0.svg").read_text(encoding="utf-8")
 
 
 def test_a_scans_document_gives_a_page_of_what_stands_in_it(run: Run, document: Path, tmp_path: Path) -> None:

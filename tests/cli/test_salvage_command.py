@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.plan_runs import Run
+from tests.cli.runs import Run
+from tests.support.places import SAMPLES
 from tests.support.replicas import put_replica
 from tests.support.salvaged import NAME, batches_of
 from tests.support.segments import batch, flipped
-
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 
 
 def test_a_healthy_topic_is_salvaged_whole_and_json_is_the_manifest(tmp_path: Path, run: Run) -> None:

@@ -16,8 +16,9 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Place
 from tests.cli.conftest import Engine
 from tests.cli.every_command import Terminal
+from tests.cli.runs import Run
 from tests.support.archives import SHIPPED
-from tests.support.plan_runs import SAMPLES, Run
+from tests.support.places import SAMPLES
 from tests.support.results import clean_result, result_of, unclean_result
 
 Scan = Callable[..., tuple[int, str, str]]

@@ -10,7 +10,7 @@ from kafka_forensics.cli.commands import simulate as command
 from kafka_forensics.cli.outputs import simulate
 from kafka_forensics.simulation import checker
 from kafka_forensics.simulation.model import INVARIANTS
-from tests.support.plan_runs import Run
+from tests.cli.runs import Run
 
 CHECK = ("simulate", "check")
 LOSES = (*CHECK, "truncate-to-hw", "--replicas", 3, "--log-size", 1, "--records", 1, "--max-epoch", 2)

@@ -10,9 +10,9 @@ from importlib import metadata
 from pathlib import Path
 
 from kafka_forensics import __version__
-from tests.support.plan_runs import Run
+from tests.cli.runs import Run
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("numpy", "numba", "pyarrow", "construct", "cramjam", "rich", "jinja2", "multiprocessing", "kafka_forensics.parsers")
 FEW_MODULES = 48
 """Of ours, that the list of commands may need: the commands themselves, options, and the words of the model."""

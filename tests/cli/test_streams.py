@@ -13,8 +13,9 @@ import pytest
 from kafka_forensics.cli.manual import MANUAL
 from kafka_forensics.cli.options import SCAN_FORMATS
 from tests.cli.every_command import Terminal
+from tests.cli.runs import Run
 from tests.support.nightly import daily_subset
-from tests.support.plan_runs import SAMPLES, Run
+from tests.support.places import SAMPLES
 
 WRITING: Final = ("demo", "export", "simulate run", "doctor")
 """Commands that write files, and the one that tells how fast it is."""

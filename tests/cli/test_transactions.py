@@ -11,10 +11,11 @@ import pytest
 from kafka_forensics.cli.commands import transactions as command
 from kafka_forensics.simulation.materialise import materialise
 from kafka_forensics.simulation.scenarios import play
+from tests.cli.runs import Run
 from tests.gallery.injections import change
 from tests.support import transaction_logs
 from tests.support.faults import Written
-from tests.support.plan_runs import SAMPLES, Run
+from tests.support.places import SAMPLES
 from tests.support.transaction_logs import APP, APP_ID, OTHER, OTHER_ID, CoordinatorLog, DataLog, ms, write_cluster
 
 LATER = 21 * 60.0

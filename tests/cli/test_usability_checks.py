@@ -9,8 +9,9 @@ import pytest
 
 from kafka_forensics.cli.main import COMMANDS
 from tests.cli.every_command import OF_THEIR_OWN, WITHOUT_EVIDENCE, reading
+from tests.cli.runs import Run
 from tests.support.peak_memory import peak_kib
-from tests.support.plan_runs import SAMPLES, Run
+from tests.support.places import SAMPLES
 
 SAMPLE = SAMPLES / "unclean-election"
 LONG_AGO_NS = 10**18

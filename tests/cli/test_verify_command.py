@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.plan_runs import Run, put_audit
+from tests.cli.runs import Run
+from tests.support.audit import put_audit
 
 Verify = Callable[..., tuple[int, str, str]]
 NOT_GIVEN = "broker 2 cuts at 300, and holds what broker 1 holds: no copy of it was given"

@@ -29,8 +29,9 @@ from kafka_forensics.judging.scanning import digest_key
 from kafka_forensics.parsers.kernels.crc import crc32c
 from kafka_forensics.storage.open import open_source
 from tests.conftest import second_user
+from tests.support.places import SAMPLES
 
-SAMPLE = Path(__file__).parents[2] / "sample_logs" / "healthy" / "broker-1"
+SAMPLE = SAMPLES / "healthy" / "broker-1"
 KEY = "0123456789abcdef"
 NAME = "kernel.nbc"
 CHECK_BYTES = b"123456789"

@@ -8,8 +8,8 @@ import pytest
 
 from lab.doc_blocks import RUN, SHOWN, Desk, DocumentError, blocks, blocks_of, holds_a_command, made_anew, pages
 from tests.support.nightly import daily_subset
+from tests.support.places import ROOT, SAMPLES
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGES = pages()
 STORAGE = "it needs object storage; tests/storage/remote reads from a server on loopback"
 SPARK_COMMANDS = "it needs Spark; tests/spark runs such commands"
@@ -90,7 +90,7 @@ def test_the_readme_shows_a_verdict_and_runs_what_it_shows() -> None:
 )
 def test_a_page_shows_what_its_commands_print(page: str, tmp_path: Path) -> None:
     text = (ROOT / page).read_text()
-    shutil.copytree(ROOT / "sample_logs", tmp_path / "sample_logs")
+    shutil.copytree(SAMPLES, tmp_path / "sample_logs")
     assert made_anew(page, text, Desk(tmp_path)) == text, f"python -m lab.doc_blocks {page}"
 
 

@@ -15,8 +15,8 @@ from kafka_forensics.analysis.catalogue import CATALOGUE
 from kafka_forensics.cli.main import COMMANDS, GROUPS
 from lab.doc_blocks import pages
 from lab.doc_pictures import FOLDER, pictures
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 INCIDENTS = (
     "lost-data",

@@ -9,9 +9,10 @@ import pytest
 
 from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
+from tests.support.places import SAMPLES
 from tests.support.segments import MUTATIONS
 
-SAMPLE = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election" / "broker-1"
+SAMPLE = SAMPLES / "unclean-election" / "broker-1"
 CASES_A_FILE = 800
 DAILY = 50
 """Of each file's cases, in every run; `make nightly` takes them all."""

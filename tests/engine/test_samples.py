@@ -2,7 +2,6 @@
 
 import itertools
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +14,8 @@ from kafka_forensics.folding import splits
 from kafka_forensics.model.findings import Severity
 from kafka_forensics.model.results import ScanResult
 from tests.support.kernels import kernels
+from tests.support.places import SAMPLES
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 EXPECTED: dict[str, dict[str, Any]] = json.loads((SAMPLES / "expected.json").read_text(encoding="utf-8"))
 
 

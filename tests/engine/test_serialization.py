@@ -1,7 +1,6 @@
 """Values go through bytes and come back equal; nothing else is made of bytes that were not packed here."""
 
 from collections import Counter, OrderedDict
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,8 +18,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.coordinators import GroupKey
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.storage.open import open_source
-
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+from tests.support.places import SAMPLES
 
 leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(max_size=40)
 hashable = st.integers() | st.text(max_size=8) | st.tuples(st.integers(), st.text(max_size=4))

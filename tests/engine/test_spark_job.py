@@ -18,10 +18,9 @@ from kafka_forensics.export import json_document
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.spark import job, keys
 from tests.spark.fake import FakeSession
+from tests.support.places import SAMPLES
 from tests.support.replicas import put_replica
 from tests.support.segments import log
-
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 
 
 def text(result: ScanResult) -> str:

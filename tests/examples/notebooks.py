@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+from tests.support.places import ROOT
+
 EXAMPLES: Final = ROOT / "examples"
 SECONDS_OF_A_CELL: Final = 240
 SECONDS: Final = 480

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.spark.cluster import spark_environment
+from tests.support.places import ROOT, SAMPLES
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
-ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 AIRFLOW = ROOT / ".venv-airflow" / "bin"
-SAMPLES = ROOT / "sample_logs"
 TELL = """
 import importlib.util, json, sys
 from airflow.dag_processing.dagbag import DagBag

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.places import ROOT
+
 TEXT = (ROOT / "docs" / "clusters.md").read_text()
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^ *(?:spark-submit|gcloud dataproc \w+ submit|aws emr)(?:'[^']*'|\\\n|[^'\n])*", re.MULTILINE)

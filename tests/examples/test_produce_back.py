@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kafka_forensics.cli.main import outcome
+from tests.support.places import ROOT, SAMPLES
 
-ROOT = Path(__file__).resolve().parents[2]
 NOBODY = ("--bootstrap-servers", "127.0.0.1:9")
 SEND = (*NOBODY, "--send", "--setting", "test.mock.num.brokers=1")
 """To the client's own broker, in its process: it answers, and keeps nothing."""
@@ -32,7 +32,7 @@ def script() -> Any:
 @pytest.fixture(scope="module")
 def recovered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("recovered") / "lost"
-    sample = str(ROOT / "sample_logs" / "unclean-election")
+    sample = str(SAMPLES / "unclean-election")
     assert outcome(["recover", sample, "--topic", "audit", "--output", str(output), "-q"]) == 1
     return output
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.export.exports import SAMPLES
 from tests.support.object_stores import S3Server
+from tests.support.places import SAMPLES
 
 PARTITIONS = ("audit-0", "payments-0", "__consumer_offsets-0", "__transaction_state-0")
 

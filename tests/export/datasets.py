@@ -14,7 +14,7 @@ from kafka_forensics.cli.main import outcome
 from kafka_forensics.export.iceberg import CATALOG, NAMESPACE
 from kafka_forensics.export.labels import LABELS
 from kafka_forensics.model.schemas import FACTS
-from tests.export.exports import SAMPLES
+from tests.support.places import SAMPLES
 
 FORMS: Final = ("parquet", "delta", "iceberg")
 ONE: Final = SAMPLES / "silent-divergence"

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.model.schemas import FACTS, PARTITION_KEYS
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 _KEYS: list[Any] = [pa.field("topic", pa.string()), pa.field("partition", pa.int32()), pa.field("broker", pa.string())]
 KEYS = pa.schema(_KEYS)
 HIVE = ds.partitioning(KEYS, flavor="hive")

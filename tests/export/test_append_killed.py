@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.export.datasets import left_over
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 STEPS = 35
 """That are stopped at, at least."""
 

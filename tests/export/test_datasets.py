@@ -18,9 +18,10 @@ from kafka_forensics.export.target import Target
 from kafka_forensics.facts import log as facts_log
 from kafka_forensics.facts import rows as facts_rows
 from kafka_forensics.model.schemas import FACTS
-from tests.export.exports import SAMPLES, export, manifest, parquet_files, read_back, rows
+from tests.export.exports import export, manifest, parquet_files, read_back, rows
 from tests.gallery.of_replicas import HOSTILE, hostile
 from tests.support.faults import Brokers, healthy
+from tests.support.places import SAMPLES
 from tests.support.unread import REASON, refuse_logs
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import kafka_forensics as kf
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.export.iceberg import NAMESPACE
 from tests.export.datasets import FORMS, ONE, OTHER, append, files, read
-from tests.export.exports import SAMPLES
+from tests.support.places import SAMPLES
 
 pytestmark = pytest.mark.nightly
 

@@ -8,7 +8,8 @@ import pytest
 import kafka_forensics as kf
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.schemas import FACTS
-from tests.export.exports import SAMPLES, export, manifest, parquet_files, read_back, rows
+from tests.export.exports import export, manifest, parquet_files, read_back, rows
+from tests.support.places import SAMPLES
 
 
 @pytest.fixture(scope="module")

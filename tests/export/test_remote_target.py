@@ -16,8 +16,9 @@ from kafka_forensics.errors import PassingError, UsageError
 from kafka_forensics.export.places import ExportPlace, join_place, open_place
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.storage.remote import errors as remote_errors
-from tests.export.exports import HIVE, SAMPLES, rows
+from tests.export.exports import HIVE, rows
 from tests.support.object_stores import ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server
+from tests.support.places import SAMPLES
 
 ONE = SAMPLES / "unclean-election"
 

@@ -8,7 +8,8 @@ import pytest
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.export import datasets
 from kafka_forensics.export.target import Target
-from tests.export.exports import SAMPLES, export
+from tests.export.exports import export
+from tests.support.places import SAMPLES
 
 PATH = SAMPLES / "silent-divergence"
 

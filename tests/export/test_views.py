@@ -11,8 +11,8 @@ import pytest
 import kafka_forensics as kf
 from kafka_forensics.errors import UsageError
 from kafka_forensics.export.views import MAX_PAGE_BYTES, page
-from tests.export.exports import SAMPLES
 from tests.gallery.of_replicas import hostile
+from tests.support.places import SAMPLES
 from tests.support.results import EVIL, hostile_result
 
 ONE = str(SAMPLES / "unclean-election")

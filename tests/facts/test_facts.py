@@ -6,9 +6,9 @@ import pyarrow as pa
 
 import kafka_forensics as kf
 from kafka_forensics.model.schemas import BATCHES, RECORDS
+from tests.support.places import SAMPLES
 from tests.support.segments import batch, log, with_length
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 PAYMENTS = SAMPLES / "unclean-election" / "broker-1" / "payments-0" / "00000000000000000000.log"
 ODD = SAMPLES / "unclean-election" / "broker-1" / "orders-1" / "00000000000000000000.log"
 

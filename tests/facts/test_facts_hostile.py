@@ -11,10 +11,11 @@ import kafka_forensics as kf
 from kafka_forensics.facts.rows import array
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from tests.support.places import SAMPLES
 from tests.support.segments import MUTATIONS
 from tests.support.transaction_logs import APP_ID
 
-SAMPLE = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election" / "broker-1"
+SAMPLE = SAMPLES / "unclean-election" / "broker-1"
 DIRECTORIES = ("payments-0", "audit-0", "__transaction_state-0", "__consumer_offsets-0", "__cluster_metadata-0")
 ROUNDS = 12
 

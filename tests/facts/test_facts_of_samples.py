@@ -15,8 +15,8 @@ from kafka_forensics.questions.groups import groups
 from kafka_forensics.questions.metadata import controller_events
 from kafka_forensics.questions.transactions import transactions
 from tests.support.memory import MemoryFile
+from tests.support.places import SAMPLES
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 Row = dict[str, Any]
 
 

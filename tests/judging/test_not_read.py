@@ -14,9 +14,8 @@ from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import ByteFile
 from tests.engine import task_engine
 from tests.support.faults import Brokers, healthy, write_checkpoint
+from tests.support.places import SAMPLES
 from tests.support.unread import REASON, check_unknown, check_unread, refuse, refuse_listing, refuse_logs
-
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 
 
 def scanned(brokers: Brokers, **options: object) -> ScanResult:

@@ -23,8 +23,7 @@ from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import BrokerSummary, PartitionSummary, ScanResult
 from tests.gallery.case import Case
 from tests.gallery.cases import one_of_each_fault
-
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+from tests.support.places import SAMPLES
 
 
 @dataclass

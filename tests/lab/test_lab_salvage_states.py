@@ -8,9 +8,10 @@ import pytest
 
 from lab.salvage_states import GAPS, STATES, State, harm, in_every_codec, logs, write_transactions
 from lab.workload import CODECS
+from tests.support.places import ROOT
 from tests.support.segments import batch
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "salvage.md"
+PAGE = ROOT / "docs" / "salvage.md"
 PLAIN = [state for state in STATES if state.write is not write_transactions]
 """The others are harmed at the ends of transactions, which only a cluster writes."""
 

@@ -1,15 +1,14 @@
 """The declared schemas: versioned, documented, and the page that is made from them."""
 
-from pathlib import Path
-
 import pyarrow as pa
 import pytest
 
 from kafka_forensics.cli.commands.export import FACT_NAMES
 from kafka_forensics.model.schemas import FACTS, PARTITION_KEYS, about
 from lab.facts_page import page
+from tests.support.places import ROOT
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "facts.md"
+PAGE = ROOT / "docs" / "facts.md"
 
 
 def test_the_page_is_as_it_would_be_written() -> None:

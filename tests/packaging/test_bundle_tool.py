@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.version import __version__
+from tests.support.places import ROOT, SAMPLES
 
-ROOT = Path(__file__).resolve().parents[2]
-SAMPLE = ROOT / "sample_logs" / "unclean-election"
+SAMPLE = SAMPLES / "unclean-election"
 PREAMBLE = ROOT / "lab" / "bundle_tool_preamble.py"
 NAME = f"python{sys.version_info.major}.{sys.version_info.minor}"
 PYTHONS = sorted(

@@ -9,8 +9,8 @@ import pytest
 
 from kafka_forensics.version import __version__
 from tests.conftest import container_engine
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "Containerfile").read_text()
 LINES = [line for line in TEXT.splitlines() if line and not line.startswith("#")]
 IMAGE = "kafka-forensics-test"

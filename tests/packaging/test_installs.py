@@ -15,8 +15,8 @@ import pytest
 
 from kafka_forensics.version import __version__
 from tests.packaging.pythons import pythons
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 VERSIONS = list(pythons())
 LARGEST_WHEEL = 3 << 20

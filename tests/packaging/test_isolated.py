@@ -8,8 +8,8 @@ import pytest
 
 from lab.sample_archive import files
 from tests.support.nightly import daily_subset
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.isolated
 KEPT = """
 set -e

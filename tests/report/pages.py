@@ -5,7 +5,6 @@
 
 from collections import Counter
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Final
 
 from kafka_forensics import scan
@@ -16,12 +15,13 @@ from kafka_forensics.model.results import Agreement, BrokerSummary, ScanResult, 
 from kafka_forensics.questions.plan import Planned
 from kafka_forensics.questions.report import PartitionDetails, PartitionTransactions, TopicPartition, TransactionSpan
 from kafka_forensics.replication.planner import PlanPartition, PlanReplica, plan_partition
+from tests.support.places import GOLDEN, SAMPLES
 from tests.support.results import lost_records, partition, replica
 
 VOID: Final = frozenset({"meta", "link", "br", "hr", "img", "input"})
 START_MS: Final = 1_795_240_000_000
-GOLDEN: Final = Path(__file__).resolve().parents[1] / "golden" / "report"
-_SAMPLE: Final = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election"
+GOLDEN_PAGES: Final = GOLDEN / "report"
+_SAMPLE: Final = SAMPLES / "unclean-election"
 
 
 def lossy(count: int, topic: str = "payments.settled.by-region") -> tuple[ScanResult, dict[TopicPartition, PartitionDetails]]:
@@ -113,5 +113,5 @@ def golden_lanes() -> str:
 
 
 if __name__ == "__main__":
-    GOLDEN.mkdir(exist_ok=True)
-    (GOLDEN / "audit-0.svg").write_text(golden_lanes(), encoding="utf-8")
+    GOLDEN_PAGES.mkdir(exist_ok=True)
+    (GOLDEN_PAGES / "audit-0.svg").write_text(golden_lanes(), encoding="utf-8")

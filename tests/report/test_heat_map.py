@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -15,9 +14,10 @@ from kafka_forensics.report.page import Provenance, page, svg
 from kafka_forensics.report.picture import LEFT, RIGHT, Picture
 from tests.report.pages import lossy
 from tests.report.test_page import assert_harmless
+from tests.support.places import SAMPLES
 from tests.support.results import clean_result, partition, replica
 
-SAMPLE = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election"
+SAMPLE = SAMPLES / "unclean-election"
 
 
 def findings_of(document: Document) -> dict[tuple[str, int], list[FindingRow]]:

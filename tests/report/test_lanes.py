@@ -18,6 +18,7 @@ from kafka_forensics.report.document import partition_of
 from kafka_forensics.report.lanes import cuts, lanes
 from kafka_forensics.report.picture import Picture
 from tests.support import plan_values
+from tests.support.places import SAMPLES
 from tests.support.replicas import put_replica
 from tests.support.results import lost_records, partition, replica
 from tests.support.segments import batch
@@ -128,7 +129,7 @@ def test_very_many_epochs_and_damaged_places_are_bounded_and_told() -> None:
     ]
 
 
-SAMPLE: Final = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election"
+SAMPLE: Final = SAMPLES / "unclean-election"
 
 
 def test_lanes_are_a_picture_with_its_own_style_and_words() -> None:

@@ -20,11 +20,12 @@ from kafka_forensics.report.page import Provenance, page
 from tests.conftest import browser
 from tests.report.pages import Page
 from tests.report.test_page import given, read
+from tests.support.places import SAMPLES
 from tests.support.results import partition, replica, unclean_result
 
 pytestmark = [pytest.mark.browser, pytest.mark.nightly]
 
-SAMPLE: Final = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election"
+SAMPLE: Final = SAMPLES / "unclean-election"
 AXE: Final = "axe-core@4.14.1"
 MARK: Final = "document.documentElement.dataset.ran=1"
 ATTACKS: Final = (

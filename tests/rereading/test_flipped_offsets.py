@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.errors import UsageError
+from tests.support.places import SAMPLES
 from tests.witnesses.flipped_offsets import batches_of, changed, compared, flipped, found_offsets, planned, scanned
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 BITS = (7, 0, 3, 1, 2, 5, 0, 6)
 """The bit that is turned over in each byte of a base offset."""
 

@@ -19,9 +19,10 @@ from kafka_forensics.rereading.record_states import STATES, LateStates, RecordSt
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.kernels import FORMS, kernels
 from tests.support.memory import MemoryFile
+from tests.support.places import SAMPLES
 from tests.support.strategies import LOG
 
-LOGS = sorted((Path(__file__).resolve().parents[2] / "sample_logs" / "healthy" / "broker-1").glob("*/*.log"))
+LOGS = sorted((SAMPLES / "healthy" / "broker-1").glob("*/*.log"))
 """Of a real broker."""
 
 

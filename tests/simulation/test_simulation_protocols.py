@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,8 +27,9 @@ from kafka_forensics.simulation.model import (
     leader_of,
 )
 from tests.support.nightly import daily_subset
+from tests.support.places import ROOT
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "protocols.md").read_text()
+PAGE = (ROOT / "docs" / "protocols.md").read_text()
 """Its counts without history were confirmed by TLC on Gustafson's specification, with symmetry over the replicas."""
 
 

@@ -18,7 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any, Final
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+from tests.support.places import ROOT
+
 NEWEST: Final = sys.executable
 OLDEST: Final = str(ROOT / ".venv-spark40" / "bin" / "python")
 """Interpreters with the Sparks that are supported; `make` makes the older one's."""

@@ -14,11 +14,12 @@ from kafka_forensics.evidence.options import ScanOptions
 from tests.export import exports
 from tests.spark.cluster import SECONDS_OF_A_SCAN, Cluster, Driver, has_open, processes, wait_until
 from tests.spark.driver import local_document
+from tests.support.places import SAMPLES
 from tests.support.replicas import RepeatedLogs, moved, noisy_batch
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
-SAMPLE = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election"
+SAMPLE = SAMPLES / "unclean-election"
 TASKS = {
     1: {"work_bytes": 1 << 40},
     2: {"work_bytes": 72 << 20, "small_bytes": -1},

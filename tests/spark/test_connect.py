@@ -10,9 +10,10 @@ import pytest
 
 from kafka_forensics.cli.main import outcome
 from tests.export import exports
-from tests.export.exports import SAMPLES, manifest
+from tests.export.exports import manifest
 from tests.spark.cluster import QUICK_JAVA, spark_environment, spark_process
 from tests.support.object_stores import free_port
+from tests.support.places import SAMPLES
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 

@@ -15,11 +15,11 @@ import kafka_forensics as kf
 from tests.spark.battery import ELSEWHERE, FACTS, answers, digest, snapshots_of
 from tests.spark.cluster import NEWEST, OLDEST
 from tests.spark.source_facts import as_source
+from tests.support.places import ROOT, SAMPLES
 
 pytestmark = pytest.mark.spark
 
-ROOT = Path(__file__).resolve().parents[2]
-SAMPLE = ROOT / "sample_logs" / "unclean-election"
+SAMPLE = SAMPLES / "unclean-election"
 SECONDS = 300
 WORDS = {
     "missing_path": f"PathMissingError: {SAMPLE}-x: no such file or directory: did you mean {SAMPLE}?",

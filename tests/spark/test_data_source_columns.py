@@ -19,10 +19,11 @@ from kafka_forensics.spark.columns import as_timestamps, as_type_numbers, source
 from kafka_forensics.spark.data_source import KafkaLogReader, NoStream
 from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch
 from tests.spark.source_facts import read, source, time_of
+from tests.support.places import SAMPLES
 
 pytestmark = pytest.mark.spark
 
-SAMPLE = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election"
+SAMPLE = SAMPLES / "unclean-election"
 OF_SPARK = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 EDGES = (-(1 << 63), (1 << 63) - 1, -1, 0, -2, -62_135_596_800_000, 253_402_300_799_999, 253_402_214_399_999, 253_402_214_400_000)
 

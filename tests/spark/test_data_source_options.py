@@ -17,8 +17,8 @@ from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.spark.columns import chosen_columns, spark_schema
 from kafka_forensics.spark.data_source import FactTask, KafkaLogReader, parse_options
 from tests.spark.source_facts import arrow_schema, read, rows, source
+from tests.support.places import SAMPLES
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 HEALTHY = SAMPLES / "healthy"
 
 

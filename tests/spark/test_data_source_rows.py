@@ -22,11 +22,11 @@ from tests.gallery.cases import SECTIONS, named
 from tests.spark.source_facts import BY_FILE, as_source, read, rows
 from tests.support.archives import of_brokers
 from tests.support.nightly import daily_subset, one_of_each
+from tests.support.places import SAMPLES
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 OF_BYTES = ("Bytes of a batch", "Segments", "Compression", "Transactions")
 BOMBS = ("32 GiB", "256 MiB")
 """Of cases that take minutes and have nothing to be cut."""

@@ -16,9 +16,10 @@ from kafka_forensics.export.tasks import ExportCommon
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.spark import export, export_job, job, read_export
 from tests.export import exports
-from tests.export.exports import SAMPLES, manifest, read_back, rows
+from tests.export.exports import manifest, read_back, rows
 from tests.spark.parquet_readers import plain
 from tests.support.object_stores import ACCESS_KEY, SECRET_KEY, s3_server
+from tests.support.places import SAMPLES
 
 pytestmark = pytest.mark.spark
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.spark.sessions import JavaWords, QuietStart
+from tests.support.places import SAMPLES
 
 pytestmark = pytest.mark.spark
 
-SAMPLE = str(Path(__file__).resolve().parents[2] / "sample_logs" / "silent-divergence" / "broker-1")
+SAMPLE = str(SAMPLES / "silent-divergence" / "broker-1")
 INCUBATOR = "WARNING: Using incubator modules: jdk.incubator.vector"
 STARTED = f"""{INCUBATOR}
 Using Spark's default log4j profile: org/apache/spark/log4j2-defaults.properties

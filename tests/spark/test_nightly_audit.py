@@ -15,15 +15,14 @@ from pyspark.sql import SparkSession
 import kafka_forensics as kf
 from kafka_forensics.spark import read_export
 from tests.spark.cluster import Cluster, spark_environment, submitted
+from tests.support.places import ROOT, SAMPLES
 
 if TYPE_CHECKING:
     import subprocess
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
-ROOT = Path(__file__).resolve().parents[2]
 AUDIT = ROOT / "examples" / "nightly_audit.py"
-SAMPLES = ROOT / "sample_logs"
 Audited = Callable[..., int]
 
 

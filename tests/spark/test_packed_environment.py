@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.spark.cluster import Cluster, cluster, spark_environment, submitted
+from tests.support.places import ROOT, SAMPLES
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
-ROOT = Path(__file__).resolve().parents[2]
 ARCHIVE = ROOT / "dist" / "environment.tar.gz"
 AUDIT = ROOT / "examples" / "nightly_audit.py"
-SAMPLE = ROOT / "sample_logs" / "silent-divergence"
+SAMPLE = SAMPLES / "silent-divergence"
 BARE = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
 PACKED = "environment/bin/python"
 READ = """

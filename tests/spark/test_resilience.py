@@ -16,10 +16,11 @@ from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.spark import job
 from tests.spark.driver import local_document, written
+from tests.support.places import SAMPLES
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
-SAMPLE = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election"
+SAMPLE = SAMPLES / "unclean-election"
 CHANGED_AT_NS = 1_760_000_000_000_000_000
 """When it is said to have happened, so that every answer says the same."""
 Change = Callable[[Path], object]

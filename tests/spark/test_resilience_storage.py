@@ -12,10 +12,11 @@ from kafka_forensics.evidence.options import ScanOptions
 from tests.spark.cluster import Driver, driver
 from tests.spark.driver import local_document
 from tests.support.object_stores import ACCESS_KEY, INTERNAL_ERROR, SECRET_KEY, SLOW_DOWN, S3Proxy, s3_proxy, s3_server
+from tests.support.places import SAMPLES
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
-SAMPLE = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election"
+SAMPLE = SAMPLES / "unclean-election"
 EVIDENCE = "s3://evidence/snapshots/2026-11-20"
 LOG = max((SAMPLE / "broker-1").rglob("*.log"), key=lambda path: path.stat().st_size)
 SNAPSHOT = max((SAMPLE / "broker-1" / "orders-0").glob("*.snapshot"))

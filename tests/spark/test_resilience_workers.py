@@ -12,11 +12,12 @@ import pytest
 
 import kafka_forensics
 from tests.spark.cluster import SECONDS_OF_A_SCAN, Driver, driver, peak_memory, python_workers, wait_until
+from tests.support.places import SAMPLES
 from tests.support.replicas import RepeatedLogs, moved, noisy_batch
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
-SAMPLE = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election" / "broker-1"
+SAMPLE = SAMPLES / "unclean-election" / "broker-1"
 PACKAGE = Path(kafka_forensics.__file__).parent
 MOST_BYTES = 512 << 20
 REPLICA_BYTES = 350 << 20

@@ -14,11 +14,12 @@ import pytest
 
 from tests.spark.cluster import processes
 from tests.support.json_schemas import json_schema
+from tests.support.places import SAMPLES
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 JAVA = re.compile(r"(\S*/)?java ")
-SAMPLE = Path(__file__).resolve().parents[2] / "sample_logs" / "silent-divergence"
+SAMPLE = SAMPLES / "silent-divergence"
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -29,11 +29,11 @@ from tests.support.archives import EVERY, of_brokers
 from tests.support.bundles import bundle_of
 from tests.support.compacted import CLEANED, compacted, history
 from tests.support.faults import DIRECTORY, HEALTHY, write_files
+from tests.support.places import SAMPLES
 from tests.support.snapshot_trees import Snapshots, cut, expired, grown
 
 pytestmark = pytest.mark.spark
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 DAILY = ("kafka-4.3.0-unclean", "kafka-0.10.2.2-hw-divergence")
 
 

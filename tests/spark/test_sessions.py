@@ -5,7 +5,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
@@ -21,10 +20,11 @@ from kafka_forensics.spark.job import probe
 from kafka_forensics.spark.sessions import failures_told, newer_than_server, require_server_of_client, shown
 from tests.spark.fake import FakeSession
 from tests.support.object_stores import free_port
+from tests.support.places import SAMPLES
 
 pytestmark = pytest.mark.spark
 
-SAMPLE = str(Path(__file__).resolve().parents[2] / "sample_logs" / "healthy")
+SAMPLE = str(SAMPLES / "healthy")
 
 
 @contextlib.contextmanager

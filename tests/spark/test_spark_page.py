@@ -8,12 +8,13 @@ from pyspark.sql import SparkSession
 
 import kafka_forensics as kf
 from kafka_forensics.cli.main import outcome
-from lab.doc_blocks import ROOT, blocks_of
+from lab.doc_blocks import blocks_of
+from tests.support.places import SAMPLES
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 CODE = [block.body for block in blocks_of("docs/spark.md") if block.language == "python"]
-SAMPLE = ROOT / "sample_logs" / "silent-divergence"
+SAMPLE = SAMPLES / "silent-divergence"
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,9 @@ from kafka_forensics.cli.main import outcome
 from kafka_forensics.errors import SourceError
 from kafka_forensics.folding.keys.question import KeyRuns
 from kafka_forensics.storage.disks import disk_of, why
+from tests.support.places import SAMPLES
 
-ROOT = Path(__file__).resolve().parents[2]
-SAMPLE = str(ROOT / "sample_logs" / "unclean-election")
+SAMPLE = str(SAMPLES / "unclean-election")
 NO_SPACE = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 

@@ -14,6 +14,7 @@ from kafka_forensics.storage.archives.archive import TarSource, ZipSource
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.open import local_path, open_source, refuse_output_inside, spelled_out
 from tests.storage.trees import CONTAINERS
+from tests.support.places import SAMPLES
 
 
 def test_an_archive_is_a_regular_file_of_such_a_name(tree: Path, tmp_path: Path) -> None:
@@ -108,7 +109,7 @@ def test_an_input_given_through_a_link_is_protected(tmp_path: Path) -> None:
         refuse_output_inside(str(tmp_path / "real"), [str(tmp_path / "link")])
 
 
-SAMPLE = Path(__file__).resolve().parents[2] / "sample_logs" / "silent-divergence" / "broker-1"
+SAMPLE = SAMPLES / "silent-divergence" / "broker-1"
 
 
 @pytest.fixture

@@ -8,7 +8,9 @@ from typing import Any, Final
 
 import pytest
 
-SHIPPED: Final = Path(__file__).resolve().parents[1] / "archives"
+from tests.support.places import ROOT
+
+SHIPPED: Final = ROOT / "tests" / "archives"
 """Those that every clone has; all others are in the corpora."""
 
 OF_BROKERS: Final = (

@@ -11,6 +11,7 @@ from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from kafka_forensics.writers.files import write_leader_epochs, write_meta_properties
 from tests.support.controller_log import CONTROLLER, ControllerLog, change, partition, topic
 from tests.support.faults import CLUSTER_ID, TOPIC_ID
+from tests.support.places import SAMPLES
 from tests.support.segments import BASE_TIMESTAMP
 
 _BATCHES_AT_ONCE: Final = 4096
@@ -107,7 +108,7 @@ class RepeatedLogs:
         own.replace(self.log_of(broker, partition))
 
 
-SAMPLE: Final = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election"
+SAMPLE: Final = SAMPLES / "unclean-election"
 AUDIT: Final = "audit"
 STARTED_MS: Final = 1_795_240_000_000
 """Of the first record in the controllers' log: after the last of the sample."""

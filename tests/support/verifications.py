@@ -9,7 +9,7 @@ from typing import Any
 
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from lab.fault_base import read_log
-from tests.support.plan_runs import put_audit
+from tests.support.audit import put_audit
 
 LOG = "audit-0/00000000000000000000.log"
 Made = tuple[bytes | None, bytes | None, int, tuple[tuple[str, bytes], ...]]

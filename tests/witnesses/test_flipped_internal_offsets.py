@@ -20,10 +20,11 @@ from kafka_forensics.rereading.logs_in_order import Placing
 from kafka_forensics.witnesses.coordinators import read_group_history, read_transaction_log, replay_log
 from tests.support.group_records import commit_key, commit_value, log_of, put_offsets, transaction_of
 from tests.support.memory import MemoryFile
+from tests.support.places import SAMPLES
 from tests.support.segments import batch, chunk_of, columns_of
 from tests.witnesses.flipped_offsets import Batch, batches_of, flipped
 
-SAMPLE = Path(__file__).resolve().parents[2] / "sample_logs" / "healthy" / "broker-2"
+SAMPLE = SAMPLES / "healthy" / "broker-2"
 BITS = (7, 0, 3, 1, 2, 5, 0, 6)
 """The bit that is turned over in each byte of a base offset."""
 

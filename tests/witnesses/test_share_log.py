@@ -23,12 +23,12 @@ from tests.support.group_records import (
     share_key,
     share_value,
 )
+from tests.support.places import DUMP_INPUTS
 from tests.support.replicas import put_replica
 from tests.support.segments import BASE_TIMESTAMP, flipped, log
 
 SNAPSHOT, UPDATE = share_key(), share_key(record_type=1)
 SHARED = {"topic_id": TOPIC_ID_TEXT, "topic_name": "orders", "partitions": [0]}
-INPUTS = Path(__file__).resolve().parents[1] / "golden" / "dump" / "inputs"
 
 
 def replayed(*log_dirs: Path) -> tuple[ShareLog, list[Finding]]:
@@ -103,7 +103,7 @@ def test_what_brokers_counted_is_what_their_batches_say(tmp_path: Path) -> None:
     for name, directory in {"group-kinds": "__consumer_offsets-0", "share-state": "__share_group_state-0"}.items():
         path = tmp_path / "b1" / directory / f"{0:020d}.log"
         path.parent.mkdir(parents=True)
-        path.write_bytes((INPUTS / name / path.name).read_bytes())
+        path.write_bytes((DUMP_INPUTS / name / path.name).read_bytes())
     found = {(row.group, row.topic, row.partition): row for row in rows(tmp_path / "b1")}
     assert set(found) == {("workers", "orders", 0), ("workers", "orders", 1), ("reset", "orders-eu", 1)}
     shares = [row.share for row in found.values() if row.share is not None]

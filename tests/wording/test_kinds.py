@@ -5,7 +5,6 @@ from contextlib import redirect_stdout
 from functools import cache
 from io import StringIO
 from itertools import product
-from pathlib import Path
 
 import pytest
 from jinja2 import nodes
@@ -16,9 +15,9 @@ from kafka_forensics.cli.main import outcome
 from kafka_forensics.model.findings import Place, Severity
 from kafka_forensics.wording.findings import DERIVED
 from lab.soundness_page import PAGE, page
+from tests.support.places import ROOT
 from tests.wording.templates import NAMES, rich, templates
 
-ROOT = Path(__file__).resolve().parents[2]
 FILES = ROOT / "kafka_forensics" / "wording" / "kinds"
 KINDS = list(CATALOGUE)
 LEADS = ["What it means.", "Proof and limits.", "Likely causes.", "Harmless look-alikes.", "What to do next.", "Kafka's rule."]

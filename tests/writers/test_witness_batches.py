@@ -73,6 +73,7 @@ from tests.support.group_records import (
     share_value,
 )
 from tests.support.memory import MemoryFile
+from tests.support.places import SAMPLES
 from tests.support.segments import BASE_TIMESTAMP, write_legacy_wrapper
 from tests.support.strategies import CODECS, broken, of_old_format, written
 
@@ -131,7 +132,6 @@ def _settings(configs: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in configs.items() if name in KEPT_SETTINGS[_TOPIC]}
 
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 OF_WITNESSES = frozenset({"GROUP_OFFSET_BEYOND_LOG", "METADATA_RECORD_MALFORMED", "METADATA_RECORD_UNKNOWN", "READERS_HELD_BACK"})
 
 

@@ -2,7 +2,6 @@
 
 import json
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +12,9 @@ from kafka_forensics.analysis.internal_topics import share_log
 from kafka_forensics.analysis.internal_topics.share_log import ShareReplay, combined
 from kafka_forensics.model.constants import NO_OFFSET
 from kafka_forensics.model.coordinators import ShareLog, ShareState, StateBatch
+from tests.support.places import GOLDEN
 
-MERGES = Path(__file__).resolve().parents[2] / "golden" / "share-merges.json"
+MERGES = GOLDEN / "share-merges.json"
 KEY = ("workers", "id", 0)
 BATCHES = st.lists(
     st.builds(

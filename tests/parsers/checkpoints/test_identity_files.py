@@ -8,7 +8,7 @@ from kafka_forensics.parsers.checkpoints import parse_clean_shutdown, parse_meta
 from kafka_forensics.parsers.quorum_state import QuorumState, parse_quorum_state
 from kafka_forensics.writers.files import write_clean_shutdown, write_meta_properties, write_partition_metadata, write_quorum_state
 from tests.support.memory import MemoryFile
-from tests.support.plan_runs import SAMPLES
+from tests.support.places import SAMPLES
 
 CLUSTER = "BKfjTOGySGi0sBpnDkcBQQ"
 DIRECTORY = "p_pCeaazXND7Utpa-h8TQA"

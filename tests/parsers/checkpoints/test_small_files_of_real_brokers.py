@@ -8,7 +8,7 @@ from kafka_forensics.parsers.log_dir import discover
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.writers import files
 from tests.support.memory import MemoryFile
-from tests.support.plan_runs import SAMPLES
+from tests.support.places import SAMPLES
 
 
 @pytest.mark.parametrize("sample", ["healthy", "silent-divergence", "unclean-election"])

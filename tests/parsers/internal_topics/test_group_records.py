@@ -1,7 +1,6 @@
 """Records of new groups and of share partitions' state: both twins on any bytes, on what Kafka's serializers and brokers wrote."""
 
 from base64 import b64encode
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,8 +20,8 @@ from kafka_forensics.parsers.spec.consumer_offsets import (
 )
 from kafka_forensics.parsers.spec.flexible import Flexible
 from tests.parsers.exact_readers import EARLY_SHARE_STATE_VALUES, parsed, read_value
+from tests.support.places import DUMP_INPUTS
 
-INPUTS = Path(__file__).resolve().parents[2] / "golden" / "dump" / "inputs"
 LOG = f"{0:020}.log"
 TOPIC_ID = "EXlbp3X-RAGJ5SN0Nx0VKQ"
 Record = tuple[bytes, bytes]
@@ -32,7 +31,7 @@ def records_of(*names: str) -> list[Record]:
     """Keys and values of golden inputs, tombstones left out."""
     found = []
     for name in names:
-        data = (INPUTS / name / LOG).read_bytes()
+        data = (DUMP_INPUTS / name / LOG).read_bytes()
         position = 0
         while position < len(data):
             size = int.from_bytes(data[position + 8 : position + 12], "big") + 12

@@ -12,7 +12,7 @@ from kafka_forensics.parsers.log.records import DecodedBatch, decode_batch
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.oracles.decoder import batches
 from tests.support.archives import members
-from tests.support.plan_runs import SAMPLES
+from tests.support.places import SAMPLES
 
 WRITTEN = (
     *("base_offset", "base_timestamp", "partition_leader_epoch", "max_timestamp", "producer_id", "producer_epoch", "base_sequence"),

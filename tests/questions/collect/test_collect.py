@@ -15,8 +15,9 @@ from kafka_forensics.model.json_objects import Json
 from kafka_forensics.questions.collect import CollectOptions, collect
 from tests.engine import task_engine
 from tests.support.bundles import bundle_of
+from tests.support.places import SAMPLES
 
-SAMPLE = Path(__file__).resolve().parents[3] / "sample_logs" / "unclean-election"
+SAMPLE = SAMPLES / "unclean-election"
 PLACE = ("kind", "severity", "confidence", "topic", "partition", "broker", "file")
 OFFSETS = ("byte_start", "byte_end", "offset_start", "offset_end")
 

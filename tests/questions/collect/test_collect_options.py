@@ -16,10 +16,9 @@ from kafka_forensics.questions.collect import CollectOptions, RecordsAsked, coll
 from kafka_forensics.storage.bundles import BundleSource, SectionKind
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.bundles import HASHED, LOG, OFFSETS, ORDERS, PAYMENTS, bundle_of, put_broker, taken_apart
+from tests.support.places import SAMPLES
 from tests.support.segments import BASE_TIMESTAMP, batch, log
 
-ROOT: Final = Path(__file__).resolve().parents[3]
-SAMPLES: Final = ROOT / "sample_logs"
 SECRET: Final = b"the-payload-of-a-record"
 
 

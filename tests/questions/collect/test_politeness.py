@@ -5,14 +5,13 @@ import os
 import platform
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from kafka_forensics.questions.collect import politeness
 from kafka_forensics.questions.collect.politeness import IDLE, NICE, behind_all_others
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 MAY_LOWER = os.geteuid() == 0
 ON_LINUX = politeness._numbers() is not None
 

@@ -42,10 +42,9 @@ from tests.support.group_records import (
     share_value,
     transaction_of,
 )
+from tests.support.places import SAMPLES
 from tests.support.segments import BASE_TIMESTAMP, log
 
-ROOT: Final = Path(__file__).resolve().parents[3]
-SAMPLES: Final = ROOT / "sample_logs"
 TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAABw"
 HUSH: Final = "hush"
 """With which every name begins that is planted."""

@@ -9,10 +9,10 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.compare import OffsetState, SideBySide, compare
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from tests.support.places import SAMPLES
 from tests.support.replicas import put_replica
 from tests.support.segments import BASE_TIMESTAMP, batch, flipped, legacy_entry, log
 
-SAMPLES = Path(__file__).resolve().parents[3] / "sample_logs"
 R, ABSENT, BEYOND, BEFORE, BROKEN = (
     OffsetState.RECORD,
     OffsetState.ABSENT,

@@ -14,11 +14,10 @@ from tests.support.controller_log import CONTROLLER, ControllerLog, setting, top
 from tests.support.controller_log import partition as controlled_partition
 from tests.support.faults import TOPIC_ID
 from tests.support.group_records import commit_key, commit_value, log_of, put_offsets
+from tests.support.places import SAMPLES
 from tests.support.replicas import put_replica
 from tests.support.segments import BASE_TIMESTAMP, batch, flipped
 from tests.support.unread import refuse
-
-SAMPLES = Path(__file__).resolve().parents[3] / "sample_logs"
 
 
 def planned_on(paths: Sequence[Path], topic: str | None = None, asked: PlanOptions | None = None) -> Plans:

@@ -17,12 +17,12 @@ from kafka_forensics.rereading.log_ranges import ReadLog
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from kafka_forensics.writers.files import write_offset_checkpoint
 from tests.support.bundles import bundle_of
+from tests.support.places import SAMPLES
 from tests.support.recoveries import recovered
 from tests.support.replicas import put_replica
 from tests.support.segments import BASE_TIMESTAMP, by_producer, flipped, legacy_entry, marker, values
 from tests.support.transaction_logs import CoordinatorLog, DataLog, write_cluster
 
-SAMPLES = Path(__file__).resolve().parents[3] / "sample_logs"
 UNCLEAN = SAMPLES / "unclean-election"
 
 

@@ -11,6 +11,7 @@ import pytest
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.salvage import MANIFEST, SalvageOptions, salvage
+from tests.support.places import SAMPLES
 from tests.support.replicas import put_replica
 from tests.support.salvaged import NAME, batches_of, check_output, log_of, refused, salvaged_of, taken
 from tests.support.segments import batch, changed, flipped, legacy_entry, starts, write_legacy_wrapper
@@ -170,7 +171,7 @@ def test_any_damage_leaves_the_union_of_what_is_good(tmp_path: Path, seed: int) 
 
 
 def test_the_topic_id_is_that_of_the_controllers_log_where_no_copy_has_it(tmp_path: Path) -> None:
-    sample = Path(__file__).resolve().parents[3] / "sample_logs" / "unclean-election"
+    sample = SAMPLES / "unclean-election"
     copies = tmp_path / "copies"
     shutil.copytree(sample, copies)
     told = {path.read_text() for path in copies.glob("*/audit-0/partition.metadata")}

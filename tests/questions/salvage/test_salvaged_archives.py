@@ -12,11 +12,11 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.salvage import Salvaged, SalvageOptions, salvage
 from kafka_forensics.questions.salvage.manifest import Quorum
 from tests.support.archives import SHIPPED, of_brokers
+from tests.support.places import SAMPLES
 
 if TYPE_CHECKING:
     from kafka_forensics.model.json_objects import Json
 
-SAMPLES: Final = Path(__file__).resolve().parents[3] / "sample_logs"
 CORPORA: Final = Path(__file__).resolve().parents[4] / "shared" / "corpora"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.cli.main import outcome
-from tests.support.plan_runs import put_audit
+from tests.support.audit import put_audit
 
 
 @pytest.fixture(scope="session")

@@ -15,8 +15,9 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.collect import CollectOptions, PseudonymMap
 from kafka_forensics.questions.verify import Asked, Outcome, Verified, read_lost_records, read_promises, verify
 from lab.fault_base import read_log
+from tests.support.audit import put_audit
 from tests.support.bundles import bundle_of
-from tests.support.plan_runs import SAMPLES, put_audit
+from tests.support.places import SAMPLES
 from tests.support.segments import batch
 from tests.support.verifications import LOG, append, mended, of_earlier_plan, put_back, rows_of, with_records
 

@@ -11,7 +11,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.verify import Asked, Outcome, Verified, read_lost_records, read_promises, verify
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
 from lab.fault_base import read_log
-from tests.support.plan_runs import put_audit
+from tests.support.audit import put_audit
 from tests.support.verifications import LOG, append, put_back, put_rows, rows_of, with_records
 
 OLD = "kafka-forensics-original-offset"

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -11,8 +10,8 @@ from kafka_forensics.errors import SourceError
 from kafka_forensics.storage.remote import source as remote
 from kafka_forensics.storage.remote.source import children
 from tests.support.object_stores import GcsServer, gcs_server
+from tests.support.places import SAMPLES
 
-SAMPLES = Path(__file__).resolve().parents[3] / "sample_logs"
 FOLDER = SAMPLES / "silent-divergence"
 
 

@@ -16,10 +16,10 @@ from kafka_forensics.model.json_objects import Json
 from kafka_forensics.questions.collect import CollectOptions, collect
 from tests.support.faults import HEALTHY
 from tests.support.object_stores import ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server
+from tests.support.places import SAMPLES
 from tests.support.replicas import unclean_election
 from tests.support.snapshot_trees import NEW, OLD, Snapshots, cut, findings, rows
 
-SAMPLES = Path(__file__).resolve().parents[3] / "sample_logs"
 DAY = "snapshots/2026-11-20"
 TOKEN = "session-token-of-nobody"  # noqa: S105 - a name for tests
 
