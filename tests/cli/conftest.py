@@ -49,6 +49,18 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 @pytest.fixture
+def dump(run: Run) -> Callable[..., str]:
+    """stdout of `dump …`, which must end with status 0."""
+
+    def command(*arguments: object) -> str:
+        status, out, err = run("dump", *arguments)
+        assert status == 0, err
+        return out
+
+    return command
+
+
+@pytest.fixture
 def wide(monkeypatch: pytest.MonkeyPatch) -> None:
     """Room for every column: how tables are fitted is tested by itself."""
     monkeypatch.setenv("COLUMNS", "2000")

@@ -3,35 +3,25 @@
 import base64
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from kafka_forensics.cli.main import outcome
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
+from tests.cli.runs import Run
 from tests.support.json_schemas import validate
 from tests.support.places import SAMPLES
 from tests.support.replicas import put_replica
 from tests.support.results import EVIL
 from tests.support.segments import BASE_TIMESTAMP, log
 
-Run = Callable[..., tuple[int, str, str]]
 HOSTILE = EVIL.encode("utf-8", "surrogatepass") + b"\xff"
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run `compare PATH... OPTION...`: exit status, stdout, stderr."""
-
-    def compare(path: Path, *arguments: str) -> tuple[int, str, str]:
-        paths = sorted(str(each) for each in path.iterdir()) if path.is_dir() else [str(path)]
-        status = outcome(["compare", *paths, *arguments])
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return compare
+def compare(run: Run) -> Run:
+    """Run `compare PATH... OPTION...` of the copies in a folder, or of one file."""
+    return lambda path, *options: run("compare", *(sorted(path.iterdir()) if path.is_dir() else [path]), *options)
 
 
 @pytest.fixture
@@ -45,8 +35,8 @@ def hostile(tmp_path: Path) -> Path:
     return tmp_path / "hostile"
 
 
-def test_the_table_of_an_unclean_election(run: Run) -> None:
-    status, out, err = run(SAMPLES / "unclean-election", "--topic", "audit", "--format", "table", "--context", "1")
+def test_the_table_of_an_unclean_election(compare: Run) -> None:
+    status, out, err = compare(SAMPLES / "unclean-election", "--topic", "audit", "--format", "table", "--context", "1")
     assert status == 1
     assert err == "critical: audit-0 on 3 replicas: first difference at offset 300\n"
     assert max(map(len, out.splitlines())) <= 80
@@ -70,32 +60,32 @@ def test_the_table_of_an_unclean_election(run: Run) -> None:
     ]
 
 
-def test_the_status_tells_identical_replicas_from_others(run: Run) -> None:
-    status, out, err = run(SAMPLES / "healthy", "--topic", "orders", "--partition", "0", "--format", "table")
+def test_the_status_tells_identical_replicas_from_others(compare: Run) -> None:
+    status, out, err = compare(SAMPLES / "healthy", "--topic", "orders", "--partition", "0", "--format", "table")
     assert (status, "> " in out) == (0, False)
     assert err == "clean: orders-0 on 3 replicas: no difference: the same in offsets 0 to 499 on 3 replicas\n"
-    status, out, err = run(SAMPLES / "silent-divergence", "--format", "table")
+    status, out, err = compare(SAMPLES / "silent-divergence", "--format", "table")
     assert (status, "FORK_BELOW_HW" in out, "3 replicas: first difference at offset 0\n" in err) == (1, True, True)
 
 
-def test_a_partition_that_is_not_there_is_a_question_about_another(run: Run, tmp_path: Path) -> None:
-    status, out, err = run(SAMPLES / "unclean-election", "--topic", "audt")
+def test_a_partition_that_is_not_there_is_a_question_about_another(compare: Run, tmp_path: Path) -> None:
+    status, out, err = compare(SAMPLES / "unclean-election", "--topic", "audt")
     assert (status, out) == (2, "")
     assert err.startswith(
         "error: nothing fits --topic audt: there is no topic 'audt'\nhint: did you mean --topic audit --partition 0? "
     )
-    assert run(SAMPLES / "healthy", "--engine", "spark")[0] == 2
-    assert run(SAMPLES / "healthy", "--topic", "orders")[0] == 2
-    status, _, err = run(SAMPLES / "unclean-election", "--topic", "audit", "--broker", "1")
+    assert compare(SAMPLES / "healthy", "--engine", "spark")[0] == 2
+    assert compare(SAMPLES / "healthy", "--topic", "orders")[0] == 2
+    status, _, err = compare(SAMPLES / "unclean-election", "--topic", "audit", "--broker", "1")
     assert (status, err.splitlines()[-1]) == (2, "hint: leave out --broker, with which no other broker is looked at")
     (tmp_path / "broker-1").mkdir()
     (tmp_path / "broker-1" / "meta.properties").write_text("version=1\nnode.id=1\n")
-    status, _, err = run(tmp_path)
+    status, _, err = compare(tmp_path)
     assert (status, err.splitlines()[0]) == (2, "error: no partition was found")
 
 
-def test_json_holds_every_replica_at_every_offset(run: Run) -> None:
-    status, out, _ = run(SAMPLES / "unclean-election", "--topic", "audit", "--format", "json")
+def test_json_holds_every_replica_at_every_offset(compare: Run) -> None:
+    status, out, _ = compare(SAMPLES / "unclean-election", "--topic", "audit", "--format", "json")
     told = json.loads(out)
     validate("compare", told)
     assert status == 1
@@ -113,10 +103,10 @@ def test_json_holds_every_replica_at_every_offset(run: Run) -> None:
     assert told["findings"][0]["kind"] == "UNCLEAN_LOSS"
 
 
-def test_json_lines_hold_the_same(run: Run) -> None:
+def test_json_lines_hold_the_same(compare: Run) -> None:
     arguments = ("--topic", "audit", "--context", "2", "--show-payloads", "--format")
-    told = json.loads(run(SAMPLES / "unclean-election", *arguments, "json")[1])
-    objects: list[dict[str, Any]] = list(map(json.loads, run(SAMPLES / "unclean-election", *arguments, "jsonl")[1].splitlines()))
+    told = json.loads(compare(SAMPLES / "unclean-election", *arguments, "json")[1])
+    objects = [json.loads(line) for line in compare(SAMPLES / "unclean-election", *arguments, "jsonl")[1].splitlines()]
     held = [{"offset": row["offset"], "differs": row["differs"]} | each for row in told["offsets"] for each in row["replicas"]]
     place = {"topic": "audit", "partition": 0}
     assert [one for one in objects if one["type"] == "held"] == [{"type": "held"} | place | one for one in held]
@@ -129,13 +119,13 @@ def test_json_lines_hold_the_same(run: Run) -> None:
     assert objects[-1]["first_difference"] == 300
 
 
-def test_payloads_are_shown_only_on_request_and_in_json_as_text_and_bytes(run: Run, hostile: Path) -> None:
+def test_payloads_are_shown_only_on_request_and_in_json_as_text_and_bytes(compare: Run, hostile: Path) -> None:
     for format_name in ("table", "tsv", "json"):
         for options, shown in (((), False), (("--show-payloads",), True)):
-            status, out, _ = run(hostile, "--format", format_name, *options)
+            status, out, _ = compare(hostile, "--format", format_name, *options)
             assert (status, "pwned" in out) == (1, shown)
             assert format_name != "tsv" or len({line.count("\t") for line in out.splitlines()}) == 1
-    told = json.loads(run(hostile, "--format", "json", "--show-payloads")[1])
+    told = json.loads(compare(hostile, "--format", "json", "--show-payloads")[1])
     validate("compare", told)
     evil, tame = told["offsets"][0]["replicas"]
     assert base64.b64decode(evil["value_base64"]) == HOSTILE * 9
@@ -145,9 +135,9 @@ def test_payloads_are_shown_only_on_request_and_in_json_as_text_and_bytes(run: R
     assert (tame["key"], tame["value"], tame["value_base64"], tame["value_size"]) == ("", None, None, -1)
 
 
-def test_markers_are_named(run: Run, tmp_path: Path) -> None:
+def test_markers_are_named(compare: Run, tmp_path: Path) -> None:
     marker = {"base_offset": 2, "producer_id": 5, "producer_epoch": 0, "coordinator_epoch": 1, "timestamp": BASE_TIMESTAMP}
     for broker in (1, 2):
         put_replica(tmp_path, broker, b"".join(log(1)) + write_marker(broker == 1, **marker), high_watermark=3)
-    _, out, _ = run(tmp_path, "--format", "table", "--context", "0")
+    _, out, _ = compare(tmp_path, "--format", "table", "--context", "0")
     assert re.findall(r"^>.* 5/0 +(\w+) +6 B 186128$", out, re.MULTILINE) == ["COMMIT", "ABORT"]

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafka_forensics.cli.main import outcome
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from tests.cli.runs import Run
 from tests.support.places import DUMP_INPUTS, SAMPLES
 from tests.support.segments import batch, legacy_entry, log
 
@@ -21,26 +21,13 @@ IDEMPOTENT = DUMP_INPUTS / "idempotent" / "00000000000000000160.log"
 TRANSACTIONS = DUMP_INPUTS / "transactions" / "00000000000000000000.log"
 FORMATS = ("table", "tsv", "json", "jsonl", "markdown")
 
-Run = Callable[..., str]
+Dump = Callable[..., str]
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """stdout of `dump` with these arguments, which must end with status 0."""
-
-    def dumped(*arguments: object) -> str:
-        status = outcome(["dump", *map(str, arguments)])
-        capture_result = capsys.readouterr()
-        assert status == 0, capture_result.err
-        return capture_result.out
-
-    return dumped
-
-
-@pytest.fixture
-def rows(run: Run) -> Callable[..., list[dict[str, Any]]]:
+def rows(dump: Dump) -> Callable[..., list[dict[str, Any]]]:
     """The same as JSON Lines, read."""
-    return lambda *arguments: [json.loads(line) for line in run(*arguments, "--format", "jsonl").splitlines()]
+    return lambda *arguments: [json.loads(line) for line in dump(*arguments, "--format", "jsonl").splitlines()]
 
 
 Rows = Callable[..., list[dict[str, Any]]]
@@ -76,15 +63,15 @@ def test_records_of_both_formats_without_their_bytes(rows: Rows) -> None:
 
 
 @pytest.mark.parametrize("format_name", FORMATS)
-def test_payloads_are_hidden_unless_asked_for(run: Run, tmp_path: Path, format_name: str) -> None:
+def test_payloads_are_hidden_unless_asked_for(dump: Dump, tmp_path: Path, format_name: str) -> None:
     secret = b"the secret of the house"
     record = RecordToWrite(secret, secret, headers=((secret.decode(), secret),))
     parts = [write_batch([record], base_offset=0, base_timestamp=1), legacy_entry(1, value=secret)]
     path = write_log(tmp_path / "00000000000000000000.log", *parts)
     for options in ([], ["--records"], ["--explain"], ["--explain", "--records"]):
-        shown = run(path, "--format", format_name, "--offset", "0:9", *options)
+        shown = dump(path, "--format", format_name, "--offset", "0:9", *options)
         assert ("secret" in shown, secret.hex(" ")[:20] in shown) == (False, False)
-    assert "secret" in run(path, "--format", format_name, "--records", "--show-payloads")
+    assert "secret" in dump(path, "--format", format_name, "--records", "--show-payloads")
 
 
 def test_damage_is_a_row_and_the_dump_goes_on_behind_it(rows: Rows) -> None:
@@ -135,14 +122,18 @@ def test_every_kind_of_file_of_a_broker(rows: Rows) -> None:
     assert "leaderId" in {row["name"] for row in by_name["quorum-state"]}
 
 
-def test_a_file_given_by_itself_is_chosen_by_the_directory_it_lies_in(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_given_by_itself_is_chosen_by_the_directory_it_lies_in(dump: Dump, run: Run) -> None:
     file = BROKER / "audit-0" / "00000000000000000000.log"
-    assert run(file, "--topic", "aud*", "--partition", 0) == run(file)
-    assert outcome(["dump", str(file), "--topic", "zz"]) == 2
-    assert capsys.readouterr().err == ("error: nothing fits --topic zz: there is no topic 'zz'\nhint: there is audit-0\n")
+    assert dump(file, "--topic", "aud*", "--partition", 0) == dump(file)
+    assert run("dump", file, "--topic", "zz") == (
+        2,
+        "",
+        "error: nothing fits --topic zz: there is no topic 'zz'\nhint: there is audit-0\n",
+    )
     for of_no_partition in (TRANSACTIONS, BROKER / "meta.properties"):
-        assert outcome(["dump", str(of_no_partition), "--topic", "zz"]) == 2
-        assert "of which topic and partition it is cannot be told" in capsys.readouterr().err
+        status, _, err = run("dump", of_no_partition, "--topic", "zz")
+        assert status == 2
+        assert "of which topic and partition it is cannot be told" in err
 
 
 def test_explained_bytes_are_the_file_s(rows: Rows) -> None:
@@ -174,17 +165,15 @@ def test_explain_takes_indexes_snapshots_text_and_damage_apart(rows: Rows) -> No
 
 
 @pytest.mark.parametrize("arguments", [["--format", "xml"], ["--offset", "7:7"], ["--offset", "x"], ["--offset", ":"]])
-def test_wrong_questions_are_refused(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
-    assert outcome(["dump", str(IDEMPOTENT), *arguments]) == 2
-    capture_result = capsys.readouterr()
-    assert (capture_result.out, capture_result.err[:7]) == ("", "error: ")
+def test_wrong_questions_are_refused(run: Run, arguments: list[str]) -> None:
+    status, out, err = run("dump", IDEMPOTENT, *arguments)
+    assert (status, out, err[:7]) == (2, "", "error: ")
 
 
-def test_a_file_that_is_not_kafka_s_is_refused_and_a_renamed_copy_read(
-    rows: Rows, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert outcome(["dump", str(write_log(tmp_path / "notes.txt", b"x"))]) == 2
-    assert "no file of Kafka's" in capsys.readouterr().err
+def test_a_file_that_is_not_kafka_s_is_refused_and_a_renamed_copy_read(rows: Rows, tmp_path: Path, run: Run) -> None:
+    status, _, err = run("dump", write_log(tmp_path / "notes.txt", b"x"))
+    assert status == 2
+    assert "no file of Kafka's" in err
     assert len(rows(write_log(tmp_path / "copy.log", *log(3)))) == 3
 
 
@@ -227,5 +216,5 @@ DAMAGED = st.builds(
     data=st.one_of(st.binary(max_size=200), DAMAGED),
     options=st.sampled_from(([], ["--records"], ["--explain", "--records", "--offset", "0:5"])),
 )
-def test_any_bytes_are_dumped(name: str, data: bytes, options: list[str], tmp_path: Path, run: Run) -> None:
-    run(write_log(tmp_path / name, data), *options)
+def test_any_bytes_are_dumped(name: str, data: bytes, options: list[str], tmp_path: Path, dump: Dump) -> None:
+    dump(write_log(tmp_path / name, data), *options)

@@ -5,11 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.cli.main import outcome
 from kafka_forensics.model.coordinators import RECORD_TYPES
 from kafka_forensics.parsers.internal_topics.internal_records import teller
 from kafka_forensics.parsers.spec.metadata_records import write_metadata_record
@@ -31,20 +29,11 @@ NOT_BY_THE_BROKER = (
     "StreamsGroupTargetAssignmentResolvedTopicIds",
 )
 
-Run = Callable[..., str]
+Dump = Callable[..., str]
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def started(path: Path, *options: str) -> str:
-        assert outcome(["dump", str(path), "--records", *options]) == 0
-        return capsys.readouterr().out
-
-    return started
-
-
-def details(run: Run, path: Path, *options: str) -> list[dict[str, Any]]:
-    return [json.loads(line)["detail"] for line in run(path, "--format", "jsonl", *options).splitlines()]
+def details(dump: Dump, path: Path, *options: str) -> list[dict[str, Any]]:
+    return [json.loads(line)["detail"] for line in dump(path, "--records", "--format", "jsonl", *options).splitlines()]
 
 
 def put(root: Path, directory: str, *records: tuple[bytes | None, bytes | None]) -> Path:
@@ -55,11 +44,11 @@ def put(root: Path, directory: str, *records: tuple[bytes | None, bytes | None])
     return path
 
 
-def test_records_of_the_controller_s_log(run: Run, tmp_path: Path) -> None:
+def test_records_of_the_controller_s_log(dump: Dump, tmp_path: Path) -> None:
     secret = b"\1\4\0\4\2\1" + b"\6token\x07hidden\0"
     values = (topic(), change(isr=[1]), setting("cleanup.policy", "compact"), secret, b"\1\x63\0abc", b"\1\5\x63", b"\7")
     path = put(tmp_path, "__cluster_metadata-0", *((None, value) for value in values))
-    named, changed, configured, broker, unknown, newer, broken = details(run, path)
+    named, changed, configured, broker, unknown, newer, broken = details(dump, path)
     assert (named["record"], named["version"], named["value"]["name"]) == ("TOPIC_RECORD", 0, "t")
     assert (changed["record"], changed["value"]["isr"]) == ("PARTITION_CHANGE_RECORD", [1])
     assert configured["value"]["value"] == "compact"
@@ -67,31 +56,31 @@ def test_records_of_the_controller_s_log(run: Run, tmp_path: Path) -> None:
     assert (newer["record"], newer["problem"], "value" in newer) == ("PARTITION_CHANGE_RECORD", "version", False)
     assert broken == {"record": "UNKNOWN", "problem": "frame"}
     assert (broker["record"], "value" in broker.get("value", {})) == ("CONFIG_RECORD", False)
-    table = run(path, "--format", "table")
+    table = dump(path, "--records", "--format", "table")
     assert "TOPIC_RECORD" in table
     assert "CANNOT BE READ" in table
 
 
-def test_credentials_are_shown_with_payloads_only(run: Run, tmp_path: Path) -> None:
+def test_credentials_are_shown_with_payloads_only(dump: Dump, tmp_path: Path) -> None:
     path = put(tmp_path, "__cluster_metadata-0", (None, write_metadata_record(11, 0, CREDENTIAL)))
     public = {"name": "alice", "mechanism": 2, "iterations": 4096}
-    assert [detail["value"] for detail in details(run, path)] == [public]
-    assert [detail["value"] for detail in details(run, path, "--show-payloads")] == [CREDENTIAL]
+    assert [detail["value"] for detail in details(dump, path)] == [public]
+    assert [detail["value"] for detail in details(dump, path, "--show-payloads")] == [CREDENTIAL]
 
 
-def test_committed_offsets_and_what_clients_keep_with_them(run: Run, tmp_path: Path) -> None:
+def test_committed_offsets_and_what_clients_keep_with_them(dump: Dump, tmp_path: Path) -> None:
     path = put(
         tmp_path, "__consumer_offsets-3", (COMMIT_KEY, COMMIT), (COMMIT_KEY, None), (b"\0\1", COMMIT), (COMMIT_KEY, b"\0\x09")
     )
-    commit, gone, no_key, newer = details(run, path)
+    commit, gone, no_key, newer = details(dump, path)
     assert commit["key"] == {"record_type": 1, "group": "g", "topic": "t", "partition": 3}
     assert (commit["record"], commit["value"]["offset"], "metadata" in commit["value"]) == ("OffsetCommit", 77, False)
     assert commit["value"]["commit_timestamp"] == "2023-11-14T22:13:20.000Z"
     assert gone["value"] is None
     assert no_key == {"record": "UNKNOWN", "problem": "key"}
     assert newer["problem"] == "version"
-    assert details(run, path, "--show-payloads")[0]["value"]["metadata"] == "secret"
-    told = " ".join(run(path, "--format", "table").split())
+    assert details(dump, path, "--show-payloads")[0]["value"]["metadata"] == "secret"
+    told = " ".join(dump(path, "--records", "--format", "table").split())
     assert "OffsetCommit record type 1 group g topic t partition 3 offset 77 commit timestamp 2023-11-14 22:13:20" in told
     assert "TOMBSTONE" in told
 
@@ -104,8 +93,8 @@ def copied(name: str, root: Path, directory: str) -> Path:
     return path
 
 
-def test_every_kind_that_a_real_coordinator_of_groups_writes(run: Run, tmp_path: Path) -> None:
-    told = details(run, copied("group-kinds", tmp_path, "__consumer_offsets-0"))
+def test_every_kind_that_a_real_coordinator_of_groups_writes(dump: Dump, tmp_path: Path) -> None:
+    told = details(dump, copied("group-kinds", tmp_path, "__consumer_offsets-0"))
     assert all("problem" not in record for record in told)
     assert {record["record"] for record in told} == set(RECORD_TYPES.values()) - set(NOT_BY_THE_BROKER)
     assert not [record for record in told if record["record"] != "OffsetCommit" and "value" not in record]
@@ -118,13 +107,13 @@ def test_every_kind_that_a_real_coordinator_of_groups_writes(run: Run, tmp_path:
     protocols = [each["supported_protocols"] for each in classic]
     assert protocols == [[{"name": "range"}, {"name": "cooperative-sticky"}]] * len(protocols)
     assert protocols
-    shown = [record["value"] for record in details(run, tmp_path / "__consumer_offsets-0", "--show-payloads")]
+    shown = [record["value"] for record in details(dump, tmp_path / "__consumer_offsets-0", "--show-payloads")]
     whole = [each["classic_member_metadata"] for each in shown if each and each.get("classic_member_metadata")]
     assert all(set(protocol) == {"name", "metadata"} for each in whole for protocol in each["supported_protocols"])
 
 
-def test_states_that_a_real_coordinator_of_shares_writes(run: Run, tmp_path: Path) -> None:
-    told = details(run, copied("share-state", tmp_path, "__share_group_state-0"))
+def test_states_that_a_real_coordinator_of_shares_writes(dump: Dump, tmp_path: Path) -> None:
+    told = details(dump, copied("share-state", tmp_path, "__share_group_state-0"))
     assert all("problem" not in record for record in told)
     assert {record["record"] for record in told} == {"ShareSnapshot", "ShareUpdate"}
     update = next(record for record in told if record["record"] == "ShareUpdate")
@@ -133,16 +122,16 @@ def test_states_that_a_real_coordinator_of_shares_writes(run: Run, tmp_path: Pat
     assert any(record["value"] is None for record in told)
 
 
-def test_share_records_that_lie(run: Run, tmp_path: Path) -> None:
+def test_share_records_that_lie(dump: Dump, tmp_path: Path) -> None:
     key = b"\0\0\0\1g" + bytes(20)
     path = put(tmp_path, "__share_group_state-0", (key, b"\0\0\0"), (b"\0\7", None), (None, b""), (key, b"\0\1"))
-    assert [record["problem"] for record in details(run, path)] == ["fields", "kind", "key", "version"]
+    assert [record["problem"] for record in details(dump, path)] == ["fields", "kind", "key", "version"]
 
 
-def test_other_topics_and_lone_files_are_left_alone(run: Run, tmp_path: Path) -> None:
-    assert details(run, put(tmp_path, "orders-0", (COMMIT_KEY, COMMIT))) == [None]
-    assert details(run, DUMP_INPUTS / "transaction-state" / f"{0:020d}.log")[0] is None
-    assert details(run, DUMP_INPUTS / "bootstrap" / f"{0:020d}-{0:010d}.checkpoint")[1]["record"] == "FEATURE_LEVEL_RECORD"
+def test_other_topics_and_lone_files_are_left_alone(dump: Dump, tmp_path: Path) -> None:
+    assert details(dump, put(tmp_path, "orders-0", (COMMIT_KEY, COMMIT))) == [None]
+    assert details(dump, DUMP_INPUTS / "transaction-state" / f"{0:020d}.log")[0] is None
+    assert details(dump, DUMP_INPUTS / "bootstrap" / f"{0:020d}-{0:010d}.checkpoint")[1]["record"] == "FEATURE_LEVEL_RECORD"
 
 
 @given(st.none() | st.binary(max_size=60), st.none() | st.binary(max_size=120))

@@ -10,24 +10,23 @@ import pytest
 from kafka_forensics.analysis.catalogue import CATALOGUE
 from kafka_forensics.analysis.incidents import SIGNATURES
 from kafka_forensics.cli.commands import doctor
-from kafka_forensics.cli.main import outcome
+from tests.cli.runs import Run
 
 
-def answered(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert outcome(list(arguments)) == 0
-    captured = capsys.readouterr()
-    assert captured.err == ""
-    return captured.out
+def answered(run: Run, *arguments: str) -> str:
+    status, out, err = run(*arguments)
+    assert (status, err) == (0, "")
+    return out
 
 
-def test_list_has_every_kind_worst_first(capsys: pytest.CaptureFixture[str]) -> None:
-    header, *rows = csv.reader(answered(capsys, "explain").splitlines(), delimiter="\t")
+def test_list_has_every_kind_worst_first(run: Run) -> None:
+    header, *rows = csv.reader(answered(run, "explain").splitlines(), delimiter="\t")
     assert header == ["kind", "severity", "confidence", "title"]
     assert {row[0] for row in rows} == set(CATALOGUE)
     ranks = [["critical", "error", "warning", "info"].index(row[1]) for row in rows]
     assert ranks == sorted(ranks)
     assert all(row[3] for row in rows)
-    assert max(map(len, answered(capsys, "explain", "--format", "table").splitlines())) <= 80
+    assert max(map(len, answered(run, "explain", "--format", "table").splitlines())) <= 80
 
 
 @pytest.mark.parametrize(
@@ -42,48 +41,46 @@ def test_list_has_every_kind_worst_first(capsys: pytest.CaptureFixture[str]) -> 
         ),
     ],
 )
-def test_a_page_by_any_spelling_of_its_name(
-    names: tuple[str, ...], kind: str, start: str, words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (page,) = {answered(capsys, "explain", name) for name in names}
+def test_a_page_by_any_spelling_of_its_name(names: tuple[str, ...], kind: str, start: str, words: str, run: Run) -> None:
+    (page,) = {answered(run, "explain", name) for name in names}
     assert (page.startswith(start), words in page) == (True, True)
-    (row,) = json.loads(answered(capsys, "explain", names[0], "--format", "json"))
+    (row,) = json.loads(answered(run, "explain", names[0], "--format", "json"))
     assert (row["kind"], row["page"]) == (kind, page)
 
 
-def test_every_incident_has_a_page_by_its_row_and_by_its_issue(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_incident_has_a_page_by_its_row_and_by_its_issue(run: Run) -> None:
     for signature in SIGNATURES:
         for name in (signature.incident, *([] if signature.issue is None else [signature.issue, signature.issue.split(" ")[0]])):
-            page = answered(capsys, "explain", name)
+            page = answered(run, "explain", name)
             assert all(f"- {condition.text}\n" in page for condition in signature.conditions), name
-    assert answered(capsys, "explain", "d9").count("\n# d9: ") + 1 == 2
+    assert answered(run, "explain", "d9").count("\n# d9: ") + 1 == 2
 
 
 @pytest.mark.parametrize("name", ["nonsense", "kip-999", "d99"])
-def test_what_is_like_nothing_gets_no_suggestion(capsys: pytest.CaptureFixture[str], name: str) -> None:
-    assert outcome(["explain", name]) == 2
-    assert capsys.readouterr().err.splitlines() == [
+def test_what_is_like_nothing_gets_no_suggestion(run: Run, name: str) -> None:
+    status, _, err = run("explain", name)
+    assert status == 2
+    assert err.splitlines() == [
         f"error: there is no finding kind and no known incident '{name}'",
         "hint: `kafka-forensics explain` lists the kinds",
     ]
 
 
-def test_doctor_finds_this_machine_well(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = {row["check"]: row for row in json.loads(answered(capsys, "doctor", "--format", "json"))}
+def test_doctor_finds_this_machine_well(run: Run) -> None:
+    rows = {row["check"]: row for row in json.loads(answered(run, "doctor", "--format", "json"))}
     for check in ("python", "numba", "codec gzip", "codec snappy", "codec lz4", "codec zstd", "crc-32c, compiled kernel"):
         assert rows[check]["status"] == "ok", rows[check]
     assert rows["crc-32c, library"]["detail"].endswith("B/s on one core")
     assert {row["status"] for row in rows.values()} <= {"ok", "absent", "broken"}
 
 
-def test_doctor_ends_with_1_if_the_local_engine_lacks_something(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_doctor_ends_with_1_if_the_local_engine_lacks_something(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     monkeypatch.setattr(doctor, "run_checks", lambda: [doctor.Check("codec lz4", "broken", "gives other bytes back")])
-    assert outcome(["doctor"]) == 1
-    assert "codec lz4\tbroken\tgives other bytes back\n" in capsys.readouterr().out
+    status, out, _ = run("doctor")
+    assert status == 1
+    assert "codec lz4\tbroken\tgives other bytes back\n" in out
     monkeypatch.setattr(doctor, "run_checks", lambda: [doctor.Check("spark", "absent", "", needed=False)])
-    assert outcome(["doctor"]) == 0
+    assert run("doctor")[0] == 0
 
 
 def test_codec_that_changes_bytes_is_broken() -> None:

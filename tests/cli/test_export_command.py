@@ -6,50 +6,44 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.cli import progress
-from kafka_forensics.cli.main import outcome
+from tests.cli.runs import Run
 from tests.support.places import SAMPLES
 
 ONE = str(SAMPLES / "unclean-election")
 AUDIT = f"{ONE}/broker-1/audit-0"
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    status = outcome(["export", *map(str, arguments)])
-    capture_result = capsys.readouterr()
-    return status, capture_result.out, capture_result.err
-
-
-def test_the_datasets_are_listed_and_findings_count_only_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_datasets_are_listed_and_findings_count_only_on_request(tmp_path: Path, run: Run) -> None:
     asked = (ONE, "--fact", "batches", "--fact", "findings", "--format")
-    status, out, err = run(capsys, *asked, "json", "--output", tmp_path / "json")
+    status, out, err = run("export", *asked, "json", "--output", tmp_path / "json")
     assert (status, err) == (0, "")
     assert {load.pop("dataset"): load for load in json.loads(out)} == json.loads(
         (tmp_path / "json" / "_manifest.json").read_text()
     )["datasets"]
-    status, out, _ = run(capsys, *asked, "table", "--output", tmp_path / "table", "--fail-on", "critical")
+    status, out, _ = run("export", *asked, "table", "--output", tmp_path / "table", "--fail-on", "critical")
     assert (status, [line.split()[0] for line in out.splitlines()]) == (1, ["dataset", "batches", "findings", "incomplete"])
     assert (tmp_path / "table" / "_SUCCESS").exists()
 
 
-def test_left_out_payloads_are_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_left_out_payloads_are_told_once(tmp_path: Path, run: Run) -> None:
     told = "keys, values, headers and what clients keep with offsets are left out; --show-payloads exports them\n"
     asked = (AUDIT, "--fact", "records", "--output")
-    assert run(capsys, *asked, tmp_path / "a")[2] == told
-    assert run(capsys, *asked, tmp_path / "b", "-q")[2] == ""
-    assert run(capsys, *asked, tmp_path / "c", "--show-payloads")[2] == ""
+    assert run("export", *asked, tmp_path / "a")[2] == told
+    assert run("export", *asked, tmp_path / "b", "-q")[2] == ""
+    assert run("export", *asked, tmp_path / "c", "--show-payloads")[2] == ""
 
 
-def test_where_spark_is_goes_with_spark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, _, err = run(capsys, ONE, "--output", tmp_path / "out", "--spark-master", "local[1]")
+def test_where_spark_is_goes_with_spark(tmp_path: Path, run: Run) -> None:
+    status, _, err = run("export", ONE, "--output", tmp_path / "out", "--spark-master", "local[1]")
     assert status == 2
     assert "hint: add --engine spark" in err
     assert not (tmp_path / "out").exists()
 
 
-def test_progress_rises_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_rises_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     seen: list[tuple[int, int]] = []
     monkeypatch.setattr(progress.Progress, "__call__", lambda _, done, total: seen.append((done, total)))
-    assert run(capsys, AUDIT, "--output", tmp_path / "out")[0] == 0
+    assert run("export", AUDIT, "--output", tmp_path / "out")[0] == 0
     assert seen == sorted(seen)
     assert len({total for _, total in seen}) == 1
     assert seen[-1][0] == seen[-1][1] > seen[0][0]
