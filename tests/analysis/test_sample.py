@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.analysis.bounds import KEPT_AT_EACH_END, Sample
-from tests.support.strategies import cuts
+from tests.support.strategies import cuts, merged
 
 
 class Mergeable(Sample[int]):
@@ -19,10 +19,7 @@ class Mergeable(Sample[int]):
 @given(st.integers(0, 120), st.data())
 def test_any_cut_and_association_keeps_the_ends(count: int, draw: st.DataObject) -> None:
     samples = [Mergeable(range(low, high)) for low, high in cuts(draw, count, 12)]
-    while len(samples) > 1:
-        index = draw.draw(st.integers(0, len(samples) - 2))
-        samples[index].merge(samples.pop(index + 1))
-    whole = samples[0]
+    whole = merged(draw, samples)
     ends = KEPT_AT_EACH_END
     assert whole.count == count
     assert list(whole) == (list(range(count)) if count <= 2 * ends else [*range(ends), *range(count - ends, count)])

@@ -1,14 +1,12 @@
 """What `groups` prints in every format, what it leaves out, and how it ends."""
 
-import json
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kafka_forensics.cli.streams import printable
-from tests.cli.runs import Run
+from tests.cli.runs import Run, rows
 from tests.support.controller_log import CONTROLLER, ControllerLog, partition, topic
 from tests.support.group_records import (
     TOPIC_ID_TEXT,
@@ -55,12 +53,6 @@ def copies(tmp_path: Path) -> Path:
     for broker in (1, 2):
         put_offsets(put_replica(folder, broker, b"".join(log(5)), high_watermark=10), records)
     return folder
-
-
-def rows(run: Run, *arguments: object) -> list[dict[str, Any]]:
-    _, out, _ = run(*arguments, "--format", "json")
-    found: list[dict[str, Any]] = json.loads(out)
-    return found
 
 
 def test_every_number_of_a_row(run: Run, copies: Path) -> None:

@@ -4,14 +4,13 @@ import json
 import shutil
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kafka_forensics.cli.commands import transactions as command
 from kafka_forensics.simulation.materialise import materialise
 from kafka_forensics.simulation.scenarios import play
-from tests.cli.runs import Run
+from tests.cli.runs import Run, rows
 from tests.gallery.injections import change
 from tests.support import transaction_logs
 from tests.support.faults import Written
@@ -51,12 +50,6 @@ def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     state.state(LATER + 1, "Ongoing", (1,), name=OTHER)
     write_cluster(folder, {"t-0": first, "t-1": second, "__transaction_state-0": state})
     return folder
-
-
-def rows(run: Run, *arguments: object) -> list[dict[str, Any]]:
-    _, out, _ = run(*arguments, "--format", "json")
-    found: list[dict[str, Any]] = json.loads(out)
-    return found
 
 
 def test_what_is_not_there_is_said(run: Run, copies: Path, tmp_path: Path) -> None:

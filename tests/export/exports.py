@@ -1,12 +1,14 @@
 """Reading an export back as its declared schema, in every reader that is tested."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+import pytest
 
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.model.schemas import FACTS, PARTITION_KEYS
@@ -18,6 +20,19 @@ HIVE = ds.partitioning(KEYS, flavor="hive")
 
 def export(target: Path, *arguments: object) -> int:
     return outcome(["export", *map(str, arguments), "--output", str(target), "-q", "--format", "tsv"])
+
+
+def note_synced(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The paths of files and directories that are given to fsync from now on."""
+    fsync = os.fsync
+    synced: set[str] = set()
+
+    def noted_sync(descriptor: int) -> None:
+        synced.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted_sync)
+    return synced
 
 
 def read_back(target: Path, fact: str) -> pa.Table:

@@ -36,7 +36,7 @@ from tests.export.datasets import (
     read,
     unlabelled,
 )
-from tests.export.exports import export, manifest, rows
+from tests.export.exports import export, manifest, note_synced, rows
 
 LABEL = Label("a", "n1", "f" * 32, in_rows=False)
 
@@ -275,14 +275,10 @@ def test_an_error_between_two_renames_puts_the_old_one_back(
 
 def test_files_are_on_disk_before_the_directory_is_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On disk is what was given to fsync; a directory counts from the last name that came into it."""
-    fsync, rename = os.fsync, os.rename
-    synced: set[str] = set()
+    rename = os.rename
+    synced = note_synced(monkeypatch)
     named: set[str] = set()
     published: list[str] = []
-
-    def noted_sync(descriptor: int) -> None:
-        synced.add(os.readlink(f"/proc/self/fd/{descriptor}"))
-        fsync(descriptor)
 
     def noted_rename(source: str, to: str) -> None:
         if os.path.basename(to) == "snapshot=n1":
@@ -297,7 +293,6 @@ def test_files_are_on_disk_before_the_directory_is_renamed(tmp_path: Path, monke
         synced.discard(os.path.dirname(to))
         rename(source, to)
 
-    monkeypatch.setattr(os, "fsync", noted_sync)
     monkeypatch.setattr(os, "rename", noted_rename)
     for count in (1, 2):
         assert append(tmp_path / "new" / "out", "a", "n1", *FEW) == 0

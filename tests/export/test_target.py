@@ -8,7 +8,7 @@ import pytest
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.export import datasets
 from kafka_forensics.export.target import Target
-from tests.export.exports import export
+from tests.export.exports import export, note_synced
 from tests.support.places import SAMPLES
 
 PATH = SAMPLES / "silent-divergence"
@@ -66,13 +66,9 @@ def test_a_directory_that_holds_something_is_refused(
 
 def test_files_and_their_names_are_on_disk_before_the_seal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On disk is what was given to fsync; a directory counts from the last name that came into it."""
-    fsync, rename = os.fsync, os.rename
-    synced: set[str] = set()
+    rename = os.rename
+    synced = note_synced(monkeypatch)
     named: set[str] = set()
-
-    def noted_sync(descriptor: int) -> None:
-        synced.add(os.readlink(f"/proc/self/fd/{descriptor}"))
-        fsync(descriptor)
 
     def noted_rename(source: str, to: str) -> None:
         assert source in synced
@@ -84,7 +80,6 @@ def test_files_and_their_names_are_on_disk_before_the_seal(tmp_path: Path, monke
         synced.difference_update({os.path.dirname(to)})
         rename(source, to)
 
-    monkeypatch.setattr(os, "fsync", noted_sync)
     monkeypatch.setattr(os, "rename", noted_rename)
     assert outcome(["export", str(PATH), "--output", f"{tmp_path}/new/out/", "-q"]) == 0
     assert len(named) > 10

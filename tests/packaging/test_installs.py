@@ -114,12 +114,5 @@ def test_it_works_where_it_was_installed(kind: str, version: str, built: Built, 
     shutil.rmtree(tmp_path / "env")  # half a gigabyte
 
 
-def test_the_citation_is_of_this_version_and_project() -> None:
-    lines = (ROOT / "CITATION.cff").read_text().splitlines()
-    fields = dict(re.findall(r"^([a-z-]+): (.+)$", "\n".join(lines), re.MULTILINE))
-    assert fields["cff-version"] == "1.2.0"
-    assert (fields["title"], fields["version"], fields["license"]) == (PROJECT["name"], __version__, PROJECT["license"])
-    assert PROJECT["description"] in " ".join(line.strip() for line in lines)
-    keywords = [line.removeprefix("  - ") for line in lines[lines.index("keywords:") + 1 :]]
-    assert keywords == PROJECT["keywords"]
-    assert "authors:" in lines
+def test_the_citation_is_of_this_version() -> None:
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text()

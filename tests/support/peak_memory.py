@@ -1,8 +1,11 @@
-"""The most memory that a command line holds, in a process of its own."""
+"""The most memory that is held: by a command line in a process of its own, or by Python objects and arrays here."""
 
 import os
 import subprocess
 import sys
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 MEASURED = """
 import sys
@@ -22,3 +25,19 @@ def peak_kib(*arguments: object, before: str = "") -> tuple[int, str]:
     environment = os.environ | {"KAFKA_FORENSICS_KERNELS": "compiled"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True, env=environment)
     return int(done.stderr.split()[-1]), done.stdout
+
+
+@contextmanager
+def traced() -> Iterator[Callable[[], int]]:
+    """Within and after it: the most bytes that Python and numpy have held at once since it began."""
+    peak = 0
+
+    def peak_bytes() -> int:
+        return tracemalloc.get_traced_memory()[1] if tracemalloc.is_tracing() else peak
+
+    tracemalloc.start()
+    try:
+        yield peak_bytes
+    finally:
+        peak = peak_bytes()
+        tracemalloc.stop()

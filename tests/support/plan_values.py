@@ -24,6 +24,12 @@ def partition(
     return PlanPartition("audit", 0, replicas, differing or {}, control)
 
 
+def lagging(control: PlanControl | None, ends: tuple[int, ...] = (200, 600, 600), topic: str = "clicks") -> PlanPartition:
+    """Replicas of one epoch that end at `ends`; each knows of all that it holds that it is committed."""
+    replicas = [replica(broker, end, (0, 0), hw=end) for broker, end in enumerate(ends, 1)]
+    return PlanPartition(topic, 0, replicas, {}, control)
+
+
 def broken_laws(plans: Plans) -> Iterator[str]:
     """Partitions of which the plan foretells a loss by an ordinary start, and the scan it was made from no error."""
     assert plans.result is not None

@@ -9,7 +9,6 @@ from kafka_forensics.model.batches import CHUNK_ROWS
 from kafka_forensics.questions.collect import CollectOptions, collect
 from kafka_forensics.questions.collect.collecting import RecordsAsked
 from kafka_forensics.storage.bundles import CollectedLog
-from kafka_forensics.storage.bundles.layout import MAX_HELD
 from tests.support.replicas import put_replica
 from tests.support.salvaged import NAME, TOPIC
 from tests.support.segments import batch, flipped, legacy_entry
@@ -41,7 +40,3 @@ def test_batches_of_which_nearly_all_are_damaged(tmp_path: Path) -> None:
     with opened.source.open(f"{NAME}/{0:020d}.log") as log:
         assert isinstance(log, CollectedLog)
         assert len(log.frames(0, len(data))) == sum(offset % 900 != 0 for offset in range(BATCHES))
-
-
-def test_what_a_section_may_hold_is_more_than_a_chunk_has() -> None:
-    assert 2 * CHUNK_ROWS <= MAX_HELD

@@ -6,18 +6,14 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.planner.plan_steps import StartOrder, Wish, start_order, steps, wish_of
 from kafka_forensics.replication.planner.planner import plan_partition
-from kafka_forensics.replication.planner.plans import Broker, PlanControl, PlanPartition, PlanReplica
-
-FIRST = (EpochEntry(0, 0),)
+from kafka_forensics.replication.planner.plans import Broker, PlanControl, PlanPartition
+from tests.support.plan_values import lagging
 
 
 def partition(topic: str, control: PlanControl | None, *ends: int) -> PlanPartition:
-    return PlanPartition(
-        topic, 0, [PlanReplica(broker, 0, end, end, FIRST, FIRST) for broker, end in enumerate(ends, 1)], {}, control
-    )
+    return lagging(control, ends, topic)
 
 
 def wish(given: PlanPartition) -> Wish | None:

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.elections import Candidates, elect
 from kafka_forensics.replication.planner.plan_steps import Steps, steps
 from kafka_forensics.replication.planner.planner import (
@@ -19,9 +18,8 @@ from kafka_forensics.replication.planner.planner import (
 from kafka_forensics.replication.planner.plans import (
     PlanControl,
     PlanPartition,
-    PlanReplica,
 )
-from tests.support.plan_values import entries, replica
+from tests.support.plan_values import entries, lagging, replica
 
 
 def test_how_followers_truncate_is_told_by_the_logs() -> None:
@@ -77,17 +75,9 @@ def test_who_crashed_leaves_the_elr_and_who_led_last_is_elected_when_it_is_empty
     assert election_kind(replace(LEADERLESS, elr=elr), node, crashed=crashed) == kind
 
 
-FIRST = (EpochEntry(0, 0),)
-
-
 def to(partition: PlanPartition, broker: int | str) -> Steps:
     plan = plan_partition(partition)
     return steps(partition, plan, next(candidate for candidate in plan.candidates if candidate.broker == broker))
-
-
-def lagging(control: PlanControl | None, ends: tuple[int, ...] = (200, 600, 600)) -> PlanPartition:
-    replicas = [PlanReplica(broker, 0, end, end, FIRST, FIRST) for broker, end in enumerate(ends, 1)]
-    return PlanPartition("clicks", 0, replicas, {}, control)
 
 
 BROKERS = (1, 2, 3, 4)

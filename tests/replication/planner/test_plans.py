@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.planner.plan_steps import steps
 from kafka_forensics.replication.planner.planner import plan_partition
 from kafka_forensics.replication.planner.plans import PlanControl, PlanPartition, PlanReplica, TruncateBy, Witness
 from tests.support.kept_answers import write_answers
-from tests.support.plan_values import entries, partition, replica
+from tests.support.plan_values import entries, lagging, partition, replica
 
 CONTROL = PlanControl(1, 1, 2, (1,), (), (2, 3, 1))
 AUDIT = partition(
@@ -145,13 +144,6 @@ PLANS: dict[str, PlanPartition] = {
 }
 
 # The way to an election.
-
-FIRST = (EpochEntry(0, 0),)
-
-
-def lagging(control: PlanControl | None, ends: tuple[int, ...] = (200, 600, 600)) -> PlanPartition:
-    replicas = [PlanReplica(broker, 0, end, end, FIRST, FIRST) for broker, end in enumerate(ends, 1)]
-    return PlanPartition("clicks", 0, replicas, {}, control)
 
 
 def changed(given: PlanPartition, broker: int, **fields: Any) -> PlanPartition:

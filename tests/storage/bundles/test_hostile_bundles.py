@@ -4,7 +4,6 @@ it."""
 import io
 import json
 import tarfile
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -31,27 +30,19 @@ from tests.support.bundles import (
     SECTIONS,
     SIZE,
     TakenApart,
-    bundle_of,
     inflated_members,
     members_of,
-    put_broker,
     sealed,
     section_of,
     stored,
     taken_apart,
     tar_of,
 )
+from tests.support.peak_memory import traced
 
 HUGE: Final = 1 << 61
 FEW_BYTES: Final = 64 << 20
 Lie = Callable[[TakenApart], object]
-
-
-@pytest.fixture(scope="module")
-def right(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A bundle with nothing wrong in it."""
-    folder = tmp_path_factory.mktemp("bundle")
-    return bundle_of(put_broker(folder), folder / "right.kfb")
 
 
 def refused_or_told(path: Path) -> str:
@@ -203,24 +194,24 @@ LIES: Final[dict[str, tuple[Lie, str]]] = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_lies_are_told(lie: str, right: Path, tmp_path: Path) -> None:
-    apart = taken_apart(right)
+def test_contradictions_are_reported(lie: str, bundle: Path, tmp_path: Path) -> None:
+    apart = taken_apart(bundle)
     change, words = LIES[lie]
     change(apart)
     assert words in told(apart, tmp_path)
 
 
 @pytest.mark.parametrize("kind", sorted(LOG_DAMAGE))
-def test_damage_without_details_is_judged(kind: str, right: Path, tmp_path: Path) -> None:
-    apart = taken_apart(right)
+def test_damage_without_details_is_judged(kind: str, bundle: Path, tmp_path: Path) -> None:
+    apart = taken_apart(bundle)
     damaged(Damage(kind, 73, 70, -1, -1))(apart)
     result = kf.scan([str(apart.write(tmp_path / "lies.kfb"))])
     json.loads(result.to_json())
     assert result.verdict not in {"clean", "info"}
 
 
-def test_a_truth_is_believed(right: Path, tmp_path: Path) -> None:
-    again = taken_apart(right).relisted().write(tmp_path / "again.kfb")
+def test_consistent_bundle_is_accepted(bundle: Path, tmp_path: Path) -> None:
+    again = taken_apart(bundle).relisted().write(tmp_path / "again.kfb")
     result = kf.scan([str(again)])
     assert (result.verdict, result.incomplete) == ("info", [])
 
@@ -234,15 +225,15 @@ def test_a_truth_is_believed(right: Path, tmp_path: Path) -> None:
         ({"format": "pickle"}, "no bundle of facts"),
     ],
 )
-def test_another_format_is_refused(about: dict[str, Any], words: str, right: Path, tmp_path: Path) -> None:
-    apart = taken_apart(right)
+def test_another_format_is_refused(about: dict[str, Any], words: str, bundle: Path, tmp_path: Path) -> None:
+    apart = taken_apart(bundle)
     apart.about |= about
     assert words in told(apart, tmp_path)
 
 
 @pytest.mark.parametrize("value", [7, True, False, "", "0123", "\ud800", {}, []])
-def test_an_invalid_redaction_is_not_read_as_names_without_pseudonyms(value: Any, right: Path, tmp_path: Path) -> None:
-    apart = taken_apart(right)
+def test_an_invalid_redaction_is_not_read_as_names_without_pseudonyms(value: Any, bundle: Path, tmp_path: Path) -> None:
+    apart = taken_apart(bundle)
     apart.about["redaction"] = value
     with pytest.raises(SourceError, match=r"lies\.kfb: invalid bundle: bundle\.json has an invalid value of redaction"):
         kf.scan([str(apart.write(tmp_path / "lies.kfb"))])
@@ -275,23 +266,20 @@ BOMBS: Final = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_bombs_take_no_memory(name: str, right: Path, tmp_path: Path) -> None:
-    members = inflated_members(right)
+def test_bombs_take_no_memory(name: str, bundle: Path, tmp_path: Path) -> None:
+    members = inflated_members(bundle)
     small = members_of(json.loads(members["bundle.json"]), [members["parts/000000.zst"]], members["listing.zst"])
     BOMBS[name](small)
     path = tmp_path / "bomb.kfb"
     path.write_bytes(tar_of(small if name.startswith("seal") else sealed(small)))
     del members, small
-    tracemalloc.start()
-    said = refused_or_told(path)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert said
-    assert peak < 5 * FEW_BYTES
+    with traced() as peak_bytes:
+        assert refused_or_told(path)
+    assert peak_bytes() < 5 * FEW_BYTES
 
 
-def test_a_file_of_2_to_the_61_bytes_of_nothing_is_not_held(right: Path, tmp_path: Path) -> None:
-    apart = taken_apart(right)
+def test_a_file_of_2_to_the_61_bytes_of_nothing_is_not_held(bundle: Path, tmp_path: Path) -> None:
+    apart = taken_apart(bundle)
     names = [CHECKPOINT, "meta.properties", "orders-0/00000000000000000000.index", "orders-0/00000000000000000000.timeindex"]
     names += [
         "orders-0/00000000000000000009.snapshot",
@@ -340,15 +328,15 @@ def as_sparse(header: tarfile.TarInfo) -> None:
 
 @pytest.mark.parametrize("member", ["bundle.json", "parts/000000.zst", "listing.zst", "seal.json"])
 @pytest.mark.parametrize("change", [as_link, as_hard_link, as_pipe, as_sparse], ids=lambda change: change.__name__)
-def test_members_are_plain_files(change: Callable[[tarfile.TarInfo], object], member: str, right: Path, tmp_path: Path) -> None:
+def test_members_are_plain_files(change: Callable[[tarfile.TarInfo], object], member: str, bundle: Path, tmp_path: Path) -> None:
     path = tmp_path / "odd.kfb"
-    path.write_bytes(with_header(stored(right), member, change))
+    path.write_bytes(with_header(stored(bundle), member, change))
     assert refused_or_told(path)
 
 
-def test_members_are_those_that_were_sealed(right: Path, tmp_path: Path) -> None:
+def test_members_are_those_that_were_sealed(bundle: Path, tmp_path: Path) -> None:
     path = tmp_path / "more.kfb"
-    members = stored(right)
+    members = stored(bundle)
     path.write_bytes(tar_of({**members, "parts/000001.zst": members["parts/000000.zst"], "../x": b"", "y": b""}))
     said = refused_or_told(path)
     assert "2 members that were not there when it was sealed, such as parts/000001.zst" in said
@@ -359,9 +347,9 @@ def test_members_are_those_that_were_sealed(right: Path, tmp_path: Path) -> None
     assert "1 member fewer than when it was sealed, such as parts/000000.zst" in refused_or_told(path)
 
 
-def test_the_last_of_two_members_is_told(right: Path, tmp_path: Path) -> None:
+def test_the_last_of_two_members_is_told(bundle: Path, tmp_path: Path) -> None:
     path = tmp_path / "twice.kfb"
-    members = {**stored(right), "listing": stored(right)["listing.zst"]}
+    members = {**stored(bundle), "listing": stored(bundle)["listing.zst"]}
     path.write_bytes(with_header(members, "listing", lambda header: setattr(header, "name", "listing.zst")))
     assert "several members are called listing.zst" in refused_or_told(path)
 
@@ -374,9 +362,9 @@ NASTY: Final = "/data/\x1b]0;owned\x07\u202e\x9b31m"
 
 @pytest.mark.parametrize("output_format", ["table", "tsv", "json", "jsonl", "markdown"])
 def test_control_characters_reach_no_terminal(
-    output_format: str, right: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    output_format: str, bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    apart = taken_apart(right)
+    apart = taken_apart(bundle)
     apart.about |= {"paths": [NASTY], "host": NASTY, "broker": NASTY}
     apart.row(CHECKPOINT)[LEFT_OUT] = NASTY
     apart.row(CHECKPOINT)[0] = CHECKPOINT
@@ -388,8 +376,8 @@ def test_control_characters_reach_no_terminal(
     assert not any(letter in captured.out + captured.err for letter in "\x1b\x07\u202e\x9b")
 
 
-def test_the_command_that_it_asks_to_run_is_quoted(right: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    apart = taken_apart(right)
+def test_the_command_that_it_asks_to_run_is_quoted(bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    apart = taken_apart(bundle)
     apart.about |= {"paths": ["--output=/etc/x", "/data/$(reboot)", NASTY, "relative"], "broker": NASTY}
     path = apart.write(tmp_path / "nasty.kfb")
     assert outcome(["dump", str(path), "--topic", "orders", "--records"]) == 3
@@ -401,8 +389,8 @@ def test_the_command_that_it_asks_to_run_is_quoted(right: Path, tmp_path: Path, 
     assert " relative" not in text
 
 
-def test_nothing_is_written_or_read_beside_it(right: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    apart = taken_apart(right)
+def test_nothing_is_written_or_read_beside_it(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    apart = taken_apart(bundle)
     for number, name in enumerate(("../../x", "/etc/passwd", "a/../../b", "~/c")):
         apart.listing["files"].append([name, "l" if number % 2 else "f", 5, 0, None, None, None, False, None, []])
     path = apart.write(tmp_path / "paths.kfb")
@@ -411,22 +399,22 @@ def test_nothing_is_written_or_read_beside_it(right: Path, tmp_path: Path, monke
     assert [found.name for found in tmp_path.rglob("*")] == ["paths.kfb"]
 
 
-def test_names_of_logs_are_those_of_the_parsers(right: Path) -> None:
+def test_names_of_logs_are_those_of_the_parsers(bundle: Path) -> None:
     names = ["00000000000000000000.log", "00000000000000000000.log.deleted", "00000000000000000000-0000000001.checkpoint"]
     names += ["bootstrap.checkpoint", "00000000000000000000-0000000001-7.checkpoint.part", "00000000000000000000.log.cleaned.swap"]
     names += ["00000000000000000000.index", "0.log", "cleaner-offset-checkpoint", "x.log", "00000000000000000000.snapshot"]
     of_batches = [name for name in names if classify_file(name) in {FileKind.LOG, FileKind.METADATA_CHECKPOINT}]
     assert of_batches == names[:6]
     for name in names:
-        apart = taken_apart(right)
+        apart = taken_apart(bundle)
         apart.listing["files"].append([f"orders-0/{name}.deleted", "f", 0, 0, None, None, None, name in of_batches, None, []])
-        path = apart.write(right.with_name("names.kfb"))
+        path = apart.write(bundle.with_name("names.kfb"))
         assert BundleSource(str(path)).problems == []
 
 
-def test_a_pipe_in_it_is_not_opened(right: Path) -> None:
-    apart = taken_apart(right)
+def test_a_pipe_in_it_is_not_opened(bundle: Path) -> None:
+    apart = taken_apart(bundle)
     apart.row(CHECKPOINT)[1] = "o"
-    source = BundleSource(str(apart.write(right.with_name("pipe.kfb"))))
+    source = BundleSource(str(apart.write(bundle.with_name("pipe.kfb"))))
     with pytest.raises(SourceError, match="not a regular file"):
         source.open(CHECKPOINT)
