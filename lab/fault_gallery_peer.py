@@ -31,17 +31,17 @@ _RAW: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u206
 def peer_says(case: Case) -> str:
     """The cell of kafka-dump-log; what it says of an undamaged file of that name too is left out."""
     if case.damaged is None:
-        return case.untold
+        return case.no_dump_reason
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "brokers"
         case.make(root)
         before = _tree(root)
-        text = _file_says(root, case.damaged, case.peer_options, named=case.named)
+        text = _file_says(root, case.damaged, case.peer_options, named=case.run_in_log_dir)
         for path, option in case.also:
             directory = Path(path).parent.name
             text += f"; `{directory}` with `{option}`: {_file_says(root, path, (option,))}"
         after = _tree(root)
-        opened = _opened(root / case.damaged) if case.traced else ""
+        opened = _opened(root / case.damaged) if case.report_open_mode else ""
     for damage, names in (
         ("creates", after.keys() - before),
         ("changes", {name for name in before if after.get(name) != before[name]}),

@@ -1,4 +1,4 @@
-"""The house's rules that no linter knows: which way imports point, where heavy libraries live, what code may not hold."""
+"""Rules that no linter knows: which way imports point, where heavy libraries live, what code may not hold."""
 
 import ast
 import re
@@ -44,7 +44,7 @@ MAY_IMPORT = {
 ABOVE_ALL = {"cli", "__main__", "__init__"}
 
 WITHOUT_DOOR = tuple(f"{PACKAGE}.{name}." for name in ("parsers.spec", "parsers.kernels", "cli.commands", "cli.outputs"))
-"""Where each file is one layout, one kernel, one command or one kind of answer: a door would load them all."""
+"""Where each file is one layout, one kernel, one command or one kind of answer: a public API would load them all."""
 NAMES_MODULES = {f"{PACKAGE}.engine.serialization"}
 """It takes all classes of a module."""
 
@@ -148,7 +148,7 @@ def test_every_room_is_in_the_table() -> None:
     assert rooms - set(MAY_IMPORT) - ABOVE_ALL == set()
 
 
-def test_sub_packages_are_entered_by_their_doors_and_no_file_is_in_a_circle() -> None:
+def test_sub_packages_are_imported_by_their_public_api_and_no_file_is_in_a_circle() -> None:
     passed = doors_passed(package())
     assert [(who, what) for who, what in passed if not what.startswith(WITHOUT_DOOR) and who not in NAMES_MODULES] == []
     assert circles(package()) == circles(modules_of(ROOT, "lab")) == []

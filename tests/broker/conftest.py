@@ -23,28 +23,28 @@ def nothing_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
     assert mentioning(str(tmp_path_factory.getbasetemp())) == {}
 
 
-@pytest.fixture(scope="session", name="real_cluster")
-def three_real_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+@pytest.fixture(scope="session")
+def real_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Three brokers and a controller of Kafka 4.3.0 on loopback."""
     with Cluster(tmp_path_factory.mktemp("cluster") / "nodes", broker_settings=BROKER_SETTINGS) as cluster:
         yield cluster
 
 
-@pytest.fixture(scope="session", name="real_base")
-def base_by_real_brokers(real_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Brokers:
+@pytest.fixture(scope="session")
+def real_base(real_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Brokers:
     """The base of the fault gallery as they wrote it; not to be changed. They are stopped."""
     root = tmp_path_factory.mktemp("real") / "base"
     return Brokers(root, make_fault_base(real_cluster, root))
 
 
-@pytest.fixture(scope="session", name="broker_story")
-def what_brokers_did(real_cluster: Cluster, real_base: Brokers, tmp_path_factory: pytest.TempPathFactory) -> Story:
+@pytest.fixture(scope="session")
+def broker_story(real_cluster: Cluster, real_base: Brokers, tmp_path_factory: pytest.TempPathFactory) -> Story:
     """Their history once the base is made, with the folder of its copies; the brokers are stopped again."""
     assert real_base.root.is_dir()
     return make_broker_faults(real_cluster, tmp_path_factory.mktemp("copies"))
 
 
-@pytest.fixture(scope="session", name="broker_copies")
-def copies_of_what_brokers_did(broker_story: Story) -> "Path":
+@pytest.fixture(scope="session")
+def broker_copies(broker_story: Story) -> "Path":
     """The folder of the copies."""
     return broker_story.root

@@ -26,8 +26,8 @@ def bases(log_dir: Path) -> list[int]:
     return sorted(int(path.stem) for path in (log_dir / f"{TOPIC}-0").glob("*.log"))
 
 
-@pytest.fixture(scope="module", name="copies")
-def killed_after_retention(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module")
+def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Copies of three brokers that were killed once retention had taken their first segments, with the controller's log."""
     root = tmp_path_factory.mktemp("retention")
     with Cluster(root / "cluster", 3, broker_settings=RETENTION) as cluster:

@@ -120,15 +120,15 @@ class Election:
     real: Outcome
 
 
-@pytest.fixture(scope="module", name="elections")
-def elections_held(tmp_path_factory: pytest.TempPathFactory) -> Held:
+@pytest.fixture(scope="module")
+def elections(tmp_path_factory: pytest.TempPathFactory) -> Held:
     """Rounds of random elections, each of all topics."""
     root = tmp_path_factory.mktemp("elections")
     return make_elections(root / "nodes", root / "copies", seed=SEED, rounds=ROUNDS)
 
 
-@pytest.fixture(scope="module", name="seen")
-def plans_and_outcomes(elections: Held) -> dict[tuple[int, str], Election]:
+@pytest.fixture(scope="module")
+def seen(elections: Held) -> dict[tuple[int, str], Election]:
     assert len(elections.rounds) == ROUNDS
     rounds = {(number, topic): (elections.rounds[number], topic) for number, topic in ELECTIONS}
     return {key: Election(done, plan_of(done, topic), outcome(done, topic)) for key, (done, topic) in rounds.items()}
@@ -180,9 +180,7 @@ def _plan_file(folder: Path, done: Round, topic: str) -> Path:
 
 
 @pytest.mark.parametrize("which", ELECTIONS, ids=lambda which: f"{which[1]}, round {which[0]}")
-def test_what_was_promised_is_seen_to_have_come_true(
-    seen: dict[tuple[int, str], Election], which: tuple[int, str], tmp_path: Path
-) -> None:
+def test_outcomes_equal_forecast(seen: dict[tuple[int, str], Election], which: tuple[int, str], tmp_path: Path) -> None:
     """By the copies from after the round: of the broker that led first all is kept, unless others led after it; of each other one
     it is told that it was not elected."""
     election, topic = seen[which], which[1]

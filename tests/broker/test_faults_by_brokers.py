@@ -39,20 +39,20 @@ COVERED = {(made.copy, made.topic) for made in MADE}
 UNSAID = [(copy, topic) for copy in TAKEN for topic in TOPICS if (copy, topic) not in COVERED]
 
 
-@pytest.fixture(scope="module", name="results")
-def scans_of_the_copies(broker_copies: Path) -> dict[str, ScanResult]:
+@pytest.fixture(scope="module")
+def results(broker_copies: Path) -> dict[str, ScanResult]:
     folders = {copy: broker_copies / (LIVE if copy == STILL else copy) for copy in TAKEN}
     return {copy: scan(sorted(folder.iterdir()), live=copy == LIVE) for copy, folder in folders.items()}
 
 
-@pytest.fixture(scope="module", name="told")
-def answers_by_copy_and_topic(results: dict[str, ScanResult], broker_story: Story) -> dict[str, dict[str, Counter[Told]]]:
+@pytest.fixture(scope="module")
+def told(results: dict[str, ScanResult], broker_story: Story) -> dict[str, dict[str, Counter[Told]]]:
     told = {copy: answers(result) for copy, result in results.items()}
     return told | {READ: {topic: answers(result).get(topic, Counter()) for topic, result in broker_story.disturbed.items()}}
 
 
-@pytest.fixture(scope="module", name="numbers")
-def offsets_that_a_race_decides(broker_copies: Path) -> dict[int, int]:
+@pytest.fixture(scope="module")
+def numbers(broker_copies: Path) -> dict[int, int]:
     log = read_log(broker_copies / FORKED / "b2" / "fork-0")
     return {FORK: log.epochs[-1].start_offset, GROWN: log.next_offset}
 

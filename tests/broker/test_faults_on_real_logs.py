@@ -19,8 +19,8 @@ pytestmark = [pytest.mark.broker, pytest.mark.slice]
 INJECTIONS = injections()
 
 
-@pytest.fixture(scope="module", name="untouched")
-def answer_on_the_base(real_base: Brokers) -> Counter[Row]:
+@pytest.fixture(scope="module")
+def untouched(real_base: Brokers) -> Counter[Row]:
     return answer(verdict(real_base))
 
 

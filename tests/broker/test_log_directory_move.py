@@ -10,8 +10,8 @@ from tests.support.faults_verdict import said, scan
 pytestmark = pytest.mark.broker
 
 
-@pytest.fixture(scope="module", name="moving")
-def copies_while_a_replica_moves(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+@pytest.fixture(scope="module")
+def moving(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Both log directories of a broker that moves a replica from one to the other."""
     return copy_while_moving(tmp_path_factory.mktemp("move"))
 

@@ -14,8 +14,8 @@ pytestmark = pytest.mark.broker
 KIND = "TOPIC_ID_MISSING"
 
 
-@pytest.fixture(scope="module", name="outcomes")
-def brokers_started_without_it(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
     return {name: start_without_topic_id(tmp_path_factory.mktemp("started"), VERSIONS[name]) for name in ("3.6.2", "4.3.0")}
 
 
@@ -31,7 +31,7 @@ def test_a_broker_sets_such_a_log_aside_and_begins_anew(outcomes: dict[str, Outc
     assert (outcome.starts, outcome.served, outcome.directories[f"{TOPIC}-0"]) == (True, 0, 0)
 
 
-def test_it_is_foretold(outcomes: dict[str, Outcome]) -> None:
+def test_scan_forecasts_the_start(outcomes: dict[str, Outcome]) -> None:
     finding = only(scan([outcomes["4.3.0"].before]), KIND)
     assert (finding.severity.value, finding.confidence.value, finding.evidence["sets_aside"]) == ("error", "proven", True)
     assert (finding.place.topic, finding.place.offset_start, finding.place.offset_end) == (TOPIC, 0, RECORDS)

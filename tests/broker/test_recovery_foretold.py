@@ -262,8 +262,8 @@ class Lab:
         return all(topic in topics and topics[topic].partitions[0].leader == 1 for topic in AFTER_A_CRASH)
 
 
-@pytest.fixture(scope="module", name="lab")
-def written_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     root = tmp_path_factory.mktemp("recovery")
     alone = {"offsets.topic.replication.factor": "1", "transaction.state.log.replication.factor": "1"}
     with Cluster(root / "cluster", brokers=1, broker_settings=alone) as cluster:

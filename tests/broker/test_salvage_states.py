@@ -102,8 +102,8 @@ class Plays:
         return self._played[version]
 
 
-@pytest.fixture(scope="module", name="plays")
-def states_played_by_versions(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Plays:
+@pytest.fixture(scope="module")
+def plays(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Plays:
     return Plays(tmp_path_factory, is_nightly=bool(request.config.getoption("--nightly")))
 
 

@@ -137,8 +137,8 @@ def lose(cluster: CombinedCluster, copies: Path, state: State) -> tuple[Facts, d
 PARAMS = [pytest.param(state, marks=[pytest.mark.nightly] if state.nightly else [], id=state.name) for state in STATES]
 
 
-@pytest.fixture(scope="module", name="restarted", params=PARAMS)
-def controllers_on_a_salvage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restarted]:
+@pytest.fixture(scope="module", params=PARAMS)
+def restarted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restarted]:
     """Voters of the settings, with all of the log; voters in the log (KIP-853), also with the beginning in snapshots alone; nightly
     those of older versions, and such that have changed."""
     root = tmp_path_factory.mktemp("quorum")

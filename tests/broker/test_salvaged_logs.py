@@ -39,8 +39,8 @@ class Restarted:
     log_dirs: dict[int, Path]
 
 
-@pytest.fixture(scope="module", name="restarted")
-def brokers_on_a_salvage(tmp_path_factory: pytest.TempPathFactory) -> Restarted:
+@pytest.fixture(scope="module")
+def restarted(tmp_path_factory: pytest.TempPathFactory) -> Restarted:
     """Three brokers lost records of `audit`; their copies of `orders` are damaged at different places, and one lacks a segment; of
     the compacted topics one copy is whole."""
     root = tmp_path_factory.mktemp("salvage")

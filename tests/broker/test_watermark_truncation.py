@@ -16,8 +16,8 @@ from tests.support.faults_verdict import scan
 pytestmark = pytest.mark.broker
 
 
-@pytest.fixture(scope="module", name="old_history")
-def history_of_old_brokers(tmp_path_factory: pytest.TempPathFactory) -> History:
+@pytest.fixture(scope="module")
+def old_history(tmp_path_factory: pytest.TempPathFactory) -> History:
     """One schedule of failures on Kafka 0.10.2.2; staged again if the brokers' sessions lost its race."""
     root = tmp_path_factory.mktemp("old")
     try:
@@ -26,8 +26,8 @@ def history_of_old_brokers(tmp_path_factory: pytest.TempPathFactory) -> History:
         return on_old(root / "nodes-again", root / "copies-again")
 
 
-@pytest.fixture(scope="module", name="new_history")
-def history_of_new_brokers(tmp_path_factory: pytest.TempPathFactory) -> History:
+@pytest.fixture(scope="module")
+def new_history(tmp_path_factory: pytest.TempPathFactory) -> History:
     """The same schedule on Kafka 4.3.0."""
     root = tmp_path_factory.mktemp("new")
     return on_new(root / "nodes", root / "copies")

@@ -108,7 +108,7 @@ def test_a_scan_prints_what_was_judged_so_far_marked_incomplete() -> None:
     assert done.stderr.splitlines()[-2:] == [f"incomplete: {SAMPLE}: interrupted after 3 of 11 partitions", "interrupted"]
 
 
-def test_a_caller_of_the_package_is_interrupted_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_caller_of_the_package_gets_keyboard_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 

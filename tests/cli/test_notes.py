@@ -122,7 +122,7 @@ def test_live_is_not_advised_where_it_explains_nothing(tmp_path: Path, capsys: p
     assert "--live" not in capsys.readouterr().err
 
 
-def test_what_is_said_after_a_command_goes_nowhere_it_went(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logging_handlers_are_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     logger = logging.getLogger("kafka_forensics")
     handlers, level = list(logger.handlers), logger.level
     closed = StringIO()

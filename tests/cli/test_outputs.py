@@ -258,7 +258,7 @@ def test_what_an_election_cost_is_told_though_it_is_info() -> None:
     assert "harmless" not in told
 
 
-def test_the_gravest_come_first_in_tables_and_rows() -> None:
+def test_most_severe_first() -> None:
     same = {"same_leader": True, "new_leader": 2}
     findings = [
         finding("RISKY_CONFIG", Place()),

@@ -104,7 +104,7 @@ def test_secrets_among_options_are_in_no_command() -> None:
     assert "hush" not in repr(asked)
 
 
-def test_what_is_run_is_what_stands_there() -> None:
+def test_commands_over_two_lines_are_parsed() -> None:
     """The reader of this test's own pattern: a command that goes on in the next line is read whole."""
     text = "  $ kafka-forensics plan a \\\n        b --topic t\n  See `kafka-forensics explain d6`.\n"
     assert [shlex.split(command) for command in printed(text)] == [

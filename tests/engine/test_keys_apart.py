@@ -21,7 +21,7 @@ from kafka_forensics.model.results import ScanResult
 from tests.engine import task_engine
 from tests.support.compacted import CLEANED, compacted, history, three
 from tests.support.faults import DIRECTORY
-from tests.support.simulated_cleaners import Replica, Told, clusters, written
+from tests.support.simulated_cleaners import KnownHistory, Replica, clusters, written
 
 
 def text(result: ScanResult) -> str:
@@ -30,7 +30,7 @@ def text(result: ScanResult) -> str:
 
 @given(clusters(), st.integers(0, 99), st.sampled_from([1, 1 << 28]))
 @settings(max_examples=40, deadline=None)
-def test_generated_clusters_are_judged_alike(cluster: tuple[Told, list[Replica]], seed: int, work_bytes: int) -> None:
+def test_generated_clusters_are_judged_alike(cluster: tuple[KnownHistory, list[Replica]], seed: int, work_bytes: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         paths = written(*cluster, Path(folder))
         carried = task_engine.scan(paths, ScanOptions(), work_bytes=work_bytes, seed=seed, keys_apart_bytes=0)

@@ -29,7 +29,7 @@ def test_answers_come_in_order_though_the_first_are_the_slowest() -> None:
     assert list(at_once(work, [])) == []
 
 
-def test_no_more_is_begun_than_a_few_ahead_and_nothing_once_nobody_asks() -> None:
+def test_read_ahead_is_bounded_and_stops_on_close() -> None:
     begun: list[int] = []
     with closing(at_once(lambda number: begun.append(number), range(10_000))) as answers:
         for _ in range(10):

@@ -47,8 +47,8 @@ from tests.support.unread import refuse
 pytestmark = pytest.mark.faults
 
 
-@pytest.fixture(name="brokers")
-def three_equal_replicas(tmp_path: Path) -> Brokers:
+@pytest.fixture
+def brokers(tmp_path: Path) -> Brokers:
     return healthy(tmp_path / "brokers")
 
 

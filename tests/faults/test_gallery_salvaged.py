@@ -20,8 +20,8 @@ REFUSED: dict[str, list[str]] = json.loads(Path(__file__).with_name("refused.jso
 """Cases by the partition that is refused and the kind of reason; all other partitions are mended."""
 
 
-@pytest.fixture(scope="module", name="truth")
-def what_was_written(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+@pytest.fixture(scope="module")
+def truth(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The log of `t-0` before anything was done to it."""
     brokers = healthy(tmp_path_factory.mktemp("healthy"))
     return b"".join(path.read_bytes() for path in sorted((brokers.log_dir(1) / "t-0").glob("*.log")))

@@ -38,7 +38,7 @@ from tests.support.compacted import (
 from tests.support.faults import Brokers
 from tests.support.replicas import put_replica
 from tests.support.segments import write_legacy_wrapper
-from tests.support.simulated_cleaners import Replica, Told, clusters, written
+from tests.support.simulated_cleaners import KnownHistory, Replica, clusters, written
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -91,7 +91,7 @@ def same_findings(paths: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
 
 @given(clusters())
 @settings(max_examples=25)
-def test_simulated_cleaners_leave_the_same(cluster: tuple[Told, list[Replica]]) -> None:
+def test_simulated_cleaners_leave_the_same(cluster: tuple[KnownHistory, list[Replica]]) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         same_findings(written(*cluster, Path(folder)), patch)
 

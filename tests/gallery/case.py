@@ -26,17 +26,17 @@ class Case:
     note: str = ""
     """What a scan says beside its findings, in words."""
     peer_options: tuple[str, ...] = ()
-    traced: bool = False
-    """How kafka-dump-log opens the file is to be told."""
+    report_open_mode: bool = False
+    """Whether to report how kafka-dump-log opens the file."""
     control: bool = False
     """A negative control: nothing is wrong, or nothing that this fault does; no finding may be above `info`."""
     shown: tuple[str, ...] = ()
     """Names in the findings' evidence that are told with them; `a.b` is a name inside of another; `confidence` is the finding's."""
     also: tuple[tuple[str, str], ...] = ()
     """More files that kafka-dump-log is given, each with an option that makes it decode their records."""
-    named: bool = False
+    run_in_log_dir: bool = False
     """kafka-dump-log is run in the log directory, so that its output names the file's directory too."""
-    untold: str = NOT_ONE_FILE
+    no_dump_reason: str = NOT_ONE_FILE
     """Why kafka-dump-log is given nothing, where it is."""
 
 

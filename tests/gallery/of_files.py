@@ -169,7 +169,7 @@ SMALL_FILES: Final = (
         damaged=TIMES,
         note="not a byte changes",
     ),
-    Case("P10", "`.txnindex`, nothing wrong", healthy, ABORTED, note="it is only read", traced=True),
+    Case("P10", "`.txnindex`, nothing wrong", healthy, ABORTED, note="it is only read", report_open_mode=True),
     done(
         "F26",
         "aborted transaction left out of `.txnindex`",

@@ -165,7 +165,7 @@ OUTSIDE: Final = (
         "directories named `..-0`, `<script>-0`, `=cmd-0`",
         lambda it: directories(it, *NAMES[:3]),
         damaged=segment(0, directory=NAMES[1]),
-        named=True,
+        run_in_log_dir=True,
         note="escaped",
     ),
     done(
@@ -173,11 +173,17 @@ OUTSIDE: Final = (
         "directories named with ESC, newline and a bidi mark",
         lambda it: directories(it, *NAMES[3:]),
         damaged=segment(0, directory=NAMES[3]),
-        named=True,
+        run_in_log_dir=True,
         note="escaped",
     ),
     *(
-        done("F47", f"a directory named `{name}`", partial(empty_directory, name=name), shown=("refused",), untold=A_DIRECTORY)
+        done(
+            "F47",
+            f"a directory named `{name}`",
+            partial(empty_directory, name=name),
+            shown=("refused",),
+            no_dump_reason=A_DIRECTORY,
+        )
         for name in REFUSED
     ),
     *(

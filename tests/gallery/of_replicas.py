@@ -131,7 +131,10 @@ def hostile_records(root: Path) -> Brokers:
 
 def while_read(change: Callable[[Path], object]) -> partial[Case]:
     return partial(
-        Case, make=healthy, during=lambda it: change(it.file(2, 55)), untold="not run: the file changes only while a scan reads it"
+        Case,
+        make=healthy,
+        during=lambda it: change(it.file(2, 55)),
+        no_dump_reason="not run: the file changes only while a scan reads it",
     )
 
 

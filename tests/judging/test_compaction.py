@@ -25,7 +25,7 @@ from tests.support.compacted import History, compacted
 from tests.support.faults import Brokers
 from tests.support.faults_verdict import only, said
 from tests.support.replicas import put_replica
-from tests.support.simulated_cleaners import Replica, Told, clusters, written
+from tests.support.simulated_cleaners import KnownHistory, Replica, clusters, written
 
 CLEANED = 600
 
@@ -151,20 +151,20 @@ def test_a_batch_that_no_window_holds_is_opened_by_itself(tmp_path: Path, monkey
 EXPECTED = frozenset({"COMPACTION_SKEW", "REPLICA_LAGS", "TXN_OPEN", "HW_UNKNOWN"})
 
 
-def scanned(told: Told, replicas: list[Replica]) -> ScanResult:
+def scanned(told: KnownHistory, replicas: list[Replica]) -> ScanResult:
     with tempfile.TemporaryDirectory() as folder:
         return local.scan(written(told, replicas, Path(folder)), ScanOptions())
 
 
 @given(clusters())
-def test_cleaning_by_the_rules_is_no_difference(cluster: tuple[Told, list[Replica]]) -> None:
+def test_cleaning_by_the_rules_is_no_difference(cluster: tuple[KnownHistory, list[Replica]]) -> None:
     result = scanned(*cluster)
     assert {finding.severity.value for finding in result.findings} <= {"info"}, result.findings
     assert {finding.kind for finding in result.findings} <= EXPECTED
 
 
 @given(clusters(), st.data())
-def test_a_latest_value_that_one_replica_lost_is_told(cluster: tuple[Told, list[Replica]], draw: st.DataObject) -> None:
+def test_a_latest_value_that_one_replica_lost_is_told(cluster: tuple[KnownHistory, list[Replica]], draw: st.DataObject) -> None:
     told, replicas = cluster
     replicas = replicas[:2]
     table: dict[str, int] = {}

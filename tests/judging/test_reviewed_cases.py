@@ -59,8 +59,8 @@ def test_many_short_segments_with_lying_indexes_take_little_time(tmp_path: Path)
 MANY = LIMIT + 150
 
 
-@pytest.fixture(name="brokers")
-def three_equal_replicas(tmp_path: Path) -> Brokers:
+@pytest.fixture
+def brokers(tmp_path: Path) -> Brokers:
     return healthy(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Where Spark is said to be: nothing there is told at once, in one sentence."""
+"""A wrong Spark address fails quickly with one error."""
 
 import contextlib
 import socket
@@ -140,7 +140,7 @@ def test_a_full_disk_of_spark_is_told_with_the_worker_it_is_on() -> None:
         )
 
 
-def test_what_a_worker_met_that_may_pass_is_no_wrong_question(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transient_worker_error_is_not_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
     busy = f"cannot write to s3://bucket/out: {STILL_FAILING}; try again later; the service said: Slow Down"
     for problem, kind in ((busy, PassingError), ("cannot write to s3://bucket/out: Access Denied", UsageError)):
         with pytest.raises(kind, match=r"^a worker of Spark: cannot write to s3://bucket/out: "):

@@ -1,4 +1,4 @@
-"""The law of evidence: a finding carries what the class of its kind declares, all of it, and nothing else."""
+"""Evidence follows its declared schema: a finding carries what the class of its kind declares, all of it, and nothing else."""
 
 from collections.abc import Iterable, Iterator
 from types import UnionType

@@ -23,7 +23,7 @@ class Fact:
 
 
 @dataclass(slots=True)
-class Told:
+class KnownHistory:
     """A history and what each of its offsets is."""
 
     history: History = field(default_factory=History)
@@ -37,9 +37,9 @@ class Told:
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> Told:
+def histories(draw: st.DrawFn) -> KnownHistory:
     keys, values = st.sampled_from("abcd"), st.none() | st.integers(0, 99).map(str)
-    told = Told()
+    told = KnownHistory()
     for number in range(draw(st.integers(3, 12))):
         records = draw(st.lists(st.tuples(keys, values), min_size=1, max_size=3))
         ending = draw(st.sampled_from(["plain"] * 5 + ["commit", "abort"]))
@@ -100,7 +100,7 @@ class Replica:
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> tuple[Told, list[Replica]]:
+def clusters(draw: st.DrawFn) -> tuple[KnownHistory, list[Replica]]:
     """A leader that cleans, a follower that does so at other times, perhaps one that lags or began anew from the cleaned leader."""
     told = draw(histories())
     end = len(told.facts)
@@ -123,7 +123,7 @@ def clusters(draw: st.DrawFn) -> tuple[Told, list[Replica]]:
     return told, replicas
 
 
-def written(told: Told, replicas: list[Replica], folder: Path) -> list[str]:
+def written(told: KnownHistory, replicas: list[Replica], folder: Path) -> list[str]:
     ends = [0]
     for step in told.history.steps:
         ends.append(ends[-1] + step.offsets)

@@ -56,7 +56,7 @@ def test_only_gaps_in_committed_offsets_say_so() -> None:
     assert "committed" not in wording.message(finding("OFFSET_GAP", PLACE, {"below_high_watermark": False}))
 
 
-def test_unclean_loss_reads_like_a_colleague() -> None:
+def test_unclean_loss_message_and_advice() -> None:
     evidence = {
         "held_by": [2],
         "versions": [{"brokers": [1], "epoch": 2, "log_end_offset": 345}, {"brokers": [2], "epoch": 0, "high_watermark": 370}],

@@ -150,7 +150,7 @@ def commanded(path: Path) -> Any:
 
 
 @pytest.mark.parametrize("name", ["healthy", "unclean-election"])
-def test_samples_testify_the_same(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_redacted_samples_give_equal_answers(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert rewrite_tree(SAMPLES / name, tmp_path / name) >= 3
     answers = []
     for place in (SAMPLES, tmp_path):
@@ -386,7 +386,7 @@ def test_what_holds_nothing_else_stays_as_it_is(keys: list[str], base_offset: in
     assert witness_batch(CONSUMER_OFFSETS_TOPIC, batch) == batch
 
 
-def test_none_where_nobody_needs_one() -> None:
+def test_unused_records_get_no_substitute() -> None:
     idle = ControllerLog().append(record(20)).batches[0][1]
     assert witness_batch(CLUSTER_METADATA_TOPIC, idle) is None
     assert witness_batch("orders", idle) is None
@@ -642,7 +642,7 @@ def records_like(draw: st.DrawFn, name: str) -> list[RecordToWrite]:
 
 @pytest.mark.parametrize("name", sorted(ALL))
 @given(data=st.data(), codec=st.sampled_from(CODECS), in_control=st.integers(0, 9).map(lambda number: number == 0))
-def test_any_keys_and_values_testify_the_same(name: str, data: st.DataObject, codec: str, in_control: bool) -> None:
+def test_redacted_batches_give_equal_answers(name: str, data: st.DataObject, codec: str, in_control: bool) -> None:
     records = data.draw(records_like(name))
     assert_the_same(
         name, write_batch(records, base_offset=7, base_timestamp=9, compression_type=codec, is_control_batch=in_control)

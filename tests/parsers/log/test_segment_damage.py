@@ -85,7 +85,7 @@ def test_a_zero_page_inside_is_a_hole(size: int, good: list[int], base_offsets: 
 
 @pytest.mark.parametrize("length", [2**31 - 1, 13, 0, -1, -(2**31), 48, 60, 90, 200, 1000])
 @pytest.mark.parametrize("which", [0, 2])
-def test_a_length_that_lies_costs_one_batch(which: int, length: int) -> None:
+def test_wrong_length_loses_one_batch(which: int, length: int) -> None:
     """F04, F05, F06: framing is lost there, and found again at the next batch."""
     batches = log(5)
     at = starts(batches)

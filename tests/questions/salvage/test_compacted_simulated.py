@@ -17,7 +17,7 @@ from tests.oracles.decoder import Batch, batches
 from tests.support.compacted import compacted
 from tests.support.faults import DIRECTORY
 from tests.support.salvaged import log_of, salvaged_of
-from tests.support.simulated_cleaners import Replica, Told, clusters
+from tests.support.simulated_cleaners import KnownHistory, Replica, clusters
 
 FIRST_BYTE = 8
 """The first of a batch's bytes that are damaged: a base offset that lies in a gap that a cleaner left looks like any other."""
@@ -66,7 +66,7 @@ def harmed(data: bytes, harms: list[Harm], dirty: int) -> bytes:
     return bytes(changed[:end])
 
 
-def latest(told: Told, offsets: list[int], end: int) -> dict[str, str]:
+def latest(told: KnownHistory, offsets: list[int], end: int) -> dict[str, str]:
     """Key → value of what a reader of committed records has in the end; deleted keys are none."""
     state: dict[str, str | None] = {}
     for offset in sorted(offsets):
@@ -76,7 +76,7 @@ def latest(told: Told, offsets: list[int], end: int) -> dict[str, str]:
     return {key: value for key, value in state.items() if value is not None}
 
 
-def check_gaps(told: Told, log: bytes, end: int, gaps: Sequence[tuple[int, int | None]], originals: set[bytes]) -> None:
+def check_gaps(told: KnownHistory, log: bytes, end: int, gaps: Sequence[tuple[int, int | None]], originals: set[bytes]) -> None:
     """Whole batches of replicas as they were, in order; and of every key the same latest record, or else the newest in a gap."""
     found: list[Batch] = list(batches(log))
     assert {log[batch.position : batch.position + batch.size_in_bytes] for batch in found} <= originals
@@ -88,7 +88,7 @@ def check_gaps(told: Told, log: bytes, end: int, gaps: Sequence[tuple[int, int |
         assert any(low <= newest[key] and (high is None or newest[key] < high) for low, high in gaps), key
 
 
-def check(told: Told, log: bytes, end: int, originals: set[bytes]) -> None:
+def check(told: KnownHistory, log: bytes, end: int, originals: set[bytes]) -> None:
     """Whole batches of replicas as they were, in order; the same latest records; no transaction without its end."""
     check_gaps(told, log, end, (), originals)
     found: list[Batch] = list(batches(log))
@@ -111,7 +111,7 @@ def test_what_is_salvaged_says_of_every_key_what_was_written_last(spared: bool, 
 
     @settings(max_examples=examples, deadline=None)
     @given(clusters(), st.lists(HARMS, max_size=4), st.lists(st.floats(0, 0.5, exclude_max=True), min_size=3, max_size=3))
-    def simulated(cluster: tuple[Told, list[Replica]], harms: list[Harm], zeroed: list[float]) -> None:
+    def simulated(cluster: tuple[KnownHistory, list[Replica]], harms: list[Harm], zeroed: list[float]) -> None:
         told, replicas = cluster
         if spared:
             harms = [harm for harm in harms if harm.copy % len(replicas)]
@@ -137,7 +137,7 @@ def test_what_is_salvaged_says_of_every_key_what_was_written_last(spared: bool, 
     simulated()
 
 
-def put_copies(folder: Path, told: Told, replicas: list[Replica], harms: list[Harm]) -> set[bytes]:
+def put_copies(folder: Path, told: KnownHistory, replicas: list[Replica], harms: list[Harm]) -> set[bytes]:
     """The replicas' logs, each harmed; all batches as they were."""
     ends = [0]
     for step in told.history.steps:

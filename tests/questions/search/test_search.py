@@ -411,7 +411,7 @@ def test_a_record_in_a_damaged_batch_is_found_and_says_so(tmp_path: Path) -> Non
     assert looked.damaged_places == 1
 
 
-def test_a_compressed_batch_whose_records_break_off_is_a_place_not_searched_only_where_a_match_could_be(tmp_path: Path) -> None:
+def test_broken_compressed_batch_is_reported_only_if_it_may_match(tmp_path: Path) -> None:
     records = [RecordToWrite(b"k", b"a needle"), RecordToWrite(b"k", b"more")]
     broken = write_batch(records, base_offset=0, base_timestamp=BASE_TIMESTAMP, compression_type="zstd", records_count=3)
     put_replica(tmp_path / "cluster", 1, broken)

@@ -18,8 +18,8 @@ from tests.support.verifications import LOG, mended
 KEPT = {"start": "as_planned", "end": "as_planned", "bytes": "same_bytes"}
 
 
-@pytest.fixture(name="copies")
-def copies_of_a_salvage(tmp_path: Path) -> Path:
+@pytest.fixture
+def copies(tmp_path: Path) -> Path:
     """Brokers that were started on the log that broker 2 had; beside them the manifest."""
     copies = mended(tmp_path / "copies")
     data = (copies / "broker-2" / LOG).read_bytes()

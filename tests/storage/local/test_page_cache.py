@@ -48,8 +48,8 @@ def hold(path: Path, pages: set[int]) -> None:
     assert resident(path) == pages
 
 
-@pytest.fixture(name="on_disk", scope="module")
-def file_on_a_disk() -> Iterator[Path]:
+@pytest.fixture(scope="module")
+def on_disk() -> Iterator[Path]:
     """A file of a file system whose pages can be dropped: the temporary directory's, or the repository's."""
     for place in (None, Path(__file__).parent):
         with TemporaryDirectory(dir=place) as folder:

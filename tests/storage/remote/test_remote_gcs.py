@@ -15,15 +15,15 @@ from tests.support.places import SAMPLES
 FOLDER = SAMPLES / "silent-divergence"
 
 
-@pytest.fixture(scope="module", name="gcs")
-def server() -> Iterator[GcsServer]:
+@pytest.fixture(scope="module")
+def gcs() -> Iterator[GcsServer]:
     with gcs_server() as there:
         there.upload(FOLDER, "snapshots/today")
         yield there
 
 
-@pytest.fixture(name="options")
-def as_anybody(gcs: GcsServer) -> list[str]:
+@pytest.fixture
+def options(gcs: GcsServer) -> list[str]:
     return ["--storage-option", f"endpoint={gcs.endpoint}", "--storage-option", "anonymous=true"]
 
 
