@@ -10,7 +10,8 @@ from lab.cluster import Cluster
 from lab.errors import LabError
 from lab.jvm import wait_until
 from lab.workload import FLUSH_TIMEOUT_SECONDS, Writer, end_offsets
-from tests.support.faults import ABORTING, COMMITTING, HEALTHY, IDEMPOTENT, TOPIC, Log, Written, write_base
+from tests.support.brokers import TOPIC
+from tests.support.logs import ABORTING, COMMITTING, HEALTHY, IDEMPOTENT, Log, Written, write_base
 
 ROLL_MS: Final = 300_000
 BETWEEN_SEGMENTS_MS: Final = 600_000

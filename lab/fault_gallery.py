@@ -24,7 +24,7 @@ from lab.fault_gallery_totals import totals
 from lab.kafka_jars import LAB
 from tests.gallery.case import Case
 from tests.gallery.cases import SECTIONS
-from tests.support.faults import Brokers
+from tests.support.brokers import Brokers
 
 PAGE: Final = LAB.parent / "docs" / "faults.md"
 COLUMNS: Final = ("fault", "injected", "this tool", "kafka-dump-log 4.3.0")

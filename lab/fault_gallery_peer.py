@@ -16,7 +16,7 @@ from lab.errors import LabError
 from lab.jvm import DUMP_LOG_SEGMENTS, QUICK_START, TOOL_TIMEOUT_SECONDS, ToolResult, java_command, run_tool
 from lab.kafka_jars import kafka_jars
 from tests.gallery.case import Case
-from tests.support.faults import healthy
+from tests.support.brokers import healthy
 
 PATIENCE_SECONDS: Final = 20
 """For a tool that may never end."""

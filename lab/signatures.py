@@ -12,7 +12,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding
 from lab.kafka_jars import LAB
 from tests.gallery.incidents import TREES
-from tests.support.faults import Brokers
+from tests.support.brokers import Brokers
 
 PAGE: Final = LAB.parent / "docs" / "incidents.md"
 UNNAMED: Final = {

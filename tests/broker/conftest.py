@@ -10,7 +10,7 @@ from lab.cluster import Cluster
 from lab.fault_base import make_fault_base
 from lab.processes import mentioning
 from lab.story import Story
-from tests.support.faults import Brokers
+from tests.support.brokers import Brokers
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,6 +12,7 @@ from lab.files import copy_tree
 from lab.jvm import wait_until
 from lab.story import messages
 from lab.workload import SMALL_SEGMENTS, Writer
+from tests.support.segments import segment_file
 
 pytestmark = pytest.mark.broker
 
@@ -67,6 +68,6 @@ def test_one_more_segment_that_is_gone_everywhere_is_one(copies: Path, tmp_path:
     assert all(start in bases(log_dir) for log_dir in log_dirs)
     for log_dir in log_dirs:
         for base in bases(log_dir):
-            for path in (log_dir / f"{TOPIC}-0").glob(f"{base:020d}.*") if base < start else ():
+            for path in (log_dir / f"{TOPIC}-0").glob(segment_file(base, "*")) if base < start else ():
                 path.unlink()
     assert heads(tmp_path / "copies") == [1, 2, 3]

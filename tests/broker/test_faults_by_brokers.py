@@ -29,8 +29,9 @@ from tests.gallery.broker_made import (
     above_info,
     answers,
 )
-from tests.support.faults import Brokers
+from tests.support.brokers import Brokers
 from tests.support.faults_verdict import scan
+from tests.support.segments import segment_file
 
 pytestmark = pytest.mark.broker
 
@@ -112,7 +113,7 @@ def test_a_log_that_shrinks_under_a_scan_is_said_to(broker_story: Story) -> None
     [log] = [
         finding.evidence
         for finding in broker_story.disturbed["shrinks"].findings
-        if finding.kind == "EVIDENCE_CHANGED" and finding.place.file == f"shrinks-0/{0:020d}.log"
+        if finding.kind == "EVIDENCE_CHANGED" and finding.place.file == f"shrinks-0/{segment_file(0)}"
     ]
     assert log["after"]["size"] < log["before"]["size"]
 
@@ -123,7 +124,7 @@ def test_logs_that_vanish_under_a_scan_leave_it_incomplete(broker_story: Story) 
     assert (incomplete.pop("grows"), incomplete.pop("shrinks")) == ([], [])
     [gone] = incomplete.values()
     assert {path.parent.name for path in gone} == {"vanishes-0"}
-    assert sorted(path.name for path in gone) == [f"{0:020}.log"] * 2 + ["leader-epoch-checkpoint"] * 2
+    assert sorted(path.name for path in gone) == [segment_file(0)] * 2 + ["leader-epoch-checkpoint"] * 2
 
 
 def test_facts_are_those_of_kafka_s_tool(real_base: Brokers, broker_copies: Path, tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from lab.fault_base import layout
 from lab.fault_gallery import scanned
 from tests.gallery.case import Case, Injected
 from tests.gallery.real_brokers import BEYOND, OF_THE_CLUSTER, Row, answer, expected, injections
-from tests.support.faults import HEALTHY, LOG_END, Brokers
+from tests.support.brokers import Brokers
 from tests.support.faults_verdict import verdict
+from tests.support.logs import HEALTHY, LOG_END
 
 pytestmark = [pytest.mark.broker, pytest.mark.slice]
 

@@ -36,6 +36,7 @@ from lab.unclean_election import AFTERWARDS, ALONE, COMMON_END, lose_audit
 from lab.versions import VERSIONS, version_cluster
 from tests.oracles.decoder import batches
 from tests.support.places import SAMPLES
+from tests.support.segments import segment_file
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(1500)]
 
@@ -244,6 +245,6 @@ def test_of_a_fork_the_rest_is_recovered(plays: Plays, version: str, topic: str,
 def test_the_samples_are_served_by_another_cluster(plays: Plays, version: str) -> None:
     played = plays.of(version)
     for topic, sample in OF_SAMPLES.items():
-        log = SAMPLES / sample / "broker-2" / f"{topic}-0" / f"{0:020d}.log"
+        log = SAMPLES / sample / "broker-2" / f"{topic}-0" / segment_file(0)
         expected = [(record.offset, record.value) for batch in batches(log.read_bytes()) for record in batch.records]
         assert played.served["read_committed"][f"sample-{topic}"] == expected

@@ -23,6 +23,7 @@ from lab.salvaged_start import METADATA, Served, put_on, read, start, watermarks
 from lab.story import messages
 from lab.unclean_election import fully_replicated
 from lab.workload import SMALL_SEGMENTS, Writer, write_orders
+from tests.support.segments import segment_file
 
 pytestmark = pytest.mark.broker
 
@@ -114,7 +115,7 @@ def lose(cluster: CombinedCluster, copies: Path, state: State) -> tuple[Facts, d
     if state.is_cut:
 
         def are_cut() -> bool:
-            return all(not (cluster.log_dir(node) / METADATA / f"{0:020d}.log").exists() for node in cluster.brokers)
+            return all(not (cluster.log_dir(node) / METADATA / segment_file(0)).exists() for node in cluster.brokers)
 
         wait_until("the controllers' logs are cut", are_cut, timeout_seconds=CLEANED_WITHIN_SECONDS, step_seconds=1.0)
     cluster.create_topic("last")

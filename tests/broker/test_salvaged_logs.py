@@ -15,6 +15,7 @@ from lab.broker_faults import BROKER_SETTINGS
 from lab.cluster import Cluster
 from lab.salvage_states import flip
 from lab.salvaged_start import Served, Started, commit, committed, start_on, write_and_lose, write_compacted
+from tests.support.segments import segment_file
 
 pytestmark = [pytest.mark.broker, pytest.mark.slice]
 
@@ -73,7 +74,7 @@ def damage(copies: Path) -> None:
         data[position] ^= 0x10
         paths[0].write_bytes(data)
     segments[2][1].unlink()
-    torn = copies / "broker-1" / "append-time-0" / f"{0:020d}.log"
+    torn = copies / "broker-1" / "append-time-0" / segment_file(0)
     torn.write_bytes(torn.read_bytes()[:-9])
     for broker in (1, 2):
         flip(copies / f"broker-{broker}" / f"{COMPACTED}-0", 0, broker)

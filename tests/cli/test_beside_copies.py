@@ -12,7 +12,7 @@ from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import Entry
 from tests.cli.every_command import reading
 from tests.cli.runs import Run
-from tests.support.faults import healthy
+from tests.support.brokers import healthy
 from tests.support.places import SAMPLES
 
 HEALTHY = SAMPLES / "healthy"

@@ -14,10 +14,10 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.model.changes import CHANGE_COLUMNS
 from kafka_forensics.model.schemas import CHANGES_FACT, FACTS
 from tests.cli.runs import Run
-from tests.support.faults import HEALTHY, LOG_END
 from tests.support.json_schemas import validate
+from tests.support.logs import HEALTHY, LOG_END
 from tests.support.places import SAMPLES
-from tests.support.snapshot_trees import NEW, OLD, Snapshots, cut, grown
+from tests.support.snapshot_trees import NEW, OLD, Snapshots
 
 BEFORE, AFTER = str(SAMPLES / "healthy"), str(SAMPLES / "unclean-election")
 
@@ -33,7 +33,7 @@ def trees(tmp_path: Path) -> Snapshots:
     """Two snapshots: broker 1 went on, and broker 2 cut what was committed."""
     made = Snapshots(tmp_path / "snapshots")
     made.put(OLD, HEALTHY)
-    made.put(NEW, {1: grown(), 2: cut(HEALTHY, 55), 3: HEALTHY})
+    made.put(NEW, {1: HEALTHY.grown(), 2: HEALTHY.cut(55), 3: HEALTHY})
     return made
 
 

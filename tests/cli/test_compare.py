@@ -9,9 +9,9 @@ import pytest
 
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
 from tests.cli.runs import Run
+from tests.support.brokers import put_meta, put_replica
 from tests.support.json_schemas import validate
 from tests.support.places import SAMPLES
-from tests.support.replicas import put_replica
 from tests.support.results import EVIL
 from tests.support.segments import BASE_TIMESTAMP, log
 
@@ -78,8 +78,7 @@ def test_a_partition_that_is_not_there_is_a_question_about_another(compare: Run,
     assert compare(SAMPLES / "healthy", "--topic", "orders")[0] == 2
     status, _, err = compare(SAMPLES / "unclean-election", "--topic", "audit", "--broker", "1")
     assert (status, err.splitlines()[-1]) == (2, "hint: leave out --broker, with which no other broker is looked at")
-    (tmp_path / "broker-1").mkdir()
-    (tmp_path / "broker-1" / "meta.properties").write_text("version=1\nnode.id=1\n")
+    put_meta(tmp_path / "broker-1", 1, cluster_id=None)
     status, _, err = compare(tmp_path)
     assert (status, err.splitlines()[0]) == (2, "error: no partition was found")
 

@@ -12,8 +12,9 @@ from kafka_forensics.model.coordinators import RECORD_TYPES
 from kafka_forensics.parsers.internal_topics.internal_records import teller
 from kafka_forensics.parsers.spec.metadata_records import write_metadata_record
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from tests.support.controller_log import change, setting, topic
+from tests.support.controllers import change, setting, topic
 from tests.support.places import DUMP_INPUTS, SAMPLES
+from tests.support.segments import segment_file
 
 BROKER = SAMPLES / "unclean-election" / "broker-1"
 TOPICS = ("__cluster_metadata", "__transaction_state", "__consumer_offsets", "__share_group_state")
@@ -37,7 +38,7 @@ def details(dump: Dump, path: Path, *options: str) -> list[dict[str, Any]]:
 
 
 def put(root: Path, directory: str, *records: tuple[bytes | None, bytes | None]) -> Path:
-    path = root / directory / f"{0:020d}.log"
+    path = root / directory / segment_file(0)
     path.parent.mkdir()
     written = [RecordToWrite(key, value) for key, value in records]
     path.write_bytes(write_batch(written, base_offset=0, base_timestamp=1))
@@ -87,7 +88,7 @@ def test_committed_offsets_and_what_clients_keep_with_them(dump: Dump, tmp_path:
 
 def copied(name: str, root: Path, directory: str) -> Path:
     """A golden input as the log of a topic."""
-    path = root / directory / f"{0:020d}.log"
+    path = root / directory / segment_file(0)
     path.parent.mkdir()
     path.write_bytes((DUMP_INPUTS / name / path.name).read_bytes())
     return path
@@ -130,8 +131,9 @@ def test_share_records_that_lie(dump: Dump, tmp_path: Path) -> None:
 
 def test_other_topics_and_lone_files_are_left_alone(dump: Dump, tmp_path: Path) -> None:
     assert details(dump, put(tmp_path, "orders-0", (COMMIT_KEY, COMMIT))) == [None]
-    assert details(dump, DUMP_INPUTS / "transaction-state" / f"{0:020d}.log")[0] is None
-    assert details(dump, DUMP_INPUTS / "bootstrap" / f"{0:020d}-{0:010d}.checkpoint")[1]["record"] == "FEATURE_LEVEL_RECORD"
+    assert details(dump, DUMP_INPUTS / "transaction-state" / segment_file(0))[0] is None
+    bootstrap = DUMP_INPUTS / "bootstrap" / "00000000000000000000-0000000000.checkpoint"
+    assert details(dump, bootstrap)[1]["record"] == "FEATURE_LEVEL_RECORD"
 
 
 @given(st.none() | st.binary(max_size=60), st.none() | st.binary(max_size=120))

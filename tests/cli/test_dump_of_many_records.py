@@ -14,6 +14,7 @@ from kafka_forensics.cli.streams import Destination
 from kafka_forensics.questions.dump import DumpOptions, find_files, log_columns, log_rows, log_runs
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.kernels import kernels
+from tests.support.segments import segment_file
 from tests.support.strategies import LOG
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def test_any_log(
 ) -> None:
     directory = tmp_path_factory.mktemp("log") / "t-0"
     directory.mkdir()
-    path = directory / f"{0:020d}.log"
+    path = directory / segment_file(0)
     path.write_bytes(data)
     options = DumpOptions(records=True, show_payloads=payloads, offset_start=offsets[0], offset_end=offsets[1])
     one_by_one = written(log_rows, path, options, format_name, several=several)
@@ -68,7 +69,7 @@ def test_any_log(
 def test_keys_values_and_headers_of_any_bytes(tmp_path: Path, format_name: str, compression_type: str) -> None:
     directory = tmp_path / "t-0"
     directory.mkdir()
-    path = directory / f"{0:020d}.log"
+    path = directory / segment_file(0)
     batches = [
         write_batch(
             [RecordToWrite(key, value, headers, number) for number, value in enumerate(SPECIAL)],
@@ -91,7 +92,7 @@ def test_keys_values_and_headers_of_any_bytes(tmp_path: Path, format_name: str, 
 def test_internal_topics_are_told_one_by_one(tmp_path: Path) -> None:
     directory = tmp_path / "__consumer_offsets-0"
     directory.mkdir()
-    path = directory / f"{0:020d}.log"
+    path = directory / segment_file(0)
     path.write_bytes(write_batch([RecordToWrite(b"k", b"v")], base_offset=0, base_timestamp=0))
     [file] = find_files([str(path)], DumpOptions(records=True)).files
     assert [type(row) for row in log_runs(file, DumpOptions(records=True))] == [tuple]

@@ -8,13 +8,14 @@ import pyarrow as pa
 
 import kafka_forensics as kf
 from tests.cli.runs import Run
-from tests.support.segments import batch, flipped
-from tests.support.transaction_logs import OTHER_ID, DataLog
+from tests.support.brokers import put_segment
+from tests.support.logs import OTHER_ID, DataLog
+from tests.support.segments import batch, flipped, segment_file
 
 EXPECTED = ["committed"] * 2 + ["aborted"] * 2 + ["none"] * 2 + ["open"] * 2 + ["none"]
 
 
-def written(root: Path, *later: int, broken: int | None = None, name: str = f"{0:020d}.log") -> Path:
+def written(root: Path, *later: int, broken: int | None = None, name: str = segment_file(0)) -> Path:
     """[0, 2) committed at 4, [2, 4) of another producer aborted at 5, [6, 8) open, 8 without transaction."""
     log = DataLog()
     log.data(0)
@@ -28,7 +29,7 @@ def written(root: Path, *later: int, broken: int | None = None, name: str = f"{0
     directory.mkdir(parents=True)
     (directory / name).write_bytes(b"".join(parts))
     for offset in later:
-        (directory / f"{offset:020d}.log").write_bytes(batch(offset))
+        put_segment(directory, offset, batch(offset))
     return directory / name
 
 
@@ -53,7 +54,7 @@ def test_what_a_later_file_may_say_is_unknown(run: Run, tmp_path: Path) -> None:
     path = written(tmp_path, 9)
     assert states(run, path) == unknown
     assert states(run, path.parent)[:9] == unknown
-    assert states(run, written(tmp_path / "b", name=f"{0:020d}.log.deleted").parent) == unknown
+    assert states(run, written(tmp_path / "b", name=segment_file(0, "log.deleted")).parent) == unknown
 
 
 def test_records_of_a_broken_batch_and_those_before_it_are_unknown(run: Run, tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.runs import Run
+from tests.support.brokers import put_epochs, put_replica
 from tests.support.places import SAMPLES
-from tests.support.replicas import put_replica
 from tests.support.segments import batch, legacy_entry
 
 pytestmark = pytest.mark.usefixtures("wide")
@@ -25,7 +25,7 @@ def shifted(tmp_path: Path) -> Path:
     """A replica whose checkpoint begins epoch 1 at offset 3 instead of 2; its broker's name tries an escape."""
     log = b"".join([batch(0, 2, epoch=0), batch(2, 2, epoch=1)])
     directory = put_replica(tmp_path, "\x1b[31m", log) / "orders-0"
-    (directory / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n1 3\n")
+    put_epochs(directory, (0, 0), (1, 3))
     return tmp_path
 
 
@@ -70,7 +70,7 @@ def test_what_cannot_be_read_is_told_beside_what_agrees(run: Run, tmp_path: Path
     log = bytearray(b"".join([batch(0, 2, epoch=0), batch(2, 2, epoch=1)]))
     log[-1] ^= 1
     directory = put_replica(tmp_path, "b", bytes(log)) / "orders-0"
-    (directory / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    put_epochs(directory, (0, 0))
     status, _, err = run(tmp_path)
     assert status == 0
     size = len(batch(2, 2, epoch=1))

@@ -16,9 +16,10 @@ from kafka_forensics.errors import FormatError, PathMissingError, SourceError, U
 from kafka_forensics.model.findings import Place
 from kafka_forensics.model.results import Incomplete
 from tests.cli.runs import Run
+from tests.support.brokers import put_segment
 from tests.support.places import ROOT, SAMPLES
 from tests.support.results import clean_result, result_of, unclean_result
-from tests.support.segments import batch
+from tests.support.segments import batch, segment_file
 
 Scan = Callable[..., tuple[int, str, str]]
 SAMPLE = "sample_logs/healthy"
@@ -214,20 +215,20 @@ def test_segments_in_a_directory_of_any_name_are_read(packed: bool, tmp_path: Pa
     """As a segment given by itself is; a directory without segments still has no name that Kafka gives."""
     made = tmp_path / "saved events"
     made.mkdir()
-    (made / f"{0:020d}.log").write_bytes(batch(0, 3))
+    put_segment(made, 0, batch(0, 3))
     given = Path(shutil.make_archive(str(made), "tar", made)) if packed else made
     status, out, err = run("scan", given, "--format", "json")
     (partition,) = json.loads(out)["partitions"]
     replica = partition["replicas"][0]
     assert (status, partition["topic"], partition["partition"], replica["log_end_offset"]) == (0, "saved events", 0, 3)
     assert f"note: {given}: read as partition 0 of a topic of that name, as no partition has it" in err
-    (made / f"{0:020d}.log").rename(made / "leader-epoch-checkpoint")
+    (made / segment_file(0)).rename(made / "leader-epoch-checkpoint")
     status, out, _ = run("scan", made, "--format", "json")
     assert (status, [one["kind"] for one in json.loads(out)["findings"]]) == (0, ["DIR_NAME_ILLEGAL"])
 
 
 def test_bytes_that_are_no_log_are_not_planned_as_losing_nothing(tmp_path: Path, run: Run) -> None:
-    log = tmp_path / "x" / f"{0:020d}.log"
+    log = tmp_path / "x" / segment_file(0)
     log.parent.mkdir()
     log.write_bytes(b"no log at all " * 100)
     status, out, err = run("plan", log, "--format", "table")

@@ -10,11 +10,11 @@ import pytest
 from kafka_forensics.cli.commands.find import content, times
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
 from tests.cli.runs import Run
+from tests.support.brokers import put_replica
 from tests.support.kernels import kernels
 from tests.support.places import SAMPLES
-from tests.support.replicas import put_replica
 from tests.support.results import EVIL
-from tests.support.segments import BASE_TIMESTAMP, changed
+from tests.support.segments import BASE_TIMESTAMP, changed, segment_file
 
 FORMATS = ("table", "tsv", "json", "jsonl", "markdown")
 HOSTILE = EVIL.encode("utf-8", "surrogatepass") + b"\xff"
@@ -48,7 +48,7 @@ def test_the_table_says_which_broker_still_has_the_record(run: Run) -> None:
     assert err == "found 1 record in 3 segments, " + err.partition("segments, ")[2]
     head, row = out.splitlines()
     assert head.split() == ["partition", "broker", "offset", "key", "value", "value", "digest", "time", "file"]
-    file = SAMPLES / "unclean-election" / "broker-2" / "audit-0" / f"{0:020d}.log"
+    file = SAMPLES / "unclean-election" / "broker-2" / "audit-0" / segment_file(0)
     assert row.split()[:3] == ["audit-0", "2", "369"]
     assert row.split()[-3:] == [str(file), "at", row.split()[-1]]
 
@@ -95,7 +95,7 @@ def test_what_compiled_kernels_find_is_printed_as_ever(
             write_batch(records[:4], base_offset=100, base_timestamp=0, timestamp_type="LogAppendTime", compression_type=codec),
             write_marker(base_offset=104, timestamp=9, producer_id=4, producer_epoch=0, commit=True, coordinator_epoch=0),
         ]
-        put_replica(tmp_path / "a \x1b \udcff name", broker, b"".join(log))
+        put_replica(tmp_path / "a \x1b \udcff name", broker, log)
     answers = []
     questions = ("--offset", "0:"), ("--key", "k"), ("--value-contains", "1="), ("--header", "h\x1b[31m=k")
     for compiled in (False, True):
@@ -170,7 +170,7 @@ def test_damage_and_the_limit_are_told_of_and_status_3_only_for_what_cannot_be_r
     _, _, err = run(hostile, "--offset", "0", "--limit", "1")
     assert "of 2 replicas, read one after another, 1 was not reached: orders-0 on broker 2\n" in err
     assert "not reached" not in run(hostile, "--offset", "0", "--limit", "2")[2]
-    file = hostile / "broker-1" / "orders-0" / f"{0:020d}.log"
+    file = hostile / "broker-1" / "orders-0" / segment_file(0)
     file.write_bytes(changed(file.read_bytes(), 8, b"\x7f\xff\xff\xff"))
     status, out, err = run(hostile, "--offset", "0")
     assert status == 0

@@ -7,8 +7,9 @@ import pytest
 
 from kafka_forensics.cli.streams import printable
 from tests.cli.runs import Run, rows
-from tests.support.controller_log import CONTROLLER, ControllerLog, partition, topic
-from tests.support.group_records import (
+from tests.support.brokers import put_offsets, put_replica, put_share_state
+from tests.support.controllers import CONTROLLER, ControllerLog, partition, topic
+from tests.support.groups import (
     TOPIC_ID_TEXT,
     commit_key,
     commit_value,
@@ -17,13 +18,10 @@ from tests.support.group_records import (
     log_of,
     member,
     new_value,
-    put_offsets,
-    put_share_state,
     share_key,
     share_value,
     transaction_of,
 )
-from tests.support.replicas import put_replica
 from tests.support.results import EVIL
 from tests.support.segments import BASE_TIMESTAMP, log
 
@@ -51,7 +49,7 @@ def copies(tmp_path: Path) -> Path:
     )
     records += transaction_of((commit_key("streams", "orders"), commit_value(9)), start=6, producer_id=77)
     for broker in (1, 2):
-        put_offsets(put_replica(folder, broker, b"".join(log(5)), high_watermark=10), records)
+        put_offsets(put_replica(folder, broker, log(5), high_watermark=10), records)
     return folder
 
 
@@ -124,8 +122,8 @@ def test_filters(run: Run, request: pytest.FixtureRequest, tree: str, arguments:
 
 
 def test_partitions_without_groups_on_request(run: Run, copies: Path) -> None:
-    put_replica(copies / "more", 3, b"".join(log(2)), partition="quiet-0")
-    put_replica(copies / "more", 4, b"".join(log(4)), partition="quiet-0")
+    put_replica(copies / "more", 3, log(2), partition="quiet-0")
+    put_replica(copies / "more", 4, log(4), partition="quiet-0")
     found = [row for row in rows(run, copies / "more", copies, "--all-partitions") if row["group"] is None]
     assert {(row["topic"], row["held_back_by"]) for row in found} == {
         ("__consumer_offsets", "last_stable_offset"),
@@ -158,7 +156,7 @@ def test_members_of_the_isr_whose_logs_are_missing_are_a_column_too(run: Run, tm
     folder = tmp_path / "copies"
     for broker in (1, 2):
         records = log_of((commit_key("g", "orders"), commit_value(7)))
-        put_offsets(put_replica(folder, broker, b"".join(log(5)), high_watermark=10), records)
+        put_offsets(put_replica(folder, broker, log(5), high_watermark=10), records)
     ControllerLog().lead([CONTROLLER]).append(topic("orders")).append(partition([1, 2, 3], 1)).put(folder / f"c{CONTROLLER}")
     [row] = rows(run, folder)
     _, table, _ = run(folder, "--format", "table")
@@ -169,7 +167,7 @@ def test_members_of_the_isr_whose_logs_are_missing_are_a_column_too(run: Run, tm
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
     """One broker with ten records of orders-0: a share group is done with some; a topic that nothing names; a streams group."""
-    log_dir = put_replica(tmp_path, 1, b"".join(log(5)), high_watermark=10)
+    log_dir = put_replica(tmp_path, 1, log(5), high_watermark=10)
     told = {"topic_id": TOPIC_ID_TEXT, "topic_name": "orders", "partitions": [0]}
     records = log_of(
         (group_key("workers", 11), new_value(11, epoch=5)),

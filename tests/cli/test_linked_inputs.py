@@ -16,8 +16,9 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.storage.source import EntryKind
 from tests.cli.every_command import reading
 from tests.cli.runs import Run
-from tests.support.faults import Brokers, healthy
+from tests.support.brokers import Brokers, healthy
 from tests.support.places import SAMPLES
+from tests.support.segments import segment_file
 
 LOSSES = {
     "COMMITTED_LOST_EVERYWHERE",
@@ -38,9 +39,9 @@ FILLS: dict[str, Callable[[Path, Path], None]] = {
 }
 PLACES = {
     "partition": "b2/t-0",
-    "first segment": f"b2/t-0/{0:020d}.log",
-    "middle segment": f"b2/t-0/{29:020d}.log",
-    "last segment": f"b2/t-0/{55:020d}.log",
+    "first segment": f"b2/t-0/{segment_file(0)}",
+    "middle segment": f"b2/t-0/{segment_file(29)}",
+    "last segment": f"b2/t-0/{segment_file(55)}",
 }
 
 
@@ -73,8 +74,8 @@ def test_every_command_answers_as_without_links(run: Run, tmp_path: Path) -> Non
     assert {status for status, _, _ in wanted.values()} == {0}
     aside(copies / "broker-1" / "orders-0", store / "moved" / "somewhere")
     for name in (
-        f"orders-0/{0:020d}.log",
-        f"orders-0/{0:020d}.index",
+        f"orders-0/{segment_file(0)}",
+        f"orders-0/{segment_file(0, 'index')}",
         "orders-0/leader-epoch-checkpoint",
         "meta.properties",
         "replication-offset-checkpoint",
@@ -153,7 +154,7 @@ def test_what_is_not_read_is_known_by_place_and_name(brokers: Brokers, tmp_path:
     """For whoever must decide what is missing."""
     two, outside = brokers.log_dir(2), tmp_path / "outside"
     outside.mkdir()
-    segment, checkpoint = f"{29:020d}.log", "log-start-offset-checkpoint"
+    segment, checkpoint = segment_file(29), "log-start-offset-checkpoint"
     (two / "t-0" / segment).unlink()
     (two / checkpoint).unlink()
     for place in (two / "t-0" / segment, two / checkpoint, two / "u-3", brokers.root / "b4", brokers.root / "w-1"):

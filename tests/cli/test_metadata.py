@@ -8,8 +8,8 @@ import pytest
 
 from kafka_forensics.cli.commands.metadata import COLUMNS
 from tests.cli.runs import Run
-from tests.support.controller_log import ControllerLog, change, partition, record, topic
-from tests.support.faults import TOPIC_ID
+from tests.support.brokers import TOPIC_ID
+from tests.support.controllers import ControllerLog, change, partition, record, topic
 from tests.support.places import SAMPLES
 
 OTHER_ID = "AAECAwQFBgcICQoLDA0ODw"

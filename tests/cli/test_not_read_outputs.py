@@ -10,8 +10,9 @@ from jsonschema import Draft202012Validator
 
 from tests.cli.every_command import reading
 from tests.cli.runs import Run
-from tests.support.faults import HEALTHY, Brokers, healthy
+from tests.support.brokers import Brokers, healthy
 from tests.support.json_schemas import json_schema, validate
+from tests.support.logs import HEALTHY
 from tests.support.places import SAMPLES
 from tests.support.snapshot_trees import NEW, OLD, Snapshots
 from tests.support.unread import NULLS, refuse, refuse_logs

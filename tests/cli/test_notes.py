@@ -12,7 +12,7 @@ from kafka_forensics.cli.progress import Progress, duration
 from kafka_forensics.cli.streams import Destination, say, wrapped
 from kafka_forensics.model.amounts import size
 from tests.cli.every_command import Terminal
-from tests.support.faults import healthy
+from tests.support.brokers import healthy
 from tests.support.places import SAMPLES
 
 
@@ -114,7 +114,7 @@ def test_live_is_not_advised_where_it_explains_nothing(tmp_path: Path, capsys: p
     for log_dir in brokers.log_dirs:
         (log_dir / ".kafka_cleanshutdown").unlink()
     assert outcome(["scan", *map(str, brokers.log_dirs)]) == 0
-    log = brokers.log_dir(2) / "t-0" / f"{0:020d}.log"
+    log = brokers.file(2, 0)
     data = bytearray(log.read_bytes())
     data[200] ^= 1
     log.write_bytes(data)

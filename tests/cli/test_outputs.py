@@ -23,8 +23,8 @@ from kafka_forensics.model.findings import Finding, Place
 from kafka_forensics.model.json_objects import with_twins
 from kafka_forensics.model.results import Agreement, Incomplete, Read, ScanResult, TransactionCounts
 from tests.cli.runs import Run
+from tests.support.audit import unclean_election
 from tests.support.json_schemas import json_schema, validate
-from tests.support.replicas import unclean_election
 from tests.support.results import EVIL, clean_result, hostile_result, partition, replica, result_of, unclean_result
 
 RESULTS: dict[str, Callable[[], ScanResult]] = {

@@ -10,6 +10,7 @@ import pytest
 from tests.cli.every_command import reading
 from tests.cli.runs import Run
 from tests.support.places import SAMPLES
+from tests.support.segments import segment_file
 
 HEALTHY = SAMPLES / "healthy"
 COMMANDS = [*reading("orders")]
@@ -107,7 +108,7 @@ def test_the_same_twice_is_read_once(run: Run, copies: Path, tmp_path: Path) -> 
     wanted = run("scan", copies, "--format", "json")[1]
     link = tmp_path / "link"
     link.symlink_to(copies / "broker-2")
-    segment = copies / "broker-1" / "orders-0" / f"{0:020d}.log"
+    segment = copies / "broker-1" / "orders-0" / segment_file(0)
     for more in (copies / "broker-2", link, copies / "broker-1" / "orders-0", segment):
         status, out, err = run("scan", copies, more, "--format", "json")
         assert (status, replicas(out)) == (0, replicas(wanted)), more

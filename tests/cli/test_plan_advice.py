@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from tests.cli.runs import Run
-from tests.support.controller_log import CONTROLLER, ControllerLog, setting, topic
-from tests.support.controller_log import partition as partition_record
-from tests.support.faults import TOPIC_ID
+from tests.support.brokers import TOPIC_ID, put_clean_shutdown, put_epochs, put_replica, put_segment
+from tests.support.controllers import CONTROLLER, ControllerLog, setting, topic
+from tests.support.controllers import partition as partition_record
 from tests.support.places import SAMPLES
-from tests.support.replicas import put_replica
 from tests.support.segments import batch
 
 Words = Callable[..., str]
@@ -30,7 +29,7 @@ def copies(audit: Path, tmp_path: Path) -> Path:
 
 
 def stopped_cleanly(log_dir: Path) -> None:
-    (log_dir / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":5}')
+    put_clean_shutdown(log_dir)
 
 
 # Who leads does not matter, or cannot be told.
@@ -161,7 +160,7 @@ def test_a_damaged_leader_is_not_said_to_be_the_better_copy(plan_words: Words, t
         log_dir = put_replica(tmp_path, broker, held, high_watermark=9)
         stopped_cleanly(log_dir)
         for kind in ("index", "timeindex"):
-            (log_dir / "orders-0" / f"{0:020d}.{kind}").write_bytes(b"")
+            put_segment(log_dir / "orders-0", 0, b"", kind)
     words = plan_words(tmp_path)
     keeps = "If broker 1 leads, broker 2 keeps its log, with its records at 3 to 5 in it, which are damaged in the leader's,"
     assert keeps in words
@@ -177,13 +176,10 @@ def test_a_follower_that_begins_anew_is_told_where_nothing_of_it_is_deleted(
     log = ControllerLog().lead([CONTROLLER]).append(topic(), partition_record([1, 2], 1, leader_epoch=2, replicas=[1, 2]))
     log.append(setting("remote.storage.enable", "true")).put(tmp_path / f"controller-{CONTROLLER}")
     ours = b"".join(batch(start, count, epoch=epoch) for start, count, epoch in held)
-    logs = {1: (20, batch(20, 10, epoch=2), ["0 0", "2 20"]), 2: (0, ours, [f"{epoch} {start}" for start, _, epoch in held])}
+    logs = {1: (20, batch(20, 10, epoch=2), [(0, 0), (2, 20)]), 2: (0, ours, [(epoch, start) for start, _, epoch in held])}
     for broker, (base, data, epochs) in logs.items():
-        log_dir = put_replica(
-            tmp_path, broker, data, partition="t-0", high_watermark=max(base, 10), base_offset=base, topic_id=TOPIC_ID
-        )
-        (log_dir / "log-start-offset-checkpoint").write_text("0\n1\nt 0 0\n")
-        (log_dir / "t-0" / "leader-epoch-checkpoint").write_text("\n".join(["0", str(len(epochs)), *epochs, ""]))
+        known: dict[str, Any] = {"partition": "t-0", "topic_id": TOPIC_ID, "epochs": epochs, "log_start": 0}
+        put_replica(tmp_path, broker, {base: data}, high_watermark=max(base, 10), **known)
     words = plan_words(tmp_path, "--topic", "t")
     assert "2 anew at 20" in words
     sentence = "broker 2 begins its log anew, for what it would keep of it ends below the leader's local log start, and copies"
@@ -199,7 +195,7 @@ def test_witnesses_that_contradict_each_other_are_told(
     """Broker 2's high watermark lies beyond its log, and its checkpoint knows an epoch that no batch has."""
     marks = copies / "broker-2" / "replication-offset-checkpoint"
     marks.write_text(marks.read_text().replace("audit 0 370", "audit 0 400"))
-    (copies / "broker-2" / "audit-0" / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n1 320\n")
+    put_epochs(copies / "broker-2" / "audit-0", (0, 0), (1, 320))
     stopped_cleanly(copies / "broker-2")
     words = plan_words(copies, *AUDIT)
     assert "Contradiction: HW_BEYOND_LEO: audit-0 on broker 2: " in words

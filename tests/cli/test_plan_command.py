@@ -11,12 +11,11 @@ import pytest
 from kafka_forensics.cli.outputs.plan import COLUMNS
 from tests.cli.runs import Run
 from tests.gallery.of_replicas import OTHER_TOPIC_ID
-from tests.support.controller_log import controlled_by, record, topic
-from tests.support.controller_log import partition as partition_record
-from tests.support.faults import healthy
+from tests.support.brokers import healthy, put_replica
+from tests.support.controllers import controlled_by, record, topic
+from tests.support.controllers import partition as partition_record
 from tests.support.json_schemas import validate
 from tests.support.places import SAMPLES
-from tests.support.replicas import put_replica
 from tests.support.segments import batch, legacy_entry
 
 Words = Callable[..., str]
@@ -27,7 +26,7 @@ AUDIT = ("--topic", "audit")
 @pytest.fixture
 def ledger(tmp_path: Path) -> Path:
     """Logs before Kafka 0.11: broker 2 holds other records than broker 1, and fewer."""
-    put_replica(tmp_path, 1, b"".join(legacy_entry(number) for number in range(10)), partition="ledger-0", high_watermark=10)
+    put_replica(tmp_path, 1, [legacy_entry(number) for number in range(10)], partition="ledger-0", high_watermark=10)
     log = b"".join(legacy_entry(number, value=b"other") for number in range(3))
     put_replica(tmp_path, 2, log, partition="ledger-0", high_watermark=3)
     return tmp_path

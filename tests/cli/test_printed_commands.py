@@ -19,7 +19,8 @@ from tests.cli.runs import Run
 from tests.gallery.case import Case
 from tests.gallery.cases import one_of_each_fault
 from tests.gallery.incidents import TREES, Tree
-from tests.support.replicas import old_directory, unclean_election
+from tests.support.audit import old_directory, unclean_election
+from tests.support.brokers import put_meta
 
 PRINTED = re.compile(r"`(kafka-forensics [^`]+)`|\$ (kafka-forensics (?:.*\\\n)*.*)")
 
@@ -86,7 +87,7 @@ def test_of_very_many_paths_a_command_has_those_that_its_partition_needs(run: Ru
     others = [tmp_path / ("long" * 40) / f"broker-{number}" for number in range(10, 22)]
     for number, other in enumerate(others):
         shutil.copytree(log_dirs[0] / "audit-0", other / f"other-{number}")
-        (other / "meta.properties").write_text(f"version=1\nnode.id={10 + number}\ncluster.id=MkU3OEVBNTcwNTJENDM2Qk\n")
+        put_meta(other, 10 + number)
     assert sum(len(str(path)) for path in others) > PATHS_SHOWN
     commands = commands_of(run, *others[:6], *log_dirs, *others[6:])
     plans = [command for command in commands if command[1] == "plan" and "audit" in command]

@@ -19,10 +19,10 @@ from kafka_forensics.questions.recover import Recovery
 from kafka_forensics.replication.planner import UNBOUNDED
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.cli.runs import Run
+from tests.support.brokers import put_replica
 from tests.support.bundles import bundle_of
 from tests.support.json_schemas import validate
 from tests.support.places import SAMPLES
-from tests.support.replicas import put_replica
 from tests.support.segments import BASE_TIMESTAMP, by_producer, flipped, values
 from tests.support.unread import refuse
 

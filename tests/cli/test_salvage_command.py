@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.runs import Run
+from tests.questions.salvage.salvaged import NAME, batches_of
+from tests.support.brokers import put_replica, put_segment
 from tests.support.places import SAMPLES
-from tests.support.replicas import put_replica
-from tests.support.salvaged import NAME, batches_of
 from tests.support.segments import batch, flipped
 
 
@@ -68,7 +68,7 @@ def test_gaps_are_allowed_when_asked_for(tmp_path: Path, run: Run) -> None:
 def test_mistakes_end_with_status_2_and_leave_nothing(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str
 ) -> None:
-    put_replica(tmp_path / "in", 1, {0: b"".join(batches_of(2))})
+    put_replica(tmp_path / "in", 1, batches_of(2))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
     monkeypatch.chdir(tmp_path)
@@ -87,7 +87,7 @@ def test_bundles_hold_no_records(tmp_path: Path, run: Run) -> None:
 
 
 def test_names_from_evidence_reach_no_terminal_raw(tmp_path: Path, run: Run) -> None:
-    put_replica(tmp_path / "in", 1, {0: b"".join(batches_of(2))})
+    put_replica(tmp_path / "in", 1, batches_of(2))
     (tmp_path / "in" / "broker-1").rename(tmp_path / "in" / "broker-\x1b[31m")
     (tmp_path / "in" / "broker-\x1b[31m" / "meta.properties").unlink()
     _, out, err = run("salvage", tmp_path / "in", "--output", tmp_path / "out", "--format", "table")
@@ -101,7 +101,7 @@ def test_what_no_copy_has_is_listed_as_new_with_status_1_and_a_refusal_counts_mo
     ]
     for broker, lost in ((1, 2), (2, 1)):
         data = b"".join(flipped(one, 70) if number == lost else one for number, one in enumerate(log))
-        put_replica(tmp_path / "in", broker, {0: data}, high_watermark=6)
+        put_replica(tmp_path / "in", broker, data, high_watermark=6)
     words = {
         "table": f"new in {NAME}: DUPLICATE_BATCH 4..6 of producer 7\n",
         "tsv": "\tDUPLICATE_BATCH 4..6 of producer 7\t",
@@ -118,7 +118,7 @@ def test_what_no_copy_has_is_listed_as_new_with_status_1_and_a_refusal_counts_mo
     for broker in (1, 2):
         other = tmp_path / "in" / f"broker-{broker}" / "other-0"
         other.mkdir()
-        (other / f"{0:020d}.log").write_bytes(batch(0, 2) + flipped(batch(2, 2), 70) + batch(4, 2))
+        put_segment(other, 0, batch(0, 2) + flipped(batch(2, 2), 70) + batch(4, 2))
     status, out, _ = run("salvage", tmp_path / "in", "--output", tmp_path / "out", "--format", "table")
     assert status == 3
     assert f"new in {NAME}" in out

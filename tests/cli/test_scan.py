@@ -20,6 +20,7 @@ from tests.cli.runs import Run
 from tests.support.archives import SHIPPED
 from tests.support.places import SAMPLES
 from tests.support.results import clean_result, result_of, unclean_result
+from tests.support.segments import segment_file
 
 Scan = Callable[..., tuple[int, str, str]]
 ESCAPE = "\x1b["
@@ -174,7 +175,7 @@ def test_a_report_is_the_table_and_the_summary_in_one(by: str, run: Run) -> None
 
 def test_what_could_not_be_read_is_in_a_report_and_no_fail_on_hides_it(run: Run, tmp_path: Path) -> None:
     (tmp_path / "broker-1" / "t-0").mkdir(parents=True)
-    (tmp_path / "broker-1" / "t-0" / f"{0:020d}.log").symlink_to("/nowhere/at/all")
+    (tmp_path / "broker-1" / "t-0" / segment_file(0)).symlink_to("/nowhere/at/all")
     status, report, _ = run("scan", tmp_path / "broker-1", UNCLEAN / "broker-2", "--format", "report", "--fail-on", "none")
     assert status == 3
     assert "\nincomplete:" in report

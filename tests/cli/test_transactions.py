@@ -11,11 +11,12 @@ from kafka_forensics.cli.commands import transactions as command
 from kafka_forensics.simulation.materialise import materialise
 from kafka_forensics.simulation.scenarios import play
 from tests.cli.runs import Run, rows
+from tests.gallery import transactions as histories
 from tests.gallery.injections import change
-from tests.support import transaction_logs
-from tests.support.faults import Written
+from tests.support.brokers import put_brokers
+from tests.support.logs import APP, APP_ID, OTHER, OTHER_ID, CoordinatorLog, DataLog, Written, ms
 from tests.support.places import SAMPLES
-from tests.support.transaction_logs import APP, APP_ID, OTHER, OTHER_ID, CoordinatorLog, DataLog, ms, write_cluster
+from tests.support.segments import segment_file
 
 LATER = 21 * 60.0
 pytestmark = pytest.mark.usefixtures("wide")
@@ -48,7 +49,7 @@ def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     state.transaction(LATER, (0, 1), commit=True, name=OTHER)
     second.data(LATER + 1, OTHER_ID)
     state.state(LATER + 1, "Ongoing", (1,), name=OTHER)
-    write_cluster(folder, {"t-0": first, "t-1": second, "__transaction_state-0": state})
+    put_brokers(folder, {"t-0": first, "t-1": second, "__transaction_state-0": state})
     return folder
 
 
@@ -152,7 +153,7 @@ def test_an_overdue_transaction_is_told_with_its_age_and_its_timeout(run: Run, t
     log.data(5)
     state.state(5, "Ongoing", (0,))
     copies = tmp_path / "known"
-    write_cluster(copies, {"t-0": log, "__transaction_state-0": state})
+    put_brokers(copies, {"t-0": log, "__transaction_state-0": state})
     _, out, _ = run(copies, "--as-of", "2023-11-15T22:13:25Z", "--format", "table")
     out = " ".join(out.split())
     assert "24 h old, timeout 1 min; the coordinator should have ended it" in out
@@ -160,7 +161,7 @@ def test_an_overdue_transaction_is_told_with_its_age_and_its_timeout(run: Run, t
     [row] = rows(run, copies, "--as-of", "2023-11-15T22:13:25Z")
     assert (row["age_ms"], row["transaction_timeout_ms"], row["safe_to_abort"]) == (24 * 3_600_000, 60_000, None)
     alone = tmp_path / "alone"
-    write_cluster(alone, {"t-0": log})
+    put_brokers(alone, {"t-0": log})
     _, out, _ = run(alone, "--format", "table")
     assert "cannot tell whether it is safe to abort: add __transaction_state of every broker" in " ".join(out.split())
     assert "do not abort" not in out
@@ -169,8 +170,8 @@ def test_an_overdue_transaction_is_told_with_its_age_and_its_timeout(run: Run, t
 def test_a_committed_transaction_that_is_in_no_copy_has_a_row(run: Run, tmp_path: Path) -> None:
     """Of t-1 nothing at all is left."""
     paths = [
-        *transaction_logs.without_transaction(tmp_path / "copies"),
-        transaction_logs.controller_since(tmp_path / "controller", -100),
+        *histories.without_transaction(tmp_path / "copies"),
+        histories.controller_since(tmp_path / "controller", -100),
     ]
     [lost] = rows(run, *paths, "--state", "lost")
     assert (lost["topic"], lost["partition"], lost["transactional_id"], lost["producer_id"]) == ("t", 1, APP, APP_ID)
@@ -189,7 +190,7 @@ def test_of_one_that_no_coordinator_lists_it_is_said_how_old_it_must_be_to_hang(
     log.marker(1.07, commit=False)
     state.transaction(1, (0,), commit=False)
     log.data(5)
-    write_cluster(tmp_path, {"t-0": log, "__transaction_state-0": state})
+    put_brokers(tmp_path, {"t-0": log, "__transaction_state-0": state})
     [row] = rows(run, tmp_path, "--as-of", ms(77), "--state", "open")
     assert (row["age_ms"], row["transaction_timeout_ms"], row["safe_to_abort"]) == (72_000, 60_000, False)
     assert row["reason"] == "the coordinator does not list it, and it is called hanging only once older than 20 min"
@@ -221,8 +222,8 @@ def hung() -> tuple[DataLog, CoordinatorLog, Written]:
 
 def put_damaged(folder: Path, log: DataLog, state: CoordinatorLog, damaged: Written, at: int = 90) -> Path:
     """Three copies, in which this batch is damaged alike."""
-    write_cluster(folder, {"t-0": log, "__transaction_state-0": state})
-    for path in folder.glob(f"*/t-0/{damaged.segment:020d}.log"):
+    put_brokers(folder, {"t-0": log, "__transaction_state-0": state})
+    for path in folder.glob(f"*/t-0/{segment_file(damaged.segment)}"):
         change(path, damaged.position + at)
     return folder
 
@@ -270,7 +271,7 @@ def test_a_snapshot_is_not_heard_against_a_marker_that_came_after_it(run: Run, t
     log.marker(3, commit=True)
     state.transaction(1, (0,), commit=True)
     copies = put_damaged(tmp_path, log, state, opened)
-    for path in copies.glob(f"*/t-0/{log.next_offset:020d}.snapshot"):
+    for path in copies.glob(f"*/t-0/{segment_file(log.next_offset, 'snapshot')}"):
         path.unlink()
     told, err = shown(run, copies)
     assert [row[0] for row in told] == ["committed", "empty", "damaged"]
@@ -290,11 +291,11 @@ def test_a_damaged_marker_leaves_the_end_of_a_transaction_open_to_doubt(run: Run
 
 def test_a_whole_copy_and_a_torn_tail_leave_no_doubt(run: Run, tmp_path: Path) -> None:
     log, state, opened = hung()
-    write_cluster(tmp_path, {"t-0": log, "__transaction_state-0": state})
-    change(tmp_path / "b1" / "t-0" / f"{0:020d}.log", opened.position + 90)
+    put_brokers(tmp_path, {"t-0": log, "__transaction_state-0": state})
+    change(tmp_path / "b1" / "t-0" / segment_file(0), opened.position + 90)
     told, err = shown(run, tmp_path)
     assert ("damaged" in {row[0] for row in told}, "damaged" in err) == (False, False)
-    for path in tmp_path.glob(f"*/t-0/{0:020d}.log"):
+    for path in tmp_path.glob(f"*/t-0/{segment_file(0)}"):
         path.write_bytes(b"".join(batch.data for batch in log.batches) + opened.data[:40])
     told, err = shown(run, tmp_path)
     assert "damaged" not in {row[0] for row in told}

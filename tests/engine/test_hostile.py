@@ -9,8 +9,9 @@ import pytest
 
 from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
+from tests.support.brokers import put_clean_shutdown
 from tests.support.places import SAMPLES
-from tests.support.segments import MUTATIONS
+from tests.support.segments import MUTATIONS, segment_file
 
 SAMPLE = SAMPLES / "unclean-election" / "broker-1"
 CASES_A_FILE = 800
@@ -25,12 +26,12 @@ def log_dir(tmp_path: Path) -> Path:
     for name in os.listdir(SAMPLE):
         if (SAMPLE / name).is_file():
             shutil.copy(SAMPLE / name, target / name)
-    (target / ".kafka_cleanshutdown").write_bytes(b'{"version":0,"brokerEpoch":7}')
+    put_clean_shutdown(target)
     return target
 
 
-INDEXES = [f"{0:020d}.{kind}" for kind in ("log", "index", "timeindex", "txnindex")]
-OF_A_PARTITION = (*INDEXES, f"{79:020d}.snapshot", "leader-epoch-checkpoint", "partition.metadata")
+INDEXES = [segment_file(0, kind) for kind in ("log", "index", "timeindex", "txnindex")]
+OF_A_PARTITION = (*INDEXES, segment_file(79, "snapshot"), "leader-epoch-checkpoint", "partition.metadata")
 CHECKPOINTS = [f"{kind}-offset-checkpoint" for kind in ("replication", "recovery-point", "log-start", "cleaner")]
 NAMES = (*(f"payments-0/{name}" for name in OF_A_PARTITION), *CHECKPOINTS, "meta.properties", ".kafka_cleanshutdown")
 

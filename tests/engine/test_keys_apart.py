@@ -19,8 +19,8 @@ from kafka_forensics.folding.keys.question import DamageEnd, KeyAnswer
 from kafka_forensics.judging import compaction
 from kafka_forensics.model.results import ScanResult
 from tests.engine import task_engine
-from tests.support.compacted import CLEANED, compacted, history, three
-from tests.support.faults import DIRECTORY
+from tests.support.brokers import DIRECTORY, put_cleaned_apart, put_compacted
+from tests.support.logs import CLEANED, keyed_history
 from tests.support.simulated_cleaners import KnownHistory, Replica, clusters, written
 
 
@@ -46,7 +46,7 @@ def refuse(_: list[str]) -> NoReturn:
 
 
 def test_only_logs_of_so_many_bytes_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    brokers = three(tmp_path, history(), {2: {1}})
+    brokers = put_cleaned_apart(tmp_path, keyed_history(), {2: {1}})
     paths = [str(path) for path in brokers.log_dirs]
     size = sum(file.stat().st_size for path in brokers.log_dirs for file in path.rglob("*.log"))
     here = text(local.scan(paths, ScanOptions()))
@@ -75,7 +75,7 @@ def damage(chunks: list[tuple[bool, int | None]]) -> DamageEnd:
 
 
 def test_a_log_that_is_gone_when_its_keys_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    brokers = three(tmp_path, history(), {2: {1}})
+    brokers = put_cleaned_apart(tmp_path, keyed_history(), {2: {1}})
     paths = [str(path) for path in brokers.log_dirs]
     gone = brokers.file(3, 0)
     right = task_engine.answered
@@ -102,9 +102,9 @@ def test_a_log_that_is_gone_when_its_keys_are_read(tmp_path: Path, monkeypatch: 
 
 def test_topics_of_one_name_are_asked_about_apart(tmp_path: Path) -> None:
     """Two replicas of each of two topics, of which one lacks a record."""
-    story = history()
+    story = keyed_history()
     logs = {broker: story.left({1} if broker in (2, 4) else (), roll=CLEANED) for broker in (1, 2, 3, 4)}
-    brokers = compacted(tmp_path, logs, dict.fromkeys(logs, CLEANED))
+    brokers = put_compacted(tmp_path, logs, dict.fromkeys(logs, CLEANED))
     for broker in (3, 4):
         metadata = brokers.log_dir(broker) / DIRECTORY / "partition.metadata"
         metadata.write_text(f"version: 0\ntopic_id: {'B' * 21}A\n")

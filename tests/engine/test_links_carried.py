@@ -14,9 +14,10 @@ from kafka_forensics.facts.splits import plan_tasks
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.schemas import FACTS
 from tests.engine import task_engine
-from tests.support.faults import Brokers, healthy
+from tests.support.brokers import Brokers, healthy
+from tests.support.segments import segment_file
 
-SEGMENT = f"{29:020d}.log"
+SEGMENT = segment_file(29)
 
 
 @pytest.fixture

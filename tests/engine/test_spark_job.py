@@ -18,8 +18,8 @@ from kafka_forensics.export import json_document
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.spark import job, keys
 from tests.spark.fake import FakeSession
+from tests.support.brokers import put_replica
 from tests.support.places import SAMPLES
-from tests.support.replicas import put_replica
 from tests.support.segments import log
 
 
@@ -102,7 +102,7 @@ def test_what_workers_lack_is_told_from_the_exception(said: str, reason: str | N
 
 
 def test_workers_of_another_version_or_without_the_files_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put_replica(tmp_path, 1, b"".join(log(2)))
+    put_replica(tmp_path, 1, log(2))
     options = ScanOptions()
     inputs = gather([str(tmp_path / "broker-1")], options)
     job.probe(FakeSession(), inputs, options)  # type: ignore[arg-type]
@@ -123,7 +123,7 @@ def test_workers_of_another_version_or_without_the_files_are_told(tmp_path: Path
 def test_a_failure_that_tells_of_something_else_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, raised: type[Exception]
 ) -> None:
-    put_replica(tmp_path, 1, b"".join(log(2)))
+    put_replica(tmp_path, 1, log(2))
     inputs = gather([str(tmp_path / "broker-1")], ScanOptions())
 
     def fail(*_: object) -> None:
@@ -176,7 +176,7 @@ def test_only_large_compacted_partitions_may_ask_for_keys(
     tmp_path: Path, replicas: int, compacted: bool, least: int, asks: bool
 ) -> None:
     for broker in range(1, replicas + 1):
-        put_replica(tmp_path, broker, b"".join(log(3)))
+        put_replica(tmp_path, broker, log(3))
     (part,) = slices(gather([str(tmp_path / f"broker-{broker}") for broker in range(1, replicas + 1)], ScanOptions()))
     for plan in part.replicas:
         plan.context.compacted = compacted
@@ -188,7 +188,7 @@ def test_only_large_compacted_partitions_may_ask_for_keys(
 @pytest.mark.parametrize("deep", [False, True])
 def test_small_logs_are_one_work_unless_asked_otherwise(tmp_path: Path, deep: bool, work_bytes: int | None, works: int) -> None:
     for broker in (1, 2):
-        put_replica(tmp_path, broker, b"".join(log(40)))
+        put_replica(tmp_path, broker, log(40))
     parts = list(enumerate(slices(gather([str(tmp_path / f"broker-{broker}") for broker in (1, 2)], ScanOptions()))))
     spark: Any = FakeSession()
     with pytest.MonkeyPatch.context() as patch:

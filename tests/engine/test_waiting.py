@@ -12,7 +12,7 @@ from kafka_forensics.engine.work_plan import AT_ONCE, mostly_waits
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.storage.local import LocalSource
-from tests.support.replicas import put_replica
+from tests.support.brokers import put_replica
 from tests.support.segments import log
 
 
@@ -62,7 +62,7 @@ def brokers(tmp_path: Path) -> list[str]:
     for partition in range(40):
         for broker in (1, 2, 3):
             batches = log(3 if (partition, broker) != (7, 2) else 2)
-            put_replica(tmp_path, broker, b"".join(batches), partition=f"orders-{partition}")
+            put_replica(tmp_path, broker, batches, partition=f"orders-{partition}")
     odd = next((tmp_path / "broker-3").glob("*-11/*.log"))
     odd.write_bytes(odd.read_bytes()[:-3] + b"xyz")
     return [str(tmp_path / f"broker-{broker}") for broker in (1, 2, 3)]

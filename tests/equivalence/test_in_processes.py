@@ -17,8 +17,9 @@ from kafka_forensics.questions.changes import snapshots
 from tests.engine.task_changes import said
 from tests.equivalence.conftest import Made, Tree
 from tests.equivalence.documents import text
-from tests.support.faults import HEALTHY, healthy
-from tests.support.snapshot_trees import NEW, OLD, Snapshots, cut
+from tests.support.brokers import healthy
+from tests.support.logs import HEALTHY
+from tests.support.snapshot_trees import NEW, OLD, Snapshots
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes are copied on Linux alone")
 
@@ -102,7 +103,7 @@ def test_what_cannot_be_read_and_what_changes(tmp_path: Path, copies: Counts) ->
 def test_snapshots(tmp_path: Path, copies: Counts) -> None:
     trees = Snapshots(tmp_path)
     trees.put(OLD, HEALTHY)
-    trees.put(NEW, {1: HEALTHY, 2: cut(HEALTHY, 55), 3: HEALTHY})
+    trees.put(NEW, {1: HEALTHY, 2: HEALTHY.cut(55), 3: HEALTHY})
     here, there = (snapshots.changes(str(tmp_path), ScanOptions(jobs=jobs)).result for jobs in (1, 2))
     assert said(here) == said(there)
     assert here.changes

@@ -8,7 +8,7 @@ from typing import Final
 
 from tests.gallery.cases import SECTIONS
 from tests.gallery.incidents import TREES as INCIDENTS
-from tests.support.faults import Brokers
+from tests.support.brokers import Brokers
 
 Make = Callable[[Path], Brokers]
 

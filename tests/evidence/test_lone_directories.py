@@ -7,7 +7,7 @@ import pytest
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.evidence.inputs import CHECKPOINTS, gather
 from kafka_forensics.evidence.options import ScanOptions
-from tests.support.faults import Brokers, healthy
+from tests.support.brokers import Brokers, healthy
 
 
 def lone(brokers: Brokers) -> list[str]:

@@ -20,8 +20,9 @@ from kafka_forensics.facts import rows as facts_rows
 from kafka_forensics.model.schemas import FACTS
 from tests.export.exports import export, manifest, parquet_files, read_back, rows
 from tests.gallery.of_replicas import HOSTILE, hostile
-from tests.support.faults import Brokers, healthy
+from tests.support.brokers import Brokers, healthy
 from tests.support.places import SAMPLES
+from tests.support.segments import segment_file
 from tests.support.unread import REASON, refuse_logs
 
 if TYPE_CHECKING:
@@ -180,8 +181,7 @@ def test_records_are_decoded_for_the_scan_where_it_shows(tmp_path: Path, more: t
 
 
 ROWS = [
-    {"path": f"{{broker-{broker}}}/t-0/{segment:020d}.log", "reason": REASON, "topic": "t", "partition": 0, "broker": str(broker)}
-    for broker in (2,)
+    {"path": f"{{broker-2}}/t-0/{segment_file(segment)}", "reason": REASON, "topic": "t", "partition": 0, "broker": "2"}
     for segment in (0, 29, 55)
 ]
 

@@ -8,6 +8,7 @@ import pytest
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.nightly import daily_subset
 from tests.support.peak_memory import peak_kib
+from tests.support.segments import segment_file
 
 SMALL_ROW_GROUPS = "from kafka_forensics.facts import rows; rows.MAX_BYTES = 2 << 20\n"
 """Little data makes many row groups."""
@@ -20,7 +21,7 @@ def write_log(folder: Path, batches: int) -> None:
     records = [RecordToWrite(b"key", os.urandom(VALUE_BYTES)) for _ in range(RECORDS)]
     batch = write_batch(records, base_offset=0, base_timestamp=1_700_000_000_000)
     (folder / "t-0").mkdir(parents=True)
-    with (folder / "t-0" / f"{0:020d}.log").open("wb") as log:
+    with (folder / "t-0" / segment_file(0)).open("wb") as log:
         for number in range(batches):
             log.write((number * RECORDS).to_bytes(8, "big") + batch[8:])
 

@@ -20,7 +20,7 @@ from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.parsers.log import SegmentReader
 from kafka_forensics.parsers.log_dir import SegmentFiles
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
-from tests.support.faults import healthy
+from tests.support.brokers import healthy
 from tests.support.kernels import kernels
 from tests.support.memory import MemoryFile
 from tests.support.strategies import LOG

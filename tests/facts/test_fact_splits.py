@@ -23,9 +23,10 @@ from kafka_forensics.facts.splits import decode, plan_tasks
 from kafka_forensics.model.results import ScanResult, Totals
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.witnesses.witnesses import Witnesses
-from tests.support.segments import BASE_TIMESTAMP, batch, write_offset_index, write_time_index
+from tests.support.brokers import put_segment
+from tests.support.logs import APP_ID, OTHER_ID, DataLog
+from tests.support.segments import BASE_TIMESTAMP, batch, segment_file, write_offset_index, write_time_index
 from tests.support.strategies import batch_lists
-from tests.support.transaction_logs import APP_ID, OTHER_ID, DataLog
 
 LOG_FACTS = ("batches", "records", "spans", "control_records")
 NUMBERS = count()
@@ -63,13 +64,12 @@ def whole(path: Path, fact: str) -> list[str]:
 def put(folder: Path, batches: list[bytes], *, every: int = 1) -> Path:
     """A partition directory with one segment and its indexes."""
     partition = folder / "t-0"
-    partition.mkdir(parents=True)
-    (partition / f"{0:020d}.log").write_bytes(b"".join(batches))
+    put_segment(partition, 0, batches)
     positions = [sum(map(len, batches[:number])) for number in range(len(batches))]
     offsets = [(int.from_bytes(one[:8], "big"), place) for one, place in zip(batches, positions, strict=True)][1::every]
-    (partition / f"{0:020d}.index").write_bytes(write_offset_index(offsets, 0))
+    put_segment(partition, 0, write_offset_index(offsets, 0), "index")
     times = [(BASE_TIMESTAMP + offset, offset) for offset, _ in offsets]
-    (partition / f"{0:020d}.timeindex").write_bytes(write_time_index(times, 0))
+    put_segment(partition, 0, write_time_index(times, 0), "timeindex")
     return partition
 
 
@@ -101,7 +101,7 @@ def _spans_are_short() -> Iterator[None]:
 def test_parts_of_any_log_are_the_whole(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     folder = tmp_path_factory.getbasetemp() / f"parts-{next(NUMBERS)}"
     batches = data.draw(st.one_of(transactions(), batch_lists(max_size=12)))
-    log = put(folder, batches, every=data.draw(st.integers(1, 3))) / f"{0:020d}.log"
+    log = put(folder, batches, every=data.draw(st.integers(1, 3))) / segment_file(0)
     changed = bytearray(log.read_bytes())
     for _ in range(data.draw(st.integers(0, 3)) if changed else 0):
         start = data.draw(st.integers(0, len(changed) - 1))
@@ -136,7 +136,7 @@ def test_parts_that_do_not_meet_are_an_error(tmp_path: Path) -> None:
     start = len(outer[0]) + outer[1].index(inner)
     size = len(batch(1, value=bytes(30)))
     lies = [(offset, start + (offset - 1) * size) for offset in range(1, 30)]
-    (folder / f"{0:020d}.index").write_bytes(write_offset_index(lies, 0))
+    put_segment(folder, 0, write_offset_index(lies, 0), "index")
     end = start + len(inner)
     fact_query = query("batches", split_bytes=end - 200)
     with pytest.raises(SourceError, match=r"do not meet.*split_bytes="):
@@ -164,15 +164,15 @@ def test_what_options_rule_out_is_not_listed_for_reading(tmp_path: Path) -> None
         shutil.move(tmp_path / topic / "t-0", tmp_path / f"{topic}-0")
         shutil.copytree(tmp_path / f"{topic}-0", tmp_path / f"{topic}-7")
         (tmp_path / topic).rmdir()
-    (tmp_path / "orders-0" / f"{20:020d}.log").write_bytes(batch(20))
+    put_segment(tmp_path / "orders-0", 20, batch(20))
 
     def files(**limits: object) -> set[str]:
         tasks = plan_tasks([str(tmp_path)], query("batches", **limits))
         return {segment.log.path for task in tasks for piece in decode(task)[0] for segment in piece.segments if segment.log}
 
-    assert files(topics=("ord*",), partitions=((0, 3),)) == {f"orders-0/{0:020d}.log", f"orders-0/{20:020d}.log"}
-    assert files(topics=("orders",), offset_from=20, partitions=((0, 0),)) == {f"orders-0/{20:020d}.log"}
-    assert files(topics=("orders",), offset_to=20, partitions=((0, 0),)) == {f"orders-0/{0:020d}.log"}
+    assert files(topics=("ord*",), partitions=((0, 3),)) == {f"orders-0/{segment_file(0)}", f"orders-0/{segment_file(20)}"}
+    assert files(topics=("orders",), offset_from=20, partitions=((0, 0),)) == {f"orders-0/{segment_file(20)}"}
+    assert files(topics=("orders",), offset_to=20, partitions=((0, 0),)) == {f"orders-0/{segment_file(0)}"}
     for limits, words in (
         ({"topics": ("odrers",)}, "nothing fits topics=odrers"),
         ({"partitions": ((3, 4),)}, "nothing fits partitions=3-4"),
@@ -215,14 +215,14 @@ def test_offsets_and_times_choose_rows(tmp_path: Path, fact: str) -> None:
 def test_strict_stops_at_the_first_bad_byte_and_report_goes_on(tmp_path: Path) -> None:
     batches = [batch(offset) for offset in range(20)]
     folder = put(tmp_path, batches)
-    log = folder / f"{0:020d}.log"
+    log = folder / segment_file(0)
     place = len(batches[0]) * 7
     log.write_bytes(log.read_bytes()[: place + 70] + b"\xff" + log.read_bytes()[place + 71 :])
     for fact in LOG_FACTS:
         with pytest.raises(FormatError, match=rf"{log.name}: BATCH_CRC_MISMATCH at byte {place}"):
             in_parts(folder, query(fact, strict=True))
         assert in_parts(folder, query(fact))[0] == whole(folder, fact)
-    with (folder / f"{0:020d}.index").open("ab") as index:
+    with (folder / segment_file(0, "index")).open("ab") as index:
         index.write(b"odd")
     with pytest.raises(FormatError, match=r"0.index: "):
         in_parts(folder, query("index_entries", strict=True))
@@ -234,7 +234,7 @@ def test_strict_stops_at_the_first_bad_byte_and_report_goes_on(tmp_path: Path) -
 
 def test_what_is_gone_or_shorter_by_now_is_an_error_with_its_path(tmp_path: Path) -> None:
     folder = put(tmp_path, [batch(offset) for offset in range(20)])
-    log = folder / f"{0:020d}.log"
+    log = folder / segment_file(0)
     fact_query = query("records")
     (task,) = plan_tasks([str(folder)], fact_query)
     log.write_bytes(log.read_bytes()[:100])

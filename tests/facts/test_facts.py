@@ -6,8 +6,9 @@ import pyarrow as pa
 
 import kafka_forensics as kf
 from kafka_forensics.model.schemas import BATCHES, RECORDS
+from tests.support.brokers import put_segment
 from tests.support.places import SAMPLES
-from tests.support.segments import batch, log, with_length
+from tests.support.segments import batch, log, segment_file, with_length
 
 PAYMENTS = SAMPLES / "unclean-election" / "broker-1" / "payments-0" / "00000000000000000000.log"
 ODD = SAMPLES / "unclean-election" / "broker-1" / "orders-1" / "00000000000000000000.log"
@@ -38,8 +39,8 @@ def test_a_lone_segment_is_believed_no_further_than_in_its_directory(tmp_path: P
     data = b"".join([*log(2), with_length(batch(4, 2), 0, -1), *beyond])
     directory = tmp_path / "orders-0"
     directory.mkdir()
-    (directory / f"{10:020}.log").write_bytes(batch(10))
-    for name, last_offsets in ((f"{0:020}.log", [1, 3]), ("copied.log", [1, 3, 501, 503])):
+    put_segment(directory, 10, batch(10))
+    for name, last_offsets in ((segment_file(0), [1, 3]), ("copied.log", [1, 3, 501, 503])):
         (directory / name).write_bytes(data)
         table = pa.Table.from_batches(kf.read_batches(str(directory / name)))
         assert table["last_offset"].to_pylist() == last_offsets

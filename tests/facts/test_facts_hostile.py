@@ -11,9 +11,10 @@ import kafka_forensics as kf
 from kafka_forensics.facts.rows import array
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from tests.support.brokers import put_segment
+from tests.support.logs import APP_ID
 from tests.support.places import SAMPLES
 from tests.support.segments import MUTATIONS
-from tests.support.transaction_logs import APP_ID
 
 SAMPLE = SAMPLES / "unclean-election" / "broker-1"
 DIRECTORIES = ("payments-0", "audit-0", "__transaction_state-0", "__consumer_offsets-0", "__cluster_metadata-0")
@@ -54,7 +55,7 @@ def test_offsets_at_the_end_of_their_range_are_held(tmp_path: Path) -> None:
             is_transactional=True,
             last_offset_delta=last_offset_delta,
         )
-    (partition / f"{0:020d}.log").write_bytes(data)
+    put_segment(partition, 0, data)
     result = kf.scan(str(tmp_path))
     for fact in FACTS:
         result.facts(fact).validate(full=True)

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kafka_forensics as kf
-from tests.support.faults import Brokers, healthy
+from tests.support.brokers import Brokers, healthy, put_segment
+from tests.support.segments import segment_file
 from tests.support.strategies import any_segments
 
 KINDS = {"batches": "decoded", "damaged": "damaged", "zero_tail": "skipped", "skipped": "skipped"}
@@ -76,15 +77,14 @@ def test_spans_name_the_damage(tmp_path: Path) -> None:
 def test_spans_tile_any_bytes(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     folder = tmp_path_factory.getbasetemp() / f"any-{next(NUMBERS)}"
     partition = folder / "t-0"
-    partition.mkdir(parents=True)
-    (partition / f"{0:020d}.log").write_bytes(data.draw(any_segments()))
+    put_segment(partition, 0, data.draw(any_segments()))
     for suffix in SUFFIXES[1:]:
-        (partition / f"{0:020d}{suffix}").write_bytes(data.draw(st.binary(max_size=120)))
+        put_segment(partition, 0, data.draw(st.binary(max_size=120)), suffix[1:])
     assert_tiled([folder], deep=data.draw(st.booleans()))
     shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize("given", ["", "t-0", f"t-0/{29:020d}.log"])
+@pytest.mark.parametrize("given", ["", "t-0", f"t-0/{segment_file(29)}"])
 def test_spans_and_findings_name_a_file_alike(tmp_path: Path, given: str) -> None:
     brokers = healthy(tmp_path)
     brokers.flip(2, brokers.log.at(40), 100)

@@ -21,27 +21,23 @@ from tests.gallery.injections import rewritten
 from tests.gallery.of_bytes import HUGE, huge_value
 from tests.gallery.of_controller import lost_member
 from tests.gallery.of_leftovers import LINK, PIPE, all_at_once
-from tests.support.compacted import history, three
-from tests.support.controller_log import CONTROLLER, ControllerLog, controlled_by, in_sync, partition, topic
-from tests.support.faults import HEALTHY, TOPIC, TOPIC_ID, Brokers, Log, healthy, histories, write_replica
-from tests.support.faults_verdict import kinds, only, said, scan, verdict
-from tests.support.peak_memory import peak_kib
-from tests.support.transaction_logs import (
-    COMMIT,
-    HEAD,
-    LATE,
-    NOTHING,
-    STATE,
-    TIMES,
-    CoordinatorLog,
-    DataLog,
-    cluster,
-    decided,
-    ended,
-    ms,
-    write_cluster,
-    wrong_clock,
+from tests.gallery.transactions import COMMIT, HEAD, LATE, NOTHING, STATE, TIMES, cluster, decided, ended, wrong_clock
+from tests.support.brokers import (
+    DIRECTORY,
+    TOPIC,
+    TOPIC_ID,
+    Brokers,
+    healthy,
+    put_brokers,
+    put_cleaned_apart,
+    put_log_dir,
+    put_replicas,
 )
+from tests.support.controllers import CONTROLLER, ControllerLog, controlled_by, in_sync, partition, topic
+from tests.support.faults_verdict import kinds, only, said, scan, verdict
+from tests.support.logs import HEALTHY, CoordinatorLog, DataLog, Log, keyed_history, ms
+from tests.support.peak_memory import peak_kib
+from tests.support.segments import segment_file
 from tests.support.unread import refuse
 
 pytestmark = pytest.mark.faults
@@ -79,7 +75,7 @@ def test_brokers_that_were_given_names_are_known_by_their_ids(tmp_path: Path, co
     """Of two copies of one broker neither is judged."""
     f33 = controlled_by(lost_member(tmp_path), *in_sync([1, 3]))
     if copies == 2:
-        write_replica(f33.root / "b3-later", 3, f33.log, 1)
+        put_log_dir(f33.root / "b3-later", 3, {DIRECTORY: f33.log}, committed={DIRECTORY: 1})
     assert said(local.scan([f"{path.name}={path}" for path in f33.log_dirs], ScanOptions())) == found
 
 
@@ -87,13 +83,13 @@ def test_named_brokers_of_a_torn_transaction_are_those_that_the_controller_knows
     logs = cluster(ended(30, COMMIT), ended(30, NOTHING), decided(30))
     state = partition([1, 2, 3], 1, partition_id=1, replicas=[1, 2, 3])
     control = ControllerLog().lead([CONTROLLER]).append(topic(), state).put(tmp_path / "controller")
-    named = [f"{name}={path}" for name, path in zip("xyz", write_cluster(tmp_path / "b", logs), strict=True)]
+    named = [f"{name}={path}" for name, path in zip("xyz", put_brokers(tmp_path / "b", logs).log_dirs, strict=True)]
     assert ("TXN_TORN", "critical", "x") in said(local.scan([*named, str(control)], ScanOptions()))
 
 
 @pytest.mark.parametrize(("later_ms", "name"), [(0, "tombstones_expired"), (-1, "tombstones_early")])
 def test_the_age_of_a_tombstone_counts_to_the_time_asked_for(tmp_path: Path, later_ms: int, name: str) -> None:
-    brokers = three(tmp_path, history(), {2: {0, 3, 4}})
+    brokers = put_cleaned_apart(tmp_path, keyed_history(), {2: {0, 3, 4}})
     as_of_ms = 1_700_000_004_000 + 24 * 60 * 60 * 1000 + later_ms
     assert only(local.scan(paths_of(brokers), ScanOptions(as_of_ms=as_of_ms)), "COMPACTION_SKEW").evidence[name] == 1
 
@@ -101,14 +97,14 @@ def test_the_age_of_a_tombstone_counts_to_the_time_asked_for(tmp_path: Path, lat
 def test_without_any_brokers_clock_the_time_asked_for_counts(tmp_path: Path) -> None:
     data = DataLog()
     data.data(10)
-    paths = write_cluster(tmp_path, {"t-0": data, "other-0": wrong_clock()})
+    paths = put_brokers(tmp_path, {"t-0": data, "other-0": wrong_clock()}).log_dirs
     result = local.scan([str(path) for path in paths], ScanOptions(as_of_ms=ms(60)))
     assert {row for row in said(result) if row[0] == "TXN_OPEN"} == {("TXN_OPEN", "info", broker) for broker in (1, 2, 3)}
 
 
 @pytest.mark.parametrize(("retention_ms", "severity"), [("1000", "info"), ("86400000", "warning")])
 def test_a_tombstone_removed_before_the_topic_allows_it(tmp_path: Path, retention_ms: str, severity: str) -> None:
-    brokers = three(tmp_path, history(), {2: {0, 3, 4}})
+    brokers = put_cleaned_apart(tmp_path, keyed_history(), {2: {0, 3, 4}})
     settings = {"delete.retention.ms": retention_ms}
     control = PartitionControl(1, 0, [1, 2, 3], [], [1, 2, 3], settings, TOPIC_ID, was_compacted=True)
     options, witnesses = ScanOptions(as_of_ms=1_700_000_010_000), Witnesses(ControllerHistory({(TOPIC, 0): control}))
@@ -119,7 +115,7 @@ def test_a_tombstone_removed_before_the_topic_allows_it(tmp_path: Path, retentio
 @pytest.mark.parametrize("cleaned_by", [1, 2, 3])
 def test_what_one_cleaner_knows_holds_for_all_and_the_disagreement_is_a_premise(tmp_path: Path, cleaned_by: int) -> None:
     """The controller's copy is older than the change of policy; the cleaner of one broker knows better."""
-    brokers = three(tmp_path, history(), {cleaned_by: {0, 3}})
+    brokers = put_cleaned_apart(tmp_path, keyed_history(), {cleaned_by: {0, 3}})
     control = PartitionControl(1, 0, [1, 2, 3], [], [1, 2, 3], {}, TOPIC_ID, cleanup_policy="delete", was_compacted=False)
     witnesses = Witnesses(ControllerHistory({(TOPIC, 0): control}))
     result = local.scan_inputs(gather(paths_of(brokers), ScanOptions()), ScanOptions(), witnesses=witnesses)
@@ -163,7 +159,7 @@ def test_what_was_left_unread_between_two_ends_is_said(tmp_path: Path, monkeypat
             log.next_offset = number << 16
             log.tag = tag
             log.plain()
-    brokers = histories(tmp_path, {1: left, 2: right}, {1: 0, 2: 0})
+    brokers = put_replicas(tmp_path, {1: left, 2: right}, 0)
     assert only(verdict(brokers), "SAME_EPOCH_DIVERGENCE").evidence["ranges_not_compared"] == 3
     monkeypatch.undo()
     assert "ranges_not_compared" not in only(verdict(brokers), "SAME_EPOCH_DIVERGENCE").evidence
@@ -177,7 +173,7 @@ def test_no_value_of_the_coordinators_log_breaks_the_scan(tmp_path: Path) -> Non
     state = CoordinatorLog()
     for number, value in enumerate(values):
         state.value(number, write_transaction_log_key(f"id-{number % 7}"), value)
-    found = kinds(scan(write_cluster(tmp_path, {"t-0": ended(30, NOTHING, traffic=LATE), STATE: state})))
+    found = kinds(scan(put_brokers(tmp_path, {"t-0": ended(30, NOTHING, traffic=LATE), STATE: state}).log_dirs))
     assert found["METADATA_RECORD_MALFORMED", "error"] > len(sound)
     assert {kind for kind, _ in found} == {"METADATA_RECORD_MALFORMED", "TXN_OPEN"}
 
@@ -198,8 +194,8 @@ def test_f47_whole_and_nothing_outside_is_opened(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(sys.modules[__name__], "OPENED", names)
     result = local.scan(paths_of(brokers), ScanOptions(jobs=1))
     monkeypatch.undo()
-    assert f"{55:020d}.log" in names
-    not_read = [f"{PIPE:020d}.log", f"{LINK - 1:020d}.index", f"{LINK:020d}.log", "u-0", "v-0"]
+    assert segment_file(55) in names
+    not_read = [segment_file(PIPE), segment_file(LINK - 1, "index"), segment_file(LINK), "u-0", "v-0"]
     assert not {*names} & {"secret", "loop", *not_read}
     assert [Path(gap.path).name for gap in result.incomplete] == not_read
     assert kinds(result) == {

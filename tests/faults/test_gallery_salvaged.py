@@ -11,8 +11,8 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.salvage import SalvageOptions, salvage
 from tests.gallery.case import Case, Injected
 from tests.gallery.cases import FAULTS, named, one_of_each_fault
-from tests.support.faults import healthy
-from tests.support.salvaged import log_of
+from tests.questions.salvage.salvaged import log_of
+from tests.support.brokers import healthy
 
 CASES = [case for case in FAULTS if case.fault != "P7"]
 """P7 is left out: 256 MiB are as sound as any record, and take seconds."""

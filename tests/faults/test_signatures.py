@@ -17,11 +17,11 @@ from kafka_forensics.model.findings import Confidence, Finding, Severity
 from kafka_forensics.model.results import ScanResult
 from lab import signatures as lab_signatures
 from tests.gallery.incidents import TREES, Tree, grown_together
-from tests.gallery.injections import history
+from tests.gallery.transactions import cut_within
 from tests.support.archives import of_brokers
-from tests.support.faults import healthy, histories
+from tests.support.brokers import healthy, put_brokers, put_replicas
 from tests.support.faults_verdict import verdict
-from tests.support.transaction_logs import cut_within, write_cluster
+from tests.support.logs import history
 
 pytestmark = pytest.mark.faults
 
@@ -88,7 +88,7 @@ def test_no_last_replica_was_lost_by_an_unclean_stop_where_all_stopped_in_order(
 
 def test_a_version_that_has_the_fix_speaks_against_and_is_said(tmp_path: Path) -> None:
     logs = {1: history(("r0", 0), ("r2", 2)), 2: history(("r1", 1), ("r2", 2))}
-    finding = named(verdict(histories(tmp_path, logs, {1: 1, 2: 1})))["d3 KAFKA-6361"]
+    finding = named(verdict(put_replicas(tmp_path, logs, 1)))["d3 KAFKA-6361"]
     assert finding.confidence is Confidence.SUSPECTED
     assert finding.evidence["does_not_fit"] == [".kafka_cleanshutdown with an epoch: Kafka 3.7.0 or later"]
     assert finding.evidence["version_at_least"] == "3.7.0"
@@ -117,7 +117,7 @@ def test_a_match_says_what_fits_in_one_sentence(tmp_path: Path) -> None:
 @pytest.mark.parametrize("client", [0, 2])
 def test_a_missing_marker_alone_is_no_transaction_that_ended_in_two_ways(tmp_path: Path, client: int) -> None:
     """The log ends before the marker, so that nothing in it ended otherwise."""
-    assert named(scan([str(path) for path in write_cluster(tmp_path, cut_within(client))], ScanOptions(jobs=1))) == {}
+    assert named(scan([str(path) for path in put_brokers(tmp_path, cut_within(client)).log_dirs], ScanOptions(jobs=1))) == {}
 
 
 OF_BROKERS: dict[str, list[tuple[str, str, int, int]]] = {

@@ -24,19 +24,9 @@ from kafka_forensics.storage.source import ByteFile
 from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch, write_legacy_entry
 from kafka_forensics.writers.record_hashes import write_record_hashes
 from tests.folding.held_records import Checked, HeldReader, hashed, holding, opens_nothing
-from tests.support.compacted import (
-    CLEANED,
-    History,
-    beyond_reach,
-    compacted,
-    cut_between_batches,
-    hidden_by_damage,
-    history,
-    offset_rotted_upwards,
-    three,
-)
-from tests.support.faults import Brokers
-from tests.support.replicas import put_replica
+from tests.gallery.of_compaction import beyond_reach, cut_between_batches, hidden_by_damage, offset_rotted_upwards
+from tests.support.brokers import Brokers, put_cleaned_apart, put_compacted, put_replica
+from tests.support.logs import CLEANED, History, keyed_history
 from tests.support.segments import write_legacy_wrapper
 from tests.support.simulated_cleaners import KnownHistory, Replica, clusters, written
 
@@ -52,11 +42,11 @@ def in_transactions(root: Path) -> Brokers:
     story.transaction(8, ("a", "2"), ("b", "2"), commit=True).put((None, "keyless")).transaction(7, ("c", "1"), commit=None)
     story.fill(16 - story.end)
     logs = {1: story.left(roll=CLEANED), 2: story.left({0, 4}, roll=CLEANED, horizon=1_700_000_000_000)}
-    return compacted(root, logs, {1: 0, 2: CLEANED})
+    return put_compacted(root, logs, {1: 0, 2: CLEANED})
 
 
 def differing(root: Path) -> Brokers:
-    return three(root, history(), {1: {0}, 2: {2}})
+    return put_cleaned_apart(root, keyed_history(), {1: {0}, 2: {2}})
 
 
 @pytest.mark.parametrize(

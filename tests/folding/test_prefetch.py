@@ -18,7 +18,8 @@ from kafka_forensics.folding import prefetch as ahead
 from kafka_forensics.folding import splits
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.parsers.log import segment
-from tests.support.faults import Brokers, Log, histories
+from tests.support.brokers import Brokers, put_replicas
+from tests.support.logs import Log
 
 SEGMENTS, EACH, PRODUCERS = 3, 120, 50
 
@@ -41,7 +42,7 @@ def busy_log() -> Log:
 def brokers(tmp_path: Path) -> Brokers:
     """Two brokers with the log; the second copy has a rotten batch."""
     log = busy_log()
-    made = histories(tmp_path / "brokers", {1: log, 2: log}, dict.fromkeys((1, 2), log.next_offset))
+    made = put_replicas(tmp_path / "brokers", {1: log, 2: log})
     made.flip(2, log.batches[200], 90)
     return made
 

@@ -13,8 +13,9 @@ from kafka_forensics.model.results import PartitionSummary, ReplicaSummary, Scan
 from lab.fault_gallery import scanned
 from tests.gallery.case import Case
 from tests.gallery.cases import SECTIONS, VARIANTS
-from tests.support.faults import HEALTHY, HIGH_WATERMARK, LOG_END, TOPIC_ID
+from tests.support.brokers import TOPIC_ID
 from tests.support.kept_answers import write_answers
+from tests.support.logs import HEALTHY, HIGH_WATERMARK, LOG_END
 
 ANSWERS: Final = Path(__file__).parents[1] / "faults" / "answers.json"
 CASES: Final[dict[str, Case]] = {

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.faults import HIGH_WATERMARK, Brokers, healthy
+from tests.support.brokers import Brokers, healthy
+from tests.support.logs import HIGH_WATERMARK
+from tests.support.segments import segment_file
 
 NOT_ONE_FILE = "not a matter of one file"
 
@@ -42,7 +44,7 @@ class Case:
 
 def segment(offset: int, suffix: str = "log", broker: int = 2, directory: str = "t-0") -> str:
     """The path of a file of a partition, t-0 unless another is asked for, relative to the folder."""
-    return f"b{broker}/{directory}/{offset:020d}.{suffix}"
+    return f"b{broker}/{directory}/{segment_file(offset, suffix)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,35 +7,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from kafka_forensics.model.files import EpochEntry, ProducerEntry
+from kafka_forensics.model.files import ProducerEntry
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_legacy_entry
 from kafka_forensics.writers.files import (
-    write_clean_shutdown,
-    write_leader_epochs,
-    write_meta_properties,
-    write_offset_checkpoint,
-    write_partition_metadata,
     write_producer_snapshot,
 )
-from tests.gallery.injections import history
-from tests.support.faults import (
-    BASE_TIMESTAMP,
-    CLUSTER_ID,
-    COMMITTING,
+from tests.support.brokers import (
     DIRECTORY,
-    HEALTHY,
-    LOG_END,
-    TOPIC,
     Brokers,
-    Log,
     healthy,
-    histories,
-    put,
+    put_brokers,
+    put_clean_shutdown,
+    put_meta,
+    put_partition,
+    put_replicas,
+    put_topic_id,
     write_checkpoint,
-    write_files,
 )
-from tests.support.segments import write_legacy_wrapper
-from tests.support.transaction_logs import OTHER, CoordinatorLog, DataLog, write_cluster
+from tests.support.logs import COMMITTING, HEALTHY, LOG_END, OTHER, CoordinatorLog, DataLog, Log, history
+from tests.support.segments import BASE_TIMESTAMP, segment_file, write_legacy_wrapper
 
 LAST = HEALTHY.batches[-1]
 
@@ -100,9 +90,9 @@ def as_before_topic_ids(brokers: Brokers) -> Brokers:
     for log_dir in brokers.log_dirs:
         (log_dir / DIRECTORY / "partition.metadata").unlink(missing_ok=True)
         number = int(log_dir.name.removeprefix("b"))
-        (log_dir / "meta.properties").write_bytes(write_meta_properties(version=0, node_id=number, cluster_id=CLUSTER_ID))
+        put_meta(log_dir, number, version=0)
         if (log_dir / ".kafka_cleanshutdown").exists():
-            (log_dir / ".kafka_cleanshutdown").write_bytes(write_clean_shutdown(None))
+            put_clean_shutdown(log_dir, None)
     return brokers
 
 
@@ -137,7 +127,7 @@ def write_log(brokers: Brokers, broker: int, data: bytes) -> None:
 )
 @near_miss("the compressed message holds 3 to 8: appended twice", 3, 8)
 def step_back(root: Path, first: int, last: int) -> Brokers:
-    brokers = unclean(as_before_epochs(histories(root, {n: old_history("a", 13) for n in (1, 2, 3)}, {1: 13, 2: 13, 3: 13})), 2)
+    brokers = unclean(as_before_epochs(put_replicas(root, old_history("a", 13))), 2)
     inner = [replace_offset(old_entry(offset, "b"), offset - first) for offset in range(first, last + 1)]
     wrapper = write_legacy_wrapper(inner, offset=last, magic=1, compression_type="gzip", timestamp=BASE_TIMESTAMP + last)
     behind = b"".join(old_entry(offset, "a") for offset in range(max(last + 1, 10), 13))
@@ -152,37 +142,37 @@ def replace_offset(entry: bytes, offset: int) -> bytes:
 def failover(root: Path) -> Brokers:
     """Broker 3 keeps a record of epoch 0 where the leader of epoch 2 wrote another, and has not followed it yet."""
     right = history(("p", 0), ("b", 2), ("c", 2))
-    return histories(root, {1: right, 2: right, 3: history(("p", 0), ("a", 0))}, {1: 1, 2: 1, 3: 1})
+    return put_replicas(root, {1: right, 2: right, 3: history(("p", 0), ("a", 0))}, 1)
 
 
 @incident("d2 KAFKA-7164", "offset 0 is of epoch 0 on broker 3 and of epoch 2 on the others; then all go on in epoch 2")
 @near_miss("broker 3 holds a record of epoch 0 and has not followed epoch 2 yet", by=failover)
 def missed_leader_change(root: Path) -> Brokers:
     right = history(("b", 2), ("c", 2))
-    return as_before_topic_ids(histories(root, {1: right, 2: right, 3: history(("a", 0), ("c", 2))}, {1: 2, 2: 2, 3: 2}))
+    return as_before_topic_ids(put_replicas(root, {1: right, 2: right, 3: history(("a", 0), ("c", 2))}, 2))
 
 
 def parted(root: Path) -> Brokers:
-    return as_before_topic_ids(histories(root, {1: history(("r0", 0)), 2: history(("r1", 1))}, {1: 1, 2: 1}))
+    return as_before_topic_ids(put_replicas(root, {1: history(("r0", 0)), 2: history(("r1", 1))}, 1))
 
 
 @incident("d3 KAFKA-6361", "offset 0 is of epoch 0 on one log and of epoch 1 on the other; both go on in epoch 2")
 @near_miss("the same before epoch 2", by=parted)
 def grown_together(root: Path) -> Brokers:
     logs = {1: history(("r0", 0), ("r2", 2)), 2: history(("r1", 1), ("r2", 2))}
-    return as_before_topic_ids(histories(root, logs, {1: 1, 2: 1}))
+    return as_before_topic_ids(put_replicas(root, logs, 1))
 
 
 def old_and_behind(root: Path) -> Brokers:
     kept = old_history("a", 10)
-    return as_before_epochs(histories(root, {1: kept, 2: kept, 3: old_history("a", 3)}, {1: 10, 2: 10, 3: 3}))
+    return as_before_epochs(put_replicas(root, {1: kept, 2: kept, 3: old_history("a", 3)}, 10))
 
 
 @incident("d4 KAFKA-1211", "format 1, no epochs: two replicas hold ten committed records, the third three others")
 @near_miss("the third holds the first three of the ten", by=old_and_behind)
 def cut_to_watermark(root: Path) -> Brokers:
     kept = old_history("a", 10)
-    return as_before_epochs(histories(root, {1: kept, 2: kept, 3: old_history("b", 3)}, {1: 10, 2: 10, 3: 3}))
+    return as_before_epochs(put_replicas(root, {1: kept, 2: kept, 3: old_history("b", 3)}, 10))
 
 
 def without_last_batch() -> Log:
@@ -198,7 +188,7 @@ def without_last_batch() -> Log:
 def torn_replica(root: Path) -> Brokers:
     brokers = healthy(root)
     brokers.crash(1)
-    write_checkpoint(brokers.log_dir(1), "replication", LOG_END)
+    brokers.checkpoint("replication", LOG_END, 1)
     path = brokers.file(1, LAST.segment)
     path.write_bytes(path.read_bytes()[: LAST.position + 100])
     return brokers
@@ -215,18 +205,18 @@ def torn_replica(root: Path) -> Brokers:
 def cut_replicas(root: Path, *cut: int) -> Brokers:
     short = without_last_batch()
     logs = {broker: short if broker in cut else HEALTHY for broker in (1, 2, 3)}
-    brokers = histories(root, logs, dict.fromkeys(logs, LAST.base_offset))
+    brokers = put_replicas(root, logs, LAST.base_offset)
     for broker in cut:
         brokers.file(broker, LAST.base_offset, "snapshot").unlink()
-    write_checkpoint(brokers.log_dir(1), "replication", LOG_END)
-    write_checkpoint(brokers.log_dir(1), "recovery-point", 55)
+    brokers.checkpoint("replication", LOG_END, 1)
+    brokers.checkpoint("recovery-point", 55, 1)
     return unclean(brokers, 1)
 
 
 @incident("d6 KAFKA-10751", "a leader of epoch 2 has another record where epoch 1 had one committed")
 @near_miss("the logs part above every high watermark", by=failover)
 def unclean_election(root: Path) -> Brokers:
-    return histories(root, {1: history(("r0", 1), ("r1", 1)), 3: history(("x", 2))}, {1: 1, 3: 0})
+    return put_replicas(root, {1: history(("r0", 1), ("r1", 1)), 3: history(("x", 2))}, {1: 1, 3: 0})
 
 
 @incident("d15 KAFKA-10101", "log-start checkpoint 80, log end 75, the others go on up to 90", 80)
@@ -234,8 +224,8 @@ def unclean_election(root: Path) -> Brokers:
 def start_beyond_end(root: Path, log_start: int) -> Brokers:
     longer = history(*[("p", 0)] * 30, records=3)
     shorter = history(*[("p", 0)] * 25, records=3)
-    brokers = histories(root, {1: longer, 2: shorter, 3: longer}, {1: 75, 2: 70, 3: 75})
-    write_checkpoint(brokers.log_dir(2), "log-start", log_start)
+    brokers = put_replicas(root, {1: longer, 2: shorter, 3: longer}, {1: 75, 2: 70, 3: 75})
+    brokers.checkpoint("log-start", log_start, 2)
     return as_before_topic_ids(unclean(brokers, 2))
 
 
@@ -243,9 +233,9 @@ def start_beyond_end(root: Path, log_start: int) -> Brokers:
 @near_miss("the checkpoint begins at the log end, as an upgrade leaves it", 10)
 def epochs_over_format_1(root: Path, start_offset: int) -> Brokers:
     log = old_history("a", 10)
-    brokers = histories(root, {1: log, 2: log, 3: log}, {1: 10, 2: 10, 3: 10})
+    brokers = put_replicas(root, log, 10)
     for broker in (1, 2, 3):
-        brokers.named(broker, "leader-epoch-checkpoint").write_bytes(write_leader_epochs([EpochEntry(4, start_offset)]))
+        brokers.put_epochs(broker, (4, start_offset))
     return as_before_topic_ids(brokers)
 
 
@@ -254,11 +244,8 @@ def epochs_over_format_1(root: Path, start_offset: int) -> Brokers:
 def epochs_lost(root: Path, *brokers_without: int) -> Brokers:
     brokers = healthy(root)
     for broker in brokers_without:
-        kept = [entry for entry in HEALTHY.epochs if entry.leader_epoch != 1]
-        brokers.named(broker, "leader-epoch-checkpoint").write_bytes(write_leader_epochs(kept))
-    second = root / "b2-second"
-    second.mkdir()
-    (second / "meta.properties").write_bytes(write_meta_properties(node_id=2, cluster_id=CLUSTER_ID))
+        brokers.put_epochs(broker, *(entry for entry in HEALTHY.epochs if entry.leader_epoch != 1))
+    put_meta(root / "b2-second", 2)
     return brokers
 
 
@@ -297,11 +284,9 @@ def remembered_transaction(root: Path, first_offset: int) -> Brokers:
     brokers = healthy(root)
     remembered = ProducerEntry(4000, 0, 2, 12, 2, BASE_TIMESTAMP, -1, first_offset)
     for broker in (1, 2, 3):
-        for suffix in ("log", "index", "timeindex", "txnindex"):
-            brokers.file(broker, 0, suffix).unlink()
-        write_checkpoint(brokers.log_dir(broker), "log-start", HEALTHY.segments[1])
-        epochs = [EpochEntry(0, HEALTHY.segments[1]), *HEALTHY.epochs[1:]]
-        brokers.named(broker, "leader-epoch-checkpoint").write_bytes(write_leader_epochs(epochs))
+        brokers.remove(broker, 0)
+        brokers.checkpoint("log-start", HEALTHY.segments[1], broker)
+        brokers.put_epochs(broker, (0, HEALTHY.segments[1]), *HEALTHY.epochs[1:])
         entries = [*HEALTHY.producers.values(), remembered]
         brokers.file(broker, LOG_END, "snapshot").write_bytes(write_producer_snapshot(entries))
     return brokers
@@ -325,10 +310,10 @@ def preallocated(root: Path, topic: str) -> Brokers:
         stamp = BASE_TIMESTAMP + offset
         log.append(write_batch([RecordToWrite(key, None)], base_offset=offset, base_timestamp=stamp), offset, stamp)
     log_dir = root / "b1"
-    write_files(log_dir / f"{topic}-0", log)
-    (log_dir / "meta.properties").write_bytes(write_meta_properties(node_id=1, cluster_id=CLUSTER_ID))
-    (log_dir / "replication-offset-checkpoint").write_bytes(write_offset_checkpoint({(topic, 0): 4}))
-    with (log_dir / f"{topic}-0" / f"{0:020d}.log").open("ab") as file:
+    put_partition(log_dir / f"{topic}-0", log)
+    put_meta(log_dir, 1)
+    write_checkpoint(log_dir, "replication", 4, f"{topic}-0")
+    with (log_dir / f"{topic}-0" / segment_file(0)).open("ab") as file:
         file.write(bytes(4096))
     return Brokers(root, log)
 
@@ -347,12 +332,10 @@ def wide_segment(root: Path, last_offset: int) -> Brokers:
     log = history(("p", 0))
     log.next_offset = last_offset
     log.plain(1)
-    directory = root / "b1" / DIRECTORY
-    directory.mkdir(parents=True)
-    put(directory, 0, "log", b"".join(batch.data for batch in log.batches))
-    (root / "b1" / "meta.properties").write_bytes(write_meta_properties(version=0, node_id=1, cluster_id=CLUSTER_ID))
-    (root / "b1" / "cleaner-offset-checkpoint").write_bytes(write_offset_checkpoint({(TOPIC, 0): 1}))
-    (root / "b1" / "replication-offset-checkpoint").write_bytes(write_offset_checkpoint({(TOPIC, 0): last_offset}))
+    put_partition(root / "b1" / DIRECTORY, [batch.data for batch in log.batches])
+    put_meta(root / "b1", 1, version=0)
+    write_checkpoint(root / "b1", "cleaner", 1)
+    write_checkpoint(root / "b1", "replication", last_offset)
     return Brokers(root, log)
 
 
@@ -364,10 +347,8 @@ def cleaned(root: Path, checkpoint: int) -> Brokers:
     log.roll()
     log.plain()
     log.snapshots.clear()
-    brokers = histories(root, {1: log, 2: log, 3: log}, {1: 12, 2: 12, 3: 12})
-    for broker in (1, 2, 3):
-        written = write_offset_checkpoint({(TOPIC, 0): checkpoint})
-        (brokers.log_dir(broker) / "cleaner-offset-checkpoint").write_bytes(written)
+    brokers = put_replicas(root, log, 12)
+    brokers.checkpoint("cleaner", checkpoint)
     return as_before_topic_ids(brokers)
 
 
@@ -377,11 +358,11 @@ def recreated(root: Path, topic_id: str | None) -> Brokers:
     brokers = healthy(root)
     stray = root / "b2" / f"{DIRECTORY}.{'0' * 32}-stray"
     shutil.copytree(root / "b2" / DIRECTORY, stray)
-    (stray / "partition.metadata").write_bytes(write_partition_metadata(OTHER_TOPIC_ID))
+    put_topic_id(stray, OTHER_TOPIC_ID)
     if topic_id is not None:
-        brokers.named(2, "partition.metadata").write_bytes(write_partition_metadata(topic_id))
+        put_topic_id(brokers.directory(2), topic_id)
     for log_dir in brokers.log_dirs:
-        (log_dir / ".kafka_cleanshutdown").write_bytes(write_clean_shutdown(None))
+        put_clean_shutdown(log_dir, None)
     return brokers
 
 
@@ -402,8 +383,7 @@ def second_directory(root: Path, directory: str, *directory_ids: str) -> Brokers
     brokers = healthy(root)
     shutil.copytree(root / "b2" / DIRECTORY, root / "b2-second" / directory)
     for name, directory_id in zip(("b2", "b2-second"), directory_ids, strict=True):
-        meta = write_meta_properties(node_id=2, cluster_id=CLUSTER_ID, directory_id=directory_id)
-        (root / name / "meta.properties").write_bytes(meta)
+        put_meta(root / name, 2, directory_id=directory_id)
     for checkpoint in ("replication", "recovery-point", "log-start"):
         write_checkpoint(root / "b2-second", checkpoint, 0)
     return brokers
@@ -463,10 +443,8 @@ def keyed(*records: tuple[int, str, str | None], magic: int = 2) -> Log:
 def cleaned_apart(root: Path, magic: int, *, tombstone: bool) -> Brokers:
     others = [(1, "B", "1"), (2, "C", "1"), *[(3, "A", None)] * tombstone, (4, "D", "1"), (5, "E", "1")]
     without, with_value = keyed(*others, magic=magic), keyed((0, "A", "0"), *others, magic=magic)
-    brokers = histories(root, {1: without, 2: without, 3: with_value}, dict.fromkeys((1, 2, 3), END))
-    for broker in (1, 2, 3):
-        checkpoint = write_offset_checkpoint({(TOPIC, 0): END - 1})
-        (brokers.log_dir(broker) / "cleaner-offset-checkpoint").write_bytes(checkpoint)
+    brokers = put_replicas(root, {1: without, 2: without, 3: with_value}, END)
+    brokers.checkpoint("cleaner", END - 1)
     return brokers if magic == 2 else as_before_epochs(brokers)
 
 
@@ -486,7 +464,7 @@ def retried(root: Path, *, same: bool) -> Brokers:
             records, base_offset=first, base_timestamp=stamp, producer_id=5000, producer_epoch=epoch, base_sequence=0
         )
         log.append(data, first + 2, stamp)
-    brokers = histories(root, {1: log, 2: log, 3: log}, dict.fromkeys((1, 2, 3), 9))
+    brokers = put_replicas(root, log, 9)
     for broker in (1, 2, 3):
         brokers.file(broker, 0, "timeindex").unlink()  # Kafka would have written other entries for equal times
     return brokers
@@ -500,7 +478,7 @@ LATE = 30 * 60
 
 def cluster(root: Path, state: CoordinatorLog, *partitions: Log) -> Brokers:
     logs: dict[str, Log] = {f"t-{number}": log for number, log in enumerate(partitions)}
-    write_cluster(root, {**logs, "__transaction_state-0": state})
+    put_brokers(root, {**logs, "__transaction_state-0": state})
     return Brokers(root, partitions[0])
 
 
@@ -552,7 +530,7 @@ def coordinator_epochs(root: Path, *epochs: int) -> Brokers:
     for number, epoch in enumerate(epochs):
         data.data(number)
         data.marker(number + 0.07, commit=True, coordinator_epoch=epoch)
-    write_cluster(root, {"t-0": data})
+    put_brokers(root, {"t-0": data})
     return as_before_topic_ids(Brokers(root, data))
 
 

@@ -6,14 +6,13 @@ import struct
 import zlib
 from pathlib import Path
 
-from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.parsers.spec.record_batch import encode_zigzag
 from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch, write_raw_batch, write_record
-from kafka_forensics.writers.files import write_leader_epochs
-from tests.support.faults import BASE_TIMESTAMP, Brokers, Log, Written, histories, write_checkpoint
+from tests.support.brokers import LOG_FILES, Brokers, put_replicas
+from tests.support.logs import Log, Written
+from tests.support.segments import BASE_TIMESTAMP
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-LOG_FILES = ("log", "index", "timeindex", "txnindex")
 
 
 def with_right_crc(brokers: Brokers, batch: Written, byte: int, data: bytes, *, on: tuple[int, ...] = (2,)) -> None:
@@ -38,12 +37,6 @@ def undecodable(brokers: Brokers, batch: Written, *on: int) -> None:
         brokers.overwrite(broker, batch, fix_crc(batch.data[:61] + noise(len(batch.data) - 61, str(broker))))
 
 
-def checkpoints(brokers: Brokers, which: str, offset: int, *on: int) -> None:
-    """What these brokers (all unless they are named) wrote down of `t-0`."""
-    for broker in on or (1, 2, 3):
-        write_checkpoint(brokers.log_dir(broker), which, offset)
-
-
 def cut(brokers: Brokers, segment: int, size: int) -> None:
     """Broker 2's segment ends at a byte."""
     path = brokers.file(2, segment)
@@ -60,16 +53,6 @@ def zero_page(brokers: Brokers, segment: int) -> None:
     log = bytearray(path.read_bytes())
     log[4096:8192] = bytes(4096)
     path.write_bytes(log)
-
-
-def delete_segment(brokers: Brokers, broker: int, segment: int = 29) -> None:
-    for suffix in LOG_FILES:
-        brokers.file(broker, segment, suffix).unlink(missing_ok=True)
-
-
-def remove(brokers: Brokers, broker: int, base_offset: int, *suffixes: str) -> None:
-    for suffix in suffixes or LOG_FILES:
-        brokers.file(broker, base_offset, suffix).unlink(missing_ok=True)
 
 
 def alone(brokers: Brokers, broker: int = 2) -> None:
@@ -95,40 +78,17 @@ def change(path: Path, position: int, mask: int = 1) -> None:
     path.write_bytes(data)
 
 
-def claim_epochs(brokers: Brokers, broker: int, *entries: tuple[int, int]) -> None:
-    lines = write_leader_epochs([EpochEntry(*entry) for entry in entries])
-    brokers.named(broker, "leader-epoch-checkpoint").write_bytes(lines)
-
-
 def remove_snapshots(brokers: Brokers, *on: int) -> None:
     for broker in on:
-        for path in brokers.named(broker, "x").parent.glob("*.snapshot"):
+        for path in brokers.directory(broker).glob("*.snapshot"):
             path.unlink()
-
-
-def one_replica(root: Path, log: Log) -> Brokers:
-    return histories(root, {1: log}, {1: log.next_offset})
-
-
-def three_replicas(root: Path, log: Log) -> Brokers:
-    return histories(root, dict.fromkeys((1, 2, 3), log), dict.fromkeys((1, 2, 3), log.next_offset))
-
-
-def history(*batches: tuple[str, int], records: int = 1) -> Log:
-    """A log of plain batches, each with the history its records belong to and its leader epoch."""
-    log = Log()
-    for tag, leader_epoch in batches:
-        log.tag = tag
-        log.lead(leader_epoch)
-        log.plain(records)
-    return log
 
 
 def probe(root: Path, batches: int, changed: int, byte: int, data: bytes, *, right_crc: bool = False) -> Brokers:
     """A log of some small batches, one of them changed."""
     log = Log()
     written = [log.plain(1) for _ in range(batches)]
-    brokers = one_replica(root, log)
+    brokers = put_replicas(root, {1: log})
     batch = written[changed]
     new = batch.data[:byte] + data + batch.data[byte + len(data) :]
     brokers.overwrite(1, batch, fix_crc(new) if right_crc else new)
@@ -159,7 +119,7 @@ def with_payload(root: Path, payload: bytes, *, codec: str = "none", count: int 
     log.plain(1)
     liar = payload_batch(log, payload, codec=codec, count=count)
     log.plain(1)
-    return three_replicas(root, log), liar
+    return put_replicas(root, log), liar
 
 
 def record(value: bytes = b"value") -> bytes:
@@ -185,7 +145,7 @@ def legacy_log(root: Path, *entries: bytes) -> Brokers:
     for index, data in enumerate(entries):
         log.append(data, index, BASE_TIMESTAMP)
     log.epochs.clear()
-    brokers = three_replicas(root, log)
+    brokers = put_replicas(root, log)
     for broker in (1, 2, 3):
         for suffix in ("index", "timeindex"):
             brokers.file(broker, 0, suffix).write_bytes(b"")
@@ -199,7 +159,7 @@ def compressed_by(root: Path, codec: str) -> Brokers:
         stamp = BASE_TIMESTAMP + 1000 * log.next_offset
         data = write_batch(log.records(3), base_offset=log.next_offset, base_timestamp=stamp, compression_type=codec)
         log.append(data, log.next_offset + 2, stamp)
-    return three_replicas(root, log)
+    return put_replicas(root, log)
 
 
 def cleaned(root: Path, on: tuple[int, ...]) -> Brokers:
@@ -214,9 +174,8 @@ def cleaned(root: Path, on: tuple[int, ...]) -> Brokers:
             write_batch(kept, base_offset=3, base_timestamp=BASE_TIMESTAMP + 3000, last_offset_delta=2), 5, BASE_TIMESTAMP + 3000
         )
         log.plain()
-    brokers = histories(root, logs, dict.fromkeys(logs, 9))
-    for broker in logs:
-        write_checkpoint(brokers.log_dir(broker), "cleaner", 6)
+    brokers = put_replicas(root, logs)
+    brokers.checkpoint("cleaner", 6)
     return brokers
 
 

@@ -12,7 +12,7 @@ import cramjam
 
 from kafka_forensics.parsers.spec.record_batch import encode_zigzag
 from kafka_forensics.writers.batches import RecordToWrite, compress, lz4_frame, write_batch, write_record
-from tests.gallery.case import Case, done, each, on_each, patient, segment, trees
+from tests.gallery.case import Case, done, each, patient, segment, trees
 from tests.gallery.injections import (
     CODECS,
     alone,
@@ -20,21 +20,18 @@ from tests.gallery.injections import (
     change,
     cleaned,
     compressed_by,
-    delete_segment,
     legacy_log,
     legacy_message,
-    one_replica,
     payload_batch,
     probe,
     record,
     record_of,
-    remove,
-    three_replicas,
     undecodable,
     with_payload,
     with_right_crc,
 )
-from tests.support.faults import HEALTHY, Brokers, Log, Written, histories, write_base, write_checkpoint
+from tests.support.brokers import Brokers, put_replicas
+from tests.support.logs import HEALTHY, Log, Written, write_base
 
 TARGET_OFFSET: Final = 40
 TARGET: Final = HEALTHY.at(TARGET_OFFSET)
@@ -66,7 +63,7 @@ def declared_gigabytes(root: Path) -> Brokers:
     log.plain(1)
     payload_batch(log, gzip.compress(encode_zigzag(2**31 - 1) + b"\0" * 100, mtime=0), codec="gzip")
     log.plain(1)
-    brokers = one_replica(root, log)
+    brokers = put_replicas(root, {1: log})
     for suffix in ("index", "timeindex"):
         brokers.file(1, 0, suffix).write_bytes(b"")
     return brokers
@@ -77,7 +74,7 @@ def huge_value(root: Path) -> Brokers:
     log.plain(1)
     payload_batch(log, _huge_record(), codec="gzip")
     log.plain(1)
-    return one_replica(root, log)
+    return put_replicas(root, {1: log})
 
 
 def _huge_record() -> bytes:
@@ -132,7 +129,7 @@ BATCHES: Final = (
     done(
         "F03",
         "the same, nothing of it committed",
-        on_each(lambda it, broker: write_checkpoint(it.log_dir(broker), "replication", 39)),
+        lambda it: it.checkpoint("replication", 39),
         lambda it: it.flip(2, target(it), 6),
         damaged=MIDDLE,
     ),
@@ -240,7 +237,7 @@ BATCH_VARIANTS: Final = (
         "-",
         "a copy with a fault in one batch still holds a lost segment",
         lambda it: put_with_crc(it, COUNT, int32(-1), 1),
-        lambda it: delete_segment(it, 2),
+        lambda it: it.remove(2, 29),
     ),
     done("-", "records of noise in a scan that is not deep", lambda it: undecodable(it, TARGET, 2), deep=False),
     done("-", "records of noise on two replicas", lambda it: undecodable(it, TARGET, 1, 2)),
@@ -260,7 +257,7 @@ def retried(root: Path, more: int) -> Brokers:
     _sent(new)
     for _ in range(more):
         _ = old.produce(), new.produce()
-    return histories(root, {1: old, 2: new, 3: new}, {1: 75, 2: 75, 3: 75})
+    return put_replicas(root, {1: old, 2: new, 3: new}, 75)
 
 
 def _sent(log: Log) -> Written:
@@ -279,8 +276,8 @@ def _sent(log: Log) -> Written:
 def deleted_up_to_40(brokers: Brokers) -> None:
     """Retention took the first segment everywhere, and records were deleted up to 40."""
     for broker in (1, 2, 3):
-        delete_segment(brokers, broker, 0)
-        write_checkpoint(brokers.log_dir(broker), "log-start", 40)
+        brokers.remove(broker, 0)
+        brokers.checkpoint("log-start", 40, broker)
 
 
 def older_batch_one_bit_away(root: Path) -> Brokers:
@@ -291,7 +288,7 @@ def older_batch_one_bit_away(root: Path) -> Brokers:
     while older is None:
         log.plain()
         older = next((batch for batch in log.batches if (batch.base_offset ^ log.next_offset).bit_count() == 1), None)
-    brokers = histories(root, {1: log, 2: log, 3: log}, dict.fromkeys((1, 2, 3), 75))
+    brokers = put_replicas(root, log, 75)
     append(brokers, 55, older.data)
     return brokers
 
@@ -302,7 +299,7 @@ def watermark_beyond(root: Path) -> Brokers:
     write_base(log)
     log.append(b"", log.next_offset + 255, 0)
     log.produce()
-    return three_replicas(root, log)
+    return put_replicas(root, log)
 
 
 BASE_OFFSETS: Final = (
@@ -319,8 +316,8 @@ BASE_OFFSETS: Final = (
         "F03",
         "a last segment of one batch behind a missing one",
         lambda it: it.file(2, 55).write_bytes(HEALTHY.of_segment(55)[0].data),
-        lambda it: remove(it, 2, 55, "index", "timeindex", "txnindex"),
-        lambda it: delete_segment(it, 2),
+        lambda it: it.remove(2, 55, "index", "timeindex", "txnindex"),
+        lambda it: it.remove(2, 29),
     ),
     done("F03", "a log that begins after retention and deletion", deleted_up_to_40, control=True),
     Case("F18", "an older batch at the end, one bit from the right offset", older_batch_one_bit_away),

@@ -6,68 +6,86 @@ from pathlib import Path
 from typing import Final
 
 from tests.gallery.case import Case, segment
-from tests.support.compacted import (
-    CLEANED,
-    FUTURE_MS,
-    History,
-    beyond_reach,
-    compacted,
-    cut_between_batches,
-    filled,
-    hidden_by_damage,
-    history,
-    offset_rotted_upwards,
-    three,
-)
-from tests.support.faults import Brokers
+from tests.support.brokers import BROKERS, Brokers, put_cleaned_apart, put_compacted
+from tests.support.logs import CLEANED, FUTURE_MS, History, fill_segment, keyed_history
 
 SECOND: Final = segment(0)
 
 
 def cleaned(story: Callable[[], History], dropped: dict[int, set[int]], cleaned: dict[int, int] | None = None) -> partial[Case]:
-    return partial(Case, make=lambda root: three(root, story(), dropped, cleaned), damaged=SECOND)
+    return partial(Case, make=lambda root: put_cleaned_apart(root, story(), dropped, cleaned), damaged=SECOND)
 
 
 def other_horizons(root: Path) -> Brokers:
-    logs = {broker: history().left({0}, roll=CLEANED, horizon=1_700_000_000_000 + broker) for broker in (1, 2, 3)}
-    return compacted(root, logs, dict.fromkeys(logs, CLEANED))
+    logs = {broker: keyed_history().left({0}, roll=CLEANED, horizon=1_700_000_000_000 + broker) for broker in (1, 2, 3)}
+    return put_compacted(root, logs, dict.fromkeys(logs, CLEANED))
 
 
 def before_its_marker(root: Path) -> Brokers:
     story = History().put(("a", "0")).transaction(1000, ("a", "1"), commit=True).fill(8)
-    return compacted(root, {1: story.left(), 2: story.left(end=2)}, {}, 2)
+    return put_compacted(root, {1: story.left(), 2: story.left(end=2)}, {}, 2)
 
 
 def in_transaction(*, commit: bool) -> History:
-    return filled(History().put(("a", "0")).transaction(1000, ("a" if commit else "b", "1"), commit=commit))
+    return fill_segment(History().put(("a", "0")).transaction(1000, ("a" if commit else "b", "1"), commit=commit))
 
 
 def marker_first() -> History:
-    return filled(History().transaction(1000, ("a", "1"), commit=True).put(("a", "2")))
+    return fill_segment(History().transaction(1000, ("a", "1"), commit=True).put(("a", "2")))
 
 
 def aborted() -> History:
-    return filled(History().put(("a", "1")).transaction(2000, ("a", "2"), ("b", "1"), commit=False))
+    return fill_segment(History().put(("a", "1")).transaction(2000, ("a", "2"), ("b", "1"), commit=False))
 
 
 def keyless() -> History:
-    return filled(History().put((None, "1")).put(("a", "1")))
+    return fill_segment(History().put((None, "1")).put(("a", "1")))
 
 
 def repeated() -> History:
-    return filled(History().put(("a", "1")).put(("b", "1")).put(("a", "1")))
+    return fill_segment(History().put(("a", "1")).put(("b", "1")).put(("a", "1")))
 
 
 def in_future() -> History:
-    return history(FUTURE_MS)
+    return keyed_history(FUTURE_MS)
+
+
+def beyond_reach(root: Path, value: str | None) -> Brokers:
+    """Broker 2 ends before the record of d at offset 4, a tombstone or another value, which the others wrote and cleaned by."""
+    story = History().put(("a", "0")).put(("d", "1")).fill(2).put(("d", value)).fill(11)
+    whole = story.left({1, 4} if value is None else {1}, roll=CLEANED)
+    return put_compacted(root, {1: whole, 2: story.left(end=4), 3: whole}, {1: CLEANED, 3: CLEANED})
+
+
+def hidden_by_damage(root: Path) -> Brokers:
+    brokers = put_cleaned_apart(root, keyed_history(), {2: {1}})
+    log = brokers.file(2, 0)
+    data = bytearray(log.read_bytes())
+    data[-1] ^= 1
+    log.write_bytes(data)
+    return brokers
+
+
+def cut_between_batches(root: Path) -> Brokers:
+    """The last batches before broker 2's active segment are gone with nothing torn."""
+    brokers = put_cleaned_apart(root, keyed_history(), {}, dict.fromkeys(BROKERS, 5))
+    path = brokers.file(2, 0)
+    path.write_bytes(path.read_bytes()[: brokers.log.at(10).position])
+    return brokers
+
+
+def offset_rotted_upwards(root: Path) -> Brokers:
+    brokers = put_cleaned_apart(root, keyed_history(), {broker: {6, 7, 8} for broker in BROKERS})
+    brokers.flip(2, brokers.log.at(5), 7, bit=1)
+    return brokers
 
 
 RECORDS: Final = ("records", "keys_cleaned_differently")
 COMPACTED: Final = (
-    cleaned(history, {1: {0}, 2: {0}, 3: {0}})("F39", "equal replicas of a compacted topic", control=True),
+    cleaned(keyed_history, {1: {0}, 2: {0}, 3: {0}})("F39", "equal replicas of a compacted topic", control=True),
     Case("F39", "equal records in batches that each cleaner wrote anew", other_horizons, SECOND, control=True),
-    cleaned(history, {2: {0, 3}})("F39", "superseded records removed on b2 alone", shown=RECORDS, control=True),
-    cleaned(history, {2: {0, 3, 4}, 3: {0, 3}})(
+    cleaned(keyed_history, {2: {0, 3}})("F39", "superseded records removed on b2 alone", shown=RECORDS, control=True),
+    cleaned(keyed_history, {2: {0, 3, 4}, 3: {0, 3}})(
         "F39", "a tombstone past its horizon removed on b2 alone", shown=("tombstones_expired",), control=True
     ),
     cleaned(in_future, {2: {0, 3, 4}})("F39", "the same before its horizon", shown=("tombstones_early",), control=True),
@@ -96,14 +114,16 @@ COMPACTED: Final = (
     ),
     Case("F39", "b2 lacks a key, and its last batch is damaged", hidden_by_damage, SECOND, shown=("unreadable",)),
     Case("F39", "F03 upwards on b2 where the cleaner left a gap on all", offset_rotted_upwards, SECOND, shown=("same_value",)),
-    cleaned(history, {2: {2}})("F39", "the latest value of a key is gone on b2, which has an older one", shown=("keys", "stale")),
-    cleaned(history, {2: {1}})("F39", "a key is gone on b2 with nothing that deleted it", shown=("keys", "vanished")),
-    cleaned(history, {2: {1}}, {3: 1})("F39", "the same where b2 was never cleaned", shown=("keys", "missing")),
-    cleaned(history, {2: {1}})("F39", "the same cleaned, with `--live`", live=True),
-    cleaned(history, {1: {0, 3, 4}, 2: {0, 4}, 3: {0, 3, 4}})(
+    cleaned(keyed_history, {2: {2}})(
+        "F39", "the latest value of a key is gone on b2, which has an older one", shown=("keys", "stale")
+    ),
+    cleaned(keyed_history, {2: {1}})("F39", "a key is gone on b2 with nothing that deleted it", shown=("keys", "vanished")),
+    cleaned(keyed_history, {2: {1}}, {3: 1})("F39", "the same where b2 was never cleaned", shown=("keys", "missing")),
+    cleaned(keyed_history, {2: {1}})("F39", "the same cleaned, with `--live`", live=True),
+    cleaned(keyed_history, {1: {0, 3, 4}, 2: {0, 4}, 3: {0, 3, 4}})(
         "F39", "a key is back on b2 after the others removed its tombstone", shown=("keys", "vanished")
     ),
-    cleaned(history, {2: {4}})("F39", "b2 has a value that a tombstone deletes on the others", shown=("keys", "tombstones")),
+    cleaned(keyed_history, {2: {4}})("F39", "b2 has a value that a tombstone deletes on the others", shown=("keys", "tombstones")),
     cleaned(partial(in_transaction, commit=True), {2: {2}})(
         "F39", "b2 never got the marker of a committed transaction", shown=("keys", "markers")
     ),

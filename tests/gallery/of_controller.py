@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from tests.gallery.case import Case, done, each, segment, trees
-from tests.gallery.injections import claim_epochs, history
 from tests.gallery.of_groups import EARLIER, LATER, commit
-from tests.support.controller_log import (
+from tests.support.brokers import Brokers, healthy, put_offsets, put_replicas
+from tests.support.controllers import (
     CONTROLLER,
     HUGE,
     START_MS,
@@ -22,8 +22,9 @@ from tests.support.controller_log import (
     snapshot,
     topic,
 )
-from tests.support.faults import BASE_TIMESTAMP, LOG_END, Brokers, Log, healthy, histories, write_checkpoint
-from tests.support.group_records import commit_key, commit_value, log_of, put_offsets, transaction_of
+from tests.support.groups import commit_key, commit_value, log_of, transaction_of
+from tests.support.logs import LOG_END, Log, history
+from tests.support.segments import BASE_TIMESTAMP, segment_file
 
 LRS: Final = (topic(), partition([1, 2, 3], 1), change(isr=[1, 2]), change(isr=[1]))
 """The ISR shrinks to broker 1."""
@@ -53,19 +54,19 @@ IN_WORDS: Final = {
 
 
 def lost_member(root: Path) -> Brokers:
-    return histories(root, {1: history(("r0", 1)), 3: Log()}, {1: 1, 3: 0})
+    return put_replicas(root, {1: history(("r0", 1)), 3: Log()}, {1: 1, 3: 0})
 
 
 def short_leader(root: Path, *more: tuple[str, int]) -> Brokers:
     """Broker 1 lost its last two records, and took others if any; brokers 2 and 3 hold them."""
     long = history(*[("p", 0)] * 4)
     short = history(*[("p", 0)] * 2, *more)
-    return histories(root, {1: short, 2: long, 3: long}, {1: short.next_offset, 2: 4, 3: 4})
+    return put_replicas(root, {1: short, 2: long, 3: long}, {1: short.next_offset, 2: 4, 3: 4})
 
 
 def short_follower(root: Path) -> Brokers:
     long = history(*[("p", 0)] * 4)
-    return histories(root, {1: long, 2: history(*[("p", 0)] * 2), 3: long}, {1: 4, 2: 2, 3: 4})
+    return put_replicas(root, {1: long, 2: history(*[("p", 0)] * 2), 3: long}, {1: 4, 2: 2, 3: 4})
 
 
 def malformed_twice(value: bytes) -> tuple[bytes, ...]:
@@ -84,7 +85,7 @@ def again(root: Path) -> Brokers:
     return short_leader(root, ("new", 2))
 
 
-METADATA: Final = f"c{CONTROLLER}/__cluster_metadata-0/{0:020d}.log"
+METADATA: Final = f"c{CONTROLLER}/__cluster_metadata-0/{segment_file(0)}"
 DECODER: Final = "--cluster-metadata-decoder"
 ALSO: Final = ((METADATA, DECODER),)
 EMPTY, SHORT, FOLLOWER = segment(0, broker=3), segment(0, broker=1), segment(0)
@@ -184,9 +185,8 @@ def newest_missing(root: Path, later_ms: int) -> Brokers:
 def deleted_up_to(root: Path, log_start: int) -> Brokers:
     """Broker 1 lost a log of 20 records, from which DeleteRecords removed what is below `log_start` on the others."""
     long = history(*[("p", 0)] * 20)
-    brokers = histories(root, {1: Log(), 2: long, 3: long}, {1: 0, 2: 20, 3: 20})
-    for broker in (2, 3):
-        write_checkpoint(brokers.log_dir(broker), "log-start", log_start)
+    brokers = put_replicas(root, {1: Log(), 2: long, 3: long}, {1: 0, 2: 20, 3: 20})
+    brokers.checkpoint("log-start", log_start, 2, 3)
     return brokers
 
 
@@ -194,20 +194,20 @@ def deleted_and_led(root: Path, log_start: int, isr: tuple[int, ...], start_on_3
     """The same with an ISR by the controllers' log."""
     brokers = controlled_by(deleted_up_to(root, log_start), topic(), partition(list(isr), isr[0], replicas=[1, 2, 3]))
     if start_on_3 is not None:
-        write_checkpoint(brokers.log_dir(3), "log-start", start_on_3)
+        brokers.checkpoint("log-start", start_on_3, 3)
     return brokers
 
 
 def watermark_beyond(root: Path) -> Brokers:
     brokers = deleted_up_to(root, 7)
-    write_checkpoint(brokers.log_dir(1), "replication", 20)
+    brokers.checkpoint("replication", 20, 1)
     return brokers
 
 
 def only_its_leader_wrote_it_down(root: Path) -> Brokers:
     """After an unclean election nothing was written; of the followers only the one that led has its epoch."""
     brokers = short_leader(root)
-    claim_epochs(brokers, 2, (0, 0), (2, 4))
+    brokers.put_epochs(2, (0, 0), (2, 4))
     return controlled_by(brokers, *LRS, *UNCLEAN)
 
 
@@ -222,7 +222,7 @@ def two_elections(root: Path, second: tuple[int, int], third: tuple[int, int, in
         2: history(*[P] * second[0], *[Q] * second[1]),
         3: history(*[P] * third[0], *[Q] * third[1], *[R] * third[2]),
     }
-    brokers = histories(root, logs, {broker: log.next_offset for broker, log in logs.items()})
+    brokers = put_replicas(root, logs)
     once, again = (change(leader=broker, isr=[broker], leader_recovery_state=1) for broker in (2, 3))
     return controlled_by(brokers, *THREE, change(isr=[1]), change(leader=-1), once, change(leader=-1), again)
 
@@ -242,7 +242,7 @@ def policy(brokers: Brokers, word: str, *, other: bool = False) -> None:
 def cleaner_knows_better(brokers: Brokers, identified: bool) -> None:
     """Cleaners know the topic, which was not compacted when the controllers' log was copied; with and without a topic id."""
     for broker in (1, 2, 3):
-        write_checkpoint(brokers.log_dir(broker), "cleaner", 0)
+        brokers.checkpoint("cleaner", 0, broker)
         if not identified:
             brokers.named(broker, "partition.metadata").unlink()
     controlled_by(brokers, topic(), setting("cleanup.policy", "delete"), partition([1, 2, 3], 1))
@@ -321,7 +321,7 @@ def parted(root: Path) -> Brokers:
         log.lead(broker)
         log.plain(3)
         logs[broker] = log
-    brokers = histories(root, logs, {1: 12, 2: 12})
+    brokers = put_replicas(root, logs, 12)
     commit(brokers, 15, copies=(1,), timestamp=LATER)
     return brokers
 

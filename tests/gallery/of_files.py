@@ -7,42 +7,24 @@ from pathlib import Path
 from typing import Final
 
 from kafka_forensics.model.files import AbortedTxn
-from kafka_forensics.writers.files import write_meta_properties, write_partition_metadata, write_transaction_index
+from kafka_forensics.writers.files import write_transaction_index
 from tests.gallery.case import Case, done, each, on_each, patient, segment
-from tests.gallery.injections import (
-    alone,
-    append,
-    change,
-    checkpoints,
-    claim_epochs,
-    cut,
-    delete_segment,
-    history,
-    noise,
-    remove,
-    remove_snapshots,
-    rename_segment,
-    swap,
-    zero_page,
-)
+from tests.gallery.injections import alone, append, change, cut, noise, remove_snapshots, rename_segment, swap, zero_page
 from tests.gallery.of_bytes import MAGIC, TARGET, target
 from tests.gallery.of_leftovers import ASIDE, crash, directory_aside, half_of_a_split, set_aside, swap_in, truncated_tail
 from tests.gallery.of_replicas import OTHER_TOPIC_ID
-from tests.support.controller_log import controlled_by, in_sync, partition, record, topic
-from tests.support.faults import (
-    CLUSTER_ID,
-    COMMITTING,
-    HEALTHY,
-    LOG_END,
+from tests.support.brokers import (
     TOPIC_ID,
     Brokers,
-    Log,
     healthy,
-    histories,
-    write_checkpoint,
-    write_files,
+    put_meta,
+    put_partition,
+    put_replicas,
+    put_topic_id,
 )
-from tests.support.segments import write_offset_index, write_time_index
+from tests.support.controllers import controlled_by, in_sync, partition, record, topic
+from tests.support.logs import COMMITTING, HEALTHY, LOG_END, Log, history
+from tests.support.segments import segment_file, write_offset_index, write_time_index
 
 FIRST, MIDDLE, ACTIVE = (segment(offset) for offset in (0, 29, 55))
 TIMES, ABORTED, STATE = segment(29, "timeindex"), segment(29, "txnindex"), segment(55, "snapshot")
@@ -61,7 +43,7 @@ def torn(brokers: Brokers, end: int, *, clean: bool = False) -> None:
 
 def lost_behind_noise(brokers: Brokers, size: int = 100) -> None:
     append(brokers, 0, noise(size))
-    delete_segment(brokers, 2)
+    brokers.remove(2, 29)
 
 
 SEGMENTS: Final = (
@@ -75,14 +57,14 @@ SEGMENTS: Final = (
     done(
         "F14",
         "another segment cut, nothing of it committed",
-        lambda it: checkpoints(it, "replication", 49),
+        lambda it: it.checkpoint("replication", 49),
         lambda it: cut(it, 29, it.log.at(49).position + 100),
         damaged=MIDDLE,
     ),
     done("F15", "zeros behind the last batch", lambda it: append(it, 55, bytes(10_000)), damaged=ACTIVE, control=True),
     done("F16", "a page of zeros in the middle", lambda it: zero_page(it, 29), damaged=MIDDLE),
-    done("F17", "middle segment deleted on b1", lambda it: delete_segment(it, 1), damaged=segment(55, broker=1)),
-    done("F17", "middle segment deleted on all three", on_each(lambda it, broker: delete_segment(it, broker)), damaged=ACTIVE),
+    done("F17", "middle segment deleted on b1", lambda it: it.remove(1, 29), damaged=segment(55, broker=1)),
+    done("F17", "middle segment deleted on all three", on_each(lambda it, broker: it.remove(broker, 29)), damaged=ACTIVE),
     done("F17", "middle segment deleted, 100 bytes of noise before it", lost_behind_noise, damaged=FIRST),
     done("F18", "an older batch appended again", lambda it: append(it, 55, it.log.at(43).data), damaged=ACTIVE),
     done("F19", "two batches swapped", lambda it: swap(it, it.log.at(46), it.log.at(49)), damaged=MIDDLE),
@@ -108,19 +90,19 @@ def no_snapshots(brokers: Brokers, *, others: bool = False, crashed: bool = Fals
         brokers.crash(2)
     remove_snapshots(brokers, 2)
     for broker in (1, 2, 3) if others else ():
-        write_files(brokers.log_dir(broker) / "u-0", HEALTHY)
+        put_partition(brokers.log_dir(broker) / "u-0", HEALTHY)
 
 
 def without_id_under_zookeeper(root: Path) -> Brokers:
     brokers = healthy(root)
     brokers.named(2, METADATA).unlink()
-    (brokers.log_dir(2) / "meta.properties").write_bytes(write_meta_properties(version=0, node_id=2, cluster_id=CLUSTER_ID))
+    put_meta(brokers.log_dir(2), 2, version=0)
     return brokers
 
 
 def empty_without_id(root: Path) -> Brokers:
     """Nothing was ever appended on broker 2, where the topic's id was not yet written down."""
-    brokers = histories(root, {1: history(("r0", 0)), 2: Log()}, {1: 0, 2: 0})
+    brokers = put_replicas(root, {1: history(("r0", 0)), 2: Log()}, 0)
     brokers.named(2, METADATA).unlink()
     return brokers
 
@@ -134,9 +116,9 @@ def logs_alone(root: Path) -> Brokers:
 
 
 def lost_tail(brokers: Brokers) -> None:
-    delete_segment(brokers, 2, 55)
+    brokers.remove(2, 55)
     brokers.file(2, 75, "snapshot").unlink()
-    write_checkpoint(brokers.log_dir(2), "recovery-point", 55)
+    brokers.checkpoint("recovery-point", 55, 2)
 
 
 def checkpoint(brokers: Brokers, data: bytes) -> None:
@@ -145,10 +127,9 @@ def checkpoint(brokers: Brokers, data: bytes) -> None:
 
 def moved_log_start(brokers: Brokers) -> None:
     """Records were deleted, and the broker crashed before it wrote down the high watermark."""
-    for broker in (1, 2, 3):
-        write_checkpoint(brokers.log_dir(broker), "replication", 60)
-    write_checkpoint(brokers.log_dir(2), "log-start", 62)
-    claim_epochs(brokers, 2, (2, 62))
+    brokers.checkpoint("replication", 60)
+    brokers.checkpoint("log-start", 62, 2)
+    brokers.put_epochs(2, (2, 62))
     brokers.crash(2)
 
 
@@ -156,7 +137,7 @@ PHANTOM: Final = write_transaction_index([AbortedTxn(COMMITTING, 36, 42, 43)])
 DROPPED, SHIFTED = ((0, 0), (2, 58)), ((0, 0), (1, 35), (2, 58))
 INVENTED, DISORDERED = ((0, 0), (1, 32), (2, 58), (4, 65)), ((0, 0), (2, 58), (1, 32))
 TO_COME: Final = ((0, 0), (1, 32), (2, 58), (3, LOG_END))
-BEYOND: Final = patient(lambda it: checkpoints(it, "replication", 90, 2))
+BEYOND: Final = patient(lambda it: it.checkpoint("replication", 90, 2))
 SMALL_FILES: Final = (
     done("F25", "`.index` position flipped", lambda it: change(it.file(2, 29, "index"), 31), damaged=segment(29, "index")),
     done("F25", "`.timeindex` out of order", unordered_times, damaged=TIMES),
@@ -188,14 +169,14 @@ SMALL_FILES: Final = (
     done("F28", "no `.snapshot` at all, after a clean shutdown", no_snapshots),
     done("F28", "the same where another partition has its own", lambda it: no_snapshots(it, others=True)),
     done("F28", "no `.snapshot` at all, after a crash", lambda it: no_snapshots(it, crashed=True), control=True),
-    done("F29", "`leader-epoch-checkpoint`: an entry dropped", lambda it: claim_epochs(it, 2, *DROPPED), damaged=EPOCHS),
-    done("F29", "an entry shifted", lambda it: claim_epochs(it, 2, *SHIFTED), damaged=EPOCHS),
-    done("F29", "an entry invented", lambda it: claim_epochs(it, 2, *INVENTED), damaged=EPOCHS),
-    done("F29", "entries out of order", lambda it: claim_epochs(it, 2, *DISORDERED), damaged=EPOCHS),
+    done("F29", "`leader-epoch-checkpoint`: an entry dropped", lambda it: it.put_epochs(2, *DROPPED), damaged=EPOCHS),
+    done("F29", "an entry shifted", lambda it: it.put_epochs(2, *SHIFTED), damaged=EPOCHS),
+    done("F29", "an entry invented", lambda it: it.put_epochs(2, *INVENTED), damaged=EPOCHS),
+    done("F29", "entries out of order", lambda it: it.put_epochs(2, *DISORDERED), damaged=EPOCHS),
     done(
         "F29",
         "an entry at the log end, without batches yet",
-        lambda it: claim_epochs(it, 2, *TO_COME),
+        lambda it: it.put_epochs(2, *TO_COME),
         damaged=EPOCHS,
         control=True,
     ),
@@ -203,7 +184,7 @@ SMALL_FILES: Final = (
     done("F30", "the active segment gone", lost_tail, damaged=HIGH),
     Case("F30", "high watermark beyond the log end, with `--live`", BEYOND, HIGH, live=True),
     done("F31", "high-watermark checkpoint missing", lambda it: (it.log_dir(2) / CHECKPOINT).unlink(), control=True),
-    done("F31", "high watermark 0", lambda it: checkpoints(it, "replication", 0, 2), damaged=HIGH, control=True),
+    done("F31", "high watermark 0", lambda it: it.checkpoint("replication", 0, 2), damaged=HIGH, control=True),
     done("F32", "checkpoint of 2147483647 lines", lambda it: checkpoint(it, b"0\n2147483647\nt 0 72\n"), damaged=HIGH),
     done(
         "F32",
@@ -248,7 +229,7 @@ def lone_and_lost(brokers: Brokers, size: int) -> None:
 
 def only_first(brokers: Brokers) -> None:
     for base_offset in (29, 55):
-        for path in brokers.file(2, base_offset).parent.glob(f"{base_offset:020d}.*"):
+        for path in brokers.file(2, base_offset).parent.glob(segment_file(base_offset, "*")):
             path.unlink()
     cut(brokers, 0, 0)
 
@@ -277,7 +258,7 @@ SEGMENT_VARIANTS: Final = (
     done(
         "F17",
         "records deleted up to the second segment, the first is empty",
-        lambda it: checkpoints(it, "log-start", 29),
+        lambda it: it.checkpoint("log-start", 29),
         lambda it: cut(it, 0, 0),
     ),
     done("F17", "an empty only segment misses nothing", only_first),
@@ -317,14 +298,14 @@ def dropped_entries(brokers: Brokers, later_ms: int) -> None:
 def dropped_tail(brokers: Brokers, epoch_start: int | None, high_watermark: int) -> None:
     """The same, of times after all records; broker 1 may know of a later leader that began there."""
     dropped_entries(brokers, 1000)
-    write_checkpoint(brokers.log_dir(2), "replication", high_watermark)
+    brokers.checkpoint("replication", high_watermark, 2)
     if epoch_start is not None:
-        claim_epochs(brokers, 1, *ENTRIES, (7, epoch_start))
+        brokers.put_epochs(1, *ENTRIES, (7, epoch_start))
 
 
 def beside_u(brokers: Brokers) -> None:
     for broker in (1, 2, 3):
-        write_files(brokers.log_dir(broker) / "u-0", HEALTHY)
+        put_partition(brokers.log_dir(broker) / "u-0", HEALTHY)
 
 
 def no_epochs(brokers: Brokers) -> None:
@@ -342,7 +323,7 @@ def no_small_files(brokers: Brokers) -> None:
 def without_producers(root: Path) -> Brokers:
     log = Log()
     _ = log.plain(), log.plain()
-    brokers = histories(root, dict.fromkeys((1, 2), log), dict.fromkeys((1, 2), 6))
+    brokers = put_replicas(root, dict.fromkeys((1, 2), log), 6)
     remove_snapshots(brokers, 1, 2)
     return brokers
 
@@ -426,12 +407,12 @@ SMALL_FILE_VARIANTS: Final = (
     done(
         "-",
         "log start above the high watermark everywhere, only b2 crashed",
-        on_each(lambda it, broker: claim_epochs(it, broker, (2, 62))),
-        lambda it: checkpoints(it, "replication", 60),
-        lambda it: checkpoints(it, "log-start", 62),
+        on_each(lambda it, broker: it.put_epochs(broker, (2, 62))),
+        lambda it: it.checkpoint("replication", 60),
+        lambda it: it.checkpoint("log-start", 62),
         lambda it: it.crash(2),
     ),
-    done("-", "log start beyond the log end", lambda it: it.crash(2), lambda it: checkpoints(it, "log-start", 80, 2)),
+    done("-", "log start beyond the log end", lambda it: it.crash(2), lambda it: it.checkpoint("log-start", 80, 2)),
 )
 
 # Starts after a crash, and leftovers.
@@ -455,7 +436,7 @@ LEFTOVERS: Final = (
         "damage after a crash, nothing of it committed",
         lambda it: crash(it, 29),
         FLIP,
-        lambda it: checkpoints(it, "replication", 39),
+        lambda it: it.checkpoint("replication", 39),
     ),
     done("F01", "damage after a crash, with `--live`", lambda it: crash(it, 29), FLIP, live=True),
     done("F08", "magic 1, after a crash", lambda it: crash(it, 29), lambda it: it.overwrite(2, TARGET, b"\1", MAGIC)),
@@ -480,10 +461,10 @@ LEFTOVERS: Final = (
     done(
         "F47",
         "a truncated tail that no log reaches to any more",
-        lambda it: remove(it, 1, 55),
-        lambda it: remove(it, 3, 55),
+        lambda it: it.remove(1, 55),
+        lambda it: it.remove(3, 55),
         truncated_tail,
-        lambda it: checkpoints(it, "replication", 29),
+        lambda it: it.checkpoint("replication", 29),
     ),
     done(
         "F47",
@@ -495,7 +476,7 @@ LEFTOVERS: Final = (
         "F47",
         "what the cleaner took from all",
         on_each(lambda it, broker: set_aside(it, broker, 29, "deleted")),
-        lambda it: checkpoints(it, "cleaner", 55),
+        lambda it: it.checkpoint("cleaner", 55),
     ),
     done("F47", "a directory on its way out is all that is left", lambda it: directory_aside(it, "delete"), alone, control=True),
     done(
@@ -508,21 +489,21 @@ LEFTOVERS: Final = (
     done(
         "F47",
         "a directory of an earlier topic fills nothing",
-        lambda it: remove(it, 2, 29),
+        lambda it: it.remove(2, 29),
         lambda it: copied_aside(it, 1, 2),
-        lambda it: (it.log_dir(2) / f"{ASIDE}-delete" / METADATA).write_bytes(write_partition_metadata(OTHER_TOPIC_ID)),
+        lambda it: put_topic_id(it.log_dir(2) / f"{ASIDE}-delete", OTHER_TOPIC_ID),
     ),
     done(
         "F47",
         "a directory of an earlier topic that another broker still has",
         lambda it: copied_aside(it, 1, 1),
         lambda it: copied_aside(it, 2, 2),
-        lambda it: [it.named(broker, METADATA).write_bytes(write_partition_metadata(OTHER_TOPIC_ID)) for broker in (1, 2)],
+        on_each(lambda it, broker: put_topic_id(it.directory(broker), OTHER_TOPIC_ID), 1, 2),
     ),
     done(
         "F17",
         "the last segment is missing, its index is left",
-        lambda it: remove(it, 1, 55, "log"),
+        lambda it: it.remove(1, 55, "log"),
         lambda it: it.file(1, LOG_END, "snapshot").unlink(),
     ),
     done(
@@ -539,6 +520,6 @@ LEFTOVERS: Final = (
         lambda it: it.flip(1, TARGET, 15),
         during=lambda it: it.file(2, 29, "index").unlink(),
     ),
-    done("F46", "a checkpoint written while the log is read", during=lambda it: checkpoints(it, "replication", LOG_END, 2)),
+    done("F46", "a checkpoint written while the log is read", during=lambda it: it.checkpoint("replication", LOG_END, 2)),
 )
 VARIANTS: Final[tuple[Case, ...]] = (*SEGMENT_VARIANTS, *SMALL_FILE_VARIANTS, *LEFTOVERS)

@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.gallery.case import Case, patient, segment
-from tests.support.faults import BASE_TIMESTAMP, HEALTHY, HIGH_WATERMARK, LOG_END, TOPIC_ID, Brokers, Log, healthy, histories
-from tests.support.group_records import commit_key, commit_value, log_of, put_controller, put_offsets, transaction_of
+from tests.support.brokers import TOPIC_ID, Brokers, healthy, put_offsets, put_replicas
+from tests.support.controllers import put_controller
+from tests.support.groups import commit_key, commit_value, log_of, transaction_of
+from tests.support.logs import HEALTHY, HIGH_WATERMARK, LOG_END, Log
+from tests.support.segments import BASE_TIMESTAMP
 
 TOPIC_ID_BYTES: Final = urlsafe_b64decode(TOPIC_ID + "==")
 LATER: Final = BASE_TIMESTAMP + 1000 * LOG_END + 60_000
@@ -71,7 +74,7 @@ def behind_a_leader(root: Path, *, batches: int = 20, isr: tuple[int, ...] = (1,
     short.plain(3)
     for _ in range(batches + 1):
         long.plain(3)
-    brokers = histories(root, {1: long, 2: short}, {1: 3, 2: 3})
+    brokers = put_replicas(root, {1: long, 2: short}, 3)
     control(brokers, isr=list(isr), replicas=[1, 2])
     return brokers
 
@@ -84,7 +87,7 @@ def out_of_the_isr(brokers: Brokers) -> None:
 
 def copied(root: Path, *copies: int) -> Brokers:
     """Some of three equal replicas, and a commit 25 records beyond their log end."""
-    brokers = histories(root, dict.fromkeys(copies, HEALTHY), dict.fromkeys(copies, HIGH_WATERMARK))
+    brokers = put_replicas(root, dict.fromkeys(copies, HEALTHY), HIGH_WATERMARK)
     commit(brokers, LOG_END + 25, copies=copies)
     return brokers
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from tests.gallery.case import Case, done, on_each, patient, segment
-from tests.gallery.injections import LOG_FILES, append, noise, remove, zero_page
+from tests.gallery.injections import append, noise, zero_page
 from tests.gallery.of_bytes import LENGTH, int32, target
-from tests.support.faults import Brokers, healthy, write_checkpoint
+from tests.support.brokers import LOG_FILES, Brokers, healthy, put_segment
 
 NAMES: Final = ("..-0", "<script>-0", "=cmd-0", "\x1b[31mred-0", "a\nb-0", "\u202egnp-0")
 """Of directories that Kafka would never make."""
@@ -42,12 +42,12 @@ def pipes(brokers: Brokers) -> None:
 def directories(brokers: Brokers, *names: str) -> None:
     for name in names:
         (brokers.log_dir(2) / name).mkdir()
-        (brokers.log_dir(2) / name / f"{0:020d}.log").write_bytes(brokers.file(2, 0).read_bytes())
+        put_segment(brokers.log_dir(2) / name, 0, brokers.file(2, 0).read_bytes())
 
 
 def empty_leftovers(brokers: Brokers, *endings: str) -> None:
     for ending in endings:
-        brokers.named(2, f"{29:020d}.log.{ending}").write_bytes(b"")
+        put_segment(brokers.directory(2), 29, b"", f"log.{ending}")
 
 
 def sparse(brokers: Brokers) -> None:
@@ -69,11 +69,11 @@ def all_at_once(root: Path) -> Brokers:
 def crash(brokers: Brokers, recovery_point: int) -> None:
     """Broker 2 crashed, and would read its log again from here on."""
     brokers.crash(2)
-    write_checkpoint(brokers.log_dir(2), "recovery-point", recovery_point)
+    brokers.checkpoint("recovery-point", recovery_point, 2)
 
 
 def swap_in(brokers: Brokers, base_offset: int, data: bytes) -> None:
-    brokers.named(2, f"{base_offset:020d}.log.swap").write_bytes(data)
+    put_segment(brokers.directory(2), base_offset, data, "log.swap")
 
 
 def set_aside(brokers: Brokers, broker: int, base_offset: int, ending: str) -> None:
@@ -85,20 +85,19 @@ def set_aside(brokers: Brokers, broker: int, base_offset: int, ending: str) -> N
 
 
 def truncated_tail(brokers: Brokers) -> None:
-    for broker in (1, 2, 3):
-        write_checkpoint(brokers.log_dir(broker), "replication", 55)
+    brokers.checkpoint("replication", 55)
     set_aside(brokers, 2, 55, "deleted")
-    write_checkpoint(brokers.log_dir(2), "recovery-point", 55)
+    brokers.checkpoint("recovery-point", 55, 2)
     brokers.file(2, brokers.log.next_offset, "snapshot").unlink()
-    brokers.named(2, "leader-epoch-checkpoint").write_bytes(b"0\n2\n0 0\n1 32\n")
+    brokers.put_epochs(2, (0, 0), (1, 32))
 
 
 def half_of_a_split(brokers: Brokers) -> None:
     """A swap was interrupted before it counted: `.cleaned` files are left beside a `.swap`."""
     swap_in(brokers, 55, b"")
-    brokers.named(2, f"{29:020d}.log.cleaned").write_bytes(b"")
-    brokers.named(2, f"{29:020d}.index.cleaned").write_bytes(b"")
-    brokers.named(2, f"{0:020d}.log.deleted").write_bytes(b"")
+    put_segment(brokers.directory(2), 29, b"", "log.cleaned")
+    put_segment(brokers.directory(2), 29, b"", "index.cleaned")
+    put_segment(brokers.directory(2), 0, b"", "log.deleted")
 
 
 def directory_aside(brokers: Brokers, suffix: str) -> None:
@@ -141,7 +140,7 @@ def stranger_aside(brokers: Brokers, suffix: str) -> None:
 
 
 def log_gone(brokers: Brokers, base_offset: int) -> None:
-    remove(brokers, 1, base_offset, "log")
+    brokers.remove(1, base_offset, "log")
 
 
 MIDDLE: Final = segment(29)
@@ -204,7 +203,7 @@ STARTS: Final = (
     done(
         "F01",
         "the same above the recovery point, after a clean shutdown",
-        lambda it: write_checkpoint(it.log_dir(2), "recovery-point", 29),
+        lambda it: it.checkpoint("recovery-point", 29, 2),
         lambda it: it.flip(2, target(it), 100),
         damaged=MIDDLE,
         shown=(*RESTART, "unclean_restart.log_end_offset"),
@@ -230,8 +229,8 @@ STARTS: Final = (
     done(
         "F17",
         "the `.log` of the first segment is gone on b1, whose log start is behind it",
-        lambda it: remove(it, 1, 0, "log"),
-        lambda it: write_checkpoint(it.log_dir(1), "log-start", 29),
+        lambda it: it.remove(1, 0, "log"),
+        lambda it: it.checkpoint("log-start", 29, 1),
         damaged=segment(0, "index", broker=1),
         control=True,
     ),
@@ -242,10 +241,8 @@ STARTS: Final = (
     done(
         "F47",
         "the middle segment is gone on all, and on b3 it is there as `.deleted`",
-        on_each(lambda it, broker: remove(it, broker, 29)),
-        lambda it: (it.log_dir(3) / "t-0" / f"{29:020d}.log.deleted").write_bytes(
-            b"".join(one.data for one in it.log.of_segment(29))
-        ),
+        on_each(lambda it, broker: it.remove(broker, 29)),
+        lambda it: it.file(3, 29, "log.deleted").write_bytes(b"".join(one.data for one in it.log.of_segment(29))),
         damaged=segment(29, "log.deleted", broker=3),
         shown=GAP,
     ),

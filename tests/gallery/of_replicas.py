@@ -9,13 +9,22 @@ from typing import Final
 from kafka_forensics.model.constants import MAX_SEQUENCE
 from kafka_forensics.model.files import ProducerEntry
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from kafka_forensics.writers.files import write_meta_properties, write_offset_checkpoint, write_partition_metadata
 from tests.gallery.case import Case, done, each, on_each, segment, trees
-from tests.gallery.injections import claim_epochs, cut_log, history, rewritten, three_replicas
-from tests.support.compacted import CLEANED, FUTURE_MS, History, compacted, filled, three
-from tests.support.compacted import history as keyed_history
-from tests.support.controller_log import change, controlled_by, in_sync, partition, record, topic
-from tests.support.faults import BASE_TIMESTAMP, HEALTHY, IDEMPOTENT, TOPIC, Brokers, Log, healthy, histories, write_checkpoint
+from tests.gallery.injections import cut_log, rewritten
+from tests.support.brokers import (
+    Brokers,
+    healthy,
+    put_cleaned_apart,
+    put_compacted,
+    put_meta,
+    put_replicas,
+    put_segment,
+    put_topic_id,
+)
+from tests.support.controllers import change, controlled_by, in_sync, partition, record, topic
+from tests.support.logs import CLEANED, FUTURE_MS, HEALTHY, IDEMPOTENT, History, Log, fill_segment, history
+from tests.support.logs import keyed_history as keyed_history
+from tests.support.segments import BASE_TIMESTAMP
 
 HOSTILE: Final = "\x1b]0;pwn\x07\x1b[31m\x9b2J\x85\u202e"
 """Sets a terminal's title and colours, clears it, turns text round."""
@@ -27,28 +36,28 @@ COMMON: Final = [("p", 0)] * 4
 
 def settled_fork(root: Path) -> Brokers:
     logs = {1: history(("r0", 0), ("r2", 2)), 2: history(("r1", 1), ("r2", 2))}
-    return histories(root, logs, {1: 1, 2: 1})
+    return put_replicas(root, logs, 1)
 
 
 def ordinary_fork(root: Path) -> Brokers:
     old, new = history(*COMMON, ("old", 0), records=3), history(*COMMON, ("new", 1), ("new", 1), records=3)
-    return histories(root, {1: old, 2: new, 3: new}, dict.fromkeys((1, 2, 3), 12))
+    return put_replicas(root, {1: old, 2: new, 3: new}, 12)
 
 
 def forked_before_damage(root: Path) -> Brokers:
     mine, other = history(*COMMON, *[("a", 1)] * 3, records=3), history(*COMMON, *[("b", 2)] * 3, records=3)
-    brokers = histories(root, {1: other, 2: mine, 3: mine}, dict.fromkeys((1, 2, 3), 12))
+    brokers = put_replicas(root, {1: other, 2: mine, 3: mine}, 12)
     brokers.flip(2, mine.at(16), 100)
     return brokers
 
 
 def lagging_behind_a_fork(root: Path) -> Brokers:
     old, new = history(*COMMON, ("old", 0), records=3), history(*COMMON, ("new", 1), records=3)
-    return histories(root, {1: old, 2: new, 3: history(*COMMON[:3], records=3)}, dict.fromkeys((1, 2, 3), 9))
+    return put_replicas(root, {1: old, 2: new, 3: history(*COMMON[:3], records=3)}, 9)
 
 
 def unclean_leader(root: Path) -> Brokers:
-    brokers = histories(root, {1: history(("r0", 1), ("r1", 1)), 3: history(("x", 2))}, {1: 1, 3: 0})
+    brokers = put_replicas(root, {1: history(("r0", 1), ("r1", 1)), 3: history(("x", 2))}, {1: 1, 3: 0})
     (brokers.log_dir(3) / "replication-offset-checkpoint").unlink()
     return brokers
 
@@ -56,31 +65,31 @@ def unclean_leader(root: Path) -> Brokers:
 def damaged_loser(root: Path) -> Brokers:
     """Broker 3 leads epoch 2 with other records from 12 on; on broker 2 one of the batches that it had committed there rots."""
     old, new = history(*COMMON, ("old", 0), ("old", 0), records=3), history(*COMMON, ("new", 2), records=3)
-    brokers = histories(root, {2: old, 3: new}, {2: 18, 3: 15})
+    brokers = put_replicas(root, {2: old, 3: new}, {2: 18, 3: 15})
     brokers.flip(2, old.at(12), 100)
     return brokers
 
 
 def empty_leader(root: Path, *entries: tuple[int, int]) -> Brokers:
-    brokers = histories(root, {1: history(("r0", 1)), 3: Log()}, {1: 1, 3: 0})
-    claim_epochs(brokers, 3, *entries)
+    brokers = put_replicas(root, {1: history(("r0", 1)), 3: Log()}, {1: 1, 3: 0})
+    brokers.put_epochs(3, *entries)
     return brokers
 
 
 def strange_topic(brokers: Brokers) -> None:
     rewritten(brokers, 2, 40)
-    brokers.named(2, "partition.metadata").write_bytes(write_partition_metadata(OTHER_TOPIC_ID))
+    put_topic_id(brokers.directory(2), OTHER_TOPIC_ID)
 
 
 def strange_cluster(brokers: Brokers) -> None:
     rewritten(brokers, 2, 40)
-    (brokers.log_dir(2) / "meta.properties").write_bytes(write_meta_properties(node_id=2, cluster_id=OTHER_CLUSTER_ID))
+    put_meta(brokers.log_dir(2), 2, cluster_id=OTHER_CLUSTER_ID)
 
 
 def skipped_sequences(root: Path, skip: int = 3) -> Brokers:
     log = Log()
     _ = log.produce(), log.produce(), log.produce(skip=skip), log.produce()
-    return three_replicas(root, log)
+    return put_replicas(root, log)
 
 
 def wrapped_sequences(root: Path, before: int = 4) -> Brokers:
@@ -88,13 +97,13 @@ def wrapped_sequences(root: Path, before: int = 4) -> Brokers:
     log = Log()
     log.producers[IDEMPOTENT] = ProducerEntry(IDEMPOTENT, 0, MAX_SEQUENCE - before, -1, 0, -1, -1, -1)
     _ = log.produce(), log.produce(), log.produce()
-    return three_replicas(root, log)
+    return put_replicas(root, log)
 
 
 def sequences_behind_damage(root: Path) -> Brokers:
     log = Log()
     _, _, lost, _ = log.produce(), log.produce(), log.produce(), log.produce()
-    brokers = three_replicas(root, log)
+    brokers = put_replicas(root, log)
     brokers.overwrite(2, lost, b"\0\0\0\x05", 8)
     return brokers
 
@@ -111,11 +120,11 @@ def hostile(root: Path) -> Brokers:
         record = RecordToWrite(HOSTILE.encode(), HOSTILE.encode(), [(HOSTILE, HOSTILE.encode())])
         stamp = BASE_TIMESTAMP + 1000 * log.next_offset
         log.append(write_batch([record], base_offset=log.next_offset, base_timestamp=stamp), log.next_offset, stamp)
-    brokers = histories(root / HOSTILE, dict.fromkeys((1, 2), log), {1: 9, 2: 2})
+    brokers = put_replicas(root / HOSTILE, dict.fromkeys((1, 2), log), {1: 9, 2: 2})
     brokers.overwrite(2, log.batches[1], b"\3", 16)
     (brokers.log_dir(1) / HOSTILE).write_bytes(b"unknown")
     (brokers.log_dir(1) / f"{HOSTILE}-0").mkdir()
-    (brokers.log_dir(1) / f"{HOSTILE}-0" / f"{0:020d}.log").write_bytes(b"")
+    put_segment(brokers.log_dir(1) / f"{HOSTILE}-0", 0, b"")
     meta = brokers.log_dir(2) / "meta.properties"
     meta.write_bytes(meta.read_bytes().replace(b"cluster.id=", b"cluster.id=" + HOSTILE.encode("unicode_escape")))
     (brokers.log_dir(2) / "cleaner-offset-checkpoint").write_bytes(HOSTILE.encode() * 3)
@@ -126,7 +135,7 @@ def hostile_records(root: Path) -> Brokers:
     log = Log()
     record = RecordToWrite(HOSTILE.encode(), HOSTILE.encode(), [(HOSTILE, HOSTILE.encode())])
     log.append(write_batch([record], base_offset=0, base_timestamp=BASE_TIMESTAMP), 0, BASE_TIMESTAMP)
-    return histories(root, {1: log}, {1: 1})
+    return put_replicas(root, {1: log}, 1)
 
 
 def while_read(change: Callable[[Path], object]) -> partial[Case]:
@@ -175,7 +184,7 @@ ENVIRONMENT: Final = (
     done("F46", "`--live`: log older than checkpoints and indexes", lambda it: cut_log(it, 65, 0), damaged=ACTIVE, live=True),
     done("F46", "the same judged without `--live`", lambda it: cut_log(it, 65, 0), damaged=ACTIVE),
     done("F46", "`--live`: last batch cut short, clean shutdown told", torn_copy, damaged=ACTIVE, live=True),
-    done("F46", "`--live`: an epoch newer than its checkpoint", lambda it: claim_epochs(it, 2, *LATE_EPOCHS), live=True),
+    done("F46", "`--live`: an epoch newer than its checkpoint", lambda it: it.put_epochs(2, *LATE_EPOCHS), live=True),
     while_read(lengthen)("F46", "a log grows while it is read"),
     while_read(lambda path: os.truncate(path, HEALTHY.at(58).position))("F46", "a log shrinks while it is read"),
     while_read(Path.unlink)("F46", "a log vanishes while it is read", note="incomplete, exit 3"),
@@ -203,13 +212,13 @@ def lagging(root: Path, *, last: bool, fork: bool = True) -> Brokers:
         logs |= {1: threes(*COMMON), 2: threes(*COMMON)}
     if last:
         logs[4] = threes(*COMMON)
-    return histories(root, logs, dict.fromkeys(logs, 9))
+    return put_replicas(root, logs, 9)
 
 
 def parted_before_damage(root: Path) -> Brokers:
     """Broker 1 parted at 12 from the others; on broker 2 a batch before and one behind that are damaged."""
     mine, other = threes(*COMMON, *[("a", 1)] * 3), threes(*COMMON, *[("b", 2)] * 3)
-    brokers = histories(root, {1: other, 2: mine, 3: mine}, dict.fromkeys((1, 2, 3), 12))
+    brokers = put_replicas(root, {1: other, 2: mine, 3: mine}, 12)
     brokers.flip(2, mine.at(16), 100)
     brokers.flip(2, mine.at(4), 100)
     return brokers
@@ -233,15 +242,14 @@ def other_topic(brokers: Brokers, *records: bytes) -> None:
 
 
 def two_clusters(brokers: Brokers) -> None:
-    meta = write_meta_properties(node_id=1, cluster_id=OTHER_CLUSTER_ID)
-    (brokers.log_dir(2) / "meta.properties").write_bytes(meta)
+    put_meta(brokers.log_dir(2), 1, cluster_id=OTHER_CLUSTER_ID)
     (brokers.log_dir(2) / "t-0").rename(brokers.log_dir(2) / "u-0")
 
 
 def behind_the_watermark(root: Path) -> Brokers:
     """Broker 2 ends two records before the others, and wrote its own high watermark down."""
-    brokers = histories(root, {1: threes(*COMMON), 2: threes(*COMMON[:2]), 3: threes(*COMMON)}, {1: 12, 2: 6, 3: 12})
-    write_checkpoint(brokers.log_dir(2), "replication", 6)
+    brokers = put_replicas(root, {1: threes(*COMMON), 2: threes(*COMMON[:2]), 3: threes(*COMMON)}, {1: 12, 2: 6, 3: 12})
+    brokers.checkpoint("replication", 6, 2)
     return brokers
 
 
@@ -258,7 +266,7 @@ REPLICA_VARIANTS: Final = (
         "F40",
         "a replica without an id beside two topics",
         lambda it: rewritten(it, 1, 40),
-        lambda it: it.named(2, "partition.metadata").write_bytes(write_partition_metadata(OTHER_TOPIC_ID)),
+        lambda it: put_topic_id(it.directory(2), OTHER_TOPIC_ID),
         lambda it: it.named(1, "partition.metadata").unlink(),
     ),
     done("F40", "another topic id on b2, damage on b3", strange_topic, lambda it: it.flip(3, HEALTHY.at(10), 100)),
@@ -278,7 +286,7 @@ LOST: Final = b"\xff" * 30
 def unclean(root: Path, *, second: bool = False) -> Brokers:
     """Broker 2 (and 3) committed [12, 18) in epoch 0; broker 1 leads epoch 2 with other records from 12 on."""
     logs = {1: NEW, 2: OLD, 3: OLD} if second else {1: NEW, 2: OLD}
-    return histories(root, logs, {broker: log.next_offset for broker, log in logs.items()})
+    return put_replicas(root, logs)
 
 
 def loser_damaged(root: Path, *offsets: int, second: bool = False) -> Brokers:
@@ -291,7 +299,7 @@ def loser_damaged(root: Path, *offsets: int, second: bool = False) -> Brokers:
 def loser_contradicted(root: Path) -> Brokers:
     """Broker 2's checkpoint gives [12, 18) another epoch than the damaged headers."""
     brokers = loser_damaged(root, 12, 15)
-    claim_epochs(brokers, 2, (0, 0), (2, 12))
+    brokers.put_epochs(2, (0, 0), (2, 12))
     return brokers
 
 
@@ -304,7 +312,7 @@ def winner_damaged(root: Path) -> Brokers:
 def harmless_fork(root: Path, data: bytes | None) -> Brokers:
     """Broker 2 parted above the high watermark; the winner's first batch is damaged, or its frame lost."""
     longer = threes(*COMMON, ("new", 2), ("new", 2))
-    brokers = histories(root, {1: longer, 2: OLD, 3: longer}, {1: 18, 2: 12, 3: 18})
+    brokers = put_replicas(root, {1: longer, 2: OLD, 3: longer}, {1: 18, 2: 12, 3: 18})
     if data is None:
         brokers.flip(1, longer.at(12), 100)
     else:
@@ -318,7 +326,7 @@ def frame_lost(root: Path, *offsets: int, epochs: tuple[tuple[int, int], ...] = 
     for offset in offsets:
         brokers.overwrite(2, OLD.at(offset), LOST)
     if epochs:
-        claim_epochs(brokers, 2, *epochs)
+        brokers.put_epochs(2, *epochs)
         controlled_by(brokers, *in_sync([2]), change(leader=-1, isr=[]), change(leader=1, isr=[1], leader_recovery_state=1))
     return brokers
 
@@ -328,7 +336,7 @@ def held_in_part(root: Path) -> Brokers:
     wide, short = threes(*COMMON), threes(*COMMON)
     wide.plain(6)
     short.plain(3)
-    brokers = histories(root, {1: short, 2: wide}, {1: 15, 2: 15})
+    brokers = put_replicas(root, {1: short, 2: wide}, 15)
     brokers.flip(2, wide.at(12), 100)
     return brokers
 
@@ -338,10 +346,10 @@ def cleaned_and_lost(root: Path, damaged: int | None = None, dropped: Iterable[i
     story = History()
     for number in range(8):
         story.put(("a", str(number)))
-    cleaned = filled(story).left(set(dropped), roll=CLEANED)
-    brokers = histories(root, {1: history(("new", 2)), 2: cleaned, 3: cleaned}, {1: 1, 2: 16, 3: 16})
+    cleaned = fill_segment(story).left(set(dropped), roll=CLEANED)
+    brokers = put_replicas(root, {1: history(("new", 2)), 2: cleaned, 3: cleaned}, {1: 1, 2: 16, 3: 16})
     for broker in (2, 3):
-        (brokers.log_dir(broker) / "cleaner-offset-checkpoint").write_bytes(write_offset_checkpoint({(TOPIC, 0): CLEANED}))
+        brokers.checkpoint("cleaner", CLEANED, broker)
         if damaged is not None:
             brokers.flip(broker, cleaned.at(damaged), 65)
     return brokers
@@ -353,7 +361,7 @@ def empty_segment_behind(root: Path) -> Brokers:
     for broker in (2, 3):
         for suffix in ("log", "index", "timeindex"):
             brokers.file(broker, CLEANED, suffix).write_bytes(b"")
-        write_checkpoint(brokers.log_dir(broker), "replication", CLEANED)
+        brokers.checkpoint("replication", CLEANED, broker)
     return brokers
 
 
@@ -380,7 +388,7 @@ FORKS: Final = (
 
 
 def apart(root: Path, dropped: set[int], cleaned: dict[int, int] | None = None, story: History | None = None) -> Brokers:
-    return three(root, story or keyed_history(), {2: dropped}, cleaned)
+    return put_cleaned_apart(root, story or keyed_history(), {2: dropped}, cleaned)
 
 
 def own_horizon(root: Path) -> Brokers:
@@ -388,21 +396,20 @@ def own_horizon(root: Path) -> Brokers:
     story = keyed_history(FUTURE_MS)
     marked = story.left({0, 3}, roll=CLEANED, horizon=1_600_000_000_000)
     logs = {1: marked, 2: story.left({0, 3, 4}, roll=CLEANED), 3: marked}
-    return compacted(root, logs, dict.fromkeys(logs, CLEANED))
+    return put_compacted(root, logs, dict.fromkeys(logs, CLEANED))
 
 
 def moved_log_start(root: Path) -> Brokers:
     """Retention moved the log start of two brokers, of which only one was cleaned."""
     story = keyed_history()
-    brokers = compacted(root, {1: story.left(roll=CLEANED), 2: story.left({0}, roll=CLEANED)}, {2: CLEANED})
-    for broker in (1, 2):
-        write_checkpoint(brokers.log_dir(broker), "log-start", 3)
+    brokers = put_compacted(root, {1: story.left(roll=CLEANED), 2: story.left({0}, roll=CLEANED)}, {2: CLEANED})
+    brokers.checkpoint("log-start", 3, 1, 2)
     return brokers
 
 
 def compacted_fork(root: Path) -> Brokers:
-    other = filled(History().put(("a", "1")).put(("b", "other"), ("a", "2")).put(("c", "1")).put(("c", None)))
-    return compacted(root, {1: keyed_history().left(roll=CLEANED), 2: other.left(roll=CLEANED)}, {1: CLEANED})
+    other = fill_segment(History().put(("a", "1")).put(("b", "other"), ("a", "2")).put(("c", "1")).put(("c", None)))
+    return put_compacted(root, {1: keyed_history().left(roll=CLEANED), 2: other.left(roll=CLEANED)}, {1: CLEANED})
 
 
 COMPACTED: Final = (
@@ -426,7 +433,7 @@ COMPACTED: Final = (
     *trees(
         "F39",
         "superseded records are gone where only one cleaner says so: b",
-        lambda root, by: three(root, keyed_history(), {by: {0, 3}}),
+        lambda root, by: put_cleaned_apart(root, keyed_history(), {by: {0, 3}}),
         [(1,), (3,)],
         control=True,
     ),

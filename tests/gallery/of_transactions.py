@@ -8,27 +8,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafka_forensics.writers.batches import write_transaction_log_key
-from kafka_forensics.writers.files import write_meta_properties
 from tests.gallery.case import Case, Row, segment, trees
 from tests.gallery.of_replicas import OTHER_CLUSTER_ID, wrapped_sequences
-from tests.support.controller_log import CONTROLLER, ControllerLog, partition, topic
-from tests.support.faults import ABORTING, COMMITTING, Brokers, Log, histories
-from tests.support.transaction_logs import (
+from tests.gallery.transactions import (
     ABORT,
-    APP,
     COMMIT,
     LATE,
     LIES,
     NOTHING,
-    OTHER,
     STATE,
     TOO_LATE,
-    CoordinatorLog,
-    DataLog,
-    Logs,
     after_retention,
     another_one,
-    brokers_of,
     cluster,
     controller_since,
     coordinator,
@@ -41,7 +32,6 @@ from tests.support.transaction_logs import (
     late_write,
     left_open,
     many,
-    ms,
     prepared,
     replaced_coordinator,
     retained,
@@ -49,9 +39,12 @@ from tests.support.transaction_logs import (
     strangers,
     without_segment,
     without_transaction,
-    write_cluster,
     wrong_clock,
 )
+from tests.support.brokers import Brokers, Logs, put_brokers, put_meta, put_replicas
+from tests.support.controllers import CONTROLLER, ControllerLog, partition, topic
+from tests.support.logs import ABORTING, APP, COMMITTING, OTHER, CoordinatorLog, DataLog, Log, ms
+from tests.support.segments import segment_file
 
 FIRST, SECOND = (segment(0, broker=1, directory=name) for name in ("t-0", "t-1"))
 COORDINATOR: Final = segment(0, broker=1, directory=STATE)
@@ -65,7 +58,7 @@ OVERDUE: Final = 12 + TOO_LATE
 def logs_of(make: Callable[[], Logs], *, damaged: str = FIRST, told: bool = True) -> partial[Case]:
     """Three brokers with these logs; kafka-dump-log is told the coordinators' log too, if there is one."""
     also = ALSO if told else ()
-    return partial(Case, make=lambda root: brokers_of(root, make()), damaged=damaged, also=also)
+    return partial(Case, make=lambda root: put_brokers(root, make()), damaged=damaged, also=also)
 
 
 def opened(later: float, state: Callable[[float], CoordinatorLog] | None) -> partial[Case]:
@@ -85,7 +78,7 @@ def stated(state: str) -> partial[Case]:
 def committed_again(root: Path) -> Brokers:
     """A live copy of t-0 that ends before the marker which the coordinator's log is past."""
     state = coordinator(OVERDUE, (OVERDUE, "CompleteAbort", ()))
-    return brokers_of(root, {"t-0": left_open(13), STATE: state})
+    return put_brokers(root, {"t-0": left_open(13), STATE: state})
 
 
 def behind_the_marker() -> Logs:
@@ -127,7 +120,7 @@ def torn(
 def ending_before(root: Path) -> Brokers:
     """No broker was stopped cleanly; t-1 ends before the coordinator decided, other logs of the same brokers behind."""
     logs = cluster(ended(30, COMMIT), ended(30, NOTHING, traffic=None), decided(30))
-    return brokers_of(root, logs, clean=False)
+    return put_brokers(root, logs, clean=False)
 
 
 def gone(created: float) -> partial[Case]:
@@ -143,7 +136,7 @@ def gone(created: float) -> partial[Case]:
 
 def lost_segment(root: Path) -> Brokers:
     """The segment with the records of a committed transaction is gone on every broker."""
-    brokers = brokers_of(root, cluster(ended(30, COMMIT), segmented(), decided(30)))
+    brokers = put_brokers(root, cluster(ended(30, COMMIT), segmented(), decided(30)))
     without_segment(brokers, "t-1", 3)
     return brokers
 
@@ -163,7 +156,7 @@ def lying(lie: str, *, restated: bool = False) -> partial[Case]:
 
     return partial(
         Case,
-        make=lambda root: brokers_of(root, make()),
+        make=lambda root: put_brokers(root, make()),
         damaged=COORDINATOR,
         peer_options=(DECODER,),
         shown=("reason", "transactional_id", "unknown_after_offset"),
@@ -175,7 +168,7 @@ def lying_key(root: Path) -> Brokers:
     state.state(20, "Empty")
     state.value(30, b"\0\x07\0\x05app-1", b"")
     state.state(50, "Empty")
-    return brokers_of(root, {"t-0": ended(30, NOTHING, traffic=LATE), STATE: state})
+    return put_brokers(root, {"t-0": ended(30, NOTHING, traffic=LATE), STATE: state})
 
 
 HANGING: Final = ("reason", "producer_id", "last_stable_offset", "hidden_records", "safe_to_abort")
@@ -211,7 +204,7 @@ TRANSACTIONS: Final = (
     Case(
         "F41",
         "as the first, and only partition 1 of the coordinators' log was copied",
-        lambda root: brokers_of(root, {"t-0": left_open(OVERDUE), "__transaction_state-1": strangers(11)}),
+        lambda root: put_brokers(root, {"t-0": left_open(OVERDUE), "__transaction_state-1": strangers(11)}),
         FIRST,
         also=((segment(0, broker=1, directory="__transaction_state-1"), DECODER),),
         control=True,
@@ -321,12 +314,12 @@ OTHER_TOPIC_ID: Final = "BBBBBBBBBBBBBBBBBBBBBQ"
 def logs(
     fault: str, words: str, make: Callable[[], Logs], *, clean: bool = True, live: bool = False, control: bool = False
 ) -> Case:
-    return Case(fault, words, lambda root: brokers_of(root, make(), clean=clean), live=live, control=control)
+    return Case(fault, words, lambda root: put_brokers(root, make(), clean=clean), live=live, control=control)
 
 
 def each_logs(fault: str, words: str, make: Callable[..., Logs], rows: Iterable[Row], **given: Any) -> list[Case]:
     """A case a row: three brokers with the logs that are made with its values."""
-    return trees(fault, words, lambda root, *row: brokers_of(root, make(*row)), rows, **given)
+    return trees(fault, words, lambda root, *row: put_brokers(root, make(*row)), rows, **given)
 
 
 def isr(root: Path, members: list[int], *partitions: int, start: int | None = None, replicas: tuple[int, ...] = (1, 2, 3)) -> None:
@@ -350,7 +343,7 @@ def open_for_a_while(root: Path) -> Brokers:
     _ = log.produce(), log.produce(ABORTING, transactional=True)
     log.end_transaction(ABORTING, commit=False)
     _ = log.produce(COMMITTING, transactional=True), log.produce(), log.produce(COMMITTING, transactional=True)
-    return histories(root, dict.fromkeys((1, 2, 3), log), dict.fromkeys((1, 2, 3), 7))
+    return put_replicas(root, log, 7)
 
 
 def clock_ahead(known: str) -> Logs:
@@ -415,7 +408,7 @@ def fenced(bump: int, shown: bool | None) -> Logs:
 
 def without_3(root: Path, members: tuple[int, ...]) -> Brokers:
     """Broker 3 was not given; the controllers' log says who had all that was committed."""
-    brokers = brokers_of(root, committed_and(ended(30, NOTHING)))
+    brokers = put_brokers(root, committed_and(ended(30, NOTHING)))
     shutil.rmtree(root / "b3")
     isr(root, list(members))
     return brokers
@@ -424,7 +417,7 @@ def without_3(root: Path, members: tuple[int, ...]) -> Brokers:
 def damaged_leader(root: Path) -> Brokers:
     """The leader's marker is damaged; the follower's copy ends before it and was not in sync."""
     second = {1: ended(30, COMMIT, traffic=None), 2: ended(30, NOTHING, traffic=None)}
-    brokers = brokers_of(root, {"t-0": ended(30, COMMIT), "t-1": second, STATE: decided(30)}, clean=False)
+    brokers = put_brokers(root, {"t-0": ended(30, COMMIT), "t-1": second, STATE: decided(30)}, clean=False)
     damage(next((root / "b1" / "t-1").glob("*.log")), -3)
     isr(root, [1], replicas=(1, 2))
     return brokers
@@ -442,12 +435,12 @@ def fast_clock(root: Path, clean: bool, ahead: float) -> Brokers:
     without.traffic(0)
     without.data(30)
     other.traffic(30.09 + ahead)
-    return brokers_of(root, {"t-0": {1: other}, "t-1": {1: without}, STATE: {3: decided(30)}}, clean=clean)
+    return put_brokers(root, {"t-0": {1: other}, "t-1": {1: without}, STATE: {3: decided(30)}}, clean=clean)
 
 
 def controllers_as_of(root: Path, second: int) -> Brokers:
     """Broker 1 alone was given, and is in sync by a controllers' log of that second."""
-    write_cluster(root / "all", committed_and(ended(30, NOTHING)))
+    put_brokers(root / "all", committed_and(ended(30, NOTHING)))
     (root / "all" / "b1").rename(root / "b1")
     shutil.rmtree(root / "all")
     isr(root, [1, 2], 0, 1, start=second, replicas=(1, 2))
@@ -456,7 +449,9 @@ def controllers_as_of(root: Path, second: int) -> Brokers:
 
 def marker_on_one(root: Path, clean: bool) -> Brokers:
     has, without = ended(30, COMMIT, traffic=None), ended(30, NOTHING, traffic=None)
-    brokers = brokers_of(root, {"t-0": ended(30, COMMIT), "t-1": {1: without, 2: has, 3: without}, STATE: decided(30)}, clean=clean)
+    brokers = put_brokers(
+        root, {"t-0": ended(30, COMMIT), "t-1": {1: without, 2: has, 3: without}, STATE: decided(30)}, clean=clean
+    )
     isr(root, [1])
     return brokers
 
@@ -620,15 +615,15 @@ GONE: Final = (
 
 
 def damaged_copy(root: Path) -> Brokers:
-    brokers = brokers_of(root, committed_and(ended(30, ABORT)))
-    damage(root / "b1" / STATE / f"{0:020d}.log", -5)
+    brokers = put_brokers(root, committed_and(ended(30, ABORT)))
+    damage(root / "b1" / STATE / segment_file(0), -5)
     return brokers
 
 
 def two_clusters(root: Path, ours: Logs, theirs: Logs) -> Brokers:
-    brokers = brokers_of(root, ours)
-    for number, path in enumerate(write_cluster(root / "theirs", theirs)):
-        (path / "meta.properties").write_bytes(write_meta_properties(node_id=10 + number, cluster_id=OTHER_CLUSTER_ID))
+    brokers = put_brokers(root, ours)
+    for number, path in enumerate(put_brokers(root / "theirs", theirs).log_dirs):
+        put_meta(path, 10 + number, cluster_id=OTHER_CLUSTER_ID)
         path.rename(root / f"o{number}")
     (root / "theirs").rmdir()
     return brokers

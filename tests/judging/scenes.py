@@ -9,56 +9,43 @@ import shutil
 import tarfile
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from kafka_forensics.evidence.ledger import Extent
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.questions.plan import Planned, PlanOptions, make_plans
 from kafka_forensics.replication.planner.plans import Loss, costs_of
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from kafka_forensics.writers.files import (
-    write_leader_epochs,
-    write_meta_properties,
-    write_offset_checkpoint,
-    write_partition_metadata,
-)
 from tests.gallery.answers import answer
-from tests.support.controller_log import (
-    CONTROLLER,
-    ControllerLog,
-    change,
-    controlled_by,
-    in_sync,
-    partition,
-    record,
-    setting,
-    topic,
-)
-from tests.support.faults import (
-    BASE_TIMESTAMP,
+from tests.support.brokers import (
     CLUSTER_ID,
     DIRECTORY,
-    HEALTHY,
-    HIGH_WATERMARK,
-    LOG_END,
     TOPIC_ID,
     Brokers,
-    Log,
+    Logs,
     healthy,
-    histories,
+    put_brokers,
+    put_checkpoint,
+    put_epochs,
+    put_meta,
+    put_offsets,
+    put_partition,
+    put_replica,
+    put_replicas,
+    put_segment,
+    put_topic_id,
     write_checkpoint,
-    write_files,
 )
-from tests.support.group_records import commit_key, commit_value, log_of, put_offsets
+from tests.support.controllers import CONTROLLER, ControllerLog, change, controlled_by, in_sync, partition, record, setting, topic
+from tests.support.groups import commit_key, commit_value, log_of
 from tests.support.kept_answers import write_answers
+from tests.support.logs import HEALTHY, HIGH_WATERMARK, LOG_END, CoordinatorLog, DataLog, Log, ms
+from tests.support.logs import history as any_history
 from tests.support.plan_values import broken_laws
-from tests.support.replicas import put_replica
+from tests.support.segments import BASE_TIMESTAMP, batch, by_producer, flipped, marker, segment_file
 from tests.support.segments import BASE_TIMESTAMP as RECORDED_MS
-from tests.support.segments import batch, by_producer, flipped, marker
-from tests.support.snapshot_trees import cut
-from tests.support.transaction_logs import CoordinatorLog, DataLog, Logs, ms, write_cluster
 
 ANSWERS: Final = Path(__file__).with_name("answers.json")
 OTHER_ID: Final = "AAAAAAAAAAAAAAAAAAAABQ"
@@ -118,12 +105,6 @@ def loss_row(loss: Loss) -> list[object]:
 # An empty or wiped replica that may lead.
 
 
-def remove(brokers: Brokers, broker: int, base_offset: int) -> None:
-    """The files of a segment are gone."""
-    for path in (brokers.log_dir(broker) / DIRECTORY).glob(f"{base_offset:020d}.*"):
-        path.unlink()
-
-
 def wipe(brokers: Brokers, broker: int) -> Brokers:
     """The broker's log directory holds `meta.properties` alone."""
     for path in brokers.log_dir(broker).iterdir():
@@ -145,7 +126,7 @@ def gone(root: Path, values: Sequence[bytes], brokers: Sequence[int] = (3,), for
     for broker in brokers:
         shutil.rmtree(made.log_dir(broker) / DIRECTORY)
         if forgotten is not None:
-            write_checkpoint(made.log_dir(broker), "replication", forgotten)
+            made.checkpoint("replication", forgotten, broker)
     return made
 
 
@@ -153,8 +134,8 @@ def nobody_holds_records(root: Path) -> Brokers:
     brokers = wiped(root, *in_sync([3]))
     for broker in (1, 2):
         for segment in HEALTHY.segments:
-            remove(brokers, broker, segment)
-        write_checkpoint(brokers.log_dir(broker), "replication", 0)
+            brokers.remove(broker, segment, "*")
+        brokers.checkpoint("replication", 0, broker)
     return brokers
 
 
@@ -194,7 +175,7 @@ for assigned in ([1, 2, 3], [1, 3]):
 
 def older_copy(root: Path, *values: bytes) -> Brokers:
     """Broker 3 has its older copy again; brokers 1 and 2 hold all."""
-    brokers = histories(root, {1: HEALTHY, 2: HEALTHY, 3: cut(HEALTHY, 29)}, {1: HIGH_WATERMARK, 2: HIGH_WATERMARK, 3: 29})
+    brokers = put_replicas(root, {1: HEALTHY, 2: HEALTHY, 3: HEALTHY.cut(29)}, HIGH_WATERMARK)
     return controlled_by(brokers, *values) if values else brokers
 
 
@@ -228,21 +209,20 @@ def without_head(root: Path, values: Sequence[bytes] = (), brokers: Sequence[int
     """Brokers lack their first segment, [0, 29); the controllers' log ends two minutes after its records."""
     made = healthy(root)
     for broker in brokers:
-        remove(made, broker, 0)
+        made.remove(broker, 0, "*")
         directory = made.log_dir(broker) / DIRECTORY
         if how == "epochs":
-            lines = (directory / "leader-epoch-checkpoint").read_text().splitlines()
-            (directory / "leader-epoch-checkpoint").write_text("\n".join([*lines[:2], "0 29", *lines[3:]]) + "\n")
+            put_epochs(directory, (0, 29), *HEALTHY.epochs[1:])
         elif how == "checkpoint":
-            write_checkpoint(made.log_dir(broker), "log-start", 29)
+            made.checkpoint("log-start", 29, broker)
         elif how:
-            (directory / f"{0:020d}.log.deleted").write_bytes(b"")
+            put_segment(directory, 0, b"", "log.deleted")
     return controlled_by(made, *values, start_ms=YOUNG) if values else made
 
 
 def deleted_by_hand(root: Path) -> Brokers:
     brokers = without_head(root, in_sync([1, 2]))
-    write_checkpoint(brokers.log_dir(1), "log-start", 29)
+    brokers.checkpoint("log-start", 29, 1)
     return brokers
 
 
@@ -304,9 +284,7 @@ def with_observers(root: Path, voters: ControllerLog, observers: ControllerLog, 
     """Brokers that hold more of the controllers' log than its voters."""
     made = healthy(root)
     for broker in brokers:
-        identity = (made.log_dir(broker) / "meta.properties").read_bytes()
         observers.put(made.log_dir(broker), broker)
-        (made.log_dir(broker) / "meta.properties").write_bytes(identity)
     voters.put(root / f"c{CONTROLLER}")
     return made
 
@@ -326,9 +304,8 @@ def may_hold(root: Path, hides: str) -> list[Path]:
     """A gap that every copy has, a partition of which no directory is left, and perhaps an archive cut short or a dead link."""
     brokers = healthy(root / "given")
     for broker in EVERY:
-        remove(brokers, broker, 29)
-        checkpoint = brokers.log_dir(broker) / "replication-offset-checkpoint"
-        checkpoint.write_text(f"0\n2\nt 0 {HIGH_WATERMARK}\nu 0 50\n")
+        brokers.remove(broker, 29, "*")
+        write_checkpoint(brokers.log_dir(broker), "replication", 50, "u-0")
     if hides == "an archive":
         source = healthy(root / "other").log_dir(1)
         (source / "t-0").rename(source / "x-0")
@@ -360,18 +337,17 @@ for hides in ("nothing", "an archive", "a link"):
 # A partial copy, and replicas that are not there.
 
 
-def with_checkpoints(root: Path, which: Sequence[str], more: dict[tuple[str, int], int]) -> Brokers:
+def with_checkpoints(root: Path, which: Sequence[str], more: dict[str, int]) -> Brokers:
     """Checkpoints that name further partitions."""
     brokers = healthy(root)
     for log_dir in brokers.log_dirs:
         for name in which:
-            written = write_offset_checkpoint({("t", 0): HIGH_WATERMARK} | more)
-            (log_dir / f"{name}-offset-checkpoint").write_bytes(written)
+            put_checkpoint(log_dir, name, {DIRECTORY: HIGH_WATERMARK} | more)
     return brokers
 
 
 def one_of_several(root: Path) -> Brokers:
-    brokers = with_checkpoints(root, ("replication",), {("u", 0): LOG_END})
+    brokers = with_checkpoints(root, ("replication",), {"u-0": LOG_END})
     for broker in (1, 3):
         shutil.copytree(brokers.log_dir(broker) / "t-0", brokers.log_dir(broker) / "u-0")
     return brokers
@@ -379,18 +355,17 @@ def one_of_several(root: Path) -> Brokers:
 
 def never_written(root: Path) -> Brokers:
     brokers = healthy(root)
-    offsets = write_offset_checkpoint({("never-written", 0): 0, ("t", 0): HIGH_WATERMARK})
-    (brokers.log_dir(2) / "replication-offset-checkpoint").write_bytes(offsets)
+    put_checkpoint(brokers.log_dir(2), "replication", {"never-written-0": 0, DIRECTORY: HIGH_WATERMARK})
     return brokers
 
 
-UVW = {(name, 0): 10 for name in "uvw"}
+UVW = {f"{name}-0": 10 for name in "uvw"}
 ASKED: tuple[Options, ...] = ({}, {"topic_glob": "t"}, {"topic_glob": "t", "partition": 0}, {"topic_glob": "t", "broker": "2"})
 scene("partial: one partition of four", with_checkpoints, ("replication", "recovery-point"), UVW, options=({}, WHOLE))
 scene("partial: one of several is absent on a broker", one_of_several)
 scene("absent: an offset of 0 is no proof", never_written)
 scene(
-    "absent: others than were asked for", with_checkpoints, ("replication",), {("t", 1): 8, ("other", 0): 9},
+    "absent: others than were asked for", with_checkpoints, ("replication",), {"t-1": 8, "other-0": 9},
     options=tuple(WHOLE | asked for asked in ASKED),
 )  # fmt: skip
 
@@ -445,9 +420,9 @@ def emptied(brokers: Brokers) -> None:
         for path in [*directory.glob("*.log"), *directory.glob("*.*index")]:
             path.unlink()
         for suffix in ("log", "index", "timeindex"):
-            (directory / f"{HEALTHY.next_offset:020d}.{suffix}").touch()
+            (directory / segment_file(HEALTHY.next_offset, suffix)).touch()
         for name in ("log-start", "recovery-point", "replication"):
-            write_checkpoint(brokers.log_dir(broker), name, HEALTHY.next_offset)
+            brokers.checkpoint(name, HEALTHY.next_offset, broker)
 
 
 def active_log(brokers: Brokers) -> Path:
@@ -475,12 +450,12 @@ def logs_alone(brokers: Brokers) -> None:
 
 
 def another_partition(brokers: Brokers) -> None:
-    write_files(brokers.log_dir(2) / "u-0", HEALTHY)
+    put_partition(brokers.log_dir(2) / "u-0", HEALTHY)
 
 
 def identified(brokers: Brokers, brokers_given: Sequence[int], **fields: Any) -> None:
     for broker in brokers_given:
-        (brokers.log_dir(broker) / "meta.properties").write_bytes(write_meta_properties(node_id=broker, **fields))
+        put_meta(brokers.log_dir(broker), broker, **fields)
 
 
 def under_zookeeper(brokers: Brokers) -> None:
@@ -488,7 +463,7 @@ def under_zookeeper(brokers: Brokers) -> None:
 
 
 def on_3(topic_id: str) -> Callable[[Brokers], object]:
-    return lambda brokers: brokers.named(3, METADATA).write_bytes(write_partition_metadata(topic_id))
+    return lambda brokers: put_topic_id(brokers.directory(3), topic_id)
 
 
 def at_level(level: int) -> Callable[[Brokers], object]:
@@ -501,7 +476,7 @@ def aside(suffix: str) -> Callable[[Brokers], object]:
 
 
 def empty_log(root: Path) -> Brokers:
-    brokers = histories(root, dict.fromkeys((1, 2), Log()), {1: 0, 2: 0})
+    brokers = put_replicas(root, dict.fromkeys((1, 2), Log()), 0)
     brokers.named(2, METADATA).unlink()
     return brokers
 
@@ -524,7 +499,7 @@ for step in (garbage, linked_away, index_alone):
 scene("no id: emptied under ZooKeeper", lacking, emptied, under_zookeeper)
 scene("no id: emptied before 3.7", lacking, emptied, at_level(14))
 scene("no id: emptied logs alone", lacking, emptied, logs_alone)
-scene("an id: emptied", lacking, emptied, lambda it: it.named(2, METADATA).write_bytes(write_partition_metadata(TOPIC_ID)))
+scene("an id: emptied", lacking, emptied, lambda it: put_topic_id(it.directory(2), TOPIC_ID))
 for suffix in ("delete", "stray", "future"):
     scene(f"no id: a directory on its way out: {suffix}", lacking, aside(suffix))
 scene("no id: a file that cannot be parsed", lacking, lambda it: it.named(2, METADATA).write_bytes(b"version: 0\n"))
@@ -540,21 +515,11 @@ P = ("p", 0)
 """A batch of a history and its leader epoch."""
 
 
-def history(*batches: tuple[str, int]) -> Log:
-    """A log of batches of three records, each with its history and its leader epoch; `|` begins a segment."""
-    log = Log()
-    for tag, leader_epoch in batches:
-        if tag == "|":
-            log.roll()
-            continue
-        log.tag = tag
-        log.lead(leader_epoch)
-        log.plain()
-    return log
+history = partial(any_history, records=3)
 
 
 def written(root: Path, logs: Sequence[Log], watermarks: Sequence[int], *steps: Callable[[Brokers], object]) -> Brokers:
-    brokers = histories(root, dict(enumerate(logs, 1)), dict(enumerate(watermarks, 1)))
+    brokers = put_replicas(root, dict(enumerate(logs, 1)), dict(enumerate(watermarks, 1)))
     for step in steps:
         step(brokers)
     return brokers
@@ -596,8 +561,7 @@ def rotten(brokers: Brokers) -> None:
 
 
 def epochs(epoch: int, start: int) -> Callable[[Brokers], object]:
-    entries = write_leader_epochs([EpochEntry(epoch, start)])
-    return lambda brokers: brokers.named(1, "leader-epoch-checkpoint").write_bytes(entries)
+    return lambda brokers: brokers.put_epochs(1, (epoch, start))
 
 
 def killed(brokers: Brokers) -> None:
@@ -617,15 +581,13 @@ def reencoded(root: Path) -> list[Path]:
             write_batch([RecordToWrite(b"k", value)], base_offset=n, base_timestamp=0, compression_type=compression_type)
             for n, value in enumerate([b"v"] * 60 + [other] * 4)
         ]
-        (root / name / DIRECTORY).mkdir(parents=True)
-        (root / name / DIRECTORY / f"{0:020d}.log").write_bytes(b"".join(batches))
+        put_segment(root / name / DIRECTORY, 0, batches)
     return [root / "a", root / "b"]
 
 
 def without_a_log(root: Path) -> list[Path]:
-    (root / "broker-1" / "t-0").mkdir(parents=True)
-    (root / "broker-1" / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
-    (root / "broker-1" / "t-0" / "leader-epoch-checkpoint").write_text("0\n0\n")
+    put_partition(root / "broker-1" / "t-0", {}, epochs=[])
+    put_meta(root / "broker-1", 1, cluster_id="c")
     return [root / "broker-1"]
 
 
@@ -637,7 +599,7 @@ OVERLONG = (2**31 - 1).to_bytes(4, "big")
 scene("damage at the front", written, [COMMON] * 2, [12] * 2, lambda it: it.overwrite(2, COMMON.batches[0], OVERLONG, 8))
 scene("an empty last segment", written, [history(*[P] * 4, ("|", 0))] * 2, [12] * 2)
 SPLIT = history(P, P, ("|", 0), P, P, ("|", 0))
-scene("a segment missing before an empty one", written, [SPLIT] * 2, [6, 12], lambda it: remove(it, 1, 6))
+scene("a segment missing before an empty one", written, [SPLIT] * 2, [6, 12], lambda it: it.remove(1, 6, "*"))
 RETRIES = history(*[P] * 4, ("retry", 0)), history(*[P] * 4, ("retry", 1), ("n", 1))
 scene("a retry that came to two leaders", written, RETRIES, [12] * 2)
 FORKS = history(P, ("p", 1), ("a", 1)), history(P, ("p", 1), ("b", 1)), history(P, ("x", 2))
@@ -648,7 +610,7 @@ for watermark in (12, 18):
 for watermark in (27, 13):
     steps = cut_out(1, 9, 12), cut_out(2, 12, 15)
     scene(f"lost everywhere below watermark {watermark}", written, [THREE_SEGMENTS] * 2, [watermark] * 2, *steps)
-expired = cut_out(1, 3), lambda it: remove(it, 2, 0)
+expired = cut_out(1, 3), lambda it: it.remove(2, 0, "*")
 scene("expired on the other replica", written, [THREE_SEGMENTS] * 2, [27] * 2, *expired)
 scene("many rotten batches at the end", written, [SIXTY] * 2, [180] * 2, rotten)
 TWO_EPOCHS, BEHIND = history(P, P, ("p", 1), ("p", 1)), history(P, P, ("|", 0), P, ("p", 1), ("p", 1))
@@ -659,7 +621,7 @@ for log, end, epoch, start in ((TWO_EPOCHS, 12, 1, 8), *((BEHIND, 15, 1, start) 
 for epoch in (1, 2):
     steps = epochs(epoch, 12), killed
     scene(f"records deleted up to the log end, epoch {epoch}", written, [TWO_EPOCHS], [12], *steps)
-    started = *steps, lambda it: write_checkpoint(it.log_dir(1), "log-start", 12)
+    started = *steps, lambda it: it.checkpoint("log-start", 12, 1)
     scene(f"the same, and it was written down, epoch {epoch}", written, [TWO_EPOCHS], [12], *started)
 scene("batches written anew before a conflict", reencoded)
 scene("a partition directory without any log", without_a_log)
@@ -684,10 +646,9 @@ def short_of_a_marker(
     if completed:
         coordinator.state(1.09, "CompleteCommit", epoch=epoch, since=1, client=client)
     logs: Logs = {"t-0": {1: short, 2: full, 3: other if parted else full}, "__transaction_state-0": coordinator}
-    write_cluster(root, logs, clean=clean)
+    put_brokers(root, logs, clean=clean)
     for broker in EVERY:
-        low = write_offset_checkpoint({("t", 0): 0, ("__transaction_state", 0): coordinator.next_offset})
-        (root / f"b{broker}" / "replication-offset-checkpoint").write_bytes(low)
+        write_checkpoint(root / f"b{broker}", "replication", 0)
     controllers = ControllerLog(start_ms=ms(as_of) - 2000).lead([CONTROLLER]).append(topic())
     controllers.append(partition([*isr], isr[0], replicas=[1, 2, 3])).put(root / f"c{CONTROLLER}")
     return Brokers(root, full)

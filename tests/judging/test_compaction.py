@@ -21,10 +21,9 @@ from kafka_forensics.model.results import ScanResult
 from kafka_forensics.parsers.log import hashed_records
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_legacy_entry
 from tests.engine.task_engine import with_keys_apart
-from tests.support.compacted import History, compacted
-from tests.support.faults import Brokers
+from tests.support.brokers import Brokers, put_compacted, put_replica
 from tests.support.faults_verdict import only, said
-from tests.support.replicas import put_replica
+from tests.support.logs import History
 from tests.support.simulated_cleaners import KnownHistory, Replica, clusters, written
 
 CLEANED = 600
@@ -35,7 +34,7 @@ def many(tmp_path: Path) -> Brokers:
     story = History()
     for number in range(CLEANED + 5):
         story.put((f"key-{number % 250}", str(number)))
-    return compacted(
+    return put_compacted(
         tmp_path,
         {1: story.left(roll=CLEANED), 2: story.left(set(range(350)) | {400}, roll=CLEANED)},
         {1: 0, 2: CLEANED},
@@ -109,9 +108,7 @@ def test_old_formats_compare_with_what_the_cleaner_made_of_them(tmp_path: Path, 
     entries = [(0, "a", "1"), (1, "b", "1"), (2, "a", "2"), (3, "c", "1")]
     old = b"".join(write_legacy_entry(key.encode(), value.encode(), offset=at, magic=1, timestamp=7) for at, key, value in entries)
     new = b"".join(lifted(*entry) for entry in entries if entry[0] not in lost)
-    log_dirs = [put_replica(tmp_path, 1, old, high_watermark=4), put_replica(tmp_path, 2, new, high_watermark=4)]
-    for log_dir in log_dirs:
-        (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 4\n")
+    log_dirs = [put_replica(tmp_path, broker, log, high_watermark=4, cleaned=4) for broker, log in ((1, old), (2, new))]
     result = with_keys_apart([str(path) for path in log_dirs], ScanOptions())
     assert {finding.kind for finding in result.findings} & {"COMPACTION_SKEW", "COMPACTED_VALUE_DIFFERS"} == kinds
 
@@ -123,8 +120,7 @@ def test_a_batch_too_large_to_be_held_gives_its_keys(codec: str, tmp_path: Path,
     for broker, lost in ((1, None), (2, 5)):
         records = [RecordToWrite(b"%d" % n, b"v", offset_delta=n) for n in range(20) if n != lost]
         data = write_batch(records, base_offset=0, base_timestamp=9, compression_type=codec, last_offset_delta=19)
-        log_dirs.append(put_replica(tmp_path, broker, data, high_watermark=20))
-        (log_dirs[-1] / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 0\n")
+        log_dirs.append(put_replica(tmp_path, broker, data, high_watermark=20, cleaned=0))
     scan = partial(with_keys_apart, [str(path) for path in log_dirs], ScanOptions())
     in_matrices = scan()
     monkeypatch.setattr(hashed_records, "HELD_BYTES", 1)
@@ -135,9 +131,8 @@ def test_a_batch_too_large_to_be_held_gives_its_keys(codec: str, tmp_path: Path,
 def test_a_batch_that_no_window_holds_is_opened_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     large = write_batch([RecordToWrite(b"large", bytes(17 << 20))], base_offset=0, base_timestamp=9)
     small = write_batch([RecordToWrite(b"small", b"v")], base_offset=1, base_timestamp=9)
-    log_dirs = [put_replica(tmp_path, 1, large + small, high_watermark=2), put_replica(tmp_path, 2, small, high_watermark=2)]
-    for log_dir in log_dirs:
-        (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 0\n")
+    logs = {1: large + small, 2: small}
+    log_dirs = [put_replica(tmp_path, broker, log, high_watermark=2, cleaned=0) for broker, log in logs.items()]
     scan = partial(with_keys_apart, [str(path) for path in log_dirs], ScanOptions(deep=False))
     assert only(scan(), "COMPACTED_VALUE_DIFFERS").evidence["records"][0]["offset"] == 0
     monkeypatch.setattr(key_reader, "MAX_BATCH_BYTES", 16 << 20)

@@ -13,8 +13,9 @@ from kafka_forensics.model.results import Incomplete, Read, ScanResult
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import ByteFile
 from tests.engine import task_engine
-from tests.support.faults import Brokers, healthy, write_checkpoint
+from tests.support.brokers import Brokers, healthy
 from tests.support.places import SAMPLES
+from tests.support.segments import segment_file
 from tests.support.unread import REASON, check_unknown, check_unread, refuse, refuse_listing, refuse_logs
 
 
@@ -206,13 +207,13 @@ def test_what_is_not_read_adds_no_finding(sample: str, monkeypatch: pytest.Monke
             assert summary.verdict != "unknown" or len(summary.not_read) == len(summary.replicas)
 
 
-@pytest.mark.parametrize("refused", ["t-0", f"t-0/{55:020d}.log"])
+@pytest.mark.parametrize("refused", ["t-0", f"t-0/{segment_file(55)}"])
 def test_a_copy_that_cannot_be_read_may_hold_what_the_others_lack(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str
 ) -> None:
     brokers = healthy(tmp_path)
     shutil.rmtree(brokers.log_dir(2) / "t-0")
-    write_checkpoint(brokers.log_dir(2), "replication", 100)
+    brokers.checkpoint("replication", 100, 2)
     hidden = brokers.log_dir(3) / refused
     refuse(monkeypatch, lambda path: path == hidden)
     refuse_listing(monkeypatch, lambda name, path: Path(name) / path == hidden)

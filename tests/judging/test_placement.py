@@ -15,7 +15,7 @@ from kafka_forensics.wording import message
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.analysis.placement.test_key_placement import java, librdkafka
 from tests.support.archives import of_brokers
-from tests.support.replicas import put_replica
+from tests.support.brokers import put_replica
 from tests.support.segments import BASE_TIMESTAMP
 
 Partitioner = Callable[[bytes, int], int]
@@ -34,7 +34,7 @@ def put_topic(folder: Path, runs: list[tuple[Partitioner, int]], *, topic: str =
             time += 1000
     for number, log in logs.items():
         for broker in (1, 2):
-            put_replica(folder / f"{topic}-{number}-{broker}", broker, b"".join(log), partition=f"{topic}-{number}")
+            put_replica(folder / f"{topic}-{number}-{broker}", broker, log, partition=f"{topic}-{number}")
 
 
 def judged(path: Path, options: ScanOptions | None = None) -> tuple[list[Finding], list[KeyPlacement | None]]:

@@ -15,11 +15,10 @@ from kafka_forensics.judging.scanning import EXAMPLES, LIMIT, counted
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.wording import advice, message
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from kafka_forensics.writers.files import write_offset_checkpoint
 from tests.judging.scenes import history
-from tests.support.faults import BASE_TIMESTAMP, DIRECTORY, TOPIC, Brokers, healthy, histories
+from tests.support.brokers import DIRECTORY, TOPIC, Brokers, healthy, put_checkpoint, put_replicas, put_segment
 from tests.support.faults_verdict import said, verdict
-from tests.support.segments import write_offset_index
+from tests.support.segments import BASE_TIMESTAMP, write_offset_index
 
 
 def test_split_points_inside_one_large_batch_are_all_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,7 +30,7 @@ def test_split_points_inside_one_large_batch_are_all_refused(tmp_path: Path, mon
     log.append(outer, 12, BASE_TIMESTAMP)
     for _ in range(20):
         log.plain()
-    brokers = histories(tmp_path, {1: log}, {1: log.next_offset})
+    brokers = put_replicas(tmp_path, {1: log})
     for suffix in ("index", "timeindex"):
         brokers.file(1, 0, suffix).unlink()
     (plan,) = gather([str(brokers.log_dir(1))], ScanOptions()).replicas
@@ -47,9 +46,9 @@ def test_many_short_segments_with_lying_indexes_take_little_time(tmp_path: Path)
     directory.mkdir()
     for segment in range(0, 400_000, 1000):
         batches = [write_batch([RecordToWrite(None, b"v")], base_offset=segment + 10 * n, base_timestamp=0) for n in range(3)]
-        (directory / f"{segment:020d}.log").write_bytes(b"".join(batches))
+        put_segment(directory, segment, batches)
         beyond = [(segment + 500 + n, 10_000 + n) for n in range(8)]
-        (directory / f"{segment:020d}.index").write_bytes(write_offset_index(beyond, segment))
+        put_segment(directory, segment, write_offset_index(beyond, segment), "index")
     start = time.process_time()
     result = local.scan([str(directory)], ScanOptions())
     assert time.process_time() - start < 5
@@ -124,9 +123,9 @@ def test_findings_of_topics_and_of_the_whole_stay() -> None:
 
 
 def test_a_scan_of_a_checkpoint_with_very_many_lines(brokers: Brokers) -> None:
-    offsets = {("gone", number): number + 1 for number in range(MANY)} | {(TOPIC, 0): 72}
+    offsets = {f"gone-{number}": number + 1 for number in range(MANY)} | {DIRECTORY: 72}
     for broker in (1, 2):
-        (brokers.log_dir(broker) / "replication-offset-checkpoint").write_bytes(write_offset_checkpoint(offsets))
+        put_checkpoint(brokers.log_dir(broker), "replication", offsets)
     findings = [one for one in verdict(brokers).findings if one.place.topic != TOPIC]
     groups = Counter((one.kind, one.severity, one.place.broker) for one in findings)
     assert groups

@@ -12,8 +12,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.judging import recovery_files
 from kafka_forensics.questions.plan import PlanOptions, make_plans
 from tests.judging.scenes import ANSWERS, OUTSIDE, SCENES, answers, lacking
-from tests.support.faults import TOPIC_ID
-from tests.support.replicas import put_replica
+from tests.support.brokers import TOPIC_ID, put_replica
 
 EXPECTED: dict[str, Any] = json.loads(ANSWERS.read_text())
 
@@ -37,7 +36,7 @@ def test_a_long_log_is_replayed_only_where_something_was_found(tmp_path: Path, m
         assert partition.replicas[0].recovery is not None
         return partition.replicas[0].recovery.starts
 
-    log_dir = put_replica(tmp_path, 1, b"".join(OUTSIDE))
+    log_dir = put_replica(tmp_path, 1, OUTSIDE)
     monkeypatch.setattr(recovery_files, "MAX_REPLAYED_BYTES", 10)
     assert not starts()
     monkeypatch.setattr(recovery_files, "_SUSPECT", ("NOTHING",))

@@ -8,6 +8,7 @@ import pytest
 
 from lab.salvage_states import GAPS, STATES, State, harm, in_every_codec, logs, write_transactions
 from lab.workload import CODECS
+from tests.support.brokers import put_meta, put_segment
 from tests.support.places import ROOT
 from tests.support.segments import batch
 
@@ -19,13 +20,12 @@ PLAIN = [state for state in STATES if state.write is not write_transactions]
 def copies_of(root: Path, state: State) -> None:
     for broker in (1, 2, 3):
         directory = root / f"broker-{broker}" / f"{state.name}-0"
-        directory.mkdir(parents=True)
-        (root / f"broker-{broker}" / "meta.properties").write_text(f"version=1\nnode.id={broker}\n")
+        put_meta(root / f"broker-{broker}", broker, cluster_id=None)
         for segment in range(4):
             data = b"".join(batch(40 * segment + 8 * number, 8, value=b"v" * 100) for number in range(5))
-            (directory / f"{40 * segment:020d}.log").write_bytes(data)
-            (directory / f"{40 * segment:020d}.index").write_bytes(bytes(8))
-            (directory / f"{40 * segment:020d}.snapshot").write_bytes(bytes(24))
+            put_segment(directory, 40 * segment, data)
+            put_segment(directory, 40 * segment, bytes(8), "index")
+            put_segment(directory, 40 * segment, bytes(24), "snapshot")
         for name in ("leader-epoch-checkpoint", "partition.metadata"):
             (directory / name).write_text("0\n")
 

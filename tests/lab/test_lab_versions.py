@@ -10,9 +10,10 @@ from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding, Place, Severity
-from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from lab.version_histories import State
 from lab.version_table import Cell
+from tests.support.brokers import put_meta, put_segment
+from tests.support.segments import batch
 
 EVENTS = ("events", 0)
 
@@ -26,10 +27,8 @@ def lag(severity: Severity = Severity.INFO, **evidence: int) -> Finding:
 
 
 def cell(tmp_path: Path, state: State, *findings: Finding) -> Cell:
-    (tmp_path / "meta.properties").write_text("version=1\ncluster.id=lab\nnode.id=1\n")
-    (tmp_path / "events-0").mkdir(exist_ok=True)
-    log = tmp_path / "events-0" / f"{0:020}.log"
-    log.write_bytes(write_batch([RecordToWrite(b"k", b"v")], base_offset=0, base_timestamp=1_700_000_000_000))
+    put_meta(tmp_path, 1)
+    put_segment(tmp_path / "events-0", 0, batch(0))
     result = local.scan([str(tmp_path)], ScanOptions(jobs=1))
     return Cell("9.9.9", state, replace(result, findings=list(findings)))
 

@@ -18,8 +18,8 @@ from kafka_forensics.report.document import partition_of
 from kafka_forensics.report.lanes import cuts, lanes
 from kafka_forensics.report.picture import Picture
 from tests.support import plan_values
+from tests.support.brokers import put_replica
 from tests.support.places import SAMPLES
-from tests.support.replicas import put_replica
 from tests.support.results import lost_records, partition, replica
 from tests.support.segments import batch
 

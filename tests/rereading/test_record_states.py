@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 import kafka_forensics as kf
 from kafka_forensics.parsers.log.segment import SegmentReader
 from kafka_forensics.rereading.record_states import RecordStates
+from tests.support.brokers import put_segment
+from tests.support.logs import APP_ID, OTHER_ID, DataLog
 from tests.support.memory import MemoryFile
-from tests.support.segments import batch, flipped
-from tests.support.transaction_logs import APP_ID, OTHER_ID, DataLog
+from tests.support.segments import batch, flipped, segment_file
 
 TXN = 0x10
 
@@ -95,13 +96,13 @@ def test_any_bytes_give_an_answer(noise: bytes, at: int) -> None:
 def test_records_as_arrow_tell_their_state(tmp_path: Path) -> None:
     log, directory = busy(), tmp_path / "t-0"
     directory.mkdir()
-    path = directory / f"{0:020d}.log"
+    path = directory / segment_file(0)
     path.write_bytes(bytes_of(log))
     table = pa.Table.from_batches(kf.read_records(str(path)))
     told = dict(zip(table["offset"].to_pylist(), table["txn_state"].to_pylist(), strict=True))
     expected = ["committed"] * 2 + ["aborted"] * 2 + ["none"] + ["aborted"] * 2 + ["none"] * 2 + ["open"] * 2 + ["none"]
     assert [told[offset] for offset in range(12)] == expected
-    (directory / f"{12:020d}.log").write_bytes(batch(12))
+    put_segment(directory, 12, batch(12))
     later = pa.Table.from_batches(kf.read_records(str(path)))["txn_state"].to_pylist()
     assert later == [{"open": "unknown"}.get(one, one) for one in expected]
     assert sum(chunk.rows for chunk in SegmentReader(MemoryFile(path.read_bytes())).chunks()) == len(log.batches)

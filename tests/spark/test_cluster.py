@@ -14,8 +14,8 @@ from kafka_forensics.evidence.options import ScanOptions
 from tests.export import exports
 from tests.spark.cluster import SECONDS_OF_A_SCAN, Cluster, Driver, has_open, processes, wait_until
 from tests.spark.driver import local_document
+from tests.spark.repeated_logs import RepeatedLogs, moved, noisy_batch
 from tests.support.places import SAMPLES
-from tests.support.replicas import RepeatedLogs, moved, noisy_batch
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 

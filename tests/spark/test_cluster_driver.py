@@ -12,7 +12,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from tests.export import exports
 from tests.spark.cluster import QUICK_JAVA, SECONDS_OF_A_SCAN, Cluster, cluster, driver, has_open, processes, wait_until
 from tests.spark.driver import local_document
-from tests.support.replicas import RepeatedLogs, noisy_batch
+from tests.spark.repeated_logs import RepeatedLogs, noisy_batch
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 

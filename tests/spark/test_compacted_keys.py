@@ -16,10 +16,9 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.folding.keys.question import KeyAnswer
 from kafka_forensics.spark import job, keys
 from kafka_forensics.spark.job import TaskSizes, scan_inputs
-from kafka_forensics.writers.files import write_offset_checkpoint
 from tests.spark.driver import written
-from tests.support.compacted import CLEANED, History, compacted, history, three
-from tests.support.faults import TOPIC
+from tests.support.brokers import TOPIC, put_checkpoint, put_cleaned_apart, put_compacted
+from tests.support.logs import CLEANED, History, keyed_history
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
@@ -40,7 +39,7 @@ def test_many_keys_are_judged_as_by_the_local_engine(spark: SparkSession, tmp_pa
     for number in range(420):
         story.put((f"key-{number % 250}", str(number)))
     logs = {1: story.left(roll=400), 2: story.left(set(range(150)) | {390}, roll=400), 3: story.left({411}, roll=400)}
-    brokers = compacted(tmp_path, logs, {1: 0, 2: 400})
+    brokers = put_compacted(tmp_path, logs, {1: 0, 2: 400})
     kinds = judged_alike(spark, [str(path) for path in brokers.log_dirs])
     assert {"COMPACTED_VALUE_DIFFERS", "COMPACTION_SKEW"} & kinds
 
@@ -48,12 +47,11 @@ def test_many_keys_are_judged_as_by_the_local_engine(spark: SparkSession, tmp_pa
 @pytest.fixture
 def two_partitions(tmp_path: Path) -> list[str]:
     """Log directories with two compacted partitions, which differ in different keys."""
-    brokers = three(tmp_path / "brokers", history(), {2: {1}})
-    others = three(tmp_path / "others", history(), {1: {3, 4}, 3: {6}})
+    brokers = put_cleaned_apart(tmp_path / "brokers", keyed_history(), {2: {1}})
+    others = put_cleaned_apart(tmp_path / "others", keyed_history(), {1: {3, 4}, 3: {6}})
     for log_dir, other in zip(brokers.log_dirs, others.log_dirs, strict=True):
         shutil.copytree(other / f"{TOPIC}-0", log_dir / f"{TOPIC}-1")
-        cleaned = write_offset_checkpoint({(TOPIC, 0): CLEANED, (TOPIC, 1): CLEANED})
-        (log_dir / "cleaner-offset-checkpoint").write_bytes(cleaned)
+        put_checkpoint(log_dir, "cleaner", {"t-0": CLEANED, "t-1": CLEANED})
     return [str(path) for path in brokers.log_dirs]
 
 

@@ -14,8 +14,9 @@ from kafka_forensics.facts import splits as fact_splits
 from kafka_forensics.model.changes import SnapshotsResult
 from kafka_forensics.model.schemas import FACTS
 from tests.spark.source_facts import BY_FILE, as_source, read, rows, source
-from tests.support.faults import HEALTHY
-from tests.support.snapshot_trees import Snapshots, cut, expired, grown
+from tests.support.brokers import put_meta
+from tests.support.logs import HEALTHY
+from tests.support.snapshot_trees import Snapshots
 
 SMALL = 2048
 """Bytes of a part: a few batches."""
@@ -26,11 +27,11 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three snapshots: appends and a loss, retention, a broker and a topic that only the last one has."""
     trees = Snapshots(tmp_path_factory.mktemp("snapshots"))
     trees.put("day-9", HEALTHY)
-    trees.put("day-10", {1: grown(), 2: cut(HEALTHY, 55), 3: grown(cut(HEALTHY, 72), epoch=9, tag="other")})
-    last = trees.put("day-11", expired(grown(), 29), log_start=29)
+    trees.put("day-10", {1: HEALTHY.grown(), 2: HEALTHY.cut(55), 3: HEALTHY.cut(72).grown(epoch=9, tag="other")})
+    last = trees.put("day-11", HEALTHY.grown().expired(29), log_start=29)
     shutil.copytree(last / "b3" / "t-0", last / "b3" / "late-4")
     shutil.copytree(last / "b3", last / "b4")
-    (last / "b4" / "meta.properties").write_text("version=1\nnode.id=4\n")
+    put_meta(last / "b4", 4, cluster_id=None)
     return trees.root
 
 

@@ -12,8 +12,8 @@ import pytest
 
 import kafka_forensics
 from tests.spark.cluster import SECONDS_OF_A_SCAN, Driver, driver, peak_memory, python_workers, wait_until
+from tests.spark.repeated_logs import RepeatedLogs, moved, noisy_batch
 from tests.support.places import SAMPLES
-from tests.support.replicas import RepeatedLogs, moved, noisy_batch
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 

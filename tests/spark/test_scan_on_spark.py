@@ -26,11 +26,11 @@ from kafka_forensics.spark.job import TaskSizes, compare_inputs
 from tests.engine.task_changes import said
 from tests.spark.source_facts import rows
 from tests.support.archives import EVERY, of_brokers
+from tests.support.brokers import DIRECTORY, put_compacted, put_partition
 from tests.support.bundles import bundle_of
-from tests.support.compacted import CLEANED, compacted, history
-from tests.support.faults import DIRECTORY, HEALTHY, write_files
+from tests.support.logs import CLEANED, HEALTHY, keyed_history
 from tests.support.places import SAMPLES
-from tests.support.snapshot_trees import Snapshots, cut, expired, grown
+from tests.support.snapshot_trees import Snapshots
 
 pytestmark = pytest.mark.spark
 
@@ -100,12 +100,12 @@ def test_on_snapshots_with_many_histories_at_once(spark: SparkSession, tmp_path:
     """Appends, retention, a fork, a loss, a partition that comes and goes, damage, an absent broker."""
     trees = Snapshots(tmp_path)
     trees.put("1", HEALTHY)
-    second = trees.put("2", {1: grown(), 2: cut(HEALTHY, 55), 3: grown(cut(HEALTHY, 72), epoch=9, tag="other")})
-    write_files(second / "b1" / "later-0", HEALTHY)
-    third = trees.put("3", expired(grown(), 29), log_start=29)
+    second = trees.put("2", {1: HEALTHY.grown(), 2: HEALTHY.cut(55), 3: HEALTHY.cut(72).grown(epoch=9, tag="other")})
+    put_partition(second / "b1" / "later-0", HEALTHY)
+    third = trees.put("3", HEALTHY.grown().expired(29), log_start=29)
     log = third / "b2" / DIRECTORY / "00000000000000000055.log"
     log.write_bytes(log.read_bytes()[:-50])
-    shutil.rmtree(trees.put("4", cut(HEALTHY, 29), 29) / "b3")
+    shutil.rmtree(trees.put("4", HEALTHY.cut(29), 29) / "b3")
     there, here = scan_snapshots(spark, str(tmp_path)), kf.scan_snapshots(str(tmp_path))
     assert text(there, *there.snapshots.values()) == text(here, *here.snapshots.values())
     assert len(there.findings) > 1
@@ -117,11 +117,11 @@ def test_keys_are_compared_by_sorting_them_within_and_between_snapshots(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of two partitions, of which nobody knows one as compacted; small ones are compared where they are judged."""
-    logs_of, story = (1, 2), history()
+    logs_of, story = (1, 2), keyed_history()
     given: dict[str, dict[int, set[int]]] = {"a": {}, "b": {1: {1}, 2: {0, 3}}}
     for name, dropped in given.items():
         logs = {broker: story.left(dropped.get(broker, ()), roll=CLEANED) for broker in logs_of}
-        compacted(tmp_path / name, logs, dict.fromkeys(logs_of, CLEANED))
+        put_compacted(tmp_path / name, logs, dict.fromkeys(logs_of, CLEANED))
         for directory in (tmp_path / name).glob(f"*/{DIRECTORY}"):
             shutil.copytree(directory, directory.parent / "other-1")
     asked: list[int] = []
@@ -148,7 +148,7 @@ def test_commands_print_the_same(
     monkeypatch.setattr(spark_session, "stopping", lambda *_, **__: nullcontext(spark))
     trees = Snapshots(tmp_path)
     trees.put("1", HEALTHY)
-    trees.put("2", grown())
+    trees.put("2", HEALTHY.grown())
     for command, path, status in (("changes", trees.root, 0), ("scan", SAMPLES / "unclean-election", 1)):
         answers = []
         for engine in ("local", "spark"):

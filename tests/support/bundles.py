@@ -20,11 +20,12 @@ from kafka_forensics.questions.collect import CollectOptions, collect
 from kafka_forensics.storage.bundles import SectionKind, inflated, pieces_of_part, read_index
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.writers.bundle_columns import write_batches
-from tests.support.group_records import commit_key, commit_value, log_of, put_controller, put_offsets
-from tests.support.replicas import put_replica
-from tests.support.segments import by_producer, legacy_entry, log, marker
+from tests.support.brokers import put_offsets, put_replica, put_segment
+from tests.support.controllers import put_controller
+from tests.support.groups import commit_key, commit_value, log_of
+from tests.support.segments import by_producer, legacy_entry, log, marker, segment_file
 
-LOG: Final = f"{0:020d}.log"
+LOG: Final = segment_file(0)
 ORDERS: Final = f"orders-0/{LOG}"
 PAYMENTS: Final = f"payments-0/{LOG}"
 OFFSETS: Final = f"__consumer_offsets-0/{LOG}"
@@ -35,13 +36,12 @@ SIZE, MTIME, ALLOCATED, REFUSED, LEFT_OUT, IS_LOG, HASHED, SECTIONS = range(2, 1
 
 def put_broker(folder: Path, *, batches: int = 6, secret: bytes = b"value") -> Path:
     """A log directory of every kind of log, nothing wrong with it."""
-    log_dir = put_replica(folder, 1, b"".join(log(batches, value=secret)), high_watermark=2 * batches)
+    log_dir = put_replica(folder, 1, log(batches, value=secret), high_watermark=2 * batches)
     transaction = by_producer(0, secret.decode(), is_transactional=True) + marker(1, commit=True)
     for partition, data in (("payments-0", transaction), ("old-0", legacy_entry(0) + legacy_entry(1))):
-        (log_dir / partition).mkdir()
-        (log_dir / partition / LOG).write_bytes(data)
+        put_segment(log_dir / partition, 0, data)
     put_offsets(log_dir, log_of((commit_key(topic="orders"), commit_value(3)), (commit_key("other", "orders"), commit_value(2))))
-    put_controller(log_dir, isr=[1], replicas=[1], leader=1, topic_id=bytes(15) + b"\7", topic="orders")
+    put_controller(log_dir, isr=[1], replicas=[1], leader=1, topic_id=bytes(15) + b"\7", topic_name="orders")
     return log_dir
 
 

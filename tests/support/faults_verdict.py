@@ -8,7 +8,7 @@ from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import ScanResult
-from tests.support.faults import Brokers
+from tests.support.brokers import Brokers
 
 Said = list[tuple[str, str, int | str | None]]
 

@@ -1,4 +1,5 @@
-"""Segments for tests: batches and index files by a few numbers, old formats spelled by hand, damage, and readings held whole."""
+"""Bytes of segments for tests: batches and index files by a few numbers, old formats spelled by hand, damage, and readings held
+whole."""
 
 import random
 import struct
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 BASE_TIMESTAMP = 1_700_000_000_000
+
+
+def segment_file(base_offset: int, suffix: str = "log") -> str:
+    """Name of a file of the segment with this base offset."""
+    return f"{base_offset:020d}.{suffix}"
 
 
 def batch(base_offset: int, count: int = 1, *, epoch: int = 0, value: bytes = b"value", **given: Any) -> bytes:

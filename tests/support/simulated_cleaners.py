@@ -5,7 +5,8 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from tests.support.compacted import History, compacted
+from tests.support.brokers import put_compacted
+from tests.support.logs import History
 
 RETENTION = 10
 """How long the simulated cleaners keep tombstones and markers, in their own time."""
@@ -131,5 +132,5 @@ def written(told: KnownHistory, replicas: list[Replica], folder: Path) -> list[s
         replica.end = max(end for end in ends if end <= replica.end)
         replica.kept = {offset for offset in replica.kept if offset < replica.end}
     logs = {number: told.history.left(replica.dropped, end=replica.end) for number, replica in enumerate(replicas, 1)}
-    brokers = compacted(folder, logs, {number: replica.cleaned for number, replica in enumerate(replicas, 1)})
+    brokers = put_compacted(folder, logs, {number: replica.cleaned for number, replica in enumerate(replicas, 1)})
     return [str(path) for path in brokers.log_dirs]

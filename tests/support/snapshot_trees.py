@@ -1,6 +1,5 @@
 """Snapshots of three brokers with one partition, written at two times, and what is told of the time between."""
 
-import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,49 +7,12 @@ from typing import Any
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.changes import Change, SnapshotsResult
 from tests.engine.task_changes import with_keys_apart
-from tests.support.faults import HEALTHY, HIGH_WATERMARK, Log, histories, write_checkpoint
+from tests.support.brokers import BROKERS, put_replicas, write_checkpoint
+from tests.support.logs import HIGH_WATERMARK, Log
 
 OLD, NEW = "2026-11-20", "2026-11-21"
-EVERY = (1, 2, 3)
 Row = tuple[int | str, str, str | None, int, int]
 """Broker, kind, reason, first offset, end."""
-
-
-def grown(log: Log = HEALTHY, batches: int = 2, *, roll: bool = False, epoch: int | None = None, tag: str = "") -> Log:
-    """The log with more batches of three records each behind it."""
-    longer = copy.deepcopy(log)
-    longer.tag = tag
-    if roll:
-        longer.roll()
-    longer.lead(longer.leader_epoch if epoch is None else epoch)
-    for _ in range(batches):
-        longer.plain()
-    return longer
-
-
-def cut(log: Log, end: int) -> Log:
-    shorter = copy.deepcopy(log)
-    shorter.batches = [batch for batch in shorter.batches if batch.base_offset < end]
-    shorter.segments = [one for one in shorter.segments if one < end]
-    shorter.epochs = [entry for entry in shorter.epochs if entry.start_offset < end]
-    shorter.snapshots = {offset: entries for offset, entries in shorter.snapshots.items() if offset < end}
-    shorter.aborted = {
-        segment: [txn for txn in entries if txn.last_offset < end] for segment, entries in shorter.aborted.items() if segment < end
-    }
-    shorter.producers = {}
-    shorter.next_offset = end
-    shorter.leader_epoch = shorter.epochs[-1].leader_epoch
-    return shorter
-
-
-def expired(log: Log, segment: int) -> Log:
-    later = copy.deepcopy(log)
-    later.batches = [batch for batch in later.batches if batch.segment >= segment]
-    later.segments = [one for one in later.segments if one >= segment]
-    later.aborted = {base: entries for base, entries in later.aborted.items() if base >= segment}
-    later.snapshots = {offset: entries for offset, entries in later.snapshots.items() if offset >= segment}
-    later.epochs = [entry for entry in later.epochs if entry.start_offset >= segment] or later.epochs[-1:]
-    return later
 
 
 @dataclass(frozen=True)
@@ -60,10 +22,9 @@ class Snapshots:
     def put(self, name: str, logs: dict[int, Log] | Log, high_watermark: int = HIGH_WATERMARK, *, log_start: int = 0) -> Path:
         """A snapshot in which brokers (all three, if one log is given) have these logs and this high watermark."""
         folder = self.root / name
-        given = dict.fromkeys(EVERY, logs) if isinstance(logs, Log) else logs
-        histories(folder, given, {broker: min(high_watermark, log.next_offset) for broker, log in given.items()})
-        for broker in given:
-            write_checkpoint(folder / f"b{broker}", "log-start", log_start)
+        put_replicas(folder, logs, high_watermark)
+        for log_dir in folder.iterdir():
+            write_checkpoint(log_dir, "log-start", log_start)
         return folder
 
     def between(self, old: dict[int, Log] | Log, new: dict[int, Log] | Log, *newer: int, log_start: int = 0) -> SnapshotsResult:
@@ -86,7 +47,7 @@ def short(change: Change) -> Row:
     return change.broker, change.kind.value, change.reason, change.offset_start, change.offset_end
 
 
-def on_each(*told: tuple[str, str | None, int, int], brokers: tuple[int, ...] = EVERY) -> list[Row]:
+def on_each(*told: tuple[str, str | None, int, int], brokers: tuple[int, ...] = BROKERS) -> list[Row]:
     """The same rows on every broker."""
     return [(broker, *row) for broker in brokers for row in told]
 

@@ -9,7 +9,7 @@ from kafka_forensics.errors import SourceError
 from kafka_forensics.model.results import PartitionSummary, Read, ReplicaSummary, TransactionCounts
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import ByteFile, Entry
-from tests.support.faults import Brokers
+from tests.support.brokers import Brokers
 
 REASON = "input/output error"
 NULLS = (

@@ -18,12 +18,21 @@ from kafka_forensics.witnesses.controller import ControllerEvidence, open_batch,
 from kafka_forensics.witnesses.malformed_records import KINDS_TOLD, UnknownKinds
 from kafka_forensics.wording import message
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from kafka_forensics.writers.files import write_meta_properties
 from tests.gallery.of_controller import BAD, lost_member, malformed_twice
-from tests.support.controller_log import CONTROLLER, START_MS, ControllerLog, change, partition, record, setting, snapshot, topic
-from tests.support.faults import TOPIC
+from tests.support.brokers import TOPIC, put_meta, put_replica
+from tests.support.controllers import (
+    CONTROLLER,
+    START_MS,
+    ControllerLog,
+    change,
+    partition,
+    put_snapshot,
+    record,
+    setting,
+    snapshot,
+    topic,
+)
 from tests.support.memory import MemoryFile
-from tests.support.replicas import put_replica
 from tests.support.segments import BASE_TIMESTAMP
 
 CREATED = (topic(), setting("cleanup.policy", "compact"), partition([1, 2], 1))
@@ -149,7 +158,7 @@ def test_a_snapshot_alone_is_a_witness(tmp_path: Path) -> None:
 
 def test_copies_of_two_clusters_are_no_witness(tmp_path: Path) -> None:
     paths = put(tmp_path, log(), log())
-    (paths[1] / "meta.properties").write_bytes(write_meta_properties(node_id=101, cluster_id="AAAAAAAAAAAAAAAAAAAAAA"))
+    put_meta(paths[1], 101, cluster_id="AAAAAAAAAAAAAAAAAAAAAA")
     assert read_controller(gather([str(path) for path in paths], ScanOptions())) is None
     assert read_controller(gather([str(tmp_path)], ScanOptions(topic_glob="none"), elsewhere=True)) is None
 
@@ -197,7 +206,7 @@ def test_a_start_on_a_log_that_lacks_its_beginning_needs_a_snapshot(
 ) -> None:
     directory = log(change(isr=[1]), change(leader=2)).put(tmp_path / "c0", start=5)
     if snapshot_offset is not None:
-        (directory / f"{snapshot_offset:020d}-0000000001.checkpoint").write_bytes(snapshot(topic(), partition([1], 1)))
+        put_snapshot(directory, snapshot_offset, snapshot(topic(), partition([1], 1)))
     [one] = [each for each in scan([str(tmp_path / "c0")], ScanOptions(jobs=1)).partitions if each.topic == "__cluster_metadata"]
     outlook = one.replicas[0].recovery
     assert outlook is not None

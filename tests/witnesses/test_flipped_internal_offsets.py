@@ -18,7 +18,8 @@ from kafka_forensics.questions.search import Conditions, search
 from kafka_forensics.questions.transactions import transactions
 from kafka_forensics.rereading.logs_in_order import Placing
 from kafka_forensics.witnesses.coordinators import read_group_history, read_transaction_log, replay_log
-from tests.support.group_records import commit_key, commit_value, log_of, put_offsets, transaction_of
+from tests.support.brokers import put_offsets, put_segment
+from tests.support.groups import commit_key, commit_value, log_of, transaction_of
 from tests.support.memory import MemoryFile
 from tests.support.places import SAMPLES
 from tests.support.segments import batch, chunk_of, columns_of
@@ -135,7 +136,7 @@ def test_hostile_offsets_stop_no_command(tmp_path: Path, first: int, second: int
         for start in (0, first, second, 3):
             own = log_of((KEY, commit_value(5)), (OTHER, commit_value(6))) if commits else batch(0, 2)
             log += start.to_bytes(8, "big", signed=True) + own[8:]
-        (path / directory / f"{0:020d}.log").write_bytes(log)
+        put_segment(path / directory, 0, log)
     (path / "meta.properties").write_text("version=1\nbroker.id=2\ncluster.id=c\n")
     assert groups(path)
     assert listed(path) == []

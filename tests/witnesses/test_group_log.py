@@ -14,7 +14,8 @@ from kafka_forensics.parsers.internal_topics.consumer_offsets import MAX_VALUE_B
 from kafka_forensics.witnesses.coordinators import MALFORMED_KEPT, read_group_history
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_legacy_entry
 from tests.support.archives import of_brokers
-from tests.support.group_records import (
+from tests.support.brokers import put_meta, put_offsets, put_segment
+from tests.support.groups import (
     TOPIC_ID_TEXT,
     commit_key,
     commit_value,
@@ -23,7 +24,6 @@ from tests.support.group_records import (
     log_of,
     member,
     new_value,
-    put_offsets,
     transaction_of,
 )
 from tests.support.segments import BASE_TIMESTAMP, flipped, starts
@@ -131,10 +131,10 @@ def test_the_longest_copy_is_read_and_a_damaged_one_gives_way(tmp_path: Path) ->
     one, two = log_of((KEY, commit_value(5))), log_of((KEY, commit_value(6)), start=1)
     for broker, log in ((1, one), (2, one + two), (3, one + two)):
         put_offsets(tmp_path / f"b{broker}", log)
-        (tmp_path / f"b{broker}" / "meta.properties").write_text(f"version=1\nnode.id={broker}\n")
+        put_meta(tmp_path / f"b{broker}", broker, cluster_id=None)
     [read] = history(*sorted(tmp_path.iterdir())).logs
     assert (read.broker, read.end_offset, only(read).last.offset) == (2, 2, 6)
-    (tmp_path / "b2" / "__consumer_offsets-0" / f"{0:020d}.log").write_bytes(flipped(one + two, 80))
+    put_segment(tmp_path / "b2" / "__consumer_offsets-0", 0, flipped(one + two, 80))
     [read] = history(*sorted(tmp_path.iterdir())).logs
     assert (read.broker, read.complete) == (3, True)
 
@@ -142,7 +142,7 @@ def test_the_longest_copy_is_read_and_a_damaged_one_gives_way(tmp_path: Path) ->
 def test_logs_of_other_clusters_speak_of_their_own_partitions(tmp_path: Path) -> None:
     for cluster, offset in (("A", 5), ("B", 9)):
         put_offsets(tmp_path / cluster, log_of((KEY, commit_value(offset))))
-        (tmp_path / cluster / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id={cluster * 22}\n")
+        put_meta(tmp_path / cluster, 1, cluster_id=cluster * 22)
     group_history = history(tmp_path / "A", tmp_path / "B")
     for told, expected in (("A" * 22, [5]), ("B" * 22, [9]), ("C" * 22, []), (None, [5, 9])):
         assert [commit.last.offset for commit in group_history.committed("t", 0, told)] == expected

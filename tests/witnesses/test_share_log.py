@@ -11,21 +11,11 @@ from kafka_forensics.model.coordinators import ShareLog, StateBatch
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.questions.groups import GroupRow, groups
 from kafka_forensics.witnesses.coordinators import read_share_logs
-from tests.support.group_records import (
-    TOPIC_ID_BYTES,
-    TOPIC_ID_TEXT,
-    group_key,
-    log_of,
-    new_value,
-    put_controller,
-    put_offsets,
-    put_share_state,
-    share_key,
-    share_value,
-)
+from tests.support.brokers import put_offsets, put_replica, put_share_state
+from tests.support.controllers import put_controller
+from tests.support.groups import TOPIC_ID_BYTES, TOPIC_ID_TEXT, group_key, log_of, new_value, share_key, share_value
 from tests.support.places import DUMP_INPUTS
-from tests.support.replicas import put_replica
-from tests.support.segments import BASE_TIMESTAMP, flipped, log
+from tests.support.segments import BASE_TIMESTAMP, flipped, log, segment_file
 
 SNAPSHOT, UPDATE = share_key(), share_key(record_type=1)
 SHARED = {"topic_id": TOPIC_ID_TEXT, "topic_name": "orders", "partitions": [0]}
@@ -75,7 +65,7 @@ def test_topics_are_named_by_what_groups_were_told_and_by_the_controller(tmp_pat
     [row] = rows(tmp_path / "b1")
     assert (row.topic, row.about.kind if row.about else None) == ("orders", "share")
     put_share_state(tmp_path / "b2", log_of((SNAPSHOT, share_value(1))))
-    put_controller(tmp_path / "b2", isr=[1], replicas=[1], leader=1, topic_id=TOPIC_ID_BYTES, topic="bills")
+    put_controller(tmp_path / "b2", isr=[1], replicas=[1], leader=1, topic_id=TOPIC_ID_BYTES, topic_name="bills")
     assert [row.topic for row in rows(tmp_path / "b2")] == ["bills"]
 
 
@@ -83,7 +73,7 @@ def test_topics_are_named_by_what_groups_were_told_and_by_the_controller(tmp_pat
 def test_a_start_offset_beyond_every_log_proves_no_lost_records(tmp_path: Path, start_offset: int) -> None:
     """It may be set by hand, and says of no record that it was there."""
     for broker in (1, 2):
-        log_dir = put_replica(tmp_path, broker, b"".join(log(5)), high_watermark=4)
+        log_dir = put_replica(tmp_path, broker, log(5), high_watermark=4)
         put_share_state(log_dir, log_of((SNAPSHOT, share_value(start_offset, (start_offset, start_offset + 4, 2, 1)))))
         told = {"topic_id": TOPIC_ID_TEXT, "topic_name": "orders", "partitions": [0]}
         put_offsets(log_dir, log_of((group_key("workers", 15), new_value(15, initialized_topics=[told]))))
@@ -101,7 +91,7 @@ def test_a_start_offset_beyond_every_log_proves_no_lost_records(tmp_path: Path, 
 def test_what_brokers_counted_is_what_their_batches_say(tmp_path: Path) -> None:
     """Kafka 4.3.0: done with are the records that were acknowledged or archived from the start offset on."""
     for name, directory in {"group-kinds": "__consumer_offsets-0", "share-state": "__share_group_state-0"}.items():
-        path = tmp_path / "b1" / directory / f"{0:020d}.log"
+        path = tmp_path / "b1" / directory / segment_file(0)
         path.parent.mkdir(parents=True)
         path.write_bytes((DUMP_INPUTS / name / path.name).read_bytes())
     found = {(row.group, row.topic, row.partition): row for row in rows(tmp_path / "b1")}

@@ -59,8 +59,9 @@ from kafka_forensics.writers.witness_batches import KEPT_FEATURES, KEPT_FIELDS, 
 from lab.mutations import batch_ranges
 from tests.parsers.exact_readers import EARLY_SHARE_STATE_VALUES
 from tests.parsers.metadata_records import FULL, OWN
-from tests.support.controller_log import ControllerLog, change, control, partition, record, setting, snapshot, topic
-from tests.support.group_records import (
+from tests.support.brokers import put_segment
+from tests.support.controllers import ControllerLog, change, control, partition, record, setting, snapshot, topic
+from tests.support.groups import (
     TOPIC_ID_BYTES,
     TOPIC_ID_TEXT,
     commit_key,
@@ -298,8 +299,6 @@ REASONS = {
 def put_logs(log_dir: Path, codec: str, headers: Any = ()) -> None:
     """Every internal topic, a batch for every third record."""
     for name, records in ALL.items():
-        directory = log_dir / f"{name}-0"
-        directory.mkdir(parents=True)
         batches = [
             write_batch(
                 [
@@ -313,7 +312,7 @@ def put_logs(log_dir: Path, codec: str, headers: Any = ()) -> None:
             )
             for at in range(0, len(records), 3)
         ]
-        (directory / f"{0:020d}.log").write_bytes(b"".join(batches))
+        put_segment(log_dir / f"{name}-0", 0, batches)
 
 
 @pytest.mark.parametrize("codec", CODECS)

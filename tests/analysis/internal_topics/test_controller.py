@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from kafka_forensics.analysis.internal_topics import controller
 from kafka_forensics.analysis.internal_topics.controller import MetadataCopy, Replay, add_copy, agree
 from kafka_forensics.model.controller import ControllerHistory, MetadataBatch, MetadataSnapshot, PartitionControl, PartitionEvent
-from tests.support.controller_log import HUGE, change, partition, read, record, setting, topic
-from tests.support.faults import TOPIC, TOPIC_ID
+from tests.support.brokers import TOPIC, TOPIC_ID
+from tests.support.controllers import HUGE, change, partition, read, record, setting, topic
 
 OTHER_ID = "AAECAwQFBgcICQoLDA0ODw"
 BAD_CHANGE = b"\1\5\x09" + change(leader=3)[3:]

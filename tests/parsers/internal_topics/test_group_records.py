@@ -21,8 +21,9 @@ from kafka_forensics.parsers.spec.consumer_offsets import (
 from kafka_forensics.parsers.spec.flexible import Flexible
 from tests.parsers.exact_readers import EARLY_SHARE_STATE_VALUES, parsed, read_value
 from tests.support.places import DUMP_INPUTS
+from tests.support.segments import segment_file
 
-LOG = f"{0:020}.log"
+LOG = segment_file(0)
 TOPIC_ID = "EXlbp3X-RAGJ5SN0Nx0VKQ"
 Record = tuple[bytes, bytes]
 

@@ -16,7 +16,8 @@ from kafka_forensics.parsers.kernels.commits import Superseded
 from kafka_forensics.parsers.log.segment import SegmentReader
 from kafka_forensics.witnesses.coordinators import replay_log
 from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch, write_marker
-from tests.support.group_records import TOPIC_ID_BYTES, commit_key, commit_value, group_key, group_value, log_of, put_offsets
+from tests.support.brokers import put_offsets
+from tests.support.groups import TOPIC_ID_BYTES, commit_key, commit_value, group_key, group_value, log_of
 from tests.support.memory import MemoryFile
 from tests.support.segments import BASE_TIMESTAMP
 

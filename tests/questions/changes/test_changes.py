@@ -12,8 +12,10 @@ from kafka_forensics.model.changes import ChangeKind
 from kafka_forensics.model.findings import Confidence
 from kafka_forensics.wording import advice, change_words, message
 from lab.mutations import in_batch
-from tests.support.faults import DIRECTORY, HEALTHY, HIGH_WATERMARK, LOG_END, Brokers, Log, write_checkpoint, write_files
-from tests.support.snapshot_trees import EVERY, NEW, OLD, Snapshots, cut, expired, findings, grown, on_each, rows
+from tests.support.brokers import BROKERS, DIRECTORY, Brokers, put_partition, put_topic_id, write_checkpoint
+from tests.support.logs import HEALTHY, HIGH_WATERMARK, LOG_END, Log
+from tests.support.segments import segment_file
+from tests.support.snapshot_trees import NEW, OLD, Snapshots, findings, on_each, rows
 from tests.support.unread import refuse
 
 LOST = 55
@@ -30,7 +32,7 @@ def trees(tmp_path: Path) -> Snapshots:
 
 
 def test_a_broker_that_cut_committed_records_which_others_hold_is_a_warning(trees: Snapshots) -> None:
-    result = trees.between(HEALTHY, {1: HEALTHY, 2: cut(HEALTHY, LOST), 3: HEALTHY})
+    result = trees.between(HEALTHY, {1: HEALTHY, 2: HEALTHY.cut(LOST), 3: HEALTHY})
     assert rows(result, broker=2) == [(2, "truncated", None, LOST, LOG_END)]
     assert findings(result) == [(KIND, "warning", LOST, HIGH_WATERMARK)]
     (row,) = [change for change in result.changes if change.kind is ChangeKind.TRUNCATED]
@@ -43,8 +45,8 @@ def test_a_broker_that_cut_committed_records_which_others_hold_is_a_warning(tree
 
 @pytest.mark.parametrize("replaced", [False, True], ids=["cut", "replaced"])
 def test_committed_records_that_nobody_has_any_more_are_critical(trees: Snapshots, replaced: bool) -> None:
-    shorter = cut(HEALTHY, LOST)
-    result = trees.between(HEALTHY, grown(shorter, 2, epoch=7, tag="other", roll=True) if replaced else shorter)
+    shorter = HEALTHY.cut(LOST)
+    result = trees.between(HEALTHY, shorter.grown(2, epoch=7, tag="other", roll=True) if replaced else shorter)
     gone = ("truncated", None, LOST, LOG_END)
     assert rows(result) == on_each(*([gone, ("appended", None, LOST, LOST + 6)] if replaced else [gone]))
     assert findings(result) == [(KIND, "critical", LOST, HIGH_WATERMARK)]
@@ -71,7 +73,7 @@ def test_records_that_others_took_the_place_of_are_gone_and_nothing_behind_them(
 
 
 def test_of_a_replica_that_vanished_only_what_no_other_has_is_lost(trees: Snapshots) -> None:
-    shorter, forked = cut(HEALTHY, LOST), grown(cut(HEALTHY, LOST), 3, epoch=7, tag="other", roll=True)
+    shorter, forked = HEALTHY.cut(LOST), HEALTHY.cut(LOST).grown(3, epoch=7, tag="other", roll=True)
     trees.put(OLD, {1: forked, 2: HEALTHY, 3: shorter})
     shutil.rmtree(trees.put(NEW, {1: forked, 2: HEALTHY, 3: shorter}) / "b2" / DIRECTORY)
     result = trees.told()
@@ -86,7 +88,7 @@ def test_of_a_replica_that_vanished_only_what_no_other_has_is_lost(trees: Snapsh
 
 def test_each_part_of_a_cut_is_judged_by_who_still_has_it(trees: Snapshots) -> None:
     trees.put(OLD, HEALTHY)
-    new = trees.put(NEW, {1: cut(HEALTHY, 29), 2: cut(HEALTHY, 29), 3: cut(HEALTHY, LOST)})
+    new = trees.put(NEW, {1: HEALTHY.cut(29), 2: HEALTHY.cut(29), 3: HEALTHY.cut(LOST)})
     result = trees.told()
     assert findings(result) == [(KIND, "critical", LOST, HIGH_WATERMARK), (KIND, "warning", 29, LOST)]
     assert [finding.evidence.get("held_by") for finding in result.findings] == [None, [3]]
@@ -98,11 +100,11 @@ def test_each_part_of_a_cut_is_judged_by_who_still_has_it(trees: Snapshots) -> N
 
 
 def test_holes_that_no_other_fills_are_counted_apart(trees: Snapshots) -> None:
-    log = grown(grown(HEALTHY, 2, roll=True), 2, roll=True)
+    log = HEALTHY.grown(2, roll=True).grown(2, roll=True)
     trees.put(OLD, log, LOG_END + 12)
     new = trees.put(NEW, log, LOG_END + 12)
     for broker, segment in ((1, 29), (1, LOG_END), (3, 29), (3, LOG_END)):
-        for path in (new / f"b{broker}" / DIRECTORY).glob(f"{segment:020}.*"):
+        for path in (new / f"b{broker}" / DIRECTORY).glob(segment_file(segment, "*")):
             path.unlink()
     shutil.rmtree(new / "b2" / DIRECTORY)
     (finding,) = trees.told().findings
@@ -113,9 +115,9 @@ def test_holes_that_no_other_fills_are_counted_apart(trees: Snapshots) -> None:
 
 def test_older_copies_of_brokers_that_cut_nothing_are_told_too(trees: Snapshots) -> None:
     """Broker 1 lost a segment in the middle, broker 2 the end, broker 3 never had all of it: 29 to 54 are in no newer copy."""
-    trees.put(OLD, {1: HEALTHY, 2: HEALTHY, 3: cut(HEALTHY, 29)})
-    new = trees.put(NEW, {1: HEALTHY, 2: cut(HEALTHY, 29), 3: cut(HEALTHY, 29)})
-    for path in (new / "b1" / DIRECTORY).glob(f"{29:020}.*"):
+    trees.put(OLD, {1: HEALTHY, 2: HEALTHY, 3: HEALTHY.cut(29)})
+    new = trees.put(NEW, {1: HEALTHY, 2: HEALTHY.cut(29), 3: HEALTHY.cut(29)})
+    for path in (new / "b1" / DIRECTORY).glob(segment_file(29, "*")):
         path.unlink()
     critical = next(finding for finding in trees.told().findings if finding.severity.value == "critical")
     assert (critical.place.offset_start, critical.place.offset_end) == (29, LOST)
@@ -124,7 +126,7 @@ def test_older_copies_of_brokers_that_cut_nothing_are_told_too(trees: Snapshots)
 
 
 def test_who_may_have_them_and_what_proves_that_they_were_committed(trees: Snapshots) -> None:
-    trees.between(HEALTHY, {1: HEALTHY, 2: cut(HEALTHY, LOST), 3: HEALTHY})
+    trees.between(HEALTHY, {1: HEALTHY, 2: HEALTHY.cut(LOST), 3: HEALTHY})
     assert findings(trees.told(broker="2")) == [(KIND, "error", LOST, HIGH_WATERMARK)], "those not asked for may have them"
     (trees.root / OLD / "b2" / "replication-offset-checkpoint").unlink()
     assert findings(trees.told()) == [(KIND, "warning", LOST, HIGH_WATERMARK)], "the watermark of another broker proves it"
@@ -136,14 +138,14 @@ def test_who_may_have_them_and_what_proves_that_they_were_committed(trees: Snaps
 
 
 def test_a_broker_not_given_may_have_them(trees: Snapshots) -> None:
-    result = trees.between(HEALTHY, {1: cut(HEALTHY, LOST), 2: cut(HEALTHY, LOST)})
+    result = trees.between(HEALTHY, {1: HEALTHY.cut(LOST), 2: HEALTHY.cut(LOST)})
     assert findings(result) == [(KIND, "error", LOST, HIGH_WATERMARK)]
     (finding,) = result.findings
     assert (finding.evidence["not_given"], finding.confidence) == ([3], Confidence.SUSPECTED)
 
 
 def test_snapshots_in_the_wrong_order_are_doubted(trees: Snapshots) -> None:
-    younger, older = trees.put("b-old", cut(HEALTHY, LOST)), trees.put("a-new", HEALTHY)
+    younger, older = trees.put("b-old", HEALTHY.cut(LOST)), trees.put("a-new", HEALTHY)
     for folder, moment in ((younger, 1_700_000_000), (older, 1_700_100_000)):
         for path in folder.rglob("*"):
             os.utime(path, (moment, moment))
@@ -212,14 +214,14 @@ def test_records_deleted_within_a_segment_are_deleted(trees: Snapshots) -> None:
 
 
 def test_retention_may_pass_the_end_of_the_older_log(trees: Snapshots) -> None:
-    result = trees.between(cut(HEALTHY, 29), expired(HEALTHY, 55), log_start=55)
+    result = trees.between(HEALTHY.cut(29), HEALTHY.expired(55), log_start=55)
     assert rows(result) == on_each(("deleted", "retention", 0, 29), ("appended", None, 29, LOG_END))
     assert result.findings == []
 
 
 def test_a_tail_above_the_high_watermark_that_an_election_cut_is_no_finding(trees: Snapshots) -> None:
-    follower = cut(HEALTHY, TAIL)
-    result = trees.between({1: HEALTHY, 2: follower, 3: follower}, grown(follower, epoch=7, tag="other"), TAIL + 3)
+    follower = HEALTHY.cut(TAIL)
+    result = trees.between({1: HEALTHY, 2: follower, 3: follower}, follower.grown(epoch=7, tag="other"), TAIL + 3)
     assert rows(result, broker=1) == [(1, "truncated", None, TAIL, LOG_END), (1, "appended", None, TAIL, TAIL + 6)]
     assert rows(result, broker=2) == [(2, "appended", None, TAIL, TAIL + 6)]
     (lost,) = [change for change in result.changes if change.kind is ChangeKind.TRUNCATED]
@@ -228,11 +230,11 @@ def test_a_tail_above_the_high_watermark_that_an_election_cut_is_no_finding(tree
 
 
 def test_topics_made_anew_gone_and_new_are_not_compared(trees: Snapshots) -> None:
-    old, new = trees.put(OLD, HEALTHY), trees.put(NEW, grown(Log(tag="new"), 3), 3)
-    for broker in EVERY:
-        (new / f"b{broker}" / DIRECTORY / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
-        write_files(old / f"b{broker}" / "former-0", HEALTHY)
-        write_files(new / f"b{broker}" / "latter-0", HEALTHY)
+    old, new = trees.put(OLD, HEALTHY), trees.put(NEW, Log(tag="new").grown(3), 3)
+    for broker in BROKERS:
+        put_topic_id(new / f"b{broker}" / DIRECTORY, "AAAAAAAAAAAAAAAAAAAAAQ")
+        put_partition(old / f"b{broker}" / "former-0", HEALTHY)
+        put_partition(new / f"b{broker}" / "latter-0", HEALTHY)
     result = trees.told()
     anew = on_each(("deleted", "topic_recreated", 0, LOG_END), ("created", "topic_recreated", 0, 9))
     assert rows(result, topic="t") == anew
@@ -287,7 +289,7 @@ def test_replicas_on_their_way_out(trees: Snapshots) -> None:
 
 def test_of_several_snapshots_each_is_compared_with_the_next(trees: Snapshots) -> None:
     for number in (8, 9, 10):
-        trees.put(f"day-{number}", grown(batches=number - 7))
+        trees.put(f"day-{number}", HEALTHY.grown(batches=number - 7))
     result = trees.told()
     assert list(result.snapshots) == ["day-8", "day-9", "day-10"]
     spans = [(change.from_snapshot, change.to_snapshot, change.offset_start) for change in result.changes if change.broker == 1]

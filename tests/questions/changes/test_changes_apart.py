@@ -15,8 +15,8 @@ from kafka_forensics.judging import compaction
 from kafka_forensics.questions.changes.snapshots import changes
 from tests.engine import task_changes, task_engine
 from tests.engine.task_changes import said, with_keys_apart
-from tests.support.compacted import CLEANED, compacted, history
-from tests.support.faults import DIRECTORY
+from tests.support.brokers import DIRECTORY, put_compacted
+from tests.support.logs import CLEANED, keyed_history
 from tests.support.snapshot_trees import NEW, OLD
 
 BROKERS = (1, 2, 3)
@@ -25,11 +25,11 @@ BROKERS = (1, 2, 3)
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """Two snapshots whose replicas differ, each from the others and from itself: broker 2 lacked a record, now 1 and 3 lack one."""
-    story = history()
+    story = keyed_history()
     older = {broker: story.left({0} if broker == 2 else (), roll=CLEANED) for broker in BROKERS}
     newer = {broker: story.left({0} if broker == 2 else {0, 1}, roll=CLEANED) for broker in BROKERS}
-    compacted(tmp_path / OLD, older, dict.fromkeys(BROKERS, CLEANED))
-    compacted(tmp_path / NEW, newer, dict.fromkeys(BROKERS, CLEANED))
+    put_compacted(tmp_path / OLD, older, dict.fromkeys(BROKERS, CLEANED))
+    put_compacted(tmp_path / NEW, newer, dict.fromkeys(BROKERS, CLEANED))
     return tmp_path
 
 

@@ -8,23 +8,24 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.changes import SnapshotsResult
 from kafka_forensics.wording import advice, message
 from tests.engine.task_changes import with_keys_apart
-from tests.support.compacted import CLEANED, FUTURE_MS, History, compacted, history
+from tests.support.brokers import put_compacted
+from tests.support.logs import CLEANED, FUTURE_MS, History, keyed_history
 from tests.support.snapshot_trees import NEW, OLD, findings, rows
 
-END = history().end
+END = keyed_history().end
 BROKERS = (1, 2, 3)
 
 
 def cleaned_between(root: Path, dropped: set[int], *, later: History | None = None, as_of_ms: int | None = None) -> SnapshotsResult:
     """What is told of all three brokers dropping these offsets between two snapshots, while `later` was written on."""
-    compacted(root / OLD, {broker: history().left(roll=CLEANED) for broker in BROKERS}, dict.fromkeys(BROKERS, 1))
-    story = later or history()
-    compacted(root / NEW, {broker: story.left(dropped, roll=CLEANED) for broker in BROKERS}, dict.fromkeys(BROKERS, CLEANED))
+    put_compacted(root / OLD, {broker: keyed_history().left(roll=CLEANED) for broker in BROKERS}, dict.fromkeys(BROKERS, 1))
+    story = later or keyed_history()
+    put_compacted(root / NEW, {broker: story.left(dropped, roll=CLEANED) for broker in BROKERS}, dict.fromkeys(BROKERS, CLEANED))
     return with_keys_apart(str(root), ScanOptions(as_of_ms=as_of_ms))
 
 
 def test_a_key_superseded_behind_the_end_of_the_older_log_is_explained(tmp_path: Path) -> None:
-    result = cleaned_between(tmp_path, {0, 1, 2}, later=history().put(("b", "9")).put(("a", "9")))
+    result = cleaned_between(tmp_path, {0, 1, 2}, later=keyed_history().put(("b", "9")).put(("a", "9")))
     kinds = [(change.broker, change.kind.value, change.offset_start, change.offset_end) for change in result.changes]
     assert kinds == [row for broker in BROKERS for row in ((broker, "cleaned", 0, CLEANED), (broker, "appended", END, END + 2))]
     assert {change.evidence.get("keys_superseded") for change in result.changes if change.kind == "cleaned"} == {2}

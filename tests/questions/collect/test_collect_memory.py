@@ -10,7 +10,7 @@ from kafka_forensics.questions.collect import CollectOptions, collect
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.writers import bundle_file
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from kafka_forensics.writers.files import write_meta_properties, write_partition_metadata
+from tests.support.brokers import TOPIC_ID, put_meta, put_partition, put_segment
 
 FEW, MANY = 100, 900
 BYTES_A_FILE = 250
@@ -20,14 +20,10 @@ BYTES_A_FILE = 250
 def broker_of(partitions: int, log_dir: Path) -> Path:
     """A log directory with so many partitions of three files."""
     batch = write_batch([RecordToWrite(b"key", b"value")], base_offset=0, base_timestamp=1_700_000_000_000)
-    metadata = write_partition_metadata("AAAAAAAAAAAAAAAAAAAAAQ")
     for number in range(partitions):
-        directory = log_dir / f"orders-{number}"
-        directory.mkdir(parents=True)
-        (directory / f"{0:020d}.log").write_bytes(batch)
-        (directory / f"{0:020d}.index").write_bytes(bytes(8))
-        (directory / "partition.metadata").write_bytes(metadata)
-    (log_dir / "meta.properties").write_bytes(write_meta_properties(version=1, node_id=1, cluster_id="cluster"))
+        directory = put_partition(log_dir / f"orders-{number}", batch, topic_id=TOPIC_ID)
+        put_segment(directory, 0, bytes(8), "index")
+    put_meta(log_dir, 1)
     return log_dir
 
 

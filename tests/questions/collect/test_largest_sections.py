@@ -9,9 +9,9 @@ from kafka_forensics.model.batches import CHUNK_ROWS
 from kafka_forensics.questions.collect import CollectOptions, collect
 from kafka_forensics.questions.collect.collecting import RecordsAsked
 from kafka_forensics.storage.bundles import CollectedLog
-from tests.support.replicas import put_replica
-from tests.support.salvaged import NAME, TOPIC
-from tests.support.segments import batch, flipped, legacy_entry
+from tests.questions.salvage.salvaged import NAME, TOPIC
+from tests.support.brokers import put_replica
+from tests.support.segments import batch, flipped, legacy_entry, segment_file
 
 BATCHES = CHUNK_ROWS + 400
 
@@ -24,7 +24,7 @@ def collected(folder: Path, options: CollectOptions) -> Path:
 
 
 def test_the_smallest_batches_with_their_records(tmp_path: Path) -> None:
-    put_replica(tmp_path / "in", 1, {0: b"".join(legacy_entry(offset, 0, value=b"") for offset in range(BATCHES))})
+    put_replica(tmp_path / "in", 1, [legacy_entry(offset, 0, value=b"") for offset in range(BATCHES)])
     bundle = collected(tmp_path, CollectOptions(records=(RecordsAsked(TOPIC, 0, 0, BATCHES),)))
     given, read = (scan([str(path)], ScanOptions(deep=False)) for path in (tmp_path / "in", bundle))
     assert not read.incomplete
@@ -35,8 +35,8 @@ def test_the_smallest_batches_with_their_records(tmp_path: Path) -> None:
 def test_batches_of_which_nearly_all_are_damaged(tmp_path: Path) -> None:
     right, wrong = batch(0)[8:], flipped(batch(0), 65)[8:]
     data = b"".join(offset.to_bytes(8, "big") + (wrong if offset % 900 else right) for offset in range(BATCHES))
-    put_replica(tmp_path / "in", 1, {0: data})
+    put_replica(tmp_path / "in", 1, data)
     (opened,) = open_paths([str(collected(tmp_path, CollectOptions()))])
-    with opened.source.open(f"{NAME}/{0:020d}.log") as log:
+    with opened.source.open(f"{NAME}/{segment_file(0)}") as log:
         assert isinstance(log, CollectedLog)
         assert len(log.frames(0, len(data))) == sum(offset % 900 != 0 for offset in range(BATCHES))

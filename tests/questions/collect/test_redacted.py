@@ -26,9 +26,10 @@ from kafka_forensics.writers.batches import (
     write_transaction_log_value,
 )
 from kafka_forensics.writers.files import write_leader_epochs, write_offset_checkpoint, write_properties
+from tests.support.brokers import put_meta, put_offsets, put_segment, put_share_state
 from tests.support.bundles import LOG, Names, inflated_members, names_of, read_back, taken_apart
-from tests.support.controller_log import ControllerLog, control, record, setting, snapshot, topic
-from tests.support.group_records import (
+from tests.support.controllers import ControllerLog, control, put_snapshot, record, setting, snapshot, topic
+from tests.support.groups import (
     commit_key,
     commit_value,
     group_key,
@@ -36,8 +37,6 @@ from tests.support.group_records import (
     log_of,
     member,
     new_value,
-    put_offsets,
-    put_share_state,
     share_key,
     share_value,
     transaction_of,
@@ -98,26 +97,24 @@ def put_names(log_dir: Path) -> None:
     )
     directory = controller.put(log_dir, 1)
     voters = write_batch([control(6, voters=[VOTER])], base_offset=9, base_timestamp=BASE_TIMESTAMP, is_control_batch=True)
-    (directory / f"{9:020}-{1:010}.checkpoint").write_bytes(snapshot(topic("hush-orders", TOPIC_ID)) + voters)
+    put_snapshot(directory, 9, snapshot(topic("hush-orders", TOPIC_ID)) + voters)
     (log_dir / "bootstrap.checkpoint").write_bytes(voters)
     (directory / "quorum-state").write_text(
         json.dumps({"clusterId": "hush-cluster", "leaderId": 1, "leaderEpoch": 3, "host": "hush-host", "data_version": 0})
     )
     put_groups(log_dir)
     put_transactions(log_dir)
-    (log_dir / "hush-orders-0").mkdir()
     marker = write_marker(True, base_offset=4, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp=BASE_TIMESTAMP)  # noqa: FBT003
     odd = [RecordToWrite(b"\0\0\0\1hush-key", b"\0\0\0\0\0\0", (("hush-header", b"hush"),)), control(6, voters=[VOTER])]
     controls = b"".join(
         write_batch([each], base_offset=5 + number, base_timestamp=BASE_TIMESTAMP, is_control_batch=True)
         for number, each in enumerate(odd)
     )
-    (log_dir / "hush-orders-0" / LOG).write_bytes(b"".join(log(2)) + marker + controls)
+    put_segment(log_dir / "hush-orders-0", 0, [*log(2), marker, controls])
     (log_dir / "hush-orders-0" / "leader-epoch-checkpoint").write_bytes(write_leader_epochs([]) + b"0 hush\n")
     (log_dir / "hush-orders-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {TOPIC_ID}\nname: hush-orders\nhush\n")
     for suffix in ("delete", "future", "stray"):
-        (log_dir / f"hush-gone-1.{UNIQUE}-{suffix}").mkdir()
-        (log_dir / f"hush-gone-1.{UNIQUE}-{suffix}" / LOG).write_bytes(b"".join(log(1)))
+        put_segment(log_dir / f"hush-gone-1.{UNIQUE}-{suffix}", 0, log(1))
     put_small_files(log_dir)
 
 
@@ -143,9 +140,7 @@ def put_transactions(log_dir: Path) -> None:
         (write_transaction_log_key("hush-txn"), write_transaction_log_value(ongoing)),
         (write_transaction_log_key("hush-gone"), None),
     ]
-    directory = log_dir / "__transaction_state-0"
-    directory.mkdir()
-    (directory / LOG).write_bytes(log_of(*records))
+    put_segment(log_dir / "__transaction_state-0", 0, log_of(*records))
 
 
 def put_small_files(log_dir: Path) -> None:
@@ -171,8 +166,7 @@ def test_no_name_is_in_a_redacted_bundle(given: str, tmp_path: Path, monkeypatch
     put_names(log_dir)
     names = pseudonyms(tmp_path)
     other = tmp_path / "hush-logs" / "hush-dir-2"
-    (other / "hush-more-0").mkdir(parents=True)
-    (other / "hush-more-0" / LOG).write_bytes(b"".join(log(1)))
+    put_segment(other / "hush-more-0", 0, log(1))
     segments = shutil.copytree(other / "hush-more-0", tmp_path / "hush-alone")
     paths = {
         "alone": [f"hush-broker={log_dir}"],
@@ -228,7 +222,7 @@ def test_a_part_of_the_coordinators_log_is_known_to_be_one(
         records = [(write_transaction_log_key(name), write_transaction_log_value(state)) for name in ids]
         (log_dir / f"__transaction_state-{partition}" / LOG).write_bytes(log_of(*records))
     (log_dir / "payments-0" / LOG).write_bytes(transaction_of((b"key", b"value"), start=0, producer_id=99))
-    (log_dir / "meta.properties").write_bytes(write_properties({"version": "1", "node.id": "1", "cluster.id": "one"}))
+    put_meta(log_dir, 1, cluster_id="one")
     if not is_told:
         monkeypatch.setattr(collecting, "transaction_partitions", lambda *_: 0)
     path = redacted(log_dir, tmp_path / "one.kfb", pseudonyms(tmp_path))

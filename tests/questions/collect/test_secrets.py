@@ -10,9 +10,10 @@ import kafka_forensics as kf
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.collect import CollectOptions
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from tests.support.bundles import LOG, bundle_of, inflated_members
-from tests.support.controller_log import ControllerLog, record, setting, topic
-from tests.support.group_records import commit_key, commit_value, group_key, group_value, member, put_offsets
+from tests.support.brokers import put_offsets, put_segment
+from tests.support.bundles import bundle_of, inflated_members
+from tests.support.controllers import ControllerLog, record, setting, topic
+from tests.support.groups import commit_key, commit_value, group_key, group_value, member
 from tests.support.segments import BASE_TIMESTAMP, legacy_entry, write_legacy_wrapper
 from tests.support.strategies import CODECS
 
@@ -66,13 +67,11 @@ def put_secrets(log_dir: Path, compression: Any) -> None:
     broken = bytearray(write_batch([RecordToWrite(None, PAYLOADS["broken"])], base_offset=3, base_timestamp=BASE_TIMESTAMP))
     broken[20] ^= 1
     torn = plain[: len(plain) - 4]
-    (log_dir / "orders-0").mkdir()
-    (log_dir / "orders-0" / LOG).write_bytes(plain + bytes(broken) + b"hush-between" + torn)
-    (log_dir / "old-0").mkdir()
+    put_segment(log_dir / "orders-0", 0, plain + bytes(broken) + b"hush-between" + torn)
     wrapped = write_legacy_wrapper(
         [legacy_entry(1, value=PAYLOADS["wrapped"])], offset=1, magic=1, compression_type="gzip", timestamp=7
     )
-    (log_dir / "old-0" / LOG).write_bytes(legacy_entry(0, value=PAYLOADS["old"]) + wrapped)
+    put_segment(log_dir / "old-0", 0, legacy_entry(0, value=PAYLOADS["old"]) + wrapped)
     (log_dir / "notes.txt").write_bytes(b"hush-notes")
     (log_dir / "orders-0" / "core.1234").write_bytes(b"hush-core")
 

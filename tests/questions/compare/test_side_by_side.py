@@ -9,8 +9,8 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.compare import OffsetState, SideBySide, compare
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from tests.support.brokers import put_replica
 from tests.support.places import SAMPLES
-from tests.support.replicas import put_replica
 from tests.support.segments import BASE_TIMESTAMP, batch, flipped, legacy_entry, log
 
 R, ABSENT, BEYOND, BEFORE, BROKEN = (
@@ -97,10 +97,10 @@ def test_the_first_offset_that_differs_and_what_is_held_around_it(
 
 def test_a_later_log_start_is_no_difference(tmp_path: Path) -> None:
     whole = log(10)
-    put_replica(tmp_path, 1, b"".join(whole))
-    put_replica(tmp_path, 2, b"".join(whole[4:]), base_offset=8)
+    put_replica(tmp_path, 1, whole)
+    put_replica(tmp_path, 2, {8: whole[4:]})
     assert of(tmp_path).first_difference is None
-    put_replica(tmp_path, 3, b"".join(log(4, start=8, value=b"other")), base_offset=8)
+    put_replica(tmp_path, 3, {8: log(4, start=8, value=b"other")})
     compared = of(tmp_path, context=2)
     assert states(compared)[:3] == [(6, False, [R, BEFORE, BEFORE]), (7, False, [R, BEFORE, BEFORE]), (8, True, [R, R, R])]
 
@@ -119,7 +119,7 @@ def test_a_rotten_batch_is_told_by_its_crc(tmp_path: Path) -> None:
 
 
 def test_logs_of_different_topics_are_shown_from_where_they_differ(tmp_path: Path) -> None:
-    put_replica(tmp_path, 1, b"".join(log(4)), topic_id="q3Vb0Q0BQ7mKk0yJ9wS3tA")
+    put_replica(tmp_path, 1, log(4), topic_id="q3Vb0Q0BQ7mKk0yJ9wS3tA")
     put_replica(tmp_path, 2, batch(0, 2) + b"".join(log(3, start=2, value=b"x")), topic_id="q3Vb0Q0BQ7mKk0yJ9wS3tB")
     compared = of(tmp_path)
     assert compared.first_difference == 2

@@ -3,20 +3,27 @@
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.plan import Amount, Planned, PlanOptions, Plans, make_plans
 from kafka_forensics.replication.planner.plans import Candidate, Missing
-from kafka_forensics.writers.files import write_offset_checkpoint
-from tests.support.controller_log import CONTROLLER, ControllerLog, setting, topic
-from tests.support.controller_log import partition as controlled_partition
-from tests.support.faults import TOPIC_ID
-from tests.support.group_records import commit_key, commit_value, log_of, put_offsets
+from tests.support.brokers import (
+    TOPIC_ID,
+    put_checkpoint,
+    put_clean_shutdown,
+    put_offsets,
+    put_replica,
+    put_segment,
+    write_checkpoint,
+)
+from tests.support.controllers import CONTROLLER, ControllerLog, setting, topic
+from tests.support.controllers import partition as controlled_partition
+from tests.support.groups import commit_key, commit_value, log_of
 from tests.support.places import SAMPLES
-from tests.support.replicas import put_replica
-from tests.support.segments import BASE_TIMESTAMP, batch, flipped
+from tests.support.segments import BASE_TIMESTAMP, batch, flipped, segment_file
 from tests.support.unread import refuse
 
 
@@ -72,8 +79,8 @@ def test_a_batch_that_lies_in_two_losses_counts_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("epoch", "committed"), [(-1, 0), (0, 2), (2, 0)])
 def test_where_logs_conflict_a_commit_must_name_the_epoch(tmp_path: Path, epoch: int, committed: int) -> None:
     shared = [batch(number, 1) for number in range(6)]
-    first = put_replica(tmp_path, 1, b"".join([*shared, batch(6, 1, epoch=2, value=b"other")]), partition="t-0")
-    put_replica(tmp_path, 2, b"".join([*shared, *(batch(number, 1) for number in range(6, 10))]), partition="t-0")
+    first = put_replica(tmp_path, 1, [*shared, batch(6, 1, epoch=2, value=b"other")], partition="t-0")
+    put_replica(tmp_path, 2, [*shared, *(batch(number, 1) for number in range(6, 10))], partition="t-0")
     put_offsets(first, log_of((commit_key(), commit_value(8, timestamp=BASE_TIMESTAMP + 100, leader_epoch=epoch))))
     planned = one_of(planned_on([tmp_path], "t"))
     assert losses(planned, 1) == [(6, 10, (2,), committed)]
@@ -84,7 +91,7 @@ def test_a_tiered_topic_is_known_by_its_setting(tmp_path: Path, value: str) -> N
     """Broker 1 has only its younger segment on disk; the older one is in remote storage, and deleted nowhere."""
     said = topic(), controlled_partition([1, 2], 1), setting("remote.storage.enable", value)
     ControllerLog().lead([CONTROLLER]).append(*said).put(tmp_path / f"controller-{CONTROLLER}")
-    put_replica(tmp_path, 1, batch(4, 4), partition="t-0", high_watermark=8, base_offset=4, topic_id=TOPIC_ID)
+    put_replica(tmp_path, 1, {4: batch(4, 4)}, partition="t-0", high_watermark=8, topic_id=TOPIC_ID)
     put_replica(tmp_path, 2, batch(0, 4) + batch(4, 4), partition="t-0", high_watermark=8, topic_id=TOPIC_ID)
     leads = candidate_of(one_of(planned_on([tmp_path])), 1)
     assert leads.followers[0].below_leaders_start == (0 if value == "true" else 4)
@@ -114,9 +121,8 @@ def test_the_topic_planned_is_the_one_that_the_controller_knows(tmp_path: Path, 
 def test_what_the_cleaner_took_from_the_start_is_no_loss(tmp_path: Path, compacted: bool) -> None:
     whole = [batch(number, 1) for number in range(6)]
     for broker, log in ((1, whole[4:]), (2, whole)):
-        log_dir = put_replica(tmp_path, broker, b"".join(log), partition="t-0", high_watermark=6)
-        ends = {("t", 0): 4} if compacted else {}
-        (log_dir / "cleaner-offset-checkpoint").write_bytes(write_offset_checkpoint(ends))
+        log_dir = put_replica(tmp_path, broker, log, partition="t-0", high_watermark=6)
+        put_checkpoint(log_dir, "cleaner", {"t-0": 4} if compacted else {})
     assert losses(one_of(planned_on([tmp_path])), 1) == ([] if compacted else [(0, 4, (2,), 4)])
 
 
@@ -125,10 +131,8 @@ def test_a_stale_checkpoint_is_mended_by_recovery_alone(tmp_path: Path, clean: b
     """Broker 1's checkpoint lacks epoch 1. After a clean stop nothing adds it: it asks for epoch 0 and cuts good records."""
     log = [*(batch(number, 1) for number in range(4)), *(batch(number, 1, epoch=1) for number in range(4, 8))]
     for broker in (1, 2):
-        log_dir = put_replica(tmp_path, broker, b"".join(log), partition="t-0", high_watermark=8)
-        (log_dir / "t-0" / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n" if broker == 1 else "0\n2\n0 0\n1 4\n")
-        if clean:
-            (log_dir / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":5}')
+        epochs = [(0, 0)] if broker == 1 else [(0, 0), (1, 4)]
+        put_replica(tmp_path, broker, log, partition="t-0", high_watermark=8, epochs=epochs, clean=clean)
     planned = one_of(planned_on([tmp_path]))
     second = candidate_of(planned, 2)
     (follower,) = second.followers
@@ -146,15 +150,11 @@ def test_a_checkpoint_that_is_not_there_is_loaded_as_an_empty_one(
 ) -> None:
     """The leader has no file: the epochs of its batches count as far as recovery, or a broker that runs on, knows them."""
     common, ours = batch(0, 4), batch(4, 4, epoch=2, value=b"ours")
-    first = put_replica(tmp_path, 1, common, partition="t-0", high_watermark=4)
-    (first / "t-0" / f"{4:020d}.log").write_bytes(ours)
-    second = put_replica(tmp_path, 2, common + batch(4, 4, value=b"theirs"), partition="t-0", high_watermark=4)
-    (second / "t-0" / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
-    (second / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":5}')
-    if state == "clean":
-        (first / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":5}')
+    first = put_replica(tmp_path, 1, {0: common, 4: ours}, partition="t-0", high_watermark=4, clean=state == "clean")
+    theirs = common + batch(4, 4, value=b"theirs")
+    put_replica(tmp_path, 2, theirs, partition="t-0", high_watermark=4, epochs=[(0, 0)], clean=True)
     if state == "recovered from 4 on":
-        (first / "recovery-point-offset-checkpoint").write_bytes(write_offset_checkpoint({("t", 0): 4}))
+        write_checkpoint(first, "recovery-point", 4)
     (planned,) = make_plans([str(tmp_path)], ScanOptions(live=state == "live"), PlanOptions()).planned
     (replica,) = (one for one in planned.given.replicas if one.broker == 1)
     assert [(entry.leader_epoch, entry.start_offset) for entry in replica.brokers_epochs] == known
@@ -196,9 +196,9 @@ WHOLE = b"".join(LOG)
 
 def stop_cleanly(log_dir: Path) -> None:
     """No recovery runs at the next start, not even for want of an index."""
-    (log_dir / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":5}')
+    put_clean_shutdown(log_dir)
     for kind in ("index", "timeindex"):
-        (log_dir / "orders-0" / f"{0:020d}.{kind}").write_bytes(b"")
+        put_segment(log_dir / "orders-0", 0, b"", kind)
 
 
 def planned_of(tmp_path: Path, *logs: bytes, clean: bool = True) -> Planned:
@@ -240,27 +240,21 @@ def test_a_damaged_batch_of_another_history_is_its_own_version(tmp_path: Path) -
     other = [*LOG[:2], batch(6, 4, epoch=1, value=b"other")]
     mine = b"".join([*LOG, batch(10, 2)])
     place = len(LOG[0]) + len(LOG[1]) + 70
-    for broker, log, epochs in ((1, b"".join(other), "2\n0 0\n1 6\n"), (2, flipped(mine, place, 6), "1\n0 0\n")):
-        log_dir = put_replica(tmp_path, broker, log, high_watermark=10)
-        (log_dir / "orders-0" / "leader-epoch-checkpoint").write_text(f"0\n{epochs}")
-        stop_cleanly(log_dir)
+    for broker, log, epochs in ((1, b"".join(other), [(0, 0), (1, 6)]), (2, flipped(mine, place, 6), [(0, 0)])):
+        stop_cleanly(put_replica(tmp_path, broker, log, high_watermark=10, epochs=epochs))
     planned = one_of(planned_on([tmp_path]))
     first = candidate_of(planned, 1)
     assert [(loss.start, loss.end, loss.held_by) for loss in first.losses] == [(6, 12, (2,))]
     assert costs(planned, 1) == (4, 6)
 
 
-@pytest.mark.parametrize(("checkpoint", "epoch"), [(None, 0), ("0\n2\n0 0\n1 6\n", 1)])
-def test_damage_at_the_head_that_no_epoch_joins_stays_another_version(tmp_path: Path, checkpoint: str | None, epoch: int) -> None:
+@pytest.mark.parametrize(("checkpoint", "epoch"), [(None, 0), ([(0, 0), (1, 6)], 1)])
+def test_damage_at_the_head_that_no_epoch_joins_stays_another_version(tmp_path: Path, checkpoint: Any, epoch: int) -> None:
     """Nothing tells in which epoch the log begins, or it goes on in another: another leader may have written what stood there."""
     zeroed = bytearray(b"".join(LOG[:2]))
     zeroed[len(LOG[0]) - 8 : len(LOG[0]) + 12] = bytes(20)
     for broker, log in ((1, bytes(zeroed)), (2, b"".join(LOG[:2]))):
-        log_dir = put_replica(tmp_path, broker, log, high_watermark=10)
-        (log_dir / "orders-0" / f"{6:020d}.log").write_bytes(batch(6, 4, epoch=epoch))
-        if checkpoint is not None:
-            (log_dir / "orders-0" / "leader-epoch-checkpoint").write_text(checkpoint)
-        stop_cleanly(log_dir)
+        stop_cleanly(put_replica(tmp_path, broker, {0: log, 6: batch(6, 4, epoch=epoch)}, high_watermark=10, epochs=checkpoint))
     planned = one_of(planned_on([tmp_path]))
     assert planned.given.differing == {(0, 1): ((0, 6),)}
 
@@ -268,10 +262,8 @@ def test_damage_at_the_head_that_no_epoch_joins_stays_another_version(tmp_path: 
 def test_a_log_that_cannot_be_read_is_not_called_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first of two segments of broker 1, as without the permission to read it."""
     for broker in (1, 2):
-        log_dir = put_replica(tmp_path, broker, b"".join(LOG[:2]), high_watermark=10)
-        (log_dir / "orders-0" / f"{6:020d}.log").write_bytes(LOG[2])
-        stop_cleanly(log_dir)
-    refuse(monkeypatch, (tmp_path / "broker-1" / "orders-0" / f"{0:020d}.log").__eq__)
+        stop_cleanly(put_replica(tmp_path, broker, {0: LOG[:2], 6: LOG[2]}, high_watermark=10))
+    refuse(monkeypatch, (tmp_path / "broker-1" / "orders-0" / segment_file(0)).__eq__)
     planned = one_of(planned_on([tmp_path]))
     replica = planned.given.replicas[0]
     assert (replica.damaged, replica.unread, replica.end_is_known) == ((), ((0, 6),), True)

@@ -15,13 +15,12 @@ from kafka_forensics.questions.plan import PlanOptions, make_plans
 from kafka_forensics.questions.recover import Kept, Undecided, matching, recover
 from kafka_forensics.rereading.log_ranges import ReadLog
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from kafka_forensics.writers.files import write_offset_checkpoint
+from tests.questions.recover.recoveries import recovered
+from tests.support.brokers import put_brokers, put_replica, write_checkpoint
 from tests.support.bundles import bundle_of
+from tests.support.logs import CoordinatorLog, DataLog
 from tests.support.places import SAMPLES
-from tests.support.recoveries import recovered
-from tests.support.replicas import put_replica
 from tests.support.segments import BASE_TIMESTAMP, by_producer, flipped, legacy_entry, marker, values
-from tests.support.transaction_logs import CoordinatorLog, DataLog, write_cluster
 
 UNCLEAN = SAMPLES / "unclean-election"
 
@@ -29,8 +28,8 @@ UNCLEAN = SAMPLES / "unclean-election"
 def forked(root: Path, *, kept: list[bytes], lost: list[bytes], high_watermark: int = 0) -> Path:
     """Broker 1 holds `kept`, broker 2 holds `lost`, both behind two records that they share."""
     common = values(0, "a", "b")
-    put_replica(root, 1, b"".join([common, *kept]), high_watermark=2)
-    put_replica(root, 2, b"".join([common, *lost]), high_watermark=high_watermark)
+    put_replica(root, 1, [common, *kept], high_watermark=2)
+    put_replica(root, 2, [common, *lost], high_watermark=high_watermark)
     return root
 
 
@@ -166,8 +165,8 @@ def test_the_coordinator_knows_what_no_marker_says(client: int, commit: bool, st
     kept.lead(1)
     kept.traffic(2)
     coordinators.transaction(1, (0,), commit=commit, client=client)
-    paths = write_cluster(tmp_path, {"t-0": {1: kept, 2: lost}, "__transaction_state-0": coordinators}, clean=False)
-    done = recovered([str(path) for path in paths], 1, "t")
+    brokers = put_brokers(tmp_path, {"t-0": {1: kept, 2: lost}, "__transaction_state-0": coordinators}, clean=False)
+    done = recovered(brokers.log_dirs, 1, "t")
     assert [row.txn_state for row in done.rows] == ([] if state is None else [state] * 2)
     assert done.reasons == ({"aborted": 2} if state is None else {"recovered": 2})
 
@@ -193,13 +192,13 @@ def test_what_several_losing_copies_hold_is_given_once(tmp_path: Path) -> None:
 def test_each_offset_is_read_from_who_has_it_undamaged(tmp_path: Path) -> None:
     log = [values(0, "a", "b"), values(2, "c"), values(3, "d"), values(4, "e")]
     put_replica(tmp_path, 1, log[0], high_watermark=2)
-    put_replica(tmp_path, 2, b"".join([log[0], flipped(log[1], 70), log[2], log[3]]), high_watermark=5)
-    put_replica(tmp_path, 3, b"".join([log[0], log[1], flipped(log[2], 70), log[3]]), high_watermark=5)
+    put_replica(tmp_path, 2, [log[0], flipped(log[1], 70), log[2], log[3]], high_watermark=5)
+    put_replica(tmp_path, 3, [log[0], log[1], flipped(log[2], 70), log[3]], high_watermark=5)
     done = recovered(tmp_path, 1)
     assert done.values == [(2, b"c"), (3, b"d"), (4, b"e")]
     assert [row.source_broker for row in done.rows] == [3, 2, 2]
     put_replica(tmp_path / "alone", 1, log[0], high_watermark=2)
-    put_replica(tmp_path / "alone", 2, b"".join([log[0], flipped(log[1], 70), log[2], log[3]]), high_watermark=5)
+    put_replica(tmp_path / "alone", 2, [log[0], flipped(log[1], 70), log[2], log[3]], high_watermark=5)
     alone = recovered(tmp_path / "alone", 1)
     assert alone.values == [(3, b"d"), (4, b"e")]
     assert (alone.reasons, alone.one.unreadable) == ({"recovered": 2, "unreadable": 1}, {"damaged": 1})
@@ -207,8 +206,7 @@ def test_each_offset_is_read_from_who_has_it_undamaged(tmp_path: Path) -> None:
 
 
 def test_what_was_deleted_since_is_not_lost(tmp_path: Path) -> None:
-    put_replica(tmp_path, 1, values(4, "e", epoch=1), high_watermark=5, base_offset=4)
-    (tmp_path / "broker-1" / "log-start-offset-checkpoint").write_bytes(write_offset_checkpoint({("orders", 0): 4}))
+    put_replica(tmp_path, 1, {4: values(4, "e", epoch=1)}, high_watermark=5, log_start=4)
     put_replica(tmp_path, 2, values(0, *"abcd") + values(4, "x", "y"), high_watermark=4)
     done = recovered(tmp_path, 1)
     assert done.values == [(4, b"x"), (5, b"y")]
@@ -224,7 +222,7 @@ def test_a_later_record_of_the_same_key_supersedes_in_a_compacted_topic(tmp_path
     root = forked(tmp_path, kept=kept, lost=lost)
     assert recovered(root, 1).reasons == {"recovered": 3}
     for broker in (1, 2):
-        (root / f"broker-{broker}" / "cleaner-offset-checkpoint").write_bytes(write_offset_checkpoint({("orders", 0): 0}))
+        write_checkpoint(root / f"broker-{broker}", "cleaner", 0, "orders-0")
     done = recovered(root, 1)
     assert done.values == [(3, b"only here"), (4, b"newer")]
     assert done.reasons == {"recovered": 2, "superseded": 1}

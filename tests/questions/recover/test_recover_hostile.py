@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.questions.recover import Undecided
-from tests.support.recoveries import recovered
-from tests.support.replicas import put_replica
+from tests.questions.recover.recoveries import recovered
+from tests.support.brokers import put_replica
 from tests.support.strategies import any_segments, batch_lists
 
 

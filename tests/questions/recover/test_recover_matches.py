@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from tests.support.recoveries import recovered
-from tests.support.replicas import put_replica
+from tests.questions.recover.recoveries import recovered
+from tests.support.brokers import put_replica
 from tests.support.segments import BASE_TIMESTAMP
 
 

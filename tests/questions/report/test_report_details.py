@@ -9,8 +9,8 @@ import pytest
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions import report as report_module
 from kafka_forensics.questions.report import Reported, ReportOptions, TransactionSpan, gravity, report
+from tests.support.brokers import put_replica
 from tests.support.places import SAMPLES
-from tests.support.replicas import put_replica
 from tests.support.segments import batch
 
 SAMPLE: Final = SAMPLES / "unclean-election"

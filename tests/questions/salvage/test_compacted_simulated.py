@@ -14,9 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.oracles.decoder import Batch, batches
-from tests.support.compacted import compacted
-from tests.support.faults import DIRECTORY
-from tests.support.salvaged import log_of, salvaged_of
+from tests.questions.salvage.salvaged import log_of, salvaged_of
+from tests.support.brokers import DIRECTORY, put_compacted
 from tests.support.simulated_cleaners import KnownHistory, Replica, clusters
 
 FIRST_BYTE = 8
@@ -148,7 +147,7 @@ def put_copies(folder: Path, told: KnownHistory, replicas: list[Replica], harms:
     logs = {number: told.history.left(replica.dropped, end=replica.end) for number, replica in enumerate(replicas)}
     cleaned = {number: replica.cleaned for number, replica in enumerate(replicas)}
     reached = max(min(replica.end for replica in replicas), *cleaned.values())
-    brokers = compacted(folder, logs, cleaned, reached)
+    brokers = put_compacted(folder, logs, cleaned, reached)
     originals = set[bytes]()
     for number, replica in enumerate(replicas):
         path = brokers.file(number, 0)

@@ -10,9 +10,9 @@ import pytest
 
 from kafka_forensics.questions.salvage import Salvaged
 from kafka_forensics.writers.files import write_quorum_state
-from tests.support.controller_log import START_MS, ControllerLog, topic
+from tests.questions.salvage.salvaged import log_of, salvaged_of
+from tests.support.controllers import START_MS, ControllerLog, topic
 from tests.support.nightly import daily_subset
-from tests.support.salvaged import log_of, salvaged_of
 
 METADATA = "__cluster_metadata-0"
 Entry = tuple[int, int]

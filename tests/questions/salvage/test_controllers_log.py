@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
-from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.questions.salvage import MANIFEST, Refused, Salvaged, SalvagedPartition
-from kafka_forensics.writers.files import write_leader_epochs, write_meta_properties, write_quorum_state
-from tests.support.controller_log import ControllerLog, control, raw_id, snapshot, topic
-from tests.support.faults import CLUSTER_ID
-from tests.support.replicas import put_replica
-from tests.support.salvaged import batches_of, check_output, salvaged_of
-from tests.support.segments import flipped
+from kafka_forensics.writers.files import write_meta_properties, write_quorum_state
+from tests.questions.salvage.salvaged import batches_of, check_output, salvaged_of
+from tests.support.brokers import put_epochs, put_meta, put_replica, put_topic_id
+from tests.support.controllers import ControllerLog, control, put_snapshot, raw_id, snapshot, snapshot_file, topic
+from tests.support.segments import flipped, segment_file
 
 METADATA = "__cluster_metadata-0"
 VOTERS = [1, 2, 3]
@@ -36,7 +34,7 @@ def written(*epochs: tuple[int, int], voters: Sequence[int] = VOTERS) -> Control
 def put(folder: Path, node: int, log: ControllerLog, epoch: int | None = 1, *, start: int = 0, **state: Any) -> Path:
     """A controller's copy as Kafka 4.3.0 leaves it, with the `quorum-state` of a follower in `epoch`; the partition directory."""
     directory = log.put(folder / f"broker-{node}", node, start=start)
-    (directory / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
+    put_topic_id(directory, "AAAAAAAAAAAAAAAAAAAAAQ")
     if epoch is not None:
         voters = state.pop("voters", VOTERS)
         (directory / "quorum-state").write_bytes(write_quorum_state(epoch, state.pop("version", 0), voters, **state))
@@ -50,7 +48,7 @@ def put_all(folder: Path, logs: dict[int, ControllerLog], epoch: int = 1) -> Non
 
 def damage(folder: Path, node: int, position: int = 200) -> None:
     """A bit of a copy is turned over."""
-    path = folder / f"broker-{node}" / METADATA / f"{0:020d}.log"
+    path = folder / f"broker-{node}" / METADATA / segment_file(0)
     path.write_bytes(flipped(path.read_bytes(), position))
 
 
@@ -84,8 +82,8 @@ def test_what_lies_there_is_what_a_controller_has(tmp_path: Path) -> None:
     put_all(tmp_path / "in", {1: written((1, 4)), 2: written((1, 4)), 3: written((1, 4))}, epoch=7)
     taken(tmp_path)
     names = {path.name for path in (tmp_path / "out" / METADATA).iterdir()}
-    segment = {f"{0:020d}.{suffix}" for suffix in ("index", "log", "timeindex")}
-    assert names == {*segment, f"{5:020d}.snapshot", "leader-epoch-checkpoint", "partition.metadata", "quorum-state"}
+    segment = {segment_file(0, suffix) for suffix in ("index", "log", "timeindex")}
+    assert names == {*segment, segment_file(5, "snapshot"), "leader-epoch-checkpoint", "partition.metadata", "quorum-state"}
     for path in (tmp_path / "out").glob("*-checkpoint"):
         assert "__cluster_metadata" not in path.read_text()
     assert state_of(tmp_path) == {
@@ -128,7 +126,7 @@ def test_good_copies_are_not_enough_where_they_are_of_no_one_moment_or_cluster_o
 
 def test_a_torn_tail_is_cut_and_the_copy_counts(tmp_path: Path) -> None:
     put_all(tmp_path / "in", {1: written((1, 4)), 2: written((1, 6))})
-    torn = tmp_path / "in" / "broker-2" / METADATA / f"{0:020d}.log"
+    torn = tmp_path / "in" / "broker-2" / METADATA / segment_file(0)
     torn.write_bytes(torn.read_bytes()[:-9])
     partition = taken(tmp_path)
     assert (partition.base, partition.log_end_offset) == (2, 6)
@@ -176,8 +174,7 @@ def test_an_epoch_that_no_leader_began_is_none(tmp_path: Path) -> None:
 
 def test_a_copy_that_has_lost_its_end_does_not_count(tmp_path: Path) -> None:
     put_all(tmp_path / "in", {1: written((1, 4)), 2: written((1, 4))}, epoch=3)
-    epochs = write_leader_epochs([EpochEntry(1, 0), EpochEntry(3, 9)])
-    (tmp_path / "in" / "broker-2" / METADATA / "leader-epoch-checkpoint").write_bytes(epochs)
+    put_epochs(tmp_path / "in" / "broker-2" / METADATA, (1, 0), (3, 9))
     assert "2 has lost its end" in refused(tmp_path).reason
 
 
@@ -188,7 +185,7 @@ def put_cut(folder: Path, node: int, start: int = 3, snapshots: Sequence[tuple[i
     """A copy of which the first records are gone."""
     directory = put(folder, node, written((1, 6)), start=start)
     for offset, data in snapshots:
-        (directory / f"{offset:020d}-{1:010d}.checkpoint").write_bytes(data)
+        put_snapshot(directory, offset, data)
 
 
 def test_snapshots_come_with_the_log(tmp_path: Path) -> None:
@@ -198,9 +195,9 @@ def test_snapshots_come_with_the_log(tmp_path: Path) -> None:
     partition = taken(tmp_path)
     assert (partition.log_start_offset, partition.log_end_offset) == (3, 7)
     for offset, data in both:
-        assert (tmp_path / "out" / METADATA / f"{offset:020d}-{1:010d}.checkpoint").read_bytes() == data
+        assert (tmp_path / "out" / METADATA / snapshot_file(offset)).read_bytes() == data
     told = json.loads((tmp_path / "out" / MANIFEST).read_text())["partitions"][0]["files"]
-    assert [Path(row["file"]).name for row in told] == [f"{offset:020d}-{1:010d}.checkpoint" for offset, _ in both]
+    assert [Path(row["file"]).name for row in told] == [snapshot_file(offset) for offset, _ in both]
 
 
 @pytest.mark.parametrize(
@@ -222,7 +219,7 @@ def test_without_the_snapshot_a_copy_does_not_count(tmp_path: Path, snapshots: l
 def test_a_snapshot_beyond_all_tells_of_what_was_committed_since(tmp_path: Path) -> None:
     put_all(tmp_path / "in", {1: written((1, 4)), 2: written((1, 4))})
     directory = put(tmp_path / "in", 9, written((1, 9)))
-    (directory / f"{8:020d}-{1:010d}.checkpoint").write_bytes(snapshot(topic("t")))
+    put_snapshot(directory, 8, snapshot(topic("t")))
     assert "a snapshot of what was committed up to offset 8" in refused(tmp_path).reason
 
 
@@ -288,8 +285,7 @@ def dynamic(*sets: Sequence[int], count: int = 3) -> ControllerLog:
 
 def put_dynamic(folder: Path, node: int, log: ControllerLog, directory_id: str | None = None) -> Path:
     directory = put(folder, node, log, 4, version=1)
-    meta = write_meta_properties(node_id=node, cluster_id=CLUSTER_ID, directory_id=directory_id or DIRECTORIES[node])
-    (folder / f"broker-{node}" / "meta.properties").write_bytes(meta)
+    put_meta(folder / f"broker-{node}", node, directory_id=directory_id or DIRECTORIES[node])
     return directory
 
 
@@ -316,7 +312,7 @@ def test_a_snapshot_behind_them_proves_voters_committed(tmp_path: Path) -> None:
     log = dynamic([1, 2], [1])
     directory = put_dynamic(tmp_path / "in", 1, log)
     assert "2 of 2 voters are needed" in refused(tmp_path).reason
-    (directory / f"{5:020d}-{1:010d}.checkpoint").write_bytes(snapshot(topic("between")))
+    put_snapshot(directory, 5, snapshot(topic("between")))
     quorum = taken(tmp_path).quorum
     assert quorum is not None
     assert [*quorum.voters] == [1]
@@ -339,7 +335,7 @@ def test_what_the_log_says_of_topics_is_not_held_against_these(tmp_path: Path) -
     """Their copies are salvaged as they are without it, also where it knows nothing of such a topic."""
     put_all(tmp_path / "in", dict.fromkeys(VOTERS, written((1, 4))))
     for node in VOTERS:
-        put_replica(tmp_path / "in", node + 10, {0: b"".join(batches_of(4))}, high_watermark=8, epochs=[(0, 0)])
+        put_replica(tmp_path / "in", node + 10, batches_of(4), high_watermark=8, epochs=[(0, 0)])
     salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
     assert salvaged.is_whole
     assert [partition.topic for partition in salvaged.partitions] == ["__cluster_metadata", "orders"]

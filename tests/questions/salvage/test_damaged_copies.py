@@ -2,6 +2,7 @@
 
 import json
 import struct
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,26 +12,40 @@ from kafka_forensics.cli.outputs.salvage import summary_lines
 from kafka_forensics.questions.salvage import MANIFEST, SalvagedPartition, document
 from kafka_forensics.questions.salvage.manifest import MAY_BE_STALE
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from tests.support.group_records import commit_key, commit_value, put_offsets
-from tests.support.group_records import log_of as offsets_log
+from tests.questions.salvage.salvaged import NAME, check_output, log_of, refused, salvaged_of, taken
+from tests.support.brokers import put_meta, put_offsets, put_replica, put_segment, write_checkpoint
+from tests.support.groups import commit_key, commit_value
+from tests.support.groups import log_of as offsets_log
 from tests.support.json_schemas import json_schema
-from tests.support.replicas import put_replica
-from tests.support.salvaged import (
-    ACTIVE,
-    CLEANED,
-    NAME,
-    VALUE_AT,
-    WHOLE,
-    check_output,
-    log_of,
-    put_cleaned,
-    refused,
-    salvaged_of,
-    taken,
-    with_,
-    zeroed,
-)
-from tests.support.segments import BASE_TIMESTAMP, changed, flipped, keyed
+from tests.support.segments import BASE_TIMESTAMP, changed, flipped, keyed, segment_file
+
+VALUE_AT = 70
+"""Byte of a batch that lies in its records."""
+CLEANED = [keyed(0, ("a", "0")), keyed(3, ("b", "3")), keyed(4, ("c", "4")), keyed(9, ("d", "9")), keyed(15, ("e", "15"))]
+ACTIVE = [keyed(20, ("f", "20")), keyed(21, ("g", "21")), keyed(22, ("h", "22")), keyed(23, ("i", "23"))]
+WHOLE = b"".join([*CLEANED, *ACTIVE])
+
+
+def put_cleaned(
+    folder: Path,
+    broker: int,
+    batches: Sequence[bytes],
+    rest: Sequence[bytes] = (),
+    *,
+    dirty: int | None = 20,
+    end: int = 24,
+    epochs: Sequence[tuple[int, int]] = ((0, 0),),
+) -> Path:
+    segments = {0: batches} | ({20: rest} if rest else {})
+    return put_replica(folder, broker, segments, high_watermark=end, cleaned=dirty, epochs=epochs)
+
+
+def with_(batches: Sequence[bytes], changes: Mapping[int, bytes]) -> list[bytes]:
+    return [changes.get(number, data) for number, data in enumerate(batches)]
+
+
+def zeroed(data: bytes) -> bytes:
+    return bytes(len(data))
 
 
 def gaps_of(partition: SalvagedPartition) -> list[tuple[int, int | None, tuple[int | str, ...]]]:
@@ -98,7 +113,7 @@ def test_what_others_hold_before_the_start_is_named(tmp_path: Path) -> None:
     put_cleaned(tmp_path / "in", 1, cleaned, ACTIVE)
     log_dir = put_cleaned(tmp_path / "in", 2, [zeroed(CLEANED[2]), *CLEANED[3:]], ACTIVE)
     for folder, start in ((log_dir, 4), (log_dir.parent / "broker-1", 2)):
-        (folder / "log-start-offset-checkpoint").write_text(f"0\n1\norders 0 {start}\n")
+        write_checkpoint(folder, "log-start", start, "orders-0")
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True, prefer="2").partitions
     assert (partition.log_start_offset, gaps_of(partition)) == (4, [(4, 9, (2,))])
     assert left_of(partition) == [(1, 3, 6)]
@@ -181,15 +196,14 @@ def test_what_follows_lost_framing_is_taken_where_another_copy_has_it(tmp_path: 
 def test_a_segment_that_is_gone_while_its_index_is_there_or_from_the_start_is_missed(tmp_path: Path, base_offset: int) -> None:
     segments = {0: b"".join(CLEANED[:3]), 9: b"".join(CLEANED[3:]), 20: b"".join(ACTIVE)}
     for broker in (1, 2):
-        log_dir = put_replica(tmp_path / "in", broker, segments, high_watermark=24, epochs=[(0, 0)])
-        (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 20\n")
-    gone = tmp_path / "in" / "broker-1" / NAME / f"{base_offset:020d}.log"
+        put_replica(tmp_path / "in", broker, segments, high_watermark=24, cleaned=20, epochs=[(0, 0)])
+    gone = tmp_path / "in" / "broker-1" / NAME / segment_file(base_offset)
     gone.unlink()
     if base_offset:
         gone.with_suffix(".index").touch()
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "whole").partitions
     assert (partition.base, partition.warning) == (2, None)
-    other = tmp_path / "in" / "broker-2" / NAME / f"{20:020d}.log"
+    other = tmp_path / "in" / "broker-2" / NAME / segment_file(20)
     other.write_bytes(flipped(other.read_bytes(), VALUE_AT))
     refusal = refused(tmp_path, prefer="1")
     lost = "has lost a segment, or the end of one, at offsets [9, 20)"
@@ -204,7 +218,7 @@ def test_a_segment_that_is_gone_while_its_index_is_there_or_from_the_start_is_mi
 
 def test_an_index_tells_what_a_segment_that_is_cut_between_batches_had(tmp_path: Path) -> None:
     log_dir = put_cleaned(tmp_path / "in", 1, CLEANED[:4], ACTIVE)
-    (log_dir / NAME / f"{0:020d}.index").write_bytes(struct.pack(">ii", 15, sum(map(len, CLEANED[:4]))))
+    put_segment(log_dir / NAME, 0, struct.pack(">ii", 15, sum(map(len, CLEANED[:4]))), "index")
     assert "has lost a segment, or the end of one, at offsets [10, 20)" in refused(tmp_path).reason
     put_cleaned(tmp_path / "in", 2, CLEANED, ACTIVE)
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
@@ -249,7 +263,7 @@ def test_internal_topics_are_taken_alike(tmp_path: Path) -> None:
     commits = [offsets_log((commit_key(partition=number), commit_value(number)), start=3 * number) for number in range(6)]
     for broker, batches in ((1, with_(commits, {2: flipped(commits[2], VALUE_AT)})), (2, commits)):
         put_offsets(tmp_path / "in" / f"broker-{broker}", b"".join(batches))
-        (tmp_path / "in" / f"broker-{broker}" / "meta.properties").write_text(f"version=1\nnode.id={broker}\ncluster.id=c\n")
+        put_meta(tmp_path / "in" / f"broker-{broker}", broker, cluster_id="c")
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
     assert (partition.topic, partition.base) == ("__consumer_offsets", 2)
     assert log_of(tmp_path / "out", "__consumer_offsets-0") == b"".join(commits)

@@ -14,16 +14,11 @@ from kafka_forensics.model.findings import Finding, Place
 from kafka_forensics.questions.salvage import document, partition_files, salvaging
 from kafka_forensics.questions.salvage.output_findings import InputFindings
 from kafka_forensics.writers.files import write_offset_checkpoint
+from tests.questions.salvage.salvaged import log_of, salvaged_of
+from tests.support.brokers import put_brokers, put_replica, put_segment
 from tests.support.json_schemas import json_schema
-from tests.support.replicas import put_replica
-from tests.support.salvaged import log_of, salvaged_of
+from tests.support.logs import APP_ID, CoordinatorLog, DataLog
 from tests.support.segments import batch, keyed
-from tests.support.transaction_logs import (
-    APP_ID,
-    CoordinatorLog,
-    DataLog,
-    write_cluster,
-)
 
 
 def found(kind: str, start: int | None, end: int | None, broker: int | None = 1, partition: int = 0, **evidence: Any) -> Finding:
@@ -118,7 +113,7 @@ TWICE = [numbered(0, 0), numbered(2, 2), numbered(4, 2), numbered(6, 4)]
 
 def test_what_producers_wrote_twice_is_inherited(tmp_path: Path) -> None:
     for broker in (1, 2):
-        put_replica(tmp_path / "in", broker, {0: b"".join(TWICE)}, high_watermark=8)
+        put_replica(tmp_path / "in", broker, TWICE, high_watermark=8)
     salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
     (partition,) = salvaged.partitions
     assert log_of(tmp_path / "out") == b"".join(TWICE)
@@ -145,14 +140,14 @@ def introduce(monkeypatch: pytest.MonkeyPatch, name: str, old: bytes, new: bytes
 def test_a_duplicate_that_a_salvage_brings_about_is_new_beside_one_of_the_copies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put_replica(tmp_path / "in", 1, {0: b"".join(TWICE)}, high_watermark=8)
+    put_replica(tmp_path / "in", 1, TWICE, high_watermark=8)
     introduce(monkeypatch, "orders-0", TWICE[3], numbered(6, 2))
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
     assert (kinds(partition.inherited), kinds(partition.new)) == ([("DUPLICATE_BATCH", 4)], [("DUPLICATE_BATCH", 6)])
 
 
 def test_a_wrong_output_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put_replica(tmp_path / "in", 1, {0: b"".join(TWICE)}, high_watermark=8)
+    put_replica(tmp_path / "in", 1, TWICE, high_watermark=8)
     introduce(monkeypatch, "orders-0", TWICE[3], numbered(8, 4))
     (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out").refused
     assert refused.kind == "not_sound"
@@ -161,9 +156,9 @@ def test_a_wrong_output_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_finding_of_no_single_partition_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log_dir = put_replica(tmp_path / "in", 1, {0: b"".join(TWICE)}, high_watermark=8)
+    log_dir = put_replica(tmp_path / "in", 1, TWICE, high_watermark=8)
     (log_dir / "orders-1").mkdir()
-    (log_dir / "orders-1" / f"{0:020d}.log").write_bytes(keyed(0, ("other", "key")))
+    put_segment(log_dir / "orders-1", 0, keyed(0, ("other", "key")))
 
     def malformed_if_empty(offsets: dict[tuple[str, int], int]) -> bytes:
         return write_offset_checkpoint(offsets) if offsets else b"no checkpoint"
@@ -191,7 +186,7 @@ def test_a_transaction_of_which_a_salvage_loses_the_marker_is_new(tmp_path: Path
     marker = data.marker(1.1, commit=True, producer_id=other)
     coordinators.transaction(10_000, (0,), commit=True, name="later")
     data.traffic(10_000)
-    write_cluster(tmp_path / "in", {"t-0": data, "__transaction_state-0": coordinators})
+    put_brokers(tmp_path / "in", {"t-0": data, "__transaction_state-0": coordinators})
     right = {partition.topic: partition for partition in salvaged_of(tmp_path / "in", tmp_path / "right").partitions}
     assert (kinds(right["t"].inherited), right["t"].new) == ([("TXN_HANGING", 0)], [])
     assert marker.data in log_of(tmp_path / "right", "t-0")

@@ -11,10 +11,10 @@ import pytest
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.salvage import MANIFEST, SalvageOptions, salvage
+from tests.questions.salvage.salvaged import NAME, batches_of, check_output, log_of, refused, salvaged_of, taken
+from tests.support.brokers import put_replica
 from tests.support.places import SAMPLES
-from tests.support.replicas import put_replica
-from tests.support.salvaged import NAME, batches_of, check_output, log_of, refused, salvaged_of, taken
-from tests.support.segments import batch, changed, flipped, legacy_entry, starts, write_legacy_wrapper
+from tests.support.segments import batch, changed, flipped, legacy_entry, segment_file, starts, write_legacy_wrapper
 
 
 def damaged(batches: list[bytes], numbers: set[int], byte: int = 70) -> bytes:
@@ -26,7 +26,7 @@ def damaged(batches: list[bytes], numbers: set[int], byte: int = 70) -> bytes:
 def test_a_flipped_bit_anywhere_in_a_header_is_replaced(tmp_path: Path, byte: int) -> None:
     batches = batches_of(9)
     for broker, number in ((1, 2), (2, 5), (3, 7)):
-        put_replica(tmp_path / "in", broker, {0: damaged(batches, {number}, byte)}, high_watermark=18)
+        put_replica(tmp_path / "in", broker, damaged(batches, {number}, byte), high_watermark=18)
     partition = taken(tmp_path, batches)
     assert (partition.log_start_offset, partition.log_end_offset, partition.high_watermark) == (0, 18, 18)
     assert {taken.why for taken in partition.ranges} == {"base", "filled"}
@@ -43,14 +43,14 @@ def test_deleted_segments_come_from_another_copy_and_boundaries_stay(tmp_path: P
     directory = tmp_path / "out" / NAME
     assert {int(path.stem): path.read_bytes() for path in directory.glob("*.log")} == segments
     assert (directory / "leader-epoch-checkpoint").read_text() == "0\n3\n0 0\n1 8\n4 16\n"
-    assert {path.name for path in directory.glob("*.snapshot")} == {f"{offset:020d}.snapshot" for offset in (8, 16, 24)}
+    assert {path.name for path in directory.glob("*.snapshot")} == {segment_file(offset, "snapshot") for offset in (8, 16, 24)}
     assert (tmp_path / "out" / "recovery-point-offset-checkpoint").read_text() == "0\n1\norders 0 0\n"
 
 
 def test_what_no_copy_has_is_refused_or_a_gap(tmp_path: Path) -> None:
     batches = batches_of(8)
     for broker in (1, 2):
-        put_replica(tmp_path / "in", broker, {0: damaged(batches, {3, broker})}, high_watermark=16)
+        put_replica(tmp_path / "in", broker, damaged(batches, {3, broker}), high_watermark=16)
     refusal = refused(tmp_path)
     assert (refusal.kind, refusal.offsets) == ("gaps", ((6, 8),))
     assert not (tmp_path / "refused" / NAME).exists()
@@ -62,18 +62,18 @@ def test_what_no_copy_has_is_refused_or_a_gap(tmp_path: Path) -> None:
 
 def test_offsets_lost_at_the_end_are_not_given_again(tmp_path: Path) -> None:
     batches = batches_of(5)
-    put_replica(tmp_path / "in", 1, {0: damaged(batches, {4})}, high_watermark=10)
+    put_replica(tmp_path / "in", 1, damaged(batches, {4}), high_watermark=10)
     assert salvaged_of(tmp_path / "in", tmp_path / "refused").refused[0].offsets == ((8, 10),)
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True).partitions
     assert partition.log_end_offset == 10
-    assert (tmp_path / "out" / NAME / f"{10:020d}.log").read_bytes() == b""
+    assert (tmp_path / "out" / NAME / segment_file(10)).read_bytes() == b""
     check_output(tmp_path / "in", tmp_path / "out")
 
 
 def test_a_committed_end_that_no_copy_has_is_refused_or_a_gap(tmp_path: Path) -> None:
     batches = batches_of(8)
     for broker, end in ((1, 6), (2, 5)):
-        put_replica(tmp_path / "in", broker, {0: b"".join(batches[:end])}, high_watermark=16)
+        put_replica(tmp_path / "in", broker, batches[:end], high_watermark=16)
     refusal = refused(tmp_path)
     assert (refusal.kind, refusal.offsets) == ("gaps", ((12, 16),))
     partition = taken(tmp_path, batches[:6], allow_gaps=True)
@@ -86,9 +86,9 @@ def test_a_committed_end_that_no_copy_has_is_refused_or_a_gap(tmp_path: Path) ->
 def test_rivals_that_were_committed_are_a_question(tmp_path: Path) -> None:
     common = batches_of(4)
     old, new = batches_of(3, start=8), batches_of(2, start=8, epochs=(2,), records=3, values=b"n")
-    put_replica(tmp_path / "in", 1, {0: b"".join(common + old)}, high_watermark=14)
-    put_replica(tmp_path / "in", 2, {0: b"".join(common + new)}, high_watermark=14)
-    put_replica(tmp_path / "in", 3, {0: b"".join(common)}, high_watermark=8)
+    put_replica(tmp_path / "in", 1, common + old, high_watermark=14)
+    put_replica(tmp_path / "in", 2, common + new, high_watermark=14)
+    put_replica(tmp_path / "in", 3, common, high_watermark=8)
     refusal = refused(tmp_path)
     assert (refusal.kind, set(refusal.brokers)) == ("rivals", {1, 2})
     for broker, rest in (("1", old), ("2", new)):
@@ -112,8 +112,7 @@ def test_a_head_that_nothing_deletes_is_restored(tmp_path: Path) -> None:
 
 def test_a_log_start_inside_a_batch_stays(tmp_path: Path) -> None:
     batches = batches_of(4, records=5)
-    log_dir = put_replica(tmp_path / "in", 1, {0: b"".join(batches)}, high_watermark=20)
-    (log_dir / "log-start-offset-checkpoint").write_text("0\n1\norders 0 7\n")
+    put_replica(tmp_path / "in", 1, batches, high_watermark=20, log_start=7)
     assert taken(tmp_path, batches[1:]).log_start_offset == 7
     assert (tmp_path / "out" / "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 7\n"
 
@@ -127,7 +126,7 @@ def test_old_formats_are_told_by_the_crc_in_their_headers(tmp_path: Path, magic:
     wrapper = write_legacy_wrapper(inner, offset=6, magic=magic, compression_type="gzip", timestamp=7 if magic else -1)
     entries = [*plain, wrapper, legacy_entry(7, magic)]
     for broker, number in ((1, 1), (2, 4), (3, 5)):
-        put_replica(tmp_path / "in", broker, {0: damaged(entries, {number}, 30)}, high_watermark=8)
+        put_replica(tmp_path / "in", broker, damaged(entries, {number}, 30), high_watermark=8)
     assert taken(tmp_path, entries, prefer=prefer).leader_epochs == []
 
 
@@ -189,7 +188,7 @@ def test_the_topic_id_is_that_of_the_controllers_log_where_no_copy_has_it(tmp_pa
 
 @pytest.mark.parametrize(("version", "is_wanted"), [(0, False), (1, True)])
 def test_only_brokers_under_kraft_want_a_topic_id(version: int, is_wanted: bool, tmp_path: Path) -> None:
-    log_dir = put_replica(tmp_path / "in", 1, {0: b"".join(batches_of(3))}, high_watermark=6)
+    log_dir = put_replica(tmp_path / "in", 1, batches_of(3), high_watermark=6)
     node = "broker.id" if version == 0 else "node.id"
     (log_dir / "meta.properties").write_text(f"version={version}\n{node}=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n")
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions

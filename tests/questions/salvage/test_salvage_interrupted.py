@@ -18,8 +18,8 @@ from kafka_forensics.questions.salvage.target import UNFINISHED
 from kafka_forensics.storage import copying
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import ByteFile
-from tests.support.replicas import put_replica
-from tests.support.salvaged import NAME, batches_of, check_output, log_of, salvaged_of
+from tests.questions.salvage.salvaged import NAME, batches_of, check_output, log_of, salvaged_of
+from tests.support.brokers import put_replica, put_segment
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_a_copy_that_cannot_be_read_any_more_refuses_its_partition(
 ) -> None:
     batches = b"".join(batches_of(3))
     (copies / "broker-1" / "other-0").mkdir()
-    (copies / "broker-1" / "other-0" / f"{0:020d}.log").write_bytes(batches)
+    put_segment(copies / "broker-1" / "other-0", 0, batches)
     whole = copying.copy_range
 
     def fails(file: ByteFile, path: str, start: int, end: int, to: int, appended: copying.Appended) -> None:

@@ -14,10 +14,10 @@ from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.questions.plan import PlanMaker, Planned
 from kafka_forensics.questions.salvage.whole_copies import DIFFERING, _parted
 from kafka_forensics.replication.planner import NO_END, Plan, PlanPartition, PlanReplica
-from tests.support.controller_log import ControllerLog, partition, setting, topic
-from tests.support.replicas import put_replica
-from tests.support.salvaged import NAME, TOPIC, refused, salvaged_of, taken
-from tests.support.segments import batch, by_producer, flipped, values
+from tests.questions.salvage.salvaged import NAME, TOPIC, refused, salvaged_of, taken
+from tests.support.brokers import put_epochs, put_meta, put_replica, put_segment, write_checkpoint
+from tests.support.controllers import ControllerLog, partition, setting, topic
+from tests.support.segments import batch, by_producer, flipped, segment_file, values
 
 CLEANED = [batch(0, 2, value=b"first"), batch(4, 1, value=b"second"), batch(8, 2, value=b"third")]
 REST = [batch(10, 2, value=b"fourth")]
@@ -25,9 +25,8 @@ REST = [batch(10, 2, value=b"fourth")]
 
 def put_cleaned(folder: Path, broker: int, batches: list[bytes], dirty: int = 10) -> Path:
     """A copy of a compacted log."""
-    log_dir = put_replica(folder, broker, {0: b"".join(batches[:3]), 10: b"".join(batches[3:])}, high_watermark=12, epochs=[(0, 0)])
-    (log_dir / "cleaner-offset-checkpoint").write_text(f"0\n1\norders 0 {dirty}\n")
-    return log_dir
+    segments = {0: batches[:3], 10: batches[3:]}
+    return put_replica(folder, broker, segments, high_watermark=12, cleaned=dirty, epochs=[(0, 0)])
 
 
 def test_of_several_whole_copies_that_of_the_plan_is_taken_or_of_the_broker_that_is_preferred(tmp_path: Path) -> None:
@@ -75,25 +74,18 @@ def test_of_copies_with_other_values_that_is_taken_whose_broker_is_preferred(tmp
         assert [(left.broker, left.start, left.end) for left in partition.left_behind] == [(3 - int(broker), 8, 12)]
 
 
-def put_epochs(log_dir: Path, *epochs: tuple[int, int]) -> None:
-    lines = "".join(f"{epoch} {start}\n" for epoch, start in epochs)
-    (log_dir / NAME / "leader-epoch-checkpoint").write_text(f"0\n{len(epochs)}\n{lines}")
-
-
 def test_an_empty_segment_that_a_cleaner_leaves_is_no_lost_one(tmp_path: Path) -> None:
     """The cleaner took every batch of segment 10. Its file stays, empty, until the segment is merged with its neighbour."""
     segments = {0: b"".join(CLEANED), 10: b"", 20: batch(20, 2, value=b"fifth")}
-    log_dir = put_replica(tmp_path / "in", 1, segments, high_watermark=22, epochs=[(0, 0)])
-    (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 20\n")
+    put_replica(tmp_path / "in", 1, segments, high_watermark=22, cleaned=20, epochs=[(0, 0)])
     salvaged = taken(tmp_path, segments.values())
     assert (salvaged.gaps, salvaged.warning, salvaged.log_end_offset) == ([], None, 22)
 
 
 def test_epochs_of_which_a_cleaner_took_the_first_batches_are_those_of_the_checkpoint(tmp_path: Path) -> None:
     """Of epoch 1 no batch is left, and epoch 2 began before the first batch that is left of it. Entry 3 is beyond the end."""
-    log_dir = put_replica(tmp_path / "in", 1, {0: CLEANED[0], 20: batch(22, 2, epoch=2)}, high_watermark=24)
-    (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 20\n")
-    put_epochs(log_dir, (0, 0), (1, 5), (2, 11), (3, 24))
+    segments, epochs = {0: CLEANED[0], 20: batch(22, 2, epoch=2)}, [(0, 0), (1, 5), (2, 11), (3, 24)]
+    log_dir = put_replica(tmp_path / "in", 1, segments, high_watermark=24, cleaned=20, epochs=epochs)
     (salvaged,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
     assert [(entry.leader_epoch, entry.start_offset) for entry in salvaged.leader_epochs] == [(0, 0), (1, 5), (2, 11)]
     assert (tmp_path / "out" / NAME / "leader-epoch-checkpoint").read_text() == "0\n3\n0 0\n1 5\n2 11\n"
@@ -106,7 +98,7 @@ def put_without_start(folder: Path) -> None:
     """Broker 1 has all, broker 2 begins with segment 10."""
     put_cleaned(folder, 1, [*CLEANED, *REST])
     put_cleaned(folder, 2, [*CLEANED, *REST])
-    (folder / "broker-2" / NAME / f"{0:020d}.log").unlink()
+    (folder / "broker-2" / NAME / segment_file(0)).unlink()
 
 
 def base_of(folder: Path, output: Path, **given: Any) -> int | str:
@@ -118,9 +110,7 @@ def base_of(folder: Path, output: Path, **given: Any) -> int | str:
 def test_a_start_that_delete_records_may_have_moved_is_no_loss(broker: int, tmp_path: Path) -> None:
     put_without_start(tmp_path / "in")
     assert base_of(tmp_path / "in", tmp_path / "lost") == 1
-    (tmp_path / "in" / f"broker-{broker}" / "log-start-offset-checkpoint").write_text(
-        f"0\n1\norders 0 {1 if broker == 1 else 10}\n"
-    )
+    write_checkpoint(tmp_path / "in" / f"broker-{broker}", "log-start", 1 if broker == 1 else 10, "orders-0")
     assert base_of(tmp_path / "in", tmp_path / "deleted") == 2
 
 
@@ -136,15 +126,15 @@ def test_a_start_that_retention_may_have_moved_is_no_loss(policy: str, base: int
 
 def test_a_copy_without_batches_does_not_say_where_the_log_starts(tmp_path: Path) -> None:
     put_without_start(tmp_path / "in")
-    (tmp_path / "in" / "broker-1" / NAME / f"{0:020d}.log").write_bytes(b"")
-    (tmp_path / "in" / "broker-1" / NAME / f"{10:020d}.log").unlink()
+    put_segment(tmp_path / "in" / "broker-1" / NAME, 0, b"")
+    (tmp_path / "in" / "broker-1" / NAME / segment_file(10)).unlink()
     assert base_of(tmp_path / "in", tmp_path / "out") == 2
 
 
 def test_a_high_watermark_of_a_live_copy_promises_nothing(tmp_path: Path) -> None:
     """Its checkpoint may have been copied after the log."""
     log_dir = put_cleaned(tmp_path / "in", 1, [*CLEANED, *REST])
-    (log_dir / "replication-offset-checkpoint").write_text("0\n1\norders 0 14\n")
+    write_checkpoint(log_dir, "replication", 14, "orders-0")
     assert "the copy of broker 1 ends at offset 12, before 14" in refused(tmp_path).reason
     (salvaged,) = salvaged_of(tmp_path / "in", tmp_path / "out", live=True).partitions
     assert (salvaged.log_end_offset, salvaged.warning) == (12, None)
@@ -152,7 +142,7 @@ def test_a_high_watermark_of_a_live_copy_promises_nothing(tmp_path: Path) -> Non
 
 def test_a_last_segment_of_which_only_the_index_is_left_is_missed(tmp_path: Path) -> None:
     log_dir = put_cleaned(tmp_path / "in", 1, [*CLEANED, *REST])
-    (log_dir / NAME / f"{16:020d}.index").touch()
+    (log_dir / NAME / segment_file(16, "index")).touch()
     refusal = refused(tmp_path)
     assert (refusal.offsets, "ends at offset 12, before 16" in refusal.reason) == (((12, 16),), True)
 
@@ -167,9 +157,8 @@ def put_rivals(folder: Path, damaged: dict[int, int] | None = None, *, high_wate
         lost = (damaged or {}).get(broker)
         log = [flipped(one, 70) if number == lost else one for number, one in enumerate(batches)]
         log_dir = put_cleaned(folder, broker, log)
-        (log_dir / "replication-offset-checkpoint").write_text(f"0\n1\norders 0 {high_watermark}\n")
-        epochs = "0\n1\n0 0\n" if broker == 1 else "0\n2\n0 0\n2 12\n"
-        (log_dir / NAME / "leader-epoch-checkpoint").write_text(epochs)
+        write_checkpoint(log_dir, "replication", high_watermark, "orders-0")
+        put_epochs(log_dir / NAME, (0, 0), *([] if broker == 1 else [(2, 12)]))
 
 
 def test_of_rival_histories_that_is_taken_whose_broker_is_preferred(tmp_path: Path) -> None:
@@ -210,9 +199,8 @@ def test_of_what_was_never_committed_the_plan_decides(tmp_path: Path) -> None:
 def test_a_replica_of_which_no_copy_is_here_does_not_matter(tmp_path: Path) -> None:
     put_rivals(tmp_path / "in")
     gone = tmp_path / "in" / "broker-4"
-    gone.mkdir()
-    (gone / "meta.properties").write_text("version=1\nnode.id=4\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n")
-    (gone / "replication-offset-checkpoint").write_text("0\n1\norders 0 14\n")
+    put_meta(gone, 4)
+    write_checkpoint(gone, "replication", 14, "orders-0")
     assert {left.broker for left in taken(tmp_path, NEW, prefer="2").left_behind} == {1}
 
 
@@ -234,7 +222,7 @@ def test_a_rival_whose_other_records_were_cleaned_away_gives_nothing(tmp_path: P
 
 def test_a_head_that_only_another_history_has_is_not_lost_in_silence(tmp_path: Path) -> None:
     put_rivals(tmp_path / "in")
-    (tmp_path / "in" / "broker-2" / NAME / f"{0:020d}.log").unlink()
+    (tmp_path / "in" / "broker-2" / NAME / segment_file(0)).unlink()
     assert "the copy of broker 2 lacks the start of the log at offsets [0, 10)" in refused(tmp_path, prefer="2").reason
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="2", allow_gaps=True).partitions
     assert partition.log_start_offset == 10
@@ -246,7 +234,7 @@ def test_a_value_that_only_another_history_has_is_refused(tmp_path: Path) -> Non
     put_rivals(tmp_path / "in")
     below = [CLEANED[0], values(4, "precious", key=b"other"), CLEANED[2]]
     for broker, first in ((1, below), (2, [below[0], below[2]])):
-        (tmp_path / "in" / f"broker-{broker}" / NAME / f"{0:020d}.log").write_bytes(b"".join(first))
+        put_segment(tmp_path / "in" / f"broker-{broker}" / NAME, 0, first)
     shutil.rmtree(tmp_path / "in" / "broker-3")
     (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="2").refused
     assert "lacks the latest value of a key that another copy has at offsets [4, 5)" in refused.reason

@@ -19,9 +19,9 @@ from kafka_forensics.questions import search as finding
 from kafka_forensics.questions.search import FOUND_COLUMNS, Conditions, FoundRecords, Search, found_columns, search
 from kafka_forensics.rereading import seeking
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
+from tests.support.brokers import put_replica, put_segment
 from tests.support.kernels import kernels
-from tests.support.replicas import put_replica
-from tests.support.segments import BASE_TIMESTAMP, changed, legacy_entry, starts, write_offset_index, write_time_index
+from tests.support.segments import BASE_TIMESTAMP, changed, legacy_entry, segment_file, starts, write_offset_index, write_time_index
 from tests.support.strategies import LOG
 
 Found = dict[str, Any]
@@ -135,8 +135,8 @@ def put_indexes(directory: Path, log: list[bytes], *, exact: bool = False) -> No
             offsets.append((decoded.header.last_offset, position))
             times.append((latest, at))
     times = [entry for number, entry in enumerate(times) if not number or entry[0] > times[number - 1][0]]
-    (directory / f"{0:020d}.index").write_bytes(write_offset_index(offsets, 0))
-    (directory / f"{0:020d}.timeindex").write_bytes(write_time_index(times, 0))
+    put_segment(directory, 0, write_offset_index(offsets, 0), "index")
+    put_segment(directory, 0, write_time_index(times, 0), "timeindex")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -146,7 +146,7 @@ def test_every_record_that_fulfils_the_conditions_is_found_and_no_other(
     tmp_path_factory: pytest.TempPathFactory, log: list[bytes], asked: Conditions, indexed: bool | None
 ) -> None:
     folder = tmp_path_factory.mktemp("cluster")
-    log_dir = put_replica(folder, 1, b"".join(log))
+    log_dir = put_replica(folder, 1, log)
     if indexed is not None:
         put_indexes(log_dir / "orders-0", log, exact=indexed)
     for _ in both_forms():
@@ -209,7 +209,7 @@ def test_records_found_as_columns_are_those_found_one_by_one_whatever_the_bytes(
 
 def test_many_found_come_together_up_to_the_limit(tmp_path: Path) -> None:
     log = [keyed(offset, b"k", compression_type="lz4" if offset % 4 else "none") for offset in range(40)]
-    put_replica(tmp_path / "cluster", 1, b"".join(log))
+    put_replica(tmp_path / "cluster", 1, log)
     for compiled in both_forms():
         looked = search([str(tmp_path)], ScanOptions(), Conditions(key=b"k"), limit=17)
         runs = list(looked.runs())
@@ -221,7 +221,7 @@ def test_many_found_come_together_up_to_the_limit(tmp_path: Path) -> None:
 def test_what_is_found_in_many_ranges_comes_together_and_the_first_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that cannot be read further gives what was found in it before, too."""
     log = [keyed(offset, b"k", compression_type="lz4") for offset in range(40)]
-    put_replica(tmp_path / "cluster", 1, b"".join(log))
+    put_replica(tmp_path / "cluster", 1, log)
     in_ranges(monkeypatch, len(log[0]))
     broken_behind: list[int] = []
 
@@ -247,7 +247,7 @@ def test_what_is_found_in_many_ranges_comes_together_and_the_first_at_once(tmp_p
 def test_many_bytes_found_are_given_as_they_come(tmp_path: Path) -> None:
     records = [RecordToWrite(b"k%d" % number, bytes([number]) * 90_000) for number in range(20)]
     log = [write_batch(records, base_offset=start, base_timestamp=0, compression_type="zstd") for start in (0, 20)]
-    put_replica(tmp_path / "cluster", 1, b"".join(log))
+    put_replica(tmp_path / "cluster", 1, log)
     for compiled in both_forms():
         looked = search([str(tmp_path)], ScanOptions(), Conditions(offset_start=7), payloads=True)
         runs = list(looked.runs())
@@ -283,8 +283,8 @@ def cluster(tmp_path: Path) -> Path:
     folder = tmp_path / "cluster"
     whole = [keyed(offset, b"lost" if offset == 5 else b"kept") for offset in range(8)]
     for broker, log in ((10, whole), (2, whole), (3, whole[:5])):
-        put_replica(folder, broker, b"".join(log))
-        put_replica(folder, f"more-{broker}", b"".join(log[:2]), partition="orders-1")
+        put_replica(folder, broker, log)
+        put_replica(folder, f"more-{broker}", log[:2], partition="orders-1")
     return folder
 
 
@@ -294,7 +294,7 @@ def test_every_replica_that_holds_a_record_is_listed_in_order(cluster: Path) -> 
     rows = found(cluster, Conditions(key=b"lost"))
     assert places(rows) == [("orders", 0, 2, 5), ("orders", 0, 10, 5)]
     first = rows[0]
-    assert first["file"] == str(cluster / "broker-2" / "orders-0" / f"{0:020d}.log")
+    assert first["file"] == str(cluster / "broker-2" / "orders-0" / segment_file(0))
     assert (first["timestamp"], first["key_size"], first["value_size"]) == (BASE_TIMESTAMP + 5, 4, 90)
     assert first["position"] == 5 * len(keyed(0, b"kept"))
     assert (first["is_valid"], first["leftover"], first["control_record_type"]) == (True, None, None)
@@ -324,10 +324,10 @@ def test_topic_partition_broker_and_limit_choose(cluster: Path) -> None:
 
 def test_files_on_their_way_out_are_searched_too(cluster: Path) -> None:
     directory = cluster / "broker-3" / "orders-0"
-    (directory / f"{5:020d}.log.deleted").write_bytes(keyed(5, b"lost"))
+    put_segment(directory, 5, keyed(5, b"lost"), "log.deleted")
     waiting = cluster / "broker-2" / ("orders-0." + "a" * 32 + "-delete")
     waiting.mkdir()
-    (waiting / f"{0:020d}.log").write_bytes(keyed(0, b"lost"))
+    put_segment(waiting, 0, keyed(0, b"lost"))
     rows = found(cluster, Conditions(key=b"lost"))
     told = [(row["broker"], row["offset"], row["leftover"]) for row in rows]
     assert told == [(2, 5, None), (2, 0, "delete"), (3, 5, "deleted"), (10, 5, None)]
@@ -336,7 +336,7 @@ def test_files_on_their_way_out_are_searched_too(cluster: Path) -> None:
 @pytest.mark.parametrize("exact", [False, True], ids=["last offset of the batch", "offset of the record"])
 def test_indexes_say_where_to_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exact: bool) -> None:
     log = [keyed(offset, b"k") for offset in range(400)]
-    directory = put_replica(tmp_path / "cluster", 1, b"".join(log)) / "orders-0"
+    directory = put_replica(tmp_path / "cluster", 1, log) / "orders-0"
     put_indexes(directory, log, exact=exact)
     begun = spied_starts(monkeypatch)
     asked = Conditions(offset_start=390, offset_end=392)
@@ -367,9 +367,9 @@ def test_a_time_index_that_the_log_does_not_bear_out_is_not_believed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entries: list[tuple[int, int]]
 ) -> None:
     log = [keyed(offset, b"k") for offset in range(8)]
-    directory = put_replica(tmp_path / "cluster", 1, b"".join(log)) / "orders-0"
+    directory = put_replica(tmp_path / "cluster", 1, log) / "orders-0"
     put_indexes(directory, log)
-    (directory / f"{0:020d}.timeindex").write_bytes(write_time_index(entries, 0))
+    put_segment(directory, 0, write_time_index(entries, 0), "timeindex")
     begun = spied_starts(monkeypatch)
     rows = found(tmp_path, Conditions(timestamp_start_ms=BASE_TIMESTAMP + 4))
     assert [row["offset"] for row in rows] == [4, 5, 6, 7]
@@ -378,7 +378,7 @@ def test_a_time_index_that_the_log_does_not_bear_out_is_not_believed(
 
 def test_batches_that_cannot_hold_a_match_are_not_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = [keyed(offset, b"k%d" % offset, producer_id=offset % 2) for offset in range(40)]
-    put_replica(tmp_path / "cluster", 1, b"".join(log))
+    put_replica(tmp_path / "cluster", 1, log)
     opened: list[int] = []
 
     def spy(batch: bytes, *, position: int, needles: list[bytes]) -> Any:
@@ -403,7 +403,7 @@ def test_a_record_in_a_damaged_batch_is_found_and_says_so(tmp_path: Path) -> Non
     log = [keyed(offset, b"k%d" % offset) for offset in range(7)]
     log[1] = changed(log[1], len(log[1]) - 5, b"!")
     log[4] = changed(log[4], 8, (2**31 - 1).to_bytes(4, "big"))
-    put_replica(tmp_path / "cluster", 1, b"".join(log))
+    put_replica(tmp_path / "cluster", 1, log)
     looked = search([str(tmp_path)], ScanOptions(), Conditions(value_part=b"v"))
     rows = [dict(zip(FOUND_COLUMNS, row, strict=True)) for row in looked.rows()]
     assert [(row["offset"], row["is_valid"]) for row in rows if row["offset"] < 3] == [(0, True), (1, False), (2, True)]
@@ -465,7 +465,7 @@ def test_an_archive_gives_the_same_rows_however_few_may_be_held(
     monkeypatch.setattr(finding, "HELD_ROWS_BYTES", held_bytes)
     packed = found(archive(cluster), asked, payloads=True)
     assert [{**row, "file": None} for row in packed] == [{**row, "file": None} for row in plain]
-    assert packed[0]["file"].endswith(f"cluster.tar.gz/broker-2/orders-0/{0:020d}.log")
+    assert packed[0]["file"].endswith(f"cluster.tar.gz/broker-2/orders-0/{segment_file(0)}")
     assert places(found(archive(cluster), asked, limit=4)) == places(plain)[:4]
 
 
@@ -474,7 +474,7 @@ def test_headers_count_among_what_is_held(tmp_path: Path, monkeypatch: pytest.Mo
     directory = tmp_path / "cluster" / "broker-1" / "orders-0"
     directory.mkdir(parents=True)
     records = [RecordToWrite(b"k", b"v", headers=many) for _ in range(4)]
-    (directory / f"{0:020d}.log").write_bytes(write_batch(records, base_offset=0, base_timestamp=0))
+    put_segment(directory, 0, write_batch(records, base_offset=0, base_timestamp=0))
     monkeypatch.setattr(finding, "HELD_ROWS_BYTES", 100_000)
     looked = search([str(archive(tmp_path / "cluster"))], ScanOptions(), Conditions(key=b"k"), payloads=True)
     assert looked._rows_of_packed() == {}

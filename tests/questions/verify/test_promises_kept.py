@@ -15,11 +15,12 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.collect import CollectOptions, PseudonymMap
 from kafka_forensics.questions.verify import Asked, Outcome, Verified, read_lost_records, read_promises, verify
 from lab.fault_base import read_log
+from tests.questions.verify.verifications import LOG, append, mended, of_earlier_plan, put_back, rows_of, with_records
 from tests.support.audit import put_audit
+from tests.support.brokers import put_clean_shutdown, write_checkpoint
 from tests.support.bundles import bundle_of
 from tests.support.places import SAMPLES
 from tests.support.segments import batch
-from tests.support.verifications import LOG, append, mended, of_earlier_plan, put_back, rows_of, with_records
 
 LISTED_ONE = '{"schema_version": "1.0", "partitions_planned": 1, "partitions": [1]}'
 
@@ -59,7 +60,7 @@ def keep_old_log(copies: Path, broker: int) -> None:
 
 
 def move_start(copies: Path, broker: int) -> None:
-    (copies / f"broker-{broker}" / "log-start-offset-checkpoint").write_text("0\n1\naudit 0 120\n")
+    write_checkpoint(copies / f"broker-{broker}", "log-start", 120, "audit-0")
 
 
 def flip(copies: Path, broker: int) -> None:
@@ -163,7 +164,7 @@ def test_a_watermark_of_before_the_cut_is_nothing_new(say: str, tmp_path: Path, 
         checkpoint = copies / "broker-2" / "replication-offset-checkpoint"
         checkpoint.write_text(checkpoint.read_text().replace("audit 0 370", "audit 0 360"))
     elif say == "stopped":
-        (copies / "broker-2" / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
+        put_clean_shutdown(copies / "broker-2")
     told = said(copies, plan, "3")
     assert [told["cut", broker].reason for broker in (1, 2)] == ["follows"] * 2
     intact = told["intact", 3]

@@ -11,8 +11,9 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.verify import Asked, Outcome, Verified, read_lost_records, read_promises, verify
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
 from lab.fault_base import read_log
+from tests.questions.verify.verifications import LOG, append, put_back, put_rows, rows_of, with_records
 from tests.support.audit import put_audit
-from tests.support.verifications import LOG, append, put_back, put_rows, rows_of, with_records
+from tests.support.brokers import write_checkpoint
 
 OLD = "kafka-forensics-original-offset"
 ALIKE = 30_000
@@ -114,7 +115,7 @@ def test_a_cleaner_takes_what_has_a_later_record(
     put_rows(lost, rows)
     with_records(copies, [*(put_back(rows[number]) for number in kept), *((key, b"new", 5, ()) for key in later)])
     assert told(copies, lost)[0] == "records_missing"
-    (copies / "broker-1" / "cleaner-offset-checkpoint").write_text("0\n1\naudit 0 400\n")
+    write_checkpoint(copies / "broker-1", "cleaner", 400, "audit-0")
     assert told(copies, lost) == expected
 
 
@@ -142,12 +143,12 @@ def test_records_of_partitions_without_a_copy_are_told(lost: Path, copies: Path)
 
 def test_what_was_deleted_since_may_have_been_back(lost: Path, copies: Path) -> None:
     with_records(copies, list(map(put_back, rows_of(lost))))
-    (copies / "broker-1" / "log-start-offset-checkpoint").write_text("0\n1\naudit 0 345\n")
+    write_checkpoint(copies / "broker-1", "log-start", 345, "audit-0")
     assert told(copies, lost) == ("records_back", 70)
     log = copies / "broker-1" / LOG
     log.write_bytes(log.read_bytes()[: read_log(log.parent).batches[-30].position])
     assert told(copies, lost) == ("records_missing", 40)
-    (copies / "broker-1" / "log-start-offset-checkpoint").write_text("0\n1\naudit 0 346\n")
+    write_checkpoint(copies / "broker-1", "log-start", 346, "audit-0")
     assert told(copies, lost) == ("records_deleted", 40)
 
 

@@ -12,8 +12,8 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.verify import Asked, Outcome, Verified, read_promises, verify
 from lab.fault_base import read_log
+from tests.questions.verify.verifications import LOG, mended
 from tests.support.audit import put_audit
-from tests.support.verifications import LOG, mended
 
 KEPT = {"start": "as_planned", "end": "as_planned", "bytes": "same_bytes"}
 

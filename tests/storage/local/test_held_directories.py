@@ -10,6 +10,8 @@ from kafka_forensics.parsers import log_dir
 from kafka_forensics.parsers.log_dir import discover
 from kafka_forensics.storage.local import LocalSource, holding
 from tests.storage.trees import make_tree
+from tests.support.brokers import put_segment
+from tests.support.segments import segment_file
 
 
 def odd_tree(root: Path) -> Path:
@@ -18,12 +20,12 @@ def odd_tree(root: Path) -> Path:
     broker = root / "broker-1"
     for name in ("linked-0", "piped-0", "b\udcff-0", "links-0"):
         (broker / name).mkdir()
-        (broker / name / f"{0:020d}.log").write_bytes(b"x")
+        put_segment(broker / name, 0, b"x")
     os.mkfifo(broker / "piped-0" / "pipe")
-    (broker / "linked-0" / f"{5:020d}.log").symlink_to("../orders-0/00000000000000000000.log")
+    (broker / "linked-0" / segment_file(5)).symlink_to("../orders-0/00000000000000000000.log")
     (broker / "links-1").symlink_to("links-0")
     (broker / "nowhere-0").symlink_to("/nowhere")
-    os.utime(broker / "piped-0" / f"{0:020d}.log", ns=(-5, -5))
+    os.utime(broker / "piped-0" / segment_file(0), ns=(-5, -5))
     return broker
 
 

@@ -15,6 +15,7 @@ from kafka_forensics.storage.remote.source import RemoteSource
 from kafka_forensics.storage.source import EntryKind
 from tests.storage.trees import LOG, assert_same_tree, walk
 from tests.support.object_stores import ACCESS_DENIED, ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server
+from tests.support.segments import segment_file
 
 MIB = 1 << 20
 Bucket = Callable[..., str]
@@ -91,7 +92,7 @@ def test_names_that_make_no_safe_path_are_rejected(bucket: Bucket, proxy: S3Prox
 @pytest.fixture
 def many(bucket: Bucket) -> str:
     """A log directory of forty partitions and a directory with another in it; its URI."""
-    partitions = {f"broker/t-{number}/{0:020d}.log": b"1" * number for number in range(40)}
+    partitions = {f"broker/t-{number}/{segment_file(0)}": b"1" * number for number in range(40)}
     return f"s3://{bucket(partitions | {'broker/meta.properties': b'version=1', 'broker/other/deep/er': b'2'})}"
 
 

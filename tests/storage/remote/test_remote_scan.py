@@ -14,11 +14,11 @@ from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.questions.collect import CollectOptions, collect
-from tests.support.faults import HEALTHY
+from tests.support.audit import unclean_election
+from tests.support.logs import HEALTHY
 from tests.support.object_stores import ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server
 from tests.support.places import SAMPLES
-from tests.support.replicas import unclean_election
-from tests.support.snapshot_trees import NEW, OLD, Snapshots, cut, findings, rows
+from tests.support.snapshot_trees import NEW, OLD, Snapshots, findings, rows
 
 DAY = "snapshots/2026-11-20"
 TOKEN = "session-token-of-nobody"  # noqa: S105 - a name for tests
@@ -134,7 +134,7 @@ def test_what_the_uri_says_reaches_every_snapshot_and_is_shown_nowhere(
 ) -> None:
     trees = Snapshots(tmp_path)
     trees.put(OLD, HEALTHY)
-    trees.put(NEW, {1: HEALTHY, 2: cut(HEALTHY, 55), 3: HEALTHY})
+    trees.put(NEW, {1: HEALTHY, 2: HEALTHY.cut(55), 3: HEALTHY})
     s3.upload(tmp_path, "days", "snapshots")
     for name in [one for one in os.environ if one.startswith("AWS_")]:
         monkeypatch.delenv(name)

@@ -1,10 +1,10 @@
-"""Copies of one partition for salvages, cleaned ones among them, and what came of them, told by their bytes."""
+"""Salvages of copies of one partition, and what came of them, told by their bytes."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from jsonschema import Draft202012Validator
 
@@ -12,8 +12,7 @@ from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.salvage import MANIFEST, Refused, Salvaged, SalvagedPartition, SalvageOptions, salvage
 from tests.support.json_schemas import json_schema
-from tests.support.replicas import put_replica
-from tests.support.segments import batch, keyed
+from tests.support.segments import batch
 
 TOPIC, PARTITION = "orders", 0
 NAME = f"{TOPIC}-{PARTITION}"
@@ -25,38 +24,6 @@ def batches_of(count: int, *, records: int = 2, epochs: Sequence[int] = (0,), st
         batch(start + records * number, records, epoch=epochs[number * len(epochs) // count], value=(values + b"%d" % number) * 30)
         for number in range(count)
     ]
-
-
-VALUE_AT: Final = 70
-"""Byte of a batch that lies in its records."""
-CLEANED: Final = [keyed(0, ("a", "0")), keyed(3, ("b", "3")), keyed(4, ("c", "4")), keyed(9, ("d", "9")), keyed(15, ("e", "15"))]
-ACTIVE: Final = [keyed(20, ("f", "20")), keyed(21, ("g", "21")), keyed(22, ("h", "22")), keyed(23, ("i", "23"))]
-WHOLE: Final = b"".join([*CLEANED, *ACTIVE])
-
-
-def put_cleaned(
-    folder: Path,
-    broker: int,
-    batches: Sequence[bytes],
-    rest: Sequence[bytes] = (),
-    *,
-    dirty: int | None = 20,
-    end: int = 24,
-    epochs: Sequence[tuple[int, int]] = ((0, 0),),
-) -> Path:
-    segments = {0: b"".join(batches), **({20: b"".join(rest)} if rest else {})}
-    log_dir = put_replica(folder, broker, segments, high_watermark=end, epochs=epochs)
-    if dirty is not None:
-        (log_dir / "cleaner-offset-checkpoint").write_text(f"0\n1\norders 0 {dirty}\n")
-    return log_dir
-
-
-def with_(batches: Sequence[bytes], changes: Mapping[int, bytes]) -> list[bytes]:
-    return [changes.get(number, data) for number, data in enumerate(batches)]
-
-
-def zeroed(data: bytes) -> bytes:
-    return bytes(len(data))
 
 
 def salvaged_of(folder: Path, output: Path, *, prefer: str | None = None, allow_gaps: bool = False, **given: Any) -> Salvaged:

@@ -10,12 +10,13 @@ from kafka_forensics.parsers.internal_topics.metadata_log import decode_metadata
 from kafka_forensics.parsers.spec.control import CONTROL_RECORD_KEY, CONTROL_RECORD_VALUES
 from kafka_forensics.parsers.spec.metadata_records import MESSAGES, write_metadata_record
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from kafka_forensics.writers.files import write_meta_properties
-from tests.support.faults import CLUSTER_ID, TOPIC, TOPIC_ID, Brokers
+from tests.support.brokers import OFFSETS_ID_BYTES, TOPIC, TOPIC_ID, Brokers, put_meta, put_partition
+from tests.support.segments import BASE_TIMESTAMP
 
 START_MS: Final = 1_700_001_000_000
 """Of the first record; each batch is a second later."""
 CONTROLLER: Final = 100
+METADATA: Final = "__cluster_metadata-0"
 HUGE: Final = b"\xff\xff\xff\xff\x0f"
 """2^32 - 1 as an unsigned varint."""
 
@@ -102,13 +103,13 @@ class ControllerLog:
 
     def put(self, log_dir: Path, node_id: int = CONTROLLER, *, start: int = 0, without: tuple[int, ...] = ()) -> Path:
         """Write a copy into a node's log directory: batches from offset `start` on, those at base offsets `without` left out."""
-        directory = log_dir / "__cluster_metadata-0"
-        directory.mkdir(parents=True, exist_ok=True)
-        (log_dir / "meta.properties").write_bytes(write_meta_properties(node_id=node_id, cluster_id=CLUSTER_ID))
-        kept = b"".join(batch for base, batch in self.batches if base >= start and base not in without)
-        for suffix, data in (("log", kept), ("index", b""), ("timeindex", b"")):
-            (directory / f"{start:020d}.{suffix}").write_bytes(data)
-        return directory
+        put_meta(log_dir, node_id)
+        kept = [batch for base, batch in self.batches if base >= start and base not in without]
+        return put_partition(log_dir / METADATA, {start: kept}, empty_indexes=True)
+
+
+def snapshot_file(offset: int) -> str:
+    return f"{offset:020d}-{1:010d}.checkpoint"
 
 
 def snapshot(*values: bytes, footer: bool = True) -> bytes:
@@ -135,3 +136,19 @@ def controlled_by(brokers: Brokers, *values: bytes, start_ms: int = START_MS) ->
 def in_sync(isr: list[int], elr: list[int] | None = None) -> tuple[bytes, bytes]:
     """The topic, and its partition with this ISR and ELR, led by the ISR's first member."""
     return topic(), partition(isr, isr[0] if isr else -1, replicas=[1, 2, 3], eligible_leader_replicas=elr)
+
+
+def put_snapshot(directory: Path, offset: int, data: bytes) -> None:
+    """A snapshot up to an offset, of epoch 1, beside the controllers' log."""
+    (directory / snapshot_file(offset)).write_bytes(data)
+
+
+def put_controller(
+    log_dir: Path, *, isr: list[int], replicas: list[int], leader: int, topic_id: bytes, topic_name: str = TOPIC
+) -> None:
+    """`__cluster_metadata-0` that says how partition 0 of a topic stands."""
+    directories = [bytes(15) + b"\1"] * len(replicas)
+    state = partition(isr, leader, topic_id=topic_id, replicas=replicas, directories=directories)
+    log = ControllerLog(leader_epoch=0, start_ms=BASE_TIMESTAMP)
+    log.append(topic(topic_name, topic_id), state, topic("__consumer_offsets", OFFSETS_ID_BYTES))
+    put_partition(log_dir / METADATA, [batch for _, batch in log.batches], empty_indexes=True)

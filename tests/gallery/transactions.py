@@ -1,134 +1,15 @@
-"""A small cluster with transactions: partitions `t-0`, `t-1` and the coordinators' log on three brokers, written by the clock, and
-what befell its transactions.
-
-Times are given in seconds after `START`, so that a test says what happened when.
-"""
+"""What befell the transactions of a small cluster: partitions `t-0`, `t-1` and the coordinators' log on three brokers."""
 
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from kafka_forensics.model.coordinators import TransactionMetadata
 from kafka_forensics.model.files import ProducerEntry
-from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_transaction_log_key, write_transaction_log_value
-from kafka_forensics.writers.files import (
-    write_clean_shutdown,
-    write_meta_properties,
-    write_offset_checkpoint,
-    write_partition_metadata,
-)
-from tests.support.controller_log import CONTROLLER, ControllerLog, partition, topic
-from tests.support.faults import CLUSTER_ID, TOPIC_ID, Brokers, Log, Written, put, write_files
-from tests.support.segments import write_time_index
-
-START = 1_700_000_000_000
-APP, OTHER = "app-1", "other-1"
-APP_ID, OTHER_ID = 1000, 2000
-"""Producer ids of the two transactional ids."""
-BROKERS = (1, 2, 3)
-
-
-def ms(seconds: float) -> int:
-    return START + round(1000 * seconds)
-
-
-@dataclass(slots=True)
-class DataLog(Log):
-    sequences: dict[tuple[int, int], int] = field(default_factory=dict)
-
-    def data(self, at: float, producer_id: int = APP_ID, epoch: int = 0, count: int = 2) -> Written:
-        sequence = self.sequences.get((producer_id, epoch), 0)
-        self.sequences[producer_id, epoch] = sequence + count
-        records = [replace(write, key=None, timestamp_delta=2) for write in self.records(count)]
-        header = {"producer_id": producer_id, "epoch": epoch, "sequence": sequence}
-        return self.write(records, ms(at), transactional=True, base_timestamp=ms(at) - 2, **header)
-
-    def marker(self, at: float, *, commit: bool, producer_id: int = APP_ID, epoch: int = 0, coordinator_epoch: int = 0) -> Written:
-        return self.end(producer_id, ms(at), commit=commit, epoch=epoch, coordinator_epoch=coordinator_epoch)
-
-    def traffic(self, at: float) -> Written:
-        """A transaction of somebody else, as a clock."""
-        self.data(at, OTHER_ID)
-        return self.marker(at + 0.02, commit=True, producer_id=OTHER_ID)
-
-
-@dataclass(slots=True)
-class CoordinatorLog(Log):
-    def value(self, at: float, key: bytes, value: bytes | None) -> Written:
-        return self.write([RecordToWrite(key, value)], ms(at))
-
-    def state(
-        self,
-        at: float,
-        state: str,
-        partitions: tuple[int, ...] = (),
-        *,
-        name: str = APP,
-        epoch: int = 0,
-        version: int = 1,
-        since: float | None = None,
-        client: int = 0,
-    ) -> Written:
-        """The state of a transactional id from now on; `partitions` are those of `t`."""
-        producer_id = APP_ID if name == APP else OTHER_ID
-        listed = tuple(("t", number) for number in partitions)
-        started = ms(at if since is None else since)
-        metadata = TransactionMetadata(
-            producer_id, epoch, 60_000, state, listed, ms(at), started, client_transaction_version=client
-        )
-        return self.value(at, write_transaction_log_key(name), write_transaction_log_value(metadata, version))
-
-    def transaction(
-        self, at: float, partitions: tuple[int, ...], *, commit: bool, name: str = APP, epoch: int = 0, client: int = 0
-    ) -> None:
-        """A whole transaction: 50 ms of data, then the decision, 40 ms for the markers; the epoch rises in version 2."""
-        verdict, after = ("Commit" if commit else "Abort"), epoch + (client == 2)
-        self.state(at, "Ongoing", partitions, name=name, epoch=epoch, client=client)
-        self.state(at + 0.05, f"Prepare{verdict}", partitions, name=name, epoch=after, since=at, client=client)
-        self.state(at + 0.09, f"Complete{verdict}", name=name, epoch=after, since=at, client=client)
-
-    def expire(self, at: float, name: str = APP) -> Written:
-        return self.value(at, write_transaction_log_key(name), None)
-
-
-def _index_times(directory: Path, log: Log) -> None:
-    """The time index as brokers write it: an entry only where the largest timestamp has risen."""
-    for segment in log.segments or [0]:
-        rising: list[tuple[int, int]] = []
-        for one in log.of_segment(segment)[1:]:
-            if not rising or one.max_timestamp > rising[-1][0]:
-                rising.append((one.max_timestamp, one.last_offset))
-        put(directory, segment, "timeindex", write_time_index(rising, segment))
-
-
-Logs = Mapping[str, Log | Mapping[int, Log]]
-
-
-def write_cluster(root: Path, logs: Logs, *, clean: bool = True) -> list[Path]:
-    """The log directories of all brokers; a directory name (`t-0`) maps to one log, or to one a broker."""
-    for broker in BROKERS:
-        log_dir = root / f"b{broker}"
-        log_dir.mkdir(parents=True)
-        ends: dict[tuple[str, int], int] = {}
-        for name, given in logs.items():
-            log = given if isinstance(given, Log) else given.get(broker)
-            if log is None:
-                continue
-            write_files(log_dir / name, log)
-            _index_times(log_dir / name, log)
-            topic, _, number = name.rpartition("-")
-            ends[topic, int(number)] = log.next_offset
-        (log_dir / "meta.properties").write_bytes(write_meta_properties(node_id=broker, cluster_id=CLUSTER_ID))
-        if clean:
-            (log_dir / ".kafka_cleanshutdown").write_bytes(write_clean_shutdown(7))
-        for which in ("replication", "recovery-point"):
-            (log_dir / f"{which}-offset-checkpoint").write_bytes(write_offset_checkpoint(ends))
-        (log_dir / "log-start-offset-checkpoint").write_bytes(write_offset_checkpoint(dict.fromkeys(ends, 0)))
-        (log_dir / "cleaner-offset-checkpoint").write_bytes(write_offset_checkpoint({}))
-    return sorted(root.iterdir())
-
+from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from tests.support.brokers import BROKERS, TOPIC_ID, Brokers, put_brokers, put_epochs, put_topic_id, write_checkpoint
+from tests.support.controllers import CONTROLLER, ControllerLog, partition, topic
+from tests.support.logs import APP_ID, OTHER, CoordinatorLog, DataLog, Log, ms
+from tests.support.segments import segment_file
 
 TOO_LATE: Final = 20 * 60 + 1
 """Seconds: the maximum timeout of 15 minutes, five more, and one."""
@@ -211,10 +92,10 @@ def retained(root: Path, later: float, *, listed: bool) -> Brokers:
     data.traffic(later)
     state.state(10, "Ongoing" if listed else "Empty", (0,) if listed else ())
     state.transaction(later, (0,), commit=True, name=OTHER)
-    brokers = brokers_of(root, {"t-0": data, STATE: state})
+    brokers = put_brokers(root, {"t-0": data, STATE: state})
     without_segment(brokers, "t-0", 0)
     for path in brokers.log_dirs:
-        (path / "t-0" / "leader-epoch-checkpoint").write_bytes(b"0\n1\n0 2\n")
+        put_epochs(path / "t-0", (0, 2))
     return brokers
 
 
@@ -354,15 +235,9 @@ def after_retention() -> dict[str, Log]:
     return cluster(ended(30, COMMIT), second, decided(30))
 
 
-def brokers_of(root: Path, logs: Logs, *, clean: bool = True) -> Brokers:
-    write_cluster(root, logs, clean=clean)
-    first = next(iter(logs.values()))
-    return Brokers(root, next(iter(first.values())) if isinstance(first, Mapping) else first)
-
-
 def without_segment(brokers: Brokers, directory: str, base_offset: int) -> None:
     for path in brokers.log_dirs:
-        for file in (path / directory).glob(f"{base_offset:020d}.*"):
+        for file in (path / directory).glob(segment_file(base_offset, "*")):
             file.unlink()
 
 
@@ -375,15 +250,13 @@ def without_transaction(
     state.transaction(30, (0, 1), commit=commit)
     state.transaction(60, (0,), commit=True, name=OTHER)
     logs = {"t-0": ended(30, COMMIT if commit else ABORT), "t-1": DataLog(next_offset=start), "__transaction_state-0": state}
-    paths = write_cluster(root, logs, clean=clean)
+    paths = put_brokers(root, logs, clean=clean).log_dirs
     for path in paths:
-        starts = {("t", 0): 0, ("t", 1): start, ("__transaction_state", 0): 0}
-        (path / "log-start-offset-checkpoint").write_bytes(write_offset_checkpoint(starts))
+        write_checkpoint(path, "log-start", start, "t-1")
         for name in ("t-0", "t-1"):
-            (path / name / "partition.metadata").write_bytes(write_partition_metadata(topic_id))
-            if start and name == "t-1":
-                for file in (path / name).glob(f"{0:020d}.*"):
-                    file.rename(file.with_name(f"{start:020d}{file.suffix}"))
+            put_topic_id(path / name, topic_id)
+        for file in (path / "t-1").glob(segment_file(0, "*")) if start else ():
+            file.rename(file.with_name(segment_file(start, file.suffix[1:])))
     return paths
 
 

@@ -1,9 +1,7 @@
-"""Records of `__consumer_offsets` as coordinators write them, and log directories that hold such a log beside others."""
+"""Records of `__consumer_offsets` and `__share_group_state`, as coordinators write them."""
 
-from pathlib import Path
 from typing import Any
 
-from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.parsers.spec.consumer_offsets import (
     GROUP_METADATA_VALUES,
     GROUP_VALUES,
@@ -15,14 +13,10 @@ from kafka_forensics.parsers.spec.consumer_offsets import (
 )
 from kafka_forensics.parsers.spec.flexible import CompactArray, CompactString, NullableStruct, Tag
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from kafka_forensics.writers.files import write_leader_epochs, write_partition_metadata
-from tests.support import controller_log
 from tests.support.segments import BASE_TIMESTAMP, marker
 
 TOPIC_ID_BYTES = bytes(range(16))
 TOPIC_ID_TEXT = "AAECAwQFBgcICQoLDA0ODw"
-OFFSETS_ID_BYTES, OFFSETS_ID_TEXT = bytes(range(16, 32)), "EBESExQVFhcYGRobHB0eHw"
-"""Of `__consumer_offsets`."""
 
 
 def commit_key(group: str = "billing", topic: str = "t", partition: int = 0, *, record_type: int = 1) -> bytes:
@@ -119,10 +113,6 @@ def share_value(start_offset: int, *batches: tuple[int, int, int, int], record_t
     return write_value(SHARE_STATE_VALUES[record_type], fields | given)
 
 
-def put_share_state(log_dir: Path, log: bytes, partition: int = 0) -> Path:
-    return _put(log_dir / f"__share_group_state-{partition}", log)
-
-
 def log_of(*records: tuple[bytes | None, bytes | None], start: int = 0, **given: Any) -> bytes:
     """A batch for each record, as a coordinator writes them."""
     given.setdefault("base_timestamp", BASE_TIMESTAMP)
@@ -139,32 +129,3 @@ def transaction_of(
     if commit is None:
         return data
     return data + marker(start + len(records), commit=commit, producer=producer_id)
-
-
-def put_offsets(log_dir: Path, log: bytes, partition: int = 0) -> Path:
-    """`__consumer_offsets-N` in a log directory, with its id if others there have theirs; its `.log` file."""
-    has_ids = any(log_dir.glob("*/partition.metadata"))
-    path = _put(log_dir / f"__consumer_offsets-{partition}", log)
-    if not has_ids:
-        return path
-    path.with_name("partition.metadata").write_bytes(write_partition_metadata(OFFSETS_ID_TEXT))
-    path.with_name("leader-epoch-checkpoint").write_bytes(write_leader_epochs([EpochEntry(0, 0)]))
-    return path
-
-
-def put_controller(log_dir: Path, *, isr: list[int], replicas: list[int], leader: int, topic_id: bytes, topic: str = "t") -> None:
-    """`__cluster_metadata-0` that says how partition 0 of a topic stands."""
-    directories = [bytes(15) + b"\1"] * len(replicas)
-    state = controller_log.partition(isr, leader, topic_id=topic_id, replicas=replicas, directories=directories)
-    values = [controller_log.topic(topic, topic_id), state, controller_log.topic("__consumer_offsets", OFFSETS_ID_BYTES)]
-    records = [RecordToWrite(None, value) for value in values]
-    _put(log_dir / "__cluster_metadata-0", write_batch(records, base_offset=0, base_timestamp=BASE_TIMESTAMP))
-
-
-def _put(directory: Path, log: bytes) -> Path:
-    directory.mkdir(parents=True)
-    path = directory / f"{0:020d}.log"
-    path.write_bytes(log)
-    for suffix in (".index", ".timeindex"):
-        path.with_suffix(suffix).touch()
-    return path
