@@ -66,7 +66,9 @@ def verdict(before: list[dict[str, int]], now: dict[str, int], *, seen: bool) ->
         return None
     if repeated:
         return "DUPLICATE_BATCH"
-    back = any(one["end"] >= now["start"] for one in before)
+    back = any(one["start"] >= now["start"] for one in before)
+    if not back and any(one["end"] >= now["start"] for one in before):
+        return None  # a header before it claims more offsets than it has
     clean = not any(overlap((peer["first"], peer["last"]), (now["first"], now["last"])) for peer in peers)
     resumes = clean and any(now["first"] == (peer["last"] + 1) % RING for peer in peers)
     if back:
@@ -92,7 +94,7 @@ def plain_answer(rows: list[Row]) -> tuple[dict[str, list[tuple[int, int]]], dic
             now = {"epoch": values[C.PRODUCER_EPOCH], "first": first, "last": (first + delta) % RING, "start": start, "end": end}
             now |= {"time": values[C.MAX_TIMESTAMP], "breaks": breaks, "transactional": values[C.ATTRIBUTES] & TRANSACTIONAL}
             before = history.setdefault(producer, [])
-            back = any(one["end"] >= start for one in before[-5:])
+            back = any(one["start"] >= start for one in before[-5:])
             seen = back and before[0]["start"] <= start and is_covered(start, end, covered)
             kind = verdict(before[-5:], now, seen=seen) if before else None
             if kind is not None:
