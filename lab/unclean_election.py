@@ -1,18 +1,20 @@
 """Two samples of one cluster: stopped cleanly, and in the middle of an unclean election."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import KafkaException
 
-from lab.cluster import Cluster, settled
+from lab.cluster import ADMIN_TIMEOUT_SECONDS, Cluster, settled
 from lab.errors import LabError
 from lab.jvm import wait_until
 from lab.workload import (
     CODECS,
+    FLUSH_TIMEOUT_SECONDS,
     Message,
     Writer,
     commit_group,
@@ -155,3 +157,55 @@ def make_unclean_election(work: Path) -> dict[str, int]:
         print(f"unclean-election: copied, {ends}", flush=True)
     check(ends, work / "unclean-election")
     return ends
+
+
+CHECKPOINTED_SECONDS: Final = 6
+"""High watermarks are written every 5 s."""
+ALLOWED: Final = {"unclean.leader.election.enable": "true"}
+"""For `server.properties` of every node: who comes back first is elected, whatever it lacks."""
+MANY: Final = "many"
+Acknowledged = dict[tuple[int, int, int], bytes]
+"""(broker that led, partition, offset) → value."""
+
+
+def lose_partitions(cluster: Cluster, count: int, unharmed: int) -> Acknowledged:
+    """An unclean election of `count` partitions, by `server.properties` alone; what was acknowledged. All brokers are down then.
+
+    As in `lose_audit`: broker 3 takes records alone and dies, broker 1 comes back and is elected. Of the last `unharmed` partitions
+    only broker 1 has records of its own, so that these want another leader than the rest.
+    """
+    kept, stopped, stale = 3, 2, 1
+    acknowledged: Acknowledged = {}
+    cluster.create_topic(MANY, assignment=[[stale, stopped, kept]] * count, settings={"min.insync.replicas": "1"})
+
+    def write(leader: int, kind: str, partitions: Iterable[int], each: int, acks: str) -> None:
+        producer = Writer(cluster, acks=acks, linger_ms=200).producer
+        before = len(acknowledged)
+
+        def delivered(error: object, message: Any) -> None:
+            if error is None:
+                acknowledged[leader, message.partition(), message.offset()] = message.value()
+
+        rows = list(product(partitions, range(each)))
+        for partition, number in rows:
+            producer.produce(MANY, event(kind, number, partition=partition), partition=partition, on_delivery=delivered)
+        if producer.flush(FLUSH_TIMEOUT_SECONDS) or len(acknowledged) - before != len(rows):
+            raise LabError(f"{kind}: {len(acknowledged) - before} of {len(rows)} records were acknowledged")
+
+    def led_alone(broker: int) -> bool:
+        partitions = cluster.admin().list_topics(MANY, timeout=ADMIN_TIMEOUT_SECONDS).topics[MANY].partitions.values()
+        return all((partition.leader, list(partition.isrs)) == (broker, [broker]) for partition in partitions)
+
+    write(stale, "common", range(count), 5, "all")
+    cluster.stop(stopped)
+    cluster.freeze(stale)
+    wait_until(f"broker {kept} leads alone", partial(led_alone, kept), timeout_seconds=60, step_seconds=1.0)
+    write(kept, "kept", range(count - unharmed), 9, "1")
+    time.sleep(CHECKPOINTED_SECONDS)
+    cluster.kill(kept)
+    cluster.thaw(stale)
+    wait_until(f"broker {stale} leads alone", partial(led_alone, stale), timeout_seconds=60, step_seconds=1.0)
+    write(stale, "again", range(count), 3, "1")
+    time.sleep(CHECKPOINTED_SECONDS)
+    cluster.stop(stale)
+    return acknowledged

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from itertools import combinations, pairwise, permutations
 from typing import Final, NamedTuple
 
@@ -48,18 +48,20 @@ from kafka_forensics.replication.planner import (
     PlanControl,
     PlanPartition,
     PlanReplica,
-    StartOrder,
+    Starts,
     Steps,
     Strays,
     TruncateBy,
     Witness,
+    costs_of,
+    order_of_starts,
     plan_partition,
-    start_order,
     steps,
-    wish_of,
+    wanted_of,
 )
 from kafka_forensics.rereading.logs_in_order import logs_of
 from kafka_forensics.rereading.reader import LogReader
+from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.witnesses.controller import present_topic
 from kafka_forensics.witnesses.witnesses import Witnesses, read_witnesses
 
@@ -269,6 +271,21 @@ class Amount:
     bytes: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class SalvageForecast:
+    """What a salvage of a partition would lose, and the options that it needs."""
+
+    losses: tuple[Loss, ...]
+    options: tuple[str, ...] = ()
+
+
+Forecast = Callable[
+    [Sequence[tuple[ReplicaPlan, Replica]], "Planned", PartitionResult, LogReader],
+    SalvageForecast | None,
+]
+"""`questions.salvage.forecast`, which stands on plans itself."""
+
+
 @dataclass(slots=True)
 class Planned:
     """One partition's plan, what it was made from, and what its losses come to."""
@@ -280,6 +297,8 @@ class Planned:
     """What the scan found that bears on elections."""
     not_read: list[ReplicaContext] = field(default_factory=list)
     """Replicas whose copy is here and of whose log nothing could be read: nothing is planned for them."""
+    salvage: SalvageForecast | None = None
+    """A salvage that loses less than any election; None: there is none, or none was sought."""
     others: int = 0
     """Further partitions in the log directories that were given, for which the same brokers start."""
 
@@ -299,7 +318,7 @@ class Planned:
 
     @property
     def recommended(self) -> Candidate | None:
-        """The candidate that loses least."""
+        """The candidate that loses least; where `salvage` loses less, that is what is recommended."""
         return self.candidate(self.plan.recommended)
 
     @property
@@ -330,6 +349,11 @@ class Planned:
         """The candidate of this name."""
         return next((candidate for candidate in self.plan.candidates if candidate.broker == broker), None)
 
+    def chosen(self, elect: str | None) -> Candidate | None:
+        """The candidate whose election the steps bring about: the one asked for, else the recommended one."""
+        asked = (candidate for candidate in self.plan.candidates if str(candidate.broker) == elect)
+        return self.recommended if elect is None else next(asked, None)
+
     def steps(self, candidate: Candidate) -> Steps:
         """How to bring that election about."""
         return steps(self.given, self.plan, candidate)
@@ -354,16 +378,30 @@ class Plans:
     result: ScanResult | None = None
     dead: frozenset[int | str] = frozenset()
     """Brokers that will not come back, as the controller calls them."""
+    live: bool = False
+    """Whether all copies were taken from running brokers."""
+    combined: frozenset[int | str] = frozenset()
+    """Nodes that vote among the controllers; those that are brokers, too, run as both."""
 
-    @cached_property
-    def start_order(self) -> StartOrder | None:
-        """The order in which to start brokers for all of several; None where it makes no difference."""
-        if self.partitions < 2:
-            return None
-        chosen = [(planned, planned.recommended) for planned in self.planned]
-        wishes = [wish_of(planned.given, planned.plan, planned.steps(best)) for planned, best in chosen if best is not None]
-        live = {candidate.broker for planned in self.planned for candidate in planned.plan.candidates}
-        return start_order([wish for wish in wishes if wish is not None], sorted(live, key=broker_order))
+    def starts(self, elect: str | None = None) -> Starts:
+        """The order in which brokers start for all these partitions; with `elect`, to have that broker lead."""
+        wanted = []
+        for planned in self.planned:
+            chosen = planned.chosen(elect)
+            if chosen is not None:
+                wanted.append(wanted_of(planned.given, planned.plan, planned.steps(chosen)))
+        brokers = {candidate.broker for planned in self.planned for candidate in planned.plan.candidates}
+        return order_of_starts([one for one in wanted if one is not None], sorted(brokers, key=broker_order))
+
+    def settle(self) -> None:
+        """Recommend, of several leaders under whom a partition loses as little, the one that the order of starts makes leader."""
+        leaders = self.starts().leader_of()
+        for planned in self.planned:
+            plan = planned.plan
+            leader = leaders.get((plan.topic, plan.partition), plan.recommended)
+            if leader != plan.recommended and plan.recommended is not None:
+                alike = tuple(plan.recommended if broker == leader else broker for broker in plan.alike)
+                planned.plan = replace(plan, recommended=leader, alike=alike, chosen_by=("start_order",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,6 +413,8 @@ class PlanOptions:
     """Brokers that will not come back."""
     counted: bool = True
     """Whether the records and bytes of losses are counted, for which logs are read again."""
+    forecast: Forecast | None = None
+    """Tells what a salvage would lose; None: elections alone are weighed."""
 
 
 def make_plans(paths: list[str], options: ScanOptions, plan_options: PlanOptions, progress: Progress | None = None) -> Plans:
@@ -386,6 +426,7 @@ def make_plans(paths: list[str], options: ScanOptions, plan_options: PlanOptions
     check_dead(plan_options.dead, inputs, witnesses.controller)
     maker = PlanMaker(inputs, witnesses, plan_options)
     maker.plans.result = scan_inputs(inputs, options, progress, maker.look, witnesses)
+    maker.plans.settle()
     if maker.plans.partitions == 1:
         for planned in maker.plans.planned:
             planned.others = max(len(_partitions_there(inputs)) - 1, 0)
@@ -407,7 +448,11 @@ class PlanMaker:
 
     def __init__(self, inputs: Inputs, witnesses: Witnesses, plan_options: PlanOptions) -> None:
         controller = witnesses.controller
-        self.plans = Plans(dead=dead_nodes(plan_options.dead, inputs))
+        voters = () if controller is None else controller.voters or ()
+        self.plans = Plans(dead=dead_nodes(plan_options.dead, inputs), combined=frozenset(voters))
+        self.plans.live = all(replica_plan.context.live for replica_plan in inputs.replicas)
+        if any(isinstance(source, BundleSource) for source in inputs.sources):
+            plan_options = replace(plan_options, forecast=None)  # a bundle holds no records
         self._asked, self._log = plan_options, witnesses.transaction_log
         self._plan_of = {id(replica_plan.context): replica_plan for replica_plan in inputs.replicas}
         self._no_word = cache(partial(why_no_word, inputs, controller))
@@ -437,7 +482,21 @@ class PlanMaker:
         missing += [Missing("other_topic", replica.broker) for replica in others]
         missing += _without_topic_id(chosen, result.findings)
         planned.plan = _with_not_read(replace(planned.plan, missing=tuple(missing)), planned.not_read)
+        planned.salvage = self._less_by_salvage(chosen, planned, reader, result)
         return planned
+
+    def _less_by_salvage(
+        self, replicas: list[Replica], planned: Planned, reader: LogReader, result: PartitionResult
+    ) -> SalvageForecast | None:
+        """The salvage of a partition if that loses less than any election, or than nobody leading."""
+        best = planned.recommended
+        costs = costs_of(planned.plan.at_stake) if best is None else best.costs()
+        some_will_start = planned.plan.strays is None and any(replica.is_live for replica in planned.given.replicas)
+        if self._asked.forecast is None or not any(costs) or not some_will_start:
+            return None
+        copies = [(self._plan_of[id(replica.context)], replica) for replica in replicas]
+        salvaged = self._asked.forecast(copies, planned, result, reader)
+        return salvaged if salvaged is not None and costs_of(salvaged.losses) < costs else None
 
     def present(self, replicas: list[Replica]) -> tuple[list[Replica], list[Replica], bool]:
         """The replicas of the present topic of a partition's name, which are planned for; the others; and whether that is known."""

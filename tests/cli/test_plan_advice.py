@@ -43,7 +43,7 @@ def test_without_a_controllers_log_nobody_is_stopped_where_all_logs_agree(run_pl
         assert "Nothing that the copies hold would be lost, whoever leads: any order will do." in words
         assert "1. Make sure that no other broker has a replica: no controller's log here says so, and it may hold more." in words
         assert "2. Start the brokers in any order: whoever of them is elected, nothing is lost." in words
-        assert ("Stop" in words, "election.json" in words) == (False, False)
+        assert ("Stop" in words, "kafka-leader-election.sh" in words) == (False, False)
     assert "Broker 2 can be made the leader without force once it is in the ISR." in words
     assert run_plan(tmp_path)[2] == "1 partition: no election would lose anything that the copies here hold\n"
     words = plan_words(*HEALTHY, "--elect", "3")
@@ -72,8 +72,8 @@ def test_a_dead_broker_is_not_to_be_copied_or_stopped(
     run_plan: Run, plan_words: Words, plan_document: Document, audit: Path
 ) -> None:
     words = plan_words(audit, *AUDIT, "--dead", "1")
-    assert "1. Keep the copy of broker 1 given here: of what would be lost, no more than that is left." in words
-    assert "2. Stop broker 3; it stays down until broker 2 leads." in words
+    assert "1. Stop brokers 2 and 3, if running. If a broker ran since it was copied, plan again." in words
+    assert "2. Keep the copy of broker 1 given here: of what is lost, no more is left." in words
     others = (audit / "broker-2", audit / "broker-3", *AUDIT, "--dead")
     words = plan_words(*others, "1")
     assert "Missing: broker 1 will not come back, and no copy of it is here: what only it held is lost unseen." in words
@@ -101,7 +101,7 @@ def test_a_broken_checkpoint_is_mended_before_anything_is_forced(plan_words: Wor
     mend = "Broker 2 would not start as it is, for its leader-epoch-checkpoint cannot be read: copy its log directories,"
     assert f"1. {mend}" in words
     assert "Recommended of those that would start: broker 1" in words
-    assert "copy again and plan again before anything below is done. 2. " in words
+    assert "copy again and plan again before anything else is done. 2. " in words
 
 
 def test_who_would_not_start_is_told_with_the_reason_and_a_way(plan_words: Words, plan_document: Document, copies: Path) -> None:
@@ -111,9 +111,8 @@ def test_who_would_not_start_is_told_with_the_reason_and_a_way(plan_words: Words
     assert f"If broker 2 leads, broker 3 does nothing: it {reason.format('')}." in words
     assert f"Missing: broker 3 {reason.format(' on this copy')}; it cannot lead." in words
     assert f"Broker 3 {reason.format(' as it is')}: copy its log directories, move that file out of them (never delete it)" in words
-    assert "Start broker 1 when broker 2 is seen to lead." in words
-    (partition,) = plan_document(copies, *AUDIT)["partitions"]
-    assert (partition["steps"]["start_order"], partition["steps"]["do_not_start"]) == ([2, 1], [3])
+    starts = [step["brokers"] for step in plan_document(copies, *AUDIT)["steps"] if step["kind"] == "start"]
+    assert starts == [[2], [1]]
 
 
 def test_a_broker_that_does_not_start_leaves_no_order_free(
@@ -234,7 +233,7 @@ def test_a_copy_that_does_not_say_whose_it_is(plan_words: Words, plan_document: 
     words = plan_words(copies, *AUDIT)
     assert "the copy broker-2 does not say whose it is (no node.id in a meta.properties); it is taken for that of broker 2" in words
     assert "if so, give it as 2=PATH." in words
-    assert "Stop broker 3; brokers 3 and 1 stay down until broker-2 leads." in words
+    assert "Start broker-2, and no other yet." in words
     (partition,) = plan_document(copies, *AUDIT)["partitions"]
     assert partition["missing_witnesses"] == [{"kind": "copy_unnamed", "broker": "broker-2"}]
     assert not partition["candidates"][0]["at_most_is_bound"]
@@ -266,9 +265,10 @@ def test_a_controllers_log_that_is_damaged_is_not_called_missing(
 def test_the_table_tells_the_steps_that_the_other_formats_tell(plan_words: Words, plan_document: Document, audit: Path) -> None:
     """The leader that leads now loses nothing of the copies given, but broker 2's is not among them."""
     given = audit / "broker-1", audit / "broker-3", *AUDIT
-    (partition,) = plan_document(*given)["partitions"]
+    steps = plan_document(*given)["steps"]
     words = plan_words(*given)
     assert "Missing: the copy of broker 2 is not here, and may hold more." in words
     assert "1. Copy the log directories of broker 2 as well and plan again before anything below is done" in words
-    steps = [f"{number}. {line}" for number, line in enumerate(partition["advice"][1:], 1)]
-    assert " ".join([partition["advice"][0], *steps, *partition["commands"]]) in words
+    for number, step in enumerate(steps, 1):
+        command = "" if step["command"] is None else f" {step['command']}"
+        assert f"{number}. {step['text']}{command}" in words.replace(" \\ ", " ")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafka_forensics.cli.outputs.plan_words import topic_id_lines
+from kafka_forensics.cli.outputs.plan_steps import steps_of
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.judging import recovery_files
@@ -24,10 +24,10 @@ def test_the_whole_answer_to_a_scene(name: str, tmp_path: Path) -> None:
 
 
 def test_a_plan_has_a_step_for_a_missing_topic_id(tmp_path: Path) -> None:
-    (planned,) = make_plans([str(lacking(tmp_path).root)], ScanOptions(), PlanOptions()).planned
-    (step,) = topic_id_lines(planned)
-    assert step.startswith("Before broker 2 starts, write a file partition.metadata into its directory t-0")
-    assert f'"topic_id: {TOPIC_ID}"' in step
+    plans = make_plans([str(lacking(tmp_path).root)], ScanOptions(), PlanOptions())
+    (step,) = [step for step in steps_of(plans, None) if step.kind == "write_topic_id"]
+    assert step.text.startswith("Before broker 2 starts, write a file partition.metadata into its directory t-0")
+    assert f'"topic_id: {TOPIC_ID}"' in step.text
 
 
 def test_a_long_log_is_replayed_only_where_something_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

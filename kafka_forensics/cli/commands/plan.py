@@ -55,9 +55,10 @@ def plan(
 
     from kafka_forensics.cli.progress import Progress
     from kafka_forensics.questions.plan import PlanOptions, make_plans
+    from kafka_forensics.questions.salvage import forecast
 
     with Progress(screen, quiet=printing.quiet) as progress:
-        plans = make_plans(paths, scan_options, PlanOptions(rule, frozenset(dead or ())), progress)
+        plans = make_plans(paths, scan_options, PlanOptions(rule, frozenset(dead or ()), forecast=forecast), progress)
     _check_elect(plans, elect)
     with open_output(form.output, color=printing.color) as to:
         from kafka_forensics.cli.outputs.plan import write_plans

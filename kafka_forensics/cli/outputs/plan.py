@@ -6,6 +6,7 @@ from itertools import zip_longest
 from typing import Final
 
 from kafka_forensics.cli.outputs import plan_words
+from kafka_forensics.cli.outputs.plan_steps import HEAD, partitions_words, steps_of
 from kafka_forensics.cli.outputs.rows import drawn, markdown, markdown_lines, plain_table, table_lines, tsv_lines
 from kafka_forensics.cli.outputs.words import command_lines, name
 from kafka_forensics.cli.streams import Destination, printable
@@ -17,14 +18,12 @@ from kafka_forensics.model.findings import Severity
 from kafka_forensics.model.json_objects import Columns, Json, attribute, attributes, json_text, object_of
 from kafka_forensics.model.results import SCHEMA_VERSION, ScanResult
 from kafka_forensics.questions.plan import Planned, Plans
-from kafka_forensics.replication.planner import Broker, Candidate, FollowerPlan, Loss, StartOrder, Witness, costs_of
+from kafka_forensics.replication.planner import Broker, Candidate, FollowerPlan, Loss, Witness, costs_of
 from kafka_forensics.wording import offset_range
 
 # Plans of several partitions as a list: where an election would lose something, and what no copy here can tell.
 
 
-_AGAINST_SHOWN: Final = 4
-"""Partitions named that an order is against."""
 _UNSAID: Final = {
     "no_controller_log": "No controller's log is here to say for {}",
     "controller_log_damaged": "The controller's log here is too damaged to say for {}",
@@ -34,56 +33,29 @@ _UNSAID: Final = {
 
 
 def overview(plans: Plans, width: int) -> Iterator[str]:
-    """A line a partition where an election would lose something, followers would cut otherwise than by their batches, or nobody can
-    lead; then whose copies are not here."""
+    """A line for equal partitions where an election would lose something, followers would cut otherwise than by their batches, or
+    nobody can lead; then whose copies are not here."""
     heads = ("partition", "elect", "election", "lost", "committed", "worst", "worst lost", "worst committed")
-    yield from table_lines(heads, (*heads[3:5], *heads[6:]), [_row(planned) for planned in plans.planned], width)
-    for line in (*order_lines(plans), *unseen_lines(plans)):
+    alike: defaultdict[tuple[str, ...], list[tuple[str, int]]] = defaultdict(list)
+    for planned in plans.planned:
+        alike[planned.plan.topic, *_row(planned)].append((planned.plan.topic, planned.plan.partition))
+    rows = [[partitions_words(partitions), *row] for (_, *row), partitions in alike.items()]
+    yield from table_lines(heads, (*heads[3:5], *heads[6:]), rows, width)
+    for line in unseen_lines(plans):
         yield from plan_words.wrapped(line, width)
 
 
 def _row(planned: Planned) -> list[str]:
     best, worst = planned.recommended, max(planned.plan.candidates, key=_costs, default=None)
-    partition = name(planned.plan.topic, planned.plan.partition)
-    if best is None or worst is None:
-        committed, _, lost = costs_of(planned.plan.at_stake)
-        cells = [str(lost), str(committed)]
-        return [partition, "", "nobody can", *cells, "", *cells]
     called = plan_words.labels(planned)
-    costs = [[called[candidate.broker], str(candidate.at_most), str(candidate.committed)] for candidate in (best, worst)]
-    same = [
-        candidate.broker
-        for candidate in planned.plan.candidates
-        if candidate.broker in planned.plan.alike and candidate.election == best.election
-    ]
-    either = " or ".join(called[broker] for broker in (best.broker, *same))
-    return [partition, either, plan_words.election(planned, best), *costs[0][1:], *costs[1]]
-
-
-def order_lines(plans: Plans) -> Iterator[str]:
-    """In which order to start the brokers, which start for all their partitions at once; nothing where it makes no difference."""
-    order = plans.start_order
-    if order is None or len(order.brokers) < 2:
-        return
-    listed = ", then ".join(plan_words.brokers([broker]) for broker in order.brokers)
-    lead = "A broker starts for all its partitions at once"
-    pace = "each when those before it lead what they can"
-    if not order.against:
-        yield f"{lead}. Start {listed}, {pace}: so every partition comes to lose as little as it can."
-    else:
-        against = ", ".join(
-            f"{name(conflict.wish.topic, conflict.wish.partition)} ({conflict.wish.leader} is better, {conflict.leader} leads)"
-            for conflict in order.against[:_AGAINST_SHOWN]
-        )
-        rest = len(order.against) - _AGAINST_SHOWN
-        committed, lost = (sum(conflict.more[at] for conflict in order.against) for at in (0, 1))
-        yield (
-            f"{lead}, and no order serves all of these. Least is lost if you start {listed}, {pace}. "
-            f"{plural(len(order.against), 'partition')} would then lose {plural(lost, 'offset')} more than in the best order for "
-            f"{'it' if len(order.against) == 1 else 'each'}, {committed} of them proven committed: {against}"
-            + (f" and {plural(rest, 'other')}." if rest > 0 else ".")
-        )
-    yield "Copy what would be lost before any broker starts; who has to be kept down or forced is in the plan of each partition."
+    committed, _, lost = costs_of(planned.plan.at_stake)
+    at_worst = ["", str(lost), str(committed)] if worst is None else [called[worst.broker], *map(str, reversed(_costs(worst)))]
+    if planned.salvage is not None:
+        committed, _, lost = costs_of(planned.salvage.losses)
+        return ["salvage", "", str(lost), str(committed), *at_worst]
+    if best is None:
+        return ["", "nobody can", str(lost), str(committed), *at_worst]
+    return [called[best.broker], plan_words.election(planned, best), str(best.at_most), str(best.committed), *at_worst]
 
 
 def _costs(candidate: Candidate) -> tuple[int, int]:
@@ -134,6 +106,9 @@ def _summary(plans: Plans) -> Iterator[str]:
     """The clauses of the last line: what is at stake, else that nothing is; and what else is to be known."""
     alone = plans.partitions == 1
     at_stake = list(_at_stake(plans.planned, alone=alone))
+    rescued = sum(planned.salvage is not None for planned in plans.planned)
+    if rescued:
+        at_stake.append("a salvage loses less than any election" + ("" if alone else f" of {rescued}"))
     yield from at_stake or [_nothing_lost(plans)]
     odd = sum(any(follower.disagrees for follower in _followers(planned)) for planned in plans.planned)
     if odd:
@@ -201,14 +176,7 @@ _FOLLOWER: Final = attributes(
     "broker log_end_offset truncation_offset truncation_offset_by_checkpoint=by_checkpoint truncation_offset_by_batches=by_batches"
     " checkpoint_disagrees=disagrees halts_unless_unclean=halts lost kept_different=kept below_leaders_start begins_anew"
 )
-_STEPS: Final = attributes("leader copy_first keep_stopped plan_again_with set_aside unclean start_order do_not_start any_order")
 _WITNESS: Final = attributes("kind broker name end_offset said_end_offset=said")
-_CONFLICT: Final[Columns] = {
-    **attributes("topic partition recommended=leader", of="wish"),
-    "leader": attribute("leader"),
-    "committed": lambda conflict: conflict.more[0],
-    "at_most": lambda conflict: conflict.more[1],
-}
 _LOSSES_SHOWN: Final = 12
 """Losses of one candidate that a table lists."""
 _HEADS: Final = ("leader", "election", "cuts", "lost offsets", "held by", "records", "bytes", "committed")
@@ -237,15 +205,11 @@ def shown_of(planned: Planned, elect: str | None) -> list[Candidate]:
     return [candidate for candidate in planned.plan.candidates if elect is None or str(candidate.broker) == elect]
 
 
-def _chosen(planned: Planned, elect: str | None) -> Candidate | None:
-    """Whose steps are told: the one asked for, else the recommended one."""
-    return planned.recommended if elect is None else next(iter(shown_of(planned, elect)), None)
-
-
 def _pages(plans: Plans, to: Destination, elect: str | None) -> Iterator[str]:
-    """The table and the steps of a single partition; of several a line each."""
+    """The table of a single partition, or of several a line each; then the steps."""
     if plans.partitions != 1:
         yield from overview(plans, to.width)
+        yield from _steps(plans, elect, to.width)
         return
     for planned in plans.planned:
         shown = shown_of(planned, elect)
@@ -254,25 +218,29 @@ def _pages(plans: Plans, to: Destination, elect: str | None) -> Iterator[str]:
             yield from _candidates(planned, shown, to)
         for line in plan_words.notes(planned, shown, every_follower=elect is not None):
             yield from plan_words.wrapped(line, to.width)
-        chosen = _chosen(planned, elect)
+        chosen = planned.chosen(elect)
         if chosen is None:
             for line in (*plan_words.nobody(planned), *plan_words.unstartable(planned)):
                 yield from plan_words.wrapped(line, to.width)
             return
         yield "\n"
         yield from plan_words.wrapped(plan_words.verdict(planned, chosen), to.width)
-        yield from _steps(planned, chosen, to.width)
+        yield from _steps(plans, elect, to.width)
         if (way := plan_words.other_way(planned, chosen)) is not None:
             yield "\n"
             yield from plan_words.wrapped(way, to.width)
 
 
-def _steps(planned: Planned, chosen: Candidate, width: int) -> Iterator[str]:
-    for number, line in enumerate(plan_words.step_lines(planned, chosen), 1):
-        yield from plan_words.wrapped(f"{number}. {line}", width, "   ")
-    yield "\n"
-    for command in plan_words.commands(planned, chosen):
-        yield from (f"  {line}\n" for line in command_lines(printable(command), width - 2))
+def _steps(plans: Plans, elect: str | None, width: int) -> Iterator[str]:
+    """The steps, with the command of each below it."""
+    steps = steps_of(plans, elect)
+    if steps:
+        yield "\n"
+        yield from plan_words.wrapped(HEAD, width)
+    for number, step in enumerate(steps, 1):
+        yield from plan_words.wrapped(f"{number}. {step.text}", width, "   ")
+        if step.command is not None:
+            yield from (f"     {line}\n" for line in command_lines(printable(step.command), width - 5))
 
 
 def _candidates(planned: Planned, shown: Sequence[Candidate], to: Destination) -> Iterator[str]:
@@ -296,7 +264,7 @@ def _cells(planned: Planned, candidate: Candidate) -> list[list[str]]:
         for follower_plan in candidate.followers
         if follower_plan.begins_anew or follower_plan.truncation_offset not in (None, follower_plan.log_end_offset)
     ]
-    mark = " *" if candidate.broker == planned.plan.recommended else ""
+    mark = " *" if _is_recommended(planned, candidate) else ""
     losses = [(loss, planned.amount(loss)) for loss in candidate.losses[:_LOSSES_SHOWN]]
     more = [f"{len(candidate.losses) - len(losses)} more"] if len(candidate.losses) > len(losses) else []
     return [
@@ -339,18 +307,18 @@ def _rows(plans: Plans, elect: str | None) -> Iterator[Json]:
 def _partition_object(planned: Planned, elect: str | None) -> Json:
     """One partition's plan."""
     plan, control = planned.plan, planned.given.control
-    chosen = _chosen(planned, elect)
+    chosen = planned.chosen(elect)
     return {
         **object_of(attributes("topic partition truncate_by"), plan),
         "controller": None if control is None else object_of(_CONTROLLER, control),
         "replicas": _replica_objects(planned),
-        **object_of(attributes("recommended loses_alike=alike chosen_by"), plan),
+        "recommended": plan.recommended if planned.salvage is None else None,
+        "salvage": _salvage_object(planned),
+        **object_of(attributes("loses_alike=alike chosen_by"), plan),
         "candidates": [_candidate_object(planned, candidate) for candidate in shown_of(planned, elect)],
-        "steps": None if chosen is None else object_of(_STEPS, planned.steps(chosen)),
         "advice": [*plan_words.nobody(planned), *plan_words.unstartable(planned)]
         if chosen is None
-        else [plan_words.verdict(planned, chosen), *plan_words.step_lines(planned, chosen)],
-        "commands": [] if chosen is None else plan_words.commands(planned, chosen),
+        else [plan_words.verdict(planned, chosen)],
         "already_lost": [object_of(_ALREADY_LOST, lost) for lost in plan.already_lost],
         "at_stake": [_loss_object(planned, loss) for loss in plan.at_stake],
         "damaged": [
@@ -378,9 +346,21 @@ def _cost(planned: Planned, candidate: Candidate) -> Json:
     """What an election is, and what it costs, in every data format."""
     return {
         "election": candidate.election,
-        "is_recommended": candidate.broker == planned.plan.recommended,
+        "is_recommended": _is_recommended(planned, candidate),
         **_amounts(planned, candidate.losses),
     }
+
+
+def _is_recommended(planned: Planned, candidate: Candidate) -> bool:
+    return candidate.broker == planned.plan.recommended and planned.salvage is None
+
+
+def _salvage_object(planned: Planned) -> Json | None:
+    """The salvage that is recommended, if one is."""
+    if planned.salvage is None:
+        return None
+    committed, _, at_most = costs_of(planned.salvage.losses)
+    return {"committed": committed, "at_most": at_most, "options": planned.salvage.options}
 
 
 def _amounts(planned: Planned, losses: Sequence[Loss]) -> Json:
@@ -424,7 +404,7 @@ def _witness_object(witness: Witness | None) -> Json | None:
     return None if witness is None else object_of(_WITNESS, witness)
 
 
-def _tool(plans: Plans) -> Json:
+def _tool(plans: Plans, elect: str | None) -> Json:
     result = plans.result
     assert isinstance(result, ScanResult)
     return {
@@ -436,7 +416,7 @@ def _tool(plans: Plans) -> Json:
         "do_not_start": _by_broker(plans.refused),
         "copies_not_read": _by_broker(plans.not_read),
         "controller_unsaid": [{"kind": kind, "partitions": count} for kind, count in sorted(plans.unsaid.items())],
-        "start_order": _order_object(plans.start_order),
+        "steps": [step.document() for step in steps_of(plans, elect)],
     }
 
 
@@ -445,16 +425,10 @@ def _by_broker(counts: Mapping[Broker, int]) -> list[Json]:
     return [{"broker": broker, "partitions": count} for broker, count in sorted(counts.items(), key=str)]
 
 
-def _order_object(order: StartOrder | None) -> Json | None:
-    if order is None:
-        return None
-    return {"brokers": order.brokers, "against": [object_of(_CONFLICT, conflict) for conflict in order.against]}
-
-
 def _document(plans: Plans, elect: str | None) -> Iterator[str]:
     """The JSON document in pieces, a line a partition."""
     assert plans.result is not None
-    head = json_text(_tool(plans))
+    head = json_text(_tool(plans, elect))
     yield f'{head[:-1]},\n "partitions": ['
     for number, planned in enumerate(plans.planned):
         yield ("," if number else "") + f"\n  {json_text(_partition_object(planned, elect))}"
@@ -469,14 +443,14 @@ def _lines(plans: Plans, elect: str | None) -> Iterator[str]:
         yield json_line("partition", _partition_object(planned, elect))
     for gap in plans.result.incomplete:
         yield json_line("incomplete", json_document.incomplete_object(gap))
-    yield json_line("summary", _tool(plans))
+    yield json_line("summary", _tool(plans, elect))
 
 
 def _report(plans: Plans, elect: str | None) -> Iterator[str]:
-    """A section a partition as Markdown: candidates, notes, what to do."""
+    """A section a partition as Markdown, candidates and notes; then the steps."""
     yield "# kafka-forensics: plan\n"
     if plans.partitions != 1:
-        yield from (f"\n{markdown(line)}\n" for line in (*order_lines(plans), *unseen_lines(plans)))
+        yield from (f"\n{markdown(line)}\n" for line in unseen_lines(plans))
     for planned in plans.planned:
         shown = shown_of(planned, elect)
         yield f"\n## {markdown(name(planned.plan.topic, planned.plan.partition))}\n\n{markdown(plan_words.title(planned))}.\n\n"
@@ -484,12 +458,15 @@ def _report(plans: Plans, elect: str | None) -> Iterator[str]:
         yield from markdown_lines(_HEADS, (dict(zip(_HEADS, line, strict=True)) for line in lines))
         for note in plan_words.notes(planned, shown, every_follower=elect is not None):
             yield f"\n{markdown(note)}\n"
-        chosen = _chosen(planned, elect)
+        chosen = planned.chosen(elect)
         if chosen is None:
             yield from (f"\n{markdown(line)}\n" for line in (*plan_words.nobody(planned), *plan_words.unstartable(planned)))
         else:
-            yield f"\n**{markdown(plan_words.verdict(planned, chosen))}**\n\n"
-            yield from (f"1. {markdown(line)}\n" for line in plan_words.step_lines(planned, chosen))
-            yield "\n```\n"
-            yield from (f"{printable(line)}\n" for line in plan_words.commands(planned, chosen))
-            yield "```\n"
+            yield f"\n**{markdown(plan_words.verdict(planned, chosen))}**\n"
+    steps = steps_of(plans, elect)
+    if steps:
+        yield f"\n## Steps\n\n{markdown(HEAD)}\n"
+    for number, step in enumerate(steps, 1):
+        yield f"\n{number}. {markdown(step.text)}\n"
+        if step.command is not None:
+            yield f"\n   ```sh\n   {printable(step.command)}\n   ```\n"

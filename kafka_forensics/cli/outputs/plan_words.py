@@ -1,7 +1,5 @@
-"""The way to a planned election in words: what to do in which order, and Kafka's own commands for it. All of it safe to print."""
+"""A plan in words: what each election costs, what followers do, whom to elect. All of it safe to print."""
 
-import json
-import shlex
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -14,22 +12,17 @@ from kafka_forensics.questions.plan import CONTRADICTING, Planned
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, holds, normalised, without
 from kafka_forensics.replication.planner import (
     NO_END,
-    UNSAID,
     Broker,
     Candidate,
     FollowerPlan,
     Loss,
     Missing,
-    Steps,
     Witness,
     costs_of,
     truncates_by,
 )
 from kafka_forensics.replication.recovery import NEEDED_FILES
 from kafka_forensics.wording import message, offset_range
-
-# A plan in words: what each election costs, what followers do, whom to elect. All of it safe to print.
-
 
 ELECTIONS: Final = {
     "leads": "leads now",
@@ -48,6 +41,7 @@ CHOICES: Final = {
     "high_watermark": "its high watermark is the highest",
     "assignment": "it stands first in the assignment",
     "order": "nothing else tells it apart but the order of the brokers",
+    "start_order": "with it one order of starts serves more partitions",
 }
 """By what one of several is recommended that lose alike."""
 REGIMES: Final = {
@@ -78,7 +72,7 @@ _MISSING: Final = {
     "no_topic_id": "the log of broker {} has no topic id (partition.metadata): planned is as if it had one; without it the broker "
     "sets the log aside as it starts (Kafka 3.7.1 and later), or does not start (3.7.0)",
 }
-_STRAYS: Final = {
+STRAYS: Final = {
     "deleted": "Do not start a broker: the controller's log here does not know this topic, and brokers before Kafka 3.7 delete "
     "what it does not know within a minute. Look for a newer copy of __cluster_metadata and plan again with it.",
     "set_aside": "Do not start a broker: the controller's log here does not know this topic, and brokers rename what it does "
@@ -373,11 +367,21 @@ def refusal(planned: Planned, broker: Broker | None) -> str | None:
 
 def nobody(planned: Planned) -> Iterator[str]:
     """What is said where no replica can lead."""
-    yield _STRAYS[planned.plan.strays] if planned.plan.strays else "No replica can lead on these copies."
+    if planned.salvage is not None:
+        yield salvage_words(planned)
+    yield STRAYS[planned.plan.strays] if planned.plan.strays else "No replica can lead on these copies."
     if planned.plan.at_stake:
         committed, _, held = costs_of(planned.plan.at_stake)
         amount = counted_in_words(planned, planned.plan.at_stake, held)
         yield f"At stake is all that they hold: {amount}, {committed} of them proven committed."
+
+
+def salvage_words(planned: Planned) -> str:
+    """That a salvage loses less than any election."""
+    losses = () if planned.salvage is None else planned.salvage.losses
+    committed, _, lost = costs_of(losses)
+    costs = f"{plural(lost, 'offset')}, {committed} of them proven committed" if losses else "nothing"
+    return f"Recommended: salvage, which joins what the copies hold and loses {costs}."
 
 
 def verdict(planned: Planned, candidate: Candidate) -> str:
@@ -385,18 +389,23 @@ def verdict(planned: Planned, candidate: Candidate) -> str:
     best = candidate.broker == planned.plan.recommended
     who = brokers([candidate.broker])
     some = " of those that would start" if any(replica.is_live and not replica.starts for replica in planned.given.replicas) else ""
-    lead = f"Recommended{some}: {who}" if best else f"Asked for: {who} (recommended is {printable(str(planned.plan.recommended))})"
+    if best and planned.salvage is not None:
+        lead = f"{salvage_words(planned)} Of all elections, {who}"
+    else:
+        instead = "salvage" if planned.salvage is not None else printable(str(planned.plan.recommended))
+        lead = f"Recommended{some}: {who}" if best else f"Asked for: {who} (recommended is {instead})"
+    rotten = _rotten(planned, candidate)
     if not candidate.losses:
         alike = sorted(planned.plan.alike, key=str) if best else []
         whoever = f", nor if {brokers(alike)} led" if alike else ""
         whoever = ", whoever leads: any order will do" if planned.steps(candidate).any_order else whoever
         unknown = any(missing.kind == "unknown_bytes" for missing in planned.plan.missing)
         subject = "Nothing that could be read of the copies" if unknown else "Nothing that the copies hold"
-        return f"{lead}. {subject} would be lost{whoever}."
+        return f"{lead}. {subject} would be lost{whoever}.{rotten}"
     costs = "; ".join(loss_words(planned, loss) for loss in candidate.losses[:4])
     rest = f"; and {len(candidate.losses) - 4} more ranges" if len(candidate.losses) > 4 else ""
     least = _least(planned, candidate) if best else ""
-    return f"{lead}{least}: {costs}{rest}. {bounds(planned, candidate)}" + (_doubt(planned, candidate) if best else "")
+    return f"{lead}{least}: {costs}{rest}. {bounds(planned, candidate)}" + (_doubt(planned, candidate) if best else "") + rotten
 
 
 def _least(planned: Planned, candidate: Candidate) -> str:
@@ -464,162 +473,6 @@ def wrapped(text: str, width: int, indent: str = "") -> Iterator[str]:
     yield from (line + "\n" for line in lines)
 
 
-_SERVER: Final = "HOST:PORT"
-
-
-def step_lines(planned: Planned, candidate: Candidate) -> Iterator[str]:
-    """What to do, a step a sentence, without numbers."""
-    if planned.others:
-        yield (
-            f"Plan without --topic and --partition first: brokers start for {plural(planned.others, 'further partition')} in these "
-            "log directories, too, and what is best for this one may cost another records."
-        )
-    yield from _steps_of_one(planned, candidate)
-
-
-def _steps_of_one(planned: Planned, candidate: Candidate) -> Iterator[str]:
-    """The steps as if it were the only partition."""
-    todo = planned.steps(candidate)
-    yield from unstartable(planned, movable=True, until="anything below is done")
-    yield from _read_first(planned)
-    if any(missing.kind == "topic_undecided" for missing in planned.plan.missing):
-        yield "Find out by the controller's log which topic id is the present one, and plan again before anything below is done."
-    if any(missing.kind == "voters_behind" for missing in planned.plan.missing):
-        yield "Look for a newer copy of a voter's __cluster_metadata-0, and plan again with it, before any controller starts."
-    yield from topic_id_lines(planned)
-    if todo.any_order:
-        yield from _any_order(planned, candidate)
-        return
-    if todo.copy_first:
-        yield (
-            f"Stop {brokers(todo.copy_first)} and copy the log directories there, whole, to where nothing touches them: what "
-            "would be lost is in no other place. If they ran since the copies planned on were made, plan again on the new ones."
-        )
-    yield from _left(planned, candidate)
-    if todo.plan_again_with:
-        yield (
-            f"Copy the log directories of {brokers(todo.plan_again_with)} as well and plan again before anything below is done: "
-            "what is there may be in no other place."
-        )
-    if todo.keep_stopped:
-        yield _kept_down(todo)
-    yield from (_moved_out(planned, todo, broker) for broker in todo.set_aside)
-    yield f"Start {brokers([todo.leader])}, if it is not running." + _by_itself(planned, candidate) + _rotten(planned, candidate)
-    if todo.unclean:
-        yield _forced(planned, candidate)
-    yield from unstartable(planned, movable=False)
-    others = todo.start_order[1:]
-    if others:
-        wait = "" if candidate.election == "leads" else f" when {brokers([todo.leader])} is seen to lead"
-        listed = ", ".join(printable(str(broker)) for broker in others)
-        yield f"Start {brokers(others)}{wait}." if len(others) == 1 else f"Start the others{wait}, in this order: {listed}."
-
-
-def topic_id_lines(planned: Planned) -> Iterator[str]:
-    """What to write before brokers start whose log has no topic id, a sentence each."""
-    directory = name(planned.plan.topic, planned.plan.partition)
-    for broker, topic_id in planned.without_topic_id.items():
-        lines = f'of the two lines "version: 0" and "topic_id: {printable(topic_id or "ID")}"'
-        whence = "" if topic_id else ", with the id that kafka-topics.sh --describe shows"
-        yield (
-            f"Before {brokers([broker])} starts, write a file partition.metadata into its directory {directory}, {lines}{whence}: "
-            "without it that log is not served, and an empty one may take its place."
-        )
-
-
-def _any_order(planned: Planned, candidate: Candidate) -> Iterator[str]:
-    """That nobody need be stopped or forced, as far as all that could be elected was seen."""
-    unsaid = any(missing.kind in UNSAID for missing in planned.plan.missing)
-    if unsaid:
-        yield "Make sure that no other broker has a replica: no controller's log here says so, and it may hold more."
-    whoever = "whoever of them" if unsaid else "whoever"
-    trimmed = any(
-        follower_plan.below_leaders_start for candidate in planned.plan.candidates for follower_plan in candidate.followers
-    )
-    but = " but what lies below the log start of who is" if trimmed else ""
-    yield f"Start the brokers in any order: {whoever} is elected, nothing is lost{but}." + _without_force(planned, candidate)
-
-
-def _without_force(planned: Planned, candidate: Candidate) -> str:
-    """How another than the recommended one comes to lead where nobody need be forced."""
-    if candidate.broker == planned.plan.recommended:
-        return ""
-    return f" {capital(brokers([candidate.broker]))} can be made the leader without force once it is in the ISR."
-
-
-def _read_first(planned: Planned) -> Iterator[str]:
-    """What must be read before anything else is done."""
-    unread = [
-        missing.broker
-        for missing in planned.plan.missing
-        if missing.kind in ("log_not_read", "copy_not_read") and missing.broker is not None
-    ]
-    if unread:
-        yield f"See to it that the log of {brokers(unread)} can be read whole, and plan again before anything below is done."
-
-
-def _left(planned: Planned, candidate: Candidate) -> Iterator[str]:
-    """What of the losses only copies here hold, of brokers that will not come back."""
-    holders = {broker for loss in candidate.losses for broker in loss.held_by}
-    dead = [replica.broker for replica in planned.given.replicas if replica.broker in holders and not replica.is_live]
-    if dead:
-        copy = "copy" if len(dead) == 1 else "copies"
-        yield f"Keep the {copy} of {brokers(dead)} given here: of what would be lost, no more than that is left."
-
-
-def _kept_down(todo: Steps) -> str:
-    """Who stays down, of whom those that were copied are stopped already."""
-    running = [broker for broker in todo.keep_stopped if broker not in todo.copy_first]
-    verb = "stays" if len(todo.keep_stopped) == 1 else "stay"
-    until = f"{verb} down until {brokers([todo.leader])} leads."
-    if len(running) == len(todo.keep_stopped):
-        return f"Stop {brokers(running)}; {'it' if len(running) == 1 else 'they'} {until}"
-    all_of_them = brokers(todo.keep_stopped)
-    return f"Stop {brokers(running)}; {all_of_them} {until}" if running else f"{capital(all_of_them)} {until}"
-
-
-def _moved_out(planned: Planned, todo: Steps, broker: Broker) -> str:
-    """How a follower comes to copy the leader anew."""
-    verb = "Move" if broker in (*todo.keep_stopped, *todo.copy_first) else f"Stop {brokers([broker])} and move"
-    when = ", once it is copied," if broker in todo.copy_first else " (never delete it),"
-    return (
-        f"{verb} the directory {name(planned.plan.topic, planned.plan.partition)} of {brokers([broker])} out of its log "
-        f"directory{when} so that it copies the leader anew and nothing stays different, damaged or missing."
-    )
-
-
-def unstartable(planned: Planned, *, movable: bool | None = None, until: str = "it starts") -> Iterator[str]:
-    """What to do about each broker that would not start on its copy, a sentence each; `movable`: only about those of which a file
-    has to be moved out of the way, or about the others; `until`: before what."""
-    for replica in planned.given.replicas:
-        if replica.is_live and replica.refused_at is not None and movable in (None, replica.refused_at in NEEDED_FILES):
-            lead = (
-                f"{capital(brokers([replica.broker]))} would not start as it is, {refusal(planned, replica.broker)}: copy its log "
-            )
-            yield lead + (
-                f"directories, move that file out of them (never delete it), copy again and plan again before {until}."
-                if replica.refused_at in NEEDED_FILES
-                else "directories; a scan of the same paths tells what is wrong there."
-            )
-
-
-def _by_itself(planned: Planned, candidate: Candidate) -> str:
-    control = planned.given.control
-    crashed = any(replica.crashed for replica in planned.given.replicas if replica.broker == candidate.broker)
-    if candidate.election == "clean" and crashed and control is not None and len(control.isr or ()) > 1:
-        return (
-            " The controller elects it by itself, cleanly, if it is still in the ISR then: it was not stopped cleanly. If it does "
-            "not lead, plan again with a new copy of the controller's log before anyone else starts."
-        )
-    if candidate.election in ("clean", "elr"):
-        return " The controller elects it by itself, cleanly."
-    if candidate.election == "last-known-leader":
-        return " The controller elects it by itself, for it led last and nobody is left in the ISR and the ELR."
-    if candidate.election == "unclean" and control is not None and control.unclean_enabled:
-        return " The topic allows unclean elections, so the controller elects it by itself when no other replica is alive."
-    return ""
-
-
 def _rotten(planned: Planned, candidate: Candidate) -> str:
     """What becomes of damage in the leader's own log."""
     ranges = damaged_by(planned, candidate.broker)
@@ -636,31 +489,16 @@ def _rotten(planned: Planned, candidate: Candidate) -> str:
     return text
 
 
-def _forced(planned: Planned, candidate: Candidate) -> str:
-    known = candidate.election == "unclean"
-    reason = "It is not in sync" if known else "If the partition has no leader then, it was not in sync"
-    if planned.plan.truncate_by == "high-watermark":
-        return f"{reason}: allow unclean elections for the topic until it leads, and forbid them again."
-    return f"{reason}: have it elected uncleanly (with Kafka before 2.4: allow unclean elections for the topic until it leads)."
+def unstartable(planned: Planned) -> Iterator[str]:
+    """What to do about each broker that would not start on its copy, a sentence each."""
+    for replica in planned.given.replicas:
+        if replica.is_live and replica.refused_at is not None:
+            yield unstartable_words(planned, replica.broker, replica.refused_at)
 
 
-def commands(planned: Planned, candidate: Candidate) -> list[str]:
-    """Command lines of Kafka's own tools that go with the steps; HOST:PORT stands for a broker, or for ZooKeeper."""
-    topic, todo = shlex.quote(planned.plan.topic), planned.steps(candidate)
-    if planned.plan.truncate_by == "high-watermark":
-        alter = f"kafka-configs.sh --zookeeper {_SERVER} --alter --entity-type topics --entity-name {topic}"
-        forced = [f"{alter} --add-config unclean.leader.election.enable=true"]
-        done = [f"{alter} --delete-config unclean.leader.election.enable"]
-        look = [f"kafka-topics.sh --zookeeper {_SERVER} --describe --topic {topic}"]
-        return [*look, *forced, *look, *done] if todo.unclean else look
-    look = [f"kafka-topics.sh --bootstrap-server {_SERVER} --describe --topic {topic}"]
-    if not todo.unclean:
-        return look
-    wanted = shlex.quote(election_json(planned))
-    elect = f"kafka-leader-election.sh --bootstrap-server {_SERVER} --election-type unclean --path-to-json-file election.json"
-    return [*look, f"printf '%s\\n' {wanted} > election.json", elect, *look]
-
-
-def election_json(planned: Planned) -> str:
-    """The file that `kafka-leader-election.sh` reads."""
-    return json.dumps({"partitions": [{"topic": planned.plan.topic, "partition": planned.plan.partition}]})
+def unstartable_words(planned: Planned, broker: Broker, file: str) -> str:
+    """What to do about a broker that would not start for this file."""
+    lead = f"{capital(brokers([broker]))} would not start as it is, {refusal(planned, broker)}: copy its log directories"
+    if file not in NEEDED_FILES:
+        return f"{lead}; a scan of the same paths tells what is wrong there."
+    return f"{lead}, move that file out of them (never delete it), copy again and plan again before anything else is done."

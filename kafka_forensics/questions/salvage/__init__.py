@@ -1,6 +1,7 @@
 """`salvage`: log directories on which a broker starts, made of the best of all copies; a manifest of what came from where."""
 
 from kafka_forensics.questions.salvage.choosing import SalvageOptions
+from kafka_forensics.questions.salvage.forecast import forecast
 from kafka_forensics.questions.salvage.manifest import MANIFEST, Refused, Salvaged, SalvagedPartition, document
 from kafka_forensics.questions.salvage.salvaging import salvage
 
@@ -11,5 +12,6 @@ __all__ = [
     "Salvaged",
     "SalvagedPartition",
     "document",
+    "forecast",
     "salvage",
 ]

@@ -1,7 +1,13 @@
 """Elections planned on small values: who could lead, what it would cost, in which order to start, and the steps."""
 
-from kafka_forensics.replication.planner.plan_steps import StartOrder, Steps, start_order, steps, wish_of
-from kafka_forensics.replication.planner.planner import loaded_epochs, plan_partition, recovered_epochs, truncates_by
+from kafka_forensics.replication.planner.plan_steps import Steps, steps
+from kafka_forensics.replication.planner.planner import (
+    loaded_epochs,
+    losses_without,
+    plan_partition,
+    recovered_epochs,
+    truncates_by,
+)
 from kafka_forensics.replication.planner.plans import (
     NO_END,
     NO_WORD,
@@ -22,6 +28,7 @@ from kafka_forensics.replication.planner.plans import (
     Witness,
     costs_of,
 )
+from kafka_forensics.replication.planner.starts import Start, Starts, Wanted, order_of_starts, wanted_of
 
 __all__ = [
     "NO_END",
@@ -38,17 +45,20 @@ __all__ = [
     "PlanControl",
     "PlanPartition",
     "PlanReplica",
-    "StartOrder",
+    "Start",
+    "Starts",
     "Steps",
     "Strays",
     "TruncateBy",
+    "Wanted",
     "Witness",
     "costs_of",
     "loaded_epochs",
+    "losses_without",
+    "order_of_starts",
     "plan_partition",
     "recovered_epochs",
-    "start_order",
     "steps",
     "truncates_by",
-    "wish_of",
+    "wanted_of",
 ]

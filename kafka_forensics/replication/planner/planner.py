@@ -71,6 +71,13 @@ def _deciding(first: tuple[int, ...], second: tuple[int, ...]) -> str:
     return next(name for name, ours, theirs in pairs if ours != theirs)
 
 
+def losses_without(
+    given: PlanPartition, truncate_by: TruncateBy, kept: Iterable[tuple[int, int, int]], log_start_offset: int
+) -> tuple[Loss, ...]:
+    """What is lost of the copies where offsets `[start, end)` of some, given as (number of the replica, start, end), are kept."""
+    return _Planning(given, truncate_by).losses_without(list(kept), log_start_offset)
+
+
 def truncates_by(replicas: Sequence[PlanReplica]) -> TruncateBy:
     """How the brokers that wrote these logs truncate: by epochs if there is one in any batch or checkpoint (Kafka 0.11, KIP-101),
     else by their high watermarks. Logs that hold nothing tell nothing, and lose nothing either way."""
@@ -269,6 +276,16 @@ class _Planning:
             if ranges
         ]
         return tuple(self._by_version(held)) if held else ()
+
+    def losses_without(self, kept: Sequence[tuple[int, int, int]], log_start_offset: int) -> tuple[Loss, ...]:
+        """What is lost where no more is kept than these offsets of these replicas, and what others have the same."""
+        lost: list[tuple[int, Ranges, Ranges]] = []
+        for number, held in enumerate(self._on_disk):
+            same = normalised(span for copy, start, end in kept for span in without([(start, end)], self._differing(number, copy)))
+            rest = without(clipped(held, log_start_offset, NO_END), same)
+            if rest:
+                lost.append((number, rest, ()))
+        return tuple(self._by_version(lost)) if lost else ()
 
     def _by_version(self, lost: Sequence[tuple[int, Ranges, Ranges]]) -> Iterator[Loss]:
         """Losses of (replica, what of it is lost, what of that it keeps), those who hold the same as one."""

@@ -1,109 +1,191 @@
-"""One order of brokers for many partitions: none is better, and those it is against are named."""
+"""One order of starts for many partitions, played by a controller that knows nothing of plans: who must lead leads, and what its
+log holds is what is left."""
 
-from itertools import permutations
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.replication.planner.plan_steps import StartOrder, Wish, start_order, steps, wish_of
-from kafka_forensics.replication.planner.planner import plan_partition
-from kafka_forensics.replication.planner.plans import Broker, PlanControl, PlanPartition
+from kafka_forensics.replication.elections import Candidates, elect, without
+from kafka_forensics.replication.planner import (
+    Broker,
+    Plan,
+    PlanControl,
+    PlanPartition,
+    Starts,
+    Wanted,
+    order_of_starts,
+    plan_partition,
+    steps,
+    wanted_of,
+)
+from tests.simulation.checks import logs_of, plan_partition_of
+from tests.simulation.random_histories import random_history
 from tests.support.plan_values import lagging
+
+BROKERS: Sequence[int] = (1, 2, 3)
 
 
 def partition(topic: str, control: PlanControl | None, *ends: int) -> PlanPartition:
     return lagging(control, ends, topic)
 
 
-def wish(given: PlanPartition) -> Wish | None:
-    plan = plan_partition(given)
-    return wish_of(
-        given, plan, steps(given, plan, next(candidate for candidate in plan.candidates if candidate.broker == plan.recommended))
-    )
+def wanted_for(given_partition: PlanPartition) -> Wanted | None:
+    plan = plan_partition(given_partition)
+    best = next(candidate for candidate in plan.candidates if candidate.broker == plan.recommended)
+    return wanted_of(given_partition, plan, steps(given_partition, plan, best))
 
 
-def ordered(*partitions: PlanPartition) -> StartOrder | None:
-    return start_order([one for one in map(wish, partitions) if one is not None], [1, 2, 3])
+def ordered(*partitions: PlanPartition) -> Starts:
+    return order_of_starts([one for one in map(wanted_for, partitions) if one is not None], BROKERS)
 
 
-def in_sync(*isr: int) -> PlanControl:
-    return PlanControl(-1, isr[0], 0, isr, (), (1, 2, 3))
+def in_sync(*isr: int, unclean: bool | None = None) -> PlanControl:
+    return PlanControl(-1, isr[0], 0, isr, (), (1, 2, 3), unclean)
 
 
 def test_where_nothing_can_be_lost_there_is_no_order() -> None:
-    assert ordered(partition("t", in_sync(1, 2, 3), 8, 8, 8), partition("u", None, 8, 8, 8)) is None
+    assert ordered(partition("t", in_sync(1, 2, 3), 8, 8, 8), partition("u", None, 8, 8, 8)).first == ()
 
 
-def test_where_no_order_serves_all_least_is_lost_and_it_is_told() -> None:
-    order = ordered(partition("t", in_sync(1, 2), 5, 8, 5), partition("u", in_sync(1, 2), 18, 2, 2))
-    assert order is not None
-    assert order.brokers.index(1) < order.brokers.index(2)
-    [against] = order.against
-    assert (against.wish.topic, against.wish.leader, against.leader, against.more) == ("t", 2, 1, (3, 3))
+def test_who_must_lead_starts_before_everyone_who_could_be_elected_if_unclean_elections_are_allowed() -> None:
+    starts = ordered(partition("t", in_sync(1), 5, 8, 5), partition("u", in_sync(1), 5, 9, 5))
+    assert [(start.broker, len(start.leads), len(start.forced)) for start in starts.first] == [(2, 2, 2)]
+    assert (starts.others, starts.forbid_unclean) == ((1, 3), False)
 
 
-def test_without_a_controllers_log_anyone_who_starts_first_may_lead() -> None:
-    order = ordered(partition("t", None, 5, 8, 5), partition("u", None, 8, 5, 5), partition("v", None, 5, 80, 5))
-    assert order is not None
-    assert order.brokers[0] == 2
-    assert [(against.wish.topic, against.leader, against.more) for against in order.against] == [("u", 2, (3, 3))]
+def test_where_that_serves_not_all_unclean_elections_are_forbidden_first() -> None:
+    starts = ordered(partition("t", in_sync(1), 5, 8, 5), partition("u", in_sync(1), 8, 5, 5))
+    assert [(start.broker, start.stopped, len(start.forced)) for start in starts.first] == [(2, (), 1), (1, (), 0)]
+    assert (starts.others, starts.forbid_unclean) == ((3,), True)
 
 
-def test_where_unclean_elections_are_on_so_it_is_with_a_controllers_log() -> None:
-    control = PlanControl(-1, 2, 0, (2,), (), (1, 2, 3), unclean_enabled=True)
-    found = wish(partition("t", control, 5, 8, 5))
-    assert found is not None
-    assert found.leader_under({1: 0, 2: 1, 3: 2}) == 1
+def test_where_no_order_serves_all_who_led_stops_again() -> None:
+    starts = ordered(partition("t", None, 5, 8, 5), partition("u", None, 8, 5, 5), partition("v", None, 5, 80, 5))
+    assert [(start.broker, start.stopped, len(start.leads)) for start in starts.first] == [(2, (), 2), (1, (2,), 1)]
+    assert (starts.others, starts.forbid_unclean) == ((2, 3), True)
 
 
-def cost(wishes: list[Wish], order: tuple[Broker, ...]) -> tuple[int, int]:
-    places = {broker: place for place, broker in enumerate(order)}
-    costs = [wishe.cost_under(wishe.leader_under(places)) for wishe in wishes]
-    return sum(committed for committed, _ in costs), sum(lost for _, lost in costs)
+def test_of_leaders_as_good_the_one_is_taken_that_one_start_serves() -> None:
+    starts = ordered(partition("t", in_sync(1, 2), 8, 8, 5), partition("u", in_sync(2), 5, 8, 5))
+    assert [(start.broker, len(start.leads)) for start in starts.first] == [(2, 2)]
+
+
+@dataclass
+class Played:
+    """One partition as a controller and its replicas have it; `held` is whose log each replica's is a copy of."""
+
+    assignment: tuple[int, ...]
+    isr: frozenset[int]
+    elr: frozenset[int]
+    last: int | None
+    held: dict[int, int]
+    leader: int = -1
+
+    def elect(self, alive: frozenset[int], *, unclean: bool) -> None:
+        done = elect(Candidates(self.assignment, alive, self.isr, self.leader, self.elr, self.last), unclean=unclean)
+        self.leader, self.isr, self.elr = done.leader, done.isr, done.elr
+        if self.leader >= 0:
+            self.last = self.leader
+            self.isr = without(self.isr, self.isr - alive, elr_enabled=False)
+            self.held.update(dict.fromkeys(alive & self.held.keys(), self.held[self.leader]))
+
+    def stop(self, broker: int, alive: frozenset[int], *, unclean: bool) -> None:
+        self.isr = without(self.isr, {broker}, elr_enabled=False)
+        self.leader = -1 if self.leader == broker else self.leader
+        self.elect(alive, unclean=unclean)
+
+
+def play(starts: Starts, played: dict[str, Played], *, allowed: bool) -> None:
+    """Do what an order of starts says, on a cluster whose settings allow unclean elections or not."""
+    unclean = allowed and not starts.forbid_unclean
+    alive: frozenset[int] = frozenset()
+    for start in starts.first:
+        for broker in start.stopped:
+            assert isinstance(broker, int)
+            alive -= {broker}
+            for one in played.values():
+                one.stop(broker, alive, unclean=unclean)
+        assert isinstance(start.broker, int)
+        alive |= {start.broker}
+        for one in played.values():
+            one.elect(alive, unclean=unclean)
+        for wanted in start.forced:
+            played[wanted.topic].elect(alive, unclean=True)
+        assert {played[wanted.topic].leader for wanted in start.leads} <= {start.broker}, "what the step after it looks at"
+    for broker in starts.others:
+        assert isinstance(broker, int)
+        alive |= {broker}
+        for one in played.values():
+            one.elect(alive, unclean=unclean)
 
 
 ENDS = st.tuples(*[st.integers(0, 9)] * 3)
-CONTROLS = st.one_of(st.none(), st.lists(st.sampled_from([1, 2, 3]), min_size=1, unique=True).map(lambda isr: in_sync(*isr)))
 
 
-@given(st.lists(st.tuples(CONTROLS, ENDS), max_size=6))
-def test_no_order_loses_less_and_what_it_is_against_is_the_difference(
-    given_ones: list[tuple[PlanControl | None, tuple[int, ...]]],
+@st.composite
+def clusters(draw: st.DrawFn) -> list[tuple[PlanPartition, Played]]:
+    """Partitions of a random history, and what the controllers know of them, which a plan may know or not."""
+    cluster = random_history(draw(st.integers(0, 100_000))).cluster
+    some = []
+    for number in range(draw(st.integers(1, 5))):
+        source = draw(st.sampled_from(sorted(cluster.partitions.values(), key=lambda one: str(one.name))))
+        of_history = plan_partition_of(cluster, source, logs_of(source))
+        given_one = draw(st.sampled_from([of_history, partition("t", None, *draw(ENDS))]))
+        replicas = [replace(replica, crashed=False) for replica in given_one.replicas]
+        brokers = [replica.broker for replica in replicas if isinstance(replica.broker, int)]
+        assignment = tuple(draw(st.permutations(brokers)))
+        isr = tuple(draw(st.lists(st.sampled_from(brokers), unique=True, max_size=2)))
+        elr = tuple(draw(st.lists(st.sampled_from(brokers), unique=True, min_size=not isr, max_size=2))) if not isr else ()
+        last = draw(st.sampled_from(isr or elr))
+        control = draw(st.sampled_from([None, PlanControl(-1, last, 0, isr, elr, assignment)]))
+        given_one = replace(given_one, topic=f"t{number}", partition=0, replicas=replicas, control=control)
+        held = {broker: broker for broker in brokers}
+        some.append((given_one, Played(assignment, frozenset(isr), frozenset(elr), last, held)))
+    return some
+
+
+@given(clusters(), st.booleans())
+def test_the_order_elects_whom_each_plan_recommends_and_loses_no_more(
+    given_ones: list[tuple[PlanPartition, Played]], allowed: bool
 ) -> None:
-    partitions = [partition(f"t{number}", control, *ends) for number, (control, ends) in enumerate(given_ones)]
-    wishes = [one for one in map(wish, partitions) if one is not None]
-    order = start_order(wishes, [1, 2, 3])
-    assert (order is None) is (not wishes)
-    if order is None:
-        return
-    costs = {permutation: cost(wishes, permutation) for permutation in permutations((1, 2, 3))}
-    assert costs[tuple(int(broker) for broker in order.brokers)] == min(costs.values())
-    wanted = [wishe.cost_under(wishe.leader) for wishe in wishes]
-    more = [against.more for against in order.against]
-    for at in (0, 1):
-        assert sum(each[at] for each in wanted) + sum(each[at] for each in more) >= min(costs.values())[at]
+    plans = {given_one.topic: plan_partition(given_one) for given_one, _ in given_ones}
+    wanted = [one for one in (wanted_for(given_one) for given_one, _ in given_ones) if one is not None]
+    brokers: list[Broker] = sorted({broker for _, one in given_ones for broker in one.held})
+    starts = order_of_starts(wanted, brokers)
+    assert sum(len(start.leads) for start in starts.first) == len(wanted)
+    assert {*(start.broker for start in starts.first), *starts.others} == set(brokers)
+    played = {given_one.topic: one for given_one, one in given_ones}
+    play(starts, played, allowed=allowed)
+    for (topic, _), leader in starts.leader_of().items():
+        assert played[topic].leader == leader
+        assert played[topic].held[played[topic].leader] == leader, "its log was never cut for another"
+        assert lost(plans[topic], leader) == lost(plans[topic], plans[topic].recommended)
+
+
+def lost(plan: Plan, broker: Broker | None) -> tuple[int, int, int]:
+    return next(candidate.costs() for candidate in plan.candidates if candidate.broker == broker)
 
 
 def test_ten_thousand_partitions_are_ordered_by_their_kinds() -> None:
-    wishes = []
+    wanted = []
     for n in range(10_000):
-        costs: dict[Broker, tuple[int, int]] = {n % 5 + 1: (0, 0), (n + 1) % 5 + 1: (n, n)}
-        wishes.append(Wish(f"t{n}", 0, n % 5 + 1, (n % 5 + 1, (n + 1) % 5 + 1), costs))
-    order = start_order(wishes, [1, 2, 3, 4, 5])
-    assert order is not None
-    assert {against.wish.leader for against in order.against} == {order.brokers[-1]}
+        leader, other = n % 5 + 1, (n + 1) % 5 + 1
+        wanted.append(Wanted(f"t{n}", 0, (leader,), (leader, other), (leader, other), forced=True))
+    starts = order_of_starts(wanted, [1, 2, 3, 4, 5])
+    assert sorted(start.broker for start in starts.first if isinstance(start.broker, int)) == [1, 2, 3, 4, 5]
+    assert starts.forbid_unclean, "each wants to be first for some partition"
 
 
 @given(st.integers(7, 40), st.randoms(use_true_random=False))
 def test_where_some_order_serves_all_it_is_found_however_many_brokers_there_are(count: int, random: Random) -> None:
     hidden: list[Broker] = random.sample(range(count), count)
-    wishes = []
+    wanted = []
     for number in range(3 * count):
-        electable = sorted(random.sample(range(count), 3), key=hidden.index)
-        wishes.append(
-            Wish("t", number, electable[0], tuple(random.sample(electable, 3)), {electable[0]: (0, 0), electable[1]: (1, 4)})
-        )
-    order = start_order(wishes, list(range(count)))
-    assert order is not None
-    assert order.against == ()
+        replicas = sorted(random.sample(range(count), 3), key=hidden.index)
+        wanted.append(Wanted("t", number, (replicas[0],), tuple(random.sample(replicas, 3)), tuple(replicas), forced=True))
+    starts = order_of_starts(wanted, list(range(count)))
+    assert not starts.forbid_unclean
+    assert not any(start.stopped for start in starts.first)

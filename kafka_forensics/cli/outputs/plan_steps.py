@@ -1,0 +1,382 @@
+"""The steps of a plan: numbered, in plain words, for all partitions at once, each with the one command that it needs.
+
+Whoever must lead starts first and alone. All of it safe to print.
+"""
+
+import json
+import shlex
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from kafka_forensics.cli.outputs.plan_words import STRAYS, brokers, capital, unstartable_words
+from kafka_forensics.cli.outputs.words import name
+from kafka_forensics.cli.streams import printable
+from kafka_forensics.evidence.inputs import broker_order
+from kafka_forensics.model.amounts import plural
+from kafka_forensics.model.json_objects import Json
+from kafka_forensics.questions.plan import Planned, Plans
+from kafka_forensics.replication.planner import UNSAID, Broker, Candidate, Start, Starts, Steps
+from kafka_forensics.replication.recovery import NEEDED_FILES
+from kafka_forensics.wording import asked_command
+
+LIMIT_SECONDS: Final = 120
+HEAD: Final = (
+    "Steps. HOST:PORT is a node that runs. If a step has not come true within 2 minutes, or shows anything else, stop all brokers, "
+    "copy again and plan again."
+)
+_SETTING: Final = "unclean.leader.election.enable"
+_SERVER: Final = "--bootstrap-server HOST:PORT"
+_CONTROLLER: Final = "--bootstrap-controller HOST:PORT"
+_CONFIGS: Final = f"kafka-configs.sh {_CONTROLLER} --alter"
+_ALL_BROKERS: Final = f"{_CONFIGS} --entity-type brokers --entity-default"
+_NAMED: Final = 8
+"""Runs of partitions that a sentence names."""
+_TOPICS: Final = 5
+"""Topics that a command to look at them names."""
+Partition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step; `kind` says what it is about, for programs."""
+
+    kind: str
+    text: str
+    command: str | None = None
+    brokers: tuple[Broker, ...] = ()
+    partitions: tuple[Partition, ...] = ()
+
+    def document(self) -> Json:
+        """As JSON has it."""
+        partitions = [
+            {"topic": topic, "partition_start": first, "partition_end": last + 1} for topic, first, last in _runs(self.partitions)
+        ]
+        limit = None if self.command is None else LIMIT_SECONDS
+        return {
+            "kind": self.kind,
+            "text": self.text,
+            "command": self.command,
+            "limit_seconds": limit,
+            "brokers": self.brokers,
+            "partitions": partitions,
+        }
+
+
+class _Chosen(NamedTuple):
+    """A partition, and the election that is to come about."""
+
+    planned: Planned
+    candidate: Candidate
+    steps: Steps
+
+    @property
+    def partition(self) -> Partition:
+        return self.planned.plan.topic, self.planned.plan.partition
+
+
+def steps_of(plans: Plans, elect: str | None) -> list[Step]:
+    """What to do, in this order; nothing where no broker can lead any partition."""
+    chosen = [
+        _Chosen(planned, candidate, planned.steps(candidate))
+        for planned in plans.planned
+        if (candidate := planned.chosen(elect)) is not None
+    ]
+    if elect is None and any(planned.salvage is not None for planned in plans.planned):
+        return [*_before(plans, chosen), *_salvaged(plans)]
+    if not chosen:
+        return []
+    if plans.live and all(one.candidate.election == "leads" for one in chosen):
+        return [*_before(plans, chosen), *_running(chosen)]
+    starts = plans.starts(elect)
+    return [*_before(plans, chosen), *(_ordered(plans, chosen, starts) if starts.first else _any_order(plans, chosen))]
+
+
+def _salvaged(plans: Plans) -> Iterator[Step]:
+    """Log directories built from all copies, where that loses less than any election."""
+    rescued = [planned for planned in plans.planned if planned.salvage is not None]
+    partitions = tuple((planned.plan.topic, planned.plan.partition) for planned in rescued)
+    held = sorted(
+        {replica.broker for planned in plans.planned for replica in planned.given.replicas if replica.is_live}, key=broker_order
+    )
+    yield Step("stop", f"Stop {brokers(held)}, if running. If a broker ran since it was copied, plan again.", None, tuple(held))
+    topics = {topic for topic, _ in partitions}
+    only = ("--topic", *topics) if len(topics) == 1 else ()
+    number = ("--partition", str(partitions[0][1])) if len(partitions) == 1 else ()
+    options = dict.fromkeys(word for planned in rescued if planned.salvage is not None for word in planned.salvage.options)
+    asked = None if plans.result is None else plans.result.asked
+    command = asked_command("salvage", asked, *only, *number, *options, "--output", "DIR")
+    text = (
+        f"A salvage loses less of {partitions_words(partitions)} than any election. Write its log directories to a new DIR, and "
+        "follow the steps that it prints. Then copy again, and plan what is left:"
+    )
+    yield Step("salvage", text, command, (), partitions)
+
+
+def _before(plans: Plans, chosen: Sequence[_Chosen]) -> Iterator[Step]:
+    """What must be known or mended before anything else is done: each ends with another plan."""
+    again = "and plan again before anything below is done"
+    others = max((planned.others for planned in plans.planned), default=0)
+    if others:
+        yield Step(
+            "plan_all",
+            f"Plan without --topic and --partition first: brokers start for {plural(others, 'further partition')} in these log "
+            "directories, too.",
+        )
+    yield from _refused(plans, movable=True)
+    unread = _by_broker(chosen, "log_not_read", "copy_not_read")
+    if unread:
+        yield Step("read", f"See to it that the logs of {brokers(list(unread))} can be read whole, {again}.", None, tuple(unread))
+    for strays in sorted({one.plan.strays for one in plans.planned if one.plan.strays is not None}):
+        yield Step("copy", STRAYS[strays])
+    kinds = {missing.kind for one in chosen for missing in one.planned.plan.missing}
+    if "topic_undecided" in kinds:
+        yield Step("find_topic", f"Find out by the controller's log which topic id is the present one, {again}.")
+    if "voters_behind" in kinds:
+        yield Step("copy", f"Look for a newer copy of a voter's __cluster_metadata-0, {again}, before any controller starts.")
+    if kinds.intersection(UNSAID):
+        yield Step("ask", "Make sure that no other broker has a replica: no controller's log here says so, and it may hold more.")
+    absent = list(dict.fromkeys(broker for one in chosen for broker in one.steps.plan_again_with))
+    if absent:
+        text = f"Copy the log directories of {brokers(absent)} as well {again}: what is there may be in no other place."
+        yield Step("copy", text, None, tuple(absent))
+
+
+def _running(chosen: Sequence[_Chosen]) -> Iterator[Step]:
+    """Of running brokers, where those that should lead do."""
+    yield Step("leads", "Let the brokers run: those that should lead do.", f"kafka-topics.sh {_SERVER} --describe")
+    for broker in sorted({broker for one in chosen for broker in one.steps.set_aside}, key=broker_order):
+        yield Step("stop", f"Stop {brokers([broker])}.", None, (broker,))
+        yield from _mended(chosen, broker)
+        yield Step("start", f"Start {brokers([broker])}.", None, (broker,))
+
+
+def _any_order(plans: Plans, chosen: Sequence[_Chosen]) -> Iterator[Step]:
+    """That nobody need be stopped or forced, as far as all that could be elected was seen."""
+    unsaid = any(missing.kind in UNSAID for one in chosen for missing in one.planned.plan.missing)
+    yield from _mended(chosen, None)
+    trimmed = any(
+        follower.below_leaders_start
+        for one in chosen
+        for candidate in one.planned.plan.candidates
+        for follower in candidate.followers
+    )
+    but = " but what lies below the log start of who is" if trimmed else ""
+    whoever = "whoever of them" if unsaid else "whoever"
+    text = f"Start the brokers in any order: {whoever} is elected, nothing is lost{but}."
+    if len(chosen) == 1 and chosen[0].candidate.broker != chosen[0].planned.plan.recommended:
+        text += f" {capital(brokers([chosen[0].candidate.broker]))} can be made the leader without force once it is in the ISR."
+    everyone = tuple(dict.fromkeys(broker for one in chosen for broker in one.steps.start_order))
+    yield Step("start", text, None, everyone)
+    yield from _refused(plans, movable=False)
+
+
+def _ordered(plans: Plans, chosen: Sequence[_Chosen], starts: Starts) -> Iterator[Step]:
+    """Stop, copy, start one broker after the other, and have it elected."""
+    by_partition = {one.partition: one for one in chosen}
+    held = sorted({broker for one in chosen for broker in (*one.steps.start_order, *one.steps.plan_again_with)}, key=broker_order)
+    copied = _names_in(held, {broker for one in chosen for broker in one.steps.copy_first})
+    text = f"Stop {brokers(held)}, if running"
+    if copied:
+        text += f", and copy the log directories of {brokers(copied)}, whole: what this plan gives up is in no other place"
+    yield Step("stop", f"{text}. If a broker ran since it was copied, plan again.", None, tuple(held))
+    dead = list(dict.fromkeys(broker for one in chosen for broker in _dead_holders(one)))
+    if dead:
+        copies = "copy" if len(dead) == 1 else "copies"
+        yield Step("keep", f"Keep the {copies} of {brokers(dead)} given here: of what is lost, no more is left.", None, tuple(dead))
+    old = any(one.planned.plan.truncate_by == "high-watermark" for one in chosen)
+    if not old:
+        is_known = all(one.planned.given.control is not None for one in chosen)
+        steps = [_controllers(plans, held), *_unclean(chosen, starts, is_known=is_known)]
+        yield from sorted(steps, key=lambda step: step.kind != "check_unclean")
+    mended: set[Broker] = set()
+    for number, start in enumerate(starts.first):
+        yield from _mended(chosen, start.broker)
+        mended.add(start.broker)
+        stops_again = any(start.broker in later.stopped for later in starts.first[number:])
+        yield from _start(start, alone=stops_again, old=old, by_partition=by_partition)
+    for broker in starts.others:
+        if broker not in mended:
+            yield from _mended(chosen, broker)
+    yield from _refused(plans, movable=False)
+    if starts.others:
+        order = ", then ".join(brokers([broker]) for broker in starts.others)
+        yield Step("start", f"Start {order}.", None, starts.others)
+    if starts.forbid_unclean and all(one.planned.given.control is not None for one in chosen):
+        yield Step("restore_unclean", "Take that setting away again:", f"{_ALL_BROKERS} --delete-config {_SETTING}")
+        topics = _allowing(chosen)
+        yield from (Step("restore_unclean", f"Allow them again for {printable(one)}:", _of_topic(one, "true")) for one in topics)
+
+
+def _controllers(plans: Plans, held: Sequence[Broker]) -> Step:
+    """The controllers run before any broker, for they hold no partitions."""
+    both = [broker for broker in held if broker in plans.combined]
+    text = "Let the controllers run"
+    if both:
+        text += (
+            f". {capital(brokers(both))} {'is a controller' if len(both) == 1 else 'are controllers'}, too: start as many as a "
+            "majority needs with process.roles=controller and only the controller's listener, and with their own settings when "
+            "their turn as a broker comes"
+        )
+    return Step(
+        "controllers", f"{text}. This names their leader:", f"kafka-metadata-quorum.sh {_CONTROLLER} describe --status", tuple(both)
+    )
+
+
+def _unclean(chosen: Sequence[_Chosen], starts: Starts, *, is_known: bool) -> Iterator[Step]:
+    """Whether unclean elections are allowed, which makes whoever starts first the leader."""
+    topics = _allowing(chosen)
+    if not starts.forbid_unclean:
+        said = f": the controllers' log allows them for {_listed(topics)}" if topics else ""
+        text = f"See whether unclean elections are allowed{said}. If so, whoever starts first is elected: keep to this order."
+        yield Step("check_unclean", text, f"grep -H {_SETTING} server.properties")
+        return
+    text = "Where unclean elections are allowed, no order of starts serves all partitions. "
+    if not is_known:
+        text += f"Set {_SETTING}=false in server.properties of every node before it starts:"
+        yield Step("check_unclean", text, f"grep -H {_SETTING} server.properties")
+        return
+    yield Step("forbid_unclean", f"{text}Forbid them for now:", f"{_ALL_BROKERS} --add-config {_SETTING}=false")
+    yield from (Step("forbid_unclean", f"Also for {printable(topic)}:", _of_topic(topic, "false")) for topic in topics)
+
+
+def _start(start: Start, *, alone: bool, old: bool, by_partition: dict[Partition, _Chosen]) -> Iterator[Step]:
+    """Start one broker, and have it elected for all that it must lead."""
+    who, partitions = brokers([start.broker]), tuple((wanted.topic, wanted.partition) for wanted in start.leads)
+    topics = sorted({topic for topic, _ in partitions})
+    if start.stopped:
+        yield Step("stop", f"Stop {brokers(start.stopped)}: {who} has to be elected first.", None, start.stopped)
+    yield Step("start", f"Start {who}, and no other yet.", None, (start.broker,), partitions)
+    forced = [(wanted.topic, wanted.partition) for wanted in start.forced]
+    old_topic = "kafka-configs.sh --zookeeper HOST:PORT --alter --entity-type topics --entity-name"
+    if forced and old:
+        for topic in topics:
+            command = f"{old_topic} {shlex.quote(topic)} --add-config {_SETTING}=true"
+            yield Step("elect", f"Allow unclean elections for {printable(topic)}:", command, (start.broker,), partitions)
+    elif forced:
+        may = (
+            "" if all(by_partition[one].candidate.election == "unclean" for one in forced) else " This does nothing where it leads."
+        )
+        text = f"Have it elected for {partitions_words(forced)}; repeat this while it fails.{may}"
+        yield Step("elect", text, election_command(forced), (start.broker,), tuple(forced))
+    isr = ", with nobody else in the ISR" if alone else ""
+    look = f"kafka-topics.sh {'--zookeeper HOST:PORT' if old else _SERVER} --describe"
+    named = f" --topic {shlex.quote('|'.join(topics))}" if len(topics) <= _TOPICS else ""
+    yield Step("leads", f"See that {who} leads {partitions_words(partitions)}{isr}:", look + named, (start.broker,), partitions)
+    if forced and old:
+        for topic in topics:
+            command = f"{old_topic} {shlex.quote(topic)} --delete-config {_SETTING}"
+            yield Step("restore_unclean", f"Forbid unclean elections for {printable(topic)} again:", command)
+
+
+def _of_topic(topic: str, value: str) -> str:
+    return f"{_CONFIGS} --entity-type topics --entity-name {shlex.quote(topic)} --add-config {_SETTING}={value}"
+
+
+def _mended(chosen: Sequence[_Chosen], broker: Broker | None) -> Iterator[Step]:
+    """What to do in a broker's log directories before it starts; None: in those of all brokers."""
+    for one in chosen:
+        for of_broker, topic_id in one.planned.without_topic_id.items():
+            if broker in (None, of_broker):
+                lines = f'of the two lines "version: 0" and "topic_id: {printable(topic_id or "ID")}"'
+                whence = "" if topic_id else ", with the id that kafka-topics.sh --describe shows"
+                yield Step(
+                    "write_topic_id",
+                    f"Before {brokers([of_broker])} starts, write a file partition.metadata into its directory "
+                    f"{name(*one.partition)}, {lines}{whence}: without it that log is not served.",
+                    None,
+                    (of_broker,),
+                    (one.partition,),
+                )
+    aside = tuple(one.partition for one in chosen if broker in one.steps.set_aside)
+    if broker is not None and aside:
+        several = "directory" if len(aside) == 1 else "directories"
+        yield Step(
+            "move_aside",
+            f"Move the {several} {partitions_words(aside)} of {brokers([broker])} out of its log directory (never delete it): it "
+            "copies the leader anew, so that nothing stays different, damaged or missing.",
+            None,
+            (broker,),
+            aside,
+        )
+
+
+def _refused(plans: Plans, *, movable: bool) -> Iterator[Step]:
+    """Brokers that would not start on their copies; `movable`: those of which a file has to be moved out of the way."""
+    files: dict[tuple[Broker, str], Planned] = {}
+    for planned in plans.planned:
+        for replica in planned.given.replicas:
+            if replica.is_live and replica.refused_at is not None:
+                files.setdefault((replica.broker, replica.refused_at), planned)
+    for (broker, file), planned in files.items():
+        if movable == (file in NEEDED_FILES):
+            yield Step("mend", unstartable_words(planned, broker, file), None, (broker,))
+
+
+def _dead_holders(one: _Chosen) -> Iterator[Broker]:
+    """Of what would be lost, brokers that hold it and will not come back."""
+    holders = {broker for loss in one.candidate.losses for broker in loss.held_by}
+    return (replica.broker for replica in one.planned.given.replicas if replica.broker in holders and not replica.is_live)
+
+
+def _allowing(chosen: Sequence[_Chosen]) -> list[str]:
+    """Topics for which the controllers' log allows unclean elections."""
+    controls = ((one.partition[0], one.planned.given.control) for one in chosen)
+    return sorted({topic for topic, control in controls if control is not None and control.unclean_enabled})
+
+
+def _by_broker(chosen: Sequence[_Chosen], *kinds: str) -> dict[Broker, int]:
+    counts: defaultdict[Broker, int] = defaultdict(int)
+    for one in chosen:
+        for missing in one.planned.plan.missing:
+            if missing.kind in kinds and missing.broker is not None:
+                counts[missing.broker] += 1
+    return counts
+
+
+def _names_in(order: Iterable[Broker], names: set[Broker]) -> list[Broker]:
+    return [broker for broker in order if broker in names]
+
+
+def _listed(topics: Sequence[str]) -> str:
+    shown = ", ".join(map(printable, topics[:_TOPICS]))
+    return shown + (f" and {len(topics) - _TOPICS} more" if len(topics) > _TOPICS else "")
+
+
+# Many partitions in few words, and as the file that kafka-leader-election.sh reads.
+
+
+def _runs(partitions: Iterable[Partition]) -> list[tuple[str, int, int]]:
+    """Partitions as (topic, first, last) of those that follow each other."""
+    runs: list[tuple[str, int, int]] = []
+    for topic, number in sorted(partitions):
+        if runs and runs[-1][0] == topic and runs[-1][2] == number - 1:
+            runs[-1] = topic, runs[-1][1], number
+        else:
+            runs.append((topic, number, number))
+    return runs
+
+
+def partitions_words(partitions: Sequence[Partition]) -> str:
+    """`audit-0 to audit-121`, or `audit-0 to audit-121 and orders-3 (123 partitions)`."""
+    runs = [name(topic, first) + ("" if first == last else f" to {name(topic, last)}") for topic, first, last in _runs(partitions)]
+    words = (
+        " and ".join(", ".join(runs[:_NAMED]).rsplit(", ", 1)) if len(runs) <= _NAMED else ", ".join(runs[:_NAMED]) + " and more"
+    )
+    return words if len(runs) == 1 else f"{words} ({plural(len(partitions), 'partition')})"
+
+
+def election_command(partitions: Sequence[Partition]) -> str:
+    """The command that has somebody elected for these; of several it writes their list first, however many there are."""
+    tool = f"kafka-leader-election.sh {_SERVER} --election-type unclean"
+    if len(partitions) == 1:
+        topic, number = partitions[0]
+        return f"{tool} --topic {shlex.quote(topic)} --partition {number}"
+    rows = "; ".join(f"seq -f {_row(topic)} {first} {last}" for topic, first, last in _runs(partitions))
+    listed = f"({rows}) | paste -sd, - | sed 's/.*/{{\"partitions\":[&]}}/' > election.json"
+    return f"{listed} && {tool} --path-to-json-file election.json"
+
+
+def _row(topic: str) -> str:
+    return shlex.quote(json.dumps({"topic": topic, "partition": 0}, separators=(",", ":")).removesuffix("0}") + "%.0f}")

@@ -1,0 +1,34 @@
+"""What a salvage of one partition would lose, by its own choice of pieces, with nothing written: weighed against elections."""
+
+from collections.abc import Sequence
+
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.errors import SourceError
+from kafka_forensics.evidence.inputs import ReplicaPlan
+from kafka_forensics.judging.partitions import PartitionResult
+from kafka_forensics.model.results import Read
+from kafka_forensics.questions.plan import Planned, SalvageForecast
+from kafka_forensics.questions.salvage.choosing import Chooser, RefusedError, SalvageOptions
+from kafka_forensics.questions.salvage.slices import Source
+from kafka_forensics.replication.planner import losses_without
+from kafka_forensics.rereading.reader import LogReader
+
+
+def forecast(
+    copies: Sequence[tuple[ReplicaPlan, Replica]], planned: Planned, result: PartitionResult, reader: LogReader
+) -> SalvageForecast | None:
+    """The losses of the salvage that refuses least: plain, with gaps, with the recommended copy as the base; None: all refuse."""
+    read = [(plan, replica) for plan, replica in copies if replica.read is not Read.NONE]
+    recommended = planned.plan.recommended
+    prefer = None if recommended is None else str(recommended)
+    for options in (SalvageOptions(), SalvageOptions(None, allow_gaps=True), SalvageOptions(prefer, allow_gaps=True)):
+        sources = [Source.of(plan, replica, result.findings, deep=False) for plan, replica in read]
+        try:
+            lineage = Chooser(options).choose(sources, planned, result, reader).lineage
+        except (RefusedError, SourceError):
+            continue
+        pieces = [(piece.copy, piece.start, piece.end) for piece in lineage.pieces]
+        losses = losses_without(planned.given, planned.plan.truncate_by, pieces, lineage.log_start_offset)
+        words = (*(() if options.prefer_broker is None else ("--prefer-broker", options.prefer_broker)),)
+        return SalvageForecast(losses, (*words, *(("--allow-gaps",) if lineage.gaps else ())))
+    return None

@@ -1,0 +1,144 @@
+"""The steps of a plan for more than a hundred partitions, followed one by one on real brokers that allow unclean elections."""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from kafka_forensics.cli.main import outcome
+from lab.cluster import Cluster
+from lab.jvm import QUICK_START, wait_until
+from lab.kafka_jars import kafka_jars
+from lab.unclean_election import ALLOWED, MANY, Acknowledged, fully_replicated, lose_partitions
+
+pytestmark = [pytest.mark.broker, pytest.mark.nightly]
+
+PARTITIONS = 126
+TOOLS = {
+    "kafka-configs.sh": "kafka.admin.ConfigCommand",
+    "kafka-leader-election.sh": "org.apache.kafka.tools.LeaderElectionCommand",
+    "kafka-metadata-quorum.sh": "org.apache.kafka.tools.MetadataQuorumCommand",
+    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+}
+
+
+class Follower:
+    """Does what each step says, and nothing else; `server.properties` is the controller's."""
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self.cluster, self.folder = cluster, folder
+        folder.mkdir()
+        for script, main_class in TOOLS.items():
+            (folder / script).write_text(f'#!/bin/sh\nexec java {" ".join(QUICK_START)} -cp "{kafka_jars()}/*" {main_class} "$@"\n')
+            (folder / script).chmod(0o755)
+        settings = cluster.directory / f"node-{cluster.controllers[0]}.properties"
+        (folder / "server.properties").write_text(settings.read_text())
+
+    def run(self, command: str) -> tuple[int, str]:
+        """Exit status of a command, and what it printed."""
+        controller = f"127.0.0.1:{self.cluster.ports[self.cluster.controllers[0]]}"
+        shown = command.replace("--bootstrap-controller HOST:PORT", f"--bootstrap-controller {controller}")
+        shown = shown.replace("--bootstrap-server HOST:PORT", f"--bootstrap-server {self.cluster.awake}")
+        path = f"{self.folder}{os.pathsep}{os.environ['PATH']}"
+        done = subprocess.run(
+            ["sh", "-c", shown], cwd=self.folder, env=os.environ | {"PATH": path}, capture_output=True, text=True, timeout=120
+        )
+        return done.returncode, done.stdout
+
+    def follow(self, step: dict[str, Any]) -> None:
+        """Do one step, within its limit."""
+        match step["kind"]:
+            case "stop":
+                self.cluster.stop(*(broker for broker in step["brokers"] if broker in self.cluster.running()))
+                return
+            case "start":
+                assert step["command"] is None
+                self.cluster.start(*step["brokers"])
+                return
+            case "controllers":
+                self.cluster.start(*self.cluster.controllers)
+        last = ""
+        until = time.monotonic() + step["limit_seconds"]
+        while time.monotonic() < until:
+            status, last = self.run(step["command"])
+            if status == 0 and self.has_come_true(step, last):
+                return
+            time.sleep(2)
+        pytest.fail(f"{step['text']}\n{step['command']}\n{last}")
+
+    def has_come_true(self, step: dict[str, Any], printed: str) -> bool:
+        """Whether what a command printed is what the step says."""
+        if step["kind"] == "check_unclean":
+            return "unclean.leader.election.enable=true" in printed
+        if step["kind"] != "leads":
+            return True
+        (broker,) = step["brokers"]
+        numbers = [number for run in step["partitions"] for number in range(run["partition_start"], run["partition_end"])]
+        led = [f"Partition: {number}\tLeader: {broker}\t" for number in numbers]
+        return all(line in printed for line in led)
+
+
+def read_back(cluster: Cluster) -> Iterator[tuple[tuple[int, int], bytes]]:
+    """(partition, offset) and value of every record."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "reader", "enable.partition.eof": True})
+    consumer.assign([TopicPartition(MANY, partition, 0) for partition in range(PARTITIONS)])
+    ended: set[int] = set()
+    until = time.monotonic() + 60
+    while len(ended) < PARTITIONS:
+        assert time.monotonic() < until, f"only {len(ended)} partitions were read to their ends"
+        for message in consumer.consume(500, timeout=1.0):
+            partition, offset, value = message.partition(), message.offset(), message.value()
+            assert partition is not None
+            if message.error():
+                ended.add(partition)
+            else:
+                assert offset is not None
+                assert value is not None
+                yield (partition, offset), value
+    consumer.close()
+
+
+def promised(plan: dict[str, Any], acknowledged: Acknowledged) -> dict[tuple[int, int], bytes]:
+    """What is left of the acknowledged records by the plan."""
+    left: dict[tuple[int, int], bytes] = {}
+    for (broker, number, offset), value in acknowledged.items():
+        partition = next(one for one in plan["partitions"] if one["partition"] == number)
+        candidate = next(one for one in partition["candidates"] if one["is_recommended"])
+        is_lost = any(
+            broker in loss["held_by"] and loss["offset_start"] <= offset < loss["offset_end"] for loss in candidate["losses"]
+        )
+        if not is_lost:
+            assert left.setdefault((number, offset), value) == value
+    return left
+
+
+@pytest.mark.parametrize("unharmed", [0, 4], ids=["one leader for all", "two leaders"])
+def test_the_kept_leader_leads_all_and_what_was_promised_is_there(unharmed: int, tmp_path: Path) -> None:
+    with Cluster(tmp_path / "cluster", broker_settings=ALLOWED, controller_settings=ALLOWED) as cluster:
+        acknowledged = lose_partitions(cluster, PARTITIONS, unharmed)
+        cluster.stop(*cluster.controllers)
+        cluster.copy(tmp_path / "before", [*cluster.controllers, *cluster.brokers])
+        file = tmp_path / "plan.json"
+        assert outcome(["plan", str(tmp_path / "before"), "--topic", MANY, "--format", "json", "-q", "--output", str(file)]) == 0
+        plan = json.loads(file.read_text())
+        assert len(plan["partitions"]) == PARTITIONS
+        follower = Follower(cluster, tmp_path / "followed")
+        for step in plan["steps"]:
+            follower.follow(step)
+        wait_until("all replicas are in sync", lambda: fully_replicated(cluster), timeout_seconds=120, step_seconds=1.0)
+        partitions = cluster.admin().list_topics(MANY, timeout=30).topics[MANY].partitions
+        assert {number: partition.leader for number, partition in partitions.items()} == {
+            one["partition"]: one["recommended"] for one in plan["partitions"]
+        }
+        kept = [number for number, partition in partitions.items() if partition.leader == 3]
+        assert kept == list(range(PARTITIONS - unharmed))
+        assert dict(read_back(cluster)) == promised(plan, acknowledged)
+        cluster.stop()
+        cluster.copy(tmp_path / "after", [*cluster.controllers, *cluster.brokers])
+    assert outcome(["verify", "--against", str(file), str(tmp_path / "after"), "-q"]) == 0
