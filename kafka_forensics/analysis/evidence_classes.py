@@ -630,9 +630,10 @@ class PartialCopyEvidence(LaterEvidence):
 
 
 class WipedEvidence(LaterEvidence):
-    """A log directory with `meta.properties` and nothing else."""
+    """A log directory with `meta.properties` and nothing else, or an empty one."""
 
     node_id: Broker | None
+    is_empty: NotRequired[bool]
     replicas: NotRequired[int]
     expected_by: NotRequired[list[str]]
     may_have_held: NotRequired[int]

@@ -38,6 +38,7 @@ class Neighbour:
     name: str
     meta: MetaProperties | None
     clean_shutdown: CleanShutdown | None
+    node_id: int | None
 
 
 @dataclass(slots=True)
@@ -76,7 +77,10 @@ class Noticed:
 
 def surroundings(inputs: Inputs) -> Surroundings:
     """Of all that was gathered, once the controller's log is read."""
-    neighbours = [Neighbour(log_dir.broker, log_dir.name, log_dir.meta, log_dir.clean_shutdown) for log_dir in inputs.log_dirs]
+    neighbours = [
+        Neighbour(log_dir.broker, log_dir.name, log_dir.meta, log_dir.clean_shutdown, log_dir.node_id)
+        for log_dir in inputs.log_dirs
+    ]
     names, places = [source.name for source in inputs.sources], [place_of(source) for source in inputs.sources]
     return Surroundings(neighbours, names, places, inputs.features)
 
@@ -165,6 +169,7 @@ def _stranger(neighbour: Neighbour) -> LogDir:
         neighbour.broker,
         neighbour.meta,
         neighbour.clean_shutdown,
+        node_id=neighbour.node_id,
     )
 
 

@@ -89,6 +89,14 @@ class LogDir:
     """Whether any of its partitions has a `leader-epoch-checkpoint`; not the controller's log, which is copied by itself."""
     has_topic_ids: bool = False
     """Whether any of these has a `partition.metadata`."""
+    node_id: int | None = None
+    """By `meta.properties`; of an empty directory, which has none, by the name that was given."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is in it: a replaced disk."""
+        found = self.found
+        return not (found.entries or found.partitions or found.unknown or found.irregular or found.unlisted or found.repeated)
 
     def offset(self, checkpoint: str, topic: str, partition: int) -> int | None:
         """The partition's offset in a checkpoint file; None if it is not there."""
@@ -253,6 +261,10 @@ def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ..
             named.setdefault(given, []).extend(inputs.log_dirs[before:])
     _note_pseudonyms(inputs.sources)
     _require_one_broker_a_name(named)
+    for log_dirs in named.values():
+        node_id = next((log_dir.node_id for log_dir in log_dirs if log_dir.node_id is not None), None)
+        for log_dir in log_dirs:
+            log_dir.node_id = node_id if log_dir.is_empty else log_dir.node_id
     _separate_clashes(inputs)
     for broker, node_ids, names in misnamed(inputs.log_dirs):
         contradiction = (
@@ -406,10 +418,13 @@ def _named_by_folder(source: ByteSource, log_directory: LogDirectory) -> LogDire
 
 
 def _identify(log_dir: LogDir, given: int | str | None) -> None:
-    """Call a log directory that was given no name by its node id, where that is known."""
-    if given is None and log_dir.meta is not None and log_dir.meta.node_id is not None:
-        log_dir.broker = log_dir.meta.node_id
+    """Say whose node's a log directory is, and call one that was given no name so."""
+    log_dir.node_id = None if log_dir.meta is None else log_dir.meta.node_id
+    if given is None and log_dir.node_id is not None:
+        log_dir.broker = log_dir.node_id
         log_dir.identified = True
+    elif log_dir.is_empty and isinstance(given, int):
+        log_dir.node_id = given
 
 
 def _folder_around(source: ByteSource, path: str) -> str:

@@ -48,7 +48,7 @@ class Extent(StrEnum):
     PARTIAL = "partial"
     """Copied in part, by hand."""
     WIPED = "wiped"
-    """It holds `meta.properties` and nothing that a broker writes when it runs."""
+    """It holds nothing that a broker writes when it runs: `meta.properties` at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,8 @@ class GivenDirectory:
     """Whether it is, or may be, of another cluster than the controllers' log that was given."""
     copied: Extent | None = None
     """How it was copied, by what the copy itself says."""
+    is_empty: bool = False
+    """Whether nothing at all is in it, not even `meta.properties`: a replaced disk, which was given with its broker's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,7 @@ def read_directory(directory: GivenDirectory, expected: Iterable[TopicPartition]
     |---|---|
     | the user said so (`--partial`, `--whole`) | as said |
     | a partition directory or a file given by itself | partial |
+    | an empty directory that was given as a broker's | wiped |
     | no `meta.properties`, no checkpoint | partial: files gathered by hand |
     | `meta.properties`, no checkpoint, no partition | wiped |
     | some of the expected partitions are there, and most are not | partial |
@@ -146,6 +149,7 @@ def read_directory(directory: GivenDirectory, expected: Iterable[TopicPartition]
         (directory.is_alone, Extent.PARTIAL, "alone"),
         (copied is Extent.WHOLE and bare, Extent.WIPED, "said"),
         (copied is not None, copied or Extent.WHOLE, "said"),
+        (directory.is_empty, Extent.WIPED, "empty"),
         (not directory.has_identity and not directory.has_checkpoints, Extent.PARTIAL, "no_small_files"),
         (bare and (bool(wanted) or not directory.there), Extent.WIPED, "identity_alone"),
         (len(wanted) < 2 * len(absent) < 2 * len(wanted), Extent.PARTIAL, "most_absent"),

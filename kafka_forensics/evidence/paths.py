@@ -24,7 +24,7 @@ from kafka_forensics.parsers.log_dir import (
     parse_partition_name,
 )
 from kafka_forensics.storage.archives import container_of
-from kafka_forensics.storage.bundles import SUFFIX
+from kafka_forensics.storage.bundles import SUFFIX, BundleSource
 from kafka_forensics.storage.local import OUTSIDE, LocalSource
 from kafka_forensics.storage.open import ARCHIVES, located, open_source, share_roots, spelled_out
 from kafka_forensics.storage.source import ByteSource, Entry, EntryKind, LostSource
@@ -80,11 +80,21 @@ def open_paths(paths: list[str], *, logs_only: bool = True, storage_options: tup
     share_roots([opened_path.source for opened_path in opened])
     for opened_path in opened:
         opened_path.discovery = _discovered(opened_path.source)
+        _take_empty_log_directory(opened_path)
     opened = [each for opened_path in opened for each in _with_bundles(opened_path, storage_options, by_place)]
     opened = _without_strangers(opened, logs_only=logs_only)
     if may_repeat(opened):
         return _read_once(opened)
     return opened
+
+
+def _take_empty_log_directory(opened_path: OpenedPath) -> None:
+    """Take an empty directory that was given as a broker's: it is the broker's log directory on a replaced disk."""
+    discovery = opened_path.discovery
+    root = next((entry for entry in discovery.empty if not entry.path), None)
+    if opened_path.given is not None and root is not None and isinstance(opened_path.source, (LocalSource, BundleSource)):
+        discovery.empty.remove(root)
+        discovery.log_directories.append(LogDirectory("", entry=root))
 
 
 def _with_bundles(
@@ -170,8 +180,13 @@ def _without_strangers(opened: list[OpenedPath], *, logs_only: bool) -> list[Ope
             (opened_path, StrangerError(f"there is no Kafka log in {opened_path.source.name}", hint=_hint(opened_path)))
             for opened_path in links
         ]
-    if strangers:
-        _note(f"skipped, as nothing of Kafka's is in them: {_counted([opened_path.source.name for opened_path, _ in strangers])}")
+    names = [opened_path.source.name for opened_path, _ in strangers if not opened_path.discovery.empty]
+    if names:
+        _note(f"skipped, as nothing of Kafka's is in them: {_counted(names)}")
+    empty = [typed_path(one.source, entry.path) for one in opened for entry in one.discovery.empty]
+    empty = [path for path in empty if parse_partition_name(os.path.basename(path)) is None]
+    if empty:
+        _note(f"empty directory: a replaced disk? name its broker, like N={empty[0]}: {_counted(empty)}")
     return kept
 
 
@@ -260,6 +275,9 @@ def _require_kafka_file(source: ByteSource, *, logs_only: bool) -> None:
 def _hint(opened_path: OpenedPath) -> str:
     """What to do about a path that holds nothing of Kafka's."""
     discovery, name = opened_path.discovery, opened_path.source.name
+    if discovery.empty:
+        empty = typed_path(opened_path.source, discovery.empty[0].path)
+        return f"it is empty: if it is the replaced disk of a broker, give it as N={empty}"
     archives = [entry.path for entry in discovery.unknown if entry.name.lower().endswith(tuple(ARCHIVES))]
     if archives:
         others = "" if len(archives) == 1 else f", and {len(archives) - 1} more"

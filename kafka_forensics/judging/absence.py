@@ -67,7 +67,7 @@ def _cluster(log_dir: LogDir) -> str | None:
 
 def nodes_given(inputs: Inputs) -> frozenset[int] | None:
     """Ids of the nodes of which a log directory was given; None if a directory does not say whose it is."""
-    nodes = {None if log_dir.meta is None else log_dir.meta.node_id for log_dir in inputs.log_dirs}
+    nodes = {log_dir.node_id for log_dir in inputs.log_dirs}
     known = frozenset(node for node in nodes if node is not None)
     return known if len(known) == len(nodes) else None
 
@@ -91,7 +91,7 @@ def _given(log_dir: LogDir, controllers: frozenset[str | None]) -> GivenDirector
     return GivenDirectory(
         log_dir.broker,
         log_dir.name,
-        None if meta is None else meta.node_id,
+        log_dir.node_id,
         None if meta is None else meta.directory_id,
         _there(log_dir.found),
         frozenset(
@@ -106,6 +106,7 @@ def _given(log_dir: LogDir, controllers: frozenset[str | None]) -> GivenDirector
         log_dir.clean_shutdown is not None,
         controllers != {_cluster(log_dir)} or meta is None,
         Extent.PARTIAL if isinstance(log_dir.source, BundleSource) and log_dir.source.about.is_selected else None,
+        log_dir.is_empty,
     )
 
 
@@ -322,7 +323,7 @@ def _readings(ledger: Ledger, rows: Sequence[ExpectedReplica], options: ScanOpti
             gone = [row for row in replicas if row.is_wiped and (row.broker, row.log_dir) == (directory.broker, directory.name)]
             place = Place(broker=directory.broker, log_dir=directory.name)
             nothing_to_hold_it_against = not rows and ledger.is_empty
-            findings += [_wiped(reading, place, gone)] if gone or nothing_to_hold_it_against else []
+            findings += [_wiped(reading, place, gone)] if gone or nothing_to_hold_it_against or directory.is_empty else []
     for broker, readings in partial.items():
         absent = [row.key for row in replicas if row.case is Presence.NOT_COPIED and row.broker == broker]
         findings += [_partial_copy(broker, readings, absent)] if absent else []
@@ -342,13 +343,15 @@ def _partial_copy(broker: int | str, readings: list[DirectoryReading], absent: l
 
 def _wiped(reading: DirectoryReading, place: Place, gone: Sequence[ExpectedReplica]) -> Finding:
     evidence: WipedEvidence = {"node_id": reading.directory.node_id}
+    evidence |= {"is_empty": True} if reading.directory.is_empty else {}
     evidence |= {"examples": _examples([row.key for row in gone])} if gone else {}
     if any(row.is_assigned for row in gone):
         evidence |= {"replicas": len(gone), "expected_by": [CONTROLLER]}
         return finding("LOG_DIR_WIPED", place, evidence)
     evidence |= {"may_have_held": len(gone)} if gone else {}
     evidence |= {"harmless_if": "the broker is new, or the disk was just added, and held nothing yet"}
-    return finding("LOG_DIR_WIPED", place, evidence, confidence=Confidence.SUSPECTED)
+    severity = Severity.INFO if reading.directory.is_empty and not gone else None
+    return finding("LOG_DIR_WIPED", place, evidence, severity=severity, confidence=Confidence.SUSPECTED)
 
 
 def _all_empty(inputs: Inputs, partitions: Sequence[PartitionSummary]) -> list[Finding]:

@@ -259,6 +259,8 @@ class Discovery:
     """Directories that could not be listed, and what may be one: links that are not followed, pipes with a partition's name."""
     repeated: list[Entry] = field(default_factory=list)
     """Links to directories that are read by another name."""
+    empty: list[Entry] = field(default_factory=list)
+    """Directories outside log directories that hold nothing, as a new disk does."""
 
     def take(self, other: "Discovery") -> None:
         """Append what was found elsewhere."""
@@ -268,6 +270,7 @@ class Discovery:
         self.irregular.extend(other.irregular)
         self.incomplete.extend(other.incomplete)
         self.repeated.extend(other.repeated)
+        self.empty.extend(other.empty)
 
 
 def discover(source: ByteSource) -> Discovery:
@@ -365,6 +368,10 @@ def _children(
 
 def _take_folder(discovery: Discovery, folder: _Folder, children: list[tuple[_Folder, Discovery]], *, is_root: bool) -> None:
     """Take a folder that is no log directory, with all that is below it."""
+    names = [entry.name for entry in (*(entry for entry, _ in folder.files), *folder.directories, *folder.irregular)]
+    if SYSTEM_FILES.union(SYSTEM_DIRECTORIES).issuperset(names):
+        discovery.empty.append(folder.entry)
+        return
     discovery.unknown.extend(entry for entry, _ in folder.files if entry.unreadable is None)
     discovery.irregular.extend(folder.irregular)
     for child, below in children:

@@ -52,7 +52,9 @@ def test_they_are_skipped_with_one_note_and_change_no_answer(run: Run, copies: P
     wanted, in_folder = run(command, *brokers, *arguments), run(command, copies, *arguments)
     assert wanted[0] != 3
     names = strangers(copies)
+    names.remove("empty")
     status, out, err = run(command, copies, *arguments)
+    assert err.count(f"name its broker, like N={copies}/empty: {copies}/empty\n") == 1
     if command != "dump":
         assert (status, out) == in_folder[:2]
         assert err.count("nothing of Kafka's") == 1
@@ -63,8 +65,8 @@ def test_they_are_skipped_with_one_note_and_change_no_answer(run: Run, copies: P
     status, out, err = run(command, *sorted(copies.iterdir()), *arguments)
     assert (status, out) == wanted[:2]
     note = "skipped, as nothing of Kafka's is in them: "
-    shown = ", ".join(f"{copies}/{name}" for name in names[:3])
-    assert [line for line in err.splitlines() if line.startswith(note)] == [f"{note}{shown} and {len(names) - 3} more"]
+    shown = ", ".join(f"{copies}/{name}" for name in names[:3]) + (" and 1 more" if names[3:] else "")
+    assert [line for line in err.splitlines() if line.startswith(note)] == [note + shown]
     for folder in (copies / "notes" / "inner", copies / "links"):
         links_in(folder)
     assert run(command, *sorted(copies.iterdir()), *arguments)[:2] == wanted[:2]
@@ -74,9 +76,10 @@ def test_they_are_skipped_with_one_note_and_change_no_answer(run: Run, copies: P
 
 
 def test_one_that_was_named_is_an_error(run: Run, copies: Path) -> None:
-    (copies / "empty").mkdir()
-    status, _, err = run("scan", copies / "broker-1", f"three={copies}/empty")
-    assert (status, f"error: there is no Kafka log in {copies}/empty\n" in err) == (2, True)
+    (copies / "notes").mkdir()
+    (copies / "notes" / "README").touch()
+    status, _, err = run("scan", copies / "broker-1", f"three={copies}/notes")
+    assert (status, f"error: there is no Kafka log in {copies}/notes\n" in err) == (2, True)
 
 
 def test_a_container_that_is_not_read_may_hold_something(run: Run, copies: Path) -> None:

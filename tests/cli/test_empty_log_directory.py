@@ -1,0 +1,69 @@
+"""A replaced disk: an empty directory that is given with its broker's name is the broker's log directory, in every command."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.every_command import reading
+from tests.support.plan_runs import SAMPLES, Run
+
+HEALTHY = SAMPLES / "healthy"
+BROKERS = [HEALTHY / "broker-1", HEALTHY / "broker-2"]
+IDENTITY = "this log directory holds meta.properties and nothing else"
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Path:
+    """The new disk of broker 3."""
+    (tmp_path / "disk").mkdir()
+    return tmp_path / "disk"
+
+
+@pytest.mark.parametrize("command", sorted(reading("orders")))
+def test_every_command_answers_as_for_a_disk_with_meta_properties_alone(run: Run, disk: Path, command: str) -> None:
+    arguments = [*reading("orders")[command], *(["--format", "table"] if command in {"scan", "plan"} else [])]
+    shutil.copy(HEALTHY / "broker-3" / "meta.properties", disk)
+    status, out, _ = run(command, *BROKERS, f"3={disk}", *arguments)
+    (disk / "meta.properties").unlink()
+    (disk / "lost+found").mkdir()
+    again, of_empty, err = run(command, *BROKERS, f"3={disk}", *arguments)
+    if command == "dump":  # which shows that file
+        assert again == 0, err
+    else:
+        unwrapped = (" ".join(text.split()) for text in (out.replace(IDENTITY, "this log directory is empty"), of_empty))
+        assert [status, *sorted(next(unwrapped).split())] == [again, *sorted(next(unwrapped).split())]
+
+
+def test_scan_counts_the_replicas_that_the_controllers_assign_to_it(run: Run, disk: Path) -> None:
+    status, out, _ = run("scan", *BROKERS, f"3={disk}", "--format", "json")
+    (found,) = [row for row in json.loads(out)["findings"] if row["kind"] == "LOG_DIR_WIPED"]
+    assert (status, found["severity"], found["broker"], found["evidence"]["replicas"]) == (0, "warning", 3, 12)
+    assert "this log directory is empty, though the controller's log gives it 12 replicas" in found["message"]
+    _, out, _ = run("scan", HEALTHY, f"4={disk}", "--format", "json")
+    (found,) = [row for row in json.loads(out)["findings"] if row["kind"] == "LOG_DIR_WIPED"]
+    assert (found["severity"], found["broker"], found["evidence"]["node_id"]) == ("info", 4, 4)
+
+
+def test_without_a_name_it_is_refused_and_the_name_is_asked_for(run: Run, disk: Path) -> None:
+    status, out, err = run("scan", disk)
+    assert (status, out) == (2, "")
+    assert f"hint: it is empty: if it is the replaced disk of a broker, give it as N={disk}\n" in err
+    for paths in ([*BROKERS, disk], [disk.parent, *BROKERS]):
+        err = run("scan", *paths)[2]
+        assert f"empty directory: a replaced disk? name its broker, like N={disk}: {disk}\n" in err
+
+
+def test_a_second_log_directory_of_a_broker_may_be_empty(run: Run, disk: Path) -> None:
+    """And its bundle says so as the directory does."""
+    out = json.loads(run("scan", *BROKERS, f"1={disk}", "--format", "json")[1])
+    (broker,) = [row for row in out["input"]["brokers"] if row["broker"] == 1]
+    assert broker["log_dirs"] == [str(HEALTHY / "broker-1"), str(disk)]
+    assert [row["severity"] for row in out["findings"] if row["kind"] == "LOG_DIR_WIPED"] == ["info"]
+    rows = json.loads(run("scan", f"one={BROKERS[0]}", f"one={disk}", "--format", "json")[1])["findings"]
+    assert [row["evidence"]["node_id"] for row in rows if row["kind"] == "LOG_DIR_WIPED"] == [1]
+    bundle = disk.parent / "disk.kfb"
+    assert run("collect", f"3={disk}", "--output", bundle)[0] == 0
+    rows = json.loads(run("scan", *BROKERS, f"3={bundle}", "--format", "json")[1])["findings"]
+    assert [row["evidence"]["replicas"] for row in rows if row["kind"] == "LOG_DIR_WIPED"] == [12]
