@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.every_command import reading
-from tests.support.plan_runs import SAMPLES, Run
+from tests.cli.runs import Run
 
-HEALTHY = SAMPLES / "healthy"
+HEALTHY = Path(__file__).resolve().parents[2] / "sample_logs" / "healthy"
 BROKERS = [HEALTHY / "broker-1", HEALTHY / "broker-2"]
 IDENTITY = "this log directory holds meta.properties and nothing else"
 
