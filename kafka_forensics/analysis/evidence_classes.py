@@ -222,6 +222,8 @@ class OpenTransactionEvidence(LaterEvidence):
     missing_partitions: NotRequired[list[int]]
     reason: NotRequired[str]
     open_on: NotRequired[list[Broker]]
+    look_again_at: NotRequired[int]
+    find_hanging: NotRequired[str]
     command: NotRequired[str]
     late_write_after: NotRequired[int]
     safe_to_abort: bool | None

@@ -18,8 +18,9 @@ from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, gather, typed_path
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONTROL_ABORT, CONTROL_COMMIT, control_record_name
-from kafka_forensics.model.coordinators import DEFAULT_MAX_TIMEOUT_MS, LATE_BUFFER_MS, Decision, TopicPartition, TransactionLog
+from kafka_forensics.model.coordinators import Decision, TopicPartition, TransactionLog
 from kafka_forensics.model.findings import Evidence, Finding
+from kafka_forensics.model.json_objects import rfc3339
 from kafka_forensics.model.results import Incomplete, ScanResult
 from kafka_forensics.rereading.logs_in_order import transactional_batches
 from kafka_forensics.witnesses.coordinators import read_transaction_log
@@ -51,14 +52,13 @@ def coordinators_word(evidence: Evidence) -> str | None:
 
 
 def _not_listed(evidence: Evidence) -> str:
-    """Of one that no coordinator lists: how old it must be to be called hanging, or why it is not though it is older."""
-    limit_ms = max(DEFAULT_MAX_TIMEOUT_MS, evidence.get("transaction_timeout_ms") or 0) + LATE_BUFFER_MS
+    """Of one that no coordinator lists: when it is old enough to be called hanging, or why it is not though it is older."""
     said = "the coordinator does not list it"
-    if evidence.get("late"):
-        return f"{said}, and only clients' clocks say that it is overdue"
-    if (evidence.get("age_ms") or 0) > limit_ms:
-        return f"{said}, but its log may have been copied before this one"
-    return f"{said}, and it is called hanging only once older than {limit_ms // 60_000} min"
+    if (again := evidence.get("look_again_at")) is not None:
+        return f"{said}: if it is still open at {rfc3339(again)}, it hangs; look again then"
+    if evidence.get("command") is None:
+        return f"{said}, and only clients' clocks say that it is overdue: see whether {evidence.get('find_hanging')} names it"
+    return f"{said}, but its log may have been copied before this one: see whether {evidence.get('find_hanging')} names it, then"
 
 
 # Which of a coordinator's decisions a marker is of: they carry no number that both share, only times.

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from tests.cli.runs import Run
-from tests.support.brokers import TOPIC_ID, put_clean_shutdown, put_epochs, put_replica, put_segment
+from tests.support.brokers import TOPIC_ID, put_brokers, put_clean_shutdown, put_epochs, put_replica, put_segment
 from tests.support.controllers import CONTROLLER, ControllerLog, setting, topic
 from tests.support.controllers import partition as partition_record
+from tests.support.logs import CoordinatorLog, DataLog, ms
 from tests.support.places import SAMPLES
 from tests.support.segments import batch
 
@@ -272,3 +273,24 @@ def test_the_table_tells_the_steps_that_the_other_formats_tell(plan_words: Words
     for number, step in enumerate(steps, 1):
         command = "" if step["command"] is None else f" {step['command']}"
         assert f"{number}. {step['text']}{command}" in words.replace(" \\ ", " ")
+
+
+def test_a_hanging_transaction_of_running_brokers_is_ended_by_steps(plan_document: Document, tmp_path: Path) -> None:
+    """Its coordinator ended the one before it, and its log goes on."""
+    log, state = DataLog(), CoordinatorLog()
+    log.data(1)
+    log.marker(1.07, commit=False)
+    state.transaction(1, (0,), commit=False)
+    log.data(5)
+    state.transaction(6, (1,), commit=False)
+    put_brokers(tmp_path, {"t-0": log, "__transaction_state-0": state})
+    live = (tmp_path, "--live", "--as-of")
+    told = [(step["kind"], step["command"]) for step in plan_document(*live, ms(1_206))["steps"]][-2:]
+    tool, where = "kafka-transactions.sh --bootstrap-server HOST:PORT", "--topic t --partition 0"
+    assert told == [
+        ("find_hanging", f"{tool} find-hanging {where} --max-transaction-timeout 15"),
+        ("abort", f"{tool} abort {where} --start-offset 3"),
+    ]
+    (younger,) = [step for step in plan_document(*live, ms(77))["steps"] if step["kind"] == "look_again"]
+    assert "2023-11-14T22:33:25.000Z" in younger["text"]
+    assert not [step for step in plan_document(tmp_path)["steps"] if step["kind"] == "find_hanging"]

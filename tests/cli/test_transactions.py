@@ -183,17 +183,26 @@ def test_a_committed_transaction_that_is_in_no_copy_has_a_row(run: Run, tmp_path
     assert "abort" not in out
 
 
-def test_of_one_that_no_coordinator_lists_it_is_said_how_old_it_must_be_to_hang(run: Run, tmp_path: Path) -> None:
-    """Its timeout of a minute is over, and the rule waits for more."""
+def test_of_one_that_no_coordinator_lists_it_is_said_when_it_hangs_and_how_to_end_it(run: Run, tmp_path: Path) -> None:
+    """Its timeout of a minute is over, and the rule waits for more. The data were copied before the coordinators' log."""
     log, state = DataLog(), CoordinatorLog()
     log.data(1)
     log.marker(1.07, commit=False)
     state.transaction(1, (0,), commit=False)
     log.data(5)
+    state.transaction(6, (1,), commit=False)
     put_brokers(tmp_path, {"t-0": log, "__transaction_state-0": state})
     [row] = rows(run, tmp_path, "--as-of", ms(77), "--state", "open")
     assert (row["age_ms"], row["transaction_timeout_ms"], row["safe_to_abort"]) == (72_000, 60_000, False)
-    assert row["reason"] == "the coordinator does not list it, and it is called hanging only once older than 20 min"
+    again = "2023-11-14T22:33:25.000Z"
+    assert row["reason"] == f"the coordinator does not list it: if it is still open at {again}, it hangs; look again then"
+    live = (tmp_path, "--live", "--as-of", ms(1_206), "--state", "open")
+    [row] = rows(run, *live)
+    find = "kafka-transactions.sh --bootstrap-server HOST:PORT find-hanging --topic t --partition 0 --max-transaction-timeout 15"
+    assert find in row["reason"]
+    end = "kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic t --partition 0 --start-offset 3"
+    assert (row["command"], row["safe_to_abort"]) == (end, None)
+    assert end in run(*live, "--format", "table")[1].replace("\n", " ")
 
 
 def test_both_halves_of_a_lost_transaction_have_one_epoch_and_one_time(run: Run, tmp_path: Path) -> None:

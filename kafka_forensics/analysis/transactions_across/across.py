@@ -141,11 +141,19 @@ class TransactionsAcross:
             return replace(subject, evidence=evidence | {"safe_to_abort": False, "coordinator": "will end it"})
         if unknown is not None:
             return replace(subject, evidence=evidence | unknown | _UNJUDGED)
-        if not late or facts is None or (facts.context.live and not self._copied_later(facts, owners)):
-            return replace(subject, evidence=evidence | {"safe_to_abort": False, "coordinator": "does not list it"})
+        unlisted: Json = {"safe_to_abort": None, "coordinator": "does not list it"}
+        suspected = replace(subject, severity=Severity.WARNING, confidence=Confidence.SUSPECTED)
+        if not late:
+            younger = {"safe_to_abort": False, "look_again_at": written + timeout + LATE_BUFFER_MS}
+            return replace(subject, evidence=evidence | unlisted | younger)
+        evidence["find_hanging"] = find_hanging_command(*where, timeout)
+        if facts is None or (facts.context.live and not self._copied_later(facts, owners)):
+            evidence["command"] = abort_command(*where, int(evidence["first_offset"]))
+            if self._as_of is None:  # its log may only have been copied before others
+                return replace(subject, evidence=evidence | unlisted)
+            return replace(suspected, evidence=evidence | unlisted | {"late": True})
         if self._sure_as_of < 0:
-            late_by_clients = {"safe_to_abort": None, "coordinator": "does not list it", "late": True}
-            return replace(subject, severity=Severity.WARNING, confidence=Confidence.SUSPECTED, evidence=evidence | late_by_clients)
+            return replace(suspected, evidence=evidence | unlisted | {"late": True})
         return self._hanging(subject, evidence, facts, owners)
 
     def _overdue(self, listing: list[LoggedState]) -> Json | None:
@@ -228,6 +236,12 @@ def abort_command(topic: str, partition: int, first_offset: int) -> str:
     """The command that ends a hanging transaction on a running cluster (Kafka 3.0 and later)."""
     where = f"--topic {shlex.quote(topic)} --partition {partition} --start-offset {first_offset}"
     return f"kafka-transactions.sh --bootstrap-server HOST:PORT abort {where}"
+
+
+def find_hanging_command(topic: str, partition: int, timeout_ms: int) -> str:
+    """The command by which a running cluster says whether a transaction hangs (Kafka 3.0 and later)."""
+    where = f"--topic {shlex.quote(topic)} --partition {partition} --max-transaction-timeout {-(-timeout_ms // 60_000)}"
+    return f"kafka-transactions.sh --bootstrap-server HOST:PORT find-hanging {where}"
 
 
 def _described(owners: list[LoggedState]) -> Json:

@@ -143,7 +143,7 @@ def _notes(row: "TransactionRow") -> Iterator[str]:
         yield from _unended_notes(row)
     if row.state == "damaged" and row.reason is not None:
         yield row.reason
-    if row.command is not None and row.safe_to_abort:
+    if row.command is not None and (row.safe_to_abort or row.state == "open"):
         yield row.command
 
 

@@ -15,7 +15,7 @@ from kafka_forensics.cli.outputs.words import name
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.evidence.inputs import broker_order
 from kafka_forensics.model.amounts import plural
-from kafka_forensics.model.json_objects import Json
+from kafka_forensics.model.json_objects import Json, rfc3339
 from kafka_forensics.questions.plan import Planned, Plans
 from kafka_forensics.replication.planner import UNSAID, Broker, Candidate, Start, Starts, Steps
 from kafka_forensics.replication.recovery import NEEDED_FILES
@@ -83,14 +83,38 @@ def steps_of(plans: Plans, elect: str | None) -> list[Step]:
         for planned in plans.planned
         if (candidate := planned.chosen(elect)) is not None
     ]
+    hanging = list(dict.fromkeys(_hanging(plans))) if plans.live else []
     if elect is None and any(planned.salvage is not None for planned in plans.planned):
-        return [*_before(plans, chosen), *_salvaged(plans)]
+        return [*_before(plans, chosen), *_salvaged(plans), *hanging]
     if not chosen:
-        return []
+        return hanging
     if plans.live and all(one.candidate.election == "leads" for one in chosen):
-        return [*_before(plans, chosen), *_running(chosen)]
+        return [*_before(plans, chosen), *_running(chosen), *hanging]
     starts = plans.starts(elect)
-    return [*_before(plans, chosen), *(_ordered(plans, chosen, starts) if starts.first else _any_order(plans, chosen))]
+    return [
+        *_before(plans, chosen),
+        *(_ordered(plans, chosen, starts) if starts.first else _any_order(plans, chosen)),
+        *hanging,
+    ]
+
+
+def _hanging(plans: Plans) -> Iterator[Step]:
+    """What to do on the running cluster about transactions that no coordinator lists."""
+    for finding in () if plans.result is None else plans.result.findings:
+        evidence, place = finding.evidence, finding.place
+        if finding.kind not in ("TXN_HANGING", "TXN_OPEN") or place.topic is None or place.partition is None:
+            continue
+        partition = name(place.topic, place.partition)
+        what = f"the transaction of producer {evidence['producer_id']} in {partition} from offset {evidence['first_offset']} on"
+        partitions = ((place.topic, place.partition),)
+        if (command := evidence.get("find_hanging")) is not None:
+            yield Step("find_hanging", f"See whether Kafka calls {what} hanging:", command, (), partitions)
+        if command is not None and evidence.get("command") is not None and evidence.get("safe_to_abort") is not False:
+            yield Step("abort", f"If it does, end {what}:", evidence["command"], (), partitions)
+        if (again := evidence.get("look_again_at")) is not None:
+            yield Step(
+                "look_again", f"If {what} is still open at {rfc3339(again)}, plan again on a new copy.", None, (), partitions
+            )
 
 
 def _salvaged(plans: Plans) -> Iterator[Step]:
