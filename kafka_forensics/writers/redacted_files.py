@@ -25,6 +25,8 @@ Rewrite = Callable[["ByteFile", Pseudonyms], bytes]
 RewriteLine = Callable[[bytes, Pseudonyms], bytes]
 
 _MASK: Final = b"?"
+_SPACES: Final = 2
+"""In a line of topic, partition and offset."""
 _LINE: Final = re.compile(rb"([^\r\n]*)(\r\n|\r|\n|\Z)")
 _NUMBER: Final = re.compile(rb"[+-]?[0-9]{1,19}")
 _METADATA_LINE: Final = re.compile(rb"\s*(\w+)\s*:\s+(\S+)\s*")
@@ -37,15 +39,15 @@ _MOST_DEPTH: Final = 4
 
 
 class RewrittenFile:
-    """Bytes in the place of a file's."""
+    """Bytes in the place of a file's, and zeros up to its size."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, size_in_bytes: int = 0) -> None:
         self._data = data
-        self.size_in_bytes = len(data)
+        self.size_in_bytes = max(size_in_bytes, len(data))
 
     def read_at(self, position: int, size: int) -> bytes:
         """Up to `size` bytes from `position`, fewer only at the end."""
-        return self._data[position : position + size]
+        return self._data[position : position + size].ljust(max(min(size, self.size_in_bytes - position), 0), b"\0")
 
     def read_into(self, position: int, buffer: memoryview) -> int:
         """Fill `buffer` from `position`; the number of bytes, short only at the end."""
@@ -54,8 +56,8 @@ class RewrittenFile:
         return len(data)
 
     def data_ranges(self) -> list[tuple[int, int]]:
-        """All of it."""
-        return [(0, self.size_in_bytes)] if self._data else []
+        """All but the zeros."""
+        return [(0, len(self._data))] if self._data else []
 
     def close(self) -> None:
         """Nothing to give back."""
@@ -87,17 +89,27 @@ def _by_line(rewrite: RewriteLine) -> Rewrite:
     """What rewrites a file line by line, however these end; a line that is too long to be looked at stays too long."""
 
     def rewrite_all(file: "ByteFile", pseudonyms: Pseudonyms) -> bytes:
-        def told(match: re.Match[bytes]) -> bytes:
-            line = match[1]
-            return (_MASK * len(line) if len(line) > MAX_LINE_BYTES else rewrite(line, pseudonyms)) + match[2]
-
         data = _data(file)
         if _is_zeros(data):
             return data
-        looked_at = islice(_LINE.finditer(data), MAX_LINES + 1)  # with one more there are too many
-        return b"".join(map(told, looked_at))
+        looked_at = list(islice(_LINE.finditer(data), MAX_LINES + 1))  # with one more there are too many
+        lines = [
+            _MASK * (MAX_LINE_BYTES + 1) if len(match[1]) > MAX_LINE_BYTES else rewrite(match[1], pseudonyms) for match in looked_at
+        ]
+        if rewrite is _offset_of_partition:
+            lines = _in_order(lines)
+        return b"".join(line + match[2] for line, match in zip(lines, looked_at, strict=True))
 
     return rewrite_all
+
+
+def _in_order(lines: list[bytes]) -> list[bytes]:
+    """Lines with those of partitions in the order of pseudonyms: Kafka's own order comes from hashes of names."""
+    places = [number for number, line in enumerate(lines) if line.count(b" ") == _SPACES and not line.startswith(_MASK)]
+    ordered = sorted((lines[number] for number in places), key=lambda line: line.rpartition(b" ")[0])
+    for number, line in zip(places, ordered, strict=True):
+        lines[number] = line
+    return lines
 
 
 def _numbers(line: bytes, _: Pseudonyms) -> bytes:
@@ -148,7 +160,7 @@ def _state(file: "ByteFile", pseudonyms: Pseudonyms) -> bytes:
     if _is_zeros(data):
         return data
     if len(data) > MAX_CLEAN_SHUTDOWN_BYTES:
-        return _MASK * len(data)
+        return _MASK * (MAX_CLEAN_SHUTDOWN_BYTES + 1)
     try:
         content = json.loads(data)
     except (ValueError, RecursionError):  # RecursionError: thousands of nested brackets

@@ -396,7 +396,7 @@ def _group_record(raw_key: bytes | None, value: bytes | None, pseudonyms: Pseudo
     if record_type is None or value is None:
         return key, None
     if record_type in OFFSET_COMMIT_TYPES:
-        return key, _commit_value(value)
+        return key, _commit_value(value, pseudonyms)
     return key, _classic_value(value) if record_type == GROUP_METADATA_TYPE else _group_value(record_type, value, pseudonyms)
 
 
@@ -410,7 +410,7 @@ def _group_key(raw: bytes, pseudonyms: Pseudonyms | None) -> tuple[bytes, int | 
     if isinstance(key, str):
         return b"", None
     if key.record_type not in RECORD_TYPES:
-        return raw[:2], None
+        return _unknown_key(raw, pseudonyms), None
     if key.record_type in OFFSET_COMMIT_TYPES and pseudonyms is None:
         return raw[: _behind_string(raw, _behind_string(raw, 2)) + _PARTITION_BYTES], key.record_type
     fields = key._asdict()
@@ -425,6 +425,11 @@ def _group_key(raw: bytes, pseudonyms: Pseudonyms | None) -> tuple[bytes, int | 
     return key_layout(key.record_type).build(fields), key.record_type
 
 
+def _unknown_key(raw: bytes, pseudonyms: Pseudonyms | None) -> bytes:
+    """The type of a key of a newer version; with pseudonyms other keys stay other keys, as hashes are made of what is kept."""
+    return raw[:2] if pseudonyms is None else raw[:2] + pseudonyms.unremembered(NameKind.OTHER, raw.hex()).encode()
+
+
 def _behind_string(data: bytes, position: int) -> int:
     """Position behind a string that follows its length in 16 bits, both of which are there."""
     return position + 2 + int.from_bytes(data[position : position + 2], "big")
@@ -436,8 +441,8 @@ def _string(text: str) -> bytes:
     return len(data).to_bytes(2, "big") + data
 
 
-def _commit_value(value: bytes) -> bytes:
-    """A commit; of its metadata only the length stays."""
+def _commit_value(value: bytes, pseudonyms: Pseudonyms | None) -> bytes:
+    """A commit; of its metadata only the length stays, and with pseudonyms nothing."""
     version = int.from_bytes(value[:2], "big")
     if len(value) > 2 and version < len(_COMMIT_HEADS):
         start = _COMMIT_HEADS[version] + 2
@@ -447,9 +452,12 @@ def _commit_value(value: bytes) -> bytes:
         if length == 0 and stop <= len(value):
             return value[:stop]
         if length > 0 and stop <= len(value) and _is_text(value[start:end]):
-            return value[:start] + _masked(length) + value[end:stop]
+            kept = _masked(length) if pseudonyms is None else b""
+            return value[: start - 2] + len(kept).to_bytes(2, "big") + kept + value[end:stop]
     commit = read_offset_commit(value)
-    return _BAD_COMMITS[commit] if isinstance(commit, str) else _flexible_commit(commit)
+    if isinstance(commit, str):
+        return _BAD_COMMITS[commit]
+    return _flexible_commit(commit if pseudonyms is None else commit._replace(metadata=""))
 
 
 def _is_text(data: bytes) -> bool:
@@ -508,6 +516,8 @@ def _group_value(record_type: int, value: bytes, pseudonyms: Pseudonyms | None) 
         if pseudonyms is not None:
             for topic in chain(*names.values()):
                 topic["topic_name"] = pseudonyms.pseudonym(NameKind.TOPIC, topic["topic_name"])
+            for topics in names.values():
+                topics.sort(key=lambda topic: str(topic["topic_name"]))
         return write_value(GROUP_VALUES[record_type], names)
     name = _EPOCHS.get(record_type)
     if name is None:
@@ -536,7 +546,7 @@ def _share_record(raw_key: bytes | None, value: bytes | None, pseudonyms: Pseudo
     if raw_key is None or isinstance(key, str):
         return None if raw_key is None else b"", None
     if key.record_type not in SHARE_RECORDS:
-        return raw_key[:2], None
+        return _unknown_key(raw_key, pseudonyms), None
     behind = _behind_string(raw_key, 2)
     group = raw_key[2:behind] if pseudonyms is None else _string(pseudonyms.pseudonym(NameKind.GROUP, key.group))
     kept_key = raw_key[:2] + group + raw_key[behind : behind + _ID_AND_PARTITION_BYTES]
@@ -581,7 +591,7 @@ def _transaction_record(raw_key: bytes | None, value: bytes | None, pseudonyms: 
     if metadata is not None:
         if pseudonyms is not None:
             told = ((pseudonyms.pseudonym(NameKind.TOPIC, topic), partition) for topic, partition in metadata.partitions)
-            metadata = replace(metadata, partitions=tuple(told))
+            metadata = replace(metadata, partitions=tuple(sorted(told)))  # Kafka's order comes from hashes of names
         return key, write_transaction_log_value(metadata, int.from_bytes(value[:2], "big"))
     return key, _too_many_partitions() if problem == "partitions" else _BAD_TRANSACTIONS[str(problem)]
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from kafka_forensics.export.json_document import document
+from kafka_forensics.model.constants import WITNESS_TOPICS
 from kafka_forensics.model.results import ScanResult
 
 
@@ -31,11 +32,19 @@ def without_payloads(result: ScanResult, place: str | Path) -> str:
 
 
 def without_order(text: str) -> str:
-    """Such a text without what longer names change: the order of rows, messages that are cut, bytes of small files."""
+    """Such a text without what pseudonyms change: the order of rows, messages that are cut, bytes of small files, sizes and
+    positions in logs whose records hold names, and CRCs."""
     answer = json.loads(text)
+    for name in ("bytes_total", "bytes_decoded", "bytes_damaged", "bytes_skipped"):
+        del answer["summary"][name]
+    for partition in answer["partitions"]:
+        for replica in partition["replicas"] if partition["topic"] in WITNESS_TOPICS else ():
+            del replica["bytes"]
     for finding in answer["findings"]:
         del finding["message"]
-        if finding["kind"] == "CHECKPOINT_MALFORMED":
+        for name in ("stored_crc", "computed_crc"):
+            forget(finding["evidence"], name)
+        if finding["kind"] == "CHECKPOINT_MALFORMED" or finding["topic"] in WITNESS_TOPICS:
             del finding["byte_start"], finding["byte_end"]
     for incident in answer["incidents"]:
         del incident["findings"]

@@ -25,6 +25,7 @@ from kafka_forensics.questions.collect.log_facts import FactsWanted, take_log
 from kafka_forensics.questions.collect.names import BundleNames
 from kafka_forensics.questions.collect.pace import Pace
 from kafka_forensics.questions.collect.politeness import leave_page_cache
+from kafka_forensics.questions.collect.relaid_logs import INDEXES, NewLayout
 from kafka_forensics.storage.bundles import (
     TRANSACTION_PARTITIONS,
     SectionKind,
@@ -125,6 +126,8 @@ class _Collecting:
         self.collected = Collected(bytes_in_all=self._total, is_deep=is_deep(options.scan.deep, self._total))
         compile_as_needed(self._total)
         self._done = 0
+        self._layout: tuple[object, NewLayout | None] = None, None
+        """Of the log that was taken last, with its segment."""
         self._pace = Pace(options.max_rate)
         self._writer = BundleWriter(output, self._about())
 
@@ -183,7 +186,9 @@ class _Collecting:
 
     def _take(self, entry: CollectedEntry) -> list[object]:
         """Add the sections of a file; its row in the listing."""
-        left_out, hashed, stamp = entry.left_out, None, _stamp(entry)
+        left_out, hashed, stamp, allocated = entry.left_out, None, _stamp(entry), entry.entry.allocated_bytes
+        if self._pseudonyms is not None and left_out is None and (entry.has_names or not entry.is_log):
+            stamp[1], allocated = 0, None  # they are of what is replaced
         if left_out is not None:
             self.collected.left_out += left_out == NOT_KAFKAS
         elif entry.entry.kind is EntryKind.FILE:
@@ -193,7 +198,7 @@ class _Collecting:
             except SourceError as error:
                 self.collected.incomplete.append(Incomplete(typed_path(entry.source, entry.entry.path), error.reason))
                 left_out = f"could not be read when it was collected: {self._names.reason(error.reason)}"
-        return [entry.path, *stamp, entry.entry.allocated_bytes, entry.refused, left_out, entry.is_log, hashed]
+        return [entry.path, *stamp, allocated, entry.refused, left_out, entry.is_log, hashed]
 
     def _read(self, entry: CollectedEntry) -> tuple[int, str | None]:
         """Add the sections of a file by reading it: its size as it was then, which of a live log is not that of its listing, and
@@ -203,14 +208,27 @@ class _Collecting:
             size_in_bytes = file.size_in_bytes
             if entry.is_log:
                 self.collected.logs += 1
-                batches, size_in_bytes = take_log(entry, file, self._writer, self._wanted(entry), self._passed)
+                layout = NewLayout(size_in_bytes, _base_offset(entry)) if self._pseudonyms is not None and entry.has_names else None
+                wanted = self._wanted(entry)
+                batches, size_in_bytes = take_log(entry, file, self._writer, wanted, self._passed, layout)
                 self.collected.batches += batches
+                self._layout = _segment(entry), layout
             else:
-                if self._pseudonyms is not None and entry.name is not None:
-                    file = redacted_file(entry.name.kind, file, self._pseudonyms)
-                    size_in_bytes = file.size_in_bytes
+                file = self._redacted(entry, file)
+                size_in_bytes = file.size_in_bytes
                 self._take_bytes(entry, file)
-            return size_in_bytes, sha256_of(file) if self._options.hashes else None
+            is_said = self._options.hashes and not (entry.is_log and self._pseudonyms is not None)
+            return size_in_bytes, sha256_of(file) if is_said else None
+
+    def _redacted(self, entry: CollectedEntry, file: "ByteFile") -> "ByteFile":
+        """What a small file becomes. Raises SourceError."""
+        if self._pseudonyms is None or entry.name is None:
+            return file
+        if entry.has_names and entry.name.kind in INDEXES:
+            segment, layout = self._layout
+            known = layout if layout is not None and segment == _segment(entry) else NewLayout(0, _base_offset(entry))
+            return known.index(entry.name.kind, file)
+        return redacted_file(entry.name.kind, file, self._pseudonyms)
 
     def _wanted(self, entry: CollectedEntry) -> FactsWanted:
         return facts_wanted(self._options, self._compacted, self.collected.is_deep, entry)
@@ -220,7 +238,7 @@ class _Collecting:
         the map of pseudonyms would not have them all."""
         if self._pseudonyms is None or entry.left_out is not None:
             return True
-        return entry.is_log and (entry.partition is None or entry.partition.topic not in WITNESS_TOPICS)
+        return entry.is_log and not entry.has_names
 
     def _keep(self, entry: CollectedEntry) -> None:
         """What is known of a file is kept."""
@@ -306,6 +324,15 @@ def _is_of(entry: CollectedEntry, asked: RecordsAsked) -> bool:
 _LEFT_OUT: Final = 6
 """Where the row of a file says why its bytes were not looked at."""
 _KIND_NAMES: Final = {EntryKind.FILE: "f", EntryKind.SYMLINK: "l", EntryKind.OTHER: "o"}
+
+
+def _base_offset(entry: CollectedEntry) -> int:
+    return 0 if entry.name is None or entry.name.offset is None else entry.name.offset
+
+
+def _segment(entry: CollectedEntry) -> tuple[object, ...]:
+    """Of which segment a file is."""
+    return entry.path.rpartition("/")[0], _base_offset(entry), None if entry.name is None else entry.name.suffix
 
 
 def _stamp(entry: CollectedEntry) -> list[object]:

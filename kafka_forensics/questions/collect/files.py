@@ -20,6 +20,7 @@ MAX_DEPTH: Final = 5
 """Levels of directories below a path that are looked into: a folder of folders of log directories, and what is in those."""
 LOG_KINDS: Final = (FileKind.LOG, FileKind.METADATA_CHECKPOINT)
 """Files of batches, of which facts are taken instead of bytes."""
+TOPICS_OF_NAMES: Final = WITNESS_TOPICS | {"__remote_log_metadata"}
 NOT_KAFKAS: Final = "no file of Kafka's: its bytes are not collected"
 
 
@@ -43,6 +44,12 @@ class CollectedEntry:
     def is_log(self) -> bool:
         """Whether it holds batches."""
         return self.name is not None and self.name.kind in LOG_KINDS
+
+    @property
+    def has_names(self) -> bool:
+        """Whether its records, or those that it indexes, hold names: with pseudonyms nothing is taken as it is."""
+        topic = None if self.partition is None else self.partition.topic
+        return topic in TOPICS_OF_NAMES or (self.name is not None and self.name.kind is FileKind.METADATA_CHECKPOINT)
 
 
 @dataclass(frozen=True, slots=True)

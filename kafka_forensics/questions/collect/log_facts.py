@@ -1,13 +1,13 @@
 """The facts of one log, section by section, as a bundle takes them."""
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
 
 from kafka_forensics.model.batches import BatchColumn, Damage
-from kafka_forensics.model.constants import CONTROL_MASK, WITNESS_TOPICS
+from kafka_forensics.model.constants import COMPRESSION_MASK, CONTROL_MASK, RECORD_BATCH_OVERHEAD, WITNESS_TOPICS
 from kafka_forensics.model.pseudonyms import Pseudonyms
 from kafka_forensics.parsers.log import (
     MAX_BATCH_BYTES,
@@ -19,6 +19,7 @@ from kafka_forensics.parsers.log import (
     check_batch_in_file,
     inspector,
 )
+from kafka_forensics.questions.collect.relaid_logs import BLANK_BATCH, NewLayout, crc_cipher, right
 from kafka_forensics.storage.bundles import MAX_SECTION_BYTES, Frame, SectionKind, write_frames, write_held
 from kafka_forensics.writers.bundle_columns import write_batches
 from kafka_forensics.writers.record_hashes import write_record_hashes
@@ -39,6 +40,8 @@ CONTROL_BYTES: Final = 4096
 """A control batch of more bytes is no marker, whatever it says."""
 
 
+MAGIC: Final = 2
+RECORDS_COUNT_AT: Final = 57
 _FRAME: Final = struct.Struct(">qiibihi")
 _FRAME_BYTES: Final = _FRAME.size
 
@@ -69,13 +72,17 @@ class FactsWanted(NamedTuple):
 
 
 def take_log(
-    entry: "CollectedEntry", file: "ByteFile", writer: TakesSections, wanted: FactsWanted, passed: Callable[[int], None]
+    entry: "CollectedEntry",
+    file: "ByteFile",
+    writer: TakesSections,
+    wanted: FactsWanted,
+    passed: Callable[[int], None],
+    layout: NewLayout | None = None,
 ) -> tuple[int, int]:
-    """Add the sections of a log; how many batches it has, and its size, which of one that is cut off meanwhile is less than when it
-    was opened. Raises SourceError where it cannot be read further."""
-    topic = None if entry.partition is None else entry.partition.topic
+    """Add the sections of a log, where `layout` puts its batches or where they are; how many batches it has, and its size, which of
+    one that is cut off meanwhile is less than when it was opened. Raises SourceError where it cannot be read further."""
     base_offset = 0 if entry.name is None or entry.name.offset is None else entry.name.offset
-    checks = _Checks(wanted)
+    checks = _Checks(wanted, is_relaid=layout is not None)
     reader = SegmentReader(
         file, next_base_offset=believed_to(base_offset, entry.behind), inspect=checks, inspect_alone=checks.alone
     )
@@ -84,25 +91,115 @@ def take_log(
         end = start + chunk.bytes_decoded + chunk.bytes_damaged + chunk.bytes_skipped
         if end == start:
             continue
-        columns = chunk.columns
         damage = checks.told(chunk.damage)
         frames = [_frame(file, found.position) for found, inside in damage if not inside]
-        if frames:
-            writer.add(entry.path, SectionKind.FRAMES, start, end, write_frames(frames))
-        for block in checks.hashed():
-            writer.add(entry.path, SectionKind.KEYS, start, end, block)
-        kept = _whole(columns, wanted.records)
-        if topic in WITNESS_TOPICS:
-            _take_told(entry, topic, file, writer, columns, start, end, wanted.pseudonyms)
-        elif kept.any():
-            _take_whole(entry, file, writer, columns[:, kept], start, end, only_markers=wanted.pseudonyms is not None)
-        # last, so that of a bundle that was cut short batches are known only with all that belongs to them
-        section = write_batches(columns, damage, written=checks.written(columns), digests=checks.digests.take(columns))
-        writer.add(entry.path, SectionKind.BATCHES, start, end, section)
+        stretch = _Stretch(start, end, chunk.columns, checks.written(chunk.columns), damage, frames)
+        if layout is None:
+            _add(entry, writer, checks, _taken(entry, file, writer, stretch, wanted))
+        else:
+            for relaid in _relaid(entry, file, writer, stretch, wanted, layout):
+                _add(entry, writer, checks, relaid)
         batches += chunk.rows
         passed(end - start)
         start = end
-    return batches, start
+    return batches, start if layout is None else layout.size_in_bytes
+
+
+class _Stretch(NamedTuple):
+    """What is told of bytes `[start, end)` of a log."""
+
+    start: int
+    end: int
+    columns: "Ints"
+    written: "Ints"
+    damage: list[tuple[Damage, bool]]
+    frames: list[Frame]
+    substitutes: bytes | None = None
+    """The bytes of a stretch that was laid out anew."""
+
+
+def _add(entry: "CollectedEntry", writer: TakesSections, checks: "_Checks", stretch: _Stretch) -> None:
+    """Add a stretch, but for the batches that are held."""
+    start, end, columns = stretch.start, stretch.end, stretch.columns
+    if stretch.substitutes is not None:
+        checks.see_substitutes(stretch.substitutes, start, columns)
+    if stretch.frames:
+        writer.add(entry.path, SectionKind.FRAMES, start, end, write_frames(stretch.frames))
+    for block in checks.hashed():
+        writer.add(entry.path, SectionKind.KEYS, start, end, block)
+    # last, so that of a bundle that was cut short batches are known only with all that belongs to them
+    section = write_batches(columns, stretch.damage, written=stretch.written, digests=checks.digests.take(columns))
+    writer.add(entry.path, SectionKind.BATCHES, start, end, section)
+
+
+def _taken(entry: "CollectedEntry", file: "ByteFile", writer: TakesSections, stretch: _Stretch, wanted: FactsWanted) -> _Stretch:
+    """A stretch as it is, after what is held of it was added; with pseudonyms no CRC is left but of what is held."""
+    columns = stretch.columns
+    held, rows = _Held(entry, writer, SectionKind.KEPT, stretch.start), np.zeros(columns.shape[1], np.bool_)
+    if entry.partition is not None and entry.partition.topic in WITNESS_TOPICS:
+        held = _Held(entry, writer, SectionKind.TOLD, stretch.start)
+        for first, batches in _substitutes(entry, file, columns, None):
+            for row, batch in enumerate(batches, first):
+                held.add(int(columns[BatchColumn.POSITION, row]), batch)
+    else:
+        for row in np.flatnonzero(_whole(columns, wanted.records)).tolist():
+            position, size = columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES], row].tolist()
+            batch = file.read_at(position, size)
+            if wanted.pseudonyms is None or is_marker(batch):
+                held.add(position, batch)
+                rows[row] = True
+    if held.kind is SectionKind.TOLD or rows.any():
+        held.end(stretch.end)
+    if wanted.pseudonyms is None:
+        return stretch
+    columns, damage = crc_cipher(wanted.pseudonyms.digests_key()).hidden(columns, stretch.damage, but=rows)
+    return stretch._replace(columns=columns, damage=damage)
+
+
+def _relaid(
+    entry: "CollectedEntry", file: "ByteFile", writer: TakesSections, stretch: _Stretch, wanted: FactsWanted, layout: NewLayout
+) -> Iterator[_Stretch]:
+    """A stretch in pieces that are laid out anew, each after its substitutes were added."""
+    assert wanted.pseudonyms is not None
+    starts, at = stretch.columns[BatchColumn.POSITION].tolist(), stretch.start
+    for first, batches in _substitutes(entry, file, stretch.columns, wanted.pseudonyms):
+        end = first + len(batches)
+        until = starts[end] if end < len(starts) else stretch.end
+        damage = [(found, inside) for found, inside in stretch.damage if at <= found.position < until]
+        frames = [frame for frame in stretch.frames if at <= frame.position < until]
+        at, start = until, layout.size_in_bytes
+        stored = [batch or BLANK_BATCH for batch in batches]
+        columns, damage, frames = layout.placed(stretch.columns[:, first:end], damage, frames, stored)
+        columns, damage = crc_cipher(wanted.pseudonyms.digests_key()).hidden(columns, damage, but=right(columns))
+        held, data = _Held(entry, writer, SectionKind.TOLD, start), bytearray(layout.size_in_bytes - start)
+        for position, batch in zip(columns[BatchColumn.POSITION].tolist(), batches, strict=True):
+            held.add(position, batch)
+            data[position - start : position - start + len(batch)] = batch
+        held.end(layout.size_in_bytes)
+        yield _Stretch(start, layout.size_in_bytes, columns, stretch.written[first:end], damage, frames, bytes(data))
+
+
+def _substitutes(
+    entry: "CollectedEntry", file: "ByteFile", columns: "Ints", pseudonyms: Pseudonyms | None
+) -> Iterator[tuple[int, list[bytes]]]:
+    """What the analysis uses of the records of batches, piece by piece: the row of the first, and the batches that stand for them,
+    which are empty if there is nothing in them."""
+    topic = "" if entry.partition is None else entry.partition.topic
+    good = (columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]) & (columns[BatchColumn.SIZE_IN_BYTES] <= MAX_BATCH_BYTES)
+    places = columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES]].T.tolist()
+    first, batches, taken = 0, list[bytes](), 0
+    block, at = b"", 0
+    for row, ((position, size), is_good) in enumerate(zip(places, good.tolist(), strict=True)):
+        if is_good and not at <= position <= position + size <= at + len(block):
+            block, at = file.read_at(position, max(size, SECTION_BYTES)), position
+        data = block[position - at : position - at + size] if is_good else b""
+        batches.append(witness_batch(topic, data, pseudonyms) or b"" if data else b"")
+        taken += len(batches[-1])
+        if taken > SECTION_BYTES:
+            yield first, batches
+            first, batches, taken = row + 1, [], 0
+    if batches or not first:
+        yield first, batches
 
 
 def _frame(file: "ByteFile", position: int) -> Frame:
@@ -126,52 +223,19 @@ def _whole(columns: "Ints", records: Sequence[tuple[int, int]]) -> "NDArray[np.b
     return kept
 
 
-def _take_whole(
-    entry: "CollectedEntry", file: "ByteFile", writer: TakesSections, columns: "Ints", start: int, end: int, *, only_markers: bool
-) -> None:
-    """Add batches as they are stored; of control batches, where they may hold no names, none but the ends of transactions."""
-    held = _Held(entry, writer, SectionKind.KEPT, start)
-    for position, size in columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES]].T.tolist():
-        batch = file.read_at(position, size)
-        if not only_markers or is_marker(batch):
-            held.add(position, batch)
-    held.end(end)
-
-
-def _take_told(
-    entry: "CollectedEntry",
-    topic: str,
-    file: "ByteFile",
-    writer: TakesSections,
-    columns: "Ints",
-    start: int,
-    end: int,
-    pseudonyms: Pseudonyms | None,
-) -> None:
-    """Add of the batches of an internal topic what the analysis uses of their records."""
-    held = _Held(entry, writer, SectionKind.TOLD, start)
-    good = (columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]) & (columns[BatchColumn.SIZE_IN_BYTES] <= MAX_BATCH_BYTES)
-    block, at = b"", 0
-    for position, size in columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES]][:, good].T.tolist():
-        if not at <= position <= position + size <= at + len(block):
-            block, at = file.read_at(position, max(size, SECTION_BYTES)), position
-        batch = witness_batch(topic, block[position - at : position - at + size], pseudonyms)
-        if batch is not None:
-            held.add(position, batch)
-    held.end(end)
-
-
 class _Held:
     """Batches of a stretch of a log, in sections that are not too large."""
 
     def __init__(self, entry: "CollectedEntry", writer: TakesSections, kind: SectionKind, start: int) -> None:
-        self._entry, self._writer, self._kind = entry, writer, kind
+        self.kind, self._entry, self._writer = kind, entry, writer
         self._start = start
         self._batches: list[tuple[int, bytes]] = []
         self._size = 0
 
     def add(self, position: int, batch: bytes) -> None:
-        """Add the batch at a byte."""
+        """Add the batch at a byte, unless it is empty."""
+        if not batch:
+            return
         if self._batches and self._size + len(batch) > SECTION_BYTES:
             self.end(position)
         self._batches.append((position, batch))
@@ -179,7 +243,7 @@ class _Held:
 
     def end(self, end: int) -> None:
         """Nothing more up to this byte."""
-        self._writer.add(self._entry.path, self._kind, self._start, end, write_held(self._batches))
+        self._writer.add(self._entry.path, self.kind, self._start, end, write_held(self._batches))
         self._start, self._batches, self._size = end, [], 0
 
 
@@ -187,13 +251,14 @@ class _Checks:
     """The inspector of a log that is collected: it remembers digests, what only opening batches tells, and the offsets of old
     entries."""
 
-    def __init__(self, wanted: FactsWanted) -> None:
+    def __init__(self, wanted: FactsWanted, *, is_relaid: bool) -> None:
         key = b"" if wanted.pseudonyms is None else wanted.pseudonyms.digests_key()
         self.digests = ContentDigests(key)
         self._hashes = SegmentHashes(StrongHasher(key)) if wanted.keys else None
         self._blocks: list[bytes] = []
         self._inner = inspector(deep=wanted.deep)
         self._deep = wanted.deep
+        self._is_relaid = is_relaid
         self._inside: list[Damage] = []
         self._offsets: dict[int, int] = {}
 
@@ -202,21 +267,39 @@ class _Checks:
         self._offsets.update(
             zip(columns[BatchColumn.POSITION, old].tolist(), columns[BatchColumn.BASE_OFFSET, old].tolist(), strict=True)
         )
+        if not self._is_relaid:
+            self._see(buffer, position, columns, first, end)
+        found = self._inner(buffer, position, columns, first, end)
+        self._inside += found
+        return found
+
+    def see_substitutes(self, data: bytes, position: int, columns: "Ints") -> None:
+        """Take digests and hashes of the substitutes in `data`, which begins at byte `position`, by the columns of all batches."""
+        plain = columns.copy()
+        plain[BatchColumn.MAGIC] = MAGIC
+        plain[BatchColumn.ATTRIBUTES] &= ~COMPRESSION_MASK
+        for row, start in enumerate((columns[BatchColumn.POSITION] - position).tolist()):
+            if count := int.from_bytes(data[start + RECORDS_COUNT_AT : start + RECORD_BATCH_OVERHEAD], "big"):
+                plain[BatchColumn.RECORDS_COUNT, row] = count
+        self._see(np.frombuffer(data, np.uint8), position, plain, 0, columns.shape[1])
+
+    def _see(self, buffer: "NDArray[np.uint8]", position: int, columns: "Ints", first: int, end: int) -> None:
+        """Take digests and hashes of the batches of rows `[first, end)`."""
+        if first == end:
+            return
         self.digests.inspect(buffer, position, columns, first, end)
         if self._hashes is not None:
             for row in range(first, end, HASHED_BATCHES):
                 self._hashes.inspect(buffer, position, columns, row, min(row + HASHED_BATCHES, end))
                 self._pack_hashes(self._hashes, HASHED_RECORDS)
-        found = self._inner(buffer, position, columns, first, end)
-        self._inside += found
-        return found
 
     def alone(self, file: "ByteFile", position: int, size: int) -> list[Damage]:
         """A batch behind damage, or a large one."""
-        self.digests.alone(file, position, size)
-        if self._hashes is not None:
-            self._hashes.alone(file, position, size)
-            self._pack_hashes(self._hashes, HASHED_RECORDS)
+        if not self._is_relaid:
+            self.digests.alone(file, position, size)
+            if self._hashes is not None:
+                self._hashes.alone(file, position, size)
+                self._pack_hashes(self._hashes, HASHED_RECORDS)
         found = check_batch_in_file(file, position, size) if self._deep else []
         self._inside += found
         return found
