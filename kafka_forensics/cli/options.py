@@ -7,13 +7,17 @@ from datetime import UTC, datetime, timedelta
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Final, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar, get_args, get_type_hints
 
 import typer
+from typer.models import ArgumentInfo, ParameterInfo
 
 from kafka_forensics.errors import UsageError, did_you_mean
 from kafka_forensics.evidence import ledger
 from kafka_forensics.evidence.options import ScanOptions, keep_code_below
+
+if TYPE_CHECKING:
+    from kafka_forensics.evidence.outputs import OutputKind
 
 # Names to choose from, and what a mistyped one was probably meant to be.
 
@@ -46,6 +50,22 @@ def time_ms(text: str) -> int:
     return (aware - _EPOCH) // timedelta(milliseconds=1)
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Marks an option or argument that names what the command writes."""
+
+    kind: "OutputKind" = "file"
+    suffixes: tuple[str, ...] = ("",)
+    """After its name: what is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Marks an option or argument that names what the command reads."""
+
+
+Mark = TypeVar("Mark", Written, Read)
+
 FORMATS: Final = ("table", "tsv", "json", "jsonl", "markdown")
 FAIL_ON: Final = ("none", "info", "warning", "error", "critical")
 ENGINES: Final = ("local", "spark")
@@ -62,6 +82,7 @@ Paths = Annotated[
         help="A broker's log directory, a folder of them, a partition directory, one file, or a .tar/.tar.gz/.tar.xz/.tar.zst/.zip"
         " of those, a bundle (.kfb) that collect made, or a URI such as s3://bucket/broker-1; NAME=PATH names the broker.",
     ),
+    Read(),
 ]
 StorageOption = Annotated[
     list[str] | None,
@@ -80,6 +101,7 @@ CacheDir = Annotated[
         help="Keep compiled kernels below this absolute path, if nobody else can write there [default: XDG_CACHE_HOME, if it is"
         " absolute, or ~/.cache].",
     ),
+    Written("any"),
 ]
 Topic = Annotated[str | None, typer.Option("--topic", metavar="GLOB", help="Only topics that match, e.g. 'orders*'.")]
 Partition = Annotated[int | None, typer.Option("--partition", metavar="N", min=0, help="Only this partition of each topic.")]
@@ -148,6 +170,7 @@ Output = Annotated[
         parser=file_path,
         help="Write to FILE, never inside an input. Without --format its ending decides.",
     ),
+    Written(),
 ]
 FailOn = Annotated[
     str,
@@ -187,6 +210,7 @@ ReportFile = Annotated[
         parser=file_path,
         help="Write the HTML page of `report` as well, of the same scan; never inside an input.",
     ),
+    Written(),
 ]
 ShowPayloads = Annotated[bool, typer.Option("--show-payloads", help="Show bytes of keys, values and headers.")]
 By = Annotated[
@@ -335,7 +359,10 @@ class VerbosePrinting(Printing):
 
 
 def flat(command: Callable[..., int]) -> Callable[..., int]:
-    """`command` as typer can take it: with each field of its parameters that are groups of options as a parameter of its own."""
+    """`command` as typer can take it: with each field of its parameters that are groups of options as a parameter of its own.
+
+    Before it runs, all that is marked as `Written` is held against what is marked as `Read`.
+    """
     hints = get_type_hints(command, include_extras=True)
     groups = {name: hint for name, hint in hints.items() if isinstance(hint, type) and is_dataclass(hint)}
     parameters: list[Parameter] = []
@@ -351,6 +378,7 @@ def flat(command: Callable[..., int]) -> Callable[..., int]:
 
     @wraps(command)
     def taking_each(**given: object) -> int:
+        _check_outputs(parameters, given)
         for name, group in groups.items():
             given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
         return command(**given)
@@ -358,6 +386,37 @@ def flat(command: Callable[..., int]) -> Callable[..., int]:
     taking_each.__signature__ = Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
     taking_each.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters} | {"return": int}
     return taking_each
+
+
+def _check_outputs(parameters: Iterable[Parameter], given: dict[str, object]) -> None:
+    """Raise UsageError for an output that would change what is read."""
+    values = [(value, parameter) for parameter in parameters if (value := given.get(parameter.name)) is not None]
+    written = [(value, parameter, mark) for value, parameter in values if (mark := marked(parameter, Written)) is not None]
+    if not written:
+        return
+    from kafka_forensics.evidence.outputs import Output, check_outputs
+
+    read = [value for value, parameter in values if marked(parameter, Read) is not None]
+    paths = [str(path) for value in read for path in (value if isinstance(value, list) else [value])]
+    check_outputs(
+        [
+            Output(f"{value}{suffix}", _typed_name(parameter), mark.kind)
+            for value, parameter, mark in written
+            for suffix in mark.suffixes
+        ],
+        paths,
+    )
+
+
+def marked(parameter: Parameter, mark: type[Mark]) -> Mark | None:
+    """The mark of this kind that a parameter has, if any."""
+    return next((found for found in get_args(parameter.annotation)[1:] if isinstance(found, mark)), None)
+
+
+def _typed_name(parameter: Parameter) -> str:
+    """What the user calls it: `--output`, or `DIR` of an argument."""
+    declared = next(found for found in get_args(parameter.annotation) if isinstance(found, ParameterInfo))
+    return str(declared.metavar if isinstance(declared, ArgumentInfo) else declared.default)
 
 
 def storage_pairs(given: list[str] | None) -> tuple[tuple[str, str], ...]:

@@ -7,7 +7,7 @@ import signal
 import stat
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from kafka_forensics.cli.options import FORMATS, Printing, choose
 from kafka_forensics.errors import UsageError
+from kafka_forensics.storage.private import open_private
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -72,10 +73,6 @@ _FORMAT_OF_ENDING: Final = {
     ".prom": "prometheus",
 }
 
-MAKE_IT_FIRST: Final = "make that directory first, or choose another place"
-_URI: Final = re.compile(r"([a-z][a-z0-9+.-]+):/+(.*)", re.IGNORECASE)
-"""As a path has it, in which two slashes are one."""
-
 
 @dataclass(frozen=True, slots=True)
 class Destination:
@@ -128,8 +125,11 @@ def screen_of(printing: Printing) -> Destination:
 
 
 @contextmanager
-def open_output(output: Path | None, *, color: str, whole: bool = False, option: str = "--output") -> Iterator[Destination]:
-    """stdout, or the file `output`; `whole`: which is replaced once all is written, so that nobody ever reads a part of it.
+def open_output(
+    output: Path | None, *, color: str, whole: bool = False, private: bool = False, option: str = "--output"
+) -> Iterator[Destination]:
+    """stdout, or the file `output`; `whole`: which is replaced once all is written, so that nobody ever reads a part of it;
+    `private`: which only its owner can read.
 
     Raises UsageError, which names the `option` that asked for it, if the file cannot be written; one that was not there before is
     not left there in part.
@@ -140,7 +140,8 @@ def open_output(output: Path | None, *, color: str, whole: bool = False, option:
         return
     is_new = not os.path.lexists(output)
     try:
-        with _replacing(output) if whole else output.open("w", encoding="utf-8", newline="\n") as stream:
+        opener = open_private if private else None
+        with _replacing(output, opener) if whole else open(output, "w", encoding="utf-8", newline="\n", opener=opener) as stream:
             yield destination(stream, color="never")
     except OSError as error:
         from kafka_forensics.storage.disks import why
@@ -152,9 +153,9 @@ def open_output(output: Path | None, *, color: str, whole: bool = False, option:
 
 
 @contextmanager
-def _replacing(output: Path) -> Iterator[TextIO]:
-    """A new file beside `output` that takes its place at the end, with its rights; gone if anything failed. What is no file, such
-    as a pipe, is written to as it is."""
+def _replacing(output: Path, opener: Callable[[str, int], int] | None) -> Iterator[TextIO]:
+    """A new file beside `output` that takes its place at the end, with its rights unless there is an `opener`; gone if anything
+    failed. What is no file, such as a pipe, is written to as it is."""
     target = Path(os.path.realpath(output))  # a link stays one
     if target.exists() and not target.is_file():
         with target.open("w", encoding="utf-8", newline="\n") as stream:
@@ -162,11 +163,11 @@ def _replacing(output: Path) -> Iterator[TextIO]:
         return
     beside = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        with beside.open("x", encoding="utf-8", newline="\n") as stream:
+        with open(beside, "x", encoding="utf-8", newline="\n", opener=opener) as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        if target.exists():
+        if target.exists() and opener is None:
             beside.chmod(stat.S_IMODE(target.stat().st_mode))
         beside.replace(target)
     finally:
@@ -201,42 +202,6 @@ def uninterrupted() -> Iterator[None]:
 def shares_screen(output: Path | None) -> bool:
     """Whether an answer that goes to `output` comes on the terminal on which a bar would be drawn over it."""
     return output is None and sys.stdout.isatty() and sys.stderr.isatty()
-
-
-def check_output(output: Path | None, inputs: list[str], option: str = "--output") -> None:
-    """Raise UsageError early if `output` cannot be written, or would write into the evidence at `inputs`."""
-    if output is None:
-        return
-    uri = _URI.match(str(output))
-    if uri is not None and not output.parent.is_dir():
-        hint = "write a file here and copy it there; only datasets of `kafka-forensics export` can go to a URI at once"
-        raise UsageError(f"cannot write to {uri[1]}://{uri[2]}: {option} is a file of this machine", hint=hint)
-    if output.is_dir():
-        raise UsageError(f"cannot write to {output}: it is a directory", hint="name a file in it")
-    if not output.parent.is_dir():
-        raise UsageError(f"cannot write to {output}: its directory does not exist", hint=MAKE_IT_FIRST)
-    from kafka_forensics.storage.open import refuse_output_inside
-
-    refuse_output_inside(str(output), [path for given in inputs for path in (given, given.partition("=")[2]) if path])
-
-
-def check_new_directory(directory: Path, name: str) -> None:
-    """Raise UsageError unless `directory`, which the command line calls `name`, is an empty directory, or could be made one."""
-    hint = "choose a directory that is empty or does not exist yet"
-    if str(directory) == "-":
-        raise UsageError(f"{name} - names no directory", hint=f"{hint}; one of that name is ./-")
-    try:
-        names = sorted(os.listdir(directory))
-    except FileNotFoundError:
-        if not directory.parent.is_dir():
-            raise UsageError(f"cannot write to {directory}: its directory does not exist", hint=MAKE_IT_FIRST) from None
-        return
-    except OSError as error:
-        if directory.exists() and not directory.is_dir():
-            raise UsageError(f"{directory} is a file, and {name} names a directory", hint=hint) from None
-        raise UsageError(f"cannot write to {directory}: {error.strerror}", hint=hint) from error
-    if names:
-        raise UsageError(f"{directory} is not empty: it holds {names[0]}", hint=hint)
 
 
 def chosen_format(name: str | None, output: Path | None, formats: Sequence[str] = FORMATS) -> str:

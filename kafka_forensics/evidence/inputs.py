@@ -172,7 +172,7 @@ class Inputs:
 
     @property
     def evidence(self) -> list[str]:
-        """Names of all that is read, in which nothing may be written."""
+        """Names of all that is read."""
         return [*(source.name for source in self.sources), *self.elsewhere]
 
     def read(self, source: ByteSource, entry: Entry, parse: Callable[[ByteFile], Parsed]) -> Parsed | None:

@@ -22,6 +22,7 @@ from kafka_forensics.export.snapshots import opened_snapshot
 from kafka_forensics.export.target import INCOMPLETE, LOCK, SUCCESS, TEMPORARY, refuse_names
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.storage.open import local_path
+from kafka_forensics.storage.private import private_files
 from kafka_forensics.storage.remote import remote_place
 
 if TYPE_CHECKING:
@@ -78,29 +79,36 @@ class Opened:
     """Whether the snapshot was there before."""
 
 
-def opened_export(output: str, inputs: list[str], storage: Storage, added: AddedSnapshot | None) -> AbstractContextManager[Opened]:
+@contextmanager
+def opened_export(output: str, storage: Storage, added: AddedSnapshot | None) -> Iterator[Opened]:
     """Begin an export; in the end, a snapshot that was written to Parquet files is put in its place.
 
     If it fails, a dataset is what it was, but for tables that were committed already. Raises UsageError if something else is there,
-    the output lies in an input or cannot be written to, or another run is adding to it.
+    the output cannot be written to, or another run is adding to it.
     """
+    if added is not None:
+        require_name("--cluster", added.cluster)
+        require_name("--snapshot", added.snapshot)
+    with private_files(local_path(output)), _opened(output, storage, added) as opened:
+        yield opened
+
+
+def _opened(output: str, storage: Storage, added: AddedSnapshot | None) -> AbstractContextManager[Opened]:
     if added is None:
-        return _opened_place(output, inputs, storage)
-    require_name("--cluster", added.cluster)
-    require_name("--snapshot", added.snapshot)
+        return _opened_place(output, storage)
     if added.table_format == PARQUET:
-        return _opened_snapshot(output, inputs, added)
-    return _opened_tables(output, inputs, storage, added)
+        return _opened_snapshot(output, added)
+    return _opened_tables(output, storage, added)
 
 
 @contextmanager
-def _opened_place(output: str, inputs: list[str], storage: Storage) -> Iterator[Opened]:
-    with opened_place(output, inputs, storage) as target:
+def _opened_place(output: str, storage: Storage) -> Iterator[Opened]:
+    with opened_place(output, storage) as target:
         yield Opened(target, output)
 
 
 @contextmanager
-def _opened_snapshot(output: str, inputs: list[str], added: AddedSnapshot) -> Iterator[Opened]:
+def _opened_snapshot(output: str, added: AddedSnapshot) -> Iterator[Opened]:
     root = local_path(output)
     if root is None:
         raise UsageError(
@@ -108,26 +116,26 @@ def _opened_snapshot(output: str, inputs: list[str], added: AddedSnapshot) -> It
             hint="add --table-format delta or --table-format iceberg",
         )
     label = Label(added.cluster, added.snapshot, uuid.uuid4().hex, in_rows=False)
-    with opened_snapshot(root, inputs, label) as snapshot:
+    with opened_snapshot(root, label) as snapshot:
         opened = Opened(snapshot.target, snapshot.target.path, label)
         yield opened
         opened.replaced = snapshot.publish()
 
 
 @contextmanager
-def _opened_tables(output: str, inputs: list[str], storage: Storage, added: AddedSnapshot) -> Iterator[Opened]:
+def _opened_tables(output: str, storage: Storage, added: AddedSnapshot) -> Iterator[Opened]:
     """Files are written to a directory of this run alone, and moved to their table before they are committed."""
     label = Label(added.cluster, added.snapshot, uuid.uuid4().hex, in_rows=True)
     schemas = {name: labelled_schema(fact, label) for name, fact in FACTS.items()}
     opener = opened_delta() if added.table_format == "delta" else opened_iceberg(added.catalog, added.namespace)
-    root = root_of(output, inputs, storage)
+    root = root_of(output, storage)
     _refuse_others(root, added.table_format)
     with contextlib.closing(opener(output, root.path, storage)) as tables:
         for name, schema in schemas.items():
             if tables.exists(name):
                 tables.check(name, schema)
         staging = below(output, f"{TEMPORARY}/{label.run}")
-        opened = Opened(open_place(staging, inputs, storage), staging, label)
+        opened = Opened(open_place(staging, storage), staging, label)
 
         def commit(written: Mapping[str, Sequence[Written]]) -> None:
             others = [name for name in FACTS if name not in written and tables.exists(name)]

@@ -18,7 +18,7 @@ from kafka_forensics.export.target import (
     mark_of,
     refuse_names,
 )
-from kafka_forensics.storage.open import local_path, refuse_output_inside
+from kafka_forensics.storage.open import local_path
 from kafka_forensics.storage.remote import (
     NATIVE,
     Failure,
@@ -37,18 +37,18 @@ from kafka_forensics.storage.remote import (
 Storage = tuple[tuple[str, str], ...]
 
 
-def open_place(output: str, inputs: list[str], storage: Storage = ()) -> "ExportPlace":
-    """Begin an export. Raises UsageError if there is anything at `output`, it lies in an input, or cannot be written to."""
+def open_place(output: str, storage: Storage = ()) -> "ExportPlace":
+    """Begin an export. Raises UsageError if there is anything at `output`, or it cannot be written to."""
     here = local_path(output)
     if here is not None:
-        return Target.open(here, inputs)
-    return RemoteTarget.open(output, inputs, storage)
+        return Target.open(here)
+    return RemoteTarget.open(output, storage)
 
 
 @contextmanager
-def opened_place(output: str, inputs: list[str], storage: Storage = ()) -> "Iterator[ExportPlace]":
+def opened_place(output: str, storage: Storage = ()) -> "Iterator[ExportPlace]":
     """An export begun with `open_place`; if it fails before anything is written, the place is as it was."""
-    target = open_place(output, inputs, storage)
+    target = open_place(output, storage)
     try:
         yield target
     except BaseException:
@@ -64,12 +64,11 @@ def join_place(path: str, token: str, storage: Storage = ()) -> "ExportPlace":
     return RemoteTarget.join(path, token, storage)
 
 
-def root_of(output: str, inputs: list[str], storage: Storage = ()) -> "ExportPlace":
-    """A place that others may write to at the same time. Raises UsageError if it lies in an input, or cannot be opened."""
+def root_of(output: str, storage: Storage = ()) -> "ExportPlace":
+    """A place that others may write to at the same time. Raises UsageError if it cannot be opened."""
     here = local_path(output)
     if here is None:
-        return RemoteTarget.opened(output, inputs, storage, "")
-    refuse_output_inside(here, inputs)
+        return RemoteTarget.opened(output, storage, "")
     return Target(here, "")
 
 
@@ -98,11 +97,6 @@ def absolute(output: str) -> str:
     """The same place, whatever directory a process works in."""
     here = local_path(output)
     return output if here is None else os.path.abspath(here)
-
-
-def inputs_named(paths: list[str]) -> list[str]:
-    """What paths with or without a name before them may name."""
-    return [path for given in paths for path in (given, given.partition("=")[2]) if path]
 
 
 # An export at a prefix of a storage service. There are no directories and no renaming there: a file is copied to its name.
@@ -134,9 +128,9 @@ class RemoteTarget:
         self._repeats_beginning = place.scheme not in NATIVE  # fsspec's back ends need not repeat a request
 
     @classmethod
-    def open(cls, uri: str, inputs: list[str], storage: tuple[tuple[str, str], ...]) -> "RemoteTarget":
-        """Take an empty prefix. Raises UsageError if something is there, it lies in an input, or cannot be written to."""
-        target = cls.opened(uri, inputs, storage, uuid.uuid4().hex)
+    def open(cls, uri: str, storage: tuple[tuple[str, str], ...]) -> "RemoteTarget":
+        """Take an empty prefix. Raises UsageError if something is there, or it cannot be written to."""
+        target = cls.opened(uri, storage, uuid.uuid4().hex)
         refuse_names(target.path, target.names())
         with target._writing(f"{target._root}/{UNFINISHED}") as file:
             file.write(mark_of(target.token).encode())
@@ -145,17 +139,16 @@ class RemoteTarget:
         return target
 
     @classmethod
-    def opened(cls, uri: str, inputs: list[str], storage: tuple[tuple[str, str], ...], token: str) -> Self:
-        """The prefix, of which nothing is known yet. Raises UsageError if it lies in an input, or cannot be opened."""
+    def opened(cls, uri: str, storage: tuple[tuple[str, str], ...], token: str) -> Self:
+        """The prefix, of which nothing is known yet. Raises UsageError if it cannot be opened."""
         place = remote_place(uri)
-        _refuse_inside(place, inputs)
         with _no_source(place.name):
             return cls(place, storage_options(storage, uri=place.name).with_options(place.options), token)
 
     @classmethod
     def join(cls, uri: str, token: str, storage: tuple[tuple[str, str], ...]) -> "RemoteTarget":
         """Take part in the export with this token. Raises UsageError if it is not what is at `uri`."""
-        target = cls.opened(uri, [], storage, token)
+        target = cls.opened(uri, storage, token)
         if target._mark() != mark_of(token):
             raise UsageError(f"{target.path}: another export is there", hint="run this one again, to a prefix of its own")
         return target
@@ -325,20 +318,3 @@ def _no_source(name: str) -> Iterator[None]:
     except SourceError as error:
         words = f"cannot write to {name}: {error.reason}"
         raise (PassingError(words) if may_pass(error.reason) else UsageError(words, hint=_LOOK)) from error
-
-
-def _refuse_inside(place: RemotePlace, inputs: list[str]) -> None:
-    """Raise UsageError if an input is at the place or above it; patterns count up to where they begin."""
-    for given in inputs:
-        if local_path(given) is not None:
-            continue
-        other = remote_place(given)
-        fixed = other.root
-        for mark in "*?[":
-            fixed = fixed.partition(mark)[0]
-        above = fixed.rstrip("/") if fixed == other.root else fixed.rpartition("/")[0]
-        if other.scheme == place.scheme and f"{place.root}/".startswith(f"{above}/"):
-            raise UsageError(
-                f"output {place.name} lies inside the input {other.name}: evidence is never written to",
-                hint="choose another place for the output",
-            )

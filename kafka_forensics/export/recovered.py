@@ -22,6 +22,7 @@ from kafka_forensics.model.recovered import COMMITTED, MAYBE, RECOVERED_FACT, TA
 from kafka_forensics.model.results import SCHEMA_VERSION
 from kafka_forensics.questions.recover import Kept, RecoveredPartition, RecoveredRange, Recovery, Undecided
 from kafka_forensics.storage.disks import sync, why
+from kafka_forensics.storage.private import private_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,11 +97,12 @@ def recovery_folder(output: Path) -> Iterator[RecoveryFolder]:
     """A directory to write to, of which nothing is left unless it was finished. Raises UsageError if it cannot be written."""
     folder = RecoveryFolder(output)
     try:
-        folder.work.mkdir()
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder.work, ignore_errors=True)
+        with private_files(str(output)):
+            folder.work.mkdir()
+            try:
+                yield folder
+            finally:
+                shutil.rmtree(folder.work, ignore_errors=True)
     except OSError as error:
         raise UsageError(
             f"cannot write to {output}: {why(error, str(output))}", hint="choose another directory, or make room there"

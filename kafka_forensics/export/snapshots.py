@@ -27,7 +27,7 @@ from kafka_forensics.export.labels import Label, encoded
 from kafka_forensics.export.target import INCOMPLETE, LOCK, SUCCESS, UNFINISHED, Target, explained, refuse_names
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.storage.disks import sync
-from kafka_forensics.storage.open import refuse_output_inside
+from kafka_forensics.storage.private import FILE_MODE
 
 CLUSTER: Final = "cluster="
 SNAPSHOT: Final = "snapshot="
@@ -71,18 +71,17 @@ class Snapshot:
 
 
 @contextmanager
-def opened_snapshot(root: str, inputs: list[str], label: Label) -> Iterator[Snapshot]:
+def opened_snapshot(root: str, label: Label) -> Iterator[Snapshot]:
     """A snapshot to write and to publish, in the dataset at `root` or a new one there; if that fails, the dataset is as it was.
 
-    Raises UsageError if something else is there, an input is at or above it, another run is adding to it, or no lock can be had.
+    Raises UsageError if something else is there, another run is adding to it, or no lock can be had.
     """
-    refuse_output_inside(root, inputs)
     _refuse_others(root)
     with _locked(root):
         _refuse_others(root)
-        _mend(root, inputs)
+        _mend(root)
         folder = os.path.join(root, f"{CLUSTER}{encoded(label.cluster)}")
-        snapshot = Snapshot(folder, label, Target.open(os.path.join(folder, f"{WRITTEN}{label.run}"), inputs))
+        snapshot = Snapshot(folder, label, Target.open(os.path.join(folder, f"{WRITTEN}{label.run}")))
         try:
             yield snapshot
         except BaseException:
@@ -118,7 +117,7 @@ def _lock(root: str, made: list[str]) -> int:
     while True:
         os.makedirs(root, exist_ok=True)
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
         except FileNotFoundError:
             continue  # another run has just taken the directory away
         try:
@@ -156,11 +155,10 @@ def _take_away(root: str, made: list[str]) -> None:
             os.rmdir(path)
 
 
-def _mend(root: str, inputs: list[str]) -> None:
+def _mend(root: str) -> None:
     """Put back what a killed run had set aside for a directory that never came, and remove what else such runs have left."""
     with explained(root):
         for folder in sorted(entry.path for entry in os.scandir(root) if entry.name.startswith(CLUSTER)):
-            refuse_output_inside(folder, inputs)  # it may be a link
             for name in sorted(os.listdir(folder)):
                 path = os.path.join(folder, name)
                 if name.startswith(REPLACED):

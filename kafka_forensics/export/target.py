@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.storage.disks import sync, why
-from kafka_forensics.storage.open import refuse_output_inside
+from kafka_forensics.storage.private import DIRECTORY_MODE, FILE_MODE
 
 SUCCESS: Final = "_SUCCESS"
 INCOMPLETE: Final = "_INCOMPLETE"
@@ -98,9 +98,8 @@ class Target:
         """Directories in which something got its name."""
 
     @classmethod
-    def open(cls, path: str, inputs: list[str]) -> "Target":
-        """Make the directory, or take an empty one. Raises UsageError if it holds anything, or lies in an input."""
-        refuse_output_inside(path, inputs)
+    def open(cls, path: str) -> "Target":
+        """Make the directory, or take an empty one. Raises UsageError if it holds anything."""
         target = cls(path, uuid.uuid4().hex)
         refuse_names(path, target.names())
         above = os.path.abspath(path)
@@ -109,7 +108,7 @@ class Target:
             above = os.path.dirname(above)
         with target.explained():
             os.makedirs(path, exist_ok=True)
-            descriptor = os.open(os.path.join(path, UNFINISHED), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            descriptor = os.open(os.path.join(path, UNFINISHED), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
             with os.fdopen(descriptor, "w", encoding="ascii") as marker:
                 marker.write(mark_of(target.token))
                 marker.flush()
@@ -154,7 +153,7 @@ class Target:
     def share(self) -> None:
         """Let other processes take part."""
         with self.explained():
-            os.mkdir(os.path.join(self.path, TEMPORARY))
+            os.mkdir(os.path.join(self.path, TEMPORARY), DIRECTORY_MODE)
 
     def adopt(self, temporary: str, name: str) -> None:
         """Give its name to a whole file of another process."""
@@ -246,7 +245,7 @@ def explained(path: str) -> Iterator[None]:
 def _new(path: str) -> Iterator[HashedFile]:
     """A file that was not there, and will not be there if anything goes wrong."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    file = HashedFile(open(os.open(path, flags, 0o666), "wb", buffering=1 << 20))  # noqa: SIM115 - closed below, or when it is whole
+    file = HashedFile(open(os.open(path, flags, FILE_MODE), "wb", buffering=1 << 20))  # noqa: SIM115 - closed below, or when it is whole
     try:
         yield file
     except BaseException:

@@ -218,7 +218,7 @@ def read_document(data: bytes, path: str) -> Document:
     """The document in a file that `scan --format json` wrote. Raises UsageError for anything else."""
     try:
         found = msgspec.convert(json.loads(data), Document)
-    except (ValueError, RecursionError, msgspec.ValidationError) as error:
+    except (ValueError, RecursionError, MemoryError, msgspec.ValidationError) as error:
         raise _no_document(path, str(error)) from error
     verdicts = {found.summary.verdict, *(partition.verdict for partition in found.partitions)}
     severities = {*(finding.severity for finding in found.findings), *(incident.severity for incident in found.incidents)}

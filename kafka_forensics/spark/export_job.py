@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 from kafka_forensics.errors import ForensicsError, PassingError, UsageError, may_pass
 from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
+from kafka_forensics.evidence.outputs import Output, check_outputs
 from kafka_forensics.export.datasets import Dataset, ExportOrder, export_facts
-from kafka_forensics.export.places import absolute, inputs_named, opened_place
+from kafka_forensics.export.places import absolute, opened_place
 from kafka_forensics.export.tasks import BY_TASKS, ExportCommon, Task, common, known_transactions, look, tasks, told, write_task
 from kafka_forensics.export.views import words
 from kafka_forensics.facts.facts import FactReader
@@ -23,6 +24,8 @@ from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.schemas import FACTS, fact_named
 from kafka_forensics.spark.job import probe, scan_probed
 from kafka_forensics.spark.keys import attempts_of, is_strict, small_table
+from kafka_forensics.storage.open import local_path
+from kafka_forensics.storage.private import private_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,7 +88,8 @@ def export_paths(
 ) -> Exported:
     """See `spark.export`; `how` is the rest of an `ExportOrder`."""
     wanted = {fact_named(name).name for name in facts or FACTS}
-    with opened_place(output, inputs_named(paths), options.storage_options) as target:
+    check_outputs([Output(output, "output", "any")], paths)
+    with private_files(local_path(output)), opened_place(output, options.storage_options) as target:
         order = ExportOrder(target, [name for name in FACTS if name in wanted], output, **how)
         paths, options = without_secrets(paths, options)
         reader, datasets = exported(spark, gather(paths, options, ids_later=True), options, order)

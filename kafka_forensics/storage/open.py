@@ -1,4 +1,4 @@
-"""From what a user typed to a source of bytes, and the promise that no output lands in an input."""
+"""From what a user typed to a source of bytes."""
 
 import errno
 import hashlib
@@ -190,26 +190,6 @@ def local_path(given: str) -> str | None:
     return _path_of_file_uri(given) if uri[1].lower() in SCHEMES else None
 
 
-def refuse_output_inside(output: str, inputs: Iterable[str]) -> None:
-    """Raise UsageError if writing to `output` could change an input: it is one, or lies inside one.
-
-    Paths are compared as the system resolves them, through links and mounts; `output` need not exist yet.
-    """
-    target = os.path.realpath(local_path(output) or output)
-    chain = _ancestors(target)
-    identities = {identity for path in chain if (identity := _identity(path)) is not None}
-    for given in inputs:
-        here = local_path(given)
-        if here is None:
-            continue
-        path = os.path.realpath(here)
-        if path in chain or _identity(path) in identities:
-            where = "is the input" if path == target or _identity(path) == _identity(target) else "lies inside the input"
-            raise UsageError(
-                f"output {output} {where} {given}: evidence is never written to", hint="choose another place for the output"
-            )
-
-
 def _require_bytes_of(path: str, name: str) -> None:
     """Raise UsageError if the bytes of an archive are those of another kind of container than its (lower-case) name says."""
     container = container_of(LocalSource(path))
@@ -266,22 +246,6 @@ def _missing(path: str) -> PathMissingError:
     if hint is None and missing != path.rstrip("/"):
         hint = f"{missing} does not exist either"
     return PathMissingError(f"{path}: no such file or directory", hint=hint)
-
-
-def _ancestors(path: str) -> list[str]:
-    """`path` and every directory above it."""
-    chain = [path]
-    while (parent := os.path.dirname(chain[-1])) != chain[-1]:
-        chain.append(parent)
-    return chain
-
-
-def _identity(path: str) -> tuple[int, int] | None:
-    try:
-        info = os.stat(path)
-    except OSError:
-        return None
-    return info.st_dev, info.st_ino
 
 
 def storage_words(sources: Iterable[ByteSource]) -> list[str]:

@@ -58,7 +58,6 @@ def test_gaps_are_allowed_when_asked_for(tmp_path: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--output", "in/broker-1/out"], "evidence is never written to"),
         (["--output", "full"], "is not empty"),
         (["--output", "new", "--prefer-broker", "7"], "no copy here is of broker 7"),
         (["--output", "no/where"], "its directory does not exist"),

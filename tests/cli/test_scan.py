@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.cli.main import outcome
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Place
 from tests.cli.conftest import Engine
@@ -85,27 +84,6 @@ def test_an_unknown_ending_is_refused_with_those_known(scan: Scan, tmp_path: Pat
         2,
         [f"error: no format goes with the ending .xyz of {tmp_path / 'r.xyz'}", f"hint: give --format, or one of {endings}"],
     )
-
-
-@pytest.mark.parametrize("given", ["{dir}", "east={dir}", "{dir}/inner/..", "{dir}/link"])
-def test_output_inside_an_input_is_refused_before_anything_is_read(
-    fake_engine: Engine, tmp_path: Path, run: Run, given: str
-) -> None:
-    (tmp_path / "copies" / "inner").mkdir(parents=True)
-    (tmp_path / "copies" / "link").symlink_to(tmp_path / "copies")
-    status, _, err = run("scan", given.format(dir=tmp_path / "copies"), "--output", tmp_path / "copies" / "inner" / "x.json")
-    assert (status, "evidence is never written to" in err) == (2, True)
-    assert fake_engine.paths == []
-
-
-def test_output_over_an_input_file_is_refused(fake_engine: Engine, tmp_path: Path) -> None:
-    bundle = tmp_path / "bundle.tar"
-    bundle.write_bytes(b"evidence")
-    (tmp_path / "same.tar").hardlink_to(bundle)
-    for target in ("bundle.tar", "same.tar"):
-        assert outcome(["scan", str(bundle), "--output", str(tmp_path / target)]) == 2
-    assert bundle.read_bytes() == b"evidence"
-    assert fake_engine.paths == []
 
 
 def test_output_that_cannot_be_written_is_told_early(fake_engine: Engine, tmp_path: Path, run: Run) -> None:

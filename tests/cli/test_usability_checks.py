@@ -1,13 +1,22 @@
-"""What every command owes its users: inputs stay as they are, memory stays flat."""
+"""What every command owes its users: inputs stay as they are, payloads stay private, memory stays flat."""
 
 import hashlib
 import os
+import re
 import shutil
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from inspect import Parameter, signature
+from itertools import chain, combinations
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 
-from kafka_forensics.cli.main import COMMANDS
+from kafka_forensics.cli.main import COMMANDS, outcome, parser
+from kafka_forensics.cli.options import Read, Written, marked
 from tests.cli.every_command import OF_THEIR_OWN, WITHOUT_EVIDENCE, reading
 from tests.cli.runs import Run
 from tests.support.peak_memory import peak_kib
@@ -59,9 +68,7 @@ def test_every_command_is_looked_at() -> None:
 
 
 @pytest.mark.parametrize("command", [*reading("audit"), *sorted(OF_THEIR_OWN)])
-def test_no_command_leaves_a_trace_in_its_inputs_or_writes_into_them(
-    command: str, evidence: Path, tmp_path: Path, run: Run
-) -> None:
+def test_no_command_leaves_a_trace_in_its_inputs(command: str, evidence: Path, tmp_path: Path, run: Run) -> None:
     before = tree(evidence)
     given = [evidence, *reading("audit").get(command, [])]
     if command == "changes":
@@ -69,14 +76,193 @@ def test_no_command_leaves_a_trace_in_its_inputs_or_writes_into_them(
     if command == "verify":
         assert run("plan", evidence, "--output", tmp_path / "plan.json", "-q")[0] == 0
         given += ["--against", tmp_path / "plan.json"]
-    inside = evidence / "broker-1" / {"export": "facts", "report": "page.html"}.get(command, "answer.json")
-    status, out, err = run(command, *given, "--output", inside)
-    assert (status, out) == (2, "")
-    assert "inside" in err
     output = ["--output", tmp_path / ("page.html" if command == "report" else "out")] if command in WITH_OUTPUT else []
     status, _, err = run(command, *given, *output, "-q")
     assert status in ((3,) if command == "salvage" else (0, 1)), err  # both sides of the fork were committed
     assert tree(evidence) == before
+
+
+Parameters = list[tuple[str, Parameter]]
+"""(as it is typed, or nothing of an argument; as it is declared) of each option and argument that takes text."""
+
+
+def commands(group: Any = None, *words: str) -> Iterator[tuple[tuple[str, ...], Parameters]]:
+    """Every command of the command line."""
+    group = group or parser()
+    for name, command in getattr(group, "commands", {}).items():
+        yield from commands(command, *words, name)
+    if not hasattr(group, "commands"):
+        declared = signature(group.callback).parameters
+        named = [("" if each.param_type_name == "argument" else each.opts[0], declared.get(each.name)) for each in group.params]
+        yield words, [(typed, each) for typed, each in named if each is not None and TEXT & {*walk(get_args(each.annotation)[0])}]
+
+
+TEXT = {str, Path}
+
+
+def walk(kind: Any) -> Iterator[Any]:
+    """A type, and those of which it is made."""
+    yield kind
+    for inner in get_args(kind):
+        yield from walk(inner)
+
+
+def of_mark(parameters: Parameters, mark: type) -> list[str]:
+    return [typed for typed, each in parameters if marked(each, mark) is not None]
+
+
+EVERY_COMMAND = dict(commands())
+WRITING = [words for words, parameters in EVERY_COMMAND.items() if of_mark(parameters, Written)]
+
+
+@dataclass
+class Scene:
+    """Evidence of every form, and places of which a run on it writes none."""
+
+    root: Path
+    inputs: list[object]
+    places: list[Path]
+
+    def options(self, words: tuple[str, ...], new: Path) -> dict[str, object]:
+        """Options without which a command does not get far; what it writes is `new`."""
+        given = reading("audit").get(words[0], [])
+        needed: dict[str, dict[str, object]] = {
+            "verify": {"--against": self.root / "plan.json", "--recovered": self.root / "lost"},
+            "collect": {"--output": new / "one.kfb"},
+            "report": {"--output": new / "page.html"},
+        }
+        output: dict[str, object] = {"--output": new / "out"} if words[0] in WITH_OUTPUT else {}
+        return dict(zip(given[::2], given[1::2], strict=True)) | needed.get(words[0], output)
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
+    root = tmp_path_factory.mktemp("scene")
+    copies, archive = shutil.copytree(SAMPLE, root / "copies"), root / "broker-3.tar"
+    assert outcome(["plan", str(copies), "--output", str(root / "plan.json"), "-q"]) == 0
+    with tarfile.open(archive, "w") as packed:
+        packed.add(copies / "broker-3", "broker-3")
+    (root / "lost").mkdir()
+    os.utime(root / "plan.json", ns=(time.time_ns(), LONG_AGO_NS))  # as if read since: reading it leaves no trace then
+    log = next((copies / "broker-2" / "audit-0").glob("*.log"))
+    above = copies / "broker-1"
+    (root / "hard-link").hardlink_to(log)
+    (root / "hard-link-of-checkpoint").hardlink_to(above / "recovery-point-offset-checkpoint")
+    (root / "link").symlink_to(copies / "broker-2")
+    places = [log, root / "hard-link", root / "hard-link-of-checkpoint", root / "link" / "new", archive, copies]
+    places += [above / "replication-offset-checkpoint", above / "new", above / "audit-0" / "new" / "er"]
+    return Scene(root, [copies / "broker-1" / "audit-0", f"2={copies / 'broker-2'}", archive], places)
+
+
+@pytest.mark.parametrize("words", WRITING, ids=" ".join)
+def test_no_option_writes_to_what_is_read_or_to_what_another_writes(
+    words: tuple[str, ...], scene: Scene, run: Run, tmp_path: Path
+) -> None:
+    parameters, before = EVERY_COMMAND[words], tree(scene.root)
+    written = of_mark(parameters, Written)
+    of_reading = [typed for typed in of_mark(parameters, Read) if typed]
+    documents = [scene.root / "plan.json", scene.root / "lost" / "new"] if of_reading else []
+    cases = [(scene.inputs, place) for place in (*scene.places, *documents)] + [
+        ([scene.root / "plan.json"], scene.root / "plan.json")
+    ]
+    for option in written if of_mark(parameters, Read) else ():
+        for inputs, place in cases:
+            status, out, err = run(*words, *inputs, *chain(*(scene.options(words, tmp_path) | {option: place}).items()))
+            assert (status, out, "evidence is never written to" in err, "hint: " in err) == (2, "", True, True), (
+                option,
+                place,
+                err,
+            )
+    for one, other in combinations(written, 2):
+        given = scene.options(words, tmp_path) | {one: tmp_path / "same", other: tmp_path / "same"}
+        arguments = scene.inputs if of_mark(parameters, Read) else ["slow-follower"]
+        status, out, err = run(*words, *arguments, *chain(*given.items()))
+        assert (status, out, "name one file" in err) == (2, "", True), (one, other, err)
+    assert tree(scene.root) == before
+    assert not list(tmp_path.iterdir())
+
+
+UNMARKED = {
+    (typed or words[-1], str(vars(get_args(each.annotation)[1])["metavar"])): (words, typed)
+    for words, parameters in EVERY_COMMAND.items()
+    for typed, each in parameters
+    if marked(each, Written) is None and marked(each, Read) is None
+}
+
+
+@pytest.mark.parametrize("name", sorted(UNMARKED), ids=" ".join)
+def test_what_is_not_marked_as_written_names_no_file_and_writes_none(
+    name: tuple[str, str], scene: Scene, run: Run, tmp_path: Path
+) -> None:
+    """A new option that writes shall be marked, and is then looked at above."""
+    assert not {"FILE", "DIR", "PATH", "ROOT"}.intersection(re.findall("[A-Z]+", name[1]))
+    words, typed = UNMARKED[name]
+    before = tree(scene.root)
+    given = scene.options(words, tmp_path)
+    inputs = scene.inputs if of_mark(EVERY_COMMAND[words], Read) else []
+    for place in scene.places[:2]:
+        run(*words, *inputs, *chain(*(given | {typed: place}).items())) if typed else run(*words, place)
+    assert tree(scene.root) == before
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["new", "replaced"])
+def test_files_with_payloads_are_their_owners_alone(run: Run, tmp_path: Path, there: bool) -> None:
+    lines = {
+        "recovered": "recover {} --topic audit --partition 0 --keep 1 --output",
+        "salvaged": "salvage {} --topic audit --prefer-broker 1 --output",
+        "exported": "export {} --show-payloads --output",
+        "appended": "export {} --append --cluster a --snapshot b --fact records --output",
+        "report.html": "report {} --output",
+        "scan.html": "scan {} --report",
+        "scan.prom": "scan {} --show-payloads --output",
+        "scan.jsonl": "scan {} --show-payloads --output",
+        "dump.tsv": "dump {} --records --show-payloads --topic audit --output",
+        "found.json": "find {} --offset 0 --show-payloads --output",
+        "compared.txt": "compare {} --show-payloads --topic audit --partition 0 --output",
+    }
+    umask = os.umask(0)
+    try:
+        for name, line in lines.items():
+            target = tmp_path / name
+            if there and target.suffix:
+                target.write_text("before")
+            elif there:
+                target.mkdir()
+            status, _, err = run(*line.format(SAMPLE).split(), target, "-q")
+            assert status in (0, 1), err
+            for path in (target, *target.rglob("*")):
+                assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
+        assert os.umask(0) == 0
+    finally:
+        os.umask(umask)
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "hint"),
+    [
+        ("report {place} --output {root}/page.html", "scan.json", "a file that `scan --format json` wrote"),
+        ("verify {copies} --against {place}", "plan.json", "the file of `plan PATH... --format json"),
+        ("verify {copies} --against {root}/plan.json --recovered {root}", "report.json", "the directory that `recover"),
+        ("verify {copies} --against {root}/plan.json --recovered {root}", "records.jsonl", "the directory that `recover"),
+        ("collect {copies}/broker-1 --output {root}/a.kfb --redact --redact-map {place}", "map", "name a file"),
+    ],
+)
+def test_documents_are_regular_files_of_limited_size(line: str, name: str, hint: str, tmp_path: Path, run: Run) -> None:
+    place = tmp_path / name
+    assert run("plan", SAMPLE, "--output", tmp_path / "plan.json", "-q")[0] == 0
+    (tmp_path / "report.json").write_text('{"files": [], "partitions": []}')
+    make: dict[str, Callable[[], object]] = {
+        "a pipe": lambda: os.mkfifo(place),
+        "a device": lambda: place.symlink_to("/dev/zero"),
+        "a directory": place.mkdir,
+        "": lambda: os.truncate(os.open(place, os.O_CREAT | os.O_WRONLY, 0o600), 20 << 30),
+    }
+    for what, made in make.items():
+        shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
+        made()
+        status, _, err = run(*line.format(place=place, root=tmp_path, copies=SAMPLE).split())
+        said = f" is {what}" if what else "too large" if name != "records.jsonl" else "holds no records"
+        assert (status, said in err, hint in err) == (2, True, True), err
 
 
 def test_memory_does_not_grow_with_a_sparse_log(tmp_path: Path) -> None:

@@ -142,21 +142,6 @@ def test_the_form_of_a_dataset_does_not_change(tmp_path: Path, capsys: pytest.Ca
     assert append(tmp_path / "out", "a", "n2", *FEW) == 0
 
 
-def test_evidence_is_never_written_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    copies = tmp_path / "copies"
-    (copies / "t-0").mkdir(parents=True)
-    for target in (copies, copies / "out", copies / "t-0"):
-        assert append(target, "a", "n1", path=copies) == 2
-        assert "evidence is never written to" in capsys.readouterr().err
-    assert sorted(path.name for path in copies.rglob("*")) == ["t-0"]
-    assert append(tmp_path / "out", "a", "n1", *FEW) == 0
-    (tmp_path / "out" / "cluster=a").rename(tmp_path / "moved")
-    (tmp_path / "out" / "cluster=a").symlink_to(copies)
-    assert append(tmp_path / "out", "a", "n2", path=copies) == 2
-    assert "evidence is never written to" in capsys.readouterr().err
-    assert sorted(path.name for path in copies.rglob("*")) == ["t-0"]
-
-
 NAMED = ["é ' \" \\", "a/b=c%20", "2026-03-01", "n" * MAX_ENCODED_BYTES, "..", "*?[x]", "日本"]
 
 
@@ -176,7 +161,7 @@ def test_names_come_back_as_they_were(tmp_path: Path, name: str) -> None:
 def test_one_run_at_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "out"
     assert append(target, "a", "n1", *FEW) == 0
-    with opened_snapshot(str(target), [], LABEL) as held:
+    with opened_snapshot(str(target), LABEL) as held:
         assert append(target, "a", "n2", *FEW) == 2
         err = capsys.readouterr().err
         assert f"another run is adding a snapshot to {target}" in err

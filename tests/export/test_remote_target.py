@@ -43,7 +43,7 @@ def keys(s3: S3Server, bucket: str) -> set[str]:
 
 
 def opened(s3: S3Server, uri: str) -> ExportPlace:
-    return open_place(uri, [], storage(s3))
+    return open_place(uri, storage(s3))
 
 
 def test_an_export_is_read_back_from_there(s3: S3Server, bucket: str, copies: Path) -> None:
@@ -112,15 +112,6 @@ def test_others_take_part_by_the_token_alone(s3: S3Server, bucket: str) -> None:
         join_place(uri, target.token, storage(s3))
 
 
-def test_evidence_is_never_written_to(s3: S3Server, bucket: str, capsys: pytest.CaptureFixture[str]) -> None:
-    s3.upload(SAMPLES / "silent-divergence", bucket, "copies")
-    before = keys(s3, bucket)
-    assert export(s3, f"s3://{bucket}/copies/out", f"s3://{bucket}/copies/broker-*") == 2
-    assert export(s3, f"s3a://{bucket}/copies/broker-1/out", f"1=s3://{bucket}/copies/broker-1") == 2
-    assert "evidence is never written to" in capsys.readouterr().err
-    assert keys(s3, bucket) == before
-
-
 def test_secrets_stay_out_of_errors(s3: S3Server, capsys: pytest.CaptureFixture[str]) -> None:
     assert export(s3, "s3://no-such-bucket-here/out", ONE) == 2
     said = capsys.readouterr().err
@@ -131,7 +122,7 @@ def test_secrets_stay_out_of_errors(s3: S3Server, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize("size", [pytest.param(100, marks=pytest.mark.nightly), 11 << 20], ids=["one request", "several parts"])
 def test_an_upload_that_fails_for_a_moment_is_repeated(s3: S3Server, bucket: str, proxy: S3Proxy, size: int) -> None:
     """Each request fails when it is asked for the first time."""
-    target = open_place(f"s3://{bucket}/out", [], storage(S3Server(proxy.endpoint)))
+    target = open_place(f"s3://{bucket}/out", storage(S3Server(proxy.endpoint)))
     failed: Counter[tuple[str, str]] = Counter()
 
     def fault(method: str, path: str, _: int) -> int | None:
@@ -154,7 +145,7 @@ def test_an_upload_that_fails_for_a_moment_is_repeated(s3: S3Server, bucket: str
 
 @pytest.mark.parametrize(("status", "size"), [pytest.param(503, 100, marks=pytest.mark.nightly), (503, 11 << 20), (403, 100)])
 def test_an_upload_that_fails_for_good_leaves_no_file(s3: S3Server, bucket: str, proxy: S3Proxy, size: int, status: int) -> None:
-    target = open_place(f"s3://{bucket}/out", [], storage(S3Server(proxy.endpoint)))
+    target = open_place(f"s3://{bucket}/out", storage(S3Server(proxy.endpoint)))
     proxy.fault = lambda method, path, _: status if method in ("PUT", "POST") and "delete" not in path else None
     wrong = UsageError if status == 403 else PassingError
     with pytest.raises(wrong, match=f"^cannot write to s3://{bucket}/out: ") as told, target.file("one.parquet") as file:

@@ -90,7 +90,7 @@ def test_files_and_their_names_are_on_disk_before_the_seal(tmp_path: Path, monke
 def test_what_was_not_written_to_is_left_as_it_was(tmp_path: Path, made: str) -> None:
     (tmp_path / made).mkdir(parents=True, exist_ok=True)
     before = sorted(tmp_path.rglob("*"))
-    Target.open(f"{tmp_path}/out/deep/", []).withdraw()
+    Target.open(f"{tmp_path}/out/deep/").withdraw()
     assert sorted(tmp_path.rglob("*")) == before
     assert export(tmp_path / "out" / "deep", tmp_path / "nothing") == 2
     assert sorted(tmp_path.rglob("*")) == before
@@ -101,15 +101,6 @@ def test_a_file_is_no_directory(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert export(tmp_path / "file", PATH) == 2
     assert "hint: choose a directory that does not exist yet" in capsys.readouterr().err
     assert (tmp_path / "file").read_text() == "kept"
-
-
-@pytest.mark.parametrize("named", ["", "b="])
-def test_output_inside_an_input_is_refused_and_nothing_made(tmp_path: Path, named: str, capsys: pytest.CaptureFixture[str]) -> None:
-    copies = tmp_path / "copies"
-    (copies / "t-0").mkdir(parents=True)
-    assert export(copies / "out", f"{named}{copies}") == 2
-    assert "evidence is never written to" in capsys.readouterr().err
-    assert not (copies / "out").exists()
 
 
 def test_an_interruption_leaves_whole_files_and_a_mark(

@@ -42,7 +42,7 @@ class Exporting:
     """An export whose tasks are done here, one by one: a new one, or one that adds a snapshot."""
 
     def __init__(self, target: Path | Opened, paths: list[str], split_bytes: int = SMALL) -> None:
-        self.opened = target if isinstance(target, Opened) else Opened(open_place(str(target), paths), str(target))
+        self.opened = target if isinstance(target, Opened) else Opened(open_place(str(target)), str(target))
         self.target = self.opened.target
         self.target.share()
         self.reader: FactReader = scan_for_facts(paths, ScanOptions(), words)
@@ -173,7 +173,7 @@ def test_a_process_that_sees_another_directory_says_so(tmp_path: Path, copies: P
     (tmp_path / "other").mkdir()
     assert look(elsewhere(made.shared, tmp_path / "other")) == f"{tmp_path / 'other'}: No such file or directory"
     assert look(elsewhere(made.shared, tmp_path / "nowhere")) == f"{tmp_path / 'nowhere'}: No such file or directory"
-    open_place(str(tmp_path / "another"), [])
+    open_place(str(tmp_path / "another"))
     assert look(elsewhere(made.shared, tmp_path / "another")) == f"{tmp_path / 'another'} is another directory here"
     shutil.rmtree(tmp_path / "out" / "_temporary")
     assert "cannot write to" in (look(packed) or "")
@@ -187,7 +187,7 @@ def elsewhere(shared: ExportCommon, folder: Path) -> str:
 def test_tasks_add_a_snapshot(tmp_path: Path, copies: Path, here: Path, form: str) -> None:
     target = tmp_path / "there"
     for _ in range(2):
-        with opened_export(str(target), [], (), AddedSnapshot("a", "n1", form)) as opened:
+        with opened_export(str(target), (), AddedSnapshot("a", "n1", form)) as opened:
             made = Exporting(opened, [str(copies)])
             assert look(made.shared.packed()) is None
             for task in made.tasks[:5]:
@@ -210,11 +210,11 @@ def interrupted(target: Path, copies: Path) -> Exporting:
     added = AddedSnapshot("a", "n1")
 
     def run() -> None:
-        with opened_export(str(target), [], (), added) as opened:
+        with opened_export(str(target), (), added) as opened:
             kept.append(Exporting(opened, [str(copies)], 1 << 30))
             kept[0].all_answers()
             with pytest.raises(UsageError, match="another run is adding"):
-                opened_export(str(target), [], (), added).__enter__()
+                opened_export(str(target), (), added).__enter__()
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -236,7 +236,7 @@ def test_a_worker_of_a_run_that_has_ended_writes_nothing(tmp_path: Path, copies:
     target = tmp_path / "out"
     made = interrupted(target, copies)
     assert not target.exists()
-    with opened_export(str(target), [], (), AddedSnapshot("a", "n2")) as opened:
+    with opened_export(str(target), (), AddedSnapshot("a", "n2")) as opened:
         with pytest.raises(UsageError, match="No such file"):
             list(made.do(made.tasks[0]))
         again = Exporting(opened, [str(copies)], 1 << 30)

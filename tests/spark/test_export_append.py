@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 def append(spark: SparkSession, path: Path, target: Path, snapshot: str, form: str) -> None:
     """Add a snapshot by the workers of a session that goes on."""
     options = ScanOptions()
-    with opened_export(str(target), [str(path)], (), AddedSnapshot("a", snapshot, form)) as opened:
+    with opened_export(str(target), (), AddedSnapshot("a", snapshot, form)) as opened:
         order = ExportOrder(opened.target, list(FACTS), opened.output, payloads=True, label=opened.label, commit=opened.commit)
         exported(spark, gather([str(path)], options, ids_later=True), options, order)
 

@@ -12,7 +12,7 @@ from kafka_forensics.errors import PathMissingError, SourceError, UsageError
 from kafka_forensics.storage import open as opening
 from kafka_forensics.storage.archives.archive import TarSource, ZipSource
 from kafka_forensics.storage.local import LocalSource
-from kafka_forensics.storage.open import local_path, open_source, refuse_output_inside, spelled_out
+from kafka_forensics.storage.open import local_path, open_source, spelled_out
 from tests.storage.trees import CONTAINERS
 from tests.support.places import SAMPLES
 
@@ -65,48 +65,6 @@ def test_a_file_uri_and_a_path_that_looks_like_a_uri(tmp_path: Path, monkeypatch
     (tmp_path / "s3:" / "bucket").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     assert isinstance(open_source("s3://bucket"), LocalSource)
-
-
-def test_output_inside_an_input_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    evidence = tmp_path / "evidence"
-    (evidence / "deep").mkdir(parents=True)
-    (evidence / "bundle.tar").touch()
-    (tmp_path / "link").symlink_to(evidence / "deep")
-    (tmp_path / "dangling").symlink_to(evidence / "new")
-    (tmp_path / "hard").hardlink_to(evidence / "bundle.tar")
-    monkeypatch.chdir(tmp_path)
-    inputs = ["s3://bucket", str(evidence)]
-    for output in ("evidence", "evidence/", "evidence/report.html", "evidence/not/yet/there", "link/report", "dangling"):
-        with pytest.raises(UsageError, match=f"output {output} .* input {evidence}: evidence is never written to"):
-            refuse_output_inside(output, inputs)
-        with pytest.raises(UsageError):
-            refuse_output_inside(str(tmp_path / output), ["link/..", "evidence/../evidence"])
-    for output in ("evidence/bundle.tar", "hard", "evidence/bundle.tar/x"):
-        with pytest.raises(UsageError):
-            refuse_output_inside(output, ["evidence/bundle.tar"])
-    for output in ("report.html", "evidence2", "evidence/../other"):
-        refuse_output_inside(output, inputs)
-    refuse_output_inside("evidence/other.html", ["evidence/bundle.tar", "evidence/deep"])
-
-
-def test_a_file_uri_is_the_file_it_names_on_both_sides(tmp_path: Path) -> None:
-    inside, evidence = tmp_path / "an input" / "out", tmp_path / "an input"
-    evidence.mkdir()
-    uri = evidence.as_uri()
-    assert "%20" in uri
-    for output, given in ((str(inside), uri), (inside.as_uri(), str(evidence)), (inside.as_uri(), uri)):
-        with pytest.raises(UsageError, match="lies inside the input"):
-            refuse_output_inside(output, [given])
-    refuse_output_inside((tmp_path / "other").as_uri(), [uri, str(evidence)])
-
-
-def test_an_input_given_through_a_link_is_protected(tmp_path: Path) -> None:
-    (tmp_path / "real").mkdir()
-    (tmp_path / "link").symlink_to("real")
-    with pytest.raises(UsageError, match="lies inside the input"):
-        refuse_output_inside(str(tmp_path / "real" / "x"), [str(tmp_path / "link")])
-    with pytest.raises(UsageError, match="is the input"):
-        refuse_output_inside(str(tmp_path / "real"), [str(tmp_path / "link")])
 
 
 SAMPLE = SAMPLES / "silent-divergence" / "broker-1"

@@ -7,7 +7,7 @@ import typer
 from kafka_forensics.cli import options
 from kafka_forensics.cli.commands.scan import status_of
 from kafka_forensics.cli.options import choose
-from kafka_forensics.cli.streams import Destination, check_output, chosen_format, open_output, printable, say, screen_of
+from kafka_forensics.cli.streams import Destination, chosen_format, open_output, printable, say, screen_of
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import without_payloads
 
@@ -22,6 +22,7 @@ Snapshots = Annotated[
         help="A folder of snapshots (ROOT/2026-11-20/broker-1/...), also s3://bucket/snapshots; or two and more snapshots, the"
         " oldest first, each what `scan` takes. NAME=PATH names a snapshot, and the same NAME again adds a path to it.",
     ),
+    options.Read(),
 ]
 Chosen = Annotated[
     list[str] | None,
@@ -52,7 +53,6 @@ def changes(
     spark = where.on_spark()
     wanted = chosen_format(form.format_name, form.output)
     choose("severity", fail_on, options.FAIL_ON)
-    check_output(form.output, [*snapshots, *(given.partition("=")[2] for given in snapshots)])  # NAME=BROKER=PATH
     scan_options = reading.scan_options(selection, deep=deep, as_of=as_of)
     screen = screen_of(printing)
     if spark:
@@ -61,7 +61,7 @@ def changes(
         result = _run(snapshots, scan_options, screen, snapshot or [], quiet=printing.quiet)
     if not show_payloads:
         result.findings = [without_payloads(finding) for finding in result.findings]
-    with open_output(form.output, color=printing.color) as to:
+    with open_output(form.output, color=printing.color, private=show_payloads) as to:
         from kafka_forensics.cli.outputs.changes import write_changes
 
         write_changes(result, wanted, to, verbose=printing.says_all)

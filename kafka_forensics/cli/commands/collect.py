@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Final, cast
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.streams import Destination, check_output, printable, say, screen_of
+from kafka_forensics.cli.streams import Destination, printable, say, screen_of
 from kafka_forensics.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ LogDirs = Annotated[
         metavar="LOG_DIR",
         help="A broker's log directories, all of them in one bundle; or a partition directory. NAME=LOG_DIR names the broker.",
     ),
+    options.Read(),
 ]
 BundleOutput = Annotated[
     Path | None,
@@ -41,6 +42,7 @@ BundleOutput = Annotated[
         parser=options.file_path,
         help="The bundle, never inside a log directory. Needed unless --estimate is given.",
     ),
+    options.Written(suffixes=("", UNFINISHED)),
 ]
 WithRecords = Annotated[
     list[str] | None,
@@ -82,6 +84,7 @@ RedactMap = Annotated[
         help="With --redact: the private file with the key and the names that pseudonyms stand for. Created if it does not exist;"
         " the same file gives the same pseudonyms.",
     ),
+    options.Written(),
 ]
 
 
@@ -92,7 +95,7 @@ class Privacy:
     redact: Redact = False
     redact_map: RedactMap = None
 
-    def pseudonyms(self, log_dirs: list[str]) -> "PseudonymMap | None":
+    def pseudonyms(self) -> "PseudonymMap | None":
         """What gives names their pseudonyms; None where they stay. Raises UsageError for one option without the other, and for a
         map that cannot be used."""
         if not self.redact:
@@ -102,7 +105,6 @@ class Privacy:
         if self.redact_map is None:
             hint = "add --redact-map names.json: it keeps the key and the name behind each pseudonym; keep it to yourself"
             raise UsageError("--redact needs --redact-map FILE", hint=hint)
-        check_output(self.redact_map, log_dirs, "--redact-map")
         from kafka_forensics.questions.collect import PseudonymMap
 
         return PseudonymMap.at(self.redact_map)
@@ -136,7 +138,7 @@ def collect(
     from kafka_forensics.questions.collect import CollectOptions, behind_all_others
 
     if output is not None:
-        _check_name(output, log_dirs)
+        _check_name(output)
     elif not estimate:
         raise UsageError(
             "missing option '--output'", hint="give the bundle a name, --output broker-1.kfb; or ask for an --estimate"
@@ -145,7 +147,7 @@ def collect(
     if privacy.redact and with_records:
         hint = "leave out one of them: no pseudonym stands for what is in records"
         raise UsageError("--redact and --with-records contradict each other", hint=hint)
-    pseudonyms = None if estimate else privacy.pseudonyms(log_dirs)
+    pseudonyms = None if estimate else privacy.pseudonyms()
     wanted = CollectOptions(
         replace(access.scope(selection), live=live, deep=deep),
         tuple(map(_records, with_records or ())),
@@ -168,9 +170,7 @@ def collect(
     return 3 if done.incomplete else 0
 
 
-def _check_name(output: Path, log_dirs: list[str]) -> None:
-    for written in (output, _beside(output)):
-        check_output(written, log_dirs)
+def _check_name(output: Path) -> None:
     if not output.name.endswith(".kfb"):
         raise UsageError(f"{output}: a bundle's name ends in .kfb", hint=f"write --output {output}.kfb")
 

@@ -8,7 +8,7 @@ import typer
 from kafka_forensics.cli import options
 from kafka_forensics.cli.commands.scan import exit_status
 from kafka_forensics.cli.options import choose
-from kafka_forensics.cli.streams import Destination, check_output, chosen_format, open_output, say, screen_of
+from kafka_forensics.cli.streams import Destination, chosen_format, open_output, say, screen_of
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import without_payloads
@@ -57,13 +57,12 @@ def compare(
         raise UsageError("compare runs on this machine only", hint="leave out --engine")
     wanted = chosen_format(form.format_name, form.output)
     choose("severity", fail_on, options.FAIL_ON)
-    check_output(form.output, paths)
     scan_options = reading.scan_options(selection, as_of=as_of)
     screen = screen_of(printing)
     compared = _run(paths, scan_options, screen, context=context, payloads=show_payloads, quiet=printing.quiet)
     if not show_payloads:
         compared.result.findings = [without_payloads(finding) for finding in compared.result.findings]
-    with open_output(form.output, color=printing.color) as to:
+    with open_output(form.output, color=printing.color, private=show_payloads) as to:
         from kafka_forensics.cli.outputs.compare import write_comparison
 
         write_comparison(compared, wanted, to, payloads=show_payloads, verbose=printing.says_all)

@@ -7,7 +7,8 @@ from typing import Annotated, Final
 
 import typer
 
-from kafka_forensics.cli.streams import check_new_directory, printable
+from kafka_forensics.cli import options
+from kafka_forensics.cli.streams import printable
 from kafka_forensics.errors import UsageError
 from kafka_forensics.storage.disks import why
 
@@ -26,15 +27,16 @@ TO_RUN: Final = (
 Directory = Annotated[
     Path,
     typer.Argument(metavar="DIR", help="Where to write the samples: a directory that is empty or does not exist yet."),
+    options.Written("new directory"),
 ]
 
 
+@options.flat
 def demo(directory: Directory) -> int:
     """Write log directories of real brokers that lost data, or did not, and say what to run on them.
 
     Needs no network. DIR/README.md tells how each sample came about, DIR/expected.json what a scan finds in it.
     """
-    check_new_directory(directory, "DIR")
     count = _unpack(directory)
     sys.stdout.write(f"{count} files of three clusters are in {printable(str(directory))}. What to run:\n")
     for heading, commands in TO_RUN:

@@ -8,7 +8,6 @@ import typer
 from kafka_forensics.cli import options
 from kafka_forensics.cli.streams import (
     Destination,
-    check_output,
     chosen_format,
     destination,
     open_output,
@@ -57,14 +56,13 @@ def dump(
     """
     wanted = chosen_format(form.format_name, form.output)
     start, end = offsets(offset)
-    check_output(form.output, paths)
 
     from kafka_forensics.questions.dump import DumpOptions, find_files
 
     scope = access.scope(selection)
     dump_options = DumpOptions(records, show_payloads, start, end, scope.topic_glob, scope.partition, scope.storage_options)
     inputs = find_files(paths, dump_options)
-    with open_output(form.output, color=printing.color) as to:
+    with open_output(form.output, color=printing.color, private=show_payloads) as to:
         _write(inputs, dump_options, wanted, to, explain=explain)
     _say_rest(inputs, destination(sys.stderr, color="never"), quiet=printing.quiet)
     return 3 if inputs.incomplete else 0

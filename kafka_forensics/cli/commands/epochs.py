@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.outputs.rows import Listing, cell
-from kafka_forensics.cli.streams import Destination, check_output, chosen_format, open_output, printable, say, screen_of
+from kafka_forensics.cli.streams import Destination, chosen_format, open_output, printable, say, screen_of
 from kafka_forensics.model.json_objects import Columns, attributes, rfc3339, times
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ def epochs(
     Shows where a follower would be cut where checkpoint and batches disagree.
     """
     wanted = chosen_format(form.format_name, form.output)
-    check_output(form.output, paths)
     scan_options = reading.scan_options(selection, deep=False)
     screen = screen_of(printing)
 

@@ -50,6 +50,7 @@ Directory = Annotated[
         help="An empty or new directory for the datasets, never inside an input, or a URI such as s3://bucket/export; with --append"
         " the dataset to add to. With --engine spark every worker must see it.",
     ),
+    options.Written("any"),
 ]
 FactNames = Annotated[
     list[str] | None,
@@ -198,9 +199,8 @@ def export(
 
     from kafka_forensics.export.append import opened_export
     from kafka_forensics.export.datasets import ExportOrder
-    from kafka_forensics.export.places import inputs_named
 
-    with opened_export(output, inputs_named(paths), scan_options.storage_options, adding.snapshot_added()) as to_write:
+    with opened_export(output, scan_options.storage_options, adding.snapshot_added()) as to_write:
         order = ExportOrder(
             to_write.target, names, to_write.output, show_payloads, allow_incomplete, label=to_write.label, commit=to_write.commit
         )

@@ -10,7 +10,6 @@ from kafka_forensics.cli.commands.dump import offsets
 from kafka_forensics.cli.options import time_ms
 from kafka_forensics.cli.streams import (
     Destination,
-    check_output,
     chosen_format,
     open_output,
     printable,
@@ -88,7 +87,6 @@ def find(
         raise UsageError("find needs to know what to look for", hint=hint)
     wanted = chosen_format(form.format_name, form.output)
     conditions = _conditions(key, offset, timestamp, producer_id, header or [], value_contains)
-    check_output(form.output, paths)
 
     from kafka_forensics.cli.outputs.dump import AS_RUNS, write_found
     from kafka_forensics.cli.progress import Progress
@@ -97,7 +95,7 @@ def find(
     answer = search(paths, access.scope(selection), conditions, payloads=show_payloads, limit=limit)
     screen = screen_of(printing)
     with (
-        open_output(form.output, color=printing.color) as to,
+        open_output(form.output, color=printing.color, private=show_payloads) as to,
         Progress(screen, quiet=printing.quiet or shares_screen(form.output)) as progress,
     ):
         rows = answer.runs(progress) if wanted in AS_RUNS else answer.rows(progress)

@@ -11,7 +11,7 @@ from kafka_forensics.cli import options
 from kafka_forensics.cli.commands.scan import exit_status
 from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.outputs.rows import Listing, cell
-from kafka_forensics.cli.streams import Destination, absent, check_output, chosen_format, open_output, printable, say, screen_of
+from kafka_forensics.cli.streams import Destination, absent, chosen_format, open_output, printable, say, screen_of
 from kafka_forensics.model.constants import (
     CONSUMER_OFFSETS_TOPIC,
     DELIVERY_STATES,
@@ -107,7 +107,6 @@ def groups(
     """
     wanted = chosen_format(form.format_name, form.output)
     choose("severity", fail_on, options.FAIL_ON)
-    check_output(form.output, paths)
     scan_options = reading.scan_options(selection, deep=False)
     screen = screen_of(printing)
 
@@ -116,7 +115,7 @@ def groups(
 
     with Progress(screen, quiet=printing.quiet) as progress:
         answer = all_groups(paths, scan_options, group_glob=group, every_partition=all_partitions, progress=progress)
-    with open_output(form.output, color=printing.color) as to:
+    with open_output(form.output, color=printing.color, private=show_payloads) as to:
         _listing(payloads=show_payloads).write(answer.rows, wanted, to)
     _say_rest(answer, screen, group, every_partition=all_partitions, quiet=printing.quiet)
     return exit_status(answer.result, fail_on)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.outputs.rows import Listing, cell
-from kafka_forensics.cli.streams import Destination, absent, check_output, chosen_format, open_output, say, screen_of
+from kafka_forensics.cli.streams import Destination, absent, chosen_format, open_output, say, screen_of
 from kafka_forensics.model.json_objects import Columns, attributes, rfc3339, times
 
 if TYPE_CHECKING:
@@ -51,7 +51,6 @@ def metadata(
     cost as far as the partitions' own logs show it.
     """
     wanted = chosen_format(form.format_name, form.output)
-    check_output(form.output, paths)
     scan_options = reading.scan_options(selection)
     screen = screen_of(printing)
 

@@ -6,7 +6,7 @@ import typer
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.options import choose
-from kafka_forensics.cli.streams import Destination, check_output, chosen_format, open_output, say, screen_of
+from kafka_forensics.cli.streams import Destination, chosen_format, open_output, say, screen_of
 from kafka_forensics.errors import UsageError
 
 if TYPE_CHECKING:
@@ -49,7 +49,6 @@ def plan(
         raise UsageError("plan runs on this machine only", hint="leave out --engine")
     wanted = chosen_format(form.format_name, form.output)
     rule = None if truncate_by is None else cast('Literal["epochs", "high-watermark"]', choose("rule", truncate_by, TRUNCATE_BY))
-    check_output(form.output, paths)
     scan_options = reading.scan_options(selection, deep=False, as_of=as_of)
     screen = screen_of(printing)
 

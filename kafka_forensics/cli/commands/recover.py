@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.streams import Destination, check_new_directory, chosen_format, open_output, printable, say, screen_of
+from kafka_forensics.cli.streams import Destination, chosen_format, open_output, printable, say, screen_of
 from kafka_forensics.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ Directory = Annotated[
         parser=options.directory_path,
         help="An empty or new directory for records.jsonl, records.parquet and report.json, never inside an input.",
     ),
+    options.Written("new directory"),
 ]
 Keep = Annotated[
     str | None,
@@ -52,16 +53,12 @@ def recover(
     produces the file.
     """
     wanted = chosen_format(format_name, None)
-    check_new_directory(output, "--output")
 
     from kafka_forensics.cli.outputs.recover import write_recovery
     from kafka_forensics.cli.progress import Progress
-    from kafka_forensics.export.places import inputs_named
     from kafka_forensics.export.recovered import recovered_files, recovery_folder, report_of, write_report
     from kafka_forensics.questions.recover import recover as read_again
-    from kafka_forensics.storage.open import refuse_output_inside
 
-    refuse_output_inside(str(output), inputs_named(paths))
     scan_options = reading.scan_options(selection, deep=False)
     screen = screen_of(printing)
     with recovery_folder(output) as folder:

@@ -27,10 +27,12 @@ ReportPaths = Annotated[
         metavar="PATH",
         help="What `scan` takes: log directories, archives, URIs; or alone a .json file that `scan --format json` wrote.",
     ),
+    options.Read(),
 ]
 PageFile = Annotated[
     Path,
     typer.Option("--output", metavar="FILE", parser=options.file_path, help="The page to write, never inside an input."),
+    options.Written(),
 ]
 Hashes = Annotated[bool, typer.Option("--hashes", help="Read every file once more for its SHA-256, and list them.")]
 
@@ -62,10 +64,10 @@ def report(
             hint="run scan --engine spark --report page.html, or --format json --output scan.json and then report scan.json",
         )
     choose("severity", fail_on, options.FAIL_ON)
-    from kafka_forensics.cli.outputs.report_page import check_page
+    from kafka_forensics.cli.outputs.report_page import check_ending
     from kafka_forensics.questions.report import ReportOptions
 
-    check_page(output, paths)
+    check_ending(output)
     scan_options = reading.scan_options(selection, deep=deep, as_of=as_of)
     screen = screen_of(printing)
     wanted = ReportOptions(payloads=show_payloads, hashes=hashes)
@@ -91,16 +93,14 @@ def _of_document(
     from kafka_forensics.cli.outputs.report_page import Page, selecting
     from kafka_forensics.report.document import read_document
     from kafka_forensics.report.page import Provenance
+    from kafka_forensics.storage.documents import document_bytes
 
     if len(paths) > 1:
         raise UsageError("a scan's document is given alone", hint="make one of all copies with `scan PATH... --format json`")
     needing = [*_own(wanted), *selecting(scan_options)]
     if needing:
         raise UsageError(f"{needing[0]} does not go with a scan's document", hint="give the log directories themselves")
-    try:
-        data = Path(paths[0]).read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot read {paths[0]}: {error.strerror}", hint="give a file that `scan --format json` wrote") from error
+    data = document_bytes(paths[0], hint="give a file that `scan --format json` wrote, or the log directories themselves")
     found = read_document(data, paths[0])
     command = shlex.join(["kafka-forensics", "report", *paths])
     page = Page(found, Provenance(command, document=paths[0]), {})

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.streams import check_new_directory, chosen_format, open_output, say, screen_of
+from kafka_forensics.cli.streams import chosen_format, open_output, say, screen_of
 
 Directory = Annotated[
     Path,
@@ -15,6 +15,7 @@ Directory = Annotated[
         metavar="DIR",
         help="An empty or new directory for the salvaged logs, never inside an input. It has its name only once it is whole.",
     ),
+    options.Written("new directory"),
 ]
 PreferBroker = Annotated[
     str | None,
@@ -66,7 +67,6 @@ def salvage(
     that no copy has are listed as new.
     """
     wanted = chosen_format(format_name, None, FORMATS)
-    check_new_directory(output, "--output")
     scan_options = reading.scan_options(selection, deep=deep)
     screen = screen_of(printing)
 

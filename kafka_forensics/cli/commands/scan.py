@@ -1,6 +1,5 @@
 """`scan`: what is wrong with these log directories, on which replica, what was lost, which copy to keep."""
 
-import os
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -9,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.options import choose
-from kafka_forensics.cli.streams import Destination, check_output, chosen_format, open_output, say, screen_of, shares_screen
-from kafka_forensics.errors import UsageError
+from kafka_forensics.cli.streams import Destination, chosen_format, open_output, say, screen_of, shares_screen
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding, Severity, without_payloads
 from kafka_forensics.model.results import ScanResult
@@ -50,8 +48,10 @@ def scan(
     wanted = chosen_format(form.format_name, form.output, options.SCAN_FORMATS)
     choose("severity", fail_on, options.FAIL_ON)
     choose("view", by, options.VIEWS)
-    check_output(form.output, paths)
-    _check_report(report, form.output, paths)
+    if report is not None:
+        from kafka_forensics.cli.outputs.report_page import check_ending
+
+        check_ending(report)
     scan_options = reading.scan_options(selection, deep=deep, as_of=as_of)
     screen = screen_of(printing)
     with ExitStack() as until_written:
@@ -73,7 +73,7 @@ def scan(
         if lines is not None:
             lines.end(result)
     if lines is None:
-        with open_output(form.output, color=printing.color, whole=wanted == "prometheus") as to:
+        with open_output(form.output, color=printing.color, whole=wanted == "prometheus", private=show_payloads) as to:
             from kafka_forensics.cli.outputs.scan import write_result
 
             as_of_ms = scan_options.as_of_ms
@@ -97,17 +97,6 @@ class _Answer:
 
     result: ScanResult
     reported: "Reported | None" = None
-
-
-def _check_report(report: Path | None, output: Path | None, paths: list[str]) -> None:
-    """Raise UsageError early if the page cannot be written where it was asked for."""
-    if report is None:
-        return
-    from kafka_forensics.cli.outputs.report_page import check_page
-
-    check_page(report, paths, "--report")
-    if output is not None and os.path.realpath(report) == os.path.realpath(output):
-        raise UsageError(f"--report and --output name one file: {report}", hint="give each its own")
 
 
 def _write_page(report: Path, answer: _Answer, paths: list[str], scan_options: ScanOptions, *, show_payloads: bool) -> None:

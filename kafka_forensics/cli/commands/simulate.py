@@ -14,7 +14,7 @@ import typer
 from kafka_forensics.cli import options
 from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.outputs.rows import write_items, write_rows
-from kafka_forensics.cli.streams import Destination, check_new_directory, check_output, chosen_format, destination, open_output, say
+from kafka_forensics.cli.streams import Destination, chosen_format, destination, open_output, say
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.json_objects import Json, attributes, object_of
 from kafka_forensics.storage.disks import why
@@ -49,13 +49,16 @@ Directory = Annotated[
     typer.Option(
         "--output", metavar="DIR", help="Write log directories (DIR/log-dirs) and truth.json to DIR, which must be empty or new."
     ),
+    options.Written("new directory"),
 ]
 Picture = Annotated[
     Path | None,
     typer.Option("--svg", metavar="FILE", parser=options.file_path, help="Draw the history to FILE, as SVG."),
+    options.Written(),
 ]
 
 
+@options.flat
 def run(
     scenario: ScenarioName,
     protocol: ProtocolName = None,
@@ -81,12 +84,9 @@ def run(
         if protocol is None
         else next(candidate for candidate in PROTOCOLS if candidate == choose("protocol", protocol, PROTOCOLS))
     )
-    check_output(svg, [])
     if svg is not None and svg.suffix.lower() not in ("", ".svg"):
         hint = f"name it {svg.with_suffix('.svg')}; a browser or rsvg-convert makes other pictures of it"
         raise UsageError(f"{svg} would be no {svg.suffix[1:]} file: --svg draws SVG", hint=hint)
-    if output is not None:
-        check_new_directory(output, "--output")
     history = play(scenario, chosen)
     title = f"{scenario} under {history.cluster.protocol}"
     if svg is not None:
@@ -135,10 +135,8 @@ def _write_history(history: "History", name: str, wanted: str, to: Destination) 
 def _draw(history: "History", title: str, path: Path) -> None:
     from kafka_forensics.simulation.picture import svg
 
-    try:
-        path.write_text(svg(history, title), encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise UsageError(f"cannot write to {path}: {why(error, str(path))}", hint="give --svg another place") from error
+    with open_output(path, color="never", option="--svg") as to:
+        to.stream.write(svg(history, title))
 
 
 def _write_tree(history: "History", name: str, output: Path) -> list[Path]:
@@ -179,6 +177,7 @@ Records = Annotated[int, typer.Option("--records", metavar="R", help="Records ev
 MaxEpoch = Annotated[int, typer.Option("--max-epoch", metavar="E", help="The last leader epoch, 0 to 8; the first is 0.")]
 
 
+@options.flat
 def check(
     protocol: Protocol,
     replicas: Replicas = 3,
@@ -198,7 +197,6 @@ def check(
     counted once.
     """
     wanted = chosen_format(format_name, output)
-    check_output(output, [])
     choose("protocol", protocol, protocol_names())
 
     from kafka_forensics.evidence.options import keep_code_below

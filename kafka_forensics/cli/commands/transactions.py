@@ -9,7 +9,7 @@ from kafka_forensics.cli import options
 from kafka_forensics.cli.commands.scan import exit_status
 from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.outputs.rows import Listing, cell
-from kafka_forensics.cli.streams import Destination, absent, check_output, chosen_format, open_output, printable, say, screen_of
+from kafka_forensics.cli.streams import Destination, absent, chosen_format, open_output, printable, say, screen_of
 from kafka_forensics.model.json_objects import Columns, attributes, rfc3339, times
 
 if TYPE_CHECKING:
@@ -82,7 +82,6 @@ def transactions(
     choose("severity", fail_on, options.FAIL_ON)
     if state is not None:
         choose("state", state, STATES)
-    check_output(form.output, paths)
     scan_options = reading.scan_options(selection, deep=False, as_of=as_of)
     screen = screen_of(printing)
 

@@ -5,17 +5,21 @@ from typing import Annotated
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.streams import check_output, chosen_format, open_output, say, screen_of
+from kafka_forensics.cli.streams import chosen_format, open_output, say, screen_of
 
 Against = Annotated[
-    str, typer.Option("--against", metavar="FILE", help="A plan, from `plan --format json`, or a salvage's manifest.json.")
+    str,
+    typer.Option("--against", metavar="FILE", help="A plan, from `plan --format json`, or a salvage's manifest.json."),
+    options.Read(),
 ]
 Elected = Annotated[
     str | None, typer.Option("--elected", metavar="N", help="The broker that was made the leader [default: as recommended].")
 ]
 
 Recovered = Annotated[
-    str | None, typer.Option("--recovered", metavar="DIR", help="What `recover` wrote, if its records were produced again.")
+    str | None,
+    typer.Option("--recovered", metavar="DIR", help="What `recover` wrote, if its records were produced again."),
+    options.Read(),
 ]
 
 
@@ -36,7 +40,6 @@ def verify(
     PATHs are copies, or bundles, taken after the brokers came up again.
     """
     wanted = chosen_format(form.format_name, form.output)
-    check_output(form.output, [*paths, against, *([] if recovered is None else [recovered])])
     scan_options = reading.scan_options(selection, deep=False)
     screen = screen_of(printing)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kafka_forensics.cli.streams import check_output, open_output
+from kafka_forensics.cli.streams import open_output
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.ledger import Extent
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
@@ -28,7 +28,7 @@ class Page:
     def write(self, output: Path, option: str = "--output") -> None:
         """Write it. Raises UsageError, which names the option, if the file cannot be written."""
         text = page(self.document, self.details, self.provenance)
-        with open_output(output, color="never", option=option) as to:
+        with open_output(output, color="never", private=True, option=option) as to:
             to.stream.write(text)
 
 
@@ -43,11 +43,10 @@ class Asked:
     """Options that are the command's own, as they are typed."""
 
 
-def check_page(output: Path, paths: list[str], option: str = "--output") -> None:
-    """Raise UsageError early if the page cannot be written to `output`, or would be written into the evidence at `paths`."""
+def check_ending(output: Path) -> None:
+    """Raise UsageError unless the name of a page ends as one."""
     if output.suffix.lower() not in _ENDINGS:
         raise UsageError(f"{output} does not end in .html", hint=f"name the page, for example {output.with_suffix('.html')}")
-    check_output(output, paths, option)
 
 
 def page_of(reported: Reported, asked: Asked) -> Page:

@@ -95,7 +95,7 @@ class LinesAsSettled:
 
     def begun(self, brokers: list[BrokerSummary]) -> None:
         """Write the brokers."""
-        self._stream = self._open.enter_context(open_output(self._output, color="never")).stream
+        self._stream = self._open.enter_context(open_output(self._output, color="never", private=self._show_payloads)).stream
         self._write(json_document.broker_lines(brokers))
 
     def settled(self, partition: PartitionSummary, findings: list[Finding]) -> None:

@@ -14,6 +14,7 @@ from typing import Final
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.constants import WITNESS_TOPICS
 from kafka_forensics.model.pseudonyms import PSEUDONYM_DIGITS, NameKind
+from kafka_forensics.storage.documents import opened_document
 
 _VERSION: Final = 1
 _KEY_BYTES: Final = 32
@@ -35,17 +36,10 @@ class PseudonymMap:
     @classmethod
     def at(cls, path: Path) -> "PseudonymMap":
         """The one in the file, which is made with a new key if it is not there. Raises UsageError if that cannot be."""
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
+        if not os.path.lexists(path):
             return cls._made(path)
-        except OSError as error:
-            raise UsageError(f"cannot read {path}: {error.strerror}", hint=_REFUSED) from error
-        with os.fdopen(descriptor, encoding="utf-8") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            if not stat.S_ISREG(mode):
-                raise UsageError(f"{path} is no file", hint=_REFUSED)
-            if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        with opened_document(str(path), _REFUSED) as file:
+            if os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
                 raise UsageError(f"others may read or write {path}, which holds all names", hint=f"chmod 600 {path}")
             try:
                 held = json.load(file)
@@ -53,7 +47,7 @@ class PseudonymMap:
                 if held["version"] != _VERSION or len(bytes.fromhex(held["key"])) != _KEY_BYTES:
                     raise UsageError(f"{path} is no map of pseudonyms of this version", hint=_REFUSED)
                 return cls(held["key"], names, path)
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError) as error:
                 raise UsageError(f"{path} is no map of pseudonyms", hint=_REFUSED) from error
 
     @classmethod

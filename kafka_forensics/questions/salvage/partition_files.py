@@ -25,6 +25,7 @@ from kafka_forensics.questions.salvage.sealing import Copied, Sealing, drop
 from kafka_forensics.questions.salvage.slices import Slice, Source
 from kafka_forensics.replication.recovery import EPOCHS_FILE, MAX_RELATIVE_OFFSET, MAX_SEGMENT_BYTES, segment_file
 from kafka_forensics.storage.copying import Growth, copy_range, write_all
+from kafka_forensics.storage.private import FILE_MODE
 from kafka_forensics.writers.files import (
     write_leader_epochs,
     write_partition_metadata,
@@ -281,7 +282,7 @@ class _Writer:
 @contextmanager
 def new_file(path: Path) -> Iterator[int]:
     """A new file's descriptor, for the length of a `with` block. Raises OSError."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
     try:
         yield descriptor
     finally:

@@ -74,7 +74,7 @@ def salvage(
     if salvage_options.prefer_broker is not None:
         salvage_options = replace(salvage_options, prefer_broker=name_here(salvage_options.prefer_broker, inputs))
     _check_given(inputs, salvage_options)
-    with built(output, inputs.evidence) as directory, Sealing() as sealing:
+    with built(output) as directory, Sealing() as sealing:
         salvager = _Salvager(inputs, options, salvage_options, directory, sealing)
         result = scan_inputs(inputs, options, progress, salvager.look, salvager.witnesses)
         salvaged = salvager.salvaged

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Final
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.storage.disks import sync, sync_file, why
-from kafka_forensics.storage.open import refuse_output_inside
+from kafka_forensics.storage.private import private_files
 
 _AT_ONCE: Final = 8
 """Files that are put on disk at a time."""
@@ -19,17 +19,15 @@ UNFINISHED: Final = ".unfinished"
 
 
 @contextmanager
-def built(output: Path, inputs: Sequence[str]) -> Iterator[Path]:
+def built(output: Path) -> Iterator[Path]:
     """The directory to build in, which becomes `output` if the `with` block ends well, and is removed if not.
 
-    Raises UsageError for an output that holds anything, is a mount point or lies in an input, one that another process builds (or
+    Raises UsageError for an output that holds anything or is a mount point, one that another process builds (or
     that was killed while it did), and where nothing can be written.
     """
     output = output.resolve()
     beside = output.with_name(output.name + UNFINISHED)
-    for path in (output, beside):
-        refuse_output_inside(str(path), inputs)
-    with _explained(output):
+    with _explained(output), private_files():
         if output.exists() and any(output.iterdir()):
             raise UsageError(f"{output} is not empty", hint="choose a directory that is empty or does not exist yet")
         if output.is_mount():

@@ -7,14 +7,13 @@ from typing import Annotated, Final
 import msgspec
 
 from kafka_forensics.errors import UsageError
+from kafka_forensics.storage.documents import document_bytes
 
 Offset = Annotated[int, msgspec.Meta(ge=-1, le=2**63 - 1)]
 """Also an epoch, or a broker; -1: none."""
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 """A number of offsets, of bytes, or of a partition."""
 Broker = Offset | str
-MAX_BYTES: Final = 1 << 30
-"""A document of more is no plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,13 +174,7 @@ class SalvageManifest:
 
 def read_promises(path: str) -> PlanDocument | SalvageManifest:
     """The document in a file that `plan --format json` wrote, or the manifest of a salvage. Raises UsageError for anything else."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=_HOW) from error
-    if len(data) > MAX_BYTES:
-        raise _no_promises(path, f"it has more than {MAX_BYTES} bytes")
+    data = document_bytes(path, _HOW)
     if not data.strip():
         raise _no_promises(path, "it is empty")
     try:
@@ -189,7 +182,7 @@ def read_promises(path: str) -> PlanDocument | SalvageManifest:
         if isinstance(found, dict) and "refused" in found:
             return msgspec.convert(found, SalvageManifest)
         return msgspec.convert(found, PlanDocument)
-    except (ValueError, RecursionError, msgspec.ValidationError) as error:
+    except (ValueError, RecursionError, MemoryError, msgspec.ValidationError) as error:
         raise _no_promises(path, str(error)) from error
 
 

@@ -11,7 +11,6 @@ from base64 import b64decode
 from collections import Counter
 from dataclasses import dataclass, field
 from hashlib import sha256
-from pathlib import Path
 from typing import Annotated, Final
 
 import msgspec
@@ -25,6 +24,7 @@ from kafka_forensics.questions.verify.promises import Answer
 from kafka_forensics.rereading.log_ranges import Endings, ReadLog
 from kafka_forensics.rereading.record_states import COMMITTED, NONE, UNKNOWN
 from kafka_forensics.storage.bundles import BundleSource
+from kafka_forensics.storage.documents import MAX_BYTES, document_bytes, opened_document
 
 OFFSET_HEADER: Final = b"kafka-forensics-original-offset"
 _HOW: Final = "give the directory that `recover --output` wrote"
@@ -100,18 +100,16 @@ def read_lost_records(directory: str) -> dict[tuple[str, int], LostRecords]:
     are not those of its report."""
     lost: dict[tuple[str, int], LostRecords] = {}
     try:
-        report = msgspec.convert(json.loads((Path(directory) / "report.json").read_bytes()), _Report)
+        report = msgspec.convert(json.loads(document_bytes(f"{directory}/report.json", _HOW)), _Report)
         hasher = sha256()
-        with (Path(directory) / "records.jsonl").open("rb") as lines:
-            for line in lines:
+        with opened_document(f"{directory}/records.jsonl", _HOW, max_bytes=None) as lines:
+            while line := lines.readline(MAX_BYTES):
                 hasher.update(line)
                 row = msgspec.convert(json.loads(line), _Line)
                 key, headers = _bytes(row.key), [(_bytes(name), _bytes(value)) for name, value in row.headers]
                 known = content(key, _bytes(row.value), headers)
                 lost.setdefault((row.topic, row.partition), LostRecords()).add(key, known, row.offset, row.timestamp_ms)
-    except OSError as error:
-        raise UsageError(f"{error.filename} cannot be read: {error.strerror}", hint=_HOW) from error
-    except (ValueError, RecursionError, msgspec.ValidationError) as error:
+    except (ValueError, RecursionError, MemoryError, msgspec.ValidationError) as error:
         raise UsageError(f"{directory} holds no records of `recover`: {str(error)[:200]}", hint=_HOW) from error
     if not any(file.name == "records.jsonl" and file.sha256 == hasher.hexdigest() for file in report.files):
         raise UsageError(f"records.jsonl in {directory} is not the one that report.json there speaks of", hint=_HOW)

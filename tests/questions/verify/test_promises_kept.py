@@ -177,7 +177,7 @@ def test_what_is_no_plan_is_refused(text: str, tmp_path: Path) -> None:
     file.write_text(text)
     with pytest.raises(UsageError, match="is no plan"):
         read_promises(str(file))
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match="cannot read"):
         read_promises(str(tmp_path / "none.json"))
 
 
@@ -239,7 +239,7 @@ def test_what_is_no_recovery_is_refused(lost: Path) -> None:
     with pytest.raises(UsageError, match=r"is not the one that report.json there speaks of"):
         read_lost_records(str(lost))
     (lost / "report.json").unlink()
-    with pytest.raises(UsageError, match=r"report.json cannot be read"):
+    with pytest.raises(UsageError, match=r"cannot read .*report.json"):
         read_lost_records(str(lost))
 
 

@@ -1,0 +1,263 @@
+"""Whether an output may be written: it is, contains and lies inside nothing that the run reads, and is no other output of the run.
+
+Files and directories are compared by device and inode, objects by bucket and key.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Final, Literal
+
+from kafka_forensics.errors import UsageError
+from kafka_forensics.parsers.log_dir import LOG_DIRECTORY_KINDS, PARTITION_KINDS, classify_file, parse_partition_name
+from kafka_forensics.storage.open import ARCHIVES, local_path
+from kafka_forensics.storage.remote import RemotePlace, remote_place
+
+OutputKind = Literal["file", "new directory", "any"]
+"""A file, perhaps to be replaced; a directory that is empty or does not exist; or what the code that writes it checks further."""
+
+_URI: Final = re.compile(r"([a-z][a-z0-9+.-]+):/+(.*)", re.IGNORECASE)
+"""As a path has it, in which two slashes are one."""
+_LOCAL: Final = re.compile(r"local(?=://)", re.IGNORECASE)
+"""The other name of `file:` in fsspec."""
+_EMPTY: Final = "choose a directory that is empty or does not exist yet"
+_MAKE_IT_FIRST: Final = "make that directory first, or choose another place"
+_MOUNTS: Final = "/proc/self/mountinfo"
+_OCTAL: Final = re.compile(r"\\([0-7]{3})")
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A place to be written to, and what the user calls the option that names it."""
+
+    place: str
+    option: str = "--output"
+    kind: OutputKind = "file"
+
+
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    """A path without links that is read."""
+
+    path: str
+    name: str
+    """What the user calls it."""
+    only_kafka_names: bool = False
+    """Whether it is a folder in which only files with names of Kafka's are read."""
+
+
+def check_outputs(outputs: Iterable[Output], inputs: Iterable[str]) -> None:
+    """Raise UsageError unless all the outputs can be written without a change of anything that is read with `inputs`.
+
+    `inputs` are paths and URIs as they were typed, `NAME=PATH` among them. With a partition directory or a file, the files beside
+    it are read, too, and those of the log directory above it.
+    """
+    outputs, spellings = list(outputs), [(spelling, given) for given in inputs for spelling in _spellings(given)]
+    evidence = [read for spelling, given in spellings for read in _read_with(spelling, given)]
+    for output in outputs:
+        here = _here(output.place)
+        if here is None:
+            _check_object(output, [spelling for spelling, _ in spellings])
+        else:
+            for target in _targets(here, output.kind):
+                _check_path(output, target, evidence)
+        _check_kind(output)
+    for output, other in combinations(outputs, 2):
+        one, two = (os.path.realpath(_here(each.place) or each.place) for each in (output, other))
+        if one == two or _is_same(one, two):
+            raise UsageError(f"{output.option} and {other.option} name one file: {output.place}", hint="give each its own")
+
+
+def _check_kind(output: Output) -> None:
+    place, option = output.place, output.option
+    above = os.path.dirname(place.rstrip("/")) or "."
+    if output.kind == "any":
+        return
+    if output.kind == "new directory":
+        _check_empty(place, option)
+    elif (uri := _URI.match(place)) is not None and not os.path.isdir(above):
+        hint = "write a file here and copy it there; only datasets of `kafka-forensics export` can go to a URI at once"
+        raise UsageError(f"cannot write to {uri[1]}://{uri[2]}: {option} is a file of this machine", hint=hint)
+    elif os.path.isdir(place):
+        raise UsageError(f"cannot write to {place}: it is a directory", hint="name a file in it")
+    if not os.path.isdir(above) and not os.path.isdir(place):
+        raise UsageError(f"cannot write to {place}: its directory does not exist", hint=_MAKE_IT_FIRST)
+
+
+def _check_empty(place: str, option: str) -> None:
+    if place == "-":
+        raise UsageError(f"{option} - names no directory", hint=f"{_EMPTY}; one of that name is ./-")
+    try:
+        names = sorted(os.listdir(place))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        if os.path.exists(place) and not os.path.isdir(place):
+            raise UsageError(f"{place} is a file, and {option} names a directory", hint=_EMPTY) from None
+        raise UsageError(f"cannot write to {place}: {error.strerror}", hint=_EMPTY) from error
+    if names:
+        raise UsageError(f"{place} is not empty: it holds {names[0]}", hint=_EMPTY)
+
+
+# Paths of this machine.
+
+
+def _here(place: str) -> str | None:
+    """The path on this machine that a place means; None for one of a storage service."""
+    return local_path(_LOCAL.sub("file", place, count=1) if _LOCAL.match(place) else place)
+
+
+def _spellings(given: str) -> Iterator[str]:
+    """What was typed, and what stands after each `=` in it, if that is there: `NAME=PATH` may be either."""
+    yield given
+    while given := given.partition("=")[2]:
+        if "://" in given or os.path.lexists(_here(given) or given):
+            yield given
+
+
+def _targets(here: str, kind: OutputKind) -> Iterator[str]:
+    """What is written to at a path, without links: what it leads to, its own name, which may be given to a new file, and what links
+    in a dataset lead to."""
+    above, name = os.path.split(here.rstrip("/"))
+    named = os.path.join(os.path.realpath(above), name)
+    yield from dict.fromkeys((os.path.realpath(here), os.path.realpath(os.path.abspath(here)), named))
+    if kind == "any" and os.path.isdir(here):
+        with os.scandir(here) as entries:
+            yield from [os.path.realpath(entry.path) for entry in entries if entry.is_symlink()]
+
+
+def _read_with(spelling: str, given: str) -> Iterator[_Evidence]:
+    """All that is read because of a path; nothing of a storage service."""
+    here = _here(spelling)
+    for path in dict.fromkeys((os.path.realpath(here), os.path.abspath(here))) if here is not None else ():
+        yield _Evidence(os.path.realpath(path), f"the input {given}")
+        above = os.path.dirname(path)
+        if not os.path.isdir(path) and not path.lower().endswith(tuple(ARCHIVES)):
+            yield from _read_beside(above, given)
+            path, above = above, os.path.dirname(above)
+        if parse_partition_name(os.path.basename(path)) is not None:
+            yield from _read_beside(above, given)
+
+
+def _read_beside(folder: str, given: str) -> Iterator[_Evidence]:
+    """What is read in the folder of a file or partition directory: all of a log or partition directory, else files with Kafka's
+    names."""
+    folder = os.path.realpath(folder)
+    name = f"{folder}, in which files are read with the input {given}"
+    try:
+        kinds = {file: kind for file in os.listdir(folder) if (kind := classify_file(file)) is not None}
+    except OSError:
+        kinds = {"": LOG_DIRECTORY_KINDS[0]}  # nobody knows
+    if not {*LOG_DIRECTORY_KINDS, *PARTITION_KINDS}.isdisjoint(kinds.values()):
+        yield _Evidence(folder, name)
+        return
+    yield _Evidence(folder, name, only_kafka_names=True)
+    yield from (_Evidence(os.path.join(folder, file), f"{file}, which is read with the input {given}") for file in kinds)
+
+
+def _check_path(output: Output, target: str, evidence: list[_Evidence]) -> None:
+    """Raise UsageError if the file or directory `target` is, contains or lies inside any of the evidence."""
+    for read in evidence:
+        if read.only_kafka_names:
+            is_read = classify_file(os.path.basename(target)) is not None and _is_same(os.path.dirname(target), read.path)
+            found = "lies inside" if is_read else None
+        elif target == read.path or _is_same(target, read.path):
+            found = "is"
+        elif _is_below(target, read.path):
+            found = "lies inside"
+        elif _is_below(read.path, target):
+            found = "contains"
+        else:
+            found = (
+                "has another name in"
+                if os.path.isdir(read.path) and _has_other_names(target, read.path) and _is_within(target, read.path)
+                else None
+            )
+        if found is not None:
+            raise _refused(output, found, read.name)
+
+
+def _refused(output: Output, found: str, name: str) -> UsageError:
+    hint = f"choose another place for the output: give {output.option} one outside of all that is read"
+    return UsageError(f"output {output.place} {found} {name}: evidence is never written to", hint=hint)
+
+
+def _is_same(path: str, other: str) -> bool:
+    try:
+        return os.path.samefile(path, other)
+    except OSError:
+        return False
+
+
+def _is_below(path: str, folder: str) -> bool:
+    """Whether `path`, which need not exist, lies in a folder, by whatever name."""
+    return any(above == folder or _is_same(above, folder) for above in _above(path))
+
+
+def _above(path: str) -> Iterator[str]:
+    while (above := os.path.dirname(path)) != path:
+        yield above
+        path = above
+
+
+def _has_other_names(target: str, root: str) -> bool:
+    """Whether something below `root` may be `target`, or a directory above it, by another name: a hard link, or a bind mount."""
+    with suppress(OSError):
+        info = os.lstat(target)
+        if stat.S_ISREG(info.st_mode) and info.st_nlink > 1:
+            return True
+    with suppress(OSError), open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as mounts:
+        for line in mounts:
+            part, point = (_OCTAL.sub(lambda match: chr(int(match[1], 8)), field) for field in line.split(" ", 5)[3:5])
+            if (part != "/" and point in (target, *_above(target))) or root in _above(point):
+                return True
+    return False
+
+
+def _is_within(target: str, root: str) -> bool:
+    """Whether anything below `root` is `target`, or a directory above it."""
+    identities = set(filter(None, map(_identity, (target, *_above(target)))))
+    is_file = os.path.isfile(target)
+    return any(
+        _identity(path) in identities
+        for folder, _, names in os.walk(root)
+        for path in (folder, *(os.path.join(folder, name) for name in names if is_file))
+    )
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """Device and inode; None of what is not there."""
+    try:
+        info = os.lstat(path)
+    except OSError:
+        return None
+    return info.st_dev, info.st_ino
+
+
+# Objects of storage services.
+
+
+def _check_object(output: Output, spellings: list[str]) -> None:
+    """Raise UsageError if an input is at the prefix, above it or below it; patterns count up to where they begin."""
+    place = _bucket_and_key(remote_place(output.place))
+    for spelling in spellings:
+        if "://" not in spelling or _here(spelling) is not None:
+            continue
+        read = remote_place(spelling)
+        above, *pattern = re.split(r"[*?[]", _bucket_and_key(read), maxsplit=1)
+        if pattern or classify_file(above.rpartition("/")[2]) is not None:  # what lies beside a file is read, too
+            above = above.rpartition("/")[0]
+        if f"{place}/".startswith(f"{above}/"):
+            raise _refused(output, "lies inside", f"the input {read.name}")
+        if f"{above}/".startswith(f"{place}/"):
+            raise _refused(output, "contains", f"the input {read.name}")
+
+
+def _bucket_and_key(place: RemotePlace) -> str:
+    """`SCHEME://BUCKET/KEY`; of Azure without the account, which may stand in the options as well."""
+    bucket, slash, key = place.root.partition("/")
+    return f"{place.scheme}://{bucket.partition('@')[0] if place.scheme == 'abfs' else bucket}{slash}{key}"

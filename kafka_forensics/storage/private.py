@@ -1,0 +1,37 @@
+"""Files with what records hold: only their owner can read them, whatever the umask."""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+FILE_MODE: Final = 0o600
+DIRECTORY_MODE: Final = 0o700
+
+
+def open_private(path: str, flags: int) -> int:
+    """The `opener` of a file with mode 0600, also where another was there before; pipes and devices keep theirs. Raises OSError."""
+    descriptor = os.open(path, flags & ~os.O_TRUNC, FILE_MODE)
+    try:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.fchmod(descriptor, FILE_MODE)
+            os.ftruncate(descriptor, 0)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+@contextmanager
+def private_files(directory: str | None = None) -> Iterator[None]:
+    """In the block, what this process makes has mode 0600 or 0700; after it so has `directory`, if it was there and empty."""
+    was_empty = directory is not None and os.path.isdir(directory) and not os.listdir(directory)
+    umask = os.umask(stat.S_IRWXG | stat.S_IRWXO)
+    try:
+        yield
+    finally:
+        os.umask(umask)
+    if was_empty:
+        with suppress(PermissionError):  # another user's: the files in it are private
+            os.chmod(str(directory), DIRECTORY_MODE)

@@ -1,0 +1,111 @@
+"""What overlaps with evidence: files and directories by whatever name, objects by bucket and key."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.errors import UsageError
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.evidence.outputs import Output, check_outputs
+from kafka_forensics.spark.export_job import export_paths
+
+
+def refused(output: object, *inputs: object) -> str | None:
+    """How an output that others check further overlaps with the inputs; None if it does not."""
+    try:
+        check_outputs([Output(str(output), kind="any")], map(str, inputs))
+    except UsageError as error:
+        found = re.search(r"(lies inside|contains|has another name in|is) .*: evidence is never written to$", str(error))
+        return found[1] if found else str(error)
+    return None
+
+
+@pytest.fixture
+def copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A log directory `copies/b`, links to it, and files beside it."""
+    part = tmp_path / "copies" / "b" / "t-0"
+    part.mkdir(parents=True)
+    for path in (part / f"{0:020d}.log", part.parent / "meta.properties", tmp_path / "copies" / "b.tar"):
+        path.touch()
+    (tmp_path / "link").symlink_to(part.parent)
+    (tmp_path / "dangling").symlink_to(part / "new")
+    (part.parent / "outward").symlink_to(tmp_path / "new")
+    (tmp_path / "hard").hardlink_to(part / f"{0:020d}.log")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "copies"
+
+
+def test_paths_by_whatever_name(copies: Path) -> None:
+    log_dir = copies / "b"
+    for given in (log_dir, f"1={log_dir}", f"now=1={log_dir}", log_dir.as_uri(), f"local://{log_dir}", "link", "link/../b"):
+        inside = ("copies/b/x", "link/not/yet", "dangling", "copies/b/t-0", "copies/b/outward", f"file:{log_dir}/x")
+        assert [refused(output, given) for output in inside] == ["lies inside"] * len(inside), given
+        found = [refused(output, given) for output in ("link", "copies", ".", "hard", "new", "copies/b.tar", "copies/b2")]
+        assert found == ["is", "contains", "contains", "has another name in", None, None, None]
+    assert [refused(output, "copies/b.tar") for output in ("copies/b.tar", "copies/b.tar/x", "copies/x")] == [
+        "is",
+        "lies inside",
+        None,
+    ]
+    (copies / "odd name").mkdir()
+    assert refused("copies/odd name/x", (copies / "odd name").as_uri()) == "lies inside"
+
+
+def test_what_is_read_beside_a_partition_or_a_file(copies: Path) -> None:
+    part, log = copies / "b" / "t-0", copies / "b" / "t-0" / f"{0:020d}.log"
+    for given in (part, log):
+        assert {refused(copies / "b" / name, given) for name in ("meta.properties", "new", "t-1/new")} == {"lies inside"}
+    assert refused(part / "new", log) == "lies inside"
+    (copies / "b" / "meta.properties").rename(copies / "b" / "notes")  # now it is any folder
+    os.link(log, copies / "b" / log.name)
+    for given in (part, copies / "b" / log.name):
+        assert [refused(copies / "b" / name, given) for name in ("new", "t-1/new", "notes")] == [None] * 3
+        assert refused(copies / "b" / "meta.properties", given) == "lies inside"
+    assert refused("hard", copies / "b" / log.name) == "is"
+
+
+def test_a_dataset_with_a_link_into_evidence(copies: Path, tmp_path: Path) -> None:
+    (tmp_path / "dataset").mkdir()
+    (tmp_path / "dataset" / "cluster=a").symlink_to(copies / "b")
+    assert [refused("dataset", copies / "b"), refused("dataset", copies / "b.tar")] == ["is", None]
+
+
+def test_what_writes_without_the_command_line_asks_too(copies: Path) -> None:
+    with pytest.raises(UsageError, match="output copies/b/out lies inside"):
+        export_paths(None, [str(copies / "b")], "copies/b/out", None, ScanOptions())  # type: ignore[arg-type]
+
+
+@pytest.mark.isolated
+def test_a_bind_mount_of_a_directory_in_the_evidence(copies: Path, tmp_path: Path) -> None:
+    (tmp_path / "mnt").mkdir()
+    code = f"from tests.evidence.test_outputs import refused; print(refused('{tmp_path}/mnt/new', '{copies}'))"
+    script = f'mount --bind {copies}/b/t-0 {tmp_path}/mnt && exec {sys.executable} -c "{code}"'
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", script], cwd=root, capture_output=True, text=True, check=True)
+    assert done.stdout == "has another name in\n"
+
+
+@pytest.mark.parametrize(
+    ("output", "given", "found"),
+    [
+        ("s3://b/copies/out", "s3a://b/copies", "lies inside"),
+        ("s3n://b/copies", "1=s3://key:secret@b/copies/?endpoint=http://x", "lies inside"),
+        ("s3://b/copies/out", "s3://b/copies/broker-*", "lies inside"),
+        ("s3://b/copies", "s3://b/copies/broker-1", "contains"),
+        ("s3://b", "s3://b/copies/[ab]", "contains"),
+        ("s3://b/copies2", "s3://b/copies", None),
+        ("s3://b/x/copies", "s3://b/copies", None),
+        ("s3://other/copies", "s3://b/copies", None),
+        ("gs://b/copies/out", "s3://b/copies", None),
+        ("gcs://b/copies/out", "gs://b/copies", "lies inside"),
+        ("s3://b/t-0/out", "s3://b/t-0/00000000000000000000.log", "lies inside"),
+        ("abfss://c@a.dfs.core.windows.net/copies/x", "abfs://c/copies", "lies inside"),
+        ("s3://b/x", "/copies", None),
+    ],
+)
+def test_objects_by_bucket_and_key(output: str, given: str, found: str | None) -> None:
+    assert refused(output, given) == found
