@@ -342,8 +342,13 @@ class Planned:
 
     @property
     def matters(self) -> bool:
-        """Whether its plan does, or an ordinary start would not serve a log."""
-        return self.plan.matters or bool(self.without_topic_id)
+        """Whether its plan does, or an ordinary start would not serve a log, or elect nobody."""
+        return self.plan.matters or bool(self.without_topic_id) or self.must_be_forced
+
+    @property
+    def must_be_forced(self) -> bool:
+        """Whether nobody is elected until an unclean election is asked for."""
+        return self.recommended is not None and self.recommended.election == "unclean"
 
     def candidate(self, broker: int | str | None) -> Candidate | None:
         """The candidate of this name."""

@@ -3,6 +3,7 @@ evidence is damaged, missing or unnamed."""
 
 import shutil
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,41 @@ def test_a_dead_broker_is_not_to_be_copied_or_stopped(
     assert "brokers known here: 1, 2, 3" in err
 
 
+def test_where_nobody_in_sync_will_come_back_an_election_is_forced_though_it_loses_nothing(
+    run_plan: Run, plan_document: Document, tmp_path: Path
+) -> None:
+    log = ControllerLog().lead([CONTROLLER]).append(topic(), partition_record([3], 3, replicas=[1, 2, 3]))
+    log.put(tmp_path / f"controller-{CONTROLLER}")
+    for number, broker in product(("t-0", "other-0"), (1, 2, 3)):
+        put_replica(tmp_path, broker, batch(0, 3), partition=number, high_watermark=3, topic_id=TOPIC_ID)
+    document = plan_document(tmp_path, "--topic", "[t]*", "--dead", "3")
+    assert [step["kind"] for step in document["steps"]][-4:] == ["start", "elect", "leads", "start"]
+    err = run_plan(tmp_path, "--topic", "[t]*", "--dead", "3")[2]
+    assert err == "1 partition: no election would lose anything; nobody leads until an election is forced\n"
+
+
+def test_nodes_that_are_brokers_and_controllers_vote_before_their_brokers_run(plan_document: Document, tmp_path: Path) -> None:
+    """And what the topic's own setting allows is said."""
+    log = ControllerLog().lead([1, 2]).append(topic(), partition_record([1], 1, replicas=[1, 2]))
+    log.append(setting("unclean.leader.election.enable", "true")).put(tmp_path / "broker-1")
+    for broker, count in ((1, 3), (2, 5)):
+        put_replica(tmp_path, broker, batch(0, count), partition="t-0", high_watermark=count, topic_id=TOPIC_ID)
+    steps = {step["kind"]: step for step in plan_document(tmp_path)["steps"]}
+    assert "Brokers 1 and 2 are controllers, too: start as many as a majority needs with" in steps["controllers"]["text"]
+    assert steps["controllers"]["brokers"] == [1, 2]
+    assert "the controllers' log allows them for t. If so, whoever starts first is elected" in steps["check_unclean"]["text"]
+
+
+def test_running_brokers_that_lead_need_no_start(plan_document: Document, tmp_path: Path) -> None:
+    log = ControllerLog().lead([CONTROLLER]).append(topic(), partition_record([1, 2], 1, replicas=[1, 2]))
+    log.put(tmp_path / f"controller-{CONTROLLER}")
+    for broker, held in ((1, batch(0, 3) + batch(3, 2)), (2, batch(0, 3))):
+        put_replica(tmp_path, broker, held, partition="t-0", high_watermark=3, topic_id=TOPIC_ID)
+    assert [step["kind"] for step in plan_document(tmp_path, "--live")["steps"]] == ["leads"]
+    starts = [step["brokers"] for step in plan_document(tmp_path)["steps"] if step["kind"] == "start"]
+    assert starts == [[1], [2]]
+
+
 def test_a_dead_broker_among_copies_without_names_is_asked_for(run_plan: Run, copies: Path) -> None:
     for broker in (2, 3):
         (copies / f"broker-{broker}" / "meta.properties").unlink()
@@ -166,6 +202,38 @@ def test_a_damaged_leader_is_not_said_to_be_the_better_copy(plan_words: Words, t
     assert keeps in words
     assert "Recommended: broker 2. Nothing that the copies hold would be lost." in words
     assert "Move the directory orders-0 of broker 1 out of its log directory" in words
+
+
+def test_where_each_copy_has_damaged_what_the_other_holds_a_salvage_is_recommended(
+    run: Run, plan_words: Words, plan_document: Document, tmp_path: Path
+) -> None:
+    """What the plan says that the salvage loses is what the salvage then loses: nothing."""
+    copies = tmp_path / "copies"
+    log = batch(0, 3) + batch(3, 3) + batch(6, 3)
+    for broker, at in ((1, 3), (2, 6)):
+        rotten = bytearray(log)
+        rotten[log.index(batch(at, 3)) + 70] ^= 1
+        log_dir = put_replica(copies, broker, bytes(rotten), high_watermark=9, topic_id=OF_TOPIC)
+        stopped_cleanly(log_dir)
+        for kind in ("index", "timeindex"):
+            put_segment(log_dir / "orders-0", 0, b"", kind)
+    document = plan_document(copies)
+    (partition,) = document["partitions"]
+    assert [one["at_most"] for one in partition["candidates"]] == [3, 3]
+    assert (partition["recommended"], partition["salvage"]) == (None, {"committed": 0, "at_most": 0, "options": []})
+    assert not any(one["is_recommended"] for one in partition["candidates"])
+    assert [step["kind"] for step in document["steps"]] == ["ask", "stop", "salvage"]
+    words = plan_words(copies)
+    assert "Recommended: salvage, which joins what the copies hold and loses nothing. Of all elections, broker 1" in words
+    assert " * " not in words
+    command = document["steps"][-1]["command"]
+    assert command == f"kafka-forensics salvage {copies} --topic orders --partition 0 --output DIR"
+    assert run("salvage", copies, "--output", tmp_path / "salvaged", "-q")[0] == 0
+    salvaged = [path.read_bytes() for path in (tmp_path / "salvaged").rglob(f"{0:020d}.log")]
+    assert salvaged
+    assert set(salvaged) == {log}
+    assert {one["election"] for one in plan_document(copies, "--elect", "2")["partitions"][0]["candidates"]} == {"unknown"}
+    assert "Asked for: broker 2 (recommended is salvage)" in plan_words(copies, "--elect", "2")
 
 
 @pytest.mark.parametrize("held", [[(0, 15, 0)], [(0, 10, 0), (10, 10, 1)]], ids=["ends below", "ends at the leader's start"])

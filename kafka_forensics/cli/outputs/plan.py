@@ -113,6 +113,9 @@ def _summary(plans: Plans) -> Iterator[str]:
     odd = sum(any(follower.disagrees for follower in _followers(planned)) for planned in plans.planned)
     if odd:
         yield "checkpoints and batches disagree where to cut" + ("" if alone else f" in {odd}")
+    forced = sum(planned.must_be_forced and not planned.plan.matters for planned in plans.planned)
+    if forced:
+        yield "nobody leads until an election is forced" + ("" if alone else f" in {forced}")
     lacking = sum(bool(planned.without_topic_id) for planned in plans.planned)
     if lacking:
         yield "a log without a topic id would not be served" + ("" if alone else f" in {lacking}")
@@ -236,7 +239,7 @@ def _steps(plans: Plans, elect: str | None, width: int) -> Iterator[str]:
     steps = steps_of(plans, elect)
     if steps:
         yield "\n"
-        yield from plan_words.wrapped(HEAD, width)
+        yield from plan_words.wrapped(f"Steps. {HEAD}", width)
     for number, step in enumerate(steps, 1):
         yield from plan_words.wrapped(f"{number}. {step.text}", width, "   ")
         if step.command is not None:
@@ -447,8 +450,15 @@ def _lines(plans: Plans, elect: str | None) -> Iterator[str]:
 
 
 def _report(plans: Plans, elect: str | None) -> Iterator[str]:
-    """A section a partition as Markdown, candidates and notes; then the steps."""
+    """The steps as Markdown; then a section a partition, candidates and notes."""
     yield "# kafka-forensics: plan\n"
+    steps = steps_of(plans, elect)
+    if steps:
+        yield f"\n## Steps\n\n{markdown(HEAD)}\n"
+    for number, step in enumerate(steps, 1):
+        yield f"\n{number}. {markdown(step.text)}\n"
+        if step.command is not None:
+            yield f"\n   ```sh\n   {printable(step.command)}\n   ```\n"
     if plans.partitions != 1:
         yield from (f"\n{markdown(line)}\n" for line in unseen_lines(plans))
     for planned in plans.planned:
@@ -463,10 +473,3 @@ def _report(plans: Plans, elect: str | None) -> Iterator[str]:
             yield from (f"\n{markdown(line)}\n" for line in (*plan_words.nobody(planned), *plan_words.unstartable(planned)))
         else:
             yield f"\n**{markdown(plan_words.verdict(planned, chosen))}**\n"
-    steps = steps_of(plans, elect)
-    if steps:
-        yield f"\n## Steps\n\n{markdown(HEAD)}\n"
-    for number, step in enumerate(steps, 1):
-        yield f"\n{number}. {markdown(step.text)}\n"
-        if step.command is not None:
-            yield f"\n   ```sh\n   {printable(step.command)}\n   ```\n"

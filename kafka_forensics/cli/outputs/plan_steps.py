@@ -23,7 +23,7 @@ from kafka_forensics.wording import asked_command
 
 LIMIT_SECONDS: Final = 120
 HEAD: Final = (
-    "Steps. HOST:PORT is a node that runs. If a step has not come true within 2 minutes, or shows anything else, stop all brokers, "
+    "HOST:PORT is a node that runs. If a step has not come true within 2 minutes, or shows anything else, stop all brokers, "
     "copy again and plan again."
 )
 _SETTING: Final = "unclean.leader.election.enable"

@@ -10,8 +10,17 @@ from hypothesis import strategies as st
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, normalised, without
 from kafka_forensics.replication.planner.plan_steps import steps
-from kafka_forensics.replication.planner.planner import plan_partition
-from kafka_forensics.replication.planner.plans import Loss, Plan, PlanControl, PlanPartition, PlanReplica, TruncateBy, Witness
+from kafka_forensics.replication.planner.planner import losses_without, plan_partition
+from kafka_forensics.replication.planner.plans import (
+    Loss,
+    Plan,
+    PlanControl,
+    PlanPartition,
+    PlanReplica,
+    TruncateBy,
+    Witness,
+    costs_of,
+)
 
 Record = tuple[int, int]
 """(leader epoch, a number that no other record has); epoch -1 is none."""
@@ -259,3 +268,17 @@ def test_any_values_get_a_plan(given_partition: PlanPartition, rule: TruncateBy 
         assert told.leader not in told.keep_stopped
         live = {each.broker for each in given_partition.replicas if each.is_live}
         assert {broker for loss in candidate.losses for broker in loss.held_by} & live == set(told.copy_first)
+
+
+@given(rubble())
+def test_what_is_kept_of_one_log_alone_loses_as_much_as_its_election(given_partition: PlanPartition) -> None:
+    plan = plan_partition(given_partition)
+    numbers = {replica.broker: number for number, replica in enumerate(given_partition.replicas)}
+    for candidate in plan.candidates:
+        number = numbers[candidate.broker]
+        leader = given_partition.replicas[number]
+        start = leader.log_start_offset if leader.head_start is None else leader.head_start
+        sound = without(clipped(leader.on_disk, leader.log_start_offset, leader.log_end_offset), normalised(leader.damaged))
+        losses = losses_without(given_partition, plan.truncate_by, [(number, *offsets) for offsets in sound], start)
+        committed, _, lost = costs_of(losses)
+        assert (committed, lost) == (candidate.committed, candidate.at_most)
