@@ -227,6 +227,6 @@ def test_every_lost_record_is_given_or_survives(first_seed: int, tmp_path: Path)
         root.mkdir()
         assert list(wrongs(random_history(seed), root, counted)) == [], f"seed {seed}"
         rmtree(root)
-    assert counted["acknowledged and given"] > 0
-    assert counted["given"] > counted["acknowledged and given"]
-    assert min(counted["unreadable"], counted["marker elsewhere"]) > 0
+    assert counted["given"] > counted["acknowledged and given"] > 0
+    if first_seed == 0:  # these are seldom: what runs in every run has them
+        assert min(counted["unreadable"], counted["marker elsewhere"]) > 0
