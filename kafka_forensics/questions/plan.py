@@ -25,7 +25,7 @@ from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, broker_order, gather, misnamed
 from kafka_forensics.evidence.ledger import NOT_READ, ExpectedReplica, Presence
-from kafka_forensics.evidence.options import ScanOptions, listed
+from kafka_forensics.evidence.options import ScanOptions, fits, listed
 from kafka_forensics.judging.absence import may_delete, unknown_to_controller, voters_end
 from kafka_forensics.judging.partitions import PartitionResult, identity_groups
 from kafka_forensics.model.batches import HARMLESS_TAILS, BatchColumn, Damage
@@ -299,8 +299,6 @@ class Planned:
     """Replicas whose copy is here and of whose log nothing could be read: nothing is planned for them."""
     salvage: SalvageForecast | None = None
     """A salvage that loses less than any election; None: there is none, or none was sought."""
-    others: int = 0
-    """Further partitions in the log directories that were given, for which the same brokers start."""
 
     def amount(self, loss: Loss) -> Amount:
         """What a loss of this plan comes to."""
@@ -383,6 +381,8 @@ class Plans:
     result: ScanResult | None = None
     dead: frozenset[int | str] = frozenset()
     """Brokers that will not come back, as the controller calls them."""
+    others: int = 0
+    """Further partitions in the log directories that were given, for which the same brokers start."""
     live: bool = False
     """Whether all copies were taken from running brokers."""
     combined: frozenset[int | str] = frozenset()
@@ -432,19 +432,17 @@ def make_plans(paths: list[str], options: ScanOptions, plan_options: PlanOptions
     maker = PlanMaker(inputs, witnesses, plan_options)
     maker.plans.result = scan_inputs(inputs, options, progress, maker.look, witnesses)
     maker.plans.settle()
-    if maker.plans.partitions == 1:
-        for planned in maker.plans.planned:
-            planned.others = max(len(_partitions_there(inputs)) - 1, 0)
+    maker.plans.others = sum(not fits(partition, options) for partition in _partitions_there(inputs))
     return maker.plans
 
 
-def _partitions_there(inputs: Inputs) -> set[tuple[str | None, int | None]]:
+def _partitions_there(inputs: Inputs) -> set[tuple[str, int | None]]:
     """Partitions of which a log directory that was given holds a replica, the controllers' own left out."""
     return {
         (directory.topic, directory.partition)
         for log_dir in inputs.log_dirs
         for directory in log_dir.found.partitions
-        if directory.legal and not directory.suffix and directory.topic != CLUSTER_METADATA_TOPIC
+        if directory.legal and not directory.suffix and directory.topic not in (None, CLUSTER_METADATA_TOPIC)
     }
 
 

@@ -5,7 +5,6 @@ Whoever must lead starts first and alone. All of it safe to print.
 
 import json
 import shlex
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -15,7 +14,7 @@ from kafka_forensics.cli.outputs.words import name
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.evidence.inputs import broker_order
 from kafka_forensics.model.amounts import plural
-from kafka_forensics.model.json_objects import Json, rfc3339
+from kafka_forensics.model.json_objects import Json, attributes, object_of, rfc3339
 from kafka_forensics.questions.plan import Planned, Plans
 from kafka_forensics.replication.planner import UNSAID, Broker, Candidate, Start, Starts, Steps
 from kafka_forensics.replication.recovery import NEEDED_FILES
@@ -35,6 +34,7 @@ _NAMED: Final = 8
 """Runs of partitions that a sentence names."""
 _TOPICS: Final = 5
 """Topics that a command to look at them names."""
+_STEP: Final = attributes("kind text command brokers")
 Partition = tuple[str, int]
 
 
@@ -50,18 +50,10 @@ class Step:
 
     def document(self) -> Json:
         """As JSON has it."""
-        partitions = [
+        runs = [
             {"topic": topic, "partition_start": first, "partition_end": last + 1} for topic, first, last in _runs(self.partitions)
         ]
-        limit = None if self.command is None else LIMIT_SECONDS
-        return {
-            "kind": self.kind,
-            "text": self.text,
-            "command": self.command,
-            "limit_seconds": limit,
-            "brokers": self.brokers,
-            "partitions": partitions,
-        }
+        return {**object_of(_STEP, self), "limit_seconds": self.command and LIMIT_SECONDS, "partitions": runs}
 
 
 class _Chosen(NamedTuple):
@@ -83,19 +75,15 @@ def steps_of(plans: Plans, elect: str | None) -> list[Step]:
         for planned in plans.planned
         if (candidate := planned.chosen(elect)) is not None
     ]
-    hanging = list(dict.fromkeys(_hanging(plans))) if plans.live else []
+    ordered: Iterable[Step] = ()
     if elect is None and any(planned.salvage is not None for planned in plans.planned):
-        return [*_before(plans, chosen), *_salvaged(plans), *hanging]
-    if not chosen:
-        return hanging
-    if plans.live and all(one.candidate.election == "leads" for one in chosen):
-        return [*_before(plans, chosen), *_running(chosen), *hanging]
-    starts = plans.starts(elect)
-    return [
-        *_before(plans, chosen),
-        *(_ordered(plans, chosen, starts) if starts.first else _any_order(plans, chosen)),
-        *hanging,
-    ]
+        ordered = _salvaged(plans)
+    elif plans.live and all(one.candidate.election == "leads" for one in chosen):
+        ordered = _running(chosen)
+    elif chosen:
+        starts = plans.starts(elect)
+        ordered = _ordered(plans, chosen, starts) if starts.first else _any_order(plans, chosen)
+    return list(dict.fromkeys([*_before(plans, chosen), *ordered, *(_hanging(plans) if plans.live else ())]))
 
 
 def _hanging(plans: Plans) -> Iterator[Step]:
@@ -104,26 +92,26 @@ def _hanging(plans: Plans) -> Iterator[Step]:
         evidence, place = finding.evidence, finding.place
         if finding.kind not in ("TXN_HANGING", "TXN_OPEN") or place.topic is None or place.partition is None:
             continue
-        partition = name(place.topic, place.partition)
-        what = f"the transaction of producer {evidence['producer_id']} in {partition} from offset {evidence['first_offset']} on"
-        partitions = ((place.topic, place.partition),)
-        if (command := evidence.get("find_hanging")) is not None:
-            yield Step("find_hanging", f"See whether Kafka calls {what} hanging:", command, (), partitions)
-        if command is not None and evidence.get("command") is not None and evidence.get("safe_to_abort") is not False:
-            yield Step("abort", f"If it does, end {what}:", evidence["command"], (), partitions)
-        if (again := evidence.get("look_again_at")) is not None:
-            yield Step(
-                "look_again", f"If {what} is still open at {rfc3339(again)}, plan again on a new copy.", None, (), partitions
-            )
+        whose = f"producer {evidence['producer_id']} in {name(place.topic, place.partition)}"
+        what, partitions = (
+            f"the transaction of {whose} from offset {evidence['first_offset']} on",
+            ((place.topic, place.partition),),
+        )
+        if evidence.get("look_again_at") is not None:
+            again = rfc3339(evidence["look_again_at"])
+            yield Step("look_again", f"If {what} is still open at {again}, plan again on a new copy.", None, (), partitions)
+        if evidence.get("find_hanging") is not None:
+            yield Step("find_hanging", f"See whether Kafka calls {what} hanging:", evidence["find_hanging"], (), partitions)
+            if evidence.get("command") is not None and evidence.get("safe_to_abort") is not False:
+                yield Step("abort", f"If it does, end {what}:", evidence["command"], (), partitions)
 
 
 def _salvaged(plans: Plans) -> Iterator[Step]:
     """Log directories built from all copies, where that loses less than any election."""
     rescued = [planned for planned in plans.planned if planned.salvage is not None]
     partitions = tuple((planned.plan.topic, planned.plan.partition) for planned in rescued)
-    held = sorted(
-        {replica.broker for planned in plans.planned for replica in planned.given.replicas if replica.is_live}, key=broker_order
-    )
+    live = {replica.broker for planned in plans.planned for replica in planned.given.replicas if replica.is_live}
+    held = sorted(live, key=broker_order)
     yield Step("stop", f"Stop {brokers(held)}, if running. If a broker ran since it was copied, plan again.", None, tuple(held))
     topics = {topic for topic, _ in partitions}
     only = ("--topic", *topics) if len(topics) == 1 else ()
@@ -141,36 +129,35 @@ def _salvaged(plans: Plans) -> Iterator[Step]:
 def _before(plans: Plans, chosen: Sequence[_Chosen]) -> Iterator[Step]:
     """What must be known or mended before anything else is done: each ends with another plan."""
     again = "and plan again before anything below is done"
-    others = max((planned.others for planned in plans.planned), default=0)
-    if others:
+    if plans.others:
+        more = plural(plans.others, "further partition")
         yield Step(
-            "plan_all",
-            f"Plan without --topic and --partition first: brokers start for {plural(others, 'further partition')} in these log "
-            "directories, too.",
+            "plan_all", f"Plan without --topic and --partition first: brokers start for {more} in these log directories, too."
         )
     yield from _refused(plans, movable=True)
-    unread = _by_broker(chosen, "log_not_read", "copy_not_read")
-    if unread:
-        yield Step("read", f"See to it that the logs of {brokers(list(unread))} can be read whole, {again}.", None, tuple(unread))
+    missing = [missing for one in chosen for missing in one.planned.plan.missing]
+    if unread := _distinct(
+        one.broker for one in missing if one.kind in ("log_not_read", "copy_not_read") and one.broker is not None
+    ):
+        yield Step("read", f"See to it that the logs of {brokers(unread)} can be read whole, {again}.", None, unread)
     for strays in sorted({one.plan.strays for one in plans.planned if one.plan.strays is not None}):
         yield Step("copy", STRAYS[strays])
-    kinds = {missing.kind for one in chosen for missing in one.planned.plan.missing}
+    kinds = {one.kind for one in missing}
     if "topic_undecided" in kinds:
         yield Step("find_topic", f"Find out by the controller's log which topic id is the present one, {again}.")
     if "voters_behind" in kinds:
         yield Step("copy", f"Look for a newer copy of a voter's __cluster_metadata-0, {again}, before any controller starts.")
     if kinds.intersection(UNSAID):
         yield Step("ask", "Make sure that no other broker has a replica: no controller's log here says so, and it may hold more.")
-    absent = list(dict.fromkeys(broker for one in chosen for broker in one.steps.plan_again_with))
-    if absent:
+    if absent := _distinct(broker for one in chosen for broker in one.steps.plan_again_with):
         text = f"Copy the log directories of {brokers(absent)} as well {again}: what is there may be in no other place."
-        yield Step("copy", text, None, tuple(absent))
+        yield Step("copy", text, None, absent)
 
 
 def _running(chosen: Sequence[_Chosen]) -> Iterator[Step]:
     """Of running brokers, where those that should lead do."""
     yield Step("leads", "Let the brokers run: those that should lead do.", f"kafka-topics.sh {_SERVER} --describe")
-    for broker in sorted({broker for one in chosen for broker in one.steps.set_aside}, key=broker_order):
+    for broker in _distinct(broker for one in chosen for broker in one.steps.set_aside):
         yield Step("stop", f"Stop {brokers([broker])}.", None, (broker,))
         yield from _mended(chosen, broker)
         yield Step("start", f"Start {brokers([broker])}.", None, (broker,))
@@ -180,49 +167,40 @@ def _any_order(plans: Plans, chosen: Sequence[_Chosen]) -> Iterator[Step]:
     """That nobody need be stopped or forced, as far as all that could be elected was seen."""
     unsaid = any(missing.kind in UNSAID for one in chosen for missing in one.planned.plan.missing)
     yield from _mended(chosen, None)
-    trimmed = any(
-        follower.below_leaders_start
-        for one in chosen
-        for candidate in one.planned.plan.candidates
-        for follower in candidate.followers
-    )
+    candidates = [candidate for one in chosen for candidate in one.planned.plan.candidates]
+    trimmed = any(follower.below_leaders_start for candidate in candidates for follower in candidate.followers)
     but = " but what lies below the log start of who is" if trimmed else ""
     whoever = "whoever of them" if unsaid else "whoever"
     text = f"Start the brokers in any order: {whoever} is elected, nothing is lost{but}."
     if len(chosen) == 1 and chosen[0].candidate.broker != chosen[0].planned.plan.recommended:
         text += f" {capital(brokers([chosen[0].candidate.broker]))} can be made the leader without force once it is in the ISR."
-    everyone = tuple(dict.fromkeys(broker for one in chosen for broker in one.steps.start_order))
-    yield Step("start", text, None, everyone)
+    yield Step("start", text, None, _distinct(broker for one in chosen for broker in one.steps.started))
     yield from _refused(plans, movable=False)
 
 
 def _ordered(plans: Plans, chosen: Sequence[_Chosen], starts: Starts) -> Iterator[Step]:
     """Stop, copy, start one broker after the other, and have it elected."""
     by_partition = {one.partition: one for one in chosen}
-    held = sorted({broker for one in chosen for broker in (*one.steps.start_order, *one.steps.plan_again_with)}, key=broker_order)
-    copied = _names_in(held, {broker for one in chosen for broker in one.steps.copy_first})
+    held = _distinct(broker for one in chosen for broker in (*one.steps.started, *one.steps.plan_again_with))
+    copied = _distinct(broker for one in chosen for broker in one.steps.copy_first)
     text = f"Stop {brokers(held)}, if running"
     if copied:
         text += f", and copy the log directories of {brokers(copied)}, whole: what this plan gives up is in no other place"
-    yield Step("stop", f"{text}. If a broker ran since it was copied, plan again.", None, tuple(held))
-    dead = list(dict.fromkeys(broker for one in chosen for broker in _dead_holders(one)))
-    if dead:
+    yield Step("stop", f"{text}. If a broker ran since it was copied, plan again.", None, held)
+    if dead := _distinct(broker for one in chosen for broker in _dead_holders(one)):
         copies = "copy" if len(dead) == 1 else "copies"
-        yield Step("keep", f"Keep the {copies} of {brokers(dead)} given here: of what is lost, no more is left.", None, tuple(dead))
+        yield Step("keep", f"Keep the {copies} of {brokers(dead)} given here: of what is lost, no more is left.", None, dead)
     old = any(one.planned.plan.truncate_by == "high-watermark" for one in chosen)
     if not old:
         is_known = all(one.planned.given.control is not None for one in chosen)
         steps = [_controllers(plans, held), *_unclean(chosen, starts, is_known=is_known)]
         yield from sorted(steps, key=lambda step: step.kind != "check_unclean")
-    mended: set[Broker] = set()
     for number, start in enumerate(starts.first):
         yield from _mended(chosen, start.broker)
-        mended.add(start.broker)
         stops_again = any(start.broker in later.stopped for later in starts.first[number:])
         yield from _start(start, alone=stops_again, old=old, by_partition=by_partition)
     for broker in starts.others:
-        if broker not in mended:
-            yield from _mended(chosen, broker)
+        yield from _mended(chosen, broker)
     yield from _refused(plans, movable=False)
     if starts.others:
         order = ", then ".join(brokers([broker]) for broker in starts.others)
@@ -350,17 +328,8 @@ def _allowing(chosen: Sequence[_Chosen]) -> list[str]:
     return sorted({topic for topic, control in controls if control is not None and control.unclean_enabled})
 
 
-def _by_broker(chosen: Sequence[_Chosen], *kinds: str) -> dict[Broker, int]:
-    counts: defaultdict[Broker, int] = defaultdict(int)
-    for one in chosen:
-        for missing in one.planned.plan.missing:
-            if missing.kind in kinds and missing.broker is not None:
-                counts[missing.broker] += 1
-    return counts
-
-
-def _names_in(order: Iterable[Broker], names: set[Broker]) -> list[Broker]:
-    return [broker for broker in order if broker in names]
+def _distinct(names: Iterable[Broker]) -> tuple[Broker, ...]:
+    return tuple(sorted(set(names), key=broker_order))
 
 
 def _listed(topics: Sequence[str]) -> str:

@@ -1,8 +1,4 @@
-"""How to bring about a planned election: who must be down meanwhile, what to run, who starts when.
-
-The controller elects the first replica, in the order of the assignment, that is alive and in the ISR or ELR; an unclean election
-takes the first that is alive, and only while there is no leader (ReplicationControlManager, PartitionChangeBuilder).
-"""
+"""What a planned election asks of brokers and their copies: what to copy first, to set aside, and who may start."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -17,7 +13,6 @@ from kafka_forensics.replication.planner.plans import (
     FollowerPlan,
     Missing,
     Plan,
-    PlanControl,
     PlanPartition,
     PlanReplica,
     TruncateBy,
@@ -26,27 +21,18 @@ from kafka_forensics.replication.planner.plans import (
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """What to do for one candidate, in this order: copy, set aside, start, elect, start the others.
-
-    Brokers are named as in the plan.
-    """
+    """What the election of one candidate asks for. Brokers are named as in the plan."""
 
     leader: Broker
     copy_first: tuple[Broker, ...]
     """Whose log directories hold what the election would lose; of who will not come back there is nothing to copy any more."""
-    keep_stopped: tuple[Broker, ...]
-    """Who must not run before the candidate leads: they would be elected in its place. Brokers without a copy here among them."""
-    unclean: bool
-    """Whether the election must be forced, or may have to be where no controller's log says."""
     plan_again_with: tuple[Broker, ...]
     """Who holds a replica and has no copy here: it may hold what the others lack, and must not start before that is known."""
     set_aside: tuple[Broker, ...]
     """Whose copy of the partition must not be there when they start: they would keep other or damaged records for good, or a hole
     where the leader has records, or halt."""
-    start_order: tuple[Broker, ...]
-    """The leader, then who loses nothing, then the others."""
-    do_not_start: tuple[Broker, ...] = ()
-    """Who would not start on its copy as it is."""
+    started: tuple[Broker, ...]
+    """The leader, then everyone else who starts on its copy."""
     any_order: bool = False
     """Whether it makes no difference who leads, so that nobody need be stopped, nobody forced, and the order is no matter."""
 
@@ -55,25 +41,17 @@ def steps(given: PlanPartition, plan: Plan, candidate: Candidate) -> Steps:
     """What to do to have `candidate`, one of `plan`, elected, and to lose no last copy by it."""
     unseen = ("copy_absent", "copy_not_read", "not_copied")
     absent = [missing.broker for missing in plan.missing if missing.kind in unseen and missing.broker is not None]
-    nodes = _nodes_of(given) | {broker: broker for broker in absent}
-    before = _AssignmentOrder(given, nodes)
     followers = {follower_plan.broker: follower_plan for follower_plan in candidate.followers}
-    others = _others(given, candidate.broker, nodes)
-    others.sort(key=lambda replica: (_harm(followers[replica.broker]), before(replica.broker)))
+    others = _others(given, candidate.broker, _nodes_of(given))
     leader = next(replica for replica in given.replicas if replica.broker == candidate.broker)
     aside = tuple(other.broker for other in others if _stays(followers[other.broker], other, leader, compacted=given.compacted))
-    named = [other.broker for other in others if not absent or isinstance(nodes[other.broker], int)]
-    any_order = not aside and _any_order(given, plan)
     return Steps(
         candidate.broker,
         _copied_first(given, candidate),
-        () if any_order else tuple(_rivals(given, candidate, [*named, *absent], before, away=leader.crashed)),
-        not any_order and candidate.election in ("unclean", "unknown"),
         tuple(absent),
         aside,
         (candidate.broker, *(other.broker for other in others if other.starts)),
-        tuple(other.broker for other in others if not other.starts),
-        any_order,
+        not aside and _any_order(given, plan),
     )
 
 
@@ -85,20 +63,6 @@ def _copied_first(given: PlanPartition, candidate: Candidate) -> tuple[Broker, .
 def _nodes_of(given: PlanPartition) -> dict[Broker, Broker]:
     """Node id by the broker's name in the plan; where it is not known, that name."""
     return {replica.broker: given.node(replica.broker) for replica in given.replicas}
-
-
-class _AssignmentOrder:
-    """Sort key of brokers: whom the controller looks at first."""
-
-    def __init__(self, given: PlanPartition, nodes: dict[Broker, Broker]) -> None:
-        self.nodes = nodes
-        control = given.control
-        self._assignment = [] if control is None or control.assignment is None else list(control.assignment)
-
-    def __call__(self, broker: Broker) -> tuple[int, int, str]:
-        node, assignment = self.nodes[broker], self._assignment
-        place = assignment.index(node) if isinstance(node, int) and node in assignment else len(assignment)
-        return place, broker if isinstance(broker, int) else 1 << 31, str(broker)
 
 
 def _others(given: PlanPartition, leader: Broker, nodes: dict[Broker, Broker]) -> list[PlanReplica]:
@@ -124,45 +88,6 @@ def _any_order(given: PlanPartition, plan: Plan) -> bool:
         return False
     best = next(candidate.election for candidate in plan.candidates if candidate.broker == plan.recommended)
     return all(replica.is_live for replica in given.replicas) if best == "unknown" else best != "unclean"
-
-
-def _rivals(
-    given: PlanPartition, candidate: Candidate, brokers: list[Broker], before: _AssignmentOrder, *, away: bool
-) -> list[Broker]:
-    """Which of `brokers` could be elected in the candidate's place if they were alive.
-
-    Where unclean elections are on, the controller makes one as soon as nobody in sync is alive: then anyone could.
-    """
-    control, first = given.control, before(candidate.broker)
-    if candidate.election == "leads":
-        return []
-    ordered = sorted(brokers, key=before)
-    if candidate.election == "unknown" or control is None or control.unclean_enabled:
-        return ordered
-    return [
-        broker
-        for broker in ordered
-        if _is_rival(control, candidate, before.nodes[broker], earlier=before(broker) < first, away=away)
-    ]
-
-
-def _is_rival(control: PlanControl, candidate: Candidate, node: Broker, *, earlier: bool, away: bool) -> bool:
-    """Whether a broker could be elected before the candidate; `earlier`: the assignment names it first; `away`: the candidate was
-    not stopped cleanly, so that it is fenced before it registers again."""
-    if node in (control.leader, control.last_leader):
-        return True
-    in_isr, in_elr = node in (control.isr or ()), node in (control.elr or ())
-    match candidate.election:
-        case "clean":
-            return in_isr and (earlier or away)
-        case "elr":
-            return in_isr or (in_elr and earlier)
-        case _:
-            return in_isr or in_elr or earlier or control.unclean_enabled is None
-
-
-def _harm(follower_plan: FollowerPlan) -> int:
-    return sum(end - start for start, end in follower_plan.lost)
 
 
 def _stays(follower_plan: FollowerPlan, replica: PlanReplica, leader: PlanReplica, *, compacted: bool) -> bool:

@@ -68,10 +68,11 @@ def wanted_of(given: PlanPartition, plan: Plan, steps: Steps) -> Wanted | None:
     best = ways[steps.leader]
     alike = plan.alike if steps.leader == plan.recommended else ()
     leaders = (best.broker, *(broker for broker in alike if _is_as_good(given, plan, ways[broker], best)))
-    replicas = tuple(dict.fromkeys((*leaders, *steps.start_order, *steps.keep_stopped, *steps.plan_again_with)))
-    by_themselves = dict.fromkeys((*leaders, *plan.ordinary, *steps.keep_stopped))
-    rivals = replicas if _by_force(best.election) else tuple(broker for broker in by_themselves if broker in replicas)
-    return Wanted(plan.topic, plan.partition, leaders, replicas, rivals, _by_force(best.election))
+    replicas = tuple(dict.fromkeys((*leaders, *steps.started, *steps.plan_again_with)))
+    forced = _by_force(best.election)
+    by_themselves = (way.broker for way in plan.candidates if not _by_force(way.election))
+    rivals = replicas if forced else tuple(dict.fromkeys((*leaders, *by_themselves)))
+    return Wanted(plan.topic, plan.partition, leaders, replicas, rivals, forced)
 
 
 def _is_as_good(given: PlanPartition, plan: Plan, other: Candidate, best: Candidate) -> bool:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.replication.elections import Candidates, elect
-from kafka_forensics.replication.planner.plan_steps import Steps, steps
+from kafka_forensics.replication.planner.plan_steps import steps
 from kafka_forensics.replication.planner.planner import (
     election_kind,
     loaded_epochs,
@@ -17,8 +17,8 @@ from kafka_forensics.replication.planner.planner import (
 )
 from kafka_forensics.replication.planner.plans import (
     PlanControl,
-    PlanPartition,
 )
+from kafka_forensics.replication.planner.starts import wanted_of
 from tests.support.plan_values import entries, lagging, replica
 
 
@@ -75,11 +75,6 @@ def test_who_crashed_leaves_the_elr_and_who_led_last_is_elected_when_it_is_empty
     assert election_kind(replace(LEADERLESS, elr=elr), node, crashed=crashed) == kind
 
 
-def to(partition: PlanPartition, broker: int | str) -> Steps:
-    plan = plan_partition(partition)
-    return steps(partition, plan, next(candidate for candidate in plan.candidates if candidate.broker == broker))
-
-
 BROKERS = (1, 2, 3, 4)
 MEMBERS = st.lists(st.sampled_from(BROKERS), unique=True, max_size=4).map(tuple)
 
@@ -98,11 +93,15 @@ def controls(draw: st.DrawFn) -> PlanControl:
 def test_whoever_else_is_alive_the_candidate_is_elected(
     control: PlanControl, broker: int, running: set[int], crashed: bool
 ) -> None:
-    """By the controller's own rule: with those down that have to be, nobody else can come first, nor while who crashed is away."""
+    """By the controller's own rule: with its rivals down, nobody else can come first, nor while who crashed is away."""
     partition = lagging(control, (200, 600, 600, 600))
     replicas = [replace(replica, crashed=crashed and replica.broker == broker) for replica in partition.replicas]
-    told = to(replace(partition, replicas=replicas), broker)
-    others = frozenset(running - set(told.keep_stopped) - {broker})
+    partition = replace(partition, replicas=replicas)
+    plan = plan_partition(partition)
+    candidate = next(candidate for candidate in plan.candidates if candidate.broker == broker)
+    wanted = wanted_of(partition, plan, steps(partition, plan, candidate))
+    assert wanted is not None
+    others = frozenset(running - set(wanted.replicas if control.unclean_enabled else wanted.rivals) - {broker})
     alive = others | {broker}
     isr, elr = frozenset(control.isr or ()), frozenset(control.elr or ())
     if crashed:
@@ -113,6 +112,6 @@ def test_whoever_else_is_alive_the_candidate_is_elected(
         elr, isr = elr | (isr - alive), isr & alive
     leader = control.leader if control.leader in alive else -1
     given_rule = Candidates(control.assignment or (), alive, isr, leader, elr, control.last_leader)
-    done = elect(given_rule, unclean=told.unclean or control.unclean_enabled is True)
+    done = elect(given_rule, unclean=wanted.forced or control.unclean_enabled is True)
     assert done.leader == broker
-    assert (done.kind == "unclean") is told.unclean
+    assert (done.kind == "unclean") is wanted.forced
