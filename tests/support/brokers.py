@@ -255,6 +255,7 @@ def put_replicas(root: Path, logs: Log | Mapping[int, Log], high_watermarks: Map
 
 
 def healthy(root: Path, high_watermark: int = HIGH_WATERMARK) -> Brokers:
+    """Three equal replicas, stopped cleanly, all but the last batch committed; `Brokers.crash` undoes the clean stop."""
     return put_replicas(root, HEALTHY, high_watermark)
 
 
