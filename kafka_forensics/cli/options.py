@@ -390,7 +390,7 @@ def flat(command: Callable[..., int]) -> Callable[..., int]:
 
 def _check_outputs(parameters: Iterable[Parameter], given: dict[str, object]) -> None:
     """Raise UsageError for an output that would change what is read."""
-    values = [(value, parameter) for parameter in parameters if (value := given.get(parameter.name)) is not None]
+    values = [(value, parameter) for parameter in parameters if (value := given.get(parameter.name)) not in (None, "")]
     written = [(value, parameter, mark) for value, parameter in values if (mark := marked(parameter, Written)) is not None]
     if not written:
         return

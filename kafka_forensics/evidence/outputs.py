@@ -24,8 +24,6 @@ _URI: Final = re.compile(r"([a-z][a-z0-9+.-]+):/+(.*)", re.IGNORECASE)
 """As a path has it, in which two slashes are one."""
 _LOCAL: Final = re.compile(r"local(?=://)", re.IGNORECASE)
 """The other name of `file:` in fsspec."""
-_EMPTY: Final = "choose a directory that is empty or does not exist yet"
-_MAKE_IT_FIRST: Final = "make that directory first, or choose another place"
 _MOUNTS: Final = "/proc/self/mountinfo"
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 
@@ -57,7 +55,7 @@ def check_outputs(outputs: Iterable[Output], inputs: Iterable[str]) -> None:
     it are read, too, and those of the log directory above it.
     """
     outputs, spellings = list(outputs), [(spelling, given) for given in inputs for spelling in _spellings(given)]
-    evidence = [read for spelling, given in spellings for read in _read_with(spelling, given)]
+    evidence = _all_read(spellings)
     for output in outputs:
         here = _here(output.place)
         if here is None:
@@ -65,7 +63,8 @@ def check_outputs(outputs: Iterable[Output], inputs: Iterable[str]) -> None:
         else:
             for target in _targets(here, output.kind):
                 _check_path(output, target, evidence)
-        _check_kind(output)
+        if output.kind != "any":
+            _check_kind(output)
     for output, other in combinations(outputs, 2):
         one, two = (os.path.realpath(_here(each.place) or each.place) for each in (output, other))
         if one == two or _is_same(one, two):
@@ -73,34 +72,35 @@ def check_outputs(outputs: Iterable[Output], inputs: Iterable[str]) -> None:
 
 
 def _check_kind(output: Output) -> None:
-    place, option = output.place, output.option
-    above = os.path.dirname(place.rstrip("/")) or "."
-    if output.kind == "any":
-        return
+    """Raise UsageError unless a file, or a new directory, can be made there."""
+    place, above = output.place, os.path.dirname(output.place.rstrip("/")) or "."
+    uri = _URI.match(place)
     if output.kind == "new directory":
-        _check_empty(place, option)
-    elif (uri := _URI.match(place)) is not None and not os.path.isdir(above):
+        _check_empty(place, output.option)
+    elif uri is not None and not os.path.isdir(above):
         hint = "write a file here and copy it there; only datasets of `kafka-forensics export` can go to a URI at once"
-        raise UsageError(f"cannot write to {uri[1]}://{uri[2]}: {option} is a file of this machine", hint=hint)
+        raise UsageError(f"cannot write to {uri[1]}://{uri[2]}: {output.option} is a file of this machine", hint=hint)
     elif os.path.isdir(place):
         raise UsageError(f"cannot write to {place}: it is a directory", hint="name a file in it")
     if not os.path.isdir(above) and not os.path.isdir(place):
-        raise UsageError(f"cannot write to {place}: its directory does not exist", hint=_MAKE_IT_FIRST)
+        hint = "make that directory first, or choose another place"
+        raise UsageError(f"cannot write to {place}: its directory does not exist", hint=hint)
 
 
 def _check_empty(place: str, option: str) -> None:
+    hint = "choose a directory that is empty or does not exist yet"
     if place == "-":
-        raise UsageError(f"{option} - names no directory", hint=f"{_EMPTY}; one of that name is ./-")
+        raise UsageError(f"{option} - names no directory", hint=f"{hint}; one of that name is ./-")
+    if os.path.exists(place) and not os.path.isdir(place):
+        raise UsageError(f"{place} is a file, and {option} names a directory", hint=hint)
     try:
         names = sorted(os.listdir(place))
     except FileNotFoundError:
         return
     except OSError as error:
-        if os.path.exists(place) and not os.path.isdir(place):
-            raise UsageError(f"{place} is a file, and {option} names a directory", hint=_EMPTY) from None
-        raise UsageError(f"cannot write to {place}: {error.strerror}", hint=_EMPTY) from error
+        raise UsageError(f"cannot write to {place}: {error.strerror}", hint=hint) from error
     if names:
-        raise UsageError(f"{place} is not empty: it holds {names[0]}", hint=_EMPTY)
+        raise UsageError(f"{place} is not empty: it holds {names[0]}", hint=hint)
 
 
 # Paths of this machine.
@@ -130,33 +130,32 @@ def _targets(here: str, kind: OutputKind) -> Iterator[str]:
             yield from [os.path.realpath(entry.path) for entry in entries if entry.is_symlink()]
 
 
-def _read_with(spelling: str, given: str) -> Iterator[_Evidence]:
-    """All that is read because of a path; nothing of a storage service."""
-    here = _here(spelling)
-    for path in dict.fromkeys((os.path.realpath(here), os.path.abspath(here))) if here is not None else ():
-        yield _Evidence(os.path.realpath(path), f"the input {given}")
-        above = os.path.dirname(path)
-        if not os.path.isdir(path) and not path.lower().endswith(tuple(ARCHIVES)):
-            yield from _read_beside(above, given)
-            path, above = above, os.path.dirname(above)
-        if parse_partition_name(os.path.basename(path)) is not None:
-            yield from _read_beside(above, given)
+def _all_read(spellings: list[tuple[str, str]]) -> list[_Evidence]:
+    """All paths of this machine that are read because of (what may be a path, what was typed)."""
+    evidence, folders = [], dict[str, str]()
+    for spelling, given in spellings:
+        here = _here(spelling)
+        for path in dict.fromkeys((os.path.realpath(here), os.path.abspath(here))) if here is not None else ():
+            evidence.append(_Evidence(os.path.realpath(path), f"the input {given}"))
+            if not os.path.isdir(path) and not path.lower().endswith(tuple(ARCHIVES)):
+                path = os.path.dirname(path)
+                folders.setdefault(os.path.realpath(path), given)
+            if parse_partition_name(os.path.basename(path)) is not None:
+                folders.setdefault(os.path.realpath(os.path.dirname(path)), given)
+    return evidence + [read for folder, given in folders.items() for read in _read_beside(folder, given)]
 
 
-def _read_beside(folder: str, given: str) -> Iterator[_Evidence]:
+def _read_beside(folder: str, given: str) -> list[_Evidence]:
     """What is read in the folder of a file or partition directory: all of a log or partition directory, else files with Kafka's
     names."""
-    folder = os.path.realpath(folder)
-    name = f"{folder}, in which files are read with the input {given}"
     try:
         kinds = {file: kind for file in os.listdir(folder) if (kind := classify_file(file)) is not None}
     except OSError:
         kinds = {"": LOG_DIRECTORY_KINDS[0]}  # nobody knows
-    if not {*LOG_DIRECTORY_KINDS, *PARTITION_KINDS}.isdisjoint(kinds.values()):
-        yield _Evidence(folder, name)
-        return
-    yield _Evidence(folder, name, only_kafka_names=True)
-    yield from (_Evidence(os.path.join(folder, file), f"{file}, which is read with the input {given}") for file in kinds)
+    is_any = {*LOG_DIRECTORY_KINDS, *PARTITION_KINDS}.isdisjoint(kinds.values())
+    files = [_Evidence(os.path.join(folder, file), f"{file}, which is read with the input {given}") for file in kinds]
+    name = f"{folder}, in which files are read with the input {given}"
+    return [_Evidence(folder, name, only_kafka_names=is_any), *(files if is_any else ())]
 
 
 def _check_path(output: Output, target: str, evidence: list[_Evidence]) -> None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from inspect import Parameter, signature
-from itertools import chain, combinations
+from itertools import chain, combinations, product
 from pathlib import Path
 from typing import Any, get_args
 
@@ -86,32 +86,22 @@ Parameters = list[tuple[str, Parameter]]
 """(as it is typed, or nothing of an argument; as it is declared) of each option and argument that takes text."""
 
 
-def commands(group: Any = None, *words: str) -> Iterator[tuple[tuple[str, ...], Parameters]]:
+def commands(group: Any, *words: str) -> Iterator[tuple[tuple[str, ...], Parameters]]:
     """Every command of the command line."""
-    group = group or parser()
     for name, command in getattr(group, "commands", {}).items():
         yield from commands(command, *words, name)
     if not hasattr(group, "commands"):
         declared = signature(group.callback).parameters
         named = [("" if each.param_type_name == "argument" else each.opts[0], declared.get(each.name)) for each in group.params]
-        yield words, [(typed, each) for typed, each in named if each is not None and TEXT & {*walk(get_args(each.annotation)[0])}]
-
-
-TEXT = {str, Path}
-
-
-def walk(kind: Any) -> Iterator[Any]:
-    """A type, and those of which it is made."""
-    yield kind
-    for inner in get_args(kind):
-        yield from walk(inner)
+        text = re.compile(r"\bstr\b|Path")
+        yield words, [(typed, each) for typed, each in named if each and text.search(str(get_args(each.annotation)[0]))]
 
 
 def of_mark(parameters: Parameters, mark: type) -> list[str]:
     return [typed for typed, each in parameters if marked(each, mark) is not None]
 
 
-EVERY_COMMAND = dict(commands())
+EVERY_COMMAND = dict(commands(parser()))
 WRITING = [words for words, parameters in EVERY_COMMAND.items() if of_mark(parameters, Written)]
 
 
@@ -144,8 +134,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
         packed.add(copies / "broker-3", "broker-3")
     (root / "lost").mkdir()
     os.utime(root / "plan.json", ns=(time.time_ns(), LONG_AGO_NS))  # as if read since: reading it leaves no trace then
-    log = next((copies / "broker-2" / "audit-0").glob("*.log"))
-    above = copies / "broker-1"
+    log, above = next((copies / "broker-2" / "audit-0").glob("*.log")), copies / "broker-1"
     (root / "hard-link").hardlink_to(log)
     (root / "hard-link-of-checkpoint").hardlink_to(above / "recovery-point-offset-checkpoint")
     (root / "link").symlink_to(copies / "broker-2")
@@ -160,23 +149,16 @@ def test_no_option_writes_to_what_is_read_or_to_what_another_writes(
 ) -> None:
     parameters, before = EVERY_COMMAND[words], tree(scene.root)
     written = of_mark(parameters, Written)
-    of_reading = [typed for typed in of_mark(parameters, Read) if typed]
-    documents = [scene.root / "plan.json", scene.root / "lost" / "new"] if of_reading else []
-    cases = [(scene.inputs, place) for place in (*scene.places, *documents)] + [
-        ([scene.root / "plan.json"], scene.root / "plan.json")
-    ]
-    for option in written if of_mark(parameters, Read) else ():
-        for inputs, place in cases:
-            status, out, err = run(*words, *inputs, *chain(*(scene.options(words, tmp_path) | {option: place}).items()))
-            assert (status, out, "evidence is never written to" in err, "hint: " in err) == (2, "", True, True), (
-                option,
-                place,
-                err,
-            )
+    plan, read = scene.root / "plan.json", of_mark(parameters, Read)
+    documents = [plan, scene.root / "lost" / "new"] if any(read) else []
+    cases = [(scene.inputs, place) for place in (*scene.places, *documents)] + [([plan], plan)]
+    given = scene.options(words, tmp_path)
+    for option, (inputs, place) in product(written if read else (), cases):
+        status, out, err = run(*words, *inputs, *chain(*(given | {option: place}).items()))
+        assert (status, out, "evidence is never written to" in err, "hint: " in err) == (2, "", True, True), (option, place, err)
     for one, other in combinations(written, 2):
-        given = scene.options(words, tmp_path) | {one: tmp_path / "same", other: tmp_path / "same"}
-        arguments = scene.inputs if of_mark(parameters, Read) else ["slow-follower"]
-        status, out, err = run(*words, *arguments, *chain(*given.items()))
+        same = given | {one: tmp_path / "same", other: tmp_path / "same"}
+        status, out, err = run(*words, *(scene.inputs if read else ["slow-follower"]), *chain(*same.items()))
         assert (status, out, "name one file" in err) == (2, "", True), (one, other, err)
     assert tree(scene.root) == before
     assert not list(tmp_path.iterdir())
@@ -214,11 +196,9 @@ def test_files_with_payloads_are_their_owners_alone(run: Run, tmp_path: Path, th
         "appended": "export {} --append --cluster a --snapshot b --fact records --output",
         "report.html": "report {} --output",
         "scan.html": "scan {} --report",
-        "scan.prom": "scan {} --show-payloads --output",
         "scan.jsonl": "scan {} --show-payloads --output",
         "dump.tsv": "dump {} --records --show-payloads --topic audit --output",
         "found.json": "find {} --offset 0 --show-payloads --output",
-        "compared.txt": "compare {} --show-payloads --topic audit --partition 0 --output",
     }
     umask = os.umask(0)
     try:

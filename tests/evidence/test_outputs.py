@@ -12,6 +12,7 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.evidence.outputs import Output, check_outputs
 from kafka_forensics.spark.export_job import export_paths
+from tests.support.places import ROOT
 
 
 def refused(output: object, *inputs: object) -> str | None:
@@ -84,8 +85,7 @@ def test_a_bind_mount_of_a_directory_in_the_evidence(copies: Path, tmp_path: Pat
     (tmp_path / "mnt").mkdir()
     code = f"from tests.evidence.test_outputs import refused; print(refused('{tmp_path}/mnt/new', '{copies}'))"
     script = f'mount --bind {copies}/b/t-0 {tmp_path}/mnt && exec {sys.executable} -c "{code}"'
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(["unshare", "--mount", "sh", "-c", script], cwd=root, capture_output=True, text=True, check=True)
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "has another name in\n"
 
 
@@ -98,9 +98,6 @@ def test_a_bind_mount_of_a_directory_in_the_evidence(copies: Path, tmp_path: Pat
         ("s3://b/copies", "s3://b/copies/broker-1", "contains"),
         ("s3://b", "s3://b/copies/[ab]", "contains"),
         ("s3://b/copies2", "s3://b/copies", None),
-        ("s3://b/x/copies", "s3://b/copies", None),
-        ("s3://other/copies", "s3://b/copies", None),
-        ("gs://b/copies/out", "s3://b/copies", None),
         ("gcs://b/copies/out", "gs://b/copies", "lies inside"),
         ("s3://b/t-0/out", "s3://b/t-0/00000000000000000000.log", "lies inside"),
         ("abfss://c@a.dfs.core.windows.net/copies/x", "abfs://c/copies", "lies inside"),
