@@ -212,26 +212,22 @@ def _pages(plans: Plans, to: Destination, elect: str | None) -> Iterator[str]:
     """The table of a single partition, or of several a line each; then the steps."""
     if plans.partitions != 1:
         yield from overview(plans, to.width)
-        yield from _steps(plans, elect, to.width)
-        return
-    for planned in plans.planned:
+    for planned in plans.planned if plans.partitions == 1 else ():
         shown = shown_of(planned, elect)
         yield from plan_words.wrapped(plan_words.title(planned), to.width)
         if shown:
             yield from _candidates(planned, shown, to)
         for line in plan_words.notes(planned, shown, every_follower=elect is not None):
             yield from plan_words.wrapped(line, to.width)
-        chosen = planned.chosen(elect)
-        if chosen is None:
-            for line in (*plan_words.nobody(planned), *plan_words.unstartable(planned)):
-                yield from plan_words.wrapped(line, to.width)
-            return
         yield "\n"
-        yield from plan_words.wrapped(plan_words.verdict(planned, chosen), to.width)
-        yield from _steps(plans, elect, to.width)
-        if (way := plan_words.other_way(planned, chosen)) is not None:
-            yield "\n"
-            yield from plan_words.wrapped(way, to.width)
+        yield from plan_words.wrapped(" ".join(_advice(planned, elect)), to.width)
+    yield from _steps(plans, elect, to.width)
+
+
+def _advice(planned: Planned, elect: str | None) -> list[str]:
+    """What is recommended, and what it costs."""
+    chosen = planned.chosen(elect)
+    return list(plan_words.nobody(planned)) if chosen is None else [plan_words.verdict(planned, chosen)]
 
 
 def _steps(plans: Plans, elect: str | None, width: int) -> Iterator[str]:
@@ -310,7 +306,6 @@ def _rows(plans: Plans, elect: str | None) -> Iterator[Json]:
 def _partition_object(planned: Planned, elect: str | None) -> Json:
     """One partition's plan."""
     plan, control = planned.plan, planned.given.control
-    chosen = planned.chosen(elect)
     return {
         **object_of(attributes("topic partition truncate_by"), plan),
         "controller": None if control is None else object_of(_CONTROLLER, control),
@@ -319,9 +314,7 @@ def _partition_object(planned: Planned, elect: str | None) -> Json:
         "salvage": _salvage_object(planned),
         **object_of(attributes("loses_alike=alike chosen_by"), plan),
         "candidates": [_candidate_object(planned, candidate) for candidate in shown_of(planned, elect)],
-        "advice": [*plan_words.nobody(planned), *plan_words.unstartable(planned)]
-        if chosen is None
-        else [plan_words.verdict(planned, chosen)],
+        "advice": _advice(planned, elect),
         "already_lost": [object_of(_ALREADY_LOST, lost) for lost in plan.already_lost],
         "at_stake": [_loss_object(planned, loss) for loss in plan.at_stake],
         "damaged": [
@@ -468,8 +461,4 @@ def _report(plans: Plans, elect: str | None) -> Iterator[str]:
         yield from markdown_lines(_HEADS, (dict(zip(_HEADS, line, strict=True)) for line in lines))
         for note in plan_words.notes(planned, shown, every_follower=elect is not None):
             yield f"\n{markdown(note)}\n"
-        chosen = planned.chosen(elect)
-        if chosen is None:
-            yield from (f"\n{markdown(line)}\n" for line in (*plan_words.nobody(planned), *plan_words.unstartable(planned)))
-        else:
-            yield f"\n**{markdown(plan_words.verdict(planned, chosen))}**\n"
+        yield f"\n**{markdown(' '.join(_advice(planned, elect)))}**\n"

@@ -369,7 +369,7 @@ def nobody(planned: Planned) -> Iterator[str]:
     """What is said where no replica can lead."""
     if planned.salvage is not None:
         yield salvage_words(planned)
-    yield STRAYS[planned.plan.strays] if planned.plan.strays else "No replica can lead on these copies."
+    yield "No replica can lead on these copies." if planned.plan.strays is None else "The controller's log does not know its topic."
     if planned.plan.at_stake:
         committed, _, held = costs_of(planned.plan.at_stake)
         amount = counted_in_words(planned, planned.plan.at_stake, held)
@@ -405,7 +405,10 @@ def verdict(planned: Planned, candidate: Candidate) -> str:
     costs = "; ".join(loss_words(planned, loss) for loss in candidate.losses[:4])
     rest = f"; and {len(candidate.losses) - 4} more ranges" if len(candidate.losses) > 4 else ""
     least = _least(planned, candidate) if best else ""
-    return f"{lead}{least}: {costs}{rest}. {bounds(planned, candidate)}" + (_doubt(planned, candidate) if best else "") + rotten
+    back = " `kafka-forensics recover` takes them from these copies, to be produced again."
+    return (
+        f"{lead}{least}: {costs}{rest}. {bounds(planned, candidate)}{back}" + (_doubt(planned, candidate) if best else "") + rotten
+    )
 
 
 def _least(planned: Planned, candidate: Candidate) -> str:
@@ -449,24 +452,6 @@ def _doubt(planned: Planned, candidate: Candidate) -> str:
     )
 
 
-def other_way(planned: Planned, chosen: Candidate) -> str | None:
-    """That a leader can stay, and what it lacks be produced again; None where that is no other way."""
-    kept = _ordinary_leader(planned)
-    if kept is None or not kept.losses or (kept.broker == chosen.broker and not chosen.losses):
-        return None
-    stays = "it can stay the leader" if kept.broker == chosen.broker else f"{brokers([kept.broker])} can stay the leader"
-    back = "and what it lacks be produced again from these copies, at the end of the log"
-    return f"Another way: {stays}, {back} (`kafka-forensics recover`)."
-
-
-def _ordinary_leader(planned: Planned) -> Candidate | None:
-    """Who leads now, or would after an ordinary start; None where nobody would, or that is not known."""
-    if planned.leading is not None or len(planned.plan.ordinary) != 1:
-        return planned.leading
-    ordinary = planned.candidate(planned.plan.ordinary[0])
-    return None if ordinary is None or ordinary.election == "unknown" else ordinary
-
-
 def wrapped(text: str, width: int, indent: str = "") -> Iterator[str]:
     """A text in lines of at most `width` cells, with words left whole."""
     lines = textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
@@ -487,13 +472,6 @@ def _rotten(planned: Planned, candidate: Candidate) -> str:
     if cut:
         text += f" Its own copy is damaged at {offsets_words(cut)}: as it starts, recovery cuts its log at {end}."
     return text
-
-
-def unstartable(planned: Planned) -> Iterator[str]:
-    """What to do about each broker that would not start on its copy, a sentence each."""
-    for replica in planned.given.replicas:
-        if replica.is_live and replica.refused_at is not None:
-            yield unstartable_words(planned, replica.broker, replica.refused_at)
 
 
 def unstartable_words(planned: Planned, broker: Broker, file: str) -> str:
