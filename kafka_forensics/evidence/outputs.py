@@ -115,16 +115,16 @@ def _spellings(given: str) -> Iterator[str]:
     """What was typed, and what stands after each `=` in it, if that is there: `NAME=PATH` may be either."""
     yield given
     while given := given.partition("=")[2]:
-        if "://" in given or os.path.lexists(_here(given) or given):
+        if _URI.match(given) or os.path.lexists(_here(given) or given):
             yield given
 
 
 def _targets(here: str, kind: OutputKind) -> Iterator[str]:
     """What is written to at a path, without links: what it leads to, its own name, which may be given to a new file, and what links
     in a dataset lead to."""
-    above, name = os.path.split(here.rstrip("/"))
-    named = os.path.join(os.path.realpath(above), name)
-    yield from dict.fromkeys((os.path.realpath(here), os.path.realpath(os.path.abspath(here)), named))
+    absolute = os.path.abspath(here)
+    named = os.path.join(os.path.realpath(os.path.dirname(absolute)), os.path.basename(absolute))
+    yield from dict.fromkeys((os.path.realpath(here), os.path.realpath(absolute), named))
     if kind == "any" and os.path.isdir(here):
         with os.scandir(here) as entries:
             yield from [os.path.realpath(entry.path) for entry in entries if entry.is_symlink()]
@@ -161,23 +161,22 @@ def _read_beside(folder: str, given: str) -> list[_Evidence]:
 def _check_path(output: Output, target: str, evidence: list[_Evidence]) -> None:
     """Raise UsageError if the file or directory `target` is, contains or lies inside any of the evidence."""
     for read in evidence:
-        if read.only_kafka_names:
-            is_read = classify_file(os.path.basename(target)) is not None and _is_same(os.path.dirname(target), read.path)
-            found = "lies inside" if is_read else None
-        elif target == read.path or _is_same(target, read.path):
-            found = "is"
-        elif _is_below(target, read.path):
-            found = "lies inside"
-        elif _is_below(read.path, target):
-            found = "contains"
-        else:
-            found = (
-                "has another name in"
-                if os.path.isdir(read.path) and _has_other_names(target, read.path) and _is_within(target, read.path)
-                else None
-            )
-        if found is not None:
+        if (found := _overlap(target, read)) is not None:
             raise _refused(output, found, read.name)
+
+
+def _overlap(target: str, read: _Evidence) -> str | None:
+    if read.only_kafka_names:
+        is_read = classify_file(os.path.basename(target)) is not None and _is_same(os.path.dirname(target), read.path)
+        return "lies inside" if is_read else None
+    if target == read.path or _is_same(target, read.path):
+        return "is"
+    if _is_below(target, read.path):
+        return "lies inside"
+    if _is_below(read.path, target):
+        return "contains"
+    has_other_name = os.path.isdir(read.path) and _may_have_other_names(target, read.path) and _is_within(target, read.path)
+    return "has another name in" if has_other_name else None
 
 
 def _refused(output: Output, found: str, name: str) -> UsageError:
@@ -203,7 +202,7 @@ def _above(path: str) -> Iterator[str]:
         path = above
 
 
-def _has_other_names(target: str, root: str) -> bool:
+def _may_have_other_names(target: str, root: str) -> bool:
     """Whether something below `root` may be `target`, or a directory above it, by another name: a hard link, or a bind mount."""
     with suppress(OSError):
         info = os.lstat(target)
