@@ -1,8 +1,10 @@
 """Collecting: of log directories all that is needed to judge them elsewhere, and no payload."""
 
+import logging
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -101,7 +103,20 @@ def collect(paths: list[str], options: CollectOptions, output: BinaryIO, progres
     if options.pseudonyms is not None and options.records:
         hint = "leave out one of them: no pseudonym stands for what is in records"
         raise UsageError("records cannot be taken whole where pseudonyms stand for names", hint=hint)
-    return _Collecting(paths, options, output, progress or (lambda _done, _total: None)).run()
+    with _without_notes() if options.pseudonyms is not None else nullcontext():
+        return _Collecting(paths, options, output, progress or (lambda _done, _total: None)).run()
+
+
+@contextmanager
+def _without_notes() -> Iterator[None]:
+    """While this holds, nothing is said of what is found, which would name it; `scan` says it of the bundle."""
+    logger = logging.getLogger("kafka_forensics.evidence")
+    usual = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(usual)
 
 
 class _Collecting:
@@ -196,7 +211,8 @@ class _Collecting:
                 stamp[1], hashed = self._read(entry)
                 self.collected.files += 1
             except SourceError as error:
-                self.collected.incomplete.append(Incomplete(typed_path(entry.source, entry.entry.path), error.reason))
+                typed = typed_path(entry.source, entry.entry.path)
+                self.collected.incomplete.append(self._names.incomplete(typed, entry.path, error.reason))
                 left_out = f"could not be read when it was collected: {self._names.reason(error.reason)}"
         return [entry.path, *stamp, allocated, entry.refused, left_out, entry.is_log, hashed]
 

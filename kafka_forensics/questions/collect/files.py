@@ -3,18 +3,20 @@
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.evidence.paths import OpenedPath, is_alone, may_repeat, typed_path
 from kafka_forensics.model.constants import WITNESS_TOPICS
 from kafka_forensics.model.pseudonyms import Pseudonyms
-from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.log_dir import FileKind, FileName, PartitionName, directory_key, parse_file_name, parse_partition_name
 from kafka_forensics.questions.collect.names import BundleNames, is_log_directory
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.storage.source import ByteSource, Entry, EntryKind
+
+if TYPE_CHECKING:
+    from kafka_forensics.model.results import Incomplete
 
 MAX_DEPTH: Final = 5
 """Levels of directories below a path that are looked into: a folder of folders of log directories, and what is in those."""
@@ -103,9 +105,10 @@ class Tree:
         try:
             listed = source.list(walked.path)
         except SourceError as error:
-            self.incomplete.append(Incomplete(typed_path(source, walked.path), error.reason))
+            directory = _joined(walked.within, self._names.directory(walked.name))
+            self.incomplete.append(self._names.incomplete(typed_path(source, walked.path), directory, error.reason))
             if walked.is_given:
-                self.directories.append((_joined(walked.within, self._names.directory(walked.name)), 0))
+                self.directories.append((directory, 0))
             return
         is_log_dir = is_log_directory(listed)
         partition = None if is_log_dir else parse_partition_name(walked.name)

@@ -2,12 +2,13 @@
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
 
 from kafka_forensics.model.batches import BatchColumn, Damage
-from kafka_forensics.model.constants import COMPRESSION_MASK, CONTROL_MASK, RECORD_BATCH_OVERHEAD, WITNESS_TOPICS
+from kafka_forensics.model.constants import COMPRESSION_MASK, CONTROL_MASK, LOG_OVERHEAD, RECORD_BATCH_OVERHEAD, WITNESS_TOPICS
 from kafka_forensics.model.pseudonyms import Pseudonyms
 from kafka_forensics.parsers.log import (
     MAX_BATCH_BYTES,
@@ -19,7 +20,7 @@ from kafka_forensics.parsers.log import (
     check_batch_in_file,
     inspector,
 )
-from kafka_forensics.questions.collect.relaid_logs import BLANK_BATCH, NewLayout, crc_cipher, right
+from kafka_forensics.questions.collect.relaid_logs import BLANK_BATCH, MOST_LENGTH, NewLayout, crc_cipher, right
 from kafka_forensics.storage.bundles import MAX_SECTION_BYTES, Frame, SectionKind, write_frames, write_held
 from kafka_forensics.writers.bundle_columns import write_batches
 from kafka_forensics.writers.record_hashes import write_record_hashes
@@ -93,6 +94,8 @@ def take_log(
             continue
         damage = checks.told(chunk.damage)
         frames = [_frame(file, found.position) for found, inside in damage if not inside]
+        if wanted.pseudonyms is not None:
+            damage, frames = _believed(damage, frames, file.size_in_bytes, believed_to(base_offset, entry.behind))
         stretch = _Stretch(start, end, chunk.columns, checks.written(chunk.columns), damage, frames)
         if layout is None:
             _add(entry, writer, checks, _taken(entry, file, writer, stretch, wanted))
@@ -207,6 +210,29 @@ def _frame(file: "ByteFile", position: int) -> Frame:
     data = file.read_at(position, _FRAME_BYTES).ljust(_FRAME_BYTES, b"\0")
     base_offset, batch_length, _, magic, _, _, delta = _FRAME.unpack(data)
     return Frame(position, base_offset, batch_length, magic, delta)
+
+
+def _believed(
+    damage: list[tuple[Damage, bool]], frames: list[Frame], size_in_bytes: int, end_offset: int
+) -> tuple[list[tuple[Damage, bool]], list[Frame]]:
+    """Damage and frames without numbers that no batch of the log can have, as they may be bytes of anything. A length that leads
+    out of the log still does."""
+    told = []
+    for found, inside in damage:
+        detail = {
+            name: value
+            for name, value in found.detail.items()
+            if name != "declared_length" or not isinstance(value, int) or value <= size_in_bytes
+        }
+        offsets = (-1, -1) if max(found.base_offset, found.last_offset) > end_offset else (found.base_offset, found.last_offset)
+        told.append((replace(found, base_offset=offsets[0], last_offset=offsets[1], detail=detail), inside))
+    believed = []
+    for frame in frames:
+        length = frame.batch_length if frame.position + LOG_OVERHEAD + frame.batch_length <= size_in_bytes else MOST_LENGTH
+        base_offset = min(max(frame.base_offset, -1), end_offset)
+        delta = frame.last_offset_delta if base_offset == frame.base_offset else 0
+        believed.append(frame._replace(base_offset=base_offset, batch_length=max(length, 0), last_offset_delta=delta))
+    return told, believed
 
 
 def _whole(columns: "Ints", records: Sequence[tuple[int, int]]) -> "NDArray[np.bool_]":

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kafka_forensics.model.pseudonyms import NUMBERED, NameKind, Pseudonyms
+from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.log_dir import (
     LOG_DIRECTORY_KINDS,
     PARTITION_KINDS,
@@ -71,6 +72,10 @@ class BundleNames:
     def reason(self, reason: str | None) -> str | None:
         """Why something could not be read, which may say where a link leads."""
         return reason if self._pseudonyms is None or reason is None or _OURS.fullmatch(reason) else _UNSAID
+
+    def incomplete(self, typed: str, path: str, reason: str) -> Incomplete:
+        """What could not be read at a path of the bundle; where names stay, by the path as it was given."""
+        return Incomplete(typed if self._pseudonyms is None else path, self.reason(reason) or "")
 
     # What a bundle says of itself.
 

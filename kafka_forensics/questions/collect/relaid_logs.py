@@ -39,7 +39,7 @@ BLANK_BATCH: Final = bytes(RECORD_BATCH_OVERHEAD)
 _GAP_BYTES: Final = 64
 """The size of a damaged place that is no batch, whatever it was; if no header fits, `_SHORT_GAP_BYTES`."""
 _SHORT_GAP_BYTES: Final = 16
-_MOST_LENGTH: Final = (1 << 31) - 1
+MOST_LENGTH: Final = (1 << 31) - 1
 _LEAST_LENGTH: Final = 14
 """Kafka's recovery throws at a smaller one."""
 _KEPT_DETAILS: Final = frozenset(
@@ -141,7 +141,7 @@ class NewLayout:
         length = frame.batch_length
         if length >= _LEAST_LENGTH:
             end = frame.position + LOG_OVERHEAD + length
-            length = size - LOG_OVERHEAD - (end != frame.position + old_size) if end <= self._old_size else _MOST_LENGTH
+            length = size - LOG_OVERHEAD - (end != frame.position + old_size) if end <= self._old_size else MOST_LENGTH
         return frame._replace(position=position, batch_length=max(length, 0))
 
     def index(self, kind: FileKind, file: "ByteFile") -> RewrittenFile:

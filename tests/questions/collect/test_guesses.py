@@ -1,6 +1,7 @@
 """Guesses at the names and keys behind a redacted bundle: nothing in it confirms one, whoever tries all of a dictionary."""
 
 import re
+import struct
 import tarfile
 from collections.abc import Iterator
 from itertools import product
@@ -12,15 +13,26 @@ import numpy as np
 import pytest
 
 from kafka_forensics.model.batches import BatchColumn
-from kafka_forensics.model.pseudonyms import PSEUDONYM
+from kafka_forensics.model.constants import WITNESS_TOPICS
+from kafka_forensics.model.coordinators import TransactionMetadata
+from kafka_forensics.model.pseudonyms import PSEUDONYM, NameKind
 from kafka_forensics.parsers.log import content_digest, decode_batch, read_batches
 from kafka_forensics.parsers.spec.record_batch import encode_unsigned
 from kafka_forensics.questions.collect import CollectOptions, PseudonymMap
 from kafka_forensics.storage.bundles import SectionKind
 from kafka_forensics.storage.bundles.layout import read_held
-from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_raw_batch, write_record
+from kafka_forensics.writers.batches import (
+    RecordToWrite,
+    write_batch,
+    write_raw_batch,
+    write_record,
+    write_transaction_log_key,
+    write_transaction_log_value,
+)
 from tests.support.archives import OF_BROKERS, SHIPPED, of_brokers
-from tests.support.bundles import ALLOCATED, HASHED, LOG, SIZE, TakenApart, bundle_of, taken_apart
+from tests.support.brokers import put_meta, put_offsets, put_segment
+from tests.support.bundles import ALLOCATED, HASHED, LOG, MTIME, SIZE, TakenApart, bundle_of, taken_apart
+from tests.support.groups import commit_key, commit_value, group_key, group_value, log_of, member
 from tests.support.segments import BASE_TIMESTAMP
 
 SAMPLES: Final = Path(__file__).resolve().parents[3] / "sample_logs"
@@ -146,3 +158,49 @@ def test_no_guess_at_a_key_is_confirmed(tmp_path: Path) -> None:
         options = CollectOptions(compacted="users", hashes=True, pseudonyms=pseudonyms)
         known = confirmations(taken_apart(bundle_of(tmp_path / "broker-1", tmp_path / "bundle.kfb", options)))
         assert [pin for pin, batch in enumerate(batches) if confirms(batch, known)] == expected
+
+
+class Numbered(PseudonymMap):
+    """Pseudonyms by when a name comes first, whatever it is."""
+
+    def pseudonym(self, kind: NameKind, name: str) -> str:
+        if name in WITNESS_TOPICS or name in self._known.values():
+            return name
+        return self._known.setdefault((kind, name), f"{kind}-{len(self._known):012x}")
+
+    unremembered = pseudonym
+
+
+@pytest.mark.parametrize("damage", [b"", bytes(2000), b"\1" * 30], ids=["sound", "zeros", "torn"])
+def test_a_bundle_is_the_same_whatever_names_are(damage: bytes, tmp_path: Path) -> None:
+    """Sizes, places, CRCs, digests, indexes: nothing in it comes of the records that hold names."""
+    held = []
+    for length in (1, 70):
+        words = {name: f"{name}{'x' * length * number}" for number, name in enumerate("abcdefgh", 1)}
+        log_dir = put_meta(tmp_path / str(length), 1) or tmp_path / str(length)
+        someone = member(words["a"], client_id=words["b"], client_host=words["c"], subscription=words["d"].encode())
+        put_offsets(
+            log_dir,
+            log_of(
+                *((commit_key(words[name], words["h"]), commit_value(3, metadata=words[name])) for name in "abcd"),
+                (group_key(words["e"]), group_value(someone, leader=words["a"])),
+                (b"\0\x63" + words["f"].encode(), b"newer"),
+            )
+            + damage * (length if any(damage) else 1),
+        )
+        state = TransactionMetadata(7, 0, 60_000, "Ongoing", ((words["g"], 0), (words["h"], 1)), 1, 1)
+        data = [
+            log_of((write_transaction_log_key(words[name]), write_transaction_log_value(state)), start=start)
+            for start, name in enumerate("abc" * 60)
+        ]
+        put_segment(log_dir / "__transaction_state-0", 0, data)
+        places = np.cumsum([len(batch) for batch in data])
+        entries = [(start, int(places[start - 1])) for start in range(1, 180, 9 // (length % 9 + 1))]
+        put_segment(log_dir / "__transaction_state-0", 0, b"".join(struct.pack(">ii", *entry) for entry in entries), "index")
+        put_segment(log_dir / "__remote_log_metadata-0", 0, log_of((None, words["a"].encode())))
+        (log_dir / "bootstrap.checkpoint").write_bytes(log_of((None, words["b"].encode())))
+        options = CollectOptions(compacted="*", hashes=True, pseudonyms=Numbered("07" * 32, {}))
+        apart = taken_apart(bundle_of(log_dir, tmp_path / f"{length}.kfb", options))
+        rows = [[*row[:MTIME], *row[MTIME + 1 :]] for row in apart.listing["files"]]
+        held.append((rows, [part.sections for part in apart.parts]))
+    assert held[0] == held[1]

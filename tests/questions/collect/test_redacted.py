@@ -1,6 +1,7 @@
 """Bundles in which pseudonyms stand for names: what they must not hold, and that they are judged as the directories are."""
 
 import json
+import re
 import shutil
 import socket
 from pathlib import Path
@@ -10,14 +11,15 @@ import pytest
 
 from kafka_forensics.analysis.internal_topics.transaction_log import java_hash
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.errors import UsageError
-from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.model.coordinators import TransactionMetadata
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.pseudonyms import NameKind
 from kafka_forensics.parsers.log_dir import parse_partition_name
 from kafka_forensics.questions.collect import CollectOptions, PseudonymMap, RecordsAsked, collect, collecting
 from kafka_forensics.storage.bundles import BundleSource
+from kafka_forensics.storage.local import LocalSource
+from kafka_forensics.storage.source import ByteFile
 from kafka_forensics.writers.batches import (
     RecordToWrite,
     write_batch,
@@ -48,6 +50,7 @@ TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAABw"
 HUSH: Final = "hush"
 """With which every name begins that is planted."""
 UNIQUE: Final = "0123456789abcdef" * 2
+UNREADABLE: Final = f"{0:020}.txnindex"
 ILLEGAL: Final = "HUSH not a partition"
 VOTER: Final = {
     "voter_id": 1,
@@ -94,6 +97,18 @@ def put_names(log_dir: Path) -> None:
         setting("min.insync.replicas", "1", "hush-orders"),
         setting("hush.setting", "hush-value", "hush-orders"),
         record(28, topic_name="hush-orders"),
+        record(11, name="hush-user", mechanism=1, salt=b"hush", stored_key=b"hush", server_key=b"hush", iterations=4096),
+        record(
+            18,
+            id=bytes(16),
+            resource_type=2,
+            resource_name="hush-orders",
+            pattern_type=3,
+            principal="User:hush-user",
+            host="hush-host",
+            operation=3,
+            permission_type=3,
+        ),
     )
     directory = controller.put(log_dir, 1)
     voters = write_batch([control(6, voters=[VOTER])], base_offset=9, base_timestamp=BASE_TIMESTAMP, is_control_batch=True)
@@ -124,7 +139,7 @@ def put_groups(log_dir: Path) -> None:
     records = [
         (commit_key("hush-group", "hush-orders"), commit_value(3, metadata="hush-metadata")),
         (commit_key("hush-group", "hush-old", record_type=0), commit_value(3, version=1)),
-        (group_key("hush-group"), group_value(someone, protocol_type="hush", leader="hush-member")),
+        (group_key("hush-group"), group_value(someone, protocol_type="hush", protocol="hush-assignor", leader="hush-member")),
         (group_key("hush-new", 3), new_value(3, epoch=1)),
         (group_key("hush-new", 5, "hush-member"), new_value(5, client_id="hush-client", client_host="/hush-host")),
         (group_key("hush-new", 16, "hush.*"), new_value(16, topics=["hush-orders"])),
@@ -157,14 +172,25 @@ def put_small_files(log_dir: Path) -> None:
     (log_dir / ILLEGAL / "hush").write_text("hush")
     (log_dir / "hush-link").symlink_to("/nowhere/hush-orders-0")
     (log_dir / "hush-linked-3").symlink_to("/nowhere/hush-orders-0")
+    put_segment(log_dir / "hush-torn-0", 0, b"".join(log(1)) + HUSH.encode() * 50)
+    (log_dir / "hush-torn-0" / UNREADABLE).write_bytes(b"hush")
 
 
 @pytest.mark.parametrize("given", ["alone", "with another", "as a partition", "folder", "segments alone"])
-def test_no_name_is_in_a_redacted_bundle(given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_name_is_in_a_redacted_bundle(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "hush-host")
+    opened = LocalSource.open
+
+    def open_or_fail(source: LocalSource, path: str) -> ByteFile:
+        if path.endswith(UNREADABLE):
+            raise SourceError(path, "hush-host says no")
+        return opened(source, path)
+
+    monkeypatch.setattr(LocalSource, "open", open_or_fail)
     log_dir = tmp_path / "hush-logs" / "hush-dir-1"
     put_names(log_dir)
-    names = pseudonyms(tmp_path)
     other = tmp_path / "hush-logs" / "hush-dir-2"
     put_segment(other / "hush-more-0", 0, log(1))
     segments = shutil.copytree(other / "hush-more-0", tmp_path / "hush-alone")
@@ -176,14 +202,16 @@ def test_no_name_is_in_a_redacted_bundle(given: str, tmp_path: Path, monkeypatch
         "segments alone": [str(segments)],
     }[given]
     path = tmp_path / "bundle.kfb"
-    options = ScanOptions(topic_glob="hush*", deep=True)
-    with path.open("w+b") as file:
-        collect(paths, CollectOptions(options, compacted="hush*", hashes=True), file)
+    wanted = ["--topic", "hush*", "--deep", "--compacted", "hush*", "--hash", "-v", "--debug", "--output", str(path)]
+    assert outcome(["collect", *paths, *wanted]) in (0, 3)
     assert HUSH.encode() in b"".join(inflated_members(path).values())
-    with path.open("w+b") as file:
-        collect(paths, CollectOptions(options, compacted="hush*", hashes=True, pseudonyms=names), file)
-    for name, data in {**inflated_members(path), "the file": path.read_bytes()}.items():
-        assert HUSH.encode() not in data.lower(), name
+    path.unlink()
+    capsys.readouterr()
+    assert outcome(["collect", *paths, *wanted, "--redact", "--redact-map", str(tmp_path / "names.json")]) in (0, 3)
+    printed = "".join(capsys.readouterr()).encode()
+    names = pseudonyms(tmp_path)
+    for name, data in {**inflated_members(path), "the file": path.read_bytes(), "streams": printed}.items():
+        assert not re.search(b"hush|hsuh", data.lower()), name
     listed = [row[0] for row in taken_apart(path).listing["files"]]
     topics = {parsed.topic for each in listed for part in each.split("/") if (parsed := parse_partition_name(part)) is not None}
     if given != "segments alone":
