@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from kafka_forensics.cli.main import outcome
 from kafka_forensics.cli.options import FORMATS
 from tests.cli.every_command import reading
 from tests.cli.runs import Run
-from tests.support.bundles import names_of
+from tests.support.bundles import names_of, read_back
 from tests.support.nightly import daily_subset
 from tests.support.places import SAMPLES
 
@@ -125,6 +126,24 @@ def test_no_command_writes_a_name(bundles: list[Path], names: set[str], nameless
     for path, text in texts.items():
         assert leaks(f"{path.relative_to(tmp_path)} {text}", names) == {}, path
         assert path.suffix != ".html" or f"{topic}-0" in text
+
+
+def in_order(document: Any) -> Any:
+    """A document with its lists in an order that no names have."""
+    if isinstance(document, dict):
+        return {name: in_order(item) for name, item in document.items()}
+    return sorted(map(in_order, document), key=json.dumps) if isinstance(document, list) else document
+
+
+@pytest.mark.parametrize("command", ["plan", "groups", "transactions", "metadata", "epochs"])
+def test_answers_are_those_with_names(command: str, bundles: list[Path], run: Run, tmp_path: Path) -> None:
+    plain = [tmp_path / bundle.name for bundle in bundles[1:]]
+    for log_dir, bundle in zip(sorted(SAMPLE.iterdir()), plain, strict=True):
+        assert run("collect", log_dir, "--output", bundle, "-q")[0] == 0
+    answers = [run(command, *paths, "--format", "json", "-q")[1] for paths in (bundles[1:], plain)]
+    texts = [text.replace(str(path.parent), "") for text, path in zip(answers, (bundles[0], plain[0]), strict=True)]
+    names = names_of(bundles[0].with_name("names.json"))
+    assert in_order(json.loads(read_back(texts[0], names))) == in_order(json.loads(texts[1])) != []
 
 
 def test_errors_and_notes_name_nothing(bundles: list[Path], nameless: Callable[..., str]) -> None:

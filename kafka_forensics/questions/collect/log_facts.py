@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import numpy as np
 
 from kafka_forensics.model.batches import BatchColumn, Damage
-from kafka_forensics.model.constants import COMPRESSION_MASK, CONTROL_MASK, LOG_OVERHEAD, RECORD_BATCH_OVERHEAD, WITNESS_TOPICS
+from kafka_forensics.model.constants import (
+    COMPRESSION_MASK,
+    CONTROL_MASK,
+    LOG_OVERHEAD,
+    MIN_RECORD_SIZE,
+    RECORD_BATCH_OVERHEAD,
+    WITNESS_TOPICS,
+)
 from kafka_forensics.model.pseudonyms import Pseudonyms
 from kafka_forensics.parsers.log import (
     MAX_BATCH_BYTES,
@@ -171,7 +178,8 @@ def _relaid(
         damage = [(found, inside) for found, inside in stretch.damage if at <= found.position < until]
         frames = [frame for frame in stretch.frames if at <= frame.position < until]
         at, start = until, layout.size_in_bytes
-        stored = [batch or BLANK_BATCH for batch in batches]
+        rooms = _rooms(stretch.columns[:, first:end])
+        stored = [(batch or BLANK_BATCH).ljust(room, b"\0") for batch, room in zip(batches, rooms, strict=True)]
         columns, damage, frames = layout.placed(stretch.columns[:, first:end], damage, frames, stored)
         columns, damage = crc_cipher(wanted.pseudonyms.digests_key()).hidden(columns, damage, but=right(columns))
         held, data = _Held(entry, writer, SectionKind.TOLD, start), bytearray(layout.size_in_bytes - start)
@@ -180,6 +188,16 @@ def _relaid(
             data[position - start : position - start + len(batch)] = batch
         held.end(layout.size_in_bytes)
         yield _Stretch(start, layout.size_in_bytes, columns, stretch.written[first:end], damage, frames, bytes(data))
+
+
+def _rooms(columns: "Ints") -> list[int]:
+    """The least size of batches that have room for the records that they count, and still have it; 0 of others."""
+    size, count = columns[BatchColumn.SIZE_IN_BYTES], columns[BatchColumn.RECORDS_COUNT]
+    plain = (columns[BatchColumn.MAGIC] >= MAGIC) & (columns[BatchColumn.ATTRIBUTES] & COMPRESSION_MASK == 0)
+    least = RECORD_BATCH_OVERHEAD + MIN_RECORD_SIZE * count
+    has_room = right(columns) & plain & (count > 0) & (least <= size) & (size <= MAX_BATCH_BYTES)
+    rooms: list[int] = np.where(has_room, least, 0).tolist()
+    return rooms
 
 
 def _substitutes(

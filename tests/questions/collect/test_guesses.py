@@ -2,12 +2,11 @@
 
 import re
 import struct
-import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
 from math import prod
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -31,69 +30,56 @@ from kafka_forensics.writers.batches import (
 )
 from tests.support.archives import OF_BROKERS, SHIPPED, of_brokers
 from tests.support.brokers import put_meta, put_offsets, put_segment
-from tests.support.bundles import ALLOCATED, HASHED, LOG, MTIME, SIZE, TakenApart, bundle_of, taken_apart
+from tests.support.bundles import MTIME, TakenApart, bundle_of, inflated_members, taken_apart
 from tests.support.groups import commit_key, commit_value, group_key, group_value, log_of, member
+from tests.support.places import SAMPLES
 from tests.support.segments import BASE_TIMESTAMP
 
-SAMPLES: Final = Path(__file__).resolve().parents[3] / "sample_logs"
+NIGHTLY: Final = (*OF_BROKERS[2:], "k44-unreg")
 MOST_GUESSES: Final = 1000
 """At one batch."""
+LONG_NAME: Final = 5
+"""Such a one does not stand in other words by chance."""
 _PSEUDONYM: Final = re.compile(PSEUDONYM.pattern.encode())
-_CRC: Final = slice(17, 21)
 
 
-def confirmations(apart: TakenApart) -> set[object]:
-    """CRCs, sizes and digests in a bundle, in which whoever guesses at a batch looks for those of the guess."""
-    found: set[object] = set()
-    for part in apart.parts:
-        for _, kind, _, _, data in part.sections:
-            if kind == SectionKind.BATCHES.value:
-                facts = read_batches(data)
-                found |= set(facts.columns[[BatchColumn.CRC, BatchColumn.CRC_COMPUTED]].flat)
-                found |= {digest.tobytes() for digest in facts.digests}
-    return found
+def sections(apart: TakenApart, kind: SectionKind) -> Iterator[bytes]:
+    return (section[4] for part in apart.parts for section in part.sections if section[1] == kind.value)
 
 
-def confirms(guess: bytes, known: set[object]) -> bool:
-    return int.from_bytes(guess[_CRC], "big") in known or content_digest(guess) in known
+def confirms(apart: TakenApart, guessed: Iterable[tuple[Any, bytes]]) -> list[Any]:
+    """What was guessed where a bundle has the CRC or the digest of the batch that was made with it."""
+    facts = list(map(read_batches, sections(apart, SectionKind.BATCHES)))
+    known = {crc for each in facts for crc in each.columns[[BatchColumn.CRC, BatchColumn.CRC_COMPUTED]].flat}
+    known |= {digest.tobytes() for each in facts for digest in each.digests}
+    return [guess for guess, batch in guessed if known & {int.from_bytes(batch[17:21], "big"), content_digest(batch)}]
 
 
 def replaced(batch: bytes, names: dict[bytes, bytes]) -> bytes:
     """A batch with these names in the place of pseudonyms, each behind its length."""
     opened = decode_batch(batch)
     assert opened.header is not None
-    first = opened.header
+    header = opened.header
 
     def put(data: bytes | None) -> bytes | None:
-        if data is None:
-            return None
-        for pseudonym, name in names.items():
-            data = data.replace(len(pseudonym).to_bytes(2, "big") + pseudonym, len(name).to_bytes(2, "big") + name)
-            data = data.replace(encode_unsigned(len(pseudonym) + 1) + pseudonym, encode_unsigned(len(name) + 1) + name)
+        for old, new in names.items():
+            sizes = [(len(word).to_bytes(2, "big"), encode_unsigned(len(word) + 1)) for word in (old, new)]
+            for old_size, new_size in zip(*sizes, strict=True):
+                data = data and data.replace(old_size + old, new_size + new)
         return data
 
-    records = [
-        write_record(
-            RecordToWrite(put(record.key), put(record.value)),
-            record.offset - first.base_offset,
-            record.timestamp - first.base_timestamp,
-        )
-        for record in opened.iter_records()
-    ]
-    return write_raw_batch(first._asdict(), b"".join(records))
+    records = []
+    for record in opened.iter_records():
+        deltas = record.offset - header.base_offset, record.timestamp - header.base_timestamp
+        records.append(write_record(RecordToWrite(put(record.key), put(record.value)), *deltas))
+    return write_raw_batch(header._asdict(), b"".join(records))
 
 
-def guesses(apart: TakenApart, names: dict[str, list[bytes]]) -> Iterator[tuple[tuple[bytes, ...], bytes]]:
+def guesses(apart: TakenApart, names: dict[str, set[bytes]]) -> Iterator[tuple[tuple[bytes, ...], bytes]]:
     """Names of a dictionary by kind, and a batch with them in the place of pseudonyms: for all batches that a bundle holds."""
-    batches = {
-        batch
-        for row in apart.listing["files"]
-        for part in apart.sections(row[0], SectionKind.TOLD)
-        for batch in read_held(part[4]).values()
-    }
-    for batch in batches:
+    for batch in {batch for section in sections(apart, SectionKind.TOLD) for batch in read_held(section).values()}:
         pseudonyms = sorted({match[0] for match in _PSEUDONYM.finditer(batch)})
-        choices = [names.get(pseudonym.decode().partition("-")[0], []) for pseudonym in pseudonyms]
+        choices = [names.get(pseudonym.decode().partition("-")[0], set()) for pseudonym in pseudonyms]
         if pseudonyms and prod(map(len, choices)) <= MOST_GUESSES:
             for choice in product(*choices):
                 guess = replaced(batch, dict(zip(pseudonyms, choice, strict=True)))
@@ -101,63 +87,34 @@ def guesses(apart: TakenApart, names: dict[str, list[bytes]]) -> Iterator[tuple[
                     yield choice, guess
 
 
-@pytest.fixture(
-    params=["unclean-election", *of_brokers(*OF_BROKERS, "k44-unreg", "k44-quiet-live", nightly=(*OF_BROKERS[2:], "k44-unreg"))]
-)
-def evidence(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """Log directories of real brokers."""
-    if (SAMPLES / request.param).is_dir():
-        return SAMPLES / str(request.param)
-    archive = SHIPPED / f"{request.param}.tar.xz"
-    with tarfile.open(archive if archive.exists() else request.getfixturevalue("corpora") / archive.name) as packed:
-        packed.extractall(tmp_path / "logs", filter="data")
-    return tmp_path / "logs"
-
-
-def test_no_guess_at_a_name_is_confirmed(evidence: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["unclean-election", *of_brokers(*OF_BROKERS, "k44-unreg", "k44-quiet-live", nightly=NIGHTLY)])
+def test_no_guess_at_a_name_is_confirmed(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    paths = [SAMPLES / name, SHIPPED / f"{name}.tar.xz"]
+    evidence = next((path for path in paths if path.exists()), None) or request.getfixturevalue("corpora") / f"{name}.tar.xz"
     held: dict[str, tuple[str, str]] = {}
-    apart = taken_apart(
-        bundle_of(evidence, tmp_path / "redacted.kfb", CollectOptions(hashes=True, pseudonyms=PseudonymMap("07" * 32, held)))
-    )
-    known = confirmations(apart), confirmations(taken_apart(bundle_of(evidence, tmp_path / "plain.kfb")))
-    dictionary: dict[str, list[bytes]] = {}
-    for kind, name in held.values():
-        dictionary.setdefault(kind, []).extend([name.encode(), name[::-1].encode() + b"x"])
-    found = [{name for names, guess in guesses(apart, dictionary) if confirms(guess, facts) for name in names} for facts in known]
-    assert found[0] == set()
+    options = CollectOptions(hashes=True, pseudonyms=PseudonymMap("07" * 32, held))
+    bundle = bundle_of(evidence, tmp_path / "redacted.kfb", options)
+    inflated = b"".join(inflated_members(bundle).values())
+    assert [word for _, word in held.values() if len(word) >= LONG_NAME and word.encode() in inflated] == []
+    redacted = taken_apart(bundle)
+    dictionary: dict[str, set[bytes]] = {}
+    for kind, word in held.values():
+        dictionary.setdefault(kind, set()).update([word.encode(), word[::-1].encode() + b"x"])
+    guessed = list(guesses(redacted, dictionary))
+    assert confirms(redacted, guessed) == []
+    plain = confirms(taken_apart(bundle_of(evidence, tmp_path / "plain.kfb")), guessed)
     has_ids = any(kind == "txn" for kind, _ in held.values())
-    assert len(found[1]) >= 7 * has_ids  # with the CRCs of the logs themselves the guesses are good
-    require_laid_out_anew(apart)
-
-
-def require_laid_out_anew(apart: TakenApart) -> None:
-    """Size, place and CRC of a batch are those of its substitute, and a log without damage is as large as its batches."""
-    for row in apart.listing["files"]:
-        told: dict[int, bytes] = {}
-        for part in apart.sections(row[0], SectionKind.TOLD):
-            told |= read_held(part[4])
-        if told:
-            facts = [read_batches(section[4]) for section in apart.sections(row[0], SectionKind.BATCHES)]
-            columns = np.concatenate([part.columns for part in facts], axis=1)
-            places = columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES, BatchColumn.CRC]].T.tolist()
-            assert [place for place in places if place[0] in told] == [
-                [position, len(batch), int.from_bytes(batch[_CRC], "big")] for position, batch in sorted(told.items())
-            ]
-            assert any(part.damage for part in facts) or row[SIZE] == columns[BatchColumn.SIZE_IN_BYTES].sum()
-            assert (row[ALLOCATED], row[HASHED]) == (None, None)
+    assert len({word for words in plain for word in words}) >= 7 * has_ids  # so good are guesses where CRCs are those of the logs
 
 
 def test_no_guess_at_a_key_is_confirmed(tmp_path: Path) -> None:
-    (tmp_path / "broker-1" / "users-0").mkdir(parents=True)
-    batches = [
-        write_batch([RecordToWrite(f"{pin:04}".encode(), None)], base_offset=0, base_timestamp=BASE_TIMESTAMP)
-        for pin in range(2000)
-    ]
-    (tmp_path / "broker-1" / "users-0" / LOG).write_bytes(batches[1234])
-    for pseudonyms, expected in ((PseudonymMap("07" * 32, {}), []), (None, [1234])):
+    keys = [f"{pin:04}".encode() for pin in range(2000)]
+    batches = {key: write_batch([RecordToWrite(key, None)], base_offset=0, base_timestamp=BASE_TIMESTAMP) for key in keys}
+    put_segment(tmp_path / "broker-1" / "users-0", 0, batches[keys[1234]])
+    for pseudonyms, expected in ((PseudonymMap("07" * 32, {}), []), (None, [keys[1234]])):
         options = CollectOptions(compacted="users", hashes=True, pseudonyms=pseudonyms)
-        known = confirmations(taken_apart(bundle_of(tmp_path / "broker-1", tmp_path / "bundle.kfb", options)))
-        assert [pin for pin, batch in enumerate(batches) if confirms(batch, known)] == expected
+        apart = taken_apart(bundle_of(tmp_path / "broker-1", tmp_path / "bundle.kfb", options))
+        assert confirms(apart, batches.items()) == expected
 
 
 class Numbered(PseudonymMap):
@@ -176,29 +133,22 @@ def test_a_bundle_is_the_same_whatever_names_are(damage: bytes, tmp_path: Path) 
     """Sizes, places, CRCs, digests, indexes: nothing in it comes of the records that hold names."""
     held = []
     for length in (1, 70):
-        words = {name: f"{name}{'x' * length * number}" for number, name in enumerate("abcdefgh", 1)}
-        log_dir = put_meta(tmp_path / str(length), 1) or tmp_path / str(length)
-        someone = member(words["a"], client_id=words["b"], client_host=words["c"], subscription=words["d"].encode())
-        put_offsets(
-            log_dir,
-            log_of(
-                *((commit_key(words[name], words["h"]), commit_value(3, metadata=words[name])) for name in "abcd"),
-                (group_key(words["e"]), group_value(someone, leader=words["a"])),
-                (b"\0\x63" + words["f"].encode(), b"newer"),
-            )
-            + damage * (length if any(damage) else 1),
-        )
-        state = TransactionMetadata(7, 0, 60_000, "Ongoing", ((words["g"], 0), (words["h"], 1)), 1, 1)
-        data = [
-            log_of((write_transaction_log_key(words[name]), write_transaction_log_value(state)), start=start)
-            for start, name in enumerate("abc" * 60)
-        ]
-        put_segment(log_dir / "__transaction_state-0", 0, data)
-        places = np.cumsum([len(batch) for batch in data])
-        entries = [(start, int(places[start - 1])) for start in range(1, 180, 9 // (length % 9 + 1))]
-        put_segment(log_dir / "__transaction_state-0", 0, b"".join(struct.pack(">ii", *entry) for entry in entries), "index")
-        put_segment(log_dir / "__remote_log_metadata-0", 0, log_of((None, words["a"].encode())))
-        (log_dir / "bootstrap.checkpoint").write_bytes(log_of((None, words["b"].encode())))
+        log_dir = tmp_path / str(length)
+        put_meta(log_dir, 1)
+        a, b, c, d, e, f, g, h = (f"{letter}{'x' * length * number}" for number, letter in enumerate("abcdefgh", 1))
+        someone = member(a, client_id=b, client_host=c, subscription=d.encode())
+        commits = [(commit_key(name, h), commit_value(3, metadata=name)) for name in (a, b, c, d)]
+        groups = [(group_key(e), group_value(someone, leader=a)), (b"\0\x63" + f.encode(), b"newer")]
+        put_offsets(log_dir, log_of(*commits, *groups) + damage * (length if any(damage) else 1))
+        state = write_transaction_log_value(TransactionMetadata(7, 0, 60_000, "Ongoing", ((g, 0), (h, 1)), 1, 1))
+        ids = [write_transaction_log_key(name) for name in (a, b, c) * 60]
+        batches = [log_of((key, state), start=start) for start, key in enumerate(ids)]
+        put_segment(log_dir / "__transaction_state-0", 0, batches)
+        places = [0, *np.cumsum(list(map(len, batches))).tolist()]
+        index = b"".join(struct.pack(">ii", row, places[row]) for row in range(1, 180, 9 // (length % 9 + 1)))
+        put_segment(log_dir / "__transaction_state-0", 0, index, "index")
+        put_segment(log_dir / "__remote_log_metadata-0", 0, log_of((None, a.encode())))
+        (log_dir / "bootstrap.checkpoint").write_bytes(log_of((None, b.encode())))
         options = CollectOptions(compacted="*", hashes=True, pseudonyms=Numbered("07" * 32, {}))
         apart = taken_apart(bundle_of(log_dir, tmp_path / f"{length}.kfb", options))
         rows = [[*row[:MTIME], *row[MTIME + 1 :]] for row in apart.listing["files"]]

@@ -90,6 +90,7 @@ def put_names(log_dir: Path) -> None:
         "log_dirs": [],
         "is_migrating_zk_broker": False,
     }
+    access: dict[str, Any] = dict.fromkeys(("resource_name", "principal", "host"), "hush")
     controller = ControllerLog().lead([1])
     controller.append(
         topic("hush-orders", TOPIC_ID),
@@ -98,17 +99,7 @@ def put_names(log_dir: Path) -> None:
         setting("hush.setting", "hush-value", "hush-orders"),
         record(28, topic_name="hush-orders"),
         record(11, name="hush-user", mechanism=1, salt=b"hush", stored_key=b"hush", server_key=b"hush", iterations=4096),
-        record(
-            18,
-            id=bytes(16),
-            resource_type=2,
-            resource_name="hush-orders",
-            pattern_type=3,
-            principal="User:hush-user",
-            host="hush-host",
-            operation=3,
-            permission_type=3,
-        ),
+        record(18, id=bytes(16), **access, **dict.fromkeys(("resource_type", "pattern_type", "operation", "permission_type"), 3)),
     )
     directory = controller.put(log_dir, 1)
     voters = write_batch([control(6, voters=[VOTER])], base_offset=9, base_timestamp=BASE_TIMESTAMP, is_control_batch=True)
