@@ -51,7 +51,7 @@ def test_candidates_and_the_steps_to_the_best(run_plan: Run, audit: Path) -> Non
     assert "Recommended: broker 2, which loses least: 45 records at offsets 300 to 344, on broker 1 alone, all proven" in flat
     assert "at least 45 records (proven committed, and on no copy that stays), at most 45." in flat
     assert "1. Stop brokers 1, 2 and 3, if running, and copy the log directories of broker 1, whole:" in flat
-    assert "4. Start broker 2, and no other yet. 5. Have it elected for audit-0; repeat this while it fails." in flat
+    assert "4. Start broker 2, and no other yet. 5. Have it elected for audit-0; repeat this while it fails:" in flat
     election = "kafka-leader-election.sh --bootstrap-server HOST:PORT --election-type unclean --topic audit --partition 0"
     assert f"  {election}\n" in out.replace(" \\\n        ", "")
     assert "6. See that broker 2 leads audit-0:" in flat

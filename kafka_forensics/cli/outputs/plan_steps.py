@@ -5,6 +5,7 @@ Whoever must lead starts first and alone. All of it safe to print.
 
 import json
 import shlex
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -13,6 +14,7 @@ from kafka_forensics.cli.outputs.plan_words import STRAYS, brokers, capital, uns
 from kafka_forensics.cli.outputs.words import name
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.evidence.inputs import broker_order
+from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.json_objects import Json, attributes, object_of, rfc3339
 from kafka_forensics.questions.plan import Planned, Plans
@@ -78,7 +80,7 @@ def steps_of(plans: Plans, elect: str | None) -> list[Step]:
     ordered: Iterable[Step] = ()
     if elect is None and any(planned.salvage is not None for planned in plans.planned):
         ordered = _salvaged(plans)
-    elif plans.live and all(one.candidate.election == "leads" for one in chosen):
+    elif plans.live and chosen and all(one.candidate.election == "leads" for one in chosen):
         ordered = _running(chosen)
     elif chosen:
         starts = plans.starts(elect)
@@ -180,7 +182,6 @@ def _any_order(plans: Plans, chosen: Sequence[_Chosen]) -> Iterator[Step]:
 
 def _ordered(plans: Plans, chosen: Sequence[_Chosen], starts: Starts) -> Iterator[Step]:
     """Stop, copy, start one broker after the other, and have it elected."""
-    by_partition = {one.partition: one for one in chosen}
     held = _distinct(broker for one in chosen for broker in (*one.steps.started, *one.steps.plan_again_with))
     copied = _distinct(broker for one in chosen for broker in one.steps.copy_first)
     text = f"Stop {brokers(held)}, if running"
@@ -191,46 +192,45 @@ def _ordered(plans: Plans, chosen: Sequence[_Chosen], starts: Starts) -> Iterato
         copies = "copy" if len(dead) == 1 else "copies"
         yield Step("keep", f"Keep the {copies} of {brokers(dead)} given here: of what is lost, no more is left.", None, dead)
     old = any(one.planned.plan.truncate_by == "high-watermark" for one in chosen)
+    is_known = all(one.planned.given.control is not None for one in chosen)
     if not old:
-        is_known = all(one.planned.given.control is not None for one in chosen)
-        steps = [_controllers(plans, held), *_unclean(chosen, starts, is_known=is_known)]
+        steps = [_controllers(plans, held, is_known=is_known), *_unclean(chosen, starts, is_known=is_known)]
         yield from sorted(steps, key=lambda step: step.kind != "check_unclean")
     for number, start in enumerate(starts.first):
         yield from _mended(chosen, start.broker)
         stops_again = any(start.broker in later.stopped for later in starts.first[number:])
-        yield from _start(start, alone=stops_again, old=old, by_partition=by_partition)
+        yield from _start(start, alone=stops_again, old=old)
     for broker in starts.others:
         yield from _mended(chosen, broker)
     yield from _refused(plans, movable=False)
     if starts.others:
         order = ", then ".join(brokers([broker]) for broker in starts.others)
         yield Step("start", f"Start {order}.", None, starts.others)
-    if starts.forbid_unclean and all(one.planned.given.control is not None for one in chosen):
+    if starts.forbid_unclean and is_known:
         yield Step("restore_unclean", "Take that setting away again:", f"{_ALL_BROKERS} --delete-config {_SETTING}")
         topics = _allowing(chosen)
         yield from (Step("restore_unclean", f"Allow them again for {printable(one)}:", _of_topic(one, "true")) for one in topics)
 
 
-def _controllers(plans: Plans, held: Sequence[Broker]) -> Step:
+def _controllers(plans: Plans, held: Sequence[Broker], *, is_known: bool) -> Step:
     """The controllers run before any broker, for they hold no partitions."""
     both = [broker for broker in held if broker in plans.combined]
-    text = "Let the controllers run"
+    text = "Let the controllers run" if is_known else "Let the controllers or ZooKeeper run"
     if both:
         text += (
             f". {capital(brokers(both))} {'is a controller' if len(both) == 1 else 'are controllers'}, too: start as many as a "
             "majority needs with process.roles=controller and only the controller's listener, and with their own settings when "
             "their turn as a broker comes"
         )
-    return Step(
-        "controllers", f"{text}. This names their leader:", f"kafka-metadata-quorum.sh {_CONTROLLER} describe --status", tuple(both)
-    )
+    command = f"kafka-metadata-quorum.sh {_CONTROLLER} describe --status"
+    return Step("controllers", f"{text}. This names the controllers' leader:", command, tuple(both))
 
 
 def _unclean(chosen: Sequence[_Chosen], starts: Starts, *, is_known: bool) -> Iterator[Step]:
     """Whether unclean elections are allowed, which makes whoever starts first the leader."""
     topics = _allowing(chosen)
     if not starts.forbid_unclean:
-        said = f": the controllers' log allows them for {_listed(topics)}" if topics else ""
+        said = f": the controllers' log allows them for {listed(map(printable, topics))}" if topics else "; no line means no"
         text = f"See whether unclean elections are allowed{said}. If so, whoever starts first is elected: keep to this order."
         yield Step("check_unclean", text, f"grep -H {_SETTING} server.properties")
         return
@@ -243,7 +243,7 @@ def _unclean(chosen: Sequence[_Chosen], starts: Starts, *, is_known: bool) -> It
     yield from (Step("forbid_unclean", f"Also for {printable(topic)}:", _of_topic(topic, "false")) for topic in topics)
 
 
-def _start(start: Start, *, alone: bool, old: bool, by_partition: dict[Partition, _Chosen]) -> Iterator[Step]:
+def _start(start: Start, *, alone: bool, old: bool) -> Iterator[Step]:
     """Start one broker, and have it elected for all that it must lead."""
     who, partitions = brokers([start.broker]), tuple((wanted.topic, wanted.partition) for wanted in start.leads)
     topics = sorted({topic for topic, _ in partitions})
@@ -257,10 +257,7 @@ def _start(start: Start, *, alone: bool, old: bool, by_partition: dict[Partition
             command = f"{old_topic} {shlex.quote(topic)} --add-config {_SETTING}=true"
             yield Step("elect", f"Allow unclean elections for {printable(topic)}:", command, (start.broker,), partitions)
     elif forced:
-        may = (
-            "" if all(by_partition[one].candidate.election == "unclean" for one in forced) else " This does nothing where it leads."
-        )
-        text = f"Have it elected for {partitions_words(forced)}; repeat this while it fails.{may}"
+        text = f"Have it elected for {partitions_words(forced)}; repeat this while it fails:"
         yield Step("elect", text, election_command(forced), (start.broker,), tuple(forced))
     isr = ", with nobody else in the ISR" if alone else ""
     look = f"kafka-topics.sh {'--zookeeper HOST:PORT' if old else _SERVER} --describe"
@@ -278,30 +275,28 @@ def _of_topic(topic: str, value: str) -> str:
 
 def _mended(chosen: Sequence[_Chosen], broker: Broker | None) -> Iterator[Step]:
     """What to do in a broker's log directories before it starts; None: in those of all brokers."""
+    lacking: defaultdict[tuple[Broker, str], list[Partition]] = defaultdict(list)
     for one in chosen:
         for of_broker, topic_id in one.planned.without_topic_id.items():
             if broker in (None, of_broker):
-                lines = f'of the two lines "version: 0" and "topic_id: {printable(topic_id or "ID")}"'
-                whence = "" if topic_id else ", with the id that kafka-topics.sh --describe shows"
-                yield Step(
-                    "write_topic_id",
-                    f"Before {brokers([of_broker])} starts, write a file partition.metadata into its directory "
-                    f"{name(*one.partition)}, {lines}{whence}: without it that log is not served.",
-                    None,
-                    (of_broker,),
-                    (one.partition,),
-                )
+                lacking[of_broker, topic_id or "ID, with the id that kafka-topics.sh --describe shows"].append(one.partition)
+    for (of_broker, topic_id), partitions in lacking.items():
+        text = (
+            f"Before {brokers([of_broker])} starts, write a file partition.metadata into its {_directories(partitions)}, of the "
+            f"lines version: 0 and topic_id: {printable(topic_id)}. Without it that log is not served."
+        )
+        yield Step("write_topic_id", text, None, (of_broker,), tuple(partitions))
     aside = tuple(one.partition for one in chosen if broker in one.steps.set_aside)
     if broker is not None and aside:
-        several = "directory" if len(aside) == 1 else "directories"
-        yield Step(
-            "move_aside",
-            f"Move the {several} {partitions_words(aside)} of {brokers([broker])} out of its log directory (never delete it): it "
-            "copies the leader anew, so that nothing stays different, damaged or missing.",
-            None,
-            (broker,),
-            aside,
+        text = (
+            f"Move the {_directories(aside)} of {brokers([broker])} out of its log directory (never delete it): it copies the "
+            "leader anew, so that nothing stays different, damaged or missing."
         )
+        yield Step("move_aside", text, None, (broker,), aside)
+
+
+def _directories(partitions: Sequence[Partition]) -> str:
+    return f"{'directory' if len(partitions) == 1 else 'directories'} {partitions_words(partitions)}"
 
 
 def _refused(plans: Plans, *, movable: bool) -> Iterator[Step]:
@@ -330,11 +325,6 @@ def _allowing(chosen: Sequence[_Chosen]) -> list[str]:
 
 def _distinct(names: Iterable[Broker]) -> tuple[Broker, ...]:
     return tuple(sorted(set(names), key=broker_order))
-
-
-def _listed(topics: Sequence[str]) -> str:
-    shown = ", ".join(map(printable, topics[:_TOPICS]))
-    return shown + (f" and {len(topics) - _TOPICS} more" if len(topics) > _TOPICS else "")
 
 
 # Many partitions in few words, and as the file that kafka-leader-election.sh reads.
@@ -367,9 +357,9 @@ def election_command(partitions: Sequence[Partition]) -> str:
         topic, number = partitions[0]
         return f"{tool} --topic {shlex.quote(topic)} --partition {number}"
     rows = "; ".join(f"seq -f {_row(topic)} {first} {last}" for topic, first, last in _runs(partitions))
-    listed = f"({rows}) | paste -sd, - | sed 's/.*/{{\"partitions\":[&]}}/' > election.json"
-    return f"{listed} && {tool} --path-to-json-file election.json"
+    listing = f"({rows}) | paste -sd, - | sed 's/.*/{{\"partitions\":[&]}}/' > election.json"
+    return f"{listing} && {tool} --path-to-json-file election.json"
 
 
 def _row(topic: str) -> str:
-    return shlex.quote(json.dumps({"topic": topic, "partition": 0}, separators=(",", ":")).removesuffix("0}") + "%.0f}")
+    return shlex.quote(json.dumps({"topic": topic}, separators=(",", ":"))[:-1].replace("%", "%%") + ',"partition":%.0f}')

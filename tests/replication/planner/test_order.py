@@ -8,6 +8,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_forensics.cli.outputs.plan_steps import steps_of
+from kafka_forensics.questions.plan import Planned, Plans
 from kafka_forensics.replication.elections import Candidates, elect, without
 from kafka_forensics.replication.planner import (
     Broker,
@@ -163,6 +165,11 @@ def test_the_order_elects_whom_each_plan_recommends_and_loses_no_more(
         assert played[topic].leader == leader
         assert played[topic].held[played[topic].leader] == leader, "its log was never cut for another"
         assert lost(plans[topic], leader) == lost(plans[topic], plans[topic].recommended)
+    settled = Plans([Planned(given_one, plans[given_one.topic]) for given_one, _ in given_ones], len(given_ones))
+    settled.settle()
+    told = {topic: step.brokers for step in steps_of(settled, None) if step.kind == "leads" for topic, _ in step.partitions}
+    assert told == {one.topic: (one.recommended,) for one in (planned.plan for planned in settled.planned) if one.topic in told}
+    assert told.keys() == {one.topic for one in wanted}
 
 
 def lost(plan: Plan, broker: Broker | None) -> tuple[int, int, int]:
