@@ -17,11 +17,9 @@ from kafka_forensics.rereading.reader import LogReader
 def forecast(
     copies: Sequence[tuple[ReplicaPlan, Replica]], planned: Planned, result: PartitionResult, reader: LogReader
 ) -> SalvageForecast | None:
-    """The losses of the salvage that refuses least: plain, with gaps, with the recommended copy as the base; None: all refuse."""
+    """The losses of a salvage, with gaps where it is refused without; None: it is refused all the same."""
     read = [(plan, replica) for plan, replica in copies if replica.read is not Read.NONE]
-    recommended = planned.plan.recommended
-    prefer = None if recommended is None else str(recommended)
-    for options in (SalvageOptions(), SalvageOptions(None, allow_gaps=True), SalvageOptions(prefer, allow_gaps=True)):
+    for options in (SalvageOptions(), SalvageOptions(allow_gaps=True)):
         sources = [Source.of(plan, replica, result.findings, deep=False) for plan, replica in read]
         try:
             lineage = Chooser(options).choose(sources, planned, result, reader).lineage
@@ -29,6 +27,5 @@ def forecast(
             continue
         pieces = [(piece.copy, piece.start, piece.end) for piece in lineage.pieces]
         losses = losses_without(planned.given, planned.plan.truncate_by, pieces, lineage.log_start_offset)
-        words = (*(() if options.prefer_broker is None else ("--prefer-broker", options.prefer_broker)),)
-        return SalvageForecast(losses, (*words, *(("--allow-gaps",) if lineage.gaps else ())))
+        return SalvageForecast(losses, ("--allow-gaps",) if options.allow_gaps else ())
     return None
