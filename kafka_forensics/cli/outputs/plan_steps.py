@@ -192,10 +192,12 @@ def _ordered(plans: Plans, chosen: Sequence[_Chosen], starts: Starts) -> Iterato
         copies = "copy" if len(dead) == 1 else "copies"
         yield Step("keep", f"Keep the {copies} of {brokers(dead)} given here: of what is lost, no more is left.", None, dead)
     old = any(one.planned.plan.truncate_by == "high-watermark" for one in chosen)
-    is_known = all(one.planned.given.control is not None for one in chosen)
-    if not old:
-        steps = [_controllers(plans, held, is_known=is_known), *_unclean(chosen, starts, is_known=is_known)]
-        yield from sorted(steps, key=lambda step: step.kind != "check_unclean")
+    is_known = not old and all(one.planned.given.control is not None for one in chosen)
+    steps = [
+        *([] if old else [_controllers(plans, held, is_known=is_known)]),
+        *_unclean(chosen, starts, is_known=is_known, old=old),
+    ]
+    yield from sorted(steps, key=lambda step: step.kind != "check_unclean")
     for number, start in enumerate(starts.first):
         yield from _mended(chosen, start.broker)
         stops_again = any(start.broker in later.stopped for later in starts.first[number:])
@@ -226,21 +228,25 @@ def _controllers(plans: Plans, held: Sequence[Broker], *, is_known: bool) -> Ste
     return Step("controllers", f"{text}. This names the controllers' leader:", command, tuple(both))
 
 
-def _unclean(chosen: Sequence[_Chosen], starts: Starts, *, is_known: bool) -> Iterator[Step]:
+def _unclean(chosen: Sequence[_Chosen], starts: Starts, *, is_known: bool, old: bool) -> Iterator[Step]:
     """Whether unclean elections are allowed, which makes whoever starts first the leader."""
     topics = _allowing(chosen)
     if not starts.forbid_unclean:
-        said = f": the controllers' log allows them for {listed(map(printable, topics))}" if topics else "; no line means no"
+        said = (
+            f": the controllers' log allows them for {listed(map(printable, topics))}"
+            if topics
+            else f"; no line means {'yes' if old else 'no'}"
+        )
         text = f"See whether unclean elections are allowed{said}. If so, whoever starts first is elected: keep to this order."
         yield Step("check_unclean", text, f"grep -H {_SETTING} server.properties")
         return
     text = "Where unclean elections are allowed, no order of starts serves all partitions. "
-    if not is_known:
+    if is_known:
+        yield Step("forbid_unclean", f"{text}Forbid them for now:", f"{_ALL_BROKERS} --add-config {_SETTING}=false")
+        yield from (Step("forbid_unclean", f"Also for {printable(topic)}:", _of_topic(topic, "false")) for topic in topics)
+    else:
         text += f"Set {_SETTING}=false in server.properties of every node before it starts:"
         yield Step("check_unclean", text, f"grep -H {_SETTING} server.properties")
-        return
-    yield Step("forbid_unclean", f"{text}Forbid them for now:", f"{_ALL_BROKERS} --add-config {_SETTING}=false")
-    yield from (Step("forbid_unclean", f"Also for {printable(topic)}:", _of_topic(topic, "false")) for topic in topics)
 
 
 def _start(start: Start, *, alone: bool, old: bool) -> Iterator[Step]:
@@ -248,7 +254,7 @@ def _start(start: Start, *, alone: bool, old: bool) -> Iterator[Step]:
     who, partitions = brokers([start.broker]), tuple((wanted.topic, wanted.partition) for wanted in start.leads)
     topics = sorted({topic for topic, _ in partitions})
     if start.stopped:
-        yield Step("stop", f"Stop {brokers(start.stopped)}: {who} has to be elected first.", None, start.stopped)
+        yield Step("stop", f"Stop {brokers(start.stopped)}: {who} has to be elected alone.", None, start.stopped)
     yield Step("start", f"Start {who}, and no other yet.", None, (start.broker,), partitions)
     forced = [(wanted.topic, wanted.partition) for wanted in start.forced]
     old_topic = "kafka-configs.sh --zookeeper HOST:PORT --alter --entity-type topics --entity-name"
