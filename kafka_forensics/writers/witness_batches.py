@@ -6,6 +6,7 @@ not known keeps its frame alone, and a record that cannot be read becomes one th
 are kept are names, or the pseudonyms that stand for them.
 """
 
+import re
 import struct
 from base64 import urlsafe_b64decode
 from collections.abc import Callable, Iterable
@@ -292,6 +293,10 @@ KEPT_SETTINGS: Final = {
     ),
 }
 """Settings of topics, and of all brokers together, by the type of the resource."""
+_SETTING_VALUE: Final = re.compile(
+    r"-?\d{1,19}|true|false|createtime|logappendtime|(?:compact|delete|[ ,])+", re.IGNORECASE | re.ASCII
+)
+"""Those that these settings can have; with pseudonyms any other, which may be a name, is a question mark."""
 KEPT_FEATURES: Final = frozenset({"eligible.leader.replicas.version", "metadata.version", "transaction.version"})
 _OTHER_KEY: Final = b"\0"
 """Tells the record from the one that an idle controller appends, which readers pass over: controllers write no keys."""
@@ -310,6 +315,8 @@ def _metadata_record(_: bytes | None, value: bytes | None, pseudonyms: Pseudonym
         name = _NAMES_OF_TOPICS.get(record.api_key)
         if name is not None and kept.get(name):  # of a setting of all brokers it is empty
             kept[name] = pseudonyms.pseudonym(NameKind.TOPIC, kept[name])
+        if kept.get("value") and not _SETTING_VALUE.fullmatch(kept["value"]):
+            kept["value"] = "?"
     layout = MESSAGES[record.api_key][record.version].body
     return None, write_metadata_record(record.api_key, record.version, blank(layout) | kept)
 

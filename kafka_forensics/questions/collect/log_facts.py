@@ -302,7 +302,7 @@ class _Checks:
         self._blocks: list[bytes] = []
         self._inner = inspector(deep=wanted.deep)
         self._deep = wanted.deep
-        self._is_relaid = is_relaid
+        self._is_relaid, self._is_redacted = is_relaid, wanted.pseudonyms is not None
         self._inside: list[Damage] = []
         self._offsets: dict[int, int] = {}
 
@@ -351,7 +351,11 @@ class _Checks:
     def _pack_hashes(self, hashes: SegmentHashes, least: int) -> None:
         """Make blocks of the hashes if there are so many."""
         if hashes.count >= least:
-            self._blocks += write_record_hashes(hashes.take())
+            records = hashes.take()
+            if self._is_redacted:  # of keys and values no length but that of null
+                lengths = {name: np.minimum(getattr(records, name), 0) for name in ("key_lengths", "value_lengths")}
+                records = replace(records, **lengths)
+            self._blocks += write_record_hashes(records)
 
     def hashed(self) -> list[bytes]:
         """Blocks of the hashes of all records of a chunk; none where they are not asked for."""

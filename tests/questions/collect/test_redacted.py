@@ -97,6 +97,7 @@ def put_names(log_dir: Path) -> None:
         record(0, **broker),
         setting("min.insync.replicas", "1", "hush-orders"),
         setting("hush.setting", "hush-value", "hush-orders"),
+        setting("cleanup.policy", "hush", "hush-orders"),
         record(28, topic_name="hush-orders"),
         record(11, name="hush-user", mechanism=1, salt=b"hush", stored_key=b"hush", server_key=b"hush", iterations=4096),
         record(18, id=bytes(16), **access, **dict.fromkeys(("resource_type", "pattern_type", "operation", "permission_type"), 3)),
