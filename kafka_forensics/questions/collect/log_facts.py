@@ -27,7 +27,7 @@ from kafka_forensics.parsers.log import (
     check_batch_in_file,
     inspector,
 )
-from kafka_forensics.questions.collect.relaid_logs import BLANK_BATCH, MOST_LENGTH, NewLayout, crc_cipher, right
+from kafka_forensics.questions.collect.relaid_logs import BLANK_BATCH, MOST_LENGTH, NewLayout, crc_cipher, with_right_crc
 from kafka_forensics.storage.bundles import MAX_SECTION_BYTES, Frame, SectionKind, write_frames, write_held
 from kafka_forensics.writers.bundle_columns import write_batches
 from kafka_forensics.writers.record_hashes import write_record_hashes
@@ -181,7 +181,7 @@ def _relaid(
         rooms = _rooms(stretch.columns[:, first:end])
         stored = [(batch or BLANK_BATCH).ljust(room, b"\0") for batch, room in zip(batches, rooms, strict=True)]
         columns, damage, frames = layout.placed(stretch.columns[:, first:end], damage, frames, stored)
-        columns, damage = crc_cipher(wanted.pseudonyms.digests_key()).hidden(columns, damage, but=right(columns))
+        columns, damage = crc_cipher(wanted.pseudonyms.digests_key()).hidden(columns, damage, but=with_right_crc(columns))
         held, data = _Held(entry, writer, SectionKind.TOLD, start), bytearray(layout.size_in_bytes - start)
         for position, batch in zip(columns[BatchColumn.POSITION].tolist(), batches, strict=True):
             held.add(position, batch)
@@ -195,7 +195,7 @@ def _rooms(columns: "Ints") -> list[int]:
     size, count = columns[BatchColumn.SIZE_IN_BYTES], columns[BatchColumn.RECORDS_COUNT]
     plain = (columns[BatchColumn.MAGIC] >= MAGIC) & (columns[BatchColumn.ATTRIBUTES] & COMPRESSION_MASK == 0)
     least = RECORD_BATCH_OVERHEAD + MIN_RECORD_SIZE * count
-    has_room = right(columns) & plain & (count > 0) & (least <= size) & (size <= MAX_BATCH_BYTES)
+    has_room = with_right_crc(columns) & plain & (count > 0) & (least <= size) & (size <= MAX_BATCH_BYTES)
     rooms: list[int] = np.where(has_room, least, 0).tolist()
     return rooms
 

@@ -66,7 +66,7 @@ class CrcCipher:
 
     def __init__(self, secret: bytes) -> None:
         tables = shake_256(b"CRC\0" + secret).digest(_ROUNDS << 17)
-        self._tables = np.frombuffer(tables, "<u2").reshape(_ROUNDS, 1 << 16).astype(np.int64)
+        self._tables = np.frombuffer(tables, "<u2").reshape(_ROUNDS, 1 << 16)
 
     def of(self, crcs: "Ints") -> "Ints":
         """What stands for CRCs (n): a Feistel network."""
@@ -78,8 +78,10 @@ class CrcCipher:
     def hidden(self, columns: "Ints", damage: "Damages", *, but: "NDArray[np.bool_]") -> "tuple[Ints, Damages]":
         """Columns with other CRCs, except in the rows `but`, and damage."""
         columns = columns.copy()
-        for column in (BatchColumn.CRC, BatchColumn.CRC_COMPUTED):
-            columns[column, ~but] = self.of(columns[column, ~but])
+        wrong = ~with_right_crc(columns) & ~but
+        columns[BatchColumn.CRC_COMPUTED, wrong] = self.of(columns[BatchColumn.CRC_COMPUTED, wrong])
+        columns[BatchColumn.CRC, ~but] = self.of(columns[BatchColumn.CRC, ~but])
+        columns[BatchColumn.CRC_COMPUTED, ~wrong] = columns[BatchColumn.CRC, ~wrong]
         return columns, [(replace(found, detail=dict(self._hidden_details(found))), inside) for found, inside in damage]
 
     def _hidden_details(self, damage: Damage) -> "Iterator[tuple[str, int | str | bool | list[int]]]":
@@ -87,7 +89,7 @@ class CrcCipher:
             yield name, int(self.of(np.array([value]))[0]) if name in _CRCS else value
 
 
-def right(columns: "Ints") -> "NDArray[np.bool_]":
+def with_right_crc(columns: "Ints") -> "NDArray[np.bool_]":
     """Which batches have a right CRC."""
     is_right: NDArray[np.bool_] = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
     return is_right
@@ -125,7 +127,7 @@ class NewLayout:
         columns = columns.copy()
         columns[BatchColumn.POSITION] = places[_NEW_POSITION, places[_IS_BATCH] == 1]
         columns[BatchColumn.SIZE_IN_BYTES] = sizes
-        is_right = right(columns)
+        is_right = with_right_crc(columns)
         crcs = np.array([int.from_bytes(batch[_CRC], "big") for batch in batches], np.int64)
         columns[BatchColumn.CRC, is_right] = columns[BatchColumn.CRC_COMPUTED, is_right] = crcs[is_right]
 
