@@ -31,9 +31,10 @@ class CombinedCluster(Cluster):
         *,
         voters_in_log: bool = False,
         version_jars: Path | None = None,
+        log_dirs: int = 1,
         broker_settings: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(directory, brokers, 0, version_jars=version_jars, broker_settings=broker_settings)
+        super().__init__(directory, brokers, 0, version_jars=version_jars, log_dirs=log_dirs, broker_settings=broker_settings)
         self._voters_in_log = voters_in_log
         self._refused = ""
         self._controller_ports = dict(zip(self.brokers, free_ports(brokers), strict=True))

@@ -102,6 +102,11 @@ class JavaServer:
         """True until the process has ended; a frozen one still runs."""
         return self._process.poll() is None
 
+    @property
+    def exit_code(self) -> int | None:
+        """How the process ended; negative: by that signal; None while it runs."""
+        return self._process.poll()
+
     def freeze(self) -> None:
         """Stop the process where it stands (SIGSTOP): it keeps its files, its sockets and its memory, and does nothing."""
         self._process.send_signal(signal.SIGSTOP)

@@ -401,6 +401,12 @@ class CheckpointEvidence(LaterEvidence, total=False):
     count: int
     places: int
     starts: bool
+    on_start: str
+    topic_id: str
+    told_by: list[str]
+    node_id: int
+    cluster_id: str
+    directory_id: str
 
 
 # Replicas.

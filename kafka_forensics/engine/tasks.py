@@ -116,9 +116,9 @@ def tell_witnesses(common: bytes, work: bytes, *, strict: bool = False) -> bytes
 
 def topic_ids(
     common: bytes, files: Iterable[tuple[int, str, int]], *, strict: bool = False
-) -> Iterator[tuple[str | None, str | None]]:
+) -> Iterator[tuple[str | None, bool, str | None]]:
     """What `partition.metadata` files say, each given by the number of its source among the surroundings', its path and its size:
-    the topic's id, or why it could not be read.
+    the topic's id, whether the file breaks its format, and why it could not be read.
 
     With `strict`, raises SourceError where one cannot be read.
     """
@@ -126,16 +126,17 @@ def topic_ids(
     opened = opener(known)
     sources = [opened(*named) for named in zip(known.around.source_names, known.around.places, strict=True)]
 
-    def read(file: tuple[int, str, int]) -> tuple[str | None, str | None]:
+    def read(file: tuple[int, str, int]) -> tuple[str | None, bool, str | None]:
         number, path, size_in_bytes = file
         _believe(sources[number], [Entry(path, EntryKind.FILE, size_in_bytes, 0, None)])
         try:
             with sources[number].open(path) as metadata:
-                return parse_partition_metadata(metadata).topic_id, None
+                parsed = parse_partition_metadata(metadata)
+                return parsed.topic_id, bool(parsed.damage), None
         except SourceError as error:
             if strict:
                 raise SourceError(typed_path(sources[number], path), error.reason) from error
-            return None, error.reason
+            return None, False, error.reason
 
     yield from at_once(read, files)
 

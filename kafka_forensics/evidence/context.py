@@ -20,6 +20,8 @@ class ReplicaContext:
     directory: str
     """Name of the partition directory, relative to `log_dir`."""
     topic_id: str | None = None
+    topic_id_damaged: bool = False
+    """Whether `partition.metadata` is there and breaks its format."""
     high_watermark: int | None = None
     """From `replication-offset-checkpoint`."""
     recovery_point: int | None = None

@@ -11,6 +11,7 @@ from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.options import ScanOptions, fits, listed, raise_unless_hidden, require_match, without_secrets
 from kafka_forensics.evidence.paths import members_left_out, not_listed, note_strangers, open_paths, typed_path
+from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, WITNESS_TOPICS
 from kafka_forensics.model.controller import ControllerHistory
 from kafka_forensics.model.files import CleanShutdown, MetaProperties, OffsetCheckpoint
@@ -31,6 +32,7 @@ from kafka_forensics.parsers.log_dir import (
     parse_file_name,
     parse_partition_name,
 )
+from kafka_forensics.parsers.quorum_state import bootstrap_damage
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.open import Manifest
@@ -81,6 +83,8 @@ class LogDir:
     meta: MetaProperties | None = None
     clean_shutdown: CleanShutdown | None = None
     checkpoints: dict[str, OffsetCheckpoint] = field(default_factory=dict)
+    bootstrap_damage: list[Damage] = field(default_factory=list)
+    """What is wrong with its `bootstrap.checkpoint`, if it has one."""
     identified: bool = False
     """Whether `broker` is an id or a name that was given; else it is only what the folder is called."""
     has_snapshots: bool = False
@@ -403,6 +407,8 @@ def _read_what_it_wrote_down(inputs: Inputs, log_dir: LogDir) -> None:
         parsed = None if entry is None else inputs.read(log_dir.source, entry, parse_offset_checkpoint)
         if parsed is not None:
             log_dir.checkpoints[checkpoint] = parsed
+    if (entry := entries.get("bootstrap.checkpoint")) is not None:
+        log_dir.bootstrap_damage = inputs.read(log_dir.source, entry, bootstrap_damage) or []
 
 
 def _named_by_folder(source: ByteSource, log_directory: LogDirectory) -> LogDirectory:
@@ -592,7 +598,8 @@ def _take_topic_id(inputs: Inputs, plan: ReplicaPlan, *, later: bool) -> None:
         inputs.without_ids.append(plan)
     elif entry is not None:
         metadata = inputs.read(plan.log_dir.source, entry, parse_partition_metadata)
-        plan.context.topic_id = None if metadata is None else metadata.topic_id
+        if metadata is not None:
+            plan.context.topic_id, plan.context.topic_id_damaged = metadata.topic_id, bool(metadata.damage)
 
 
 def read_leader_epochs(inputs: Inputs, plan: ReplicaPlan) -> None:

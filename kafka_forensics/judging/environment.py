@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import brokers_epochs
-from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan, misnamed
-from kafka_forensics.judging.topic_ids import left_out_topic_ids
+from kafka_forensics.evidence.inputs import CHECKPOINTS, METADATA, Inputs, LogDir, ReplicaPlan, misnamed
+from kafka_forensics.judging.topic_ids import known_topic_id, left_out_topic_ids
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+from kafka_forensics.parsers.checkpoints import parse_partition_metadata
 from kafka_forensics.parsers.log_dir import PartitionDirectory
-from kafka_forensics.replication.recovery import EPOCHS_FILE, NEEDED_FILES, loads_as_partition
+from kafka_forensics.parsers.quorum_state import quorum_state_damage
+from kafka_forensics.replication.recovery import EPOCHS_FILE, loads_as_partition
+from kafka_forensics.replication.starts import BOOTSTRAP, CLEAN_SHUTDOWN, META_PROPERTIES, STOPPING, outcome_of
 from kafka_forensics.storage.source import Entry
 
 if TYPE_CHECKING:
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 
 NAMES_LISTED = 16
 _EPOCHS_TOLD = 64
+_WRITTEN_ALWAYS = CHECKPOINTS[:3]
+"""Checkpoints that a broker writes from time to time in any case; that of the cleaner it writes after it has cleaned."""
 SPARSE_BYTES = 1 << 20
 """A `.log` with at least this many bytes in holes is called sparse."""
 
@@ -29,7 +34,7 @@ def environment_findings(inputs: Inputs) -> list[Finding]:
     """Everything that is said of log directories rather than of replicas."""
     findings: list[Finding] = []
     for log_dir in inputs.log_dirs:
-        findings += _log_dir_findings(log_dir)
+        findings += _log_dir_findings(log_dir, inputs)
         findings += _missing_indexes(log_dir)
         findings += left_out_topic_ids(log_dir)
     for name, discovery in inputs.discoveries:
@@ -70,17 +75,13 @@ def _place_of(path: str, inputs: Inputs) -> Place:
     return Place(file=path)
 
 
-def _log_dir_findings(log_dir: LogDir) -> list[Finding]:
+def _log_dir_findings(log_dir: LogDir, inputs: Inputs) -> list[Finding]:
     broker, name = log_dir.broker, log_dir.name
     findings = [_irregular(entry, broker, name) for entry in log_dir.found.irregular]
     findings += _unknown(log_dir.found.unknown, broker, name)
-    for file in CHECKPOINTS:
-        if file in log_dir.checkpoints:
-            findings += _malformed(log_dir.checkpoints[file].damage, broker, name, file)
-    if log_dir.meta is not None:
-        findings += _malformed(log_dir.meta.damage, broker, name, "meta.properties")
-    if log_dir.clean_shutdown is not None:
-        findings += _malformed(log_dir.clean_shutdown.damage, broker, name, ".kafka_cleanshutdown")
+    for file, damage in log_dir_damage(log_dir).items():
+        known = _identity(log_dir, inputs) if file == META_PROPERTIES and damage else {}
+        findings += _malformed(damage, broker, name, file, log_dir.found.entries.get(file), known)
     data = [
         partition
         for partition in log_dir.found.partitions
@@ -93,6 +94,22 @@ def _log_dir_findings(log_dir: LogDir) -> list[Finding]:
     for directory in log_dir.found.partitions:
         findings += _directory_findings(directory, broker, name)
     return findings
+
+
+def log_dir_damage(log_dir: LogDir) -> dict[str, list[Damage]]:
+    """What is wrong with each small file of a log directory itself. An offset checkpoint of no bytes is one only where a broker has
+    written others beside it: it makes them so when it first starts, and fills them within a minute."""
+    checkpoints = {file: log_dir.checkpoints[file].damage for file in CHECKPOINTS if file in log_dir.checkpoints}
+    if any(log_dir.checkpoints[file].offsets for file in checkpoints if file in _WRITTEN_ALWAYS):
+        for file in _WRITTEN_ALWAYS:
+            if (entry := log_dir.found.entries.get(file)) is not None and not entry.size_in_bytes:
+                checkpoints[file] = [Damage("CHECKPOINT_MALFORMED", 0, 0, detail={"reason": "empty"})]
+    return {
+        **checkpoints,
+        META_PROPERTIES: [] if log_dir.meta is None else log_dir.meta.damage,
+        CLEAN_SHUTDOWN: [] if log_dir.clean_shutdown is None else log_dir.clean_shutdown.damage,
+        BOOTSTRAP: log_dir.bootstrap_damage,
+    }
 
 
 def _directory_findings(directory: PartitionDirectory, broker: int | str, name: str) -> list[Finding]:
@@ -142,29 +159,75 @@ def _unknown(entries: list[Entry], broker: int | str | None, name: str) -> list[
     return [finding("FILE_UNKNOWN", Place(broker=broker, log_dir=name), {"names": names[:NAMES_LISTED], "count": len(names)})]
 
 
-def _malformed(damage: list[Damage], broker: int | str, name: str, file: str, place: Place | None = None) -> list[Finding]:
-    """One `CHECKPOINT_MALFORMED` a file, with its first damage and how many there are."""
+def _malformed(
+    damage: list[Damage],
+    broker: int | str,
+    name: str,
+    file: str,
+    entry: Entry | None,
+    known: "Json",
+    place: Place | None = None,
+) -> list[Finding]:
+    """One `CHECKPOINT_MALFORMED` a file, named as in its log directory, with its first damage, how many there are, and what a start
+    does with it: an error where it does not serve all logs. `known` is what others say that it should say."""
     if not damage:
         return []
     first = damage[0]
-    evidence: Json = dict(first.detail) | {"places": len(damage)}
-    if file in NEEDED_FILES:
-        evidence["starts"] = False
+    outcome = outcome_of(file, damage, None if entry is None else entry.size_in_bytes)
+    evidence: Json = dict(first.detail) | {"places": len(damage), "on_start": outcome.value}
+    if outcome in STOPPING:
+        evidence |= {"starts": False, **known}
     where = place or Place(
         broker=broker, log_dir=name, file=file, byte_start=first.position, byte_end=first.position + first.size_in_bytes
     )
-    return [finding(first.kind, where, evidence)]
+    return [finding(first.kind, where, evidence, severity=Severity.ERROR if outcome in STOPPING else None)]
 
 
-def replica_file_findings(plan: ReplicaPlan) -> list[Finding]:
-    """Damage in the small files of one replica's directory."""
-    context = plan.context
-    findings: list[Finding] = []
-    if context.leader_epochs is not None and context.leader_epochs.damage:
-        place = context.place(EPOCHS_FILE)
-        file = "" if context.topic == CLUSTER_METADATA_TOPIC else EPOCHS_FILE
-        findings += _malformed(context.leader_epochs.damage, context.broker, context.log_dir, file, place)
+def _identity(log_dir: LogDir, inputs: Inputs) -> "Json":
+    """What a log directory's `meta.properties` should say, as far as others prove it: the cluster's id by all other directories,
+    the node's by the name it was given, the directory's own by the controllers' log."""
+    others = [other for other in inputs.log_dirs if other is not log_dir and other.meta is not None and not other.meta.damage]
+    clusters = {other.meta.cluster_id for other in others if other.meta is not None}
+    known: Json = {"cluster_id": clusters.pop()} if len(clusters) == 1 else {}
+    node = log_dir.broker if isinstance(log_dir.broker, int) or log_dir.broker.isdecimal() else None
+    if node is None or inputs.controller is None:
+        return known if node is None else known | {"node_id": int(node)}
+    held = {(directory.topic, directory.partition) for directory in log_dir.found.partitions if directory.suffix is None}
+    directories = {
+        directory
+        for place, control in inputs.controller.partitions.items()
+        if place in held
+        for replica, directory in zip(control.replica_assignment or (), control.directories or (), strict=False)
+        if replica == int(node)
+    }
+    return known | {"node_id": int(node)} | ({"directory_id": directories.pop()} if len(directories) == 1 else {})
+
+
+def replica_file_findings(plan: ReplicaPlan, plans: list[ReplicaPlan], inputs: Inputs) -> list[Finding]:
+    """Damage in the small files of one replica's directory; `plans` are those of all replicas of the partition."""
+    context, entries = plan.context, plan.directory.entries
+    findings = []
+    for file, damage in partition_damage(plan, inputs).items():
+        known: Json = {**known_topic_id(plan, plans)} if file == METADATA and damage else {}
+        place = context.place(file)
+        findings += _malformed(
+            damage, context.broker, context.log_dir, f"{context.directory}/{file}", entries.get(file), known, place
+        )
     return findings
+
+
+def partition_damage(plan: ReplicaPlan, inputs: Inputs) -> dict[str, list[Damage]]:
+    """What is wrong with each small file of one replica's directory; those that nobody has read so far are read."""
+    context, entries = plan.context, plan.directory.entries
+    damage: dict[str, list[Damage]] = {}
+    if context.leader_epochs is not None:
+        damage[EPOCHS_FILE] = context.leader_epochs.damage
+    if context.topic_id_damaged:
+        metadata = inputs.read(plan.log_dir.source, entries[METADATA], parse_partition_metadata)
+        damage[METADATA] = [] if metadata is None else metadata.damage
+    if context.topic == CLUSTER_METADATA_TOPIC and (entry := entries.get("quorum-state")) is not None:
+        damage["quorum-state"] = inputs.read(plan.log_dir.source, entry, quorum_state_damage) or []
+    return damage
 
 
 def missing_epochs(plan: ReplicaPlan, replica: Replica) -> list[Finding]:

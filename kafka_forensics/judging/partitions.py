@@ -159,7 +159,7 @@ class _PartitionJudge:
     def _own_findings(self, number: int) -> list[Finding]:
         """What a replica's own files prove."""
         plan, replica, snapshot = self._plans[number], self._replicas[number], self._snapshots[number]
-        findings = replica_file_findings(plan)
+        findings = replica_file_findings(plan, self._plans, self._inputs)
         if replica.read is Read.NONE:
             return findings
         findings = [*findings, *missing_epochs(plan, replica), *own_findings(replica)]

@@ -1,5 +1,6 @@
 """Files of a replica read for what a start on this copy would make of it; only what its folded log does not tell."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +21,8 @@ from kafka_forensics.analysis.replicas import (
 )
 from kafka_forensics.analysis.segments import ContinuityFold, Run
 from kafka_forensics.errors import SourceError
-from kafka_forensics.evidence.inputs import Inputs, LogDir, ReplicaPlan, typed_path
+from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan, typed_path
+from kafka_forensics.judging.environment import log_dir_damage, partition_damage
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONTROL_ABORT, CONTROL_COMMIT, CONTROL_MASK, TRANSACTIONAL_MASK
 from kafka_forensics.model.files import EpochEntry
@@ -40,7 +42,6 @@ from kafka_forensics.parsers.log import (
 )
 from kafka_forensics.parsers.log_dir import FileKind, PartitionDirectory, SegmentFiles
 from kafka_forensics.replication.recovery import (
-    EPOCHS_FILE,
     OFFSET_REGRESSION,
     LogFacts,
     Marker,
@@ -53,11 +54,10 @@ from kafka_forensics.replication.recovery import (
     replayed_from,
     swap_steps,
 )
+from kafka_forensics.replication.starts import ABSENT, damage_name, is_movable
 from kafka_forensics.storage.source import ByteFile, Entry, EntryKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from kafka_forensics.replication.recovery import ReplayFault
@@ -193,10 +193,13 @@ def with_recovery(
         incomplete.append(Incomplete(typed_path(plan.log_dir.source, error.path), error.reason))
         return findings
     forecast = foretell(facts)
+    replica.recovery = summarised(forecast)
+    if facts.unreadable:
+        facts = replace(facts, unreadable=tuple((file, ABSENT) for file, _ in facts.unreadable if is_movable(file)))
+        forecast = foretell(facts)  # what a start would do once they are mended
     damaged = bool(replica.state.recovery.ends)
     unclean = foretell(replace(facts, clean_shutdown=False)) if facts.clean_shutdown and damaged else forecast
     outlook = Outlook(facts, forecast, unclean)
-    replica.recovery = summarised(forecast)
     judged = with_unclean_restart(findings, replica, outlook) + recovery_findings(replica, outlook)
     if any(name.endswith((".swap", ".cleaned")) for name in facts.files):
         judged.append(swap_finding(replica, facts, swap_steps(facts)[0], loader.swapped))
@@ -236,7 +239,7 @@ class _Loader:
             ),
             epochs=self._epochs(kraft=kraft),
             is_metadata=kraft,
-            unreadable=() if kraft else tuple(self._unreadable()),
+            unreadable=tuple(self._unreadable(kraft=kraft)),
         )
 
     def _epochs(self, *, kraft: bool) -> tuple[EpochEntry, ...]:
@@ -245,11 +248,16 @@ class _Loader:
         entries = [] if epochs is None else epochs.entries
         return (*entries, *(self._replica.epochs if kraft else ()))
 
-    def _unreadable(self) -> list[str]:
-        """Checkpoint files that break their format."""
-        names = [name for name, file in self._plan.log_dir.checkpoints.items() if file.damage]
-        epochs = self._replica.context.leader_epochs
-        return [*names, EPOCHS_FILE] if epochs is not None and epochs.damage else names
+    def _unreadable(self, *, kraft: bool) -> Iterator[tuple[str, str]]:
+        """Small files that break their format, with the kind of their damage; of the controllers' log named with its directory, and
+        without the offset checkpoints, which do not speak of it."""
+        log_dir, directory = self._plan.log_dir, self._plan.directory
+        around = {file: damage for file, damage in log_dir_damage(log_dir).items() if not (kraft and file in CHECKPOINTS)}
+        own = partition_damage(self._plan, self._inputs)
+        for files, entries, prefix in ((around, log_dir.found.entries, ""), (own, directory.entries, f"{directory.name}/" * kraft)):
+            for file, damage in files.items():
+                if damage:
+                    yield f"{prefix}{file}", damage_name(damage, entries[file].size_in_bytes)
 
     def _segment(self, segment: SegmentFiles, *, last: bool) -> SegmentFacts:
         """A live segment; files are opened only where the fold saw something odd in it, and for a `.txnindex`."""

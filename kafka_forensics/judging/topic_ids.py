@@ -42,7 +42,7 @@ def missing_topic_ids(plans: list[ReplicaPlan], replicas: list[Replica], inputs:
             continue
         if _is_of_logs_alone(plan.log_dir, plan.directory):
             continue
-        evidence = _known_id(plan, plans)
+        evidence = known_topic_id(plan, plans)
         severity = confidence = None
         if is_empty:
             evidence["is_empty"] = True
@@ -100,7 +100,7 @@ def _holds_something(directory: PartitionDirectory) -> bool:
     return any(segment.log is not None and segment.log.size_in_bytes for segment in directory.segments)
 
 
-def _known_id(plan: ReplicaPlan, plans: list[ReplicaPlan]) -> "TopicIdMissingEvidence":
+def known_topic_id(plan: ReplicaPlan, plans: list[ReplicaPlan]) -> "TopicIdMissingEvidence":
     """The topic's id, as the controllers have it, or all copies of one cluster that tell one; empty where nobody does."""
     control = plan.context.control
     if control is not None and control.topic_id is not None:

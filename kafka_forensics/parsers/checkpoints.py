@@ -15,6 +15,8 @@ from kafka_forensics.storage.source import ByteFile
 MAX_INT32: Final = 2**31 - 1
 CHECKPOINT_VERSION: Final = 0
 _KIND: Final = "CHECKPOINT_MALFORMED"
+_NEGATIVE: Final = re.compile(rb"-[0-9]{1,18}")
+"""An offset that Kafka reads, though none is below 0."""
 TOPIC: Final = re.compile(rb"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")
 """A name that a topic may have."""
 
@@ -39,7 +41,7 @@ def parse_offset_checkpoint(file: ByteFile) -> OffsetCheckpoint:
         if partition is None:
             return "partition"
         if offset is None:
-            return "offset"
+            return "negative" if _NEGATIVE.fullmatch(words[2]) else "offset"
         offsets[words[0].decode("ascii"), partition] = offset
         return None
 
@@ -111,7 +113,8 @@ MAX_IDENTITY_BYTES: Final = 1 << 20
 MAX_CLEAN_SHUTDOWN_BYTES: Final = 4096
 UUID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 """As Kafka spells the ids of topics and directories."""
-_TOPIC_ID: Final = re.compile(r"(?!A{22})[A-Za-z0-9_-]{22}")
+_ZERO_ID: Final = "A" * 22
+_TOPIC_ID: Final = re.compile(rf"(?!{_ZERO_ID})[A-Za-z0-9_-]{{22}}")
 _CLUSTER_ID: Final = re.compile(r".{1,255}", re.DOTALL)
 _METADATA_LINE: Final = re.compile(r"\s*(\w+)\s*:\s+(\S+)\s*", re.ASCII)
 _BLANK: Final = " \t\f"
@@ -148,8 +151,8 @@ def read_properties(file: ByteFile) -> dict[str, str]:
 def parse_partition_metadata(file: ByteFile) -> PartitionMetadata:
     """The topic id in a `partition.metadata` (PartitionMetadataFile, KIP-516): lines `version: 0`, `topic_id: <22 characters>`.
 
-    Damage `CHECKPOINT_MALFORMED`, reasons: `fields` (a line of another form), `version`, `topic_id` (not base64url of 16 bytes, or
-    the zero id, which Kafka refuses), `missing` (with `key`), and those of `bounded`.
+    Damage `CHECKPOINT_MALFORMED`, reasons: `fields` (a line of another form), `version`, `topic_id` (not base64url of 16 bytes),
+    `zero_id` (the zero id, which Kafka refuses), `missing` (with `key`), and those of `bounded`.
     """
     damage = DamageList(_KIND)
     values: dict[str, _Value] = {}
@@ -160,7 +163,8 @@ def parse_partition_metadata(file: ByteFile) -> PartitionMetadata:
         elif line.content is not None:
             damage.add(line.position, line.size_in_bytes, "fields", line=line.number)
     version = _number(values.get("version"), "version", MAX_INT32, damage)
-    topic_id = _matching(values.get("topic_id"), "topic_id", _TOPIC_ID, damage)
+    reason = "zero_id" if "topic_id" in values and values["topic_id"].text == _ZERO_ID else "topic_id"
+    topic_id = _matching(values.get("topic_id"), reason, _TOPIC_ID, damage)
     for key in ("version", "topic_id"):
         if key not in values:
             damage.add(0, file.size_in_bytes, "missing", key=key)

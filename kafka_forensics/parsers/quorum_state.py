@@ -1,10 +1,14 @@
-"""`quorum-state` beside the controllers' log: which leader epoch a node has seen, and whom it chose (FileQuorumStateStore)."""
+"""Files of KRaft over which no node starts if they are damaged: `quorum-state` beside the controllers' log, which says which leader
+epoch a node has seen and whom it chose (FileQuorumStateStore), and `bootstrap.checkpoint`."""
 
 import json
 from dataclasses import dataclass
 from typing import Final
 
+from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.json_objects import Json
+from kafka_forensics.parsers.bounded import DamageList, read_text
+from kafka_forensics.parsers.log import SegmentReader
 from kafka_forensics.storage.source import ByteFile
 
 MAX_BYTES: Final = 1 << 20
@@ -49,6 +53,30 @@ def parse_quorum_state(file: ByteFile) -> QuorumState | None:
     if None in voters or applied is None or not isinstance(cluster_id, str):
         return None
     return QuorumState(version, epoch, tuple(voter for voter in voters if voter is not None), cluster_id, applied)
+
+
+def quorum_state_damage(file: ByteFile) -> list[Damage]:
+    """`CHECKPOINT_MALFORMED` of a `quorum-state` over which a node does not start: `zeros`, or `json` of any other."""
+    damage = DamageList("CHECKPOINT_MALFORMED", 1)
+    read_text(file, damage, MAX_BYTES)
+    if parse_quorum_state(file) is None:
+        damage.add(0, file.size_in_bytes, "json")
+    return damage.rows()[:1]
+
+
+def bootstrap_damage(file: ByteFile) -> list[Damage]:
+    """`CHECKPOINT_MALFORMED` of a `bootstrap.checkpoint` over which a node does not start (BootstrapDirectory): `zeros`, or
+    `batches` of one that is empty or holds anything but whole batches."""
+    damage = DamageList("CHECKPOINT_MALFORMED", 1)
+    if file.size_in_bytes <= MAX_BYTES and read_text(file, damage, MAX_BYTES).data:
+        chunks = list(SegmentReader(file).chunks())
+        broken = [row for chunk in chunks for row in chunk.damage]
+        if not broken:
+            return []
+        damage.add(broken[0].position, broken[0].size_in_bytes, "batches")
+    elif file.size_in_bytes == 0:
+        damage.add(0, 0, "batches")
+    return damage.rows()
 
 
 def _number(fields: Json, name: str, largest: int = MAX_EPOCH) -> int | None:

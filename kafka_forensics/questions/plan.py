@@ -388,6 +388,19 @@ class Plans:
     combined: frozenset[int | str] = frozenset()
     """Nodes that vote among the controllers; those that are brokers, too, run as both."""
 
+    @property
+    def to_mend(self) -> list[Finding]:
+        """Of each broker that comes back the small files over which it does not start, or does not serve its logs."""
+        findings = [] if self.result is None else self.result.findings
+        return [
+            finding
+            for finding in findings
+            if finding.kind == "CHECKPOINT_MALFORMED"
+            and finding.evidence.get("starts") is False
+            and finding.place.broker is not None
+            and not is_of_dead(self.dead, finding.place.broker)
+        ]
+
     def starts(self, elect: str | None = None) -> Starts:
         """The order in which brokers start for all these partitions; with `elect`, to have that broker lead."""
         wanted = []

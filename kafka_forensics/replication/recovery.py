@@ -12,6 +12,8 @@ from math import inf
 from typing import Final
 
 from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.replication import starts
+from kafka_forensics.replication.starts import STOPPING, is_read_on, start_outcome
 
 # What the loading of a log starts from and leads to: the checks by number, segments as files show them, steps and forecasts.
 #
@@ -52,8 +54,6 @@ HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
 LOG_START_FILE: Final = "log-start-offset-checkpoint"
 EPOCHS_FILE: Final = "leader-epoch-checkpoint"
-NEEDED_FILES: Final = (HIGH_WATERMARK_FILE, EPOCHS_FILE)
-"""Over which a log directory goes offline, if they are there and break their format; where they are not, Kafka writes them anew."""
 MAX_SEGMENT_BYTES: Final = 2**31 - 1
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 
@@ -131,8 +131,9 @@ class LogFacts:
     """Where replaying its producers throws, from `replayed_from` on; only the first is looked for."""
     is_metadata: bool = False
     """Whether it is the controller's log; then `epochs` are those of its batches, too."""
-    unreadable: tuple[str, ...] = ()
-    """Checkpoint files, of the log directory or of the partition, that are there and break their format."""
+    unreadable: tuple[tuple[str, str], ...] = ()
+    """Small files, of the log directory or of the partition, that are there and break their format, each with the kind of its
+    damage (`starts.damage_name`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,16 +250,21 @@ class _Loading:
     """A segment was split: what follows is not foretold."""
 
 
+_UNREADABLE_CHECKS: Final = {starts.META_PROPERTIES: META_PROPERTIES, starts.PARTITION_METADATA: PARTITION_METADATA}
+
+
 def foretell(log: LogFacts) -> Forecast:
     """What a broker makes of the log when it starts (LogManager.loadLog, LogLoader.load).
 
-    A recovery point or log start that cannot be read counts as 0; without high watermarks or leader epochs the log directory goes
-    offline, which is the broker's end if it has no other.
+    What a damaged small file does to a start is in a table (`starts`): most end it, or take the log directory offline, which is the
+    broker's end if it has no other; a recovery point or log start in which a word is no number counts as 0.
     """
-    needed = [name for name in NEEDED_FILES if name in log.unreadable]
-    if needed:
-        return Forecast(None, None, None, None, steps=(LoaderStep(CHECKPOINT_UNREADABLE, "refuse", needed[0]),), refused=True)
-    ignored = [name for name in (LOG_START_FILE, RECOVERY_POINT_FILE) if name in log.unreadable]
+    stopping = next((file for file, damage in log.unreadable if start_outcome(file, damage) in STOPPING), None)
+    if stopping is not None:
+        step = LoaderStep(_UNREADABLE_CHECKS.get(stopping, CHECKPOINT_UNREADABLE), "refuse", stopping)
+        return Forecast(None, None, None, None, steps=(step,), refused=True)
+    damaged = {file for file, damage in log.unreadable if not is_read_on(damage)}
+    ignored = [name for name in (LOG_START_FILE, RECOVERY_POINT_FILE) if name in damaged]
     if ignored:
         log = replace(
             log,

@@ -153,10 +153,11 @@ def read_topic_ids(spark: "SparkSession", inputs: Inputs, common: Common) -> Non
     }
     files = small_table(spark, columns, "number bigint, source bigint, path string, size bigint")
     spread = files.repartitionByRange(-(-len(plans) // IDS_A_TASK), "number")
-    told = spread.mapInArrow(partial(_topic_ids, pack(common), attempts_of(spark)), "number bigint, topic_id string, reason string")
+    schema = "number bigint, topic_id string, damaged boolean, reason string"
+    told = spread.mapInArrow(partial(_topic_ids, pack(common), attempts_of(spark)), schema)
     for row in told.toArrow().to_pylist():
         plan = plans[row["number"]]
-        plan.context.topic_id = row["topic_id"]
+        plan.context.topic_id, plan.context.topic_id_damaged = row["topic_id"], row["damaged"]
         if row["reason"] is not None:
             path = typed_path(plan.log_dir.source, plan.directory.entries[METADATA].path)
             inputs.incomplete.append(Incomplete(path, row["reason"]))
@@ -315,8 +316,10 @@ def _topic_ids(common: bytes, attempts: int, batches: Batches) -> Batches:
     for batch in batches:
         columns = [batch.column(name).to_pylist() for name in ("source", "path", "size")]
         told = list(topic_ids(common, zip(*columns, strict=True), strict=strict))
-        ids, reasons = (pa.array([row[column] for row in told], pa.string()) for column in (0, 1))
-        yield pa.record_batch({"number": batch.column("number"), "topic_id": ids, "reason": reasons})
+        ids, damaged, reasons = (
+            pa.array([row[column] for row in told], of) for column, of in enumerate((pa.string(), pa.bool_(), pa.string()))
+        )
+        yield pa.record_batch({"number": batch.column("number"), "topic_id": ids, "damaged": damaged, "reason": reasons})
 
 
 def _tell(common: bytes, attempts: int, batches: Batches) -> Batches:

@@ -22,10 +22,11 @@ from kafka_forensics.wording.values import (
     copies_on,
     defect,
     listed,
+    mending,
     named_brokers,
+    on_start,
     span,
     spoken,
-    without,
 )
 
 _ONLY: Final = "Only one copy was looked at: if others exist, give their log directories, too."
@@ -428,10 +429,11 @@ DERIVED: Final[Mapping[str, Callable[[Finding], str | bool | None]]] = {
             _weigh,
             defect,
             kept_by,
+            mending,
             not_whole,
+            on_start,
             rivals,
             successor,
-            without,
         ),
     )
 }

@@ -1,12 +1,13 @@
 """Numbers, lists and ranges in words, printable and short. Evidence may be hostile: nothing here raises for it."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, SupportsIndex
 
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding
+from kafka_forensics.replication.starts import PARTITION_METADATA, Outcome, table_name
 
 TEXT_LIMIT: Final = 160
 LIST_LIMIT: Final = 6
@@ -113,16 +114,19 @@ def damaged_bytes(size_in_bytes: int, spans: Sequence[tuple[int, int]]) -> str:
 
 
 DEFECTS: Final = {
+    "batches": "its batches cannot be read",
     "broker_epoch": "its broker epoch cannot be read",
     "cluster_id": "its cluster id cannot be read",
     "count": "the number of its entries is missing or wrong",
     "directory_id": "its directory id cannot be read",
+    "empty": "it is empty",
     "epoch": "an epoch cannot be read",
     "escape": "a character is escaped wrongly",
     "fields": "a line has another form",
     "json": "it is no JSON",
     "line_too_long": "a line is too long",
     "missing": "a line is missing that must be there",
+    "negative": "an offset is below 0",
     "node_id": "its node id cannot be read",
     "offset": "an offset cannot be read",
     "oversized": "it is too large",
@@ -132,13 +136,28 @@ DEFECTS: Final = {
     "topic_id": "its topic id cannot be read",
     "unterminated": "its last line has no end",
     "version": "its version is missing or unknown",
+    "zero_id": "its topic id is that of no topic",
     "zeros": "it is filled with zeros",
 }
 """What the reasons say that reading a checkpoint or identity file gives."""
 WITHOUT: Final = {
+    "__cluster_metadata-0/leader-epoch-checkpoint": "the node takes the leader epochs from the batches of the controllers' log",
+    "__cluster_metadata-0/partition.metadata": "the node writes it anew",
+    "__cluster_metadata-0/quorum-state": (
+        "without it a controller does not know in which election it voted, and may vote twice in one: of several controllers start"
+        " it only when the others have a leader; a broker that is no controller has no vote"
+    ),
+    "bootstrap.checkpoint": "a node whose controllers' log has records does not need it",
+    "cleaner-offset-checkpoint": "without it the cleaner goes over each compacted log from its start again, and nothing is lost",
     "leader-epoch-checkpoint": (
         "without it Kafka knows no leader epochs of this log but those of batches that a recovery after an unclean stop walks;"
         " knowing none, it cuts it as a follower at its high watermark, not at a fork"
+    ),
+    "log-start-offset-checkpoint": (
+        "without it each log begins at its first segment again, and records come back that DeleteRecords deleted there"
+    ),
+    "recovery-point-offset-checkpoint": (
+        "without it a start after an unclean stop recovers every log from its start, which takes long, and cuts at the first damage"
     ),
     "replication-offset-checkpoint": (
         "without it Kafka takes each log's start for its high watermark until replicas have fetched again, and before version 0.11"
@@ -157,6 +176,41 @@ def defect(finding: Finding) -> str | None:
     return (clean(spoken(reason)) if words is None else words) + (f" (line {clean(line)})" if isinstance(line, int) else "")
 
 
+ON_START: Final[Mapping[str, str]] = {
+    Outcome.BROKER_STOPS.value: "the broker does not start on it, also if it has other log directories",
+    Outcome.DIRECTORY_OFFLINE.value: (
+        "Kafka takes the log directory offline over it, and a broker without another one does not start"
+    ),
+    Outcome.NOT_SERVED.value: "the broker starts and serves no log of this directory",
+    Outcome.CLEANER_STOPS.value: "the broker starts, and its log cleaner ends until the next start",
+}
+"""What a start does with the file, where that is more than to read on, to ignore it or to write it anew."""
+
+
+def on_start(finding: Finding) -> str | None:
+    """What a start does with the file."""
+    return ON_START.get(str(finding.evidence.get("on_start")))
+
+
 def without(finding: Finding) -> str | None:
-    """What it costs to start without the file."""
-    return WITHOUT.get(str(finding.place.file).rpartition("/")[2])
+    """What it costs to start without the file; None of one without which a broker does not serve its logs."""
+    return WITHOUT.get(table_name(str(finding.place.file)))
+
+
+def mending(finding: Finding) -> str:
+    """What to do with a damaged file before the broker starts, and what that costs."""
+    cost = without(finding)
+    if cost is not None:
+        return f"move this file (never delete it) out of its log directory: {cost}"
+    told_by = listed(finding.evidence.get("told_by"))
+    return f"write it anew, of the lines {written_anew(finding)}" + (f" (the id is from {told_by})" if told_by else "")
+
+
+def written_anew(finding: Finding) -> str | None:
+    """The lines of an identity file, as far as others prove what it should say."""
+    evidence = finding.evidence
+    if str(finding.place.file).rpartition("/")[2] == PARTITION_METADATA:
+        return f"`version: 0` and `topic_id: {clean(evidence.get('topic_id') or 'ID')}`"
+    names = {"node.id": "node_id", "cluster.id": "cluster_id", "directory.id": "directory_id"}
+    lines = [f"`{name}={clean(evidence.get(key) or 'ID')}`" for name, key in names.items()]
+    return f"`version=1`, {', '.join(lines[:-1])} and {lines[-1]}"

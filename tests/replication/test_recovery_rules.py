@@ -104,7 +104,8 @@ STARTS: dict[str, LogFacts] = {
     "bounds: a log start beyond the end": log(*THREE, log_start=31, high_watermark=28),
     "bounds: no segments": log(log_start=7, end_offset=7),
     **{
-        f"unreadable: {name}": replace(BOUNDS, unreadable=(name,))
+        f"unreadable ({damage}): {name}": replace(BOUNDS, unreadable=((name, damage),))
+        for damage in ("other_version", "word", "negative", "empty")
         for name in ("recovery-point", "cleaner", "log-start", "replication", "leader-epoch")
         for name in [f"{name}-{'checkpoint' if name == 'leader-epoch' else 'offset-checkpoint'}"]
     },

@@ -251,9 +251,10 @@ def test_a_kind_in_any_spelling_is_known_and_an_unknown_one_gets_a_hint(kind: st
 
 @pytest.mark.parametrize("file", ["replication-offset-checkpoint", "audit-0/leader-epoch-checkpoint"])
 def test_a_file_over_which_a_broker_does_not_start_is_to_be_moved_and_what_that_costs(file: str) -> None:
-    row = finding("CHECKPOINT_MALFORMED", Place("audit", 0, 3, "/b3", file), {"reason": "version", "starts": False})
+    evidence = {"reason": "version", "starts": False, "on_start": "directory_offline"}
+    row = finding("CHECKPOINT_MALFORMED", Place("audit", 0, 3, "/b3", file), evidence)
     assert "a broker without another one does not start" in wording.message(row)
     text = wording.advice(row) or ""
-    assert "move (never delete) this file out of it: without it Kafka " in text
+    assert "move this file (never delete it) out of its log directory: without it Kafka " in text
     bare = finding("CHECKPOINT_MALFORMED", row.place, {"reason": "version"})
     assert "start" not in wording.message(bare) + (wording.advice(bare) or "")

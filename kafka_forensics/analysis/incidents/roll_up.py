@@ -469,8 +469,7 @@ def _partition(key: _Partition, findings: list[Finding], cause: Cause) -> Incide
     risked = [
         finding
         for finding in findings
-        if finding.kind in AT_RISK
-        or (cause in _IF_NOWHERE_ELSE and finding.severity.rank >= Severity.ERROR.rank and not _held_by(finding))
+        if finding.kind in AT_RISK or (cause in _IF_NOWHERE_ELSE and _may_cost_offsets(finding) and not _held_by(finding))
     ]
     told = [offsets for finding in risked or findings if (offsets := _range(finding)) is not None]
     return IncidentPartition(
@@ -483,6 +482,12 @@ def _partition(key: _Partition, findings: list[Finding], cause: Cause) -> Incide
         offset_end=max((end for _, end in told), default=None),
         held_by=list(_ordered(broker for finding in risked or findings for broker in _held_by(finding))),
     )
+
+
+def _may_cost_offsets(finding: Finding) -> bool:
+    """Whether a finding is an error, and not only about a small file."""
+    is_of_small_file = CAUSE_OF[finding.kind] is Cause.DAMAGED_FILES and _range(finding) is None
+    return finding.severity.rank >= Severity.ERROR.rank and not is_of_small_file
 
 
 def covered(findings: Iterable[Finding]) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from kafka_forensics.cli.outputs.plan_words import STRAYS, brokers, capital, unstartable_words
+from kafka_forensics.cli.outputs.plan_words import STRAYS, brokers, capital, mend_words, unstartable_words
 from kafka_forensics.cli.outputs.words import name
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.evidence.inputs import broker_order
@@ -19,7 +19,7 @@ from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.json_objects import Json, attributes, object_of, rfc3339
 from kafka_forensics.questions.plan import Planned, Plans
 from kafka_forensics.replication.planner import UNSAID, Broker, Candidate, Start, Starts, Steps
-from kafka_forensics.replication.recovery import NEEDED_FILES
+from kafka_forensics.replication.starts import is_small_file
 from kafka_forensics.wording import asked_command
 
 LIMIT_SECONDS: Final = 120
@@ -305,15 +305,22 @@ def _directories(partitions: Sequence[Partition]) -> str:
     return f"{'directory' if len(partitions) == 1 else 'directories'} {partitions_words(partitions)}"
 
 
-def _refused(plans: Plans, *, movable: bool) -> Iterator[Step]:
-    """Brokers that would not start on their copies; `movable`: those of which a file has to be moved out of the way."""
+def _mended_first(plans: Plans) -> Iterator[Step]:
+    """Small files over which brokers do not start, or do not serve their logs."""
+    for finding in plans.to_mend:
+        broker = finding.place.broker
+        yield Step("mend", mend_words(finding), None, () if broker is None else (broker,))
+
+
+def _refused(plans: Plans) -> Iterator[Step]:
+    """Brokers that would not start on the logs of their copies."""
     files: dict[tuple[Broker, str], Planned] = {}
     for planned in plans.planned:
         for replica in planned.given.replicas:
             if replica.is_live and replica.refused_at is not None:
                 files.setdefault((replica.broker, replica.refused_at), planned)
     for (broker, file), planned in files.items():
-        if movable == (file in NEEDED_FILES):
+        if not is_small_file(file):
             yield Step("mend", unstartable_words(planned, broker, file), None, (broker,))
 
 

@@ -21,8 +21,8 @@ from kafka_forensics.replication.planner import (
     costs_of,
     truncates_by,
 )
-from kafka_forensics.replication.recovery import NEEDED_FILES
-from kafka_forensics.wording import message, offset_range
+from kafka_forensics.replication.starts import is_movable, is_small_file
+from kafka_forensics.wording import mending, message, offset_range, on_start
 
 ELECTIONS: Final = {
     "leads": "leads now",
@@ -362,7 +362,7 @@ def refusal(planned: Planned, broker: Broker | None) -> str | None:
     file = next((replica.refused_at for replica in planned.given.replicas if replica.broker == broker), None)
     if file is None:
         return None
-    return f"for its {file} cannot be read" if file in NEEDED_FILES else f"for {printable(file)} there ends its start"
+    return f"for its {file} cannot be read" if is_small_file(file) else f"for {printable(file)} there ends its start"
 
 
 def nobody(planned: Planned) -> Iterator[str]:
@@ -477,6 +477,16 @@ def _rotten(planned: Planned, candidate: Candidate) -> str:
 def unstartable_words(planned: Planned, broker: Broker, file: str) -> str:
     """What to do about a broker that would not start for this file."""
     lead = f"{capital(brokers([broker]))} would not start as it is, {refusal(planned, broker)}: copy its log directories"
-    if file not in NEEDED_FILES:
+    if not is_movable(file):
         return f"{lead}; a scan of the same paths tells what is wrong there."
     return f"{lead}, move that file out of them (never delete it), copy again and plan again before anything else is done."
+
+
+def mend_words(finding: Finding) -> str:
+    """What to do about a small file over which a broker does not start, or does not serve its logs."""
+    place = finding.place
+    return (
+        f"{capital(brokers([place.broker]))} must not start before its {printable(str(place.file))} is mended, which cannot be read: "
+        f"{printable(on_start(finding) or '')}. Copy its log directories, then {printable(mending(finding))}. Copy again and plan "
+        "again before anything below is done."
+    )

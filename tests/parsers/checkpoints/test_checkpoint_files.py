@@ -48,7 +48,7 @@ def test_white_space_and_line_ends_of_any_system_and_of_two_lines_for_a_partitio
         (b"x" * 250 + b" 0 1", "topic"),
         (b"t -1 1", "partition"),
         (b"t 2147483648 1", "partition"),
-        (b"t 0 -1", "offset"),
+        (b"t 0 -1", "negative"),
         (b"t 0 9223372036854775808", "offset"),
         (b"t 0 00000000000000000001", "offset"),
         (b"t 0 1.0", "offset"),

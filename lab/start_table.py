@@ -1,0 +1,396 @@
+"""What a start of a real broker does with each damaged small file: `python -m lab.start_table [--versions 4.3.0 4.2.1]`.
+
+One node, broker and controller at once, wrote the log directories; it starts on a copy for every file and kind of damage.
+"""
+
+import argparse
+import json
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, astuple, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic, sleep
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from kafka_forensics.replication.starts import Outcome, Row
+from lab.combined import CombinedCluster
+from lab.errors import LabError
+from lab.kafka_jars import kafka_jars
+from lab.salvaged_start import METADATA
+from lab.workload import FLUSH_TIMEOUT_SECONDS, SMALL_SEGMENTS, Message, Writer
+
+BROKER: Final = 1
+TOPIC: Final = "t"
+COMPACTED: Final = "c"
+PARTITIONS: Final = 2
+LOG_START: Final = 5
+SETTLE_SECONDS: Final = 2.0
+CLEANER_SECONDS: Final = 5.0
+READ_SECONDS: Final = 15
+CLEANER_ENDS: Final = "kafka-log-cleaner-thread-0]: Error due to"
+SETTINGS: Final = {
+    **{f"{topic}.replication.factor": "1" for topic in ("offsets.topic", "transaction.state.log")},
+    "default.replication.factor": "1",
+    "log.initial.task.delay.ms": "500",
+    "log.flush.offset.checkpoint.interval.ms": "500",
+    "log.flush.start.offset.checkpoint.interval.ms": "500",
+    "replica.high.watermark.checkpoint.interval.ms": "500",
+    "transaction.max.timeout.ms": "86400000",
+}
+OFFSET_CHECKPOINTS: Final = (
+    "replication-offset-checkpoint",
+    "recovery-point-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    "cleaner-offset-checkpoint",
+)
+EPOCHS: Final = "leader-epoch-checkpoint"
+TOPIC_ID: Final = "partition.metadata"
+QUORUM: Final = "quorum-state"
+DERIVED: Final = ("index", "timeindex", "txnindex", "snapshot")
+FILES: Final = (
+    *OFFSET_CHECKPOINTS,
+    "meta.properties",
+    ".kafka_cleanshutdown",
+    "bootstrap.checkpoint",
+    *(f"{METADATA}/{name}" for name in (QUORUM, EPOCHS, TOPIC_ID)),
+    EPOCHS,
+    TOPIC_ID,
+    *DERIVED,
+)
+"""By their names in the table."""
+
+Damage = Callable[[bytes], bytes | None]
+
+
+def _lines(change: Callable[[list[bytes]], list[bytes]]) -> Damage:
+    return lambda data: b"".join(change(data.splitlines(keepends=True)))
+
+
+def _count_too_large(lines: list[bytes]) -> list[bytes]:
+    return [lines[0], b"%d\n" % (int(lines[1]) + 1), *lines[2:]]
+
+
+def _last_word(word: bytes) -> Callable[[list[bytes]], list[bytes]]:
+    return lambda lines: [*lines[:-1], b" ".join([*lines[-1].split()[:-1], word]) + b"\n"]
+
+
+def _version_line(data: bytes) -> bytes:
+    """What says the version, and nothing else, in whichever form the file has."""
+    text = data.decode("latin-1")
+    if text.startswith("{"):
+        return b'{"data_version":1}' if "data_version" in text else b'{"version":0}'
+    return next(line for line in data.splitlines(keepends=True) if b"version" in line or line == b"0\n")
+
+
+ANY_FILE: Final[Mapping[str, Damage]] = {
+    "right": lambda data: data,
+    "absent": lambda _: None,
+    "empty": lambda _: b"",
+    "zeros": lambda data: bytes(len(data)),
+    "cut": lambda data: data[: len(data) // 2],
+    "text": lambda _: b"this is no file of Kafka\n",
+    "binary": lambda data: random.Random(1).randbytes(max(len(data), 48)),
+}
+OF_TEXT: Final[Mapping[str, Damage]] = {"version_only": _version_line}
+OF_ENTRIES: Final[Mapping[str, Damage]] = {
+    "blank_line": lambda _: b"\n0\n",
+    "other_version": lambda data: b"7" + data[1:],
+    "count": _lines(_count_too_large),
+    "fields": _lines(lambda lines: [*lines[:-1], lines[-1].rsplit(b" ", 1)[0] + b"\n"]),
+    "word": _lines(_last_word(b"many")),
+    "negative": _lines(_last_word(b"-7")),
+    "unterminated": lambda data: data[:-1],
+}
+OF_OFFSETS: Final[Mapping[str, Damage]] = {
+    "topic": _lines(lambda lines: [*lines[:-1], b"a/topic 0 5\n"]),
+    "partition": _lines(lambda lines: [*lines[:-1], lines[-1].replace(b" 1 ", b" one ").replace(b" 0 ", b" one ")]),
+}
+
+
+def _without(key: bytes) -> Damage:
+    return _lines(lambda lines: [line for line in lines if not line.startswith(key)])
+
+
+def _with(key: bytes, value: bytes) -> Damage:
+    return _lines(lambda lines: [key + value + b"\n" if line.startswith(key) else line for line in lines])
+
+
+OF_IDENTITY: Final[Mapping[str, Mapping[str, Damage]]] = {
+    "meta.properties": {
+        "other_version": _with(b"version=", b"7"),
+        "no_version": _without(b"version="),
+        "no_node_id": _without(b"node.id="),
+        "bad_node_id": _with(b"node.id=", b"one"),
+        "no_cluster_id": _without(b"cluster.id="),
+        "no_directory_id": _without(b"directory.id="),
+        "bad_directory_id": _with(b"directory.id=", b"one"),
+        "bad_escape": lambda data: data + b"note=\\u12\n",
+    },
+    "partition.metadata": {
+        "other_version": _with(b"version: ", b"7"),
+        "no_version": _without(b"version: "),
+        "zero_id": _with(b"topic_id: ", b"A" * 22),
+        "bad_id": _with(b"topic_id: ", b"one"),
+        "no_blank": lambda data: data.replace(b": ", b":"),
+    },
+    "quorum-state": {
+        "other_version": lambda data: data.replace(b'"data_version":0', b'"data_version":7').replace(
+            b'"data_version":1', b'"data_version":7'
+        ),
+        "no_version": lambda data: data.replace(b'"data_version":0', b'"note":0').replace(b'"data_version":1', b'"note":1'),
+    },
+    ".kafka_cleanshutdown": {
+        "other_version": lambda data: data.replace(b'"version":0', b'"version":7'),
+        "bad_epoch": lambda _: b'{"version":0,"brokerEpoch":"one"}',
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a client read of a partition: bounds, and how many records each isolation level showed."""
+
+    log_start_offset: int
+    log_end_offset: int
+    uncommitted: int
+    committed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What one start did."""
+
+    version: str
+    state: str
+    """`stopped` in an orderly way, or `killed`, before this start."""
+    log_dirs: int
+    file: str
+    damage: str
+    exit_code: int | None
+    """None: the broker runs."""
+    offline: bool
+    """Whether it took the log directory offline."""
+    served: Served | None
+    """Of the partition the file is of; None: it is not served."""
+    file_after: str
+    """absent | same (as damaged) | right (as before the damage) | other"""
+    said: str
+    """The first line it logged of an error, or else of a warning."""
+
+
+def damages(file: str) -> Mapping[str, Damage]:
+    """The kinds of damage that a file can have."""
+    name = file.rpartition("/")[2]
+    if name in (*OFFSET_CHECKPOINTS, EPOCHS):
+        return {**ANY_FILE, **OF_TEXT, **OF_ENTRIES, **(OF_OFFSETS if name in OFFSET_CHECKPOINTS else {})}
+    return {**ANY_FILE, **({} if name in (*DERIVED, "bootstrap.checkpoint") else OF_TEXT), **OF_IDENTITY.get(name, {})}
+
+
+@contextmanager
+def written(directory: Path, version: str, log_dirs: int) -> Iterator[CombinedCluster]:
+    """A node that wrote its logs and is stopped; copies of them in `directory`, `stopped` and `killed`."""
+    cluster = CombinedCluster(directory / "nodes", 1, version_jars=kafka_jars(version), log_dirs=log_dirs, broker_settings=SETTINGS)
+    with cluster:
+        _write(cluster)
+        sleep(SETTLE_SECONDS)
+        cluster.copy(directory / "killed")
+        cluster.stop()
+        cluster.copy(directory / "stopped")
+        yield cluster
+
+
+def _write(cluster: CombinedCluster) -> None:
+    """Transactions, one aborted in each segment and one left open; a log start that DeleteRecords set; a compacted topic."""
+    assignment = [[BROKER]] * PARTITIONS
+    cluster.create_topic(TOPIC, assignment=assignment, settings=SMALL_SEGMENTS)
+    compact = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", **SMALL_SEGMENTS}
+    cluster.create_topic(COMPACTED, assignment=assignment, settings=compact)
+    writer = Writer(cluster, transactional_id="t", transaction_timeout_ms=80_000_000)
+    writer.producer.init_transactions(FLUSH_TIMEOUT_SECONDS)
+    for number in range(36):
+        writer.producer.begin_transaction()
+        for partition in range(PARTITIONS):
+            writer.batch(TOPIC, [Message(b"%d" % number * 500, b"%d" % number)], partition)
+        if number == 35:
+            break
+        ending = writer.producer.abort_transaction if number % 5 == 0 else writer.producer.commit_transaction
+        ending(FLUSH_TIMEOUT_SECONDS)
+    plain = Writer(cluster)
+    for number in range(30):
+        for partition in range(PARTITIONS):
+            plain.batch(COMPACTED, [Message(b"%d" % number * 500, b"%d" % (number % 3))], partition)
+    starts = [TopicPartition(TOPIC, partition, LOG_START) for partition in range(PARTITIONS)]
+    admin = cluster.admin()
+    for deleted in admin.delete_records(starts).values():
+        deleted.result(FLUSH_TIMEOUT_SECONDS)
+
+
+def places(cluster: CombinedCluster) -> dict[str, Path]:
+    """Each file by its name in the table; those of a log directory in the last one, or in the only one that has it."""
+    log_dir, first = cluster.log_dirs(BROKER)[-1], cluster.log_dir(BROKER)
+    found = {name: log_dir / name for name in (*OFFSET_CHECKPOINTS, "meta.properties", ".kafka_cleanshutdown")}
+    found |= {"bootstrap.checkpoint": first / "bootstrap.checkpoint"}
+    found |= {f"{METADATA}/{name}": first / METADATA / name for name in (QUORUM, EPOCHS, TOPIC_ID)}
+    partition = next(path for path in sorted(log_dir.glob(f"{TOPIC}-*")))
+    found |= {name: partition / name for name in (EPOCHS, TOPIC_ID)}
+    segments = sorted(partition.glob("*.log"))
+    found |= {suffix: segments[-1].with_suffix(f".{suffix}") for suffix in ("index", "timeindex")}
+    found["txnindex"] = next(path for path in sorted(partition.glob("*.txnindex")) if path.stat().st_size)
+    found["snapshot"] = max(partition.glob("*.snapshot"))
+    return found
+
+
+def put_damage(cluster: CombinedCluster, base: Path, state: str, file: str, damage: str) -> tuple[Path, bytes, bytes | None]:
+    """Give the node a copy of `base` with one file damaged: where it is, and what was and is in it (None: it is absent)."""
+    cluster.restore(base / state)
+    path = places(cluster)[file]
+    before = path.read_bytes() if path.exists() else b""
+    after = damages(file)[damage](before)
+    path.unlink(missing_ok=True)
+    if after is not None:
+        path.write_bytes(after)
+    return path, before, after
+
+
+def observe(cluster: CombinedCluster, base: Path, version: str, state: str, file: str, damage: str) -> Observed:
+    """Start the node on a copy of `base` with one file damaged."""
+    path, before, after = put_damage(cluster, base, state, file, damage)
+    try:
+        cluster.start(BROKER)
+        deadline = monotonic() + (CLEANER_SECONDS if "cleaner" in file else SETTLE_SECONDS)
+        while monotonic() < deadline and cluster.server(BROKER).running:
+            sleep(0.2)
+    except LabError:
+        pass  # it ended, or it hangs: both are answers
+    server = cluster.server(BROKER)
+    place = (TOPIC, int(path.parent.name.rpartition("-")[2]) if path.parent.name.startswith(f"{TOPIC}-") else _in_last(cluster))
+    served = _served(cluster, place) if server.running and server.mentions("Kafka Server started") else None
+    exit_code = server.exit_code
+    cluster.kill(BROKER)
+    output = server.output.read_text(errors="replace")
+    now = path.read_bytes() if path.exists() else None
+    if now is None:
+        file_after = "absent"
+    else:
+        file_after = "same" if now == after else "right" if now == before else "other"
+    offline = (
+        "ERROR org.apache.kafka.storage.internals.log.LogDirFailureChannel" in output or "Stopping serving logs in dir" in output
+    )
+    return Observed(
+        version, state, len(cluster.log_dirs(BROKER)), file, damage, exit_code, offline, served, file_after, _said(output, cluster)
+    )
+
+
+def _in_last(cluster: CombinedCluster) -> int:
+    return int(next(iter(sorted(cluster.log_dirs(BROKER)[-1].glob(f"{TOPIC}-*")))).name.rpartition("-")[2])
+
+
+def _said(output: str, cluster: CombinedCluster) -> str:
+    """The first error, else the first warning, without this machine's folder and without times."""
+    for level in ("ERROR", "WARN"):
+        for line in output.replace(str(cluster.directory), "DIR").splitlines():
+            _, found, message = line.partition(f"] {level} ")
+            if found and "Performing controller activation" not in message:
+                return message[:300]
+    return ""
+
+
+def _served(cluster: CombinedCluster, place: tuple[str, int]) -> Served | None:
+    """What clients read of a partition; None where they get nothing."""
+    settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "nobody", "log_level": 0, "enable.partition.eof": True}
+    counts: list[int] = []
+    bounds = (0, 0)
+    for isolation in ("read_uncommitted", "read_committed"):
+        consumer = Consumer({**settings, "isolation.level": isolation, "enable.auto.commit": False})
+        try:
+            bounds = consumer.get_watermark_offsets(TopicPartition(*place), timeout=READ_SECONDS) if not counts else bounds
+            consumer.assign([TopicPartition(*place, bounds[0])])
+            count, deadline = 0, monotonic() + READ_SECONDS
+            while monotonic() < deadline:
+                message = consumer.poll(1)
+                if message is None:
+                    continue
+                error = message.error()
+                if error is None:
+                    count += 1
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    break
+                else:
+                    return None
+            else:
+                return None
+            counts.append(count)
+        except KafkaException:
+            return None
+        finally:
+            consumer.close()
+    return Served(*bounds, *counts)
+
+
+# From observations to the table.
+
+
+def outcome(seen: Observed, right: Observed) -> Outcome:
+    """What a start did, by what one on the right file did."""
+    if seen.exit_code is not None:
+        return Outcome.DIRECTORY_OFFLINE if seen.offline and seen.log_dirs == 1 else Outcome.BROKER_STOPS
+    if seen.served is None:
+        return Outcome.DIRECTORY_OFFLINE if seen.offline else Outcome.NOT_SERVED
+    if right.served is None:
+        raise LabError(f"{seen.file}: nothing was served with the right file")
+    if seen.served != right.served:
+        return Outcome.BEGINS_EMPTY if not seen.served.log_end_offset else Outcome.SERVES_OTHER
+    if CLEANER_ENDS in seen.said:
+        return Outcome.CLEANER_STOPS
+    is_kept = seen.file_after == "same" or (seen.file_after == "absent" and "absent" in (seen.damage, right.file_after))
+    return Outcome.IGNORED if is_kept else Outcome.REBUILT
+
+
+def table_lines(observations: Iterable[Observed]) -> Iterator[str]:
+    """The lines of the table, versions that did the same in one."""
+    yield "\t".join(Row._fields)
+    seen = {(one.file, one.damage, one.state, one.log_dirs, one.version): one for one in observations}
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for (file, damage, before, log_dirs, version), one in seen.items():
+        what = outcome(one, seen[file, "right", before, log_dirs, version])
+        served = "" if one.served is None else "{} {} {} {}".format(*astuple(one.served))
+        rows.setdefault((file, damage, before, str(log_dirs), what.value, served), []).append(version)
+    order = {key: number for number, key in enumerate(dict.fromkeys(key[:4] for key in rows))}
+    for key, versions in sorted(rows.items(), key=lambda row: (order[row[0][:4]], sorted(row[1]))):
+        yield "\t".join((*key[:4], " ".join(sorted(versions)), *key[4:]))
+
+
+def observed(line: str) -> Observed:
+    """An observation as it was kept."""
+    fields = json.loads(line)
+    served = fields.pop("served")
+    return Observed(**fields, served=None if served is None else Served(**served))
+
+
+def main() -> None:
+    """Play every cell, one line of JSON each."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--version", default="4.3.0")
+    parser.add_argument("--state", default="stopped", choices=("stopped", "killed"))
+    parser.add_argument("--log-dirs", type=int, default=1)
+    parser.add_argument("--files", nargs="*")
+    parser.add_argument("--damages", nargs="*")
+    parser.add_argument("--output", type=Path, required=True)
+    given = parser.parse_args()
+    with TemporaryDirectory(prefix="starts-") as folder, given.output.open("a") as output:
+        root = Path(folder)
+        with written(root, given.version, given.log_dirs) as cluster:
+            for file in given.files or places(cluster):
+                for damage in damages(file):
+                    if given.damages and damage not in given.damages:
+                        continue
+                    seen = observe(cluster, root, given.version, given.state, file, damage)
+                    print(json.dumps(asdict(seen)), file=output, flush=True)
+
+
+if __name__ == "__main__":
+    main()
