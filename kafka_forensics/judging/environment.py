@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 NAMES_LISTED = 16
 _EPOCHS_TOLD = 64
+_RESERVED = "A" * 20
+"""Begins the ids that mean "unassigned", "lost" and "migrating" (DirectoryId)."""
 _WRITTEN_ALWAYS = CHECKPOINTS[:3]
 """Checkpoints that a broker writes from time to time in any case; that of the cleaner it writes after it has cleaned."""
 SPARSE_BYTES = 1 << 20
@@ -80,8 +82,13 @@ def _log_dir_findings(log_dir: LogDir, inputs: Inputs) -> list[Finding]:
     findings = [_irregular(entry, broker, name) for entry in log_dir.found.irregular]
     findings += _unknown(log_dir.found.unknown, broker, name)
     for file, damage in log_dir_damage(log_dir).items():
-        known = _identity(log_dir, inputs) if file == META_PROPERTIES and damage else {}
-        findings += _malformed(damage, broker, name, file, log_dir.found.entries.get(file), known)
+        known: Json = {}
+        found = damage
+        if file == META_PROPERTIES and log_dir.meta is not None and (damage or log_dir.meta.directory_id is None):
+            known = _identity(log_dir, inputs)
+            if not damage and "directory_id" in known:
+                found = [Damage("CHECKPOINT_MALFORMED", 0, 0, detail={"reason": "missing", "key": "directory.id"})]
+        findings += _malformed(found, broker, name, file, log_dir.found.entries.get(file), known)
     data = [
         partition
         for partition in log_dir.found.partitions
@@ -198,7 +205,7 @@ def _identity(log_dir: LogDir, inputs: Inputs) -> "Json":
         for place, control in inputs.controller.partitions.items()
         if place in held
         for replica, directory in zip(control.replica_assignment or (), control.directories or (), strict=False)
-        if replica == int(node)
+        if replica == int(node) and not directory.startswith(_RESERVED)
     }
     return known | {"node_id": int(node)} | ({"directory_id": directories.pop()} if len(directories) == 1 else {})
 

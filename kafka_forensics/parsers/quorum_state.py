@@ -65,18 +65,15 @@ def quorum_state_damage(file: ByteFile) -> list[Damage]:
 
 
 def bootstrap_damage(file: ByteFile) -> list[Damage]:
-    """`CHECKPOINT_MALFORMED` of a `bootstrap.checkpoint` over which a node does not start (BootstrapDirectory): `zeros`, or
-    `batches` of one that is empty or holds anything but whole batches."""
+    """`CHECKPOINT_MALFORMED` of a `bootstrap.checkpoint` over which a node does not start (BootstrapDirectory): `batches` of one
+    that is empty or holds anything but whole batches."""
     damage = DamageList("CHECKPOINT_MALFORMED", 1)
-    if file.size_in_bytes <= MAX_BYTES and read_text(file, damage, MAX_BYTES).data:
-        chunks = list(SegmentReader(file).chunks())
-        broken = [row for chunk in chunks for row in chunk.damage]
-        if not broken:
-            return []
-        damage.add(broken[0].position, broken[0].size_in_bytes, "batches")
-    elif file.size_in_bytes == 0:
+    if file.size_in_bytes == 0:
         damage.add(0, 0, "batches")
-    return damage.rows()
+    elif file.size_in_bytes <= MAX_BYTES:
+        for row in (row for chunk in SegmentReader(file).chunks() for row in chunk.damage):
+            damage.add(row.position, row.size_in_bytes, "batches")
+    return damage.rows()[:1]
 
 
 def _number(fields: Json, name: str, largest: int = MAX_EPOCH) -> int | None:

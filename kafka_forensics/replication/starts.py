@@ -118,6 +118,7 @@ _NAMES: Final = {
 """Kinds of damage in the table, by reasons of damage where they are called otherwise."""
 _MISSING: Final = {
     "cluster.id": "no_cluster_id",
+    "directory.id": "no_directory_id",
     "node.id": "no_node_id",
     "topic_id": VERSION_ONLY,
     "version": "no_version",

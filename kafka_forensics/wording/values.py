@@ -202,8 +202,10 @@ def mending(finding: Finding) -> str:
     cost = without(finding)
     if cost is not None:
         return f"move this file (never delete it) out of its log directory: {cost}"
-    told_by = listed(finding.evidence.get("told_by"))
-    return f"write it anew, of the lines {written_anew(finding)}" + (f" (the id is from {told_by})" if told_by else "")
+    told_by = finding.evidence.get("told_by")
+    return f"write this file anew, of the lines {written_anew(finding)}" + (
+        f" (the id is from {listed(told_by)})" if told_by else ""
+    )
 
 
 def written_anew(finding: Finding) -> str | None:

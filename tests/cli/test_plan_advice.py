@@ -135,10 +135,9 @@ def test_a_dead_broker_among_copies_without_names_is_asked_for(run_plan: Run, co
 def test_a_broken_checkpoint_is_mended_before_anything_is_forced(plan_words: Words, copies: Path) -> None:
     (copies / "broker-2" / "audit-0" / "leader-epoch-checkpoint").write_text("junk\n")
     words = plan_words(copies, *AUDIT)
-    mend = "Broker 2 would not start as it is, for its leader-epoch-checkpoint cannot be read: copy its log directories,"
-    assert f"1. {mend}" in words
+    assert "1. Before broker 2 starts, mend its audit-0/leader-epoch-checkpoint, which cannot be read: Kafka takes the log" in words
     assert "Recommended of those that would start: broker 1" in words
-    assert "copy again and plan again before anything else is done. 2. " in words
+    assert "Copy again and plan again before anything below is done. 2. " in words
 
 
 def test_who_would_not_start_is_told_with_the_reason_and_a_way(plan_words: Words, plan_document: Document, copies: Path) -> None:
@@ -147,7 +146,10 @@ def test_who_would_not_start_is_told_with_the_reason_and_a_way(plan_words: Words
     reason = "would not start{}, for its replication-offset-checkpoint cannot be read"
     assert f"If broker 2 leads, broker 3 does nothing: it {reason.format('')}." in words
     assert f"Missing: broker 3 {reason.format(' on this copy')}; it cannot lead." in words
-    assert f"Broker 3 {reason.format(' as it is')}: copy its log directories, move that file out of them (never delete it)" in words
+    assert "Before broker 3 starts, mend its replication-offset-checkpoint, which cannot be read: " in words
+    assert (
+        "Copy its log directories elsewhere, then move this file (never delete it) out of its log directory: without it " in words
+    )
     starts = [step["brokers"] for step in plan_document(copies, *AUDIT)["steps"] if step["kind"] == "start"]
     assert starts == [[2], [1]]
 

@@ -485,8 +485,9 @@ def unstartable_words(planned: Planned, broker: Broker, file: str) -> str:
 def mend_words(finding: Finding) -> str:
     """What to do about a small file over which a broker does not start, or does not serve its logs."""
     place = finding.place
+    who = brokers([] if place.broker is None else [place.broker])
     return (
-        f"{capital(brokers([place.broker]))} must not start before its {printable(str(place.file))} is mended, which cannot be read: "
-        f"{printable(on_start(finding) or '')}. Copy its log directories, then {printable(mending(finding))}. Copy again and plan "
-        "again before anything below is done."
+        f"Before {who} starts, mend its {printable(str(place.file))}, which cannot be read: {printable(on_start(finding) or '')}. "
+        f"Copy its log directories elsewhere, then {printable(mending(finding))}. Copy again and plan again before anything below "
+        "is done."
     )

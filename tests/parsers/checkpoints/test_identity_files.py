@@ -94,7 +94,7 @@ def test_partition_metadata() -> None:
     [
         (b"", None, ["missing", "missing"]),
         (b"version: 0\n", 0, ["missing"]),
-        (b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA", 0, ["topic_id"]),
+        (b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA", 0, ["zero_id"]),
         (b"version: 0\ntopic_id: dMwERMehRq6SQBEYsfIf9", 0, ["topic_id"]),
         (b"version: 0\ntopic_id: dMwERMehRq6SQBEYsfIf9\xff", 0, ["topic_id"]),
         (b"version: 0\ntopic_id:dMwERMehRq6SQBEYsfIf9A", 0, ["fields", "missing"]),

@@ -161,7 +161,7 @@ def test_a_finding_of_no_single_partition_is_listed_once(tmp_path: Path, monkeyp
     put_segment(log_dir / "orders-1", 0, keyed(0, ("other", "key")))
 
     def malformed_if_empty(offsets: dict[tuple[str, int], int]) -> bytes:
-        return write_offset_checkpoint(offsets) if offsets else b"no checkpoint"
+        return write_offset_checkpoint(offsets) if offsets else b"0\n0"
 
     monkeypatch.setattr(salvaging, "write_offset_checkpoint", malformed_if_empty)
     salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
