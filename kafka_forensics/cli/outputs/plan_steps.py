@@ -136,7 +136,7 @@ def _before(plans: Plans, chosen: Sequence[_Chosen]) -> Iterator[Step]:
         yield Step(
             "plan_all", f"Plan without --topic and --partition first: brokers start for {more} in these log directories, too."
         )
-    yield from _refused(plans, movable=True)
+    yield from _mended_first(plans)
     missing = [missing for one in chosen for missing in one.planned.plan.missing]
     if unread := _distinct(
         one.broker for one in missing if one.kind in ("log_not_read", "copy_not_read") and one.broker is not None
@@ -177,7 +177,7 @@ def _any_order(plans: Plans, chosen: Sequence[_Chosen]) -> Iterator[Step]:
     if len(chosen) == 1 and chosen[0].candidate.broker != chosen[0].planned.plan.recommended:
         text += f" {capital(brokers([chosen[0].candidate.broker]))} can be made the leader without force once it is in the ISR."
     yield Step("start", text, None, _distinct(broker for one in chosen for broker in one.steps.started))
-    yield from _refused(plans, movable=False)
+    yield from _refused(plans)
 
 
 def _ordered(plans: Plans, chosen: Sequence[_Chosen], starts: Starts) -> Iterator[Step]:
@@ -204,7 +204,7 @@ def _ordered(plans: Plans, chosen: Sequence[_Chosen], starts: Starts) -> Iterato
         yield from _start(start, alone=stops_again, old=old)
     for broker in starts.others:
         yield from _mended(chosen, broker)
-    yield from _refused(plans, movable=False)
+    yield from _refused(plans)
     if starts.others:
         order = ", then ".join(brokers([broker]) for broker in starts.others)
         yield Step("start", f"Start {order}.", None, starts.others)
