@@ -14,7 +14,7 @@ from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.parsers.checkpoints import parse_partition_metadata
 from kafka_forensics.parsers.log_dir import PartitionDirectory
 from kafka_forensics.parsers.quorum_state import quorum_state_damage
-from kafka_forensics.replication.recovery import EPOCHS_FILE, loads_as_partition
+from kafka_forensics.replication.recovery import EPOCHS_FILE, LOG_START_FILE, RECOVERY_POINT_FILE, loads_as_partition
 from kafka_forensics.replication.starts import BOOTSTRAP, CLEAN_SHUTDOWN, META_PROPERTIES, STOPPING, outcome_of
 from kafka_forensics.storage.source import Entry
 
@@ -26,8 +26,6 @@ NAMES_LISTED = 16
 _EPOCHS_TOLD = 64
 _RESERVED = "A" * 20
 """Begins the ids that mean "unassigned", "lost" and "migrating" (DirectoryId)."""
-_WRITTEN_ALWAYS = CHECKPOINTS[:3]
-"""Checkpoints that a broker writes from time to time in any case; that of the cleaner it writes after it has cleaned."""
 SPARSE_BYTES = 1 << 20
 """A `.log` with at least this many bytes in holes is called sparse."""
 
@@ -104,13 +102,13 @@ def _log_dir_findings(log_dir: LogDir, inputs: Inputs) -> list[Finding]:
 
 
 def log_dir_damage(log_dir: LogDir) -> dict[str, list[Damage]]:
-    """What is wrong with each small file of a log directory itself. An offset checkpoint of no bytes is one only where a broker has
-    written others beside it: it makes them so when it first starts, and fills them within a minute."""
+    """What is wrong with each small file of a log directory itself. A broker makes offset checkpoints without bytes when it first
+    starts; that of log starts is noted where the other one that it fills every minute is filled.
+    """
     checkpoints = {file: log_dir.checkpoints[file].damage for file in CHECKPOINTS if file in log_dir.checkpoints}
-    if any(log_dir.checkpoints[file].offsets for file in checkpoints if file in _WRITTEN_ALWAYS):
-        for file in _WRITTEN_ALWAYS:
-            if (entry := log_dir.found.entries.get(file)) is not None and not entry.size_in_bytes:
-                checkpoints[file] = [Damage("CHECKPOINT_MALFORMED", 0, 0, detail={"reason": "empty"})]
+    entry, written = log_dir.found.entries.get(LOG_START_FILE), log_dir.checkpoints.get(RECOVERY_POINT_FILE)
+    if entry is not None and not entry.size_in_bytes and written is not None and written.offsets:
+        checkpoints[LOG_START_FILE] = [Damage("CHECKPOINT_MALFORMED", 0, 0, detail={"reason": "empty"})]
     return {
         **checkpoints,
         META_PROPERTIES: [] if log_dir.meta is None else log_dir.meta.damage,
@@ -187,7 +185,11 @@ def _malformed(
     where = place or Place(
         broker=broker, log_dir=name, file=file, byte_start=first.position, byte_end=first.position + first.size_in_bytes
     )
-    return [finding(first.kind, where, evidence, severity=Severity.ERROR if outcome in STOPPING else None)]
+    if outcome in STOPPING:
+        return [finding(first.kind, where, evidence, severity=Severity.ERROR)]
+    may_be_new = first.detail.get("reason") == "empty"
+    severity, confidence = (Severity.INFO, Confidence.SUSPECTED) if may_be_new else (None, None)
+    return [finding(first.kind, where, evidence, severity=severity, confidence=confidence)]
 
 
 def _identity(log_dir: LogDir, inputs: Inputs) -> "Json":

@@ -182,6 +182,9 @@ ON_START: Final[Mapping[str, str]] = {
         "Kafka takes the log directory offline over it, and a broker without another one does not start"
     ),
     Outcome.NOT_SERVED.value: "the broker starts and serves no log of this directory",
+    Outcome.SERVES_OTHER.value: (
+        "the broker starts, and logs begin at their first segments again: records come back that DeleteRecords deleted there"
+    ),
     Outcome.CLEANER_STOPS.value: "the broker starts, and its log cleaner ends until the next start",
 }
 """What a start does with the file, where that is more than to read on, to ignore it or to write it anew."""
