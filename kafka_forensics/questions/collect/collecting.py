@@ -39,7 +39,7 @@ from kafka_forensics.version import __version__
 from kafka_forensics.witnesses.controller import read_controller
 from kafka_forensics.witnesses.coordinators import read_transaction_log
 from kafka_forensics.writers.bundle_file import BundleWriter
-from kafka_forensics.writers.redacted_files import redacted_file
+from kafka_forensics.writers.redacted_files import RewrittenFile, redacted_file
 
 if TYPE_CHECKING:
     from kafka_forensics.model.json_objects import Json
@@ -242,8 +242,9 @@ class _Collecting:
             return file
         if entry.has_names and entry.name.kind in INDEXES:
             segment, layout = self._layout
-            known = layout if layout is not None and segment == _segment(entry) else NewLayout(0, _base_offset(entry))
-            return known.index(entry.name.kind, file)
+            if layout is None or segment != _segment(entry):
+                return RewrittenFile(b"")  # there is no log, or none that can be read
+            return layout.index(entry.name.kind, file)
         return redacted_file(entry.name.kind, file, self._pseudonyms)
 
     def _wanted(self, entry: CollectedEntry) -> FactsWanted:

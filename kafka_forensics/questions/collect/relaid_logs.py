@@ -160,8 +160,8 @@ class NewLayout:
         if offsets.size and not self._is_damaged and _is_sound(batches, self._base_offset, offset_index, time_index):
             offsets = batches[_LAST_OFFSET]
             values = batches[_POSITION if time_index is None else _MAX_TIMESTAMP]
-            above = values > np.maximum.accumulate(np.concatenate(([0], values)))[:-1]
-            offsets, values = offsets[above], values[above]
+            rises = _rises(values, 0) & _rises(offsets, self._base_offset - 1)
+            offsets, values = offsets[rises], values[rises]
         if time_index is None:
             values = self._moved_positions(places, values)
         columns = (offsets - self._base_offset, values) if time_index is None else (values, offsets - self._base_offset)
@@ -169,16 +169,17 @@ class NewLayout:
         entries = np.empty(offsets.size, layout)
         for name, column in zip(("f0", "f1"), columns, strict=True):
             entries[name] = column
-        rest = file.size_in_bytes % layout.itemsize
-        size = max(entries.nbytes + rest, file.size_in_bytes if index.zero_tail_bytes else 0)
+        size = entries.nbytes + file.size_in_bytes % layout.itemsize
+        if index.zero_tail_bytes:
+            size = max(size + layout.itemsize, file.size_in_bytes)
         return RewrittenFile(entries.tobytes(), size)
 
     def _moved_positions(self, places: "Ints", positions: "Ints") -> "Ints":
         """Where bytes lie now: at the start of what they were the start of, behind it if they lay in it, or behind all."""
         rows = np.searchsorted(places[_POSITION], positions, side="right") - 1
-        inside = (rows >= 0) & (positions < self._old_size)
+        inside = np.flatnonzero((rows >= 0) & (positions < self._old_size))
         moved = np.where(positions < 0, -1, self.size_in_bytes)
-        moved[inside] = places[_NEW_POSITION, rows[inside]] + (positions != places[_POSITION, rows])[inside]
+        moved[inside] = places[_NEW_POSITION, rows[inside]] + (positions[inside] != places[_POSITION, rows[inside]])
         return moved
 
 
@@ -187,6 +188,12 @@ _PLACE: Final = (
 )
 """What is remembered of a batch; of a damaged place the first two. Behind it stand the new position, and 1 for a batch."""
 _POSITION, _SIZE, _LAST_OFFSET, _MAX_TIMESTAMP, _NEW_POSITION, _IS_BATCH = 0, 1, 3, 4, 5, 6
+
+
+def _rises(values: "Ints", before: int) -> "NDArray[np.bool_]":
+    """Which values are above all before them, and above this one."""
+    rises: NDArray[np.bool_] = values > np.maximum.accumulate(np.concatenate(([before], values)))[:-1]
+    return rises
 
 
 def _is_sound(batches: "Ints", base_offset: int, offset_index: OffsetIndex | None, time_index: TimeIndex | None) -> bool:

@@ -146,7 +146,8 @@ def test_a_bundle_is_the_same_whatever_names_are(damage: bytes, tmp_path: Path) 
         put_segment(log_dir / "__transaction_state-0", 0, batches)
         places = [0, *np.cumsum(list(map(len, batches))).tolist()]
         index = b"".join(struct.pack(">ii", row, places[row]) for row in range(1, 180, 9 // (length % 9 + 1)))
-        put_segment(log_dir / "__transaction_state-0", 0, index, "index")
+        for directory in ("__transaction_state-0", "__transaction_state-1"):  # the other has no log
+            put_segment(log_dir / directory, 0, index, "index")
         put_segment(log_dir / "__remote_log_metadata-0", 0, log_of((None, a.encode())))
         (log_dir / "bootstrap.checkpoint").write_bytes(log_of((None, b.encode())))
         options = CollectOptions(compacted="*", hashes=True, pseudonyms=Numbered("07" * 32, {}))
