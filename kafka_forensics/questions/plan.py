@@ -409,7 +409,7 @@ class Plans:
             if chosen is not None:
                 wanted.append(wanted_of(planned.given, planned.plan, planned.steps(chosen)))
         brokers = {candidate.broker for planned in self.planned for candidate in planned.plan.candidates}
-        return order_of_starts([one for one in wanted if one is not None], sorted(brokers, key=broker_order))
+        return order_of_starts([partition for partition in wanted if partition is not None], sorted(brokers, key=broker_order))
 
     def settle(self) -> None:
         """Recommend, of several leaders under whom a partition loses as little, the one that the order of starts makes leader."""

@@ -58,7 +58,7 @@ class Step:
         return {**object_of(_STEP, self), "limit_seconds": self.command and LIMIT_SECONDS, "partitions": runs}
 
 
-class _Chosen(NamedTuple):
+class _Election(NamedTuple):
     """A partition, and the election that is to come about."""
 
     planned: Planned
@@ -72,20 +72,20 @@ class _Chosen(NamedTuple):
 
 def steps_of(plans: Plans, elect: str | None) -> list[Step]:
     """What to do, in this order; nothing where no broker can lead any partition."""
-    chosen = [
-        _Chosen(planned, candidate, planned.steps(candidate))
+    elections = [
+        _Election(planned, candidate, planned.steps(candidate))
         for planned in plans.planned
         if (candidate := planned.chosen(elect)) is not None
     ]
     ordered: Iterable[Step] = ()
     if elect is None and any(planned.salvage is not None for planned in plans.planned):
         ordered = _salvaged(plans)
-    elif plans.live and chosen and all(one.candidate.election == "leads" for one in chosen):
-        ordered = _running(chosen)
-    elif chosen:
+    elif plans.live and elections and all(election.candidate.election == "leads" for election in elections):
+        ordered = _running(elections)
+    elif elections:
         starts = plans.starts(elect)
-        ordered = _ordered(plans, chosen, starts) if starts.first else _any_order(plans, chosen)
-    return list(dict.fromkeys([*_before(plans, chosen), *ordered, *(_hanging(plans) if plans.live else ())]))
+        ordered = _ordered(plans, elections, starts) if starts.first else _any_order(plans, elections)
+    return list(dict.fromkeys([*_before(plans, elections), *ordered, *(_hanging(plans) if plans.live else ())]))
 
 
 def _hanging(plans: Plans) -> Iterator[Step]:
@@ -128,7 +128,7 @@ def _salvaged(plans: Plans) -> Iterator[Step]:
     yield Step("salvage", text, command, (), partitions)
 
 
-def _before(plans: Plans, chosen: Sequence[_Chosen]) -> Iterator[Step]:
+def _before(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]:
     """What must be known or mended before anything else is done: each ends with another plan."""
     again = "and plan again before anything below is done"
     if plans.others:
@@ -137,81 +137,83 @@ def _before(plans: Plans, chosen: Sequence[_Chosen]) -> Iterator[Step]:
             "plan_all", f"Plan without --topic and --partition first: brokers start for {more} in these log directories, too."
         )
     yield from _mended_first(plans)
-    missing = [missing for one in chosen for missing in one.planned.plan.missing]
+    missing = [missing for election in elections for missing in election.planned.plan.missing]
     if unread := _distinct(
-        one.broker for one in missing if one.kind in ("log_not_read", "copy_not_read") and one.broker is not None
+        gap.broker for gap in missing if gap.kind in ("log_not_read", "copy_not_read") and gap.broker is not None
     ):
         yield Step("read", f"See to it that the logs of {brokers(unread)} can be read whole, {again}.", None, unread)
-    for strays in sorted({one.plan.strays for one in plans.planned if one.plan.strays is not None}):
+    for strays in sorted({planned.plan.strays for planned in plans.planned if planned.plan.strays is not None}):
         yield Step("copy", STRAYS[strays])
-    kinds = {one.kind for one in missing}
+    kinds = {gap.kind for gap in missing}
     if "topic_undecided" in kinds:
         yield Step("find_topic", f"Find out by the controller's log which topic id is the present one, {again}.")
     if "voters_behind" in kinds:
         yield Step("copy", f"Look for a newer copy of a voter's __cluster_metadata-0, {again}, before any controller starts.")
     if kinds.intersection(UNSAID):
         yield Step("ask", "Make sure that no other broker has a replica: no controller's log here says so, and it may hold more.")
-    if absent := _distinct(broker for one in chosen for broker in one.steps.plan_again_with):
+    if absent := _distinct(broker for election in elections for broker in election.steps.plan_again_with):
         text = f"Copy the log directories of {brokers(absent)} as well {again}: what is there may be in no other place."
         yield Step("copy", text, None, absent)
 
 
-def _running(chosen: Sequence[_Chosen]) -> Iterator[Step]:
+def _running(elections: Sequence[_Election]) -> Iterator[Step]:
     """Of running brokers, where those that should lead do."""
     yield Step("leads", "Let the brokers run: those that should lead do.", f"kafka-topics.sh {_SERVER} --describe")
-    for broker in _distinct(broker for one in chosen for broker in one.steps.set_aside):
+    for broker in _distinct(broker for election in elections for broker in election.steps.set_aside):
         yield Step("stop", f"Stop {brokers([broker])}.", None, (broker,))
-        yield from _mended(chosen, broker)
+        yield from _mended(elections, broker)
         yield Step("start", f"Start {brokers([broker])}.", None, (broker,))
 
 
-def _any_order(plans: Plans, chosen: Sequence[_Chosen]) -> Iterator[Step]:
+def _any_order(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]:
     """That nobody need be stopped or forced, as far as all that could be elected was seen."""
-    unsaid = any(missing.kind in UNSAID for one in chosen for missing in one.planned.plan.missing)
-    yield from _mended(chosen, None)
-    candidates = [candidate for one in chosen for candidate in one.planned.plan.candidates]
+    unsaid = any(missing.kind in UNSAID for election in elections for missing in election.planned.plan.missing)
+    yield from _mended(elections, None)
+    candidates = [candidate for election in elections for candidate in election.planned.plan.candidates]
     trimmed = any(follower.below_leaders_start for candidate in candidates for follower in candidate.followers)
     but = " but what lies below the log start of who is" if trimmed else ""
     whoever = "whoever of them" if unsaid else "whoever"
     text = f"Start the brokers in any order: {whoever} is elected, nothing is lost{but}."
-    if len(chosen) == 1 and chosen[0].candidate.broker != chosen[0].planned.plan.recommended:
-        text += f" {capital(brokers([chosen[0].candidate.broker]))} can be made the leader without force once it is in the ISR."
-    yield Step("start", text, None, _distinct(broker for one in chosen for broker in one.steps.started))
+    if len(elections) == 1 and elections[0].candidate.broker != elections[0].planned.plan.recommended:
+        text += f" {capital(brokers([elections[0].candidate.broker]))} can be made the leader without force once it is in the ISR."
+    yield Step("start", text, None, _distinct(broker for election in elections for broker in election.steps.started))
     yield from _refused(plans)
 
 
-def _ordered(plans: Plans, chosen: Sequence[_Chosen], starts: Starts) -> Iterator[Step]:
+def _ordered(plans: Plans, elections: Sequence[_Election], starts: Starts) -> Iterator[Step]:
     """Stop, copy, start one broker after the other, and have it elected."""
-    held = _distinct(broker for one in chosen for broker in (*one.steps.started, *one.steps.plan_again_with))
-    copied = _distinct(broker for one in chosen for broker in one.steps.copy_first)
+    held = _distinct(broker for election in elections for broker in (*election.steps.started, *election.steps.plan_again_with))
+    copied = _distinct(broker for election in elections for broker in election.steps.copy_first)
     text = f"Stop {brokers(held)}, if running"
     if copied:
         text += f", and copy the log directories of {brokers(copied)}, whole: what this plan gives up is in no other place"
     yield Step("stop", f"{text}. If a broker ran since it was copied, plan again.", None, held)
-    if dead := _distinct(broker for one in chosen for broker in _dead_holders(one)):
+    if dead := _distinct(broker for election in elections for broker in _dead_holders(election)):
         copies = "copy" if len(dead) == 1 else "copies"
         yield Step("keep", f"Keep the {copies} of {brokers(dead)} given here: of what is lost, no more is left.", None, dead)
-    old = any(one.planned.plan.truncate_by == "high-watermark" for one in chosen)
-    is_known = not old and all(one.planned.given.control is not None for one in chosen)
+    old = any(election.planned.plan.truncate_by == "high-watermark" for election in elections)
+    is_known = not old and all(election.planned.given.control is not None for election in elections)
     steps = [
         *([] if old else [_controllers(plans, held, is_known=is_known)]),
-        *_unclean(chosen, starts, is_known=is_known, old=old),
+        *_unclean(elections, starts, is_known=is_known, old=old),
     ]
     yield from sorted(steps, key=lambda step: step.kind != "check_unclean")
     for number, start in enumerate(starts.first):
-        yield from _mended(chosen, start.broker)
+        yield from _mended(elections, start.broker)
         stops_again = any(start.broker in later.stopped for later in starts.first[number:])
         yield from _start(start, alone=stops_again, old=old)
     for broker in starts.others:
-        yield from _mended(chosen, broker)
+        yield from _mended(elections, broker)
     yield from _refused(plans)
     if starts.others:
         order = ", then ".join(brokers([broker]) for broker in starts.others)
         yield Step("start", f"Start {order}.", None, starts.others)
     if starts.forbid_unclean and is_known:
         yield Step("restore_unclean", "Take that setting away again:", f"{_ALL_BROKERS} --delete-config {_SETTING}")
-        topics = _allowing(chosen)
-        yield from (Step("restore_unclean", f"Allow them again for {printable(one)}:", _of_topic(one, "true")) for one in topics)
+        topics = _allowing(elections)
+        yield from (
+            Step("restore_unclean", f"Allow them again for {printable(topic)}:", _of_topic(topic, "true")) for topic in topics
+        )
 
 
 def _controllers(plans: Plans, held: Sequence[Broker], *, is_known: bool) -> Step:
@@ -228,16 +230,16 @@ def _controllers(plans: Plans, held: Sequence[Broker], *, is_known: bool) -> Ste
     return Step("controllers", f"{text}. This names the controllers' leader:", command, tuple(both))
 
 
-def _unclean(chosen: Sequence[_Chosen], starts: Starts, *, is_known: bool, old: bool) -> Iterator[Step]:
+def _unclean(elections: Sequence[_Election], starts: Starts, *, is_known: bool, old: bool) -> Iterator[Step]:
     """Whether unclean elections are allowed, which makes whoever starts first the leader."""
-    topics = _allowing(chosen)
+    topics = _allowing(elections)
     if not starts.forbid_unclean:
-        said = (
+        known = (
             f": the controllers' log allows them for {listed(map(printable, topics))}"
             if topics
             else f"; no line means {'yes' if old else 'no'}"
         )
-        text = f"See whether unclean elections are allowed{said}. If so, whoever starts first is elected: keep to this order."
+        text = f"See whether unclean elections are allowed{known}. If so, whoever starts first is elected: keep to this order."
         yield Step("check_unclean", text, f"grep -H {_SETTING} server.properties")
         return
     text = "Where unclean elections are allowed, no order of starts serves all partitions. "
@@ -279,20 +281,20 @@ def _of_topic(topic: str, value: str) -> str:
     return f"{_CONFIGS} --entity-type topics --entity-name {shlex.quote(topic)} --add-config {_SETTING}={value}"
 
 
-def _mended(chosen: Sequence[_Chosen], broker: Broker | None) -> Iterator[Step]:
+def _mended(elections: Sequence[_Election], broker: Broker | None) -> Iterator[Step]:
     """What to do in a broker's log directories before it starts; None: in those of all brokers."""
     lacking: defaultdict[tuple[Broker, str], list[Partition]] = defaultdict(list)
-    for one in chosen:
-        for of_broker, topic_id in one.planned.without_topic_id.items():
+    for election in elections:
+        for of_broker, topic_id in election.planned.without_topic_id.items():
             if broker in (None, of_broker):
-                lacking[of_broker, topic_id or "ID, with the id that kafka-topics.sh --describe shows"].append(one.partition)
+                lacking[of_broker, topic_id or "ID, with the id that kafka-topics.sh --describe shows"].append(election.partition)
     for (of_broker, topic_id), partitions in lacking.items():
         text = (
             f"Before {brokers([of_broker])} starts, write a file partition.metadata into its {_directories(partitions)}, of the "
             f"lines version: 0 and topic_id: {printable(topic_id)}. Without it that log is not served."
         )
         yield Step("write_topic_id", text, None, (of_broker,), tuple(partitions))
-    aside = tuple(one.partition for one in chosen if broker in one.steps.set_aside)
+    aside = tuple(election.partition for election in elections if broker in election.steps.set_aside)
     if broker is not None and aside:
         text = (
             f"Move the {_directories(aside)} of {brokers([broker])} out of its log directory (never delete it): it copies the "
@@ -324,15 +326,15 @@ def _refused(plans: Plans) -> Iterator[Step]:
             yield Step("mend", unstartable_words(planned, broker, file), None, (broker,))
 
 
-def _dead_holders(one: _Chosen) -> Iterator[Broker]:
+def _dead_holders(election: _Election) -> Iterator[Broker]:
     """Of what would be lost, brokers that hold it and will not come back."""
-    holders = {broker for loss in one.candidate.losses for broker in loss.held_by}
-    return (replica.broker for replica in one.planned.given.replicas if replica.broker in holders and not replica.is_live)
+    holders = {broker for loss in election.candidate.losses for broker in loss.held_by}
+    return (replica.broker for replica in election.planned.given.replicas if replica.broker in holders and not replica.is_live)
 
 
-def _allowing(chosen: Sequence[_Chosen]) -> list[str]:
+def _allowing(elections: Sequence[_Election]) -> list[str]:
     """Topics for which the controllers' log allows unclean elections."""
-    controls = ((one.partition[0], one.planned.given.control) for one in chosen)
+    controls = ((election.partition[0], election.planned.given.control) for election in elections)
     return sorted({topic for topic, control in controls if control is not None and control.unclean_enabled})
 
 

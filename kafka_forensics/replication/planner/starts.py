@@ -88,11 +88,12 @@ def _by_force(election: str) -> bool:
 def order_of_starts(wanted: Iterable[Wanted], brokers: Sequence[Broker]) -> Starts:
     """In which order `brokers` start. One that holds whatever is allowed is found wherever there is one; work grows with the
     kinds of partitions, not with their number."""
-    everyone = list(wanted)
+    partitions = list(wanted)
     for forbid_unclean in (False, True):
         left: defaultdict[_Kind, list[Wanted]] = defaultdict(list)
-        for one in everyone:
-            left[one.leaders, one.rivals if forbid_unclean else one.replicas, one.replicas, one.forced].append(one)
+        for partition in partitions:
+            contenders = partition.rivals if forbid_unclean else partition.replicas
+            left[partition.leaders, contenders, partition.replicas, partition.forced].append(partition)
         first = _first(left, brokers, may_stop=forbid_unclean)
         if not left:
             break
