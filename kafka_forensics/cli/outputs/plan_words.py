@@ -390,10 +390,9 @@ def verdict(planned: Planned, candidate: Candidate) -> str:
     who = brokers([candidate.broker])
     some = " of those that would start" if any(replica.is_live and not replica.starts for replica in planned.given.replicas) else ""
     if best and planned.salvage is not None:
-        lead = f"{salvage_words(planned)} Of all elections, {who}"
-    else:
-        instead = "salvage" if planned.salvage is not None else printable(str(planned.plan.recommended))
-        lead = f"Recommended{some}: {who}" if best else f"Asked for: {who} (recommended is {instead})"
+        return f"{salvage_words(planned)} The best election loses {plural(candidate.at_most, 'offset')}."
+    instead = "salvage" if planned.salvage is not None else printable(str(planned.plan.recommended))
+    lead = f"Recommended{some}: {who}" if best else f"Asked for: {who} (recommended is {instead})"
     rotten = _rotten(planned, candidate)
     if not candidate.losses:
         alike = sorted(planned.plan.alike, key=str) if best else []
