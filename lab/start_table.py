@@ -1,26 +1,28 @@
-"""What a start of a real broker does with each damaged small file: `python -m lab.start_table [--versions 4.3.0 4.2.1]`.
+"""What a start of a real broker does with each damaged small file: `python -m lab.start_table --keep FILE`.
 
-One node, broker and controller at once, wrote the log directories; it starts on a copy for every file and kind of damage.
+One node, broker and controller at once, wrote the log directories; it starts on a copy for every file and kind of damage. That
+takes an hour. The table is `kafka_forensics/replication/starts.tsv`, the page `docs/starts.md`.
 """
 
 import argparse
 import json
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic, sleep
-from typing import Final
+from typing import Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from kafka_forensics.replication.starts import Outcome, Row
+from kafka_forensics.replication.starts import TABLE, Outcome, Row
 from lab.combined import CombinedCluster
 from lab.errors import LabError
 from lab.kafka_jars import kafka_jars
 from lab.salvaged_start import METADATA
+from lab.start_page import PAGE, page
 from lab.workload import FLUSH_TIMEOUT_SECONDS, SMALL_SEGMENTS, Message, Writer
 
 BROKER: Final = 1
@@ -331,6 +333,28 @@ def _served(cluster: CombinedCluster, place: tuple[str, int]) -> Served | None:
     return Served(*bounds, *counts)
 
 
+class Play(NamedTuple):
+    """Starts of one node: on each of some files with each of some kinds of damage, all if None."""
+
+    version: str
+    state: str
+    log_dirs: int
+    files: Sequence[str]
+    damages: Collection[str] | None
+
+
+_SOME: Final = ("right", "absent", "empty", "zeros", "text", "word", "no_directory_id")
+_BESIDE_ANOTHER: Final = (*OFFSET_CHECKPOINTS, "meta.properties", EPOCHS, TOPIC_ID)
+_RECOVERED: Final = ("recovery-point-offset-checkpoint", EPOCHS, TOPIC_ID, *DERIVED)
+PLAYS: Final = (
+    Play("4.2.1", "stopped", 1, FILES, None),
+    Play("4.3.0", "stopped", 1, FILES, None),
+    Play("4.2.1", "stopped", 2, _BESIDE_ANOTHER, _SOME[:-1]),
+    Play("4.3.0", "stopped", 2, FILES, _SOME),
+    Play("4.3.0", "killed", 1, _RECOVERED, tuple(ANY_FILE)),
+)
+
+
 # From observations to the table.
 
 
@@ -371,25 +395,33 @@ def observed(line: str) -> Observed:
     return Observed(**fields, served=None if served is None else Served(**served))
 
 
+def played(play: Play, seen: Collection[Observed], root: Path) -> Iterator[Observed]:
+    """The observations of a play that are not among those `seen`."""
+    known = {(one.version, one.state, one.log_dirs, one.file, one.damage) for one in seen}
+    cells = [(file, damage) for file in play.files for damage in damages(file) if play.damages is None or damage in play.damages]
+    left = [cell for cell in cells if (play.version, play.state, play.log_dirs, *cell) not in known]
+    if left:
+        with written(root, play.version, play.log_dirs) as cluster:
+            for file, damage in left:
+                yield observe(cluster, root, play.version, play.state, file, damage)
+
+
 def main() -> None:
-    """Play every cell, one line of JSON each."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--version", default="4.3.0")
-    parser.add_argument("--state", default="stopped", choices=("stopped", "killed"))
-    parser.add_argument("--log-dirs", type=int, default=1)
-    parser.add_argument("--files", nargs="*")
-    parser.add_argument("--damages", nargs="*")
-    parser.add_argument("--output", type=Path, required=True)
-    given = parser.parse_args()
-    with TemporaryDirectory(prefix="starts-") as folder, given.output.open("a") as output:
-        root = Path(folder)
-        with written(root, given.version, given.log_dirs) as cluster:
-            for file in given.files or places(cluster):
-                for damage in damages(file):
-                    if given.damages and damage not in given.damages:
-                        continue
-                    seen = observe(cluster, root, given.version, given.state, file, damage)
-                    print(json.dumps(asdict(seen)), file=output, flush=True)
+    """Play every cell that is not kept, and write the table and the page anew."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--keep", type=Path, required=True, help="observations, one line of JSON each; those in it are not made again"
+    )
+    kept = parser.parse_args().keep
+    kept.touch()
+    seen = [observed(line) for line in kept.read_text().splitlines()]
+    for play in PLAYS:
+        with TemporaryDirectory(prefix="starts-") as folder, kept.open("a") as output:
+            for one in played(play, seen, Path(folder)):
+                seen.append(one)
+                print(json.dumps(asdict(one)), file=output, flush=True)
+    TABLE.write_text("\n".join(table_lines(seen)) + "\n")
+    PAGE.write_text(page())
 
 
 if __name__ == "__main__":

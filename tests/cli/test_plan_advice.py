@@ -140,6 +140,35 @@ def test_a_broken_checkpoint_is_mended_before_anything_is_forced(plan_words: Wor
     assert "Copy again and plan again before anything below is done. 2. " in words
 
 
+@pytest.mark.parametrize(
+    ("file", "mended"),
+    [
+        ("log-start-offset-checkpoint", "records come back that DeleteRecords deleted there"),
+        ("recovery-point-offset-checkpoint", "recovers every log from its start"),
+        ("cleaner-offset-checkpoint", "nothing is lost"),
+        ("__cluster_metadata-0/quorum-state", "start it only when the others have a leader"),
+        ("bootstrap.checkpoint", "move this file (never delete it)"),
+        ("meta.properties", "write this file anew, of the lines `version=1`, `node.id=3`, `cluster.id="),
+        ("audit-0/partition.metadata", "write this file anew, of the lines `version: 0` and `topic_id: "),
+    ],
+)
+@pytest.mark.parametrize("data", [b"", b"garbage\n"])
+def test_no_broker_is_started_before_the_file_is_mended_over_which_it_ends(
+    plan_document: Document, copies: Path, file: str, mended: str, data: bytes
+) -> None:
+    (copies / "broker-3" / file).write_bytes(data)
+    steps = plan_document(f"3={copies / 'broker-3'}", copies / "broker-1", copies / "broker-2")["steps"]
+    mends = [number for number, step in enumerate(steps) if step["kind"] == "mend"]
+    if not data and file.endswith("offset-checkpoint"):
+        assert mends == []
+        return
+    assert mends == [0]
+    assert steps[0]["brokers"] == [3]
+    assert file in steps[0]["text"]
+    assert mended in steps[0]["text"]
+    assert [step for step in steps[1:] if step["kind"] == "start" and 3 in step["brokers"][:1]] == []
+
+
 def test_who_would_not_start_is_told_with_the_reason_and_a_way(plan_words: Words, plan_document: Document, copies: Path) -> None:
     (copies / "broker-3" / "replication-offset-checkpoint").write_text("garbage\n")
     words = plan_words(copies, *AUDIT, "--elect", "2")

@@ -1,0 +1,176 @@
+"""The page `docs/starts.md`: what a start does with each damaged small file, in words, made from the table of real starts.
+
+`python -m lab.start_page` after a change of the words; `python -m lab.start_table` makes the table anew, too.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from kafka_forensics.replication.starts import ABSENT, RIGHT, Outcome, Row, is_movable, start_outcome, table
+from kafka_forensics.wording import WITHOUT
+
+PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "starts.md"
+HEAD: Final = """# What a start does with each small file
+
+A node that is broker and controller at once was started on copies of log directories in which one small file was damaged:
+{starts} starts of Kafka {versions}. {same} A client then read a topic, which had an open and some aborted transactions,
+and whose first five records DeleteRecords had deleted. What came of it is a table, `kafka_forensics/replication/starts.tsv`, which
+`python -m lab.start_table` writes; the finding
+[`CHECKPOINT_MALFORMED`](../kafka_forensics/wording/kinds/CHECKPOINT_MALFORMED.md), its severity and the steps of `plan` follow
+it.
+
+“Offline” means that Kafka takes the log directory offline: a broker that has another one goes on without it, and a broker that
+has none ends. “Ends” means that the broker ends, also one that has another log directory.
+
+- A malformed recovery point or log start ends every broker. A malformed high watermark, cleaner or leader-epoch checkpoint
+  takes one log directory offline.
+- An offset checkpoint of 0 bytes, or with its version line alone, counts as an empty one. With a blank first line it ends the
+  broker or takes the log directory offline.
+- A `partition.metadata`, `quorum-state`, `bootstrap.checkpoint` or `meta.properties` of 0 bytes ends the broker.
+- The `partition.metadata` or `leader-epoch-checkpoint` of one partition decides for all partitions of the log directory.
+- Without `directory.id` in its `meta.properties` a log directory gets a new id when the broker starts. The controllers have its
+  partitions in the old one, and nobody led them within two minutes.
+- Without `.kafka_cleanshutdown` a start recovers every log from its recovery point on. What is in the file changes nothing.
+
+"""
+DAMAGES: Final = {
+    ABSENT: "absent",
+    "empty": "0 bytes",
+    "zeros": "NUL bytes",
+    "cut": "cut in the middle",
+    "text": "other text",
+    "binary": "random bytes",
+    "version_only": "only its version",
+    "blank_line": "a blank first line",
+    "other_version": "version 7",
+    "count": "another number of entries",
+    "fields": "a line with a word too few",
+    "word": "a word for a number",
+    "negative": "a negative offset",
+    "unterminated": "no end of the last line",
+    "topic": "an illegal topic",
+    "partition": "a word for a partition",
+    "no_version": "no version",
+    "no_node_id": "no `node.id`",
+    "bad_node_id": "a word for the `node.id`",
+    "no_cluster_id": "no `cluster.id`",
+    "no_directory_id": "no `directory.id`",
+    "bad_directory_id": "an illegal `directory.id`",
+    "bad_escape": "an illegal escape",
+    "zero_id": "the zero id",
+    "bad_id": "an illegal id",
+    "no_blank": "no blank after the colons",
+    "bad_epoch": "a word for the broker epoch",
+}
+OUTCOMES: Final = {
+    Outcome.BROKER_STOPS: "the broker **ends**",
+    Outcome.DIRECTORY_OFFLINE: "the log directory goes **offline**",
+    Outcome.NOT_SERVED: "the broker runs, and serves **no log** of the directory",
+    Outcome.BEGINS_EMPTY: "the log is renamed to `-stray`, and an **empty** one begins",
+    Outcome.SERVES_OTHER: "the broker runs; ",
+    Outcome.CLEANER_STOPS: "the broker runs, and its **log cleaner ends** until the next start",
+    Outcome.REBUILT: "all is served, and the file is written anew",
+    Outcome.IGNORED: "all is served, and the file is not read, or stays as it is",
+}
+DERIVED: Final = ("index", "timeindex", "txnindex", "snapshot")
+
+
+def page() -> str:
+    """The whole page."""
+    rows = table()
+    versions = sorted({version for row in rows for version in row.versions.split()})
+    alike = all(row.versions == " ".join(versions) for row in rows if (row.before, row.log_dirs) == ("stopped", 1))
+    same = "All versions did the same." if alike else "Where versions differ, the newest counts."
+    starts = sum(len(row.versions.split()) for row in rows)
+    head = HEAD.format(versions=" and ".join(versions), starts=starts, same=same)
+    lines = [head, *_effects(rows), *_derived(rows), *_mending(rows)]
+    return "".join(lines)
+
+
+def _files(rows: tuple[Row, ...]) -> list[str]:
+    return list(dict.fromkeys(row.file for row in rows))
+
+
+def _effects(rows: tuple[Row, ...]) -> Iterator[str]:
+    """A line for each file and outcome, with the kinds of damage that lead to it."""
+    yield "## Small files\n\n| file | damage | what a start does |\n|---|---|---|\n"
+    for file in _files(rows):
+        if file not in DERIVED:
+            yield from _of_file(file, rows, "stopped")
+
+
+def _of_file(file: str, rows: tuple[Row, ...], before: str) -> Iterator[str]:
+    served = {row.damage: row.served for row in rows if (row.file, row.before, row.log_dirs) == (file, before, 1)}
+    grouped: dict[str, list[str]] = {}
+    for row in rows:
+        if (row.file, row.before, row.log_dirs) == (file, before, 1):
+            outcome = start_outcome(file, row.damage) if before == "stopped" else row.outcome
+            what = OUTCOMES[outcome] + (_differs(row.served, served[RIGHT]) if outcome is Outcome.SERVES_OTHER else "")
+            grouped.setdefault(what, []).extend([DAMAGES[row.damage]] if row.damage != RIGHT else [])
+    for what, damages in ((what, damages) for what, damages in grouped.items() if damages):
+        shown = f"`{file}`" if before == "stopped" and file not in DERIVED else f"`.{file}`"
+        yield f"| {shown} | {', '.join(damages)} | {what} |\n"
+
+
+def _differs(served: str, right: str) -> str:
+    """How what clients read differs from what they should."""
+    names = ("the log starts at {}, not {}", "the log ends at {}, not {}", "{} records, not {}", "{} committed records, not {}")
+    pairs = zip(names, served.split(), right.split(), strict=True)
+    return ", ".join(name.format(now, then) for name, now, then in pairs if now != then)
+
+
+def _derived(rows: tuple[Row, ...]) -> Iterator[str]:
+    """The files that a recovery builds from the log."""
+    yield BUILT
+    for before, words in (("stopped", "an orderly stop"), ("killed", "a crash")):
+        yield f"\nAfter {words}:\n\n| file | damage | what a start does |\n|---|---|---|\n"
+        for file in DERIVED:
+            yield from _of_file(file, rows, before)
+
+
+def _mending(rows: tuple[Row, ...]) -> Iterator[str]:
+    """What to do with each file."""
+    yield MOVED
+    for file in _files(rows):
+        if is_movable(file) and file in WITHOUT:
+            yield f"| `{file}` | {WITHOUT[file]} |\n"
+    yield from ("\n", MENDED)
+
+
+BUILT: Final = """
+## Files built from the log
+
+The `.index`, `.timeindex` and `.snapshot` of the active segment, and a `.txnindex` of an older one. After a crash a start
+builds those of the active segment anew, whatever is in them; after an orderly stop it trusts an index. It builds no `.txnindex`
+below the recovery point: readers with `read_committed` get records of aborted transactions then.
+"""
+MOVED: Final = """
+## What to do with a damaged one
+
+Copy the log directory elsewhere first. A file that a start can do without is moved out of it, never deleted:
+
+| file | what it costs |
+|---|---|
+"""
+MENDED: Final = """A broker does not start without its `meta.properties`, and begins with an empty log without a
+`partition.metadata`. These two are written anew:
+
+- `partition.metadata`, of the two lines `version: 0` and `topic_id: ID`. The id is that of the controllers' log, or of other
+  replicas; the finding names it where they are among the copies.
+- `meta.properties`, of the lines `version=1`, `node.id=N`, `cluster.id=ID` and `directory.id=ID`. The cluster's id is that of
+  other brokers. The directory's id is in the controllers' log; the finding names it where that is among the copies.
+
+Never take `replication-offset-checkpoint` and `leader-epoch-checkpoint` away together: a follower that has neither may keep
+nothing.
+
+A file that is absent from a copy may still be on the broker's disk. Of absent files only these are reported:
+`partition.metadata` ([`TOPIC_ID_MISSING`](../kafka_forensics/wording/kinds/TOPIC_ID_MISSING.md)),
+`replication-offset-checkpoint` ([`HW_UNKNOWN`](../kafka_forensics/wording/kinds/HW_UNKNOWN.md)), `leader-epoch-checkpoint`
+([`EPOCH_CACHE_MISMATCH`](../kafka_forensics/wording/kinds/EPOCH_CACHE_MISMATCH.md)), and `.index` and `.timeindex`
+([`INDEX_MISSING`](../kafka_forensics/wording/kinds/INDEX_MISSING.md)).
+"""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

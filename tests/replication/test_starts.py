@@ -1,0 +1,70 @@
+"""What a start does with a damaged small file: the rule, by what parsers find, against the table of what real brokers did."""
+
+from collections.abc import Callable
+
+import pytest
+
+from kafka_forensics.model.batches import Damage
+from kafka_forensics.parsers.checkpoints import (
+    parse_clean_shutdown,
+    parse_leader_epochs,
+    parse_meta_properties,
+    parse_offset_checkpoint,
+    parse_partition_metadata,
+)
+from kafka_forensics.parsers.quorum_state import bootstrap_damage, quorum_state_damage
+from kafka_forensics.replication.starts import STOPPING, Outcome, is_movable, outcome_of, start_outcome, table
+from lab.start_page import DERIVED, PAGE, page
+from lab.start_table import FILES, OFFSET_CHECKPOINTS, PLAYS, damages
+from tests.support.memory import MemoryFile
+from tests.support.places import SAMPLES
+
+CHECKPOINT = b"0\n2\nt 0 5\nc 1 7\n"
+EPOCHS = b"0\n2\n0 0\n2 9\n"
+TOPIC_ID = b"version: 0\ntopic_id: c_TLqC5DSGCVYbR_hKm2PQ"
+QUORUM = b'{"leaderId":1,"leaderEpoch":1,"votedId":-1,"currentVoters":[{"voterId":1}],"data_version":0}'
+LOG_DIR = SAMPLES / "healthy" / "broker-1"
+READ: dict[str, tuple[bytes, Callable[[MemoryFile], list[Damage]]]] = {
+    **dict.fromkeys(OFFSET_CHECKPOINTS, (CHECKPOINT, lambda file: parse_offset_checkpoint(file).damage)),
+    "leader-epoch-checkpoint": (EPOCHS, lambda file: parse_leader_epochs(file).damage),
+    "partition.metadata": (TOPIC_ID, lambda file: parse_partition_metadata(file).damage),
+    "quorum-state": (QUORUM, quorum_state_damage),
+    "meta.properties": ((LOG_DIR / "meta.properties").read_bytes(), lambda file: parse_meta_properties(file).damage),
+    ".kafka_cleanshutdown": (b'{"version":0,"brokerEpoch":5}', lambda file: parse_clean_shutdown(file).damage),
+    "bootstrap.checkpoint": ((LOG_DIR / "bootstrap.checkpoint").read_bytes(), bootstrap_damage),
+}
+"""Of each small file right bytes, and what finds damage."""
+CELLS = [(file, damage) for file in FILES if file not in DERIVED for damage in damages(file) if damage != "absent"]
+
+
+@pytest.mark.parametrize(("file", "damage"), CELLS)
+def test_what_is_said_of_damaged_bytes_is_what_a_broker_did(file: str, damage: str) -> None:
+    right, parse = READ[file.rpartition("/")[2]]
+    data = damages(file)[damage](right)
+    assert data is not None
+    found, expected = parse(MemoryFile(data)), start_outcome(file, damage)
+    if found:
+        assert outcome_of(file, found, len(data)) is expected
+    else:  # the parser alone cannot know that the controllers know the directory by an id
+        assert expected not in STOPPING or damage == "no_directory_id"
+
+
+def test_a_file_is_moved_away_only_if_a_broker_served_everything_without_it() -> None:
+    stays = {file for file in FILES if file not in DERIVED and not is_movable(file)}
+    assert stays == {"meta.properties", "partition.metadata"}
+    assert start_outcome("t-0/partition.metadata", "absent") is Outcome.BEGINS_EMPTY
+    assert not is_movable(f"{0:020d}.log")
+
+
+def test_the_table_has_every_start_and_the_page_says_what_it_says() -> None:
+    """After a change of its words: `python -m lab.start_page`."""
+    seen = {(version, *row[2:4], *row[:2]) for row in table() for version in row.versions.split()}
+    wanted = {
+        (play.version, play.state, play.log_dirs, file, damage)
+        for play in PLAYS
+        for file in play.files
+        for damage in damages(file)
+        if play.damages is None or damage in play.damages
+    }
+    assert seen == wanted
+    assert PAGE.read_text() == page()
