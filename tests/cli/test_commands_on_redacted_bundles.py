@@ -141,9 +141,9 @@ def test_answers_are_those_with_names(command: str, bundles: list[Path], run: Ru
     for log_dir, bundle in zip(sorted(SAMPLE.iterdir()), plain, strict=True):
         assert run("collect", log_dir, "--output", bundle, "-q")[0] == 0
     answers = [run(command, *paths, "--format", "json", "-q")[1] for paths in (bundles[1:], plain)]
-    texts = [text.replace(str(path.parent), "") for text, path in zip(answers, (bundles[0], plain[0]), strict=True)]
-    names = names_of(bundles[0].with_name("names.json"))
-    assert in_order(json.loads(read_back(texts[0], names))) == in_order(json.loads(texts[1])) != []
+    redacted, named = (text.replace(str(path.parent), "") for text, path in zip(answers, (bundles[0], plain[0]), strict=True))
+    redacted = read_back(redacted, names_of(bundles[0].with_name("names.json")))
+    assert in_order(json.loads(redacted)) == in_order(json.loads(named)) != []
 
 
 def test_errors_and_notes_name_nothing(bundles: list[Path], nameless: Callable[..., str]) -> None:

@@ -101,7 +101,7 @@ class NewLayout:
     def __init__(self, size_in_bytes: int, base_offset: int) -> None:
         """Of a log of this size."""
         self.size_in_bytes = 0
-        self._old_size, self._base_offset = size_in_bytes, base_offset
+        self.old_size_in_bytes, self._base_offset = size_in_bytes, base_offset
         self._places: list[Ints] = [np.zeros((_IS_BATCH + 1, 0), np.int64)]
         self._is_damaged = False
 
@@ -143,20 +143,25 @@ class NewLayout:
         length = frame.batch_length
         if length >= _LEAST_LENGTH:
             end = frame.position + LOG_OVERHEAD + length
-            length = size - LOG_OVERHEAD - (end != frame.position + old_size) if end <= self._old_size else MOST_LENGTH
+            length = size - LOG_OVERHEAD - (end != frame.position + old_size) if end <= self.old_size_in_bytes else MOST_LENGTH
         return frame._replace(position=position, batch_length=max(length, 0))
 
-    def index(self, kind: FileKind, file: "ByteFile") -> RewrittenFile:
+    def index(self, kind: FileKind, file: "ByteFile", *, has_grown: bool) -> RewrittenFile:
         """An `.index` or a `.timeindex` of the log: of a sound one an entry for every batch, whichever had one; of any other each
-        entry where it points to now. Raises SourceError."""
+        entry where it points to now. If the log `has_grown` since it was read, later entries are left out. Raises SourceError."""
         places = np.concatenate(self._places, axis=1)
         batches = places[:, places[_IS_BATCH] == 1]
         offset_index = parse_offset_index(file, self._base_offset) if kind is FileKind.INDEX else None
         time_index = parse_time_index(file, self._base_offset) if offset_index is None else None
         index = time_index if offset_index is None else offset_index
         assert index is not None
+        if has_grown:
+            index.offsets = index.offsets[: np.count_nonzero(index.offsets <= batches[_LAST_OFFSET].max(initial=-1))]
         offsets = index.offsets
-        values = index.positions if isinstance(index, OffsetIndex) else index.timestamps
+        if isinstance(index, OffsetIndex):
+            values = index.positions = index.positions[: offsets.size]
+        else:
+            values = index.timestamps = index.timestamps[: offsets.size]
         if offsets.size and not self._is_damaged and _is_sound(batches, self._base_offset, offset_index, time_index):
             offsets = batches[_LAST_OFFSET]
             values = batches[_POSITION if time_index is None else _MAX_TIMESTAMP]
@@ -177,7 +182,7 @@ class NewLayout:
     def _moved_positions(self, places: "Ints", positions: "Ints") -> "Ints":
         """Where bytes lie now: at the start of what they were the start of, behind it if they lay in it, or behind all."""
         rows = np.searchsorted(places[_POSITION], positions, side="right") - 1
-        inside = np.flatnonzero((rows >= 0) & (positions < self._old_size))
+        inside = np.flatnonzero((rows >= 0) & (positions < self.old_size_in_bytes))
         moved = np.where(positions < 0, -1, self.size_in_bytes)
         moved[inside] = places[_NEW_POSITION, rows[inside]] + (positions[inside] != places[_POSITION, rows[inside]])
         return moved

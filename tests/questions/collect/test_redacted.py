@@ -4,22 +4,22 @@ import json
 import re
 import shutil
 import socket
+import struct
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+import kafka_forensics as kf
 from kafka_forensics.analysis.internal_topics.transaction_log import java_hash
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.errors import SourceError, UsageError
+from kafka_forensics.errors import UsageError
 from kafka_forensics.model.coordinators import TransactionMetadata
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.pseudonyms import NameKind
 from kafka_forensics.parsers.log_dir import parse_partition_name
 from kafka_forensics.questions.collect import CollectOptions, PseudonymMap, RecordsAsked, collect, collecting
 from kafka_forensics.storage.bundles import BundleSource
-from kafka_forensics.storage.local import LocalSource
-from kafka_forensics.storage.source import ByteFile
 from kafka_forensics.writers.batches import (
     RecordToWrite,
     write_batch,
@@ -29,7 +29,7 @@ from kafka_forensics.writers.batches import (
 )
 from kafka_forensics.writers.files import write_leader_epochs, write_offset_checkpoint, write_properties
 from tests.support.brokers import put_meta, put_offsets, put_segment, put_share_state
-from tests.support.bundles import LOG, Names, inflated_members, names_of, read_back, taken_apart
+from tests.support.bundles import LOG, Names, bundle_of, inflated_members, names_of, read_back, taken_apart
 from tests.support.controllers import ControllerLog, control, put_snapshot, record, setting, snapshot, topic
 from tests.support.groups import (
     commit_key,
@@ -45,6 +45,7 @@ from tests.support.groups import (
 )
 from tests.support.places import SAMPLES
 from tests.support.segments import BASE_TIMESTAMP, log
+from tests.support.unread import refuse
 
 TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAABw"
 HUSH: Final = "hush"
@@ -62,14 +63,6 @@ VOTER: Final = {
 
 def pseudonyms(folder: Path) -> PseudonymMap:
     return PseudonymMap.at(folder / "names.json")
-
-
-def redacted(log_dir: Path, path: Path, names: PseudonymMap) -> Path:
-    """A bundle with pseudonyms."""
-    with path.open("w+b") as file:
-        assert collect([str(log_dir)], CollectOptions(pseudonyms=names), file).incomplete == []
-    names.keep()
-    return path
 
 
 # Names that are planted.
@@ -173,14 +166,7 @@ def test_no_name_is_in_a_redacted_bundle(
     given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "hush-host")
-    opened = LocalSource.open
-
-    def open_or_fail(source: LocalSource, path: str) -> ByteFile:
-        if path.endswith(UNREADABLE):
-            raise SourceError(path, "hush-host says no")
-        return opened(source, path)
-
-    monkeypatch.setattr(LocalSource, "open", open_or_fail)
+    refuse(monkeypatch, lambda path: path.name == UNREADABLE, "hush-host says no")
     log_dir = tmp_path / "hush-logs" / "hush-dir-1"
     put_names(log_dir)
     other = tmp_path / "hush-logs" / "hush-dir-2"
@@ -197,7 +183,6 @@ def test_no_name_is_in_a_redacted_bundle(
     wanted = ["--topic", "hush*", "--deep", "--compacted", "hush*", "--hash", "-v", "--debug", "--output", str(path)]
     assert outcome(["collect", *paths, *wanted]) in (0, 3)
     assert HUSH.encode() in b"".join(inflated_members(path).values())
-    path.unlink()
     capsys.readouterr()
     assert outcome(["collect", *paths, *wanted, "--redact", "--redact-map", str(tmp_path / "names.json")]) in (0, 3)
     printed = "".join(capsys.readouterr()).encode()
@@ -209,6 +194,19 @@ def test_no_name_is_in_a_redacted_bundle(
     if given != "segments alone":
         assert names.pseudonym(NameKind.TOPIC, "hush-orders") in topics
     assert outcome(["scan", str(path), "-q"]) in (0, 1, 3)
+
+
+def test_a_log_that_grows_before_its_index_is_read(tmp_path: Path) -> None:
+    batches = [log_of((commit_key(), commit_value(number)), start=number) for number in range(3)]
+    path = put_offsets(tmp_path / "broker-1", b"".join(batches[:2]))
+
+    def grow(_done: int, _total: int) -> None:
+        path.write_bytes(b"".join(batches))
+        path.with_suffix(".index").write_bytes(b"".join(struct.pack(">ii", row, row * len(batches[0])) for row in (1, 2)))
+
+    with (tmp_path / "bundle.kfb").open("w+b") as file:
+        collect([str(tmp_path / "broker-1")], CollectOptions(pseudonyms=pseudonyms(tmp_path)), file, grow)
+    assert "INDEX_MISMATCH" not in {finding.kind for finding in kf.scan([file.name]).findings}
 
 
 def test_records_are_not_taken_whole(tmp_path: Path) -> None:
@@ -245,7 +243,9 @@ def test_a_part_of_the_coordinators_log_is_known_to_be_one(
     put_meta(log_dir, 1, cluster_id="one")
     if not is_told:
         monkeypatch.setattr(collecting, "transaction_partitions", lambda *_: 0)
-    path = redacted(log_dir, tmp_path / "one.kfb", pseudonyms(tmp_path))
+    made = pseudonyms(tmp_path)
+    path = bundle_of(log_dir, tmp_path / "one.kfb", CollectOptions(pseudonyms=made))
+    made.keep()
     assert BundleSource(str(path)).about.transaction_partitions == (3 if is_told else 0)
     as_of, names = ["--as-of", "2100-01-01"], names_of(tmp_path / "names.json")
     expected, answer = (open_transaction(scanned([str(given), *as_of], capsys, names)) for given in (log_dir, path))
