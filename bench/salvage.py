@@ -1,7 +1,8 @@
 """`python -m bench.salvage`: what `salvage` takes beside `cp` of the bytes that it writes, both until these are on disk.
 
 One broker's copy is read, chosen, written, read back for its digests, and scanned as a whole; three brokers' copies take two more
-scans. Output goes to the disk of this folder; logs come from it, as evidence does, or lie in the page cache (`--warm`).
+scans, and two more copies of what was written. Output goes to the disk of this folder; logs come from it, as evidence does, or lie
+in the page cache (`--warm`).
 """
 
 import argparse
@@ -46,7 +47,9 @@ def measure(logs: Logs, total_bytes: int, *, warm: bool) -> Iterator[list[str]]:
     for brokers in (1, 3):
         paths = copies_of(logs, total_bytes, brokers)
         before = partial(clear, paths, warm=warm)
-        copied = best(["sh", "-c", 'cp -r --reflink=never "$0" "$1" && sync -f "$1"', str(paths[0]), str(OUTPUT)], before)
+        copied = best(
+            ["sh", "-c", 'mkdir "$0" && cp -r --reflink=never "$@" "$0" && sync -f "$0"', str(OUTPUT), *map(str, paths)], before
+        )
         command = [sys.executable, "-m", "kafka_forensics", "salvage", *map(str, paths), "--no-deep", "-q", "--output", str(OUTPUT)]
         taken = best(command, before)
         shutil.rmtree(OUTPUT)

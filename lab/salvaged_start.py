@@ -1,4 +1,4 @@
-"""Brokers that lost records and start again on a salvaged log directory, the same one for each of them."""
+"""Brokers that lost records and start again on the log directories of a salvage."""
 
 import shutil
 from collections.abc import Iterable, Mapping
@@ -19,15 +19,15 @@ from lab.workload import SMALL_SEGMENTS, Message, Writer, write_append_time, wri
 POLL_SECONDS: Final = 20
 CLEANED_WITHIN_SECONDS: Final = 90
 METADATA: Final = "__cluster_metadata-0"
-KEPT: Final = ("meta.properties", "bootstrap.checkpoint")
-"""What a broker keeps of its own log directory; the controllers' log, too, if no salvage has that."""
+KEPT: Final = ("meta.properties", "bootstrap.checkpoint", METADATA)
+"""What a broker keeps of its own log directory where it starts on several salvages."""
 Served = dict[tuple[str, int], list[tuple[int, bytes | None, bytes | None]]]
 """(topic, partition) → (offset, key, value) of each record, in the order in which it came."""
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """What brokers served that started on a salvaged log directory, and what they wrote to their logs while they did."""
+    """What brokers served that started on a salvage, and what they wrote to their logs while they did."""
 
     served: Served
     said: Mapping[int, bytes]
@@ -87,24 +87,35 @@ def committed(cluster: Cluster, group: str, place: tuple[str, int]) -> int:
         consumer.close()
 
 
+def put_in_place(cluster: Cluster, salvaged: Path) -> None:
+    """Move every log directory aside, and copy the salvaged one to its place, as the steps of a salvage say; the controllers' log
+    is copied back where no salvage has it. Also a broker whose disk was replaced has its directory in the salvage."""
+    for broker in cluster.brokers:
+        log_dir = cluster.log_dir(broker)
+        before = log_dir.rename(log_dir.with_name(f"{log_dir.name}.before"))
+        (made,) = (salvaged / f"broker-{broker}").iterdir()
+        copy_tree(made, log_dir)
+        if not (log_dir / METADATA).exists() and (before / METADATA).exists():
+            copy_tree(before / METADATA, log_dir / METADATA)
+
+
 def put_on(cluster: Cluster, salvages: Mapping[Path, Mapping[str, str]]) -> None:
-    """Give every broker the directories and checkpoints of some salvages beside what it keeps; a mapping names topics otherwise
-    than the copies did, and these keep the `partition.metadata` that this cluster's brokers made."""
-    kept = KEPT if any((salvaged / METADATA).is_dir() for salvaged in salvages) else (*KEPT, METADATA)
+    """Give every broker what several salvages have for it beside what it keeps; a mapping names topics otherwise than the copies
+    did, and these keep the `partition.metadata` that this cluster's brokers made."""
     for broker in cluster.brokers:
         log_dir = cluster.log_dir(broker)
         own = {path.parent.name: path.read_bytes() for path in log_dir.glob("*/partition.metadata")}
-        for path in [path for path in log_dir.iterdir() if path.name not in kept]:
+        for path in [path for path in log_dir.iterdir() if path.name not in KEPT]:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         offsets: dict[str, dict[tuple[str, int], int]] = {}
         for salvaged, names in salvages.items():
-            for path in [path for path in salvaged.iterdir() if path.is_dir()]:
+            for path in [path for path in salvaged.glob(f"broker-{broker}/*/*") if path.is_dir()]:
                 topic, _, partition = path.name.rpartition("-")
                 directory = log_dir / f"{names.get(topic, topic)}-{partition}"
                 copy_tree(path, directory)
                 if topic in names and directory.name in own:
                     (directory / "partition.metadata").write_bytes(own[directory.name])
-            for path in salvaged.glob("*-checkpoint"):
+            for path in salvaged.glob(f"broker-{broker}/*/*-offset-checkpoint"):
                 rows = read_offset_checkpoint(path).items()
                 known = {(names.get(topic, topic), partition): offset for (topic, partition), offset in rows}
                 offsets.setdefault(path.name, {}).update(known)
@@ -121,7 +132,7 @@ def start(cluster: Cluster) -> None:
 def start_on(cluster: Cluster, salvaged: Path, ends: Mapping[tuple[str, int], tuple[int, int]]) -> Started:
     """Put a salvage on every broker, start all, and read every partition of `ends`, which are (log start, log end), to its end.
     Raises LabError where a broker does not start or a record does not come."""
-    put_on(cluster, {salvaged: {}})
+    put_in_place(cluster, salvaged)
     start(cluster)
     for place, found in watermarks(cluster, ends).items():
         if found != ends[place]:

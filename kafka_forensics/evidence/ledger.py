@@ -303,7 +303,7 @@ class Ledger:
         assert control is not None
         if not given:
             return ExpectedReplica(*key, node, Presence.NOT_GIVEN, (CONTROLLER,), node=node, is_assigned=True)
-        directory_id = _directory_of(control, node)
+        directory_id = directory_of(control, node)
         fitting = [
             given_directory
             for given_directory in given
@@ -346,7 +346,7 @@ class Ledger:
         for key, control in ({} if self._controller is None else self._controller.partitions).items():
             for node in control.replica_assignment or ():
                 given = self._of_node.get(node, ())
-                directory_id = _directory_of(control, node)
+                directory_id = directory_of(control, node)
                 fitting = [
                     given_directory
                     for given_directory in given
@@ -376,7 +376,7 @@ class Ledger:
         return not assignment or directory.node_id is None or directory.node_id in assignment
 
 
-def _directory_of(control: PartitionControl, node: int) -> str | None:
+def directory_of(control: PartitionControl, node: int) -> str | None:
     """Id of the log directory to which a broker's replica is assigned; None where records do not carry it, or name none."""
     pairs = zip(control.replica_assignment or (), control.directories or (), strict=False)
     directory = next((directory for broker, directory in pairs if broker == node), None)

@@ -19,7 +19,7 @@ from lab.combined import CombinedCluster
 from lab.files import copy_tree
 from lab.jvm import wait_until
 from lab.kafka_jars import kafka_jars
-from lab.salvaged_start import METADATA, Served, put_on, read, start, watermarks
+from lab.salvaged_start import METADATA, Served, put_in_place, read, start, watermarks
 from lab.story import messages
 from lab.unclean_election import fully_replicated
 from lab.workload import SMALL_SEGMENTS, Writer, write_orders
@@ -90,6 +90,11 @@ class Restarted:
     copies: Path
 
 
+def metadata_of(output: Path) -> Path:
+    """The controllers' log of a salvage, as the first node gets it."""
+    return output / "broker-1" / "broker-1" / METADATA
+
+
 def facts(cluster: Cluster) -> Facts:
     """Topics with their ids, partitions and leaders' replicas, and the settings of one of them."""
     admin = cluster.admin()
@@ -153,7 +158,7 @@ def restarted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         before, ends, served = lose(cluster, root / "copies", state)
         salvaged = salvage([str(root / "copies")], root / "out", ScanOptions(), SalvageOptions())
         metadata = next(partition for partition in salvaged.partitions if partition.topic == "__cluster_metadata")
-        put_on(cluster, {root / "out": {}})
+        put_in_place(cluster, root / "out")
         start(cluster)
         again = watermarks(cluster, ends)
         assert again == ends
@@ -178,7 +183,7 @@ def test_everything_was_salvaged_from_the_majority_that_was_whole(restarted: Res
     uncounted = [f"voter:{node}" for node in voters if node == damaged]
     assert restarted.metadata.unseen == [*uncounted, f"quorum_state:{FORGETFUL}"]
     states = [restarted.copies / f"broker-{node}" / METADATA / "quorum-state" for node in (1, 3)]
-    written = json.loads((restarted.output / METADATA / "quorum-state").read_text())
+    written = json.loads((metadata_of(restarted.output) / "quorum-state").read_text())
     assert written["data_version"] == int(restarted.state.voters_in_log or restarted.state.change is not None)
     assert quorum.leader_epoch == 1 + max(json.loads(path.read_text())["leaderEpoch"] for path in states)
 
@@ -196,14 +201,14 @@ def test_every_controller_went_on_behind_it_in_a_new_epoch(restarted: Restarted)
     for node, log_dir in restarted.log_dirs.items():
         state = json.loads((log_dir / METADATA / "quorum-state").read_text())
         assert state["leaderEpoch"] > quorum.leader_epoch
-        assert state["data_version"] == json.loads((restarted.output / METADATA / "quorum-state").read_text())["data_version"]
+        assert state["data_version"] == json.loads((metadata_of(restarted.output) / "quorum-state").read_text())["data_version"]
         lines = (log_dir / METADATA / "leader-epoch-checkpoint").read_text().splitlines()[2:]
         epochs = [EpochEntry(*map(int, line.split())) for line in lines]
         new = [entry for entry in epochs if entry.leader_epoch > quorum.leader_epoch]
         oldest_snapshot = min((int(path.name[:20]) for path in (log_dir / METADATA).glob("*.checkpoint")), default=0)
         deleted_up_to = oldest_snapshot if restarted.state.is_cut else 0  # the cleaner may have come again
         assert new[0].start_offset == max(restarted.metadata.log_end_offset, deleted_up_to)
-        for path in (restarted.output / METADATA).glob("*.log"):
+        for path in metadata_of(restarted.output).glob("*.log"):
             theirs = log_dir / METADATA / path.name
             assert not theirs.exists() or theirs.read_bytes().startswith(path.read_bytes()), (node, path.name)
 
@@ -235,4 +240,4 @@ def test_the_beginning_is_in_snapshots_where_the_log_has_lost_it(restarted: Rest
     assert restarted.metadata.log_start_offset <= max([0, *(int(name[:20]) for name in names)])
     for name in names:
         base = restarted.copies / f"broker-{restarted.metadata.base}" / METADATA / name
-        assert (restarted.output / METADATA / name).read_bytes() == base.read_bytes()
+        assert (metadata_of(restarted.output) / name).read_bytes() == base.read_bytes()

@@ -84,7 +84,7 @@ def damage(copies: Path) -> None:
 def in_logs(output: Path, name: str) -> list[tuple[int, bytes | None, bytes | None]]:
     """The records of a salvaged log as the package reads them, without transaction markers."""
     records = []
-    for path in sorted((output / name).glob("*.log")):
+    for path in sorted((output / "broker-1" / "broker-1" / name).glob("*.log")):
         batches = pa.Table.from_batches(list(kf.read_batches(str(path)))).to_pylist()
         markers = {row["base_offset"] for row in batches if row["attributes"] & CONTROL_MASK}
         rows = pa.Table.from_batches(list(kf.read_records(str(path)))).to_pylist()
@@ -128,16 +128,16 @@ def test_recovery_ran_and_cut_nothing(restarted: Restarted) -> None:
         for words in (b"Truncating to", b"] ERROR ", b"Corrupt", b"invalid messages"):
             assert [line for line in lines if words in line and b"has no effect" not in line] == [], broker
     for broker, log_dir in restarted.log_dirs.items():
-        for path in restarted.output.glob("*/*.log"):
+        for path in restarted.output.glob(f"broker-{broker}/*/*/*.log"):
             ours, theirs = path.read_bytes(), (log_dir / path.parent.name / path.name).read_bytes()
             assert theirs.startswith(ours), (broker, path.name)
 
 
 def test_what_recovery_built_is_what_the_salvage_built(restarted: Restarted) -> None:
     compared = 0
-    for log_dir in restarted.log_dirs.values():
+    for broker, log_dir in restarted.log_dirs.items():
         for name in ("orders-0", "payments-0", "payments-1", "audit-0"):
-            for path in (restarted.output / name).iterdir():
+            for path in (restarted.output / f"broker-{broker}" / f"broker-{broker}" / name).iterdir():
                 if path.suffix[1:] in DERIVED:
                     compared += 1
                     assert (log_dir / name / path.name).read_bytes() == path.read_bytes(), (log_dir, path)

@@ -18,15 +18,25 @@ def test_a_healthy_topic_is_salvaged_whole_and_json_is_the_manifest(tmp_path: Pa
     assert status == 0, err
     assert json.loads(out) == json.loads((output / "manifest.json").read_text())
     assert f"to {output}; manifest.json there says what came from where" in err
-    assert sorted(path.name for path in output.iterdir()) == [
+    assert sorted(path.name for path in output.iterdir()) == ["broker-1", "broker-2", "broker-3", "manifest.json"]
+    assert sorted(path.name for path in (output / "broker-1" / "broker-1").iterdir()) == [
+        "bootstrap.checkpoint",
         "cleaner-offset-checkpoint",
         "log-start-offset-checkpoint",
-        "manifest.json",
+        "meta.properties",
         "orders-0",
         "orders-1",
         "recovery-point-offset-checkpoint",
         "replication-offset-checkpoint",
     ]
+    assert err.startswith("to be written: 114 kB of segments, in 3 log directories\n")
+
+
+def test_the_steps_end_the_table_and_the_page(tmp_path: Path, run: Run) -> None:
+    for form in ("table", "markdown"):
+        out = run("salvage", SAMPLES / "healthy", "--output", tmp_path / form, "--format", form)[1]
+        assert f"cp -a {tmp_path}/{form}/broker-N/NAME LOG_DIR" in " ".join(out.replace("\\\n", "").split())
+        assert [line.startswith(("2. Move the log directories", "2\\. ")) for line in out.splitlines()].count(True) == 1
 
 
 def test_refusals_are_told_with_status_3_in_every_format(tmp_path: Path, run: Run) -> None:

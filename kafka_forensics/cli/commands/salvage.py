@@ -13,7 +13,7 @@ Directory = Annotated[
     typer.Option(
         "--output",
         metavar="DIR",
-        help="An empty or new directory for the salvaged logs, never inside an input. It has its name only once it is whole.",
+        help="An empty or new directory for the log directories, never inside an input. It has its name only once it is whole.",
     ),
     options.Written("new directory"),
 ]
@@ -33,14 +33,14 @@ AllowGaps = Annotated[
         help="Also write partitions with offsets that no copy has, and compacted ones without a whole copy, and name the gaps.",
     ),
 ]
-FORMATS: Final = ("table", "tsv", "json")
+FORMATS: Final = ("table", "tsv", "json", "markdown")
 ListFormat = Annotated[
     str | None,
     typer.Option(
         "--format",
         metavar="FORMAT",
         autocompletion=lambda: list(FORMATS),
-        help="Of what is printed at the end: table, tsv or json, which is the manifest.",
+        help="Of what is printed at the end: table, tsv, json, which is the manifest, or markdown, a page with the steps.",
     ),
 ]
 
@@ -60,22 +60,28 @@ def salvage(
 ) -> int:
     """Log directories on which brokers start, made of the best of all copies, with a manifest of what came from where.
 
-    Of each partition one lineage is written, that of the copy that `plan` recommends: holes and damage are filled from copies that
-    provably hold the same, heads are restored, torn tails cut, and no batch is changed. Of a compacted or internal topic one whole
-    copy is taken. What a broker derives from logs is built anew. A partition is refused, with the reason, where both sides of a
-    fork were committed, where no copy has some offsets, or none is whole. The result is scanned before it gets its name: findings
-    that no copy has are listed as new.
+    DIR/broker-N/NAME takes the place of each log directory that is given, replaced disks (N=EMPTYDIR) among them, with the
+    replicas that the controllers' log assigns there, or else those of its copy. The size is told before anything is written. Of
+    each partition one lineage is written, that of the copy that `plan` recommends: holes and damage are filled from copies that
+    provably hold the same, heads are restored, torn tails cut, and no batch is changed. Of a compacted or internal topic one
+    whole copy is taken. What a broker derives from logs is built anew. A partition is refused, with the reason, where both
+    sides of a fork were committed, where no copy has some offsets, or none is whole. The result is scanned before it gets its
+    name: findings that no copy has are listed as new.
     """
     wanted = chosen_format(format_name, None, FORMATS)
     scan_options = reading.scan_options(selection, deep=deep)
     screen = screen_of(printing)
 
-    from kafka_forensics.cli.outputs.salvage import summary_lines, write_salvaged
+    from kafka_forensics.cli.outputs.salvage import announcement, summary_lines, write_salvaged
     from kafka_forensics.cli.progress import Progress
-    from kafka_forensics.questions.salvage import SalvageOptions, salvage
+    from kafka_forensics.questions.salvage import Salvaged, SalvageOptions, salvage
+
+    def announce(salvaged: Salvaged) -> None:
+        if not printing.quiet:
+            say(screen, [announcement(salvaged)])
 
     with Progress(screen, quiet=printing.quiet) as progress:
-        salvaged = salvage(paths, output, scan_options, SalvageOptions(prefer_broker, allow_gaps), progress)
+        salvaged = salvage(paths, output, scan_options, SalvageOptions(prefer_broker, allow_gaps), progress, announce)
     with open_output(None, color=printing.color) as to:
         write_salvaged(salvaged, wanted, to)
     say(screen, summary_lines(salvaged, quiet=printing.quiet))

@@ -6,10 +6,10 @@ from itertools import zip_longest
 from typing import Final
 
 from kafka_forensics.cli.outputs import plan_words
-from kafka_forensics.cli.outputs.plan_steps import HEAD, partitions_words, steps_of
+from kafka_forensics.cli.outputs.plan_steps import HEAD, markdown_of, partitions_words, steps_of, text_of
 from kafka_forensics.cli.outputs.rows import drawn, markdown, markdown_lines, plain_table, table_lines, tsv_lines
-from kafka_forensics.cli.outputs.words import command_lines, name
-from kafka_forensics.cli.streams import Destination, printable
+from kafka_forensics.cli.outputs.words import name
+from kafka_forensics.cli.streams import Destination
 from kafka_forensics.export import json_document
 from kafka_forensics.export.json_document import json_line
 from kafka_forensics.model.amounts import plural
@@ -221,25 +221,13 @@ def _pages(plans: Plans, to: Destination, elect: str | None) -> Iterator[str]:
             yield from plan_words.wrapped(line, to.width)
         yield "\n"
         yield from plan_words.wrapped(" ".join(_advice(planned, elect)), to.width)
-    yield from _steps(plans, elect, to.width)
+    yield from text_of(HEAD, steps_of(plans, elect), to.width)
 
 
 def _advice(planned: Planned, elect: str | None) -> list[str]:
     """What is recommended, and what it costs."""
     chosen = planned.chosen(elect)
     return list(plan_words.nobody(planned)) if chosen is None else [plan_words.verdict(planned, chosen)]
-
-
-def _steps(plans: Plans, elect: str | None, width: int) -> Iterator[str]:
-    """The steps, with the command of each below it."""
-    steps = steps_of(plans, elect)
-    if steps:
-        yield "\n"
-        yield from plan_words.wrapped(f"Steps. {HEAD}", width)
-    for number, step in enumerate(steps, 1):
-        yield from plan_words.wrapped(f"{number}. {step.text}", width, "   ")
-        if step.command is not None:
-            yield from (f"     {line}\n" for line in command_lines(printable(step.command), width - 5))
 
 
 def _candidates(planned: Planned, shown: Sequence[Candidate], to: Destination) -> Iterator[str]:
@@ -445,13 +433,7 @@ def _lines(plans: Plans, elect: str | None) -> Iterator[str]:
 def _report(plans: Plans, elect: str | None) -> Iterator[str]:
     """The steps as Markdown; then a section a partition, candidates and notes."""
     yield "# kafka-forensics: plan\n"
-    steps = steps_of(plans, elect)
-    if steps:
-        yield f"\n## Steps\n\n{markdown(HEAD)}\n"
-    for number, step in enumerate(steps, 1):
-        yield f"\n{number}. {markdown(step.text)}\n"
-        if step.command is not None:
-            yield f"\n   ```sh\n   {printable(step.command)}\n   ```\n"
+    yield from markdown_of(HEAD, steps_of(plans, elect))
     if plans.partitions != 1:
         yield from (f"\n{markdown(line)}\n" for line in unseen_lines(plans))
     for planned in plans.planned:

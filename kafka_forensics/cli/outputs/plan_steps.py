@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from kafka_forensics.cli.outputs.plan_words import STRAYS, brokers, capital, mend_words, unstartable_words
-from kafka_forensics.cli.outputs.words import name
+from kafka_forensics.cli.outputs.plan_words import STRAYS, brokers, capital, mend_words, unstartable_words, wrapped
+from kafka_forensics.cli.outputs.rows import markdown
+from kafka_forensics.cli.outputs.words import command_lines, name
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.evidence.inputs import broker_order
 from kafka_forensics.evidence.options import listed
@@ -56,6 +57,27 @@ class Step:
             {"topic": topic, "partition_start": first, "partition_end": last + 1} for topic, first, last in _runs(self.partitions)
         ]
         return {**object_of(_STEP, self), "limit_seconds": self.command and LIMIT_SECONDS, "partitions": runs}
+
+
+def text_of(head: str, steps: Sequence[Step], width: int) -> Iterator[str]:
+    """Numbered steps as text, with the command of each below it."""
+    if steps:
+        yield "\n"
+        yield from wrapped(f"Steps. {head}", width)
+    for number, step in enumerate(steps, 1):
+        yield from wrapped(f"{number}. {step.text}", width, "   ")
+        if step.command is not None:
+            yield from (f"     {line}\n" for line in command_lines(printable(step.command), width - 5))
+
+
+def markdown_of(head: str, steps: Sequence[Step]) -> Iterator[str]:
+    """Numbered steps as a section of a page."""
+    if steps:
+        yield f"\n## Steps\n\n{markdown(head)}\n"
+    for number, step in enumerate(steps, 1):
+        yield f"\n{number}. {markdown(step.text)}\n"
+        if step.command is not None:
+            yield f"\n   ```sh\n   {printable(step.command)}\n   ```\n"
 
 
 class _Election(NamedTuple):

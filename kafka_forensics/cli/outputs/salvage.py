@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from kafka_forensics.cli.outputs.rows import table_lines, tsv_lines
+from kafka_forensics.cli.outputs.plan_steps import markdown_of, text_of
+from kafka_forensics.cli.outputs.rows import markdown, markdown_lines, table_lines, tsv_lines
+from kafka_forensics.cli.outputs.salvage_steps import head, steps_of
 from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.amounts import plural, size
@@ -22,18 +24,36 @@ _FINDINGS_NAMED: Final = 8
 
 
 def write_salvaged(salvaged: Salvaged, format_name: str, to: Destination) -> None:
-    """Write the answer to `to` as `table`, `tsv` or `json`."""
+    """Write the answer to `to` as `table`, `tsv`, `json` or `markdown`."""
     match format_name:
         case "table":
             to.stream.writelines(table_lines(HEADS, _RIGHT, map(_cells, salvaged.partitions), to.width))
             to.stream.writelines(_new_findings(salvaged))
             to.stream.writelines(_refusals(salvaged.refused))
+            to.stream.writelines(text_of(head(salvaged), steps_of(salvaged), to.width))
+        case "markdown":
+            to.stream.writelines(_page(salvaged))
         case "tsv":
             to.stream.writelines(tsv_lines(COLUMNS, _rows(salvaged)))
         case "json":
             to.stream.write(json_text(document(salvaged)) + "\n")
         case _:
             raise AssertionError(format_name)
+
+
+def announcement(salvaged: Salvaged) -> str:
+    """What is about to be written."""
+    directories = "1 log directory" if len(salvaged.log_dirs) == 1 else f"{len(salvaged.log_dirs)} log directories"
+    return f"to be written: {size(salvaged.bytes_to_write)} of segments, in {directories}"
+
+
+def _page(salvaged: Salvaged) -> Iterator[str]:
+    """The table, the refusals and the steps as Markdown."""
+    yield "# kafka-forensics: salvage\n\n"
+    yield from markdown_lines(HEADS, (dict(zip(HEADS, _cells(one), strict=True)) for one in salvaged.partitions))
+    for line in (*_new_findings(salvaged), *_refusals(salvaged.refused)):
+        yield f"\n{markdown(line.strip())}\n"
+    yield from markdown_of(head(salvaged), steps_of(salvaged))
 
 
 def summary_lines(salvaged: Salvaged, *, quiet: bool) -> list[str]:
@@ -65,7 +85,7 @@ def without_topic_id(partitions: Iterable[SalvagedPartition]) -> list[str]:
         return []
     unknown = f"nothing here tells the topic id of {listed(topics)}"
     stray = "a broker under KRaft sets a log without it aside and begins anew"
-    file = "write a file partition.metadata into each of these directories, of the two lines `version: 0` and `topic_id: ID`"
+    file = "write a file partition.metadata into each of their directories, of the two lines `version: 0` and `topic_id: ID`"
     return [f"{unknown}, and {stray}: {file}, with the TopicId that `kafka-topics.sh --describe` shows"]
 
 

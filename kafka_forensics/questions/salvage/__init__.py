@@ -2,15 +2,18 @@
 
 from kafka_forensics.questions.salvage.choosing import SalvageOptions
 from kafka_forensics.questions.salvage.forecast import forecast
+from kafka_forensics.questions.salvage.log_dirs import METADATA_LOG, TargetDir
 from kafka_forensics.questions.salvage.manifest import MANIFEST, Refused, Salvaged, SalvagedPartition, document
 from kafka_forensics.questions.salvage.salvaging import salvage
 
 __all__ = [
     "MANIFEST",
+    "METADATA_LOG",
     "Refused",
     "SalvageOptions",
     "Salvaged",
     "SalvagedPartition",
+    "TargetDir",
     "document",
     "forecast",
     "salvage",

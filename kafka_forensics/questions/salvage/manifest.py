@@ -12,6 +12,7 @@ from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import SCHEMA_VERSION, Incomplete
 from kafka_forensics.questions.salvage.lineage import LeftBehind
+from kafka_forensics.questions.salvage.log_dirs import TargetDir
 from kafka_forensics.questions.salvage.partition_files import Range
 from kafka_forensics.replication.offset_ranges import Ranges
 from kafka_forensics.replication.planner import NO_END
@@ -75,9 +76,11 @@ class SalvagedPartition:
     log_start_offset: int
     log_end_offset: int
     high_watermark: int | None
-    leader_epochs: list[EpochEntry]
-    segments: int
-    size_in_bytes: int
+    leader_epochs: list[EpochEntry] = field(default_factory=list)
+    segments: int = 0
+    size_in_bytes: int = 0
+    replicas: list[tuple[int | str, str]] = field(default_factory=list)
+    """Whose replicas it is: broker, and log directory below the output, `broker-N/LOGDIR`. Each has the same files."""
     gaps: list[Gap] = field(default_factory=list)
     left_behind: list[LeftBehind] = field(default_factory=list)
     ranges: list[Range] = field(default_factory=list)
@@ -116,7 +119,7 @@ class Refused:
     partition: int
     kind: str
     """`rivals` · `gaps` · `internal_topic` · `compacted` · `controllers_log` · `tiered` · `topic_undecided` · `nothing_read` ·
-    `not_readable` · `not_sound`"""
+    `not_readable` · `not_sound` · `no_log_dir`"""
     reason: str
     hint: str | None = None
     offsets: tuple[tuple[int, int | None], ...] = ()
@@ -136,6 +139,13 @@ class Salvaged:
     """Findings of no single partition that an input has, too."""
     new: list[Finding] = field(default_factory=list)
     """Findings of no single partition that no input has."""
+    log_dirs: list[TargetDir] = field(default_factory=list)
+    bytes_to_write: int = 0
+    """Of the segments in all log directories, as it is announced."""
+    is_kraft: bool = False
+    """Whether nodes are known to have controllers in the place of ZooKeeper."""
+    is_selection: bool = False
+    """Whether --topic, --partition or --broker left out partitions."""
 
     @property
     def is_whole(self) -> bool:
@@ -163,6 +173,8 @@ def document(salvaged: Salvaged) -> Json:
     return {
         "schema_version": SCHEMA_VERSION,
         "tool": {"name": "kafka-forensics", "version": __version__},
+        "bytes_to_write": salvaged.bytes_to_write,
+        "log_dirs": [_log_dir(target) for target in salvaged.log_dirs],
         "partitions": [_partition(partition) for partition in salvaged.partitions],
         "refused": [
             {
@@ -182,6 +194,19 @@ def document(salvaged: Salvaged) -> Json:
     }
 
 
+def _log_dir(target: TargetDir) -> Json:
+    return {
+        "broker": target.node,
+        "directory": target.directory,
+        "in_place_of": target.log_dir,
+        "was_empty": target.is_empty,
+        "directory_id": target.directory_id,
+        "meta_properties": target.meta_properties,
+        "partitions": len(target.partitions),
+        "bytes": target.size_in_bytes,
+    }
+
+
 def _partition(partition: SalvagedPartition) -> Json:
     return {
         "topic": partition.topic,
@@ -196,6 +221,7 @@ def _partition(partition: SalvagedPartition) -> Json:
         "leader_epochs": [[entry.leader_epoch, entry.start_offset] for entry in partition.leader_epochs],
         "segments": partition.segments,
         "bytes": partition.size_in_bytes,
+        "replicas": [{"broker": broker, "directory": directory} for broker, directory in partition.replicas],
         "ranges": [_range(taken) for taken in partition.ranges],
         "gaps": [{"offset_start": gap.start, "offset_end": gap.end, "damaged_on": list(gap.damaged_on)} for gap in partition.gaps],
         "left_behind": _left(partition.left_behind),

@@ -11,18 +11,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from kafka_forensics.errors import ForensicsError
+from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.files import AbortedTxn, EpochEntry
 from kafka_forensics.parsers.log import SegmentReader, inspector
 from kafka_forensics.questions.salvage.lineage import Lineage
 from kafka_forensics.questions.salvage.rebuilding import EpochReplay, ProducerReplay, SegmentIndexes
 from kafka_forensics.questions.salvage.sealing import Copied, Sealing, drop
-from kafka_forensics.questions.salvage.slices import Slice, Source
+from kafka_forensics.questions.salvage.slices import Slice
 from kafka_forensics.replication.recovery import EPOCHS_FILE, MAX_RELATIVE_OFFSET, MAX_SEGMENT_BYTES, segment_file
 from kafka_forensics.storage.copying import Growth, copy_range, write_all
 from kafka_forensics.storage.private import FILE_MODE
@@ -41,6 +42,13 @@ _AHEAD: Final = 1
 
 class CopyChangedError(ForensicsError):
     """The bytes that were copied are not those that were scanned."""
+
+
+class Origin(NamedTuple):
+    """A copy whose bytes are taken, and whether batches are opened before they are."""
+
+    plan: ReplicaPlan
+    deep: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +112,7 @@ class _Segment:
 def write_partition(
     directory: Path,
     slices: Iterable[Slice],
-    sources: Sequence[Source],
+    origins: Sequence[Origin],
     lineage: Lineage,
     settings: "PartitionSettings",
     sealing: Sealing,
@@ -113,11 +121,11 @@ def write_partition(
 
     Raises CopyChangedError where copies have changed since they were scanned, SourceError, OSError where nothing can be written.
     """
-    logs = [segment.log for source in sources for segment in source.plan.directory.segments if segment.log is not None]
+    logs = [segment.log for origin in origins for segment in origin.plan.directory.segments if segment.log is not None]
     largest = min(max((log.size_in_bytes for log in logs), default=0), MAX_SEGMENT_BYTES)
-    edges = [segment.base_offset for segment in sources[lineage.base].plan.directory.segments]
+    edges = [segment.base_offset for segment in origins[lineage.base].plan.directory.segments]
     end = -1
-    writer = _Writer(directory, sources, settings.index_interval_bytes, sealing)
+    writer = _Writer(directory, origins, settings.index_interval_bytes, sealing)
     try:
         for segment in _segments(slices, edges, max(USUAL_SEGMENT_BYTES, largest)):
             writer.add(segment)
@@ -161,9 +169,9 @@ def _edge(behind: int, part: Slice, edges: Sequence[int]) -> int | None:
 class _Writer:
     """Writes segment after segment: each is read back as it is copied, and the next is copied meanwhile."""
 
-    def __init__(self, directory: Path, sources: Sequence[Source], index_interval_bytes: int, sealing: Sealing) -> None:
+    def __init__(self, directory: Path, origins: Sequence[Origin], index_interval_bytes: int, sealing: Sealing) -> None:
         self._written = Written()
-        self._directory, self._sources, self._index_interval_bytes = directory, sources, index_interval_bytes
+        self._directory, self._origins, self._index_interval_bytes = directory, origins, index_interval_bytes
         self._sealing, self._copied = sealing, deque[tuple[_Segment, Copied]]()
         self._producers, self._epochs = ProducerReplay(), EpochReplay()
         self._end = -1
@@ -217,7 +225,7 @@ class _Writer:
         with new_file(self._directory / name) as descriptor:
             growth.begin()
             for part in slices:
-                plan = self._sources[part.copy].plan
+                plan = self._origins[part.copy].plan
                 segment = plan.directory.segment(part.segment)
                 assert segment is not None
                 assert segment.log is not None
@@ -229,7 +237,7 @@ class _Writer:
         indexes, aborted = SegmentIndexes(segment.base_offset, self._index_interval_bytes), list[AbortedTxn]()
         starts = np.array([part.start_offset for part in segment.slices], np.int64)
         met = 0
-        deep = any(self._sources[part.copy].deep for part in segment.slices)
+        deep = any(self._origins[part.copy].deep for part in segment.slices)
         with copied.open() as file:
             for chunk in SegmentReader(file, inspect=inspector(deep=deep)).chunks():
                 columns = chunk.columns
@@ -259,7 +267,7 @@ class _Writer:
         """Whence the bytes of a segment come."""
         position = 0
         for part in slices:
-            context = self._sources[part.copy].plan.context
+            context = self._origins[part.copy].plan.context
             yield Range(
                 f"{context.topic}-{context.partition}/{name}",
                 position,

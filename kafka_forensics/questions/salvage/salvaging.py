@@ -1,10 +1,12 @@
-"""From the copies to a directory on which brokers start: each partition is chosen, written and read back, or refused with a reason.
+"""From the copies to log directories on which brokers start: what each partition is made of is chosen, or why it is refused.
 
-The whole is scanned before it gets its name; what that finds wrong with a partition refuses it.
+Then each is written once and read back. What a scan finds wrong with it refuses it; else it goes to every log directory that it
+belongs to.
 """
 
 import shutil
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +17,7 @@ from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions, fits, listed
 from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.judging.scanning import is_deep
+from kafka_forensics.model.amounts import size
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.json_objects import json_text
@@ -22,6 +25,9 @@ from kafka_forensics.model.results import Read, ScanResult
 from kafka_forensics.questions.plan import PlanMaker, PlanOptions, check_names, name_here
 from kafka_forensics.questions.salvage import controllers_log
 from kafka_forensics.questions.salvage.choosing import Choice, Chooser, RefusedError, SalvageOptions
+from kafka_forensics.questions.salvage.controllers_log import ControllersLog
+from kafka_forensics.questions.salvage.lineage import Lineage
+from kafka_forensics.questions.salvage.log_dirs import TargetDir, places_of, put_partition, target_dirs, write_files
 from kafka_forensics.questions.salvage.manifest import (
     MANIFEST,
     NO_TOPIC_ID,
@@ -35,6 +41,7 @@ from kafka_forensics.questions.salvage.manifest import (
 from kafka_forensics.questions.salvage.output_findings import InputFindings
 from kafka_forensics.questions.salvage.partition_files import (
     CopyChangedError,
+    Origin,
     PartitionSettings,
     Written,
     write_file,
@@ -43,7 +50,7 @@ from kafka_forensics.questions.salvage.partition_files import (
 from kafka_forensics.questions.salvage.quorum_copies import QuorumCopy, read_copy, share_memory
 from kafka_forensics.questions.salvage.rebuilding import index_interval
 from kafka_forensics.questions.salvage.sealing import Sealing
-from kafka_forensics.questions.salvage.slices import Source
+from kafka_forensics.questions.salvage.slices import Slice, Source
 from kafka_forensics.questions.salvage.target import built
 from kafka_forensics.questions.salvage.whole_copies import first_dirty_offset, known_epochs
 from kafka_forensics.replication.offset_ranges import clipped
@@ -55,19 +62,27 @@ from kafka_forensics.witnesses.witnesses import read_witnesses
 from kafka_forensics.writers.files import write_offset_checkpoint
 
 CLEANER_FILE: Final = "cleaner-offset-checkpoint"
+BUILT: Final = ".built"
+"""Where in the output each partition is built, until all are scanned;"""
 APART: Final = ".controllers"
-"""Where in the output the controllers' log stands until all is scanned."""
+"""and the controllers' log."""
 NAME: Final = "salvage"
 """What the output is called while it is scanned."""
 
 
 def salvage(
-    paths: list[str], output: Path, options: ScanOptions, salvage_options: SalvageOptions, progress: Progress | None = None
+    paths: list[str],
+    output: Path,
+    options: ScanOptions,
+    salvage_options: SalvageOptions,
+    progress: Progress | None = None,
+    announce: Callable[[Salvaged], None] = lambda _: None,
 ) -> Salvaged:
-    """Write the best log of every partition that `options` leave to `output`, which is new or empty.
+    """Write a log directory for each that was given to `output`, which is new or empty, with the best log of every partition that
+    `options` leave. `announce` hears what is to be written, before anything is.
 
     Raises UsageError for paths that make no sense, for a bundle (it holds no records), for a broker that none of the copies is of,
-    and where nothing can be written.
+    for an empty log directory of no known node, and where nothing can be written, or not so much.
     """
     inputs = gather(paths, options)
     check_names(inputs)
@@ -80,12 +95,20 @@ def salvage(
         salvaged = salvager.salvaged
         salvaged.output = str(output)
         salvaged.incomplete = result.incomplete
+        salvaged.is_selection = _is_selection(options)
+        salvaged.is_kraft = any(log_dir.meta is not None and log_dir.meta.version == 1 for log_dir in inputs.log_dirs)
         salvager.refuse_unread(result)
-        salvager.write_checkpoints()
+        salvager.find_places()
+        free = shutil.disk_usage(directory).free
+        if salvaged.bytes_to_write > free:
+            text = f"{output} would take {size(salvaged.bytes_to_write)}, and its disk has {size(free)} free"
+            raise UsageError(text, hint="choose a directory on another disk, or make room")
+        announce(salvaged)
+        salvager.write()
+        salvager.write_checkpoints(directory / BUILT, [(one.topic, one.partition) for one in salvaged.partitions])
         salvager.check(result)
         salvager.seal()
-        salvager.put_together()
-        salvager.write_checkpoints()
+        salvager.put_in_places()
         salvaged.refused.sort(key=lambda refused: (refused.topic, refused.partition))
         write_file(directory / MANIFEST, f"{json_text(document(salvaged))}\n".encode())
     return salvaged
@@ -101,8 +124,29 @@ def _check_given(inputs: Inputs, salvage_options: SalvageOptions) -> None:
         raise UsageError(f"no copy here is of broker {prefer}", hint=f"brokers here: {listed(names)}")
 
 
+def _is_selection(options: ScanOptions) -> bool:
+    return any(one is not None for one in (options.topic_glob, options.partition, options.broker))
+
+
+@dataclass(slots=True)
+class _Chosen:
+    """A partition that is to be written: without the folded replicas, which are many."""
+
+    partition: SalvagedPartition
+    slices: list[Slice]
+    origins: list[Origin]
+    lineage: Lineage
+    settings: PartitionSettings
+    metadata: ControllersLog | None = None
+    places: list[TargetDir] = field(default_factory=list)
+
+    @property
+    def size_in_bytes(self) -> int:
+        return sum(part.size_in_bytes for part in self.slices)
+
+
 class _Salvager:
-    """Salvages a partition whenever the scan has judged one."""
+    """Chooses for a partition whenever the scan has judged one; writes all of them then."""
 
     def __init__(
         self, inputs: Inputs, options: ScanOptions, salvage_options: SalvageOptions, directory: Path, sealing: Sealing
@@ -112,6 +156,8 @@ class _Salvager:
         self._maker = PlanMaker(inputs, self.witnesses, PlanOptions(counted=False))
         self._plan_of = {id(plan.context): plan for plan in inputs.replicas}
         self._options, self._directory, self._sealing = options, directory, sealing
+        self._inputs = inputs
+        self._chosen: list[_Chosen] = []
         self._written: dict[tuple[str, int], Written] = {}
         self._chooser = Chooser(salvage_options)
         self._deep = is_deep(options.deep, sum(plan.bytes for plan in inputs.replicas))
@@ -123,16 +169,18 @@ class _Salvager:
         context = replicas[0].context
         try:
             if context.topic == CLUSTER_METADATA_TOPIC:
-                partition = self._write_controllers(replicas, result)
+                self._chosen.append(self._chosen_of_controllers(replicas, result))
             else:
-                partition = self._write(self._choice(replicas, reader, result))
-            self.salvaged.partitions.append(partition)
+                self._chosen.append(self._chosen_of(self._choice(replicas, reader, result)))
         except RefusedError as error:
             self.salvaged.refused.append(error.refused)
-        except (SourceError, CopyChangedError) as error:
-            self._remove(context.topic, context.partition)
-            kind = "not_readable" if isinstance(error, SourceError) else "not_sound"
-            self.salvaged.refused.append(Refused(context.topic, context.partition, kind, str(error), error.hint))
+        except SourceError as error:
+            self._refuse(context.topic, context.partition, error)
+
+    def _refuse(self, topic: str, partition: int, error: SourceError | CopyChangedError) -> None:
+        self._remove(topic, partition)
+        kind = "not_readable" if isinstance(error, SourceError) else "not_sound"
+        self.salvaged.refused.append(Refused(topic, partition, kind, str(error), error.hint))
 
     def _choice(self, replicas: list[Replica], reader: LogReader, result: PartitionResult) -> Choice:
         topic, partition = replicas[0].context.topic, replicas[0].context.partition
@@ -143,36 +191,30 @@ class _Salvager:
         sources = [Source.of(self._plan_of[id(replica.context)], replica, result.findings, deep=self._deep) for replica in read]
         return self._chooser.choose(sources, planned, result, reader)
 
-    def _write_controllers(self, replicas: list[Replica], result: PartitionResult) -> SalvagedPartition:
-        """Write the controllers' log. Raises RefusedError, SourceError, CopyChangedError."""
+    def _chosen_of_controllers(self, replicas: list[Replica], result: PartitionResult) -> _Chosen:
+        """Choose the controllers' log. Raises RefusedError, SourceError."""
         copies: list[QuorumCopy] = []
         for replica in replicas:
             copy = read_copy(self._plan_of[id(replica.context)], replica, result.findings, deep=self._deep)
             share_memory(copies, copy)
             copies.append(copy)
-        chosen = controllers_log.choose(copies)
-        partition = self._write(Choice(chosen.lineage, "quorum", [chosen.base.source], None, slices=chosen.slices))
-        partition.quorum, partition.unseen = chosen.quorum, chosen.unseen
-        partition.files = chosen.write_beside(self._place_of(partition.topic, partition.partition))
-        return partition
+        log = controllers_log.choose(copies)
+        chosen = self._chosen_of(Choice(log.lineage, "quorum", [log.base.source], None, slices=log.slices))
+        chosen.partition.quorum, chosen.partition.unseen, chosen.metadata = log.quorum, log.unseen, log
+        return chosen
 
-    def _write(self, choice: Choice) -> SalvagedPartition:
-        """Write a partition."""
+    def _chosen_of(self, choice: Choice) -> _Chosen:
+        """What is to be written of a partition."""
         lineage = choice.lineage
         base = choice.sources[lineage.base].plan.context
         topic_id = _topic_id(choice.sources) or (controllers_log.TOPIC_ID if base.topic == CLUSTER_METADATA_TOPIC else None)
-        directory = self._place_of(base.topic, base.partition)
-        directory.mkdir(parents=True)
         interval = index_interval(None if base.control is None else base.control.setting("index.interval.bytes"))
         epochs = known_epochs(lineage, choice.sources[lineage.base]) if choice.is_cleaned else None
-        settings = PartitionSettings(topic_id, interval, epochs)
-        written = write_partition(directory, choice.slices, choice.sources, lineage, settings, self._sealing)
-        self._written[base.topic, base.partition] = written
         if choice.is_cleaned:
             self._cleaned[base.topic, base.partition] = first_dirty_offset(lineage, choice.sources[lineage.base])
         absent_of_plan = () if choice.planned is None else choice.planned.plan.missing
         missing = [absent for absent in absent_of_plan if absent.kind in UNSEEN or absent.kind == "topic_unknown"]
-        return SalvagedPartition(
+        partition = SalvagedPartition(
             base.topic,
             base.partition,
             topic_id,
@@ -181,36 +223,78 @@ class _Salvager:
             lineage.log_start_offset,
             lineage.log_end_offset,
             _high_watermark(choice),
-            written.epochs,
-            written.segments,
-            written.size_in_bytes,
-            [
+            gaps=[
                 Gap(start, end, _damaged_on(choice, start, NO_END if end is None else end))
                 for start, end in open_ended(lineage.gaps)
             ],
-            list(lineage.left_behind),
+            left_behind=list(lineage.left_behind),
             unseen=[
                 *(absent.kind if absent.broker is None else f"{absent.kind}:{absent.broker}" for absent in missing),
                 *([NO_TOPIC_ID] if topic_id is None and _under_kraft(choice.sources) else ()),
             ],
             warning=choice.warning,
         )
+        origins = [Origin(source.plan, source.deep) for source in choice.sources]
+        return _Chosen(partition, choice.slices, origins, lineage, PartitionSettings(topic_id, interval, epochs))
+
+    def find_places(self) -> None:
+        """Find the log directories of every partition; refuse those that belong to none that was given."""
+        controller = self.witnesses.controller
+        self.salvaged.log_dirs = target_dirs(self._inputs, controller)
+        for chosen in self._chosen:
+            key = chosen.partition.topic, chosen.partition.partition
+            chosen.places = places_of(key, self.salvaged.log_dirs, controller)
+            if not chosen.places:
+                assigned = [] if controller is None else controller.partitions[key].replica_assignment or []
+                nodes = listed(map(str, assigned))
+                reason = f"by the controllers' log it belongs to log directories of brokers {nodes} that were not given"
+                hint = "give them, or an empty directory for a disk that is replaced: N=DIR"
+                self.salvaged.refused.append(Refused(*key, "no_log_dir", reason, hint))
+        self._chosen = [chosen for chosen in self._chosen if chosen.places]
+        self.salvaged.bytes_to_write = sum(chosen.size_in_bytes * len(chosen.places) for chosen in self._chosen)
+
+    def write(self) -> None:
+        """Write every partition once. Raises OSError."""
+        (self._directory / BUILT).mkdir()
+        for chosen in self._chosen:
+            partition = chosen.partition
+            try:
+                self._write(chosen)
+                self.salvaged.partitions.append(partition)
+            except (SourceError, CopyChangedError) as error:
+                self._refuse(partition.topic, partition.partition, error)
+
+    def _write(self, chosen: _Chosen) -> None:
+        """Write a partition. Raises SourceError, CopyChangedError, OSError."""
+        partition = chosen.partition
+        directory = self._place_of(partition.topic, partition.partition)
+        directory.mkdir(parents=True)
+        written = write_partition(directory, chosen.slices, chosen.origins, chosen.lineage, chosen.settings, self._sealing)
+        self._written[partition.topic, partition.partition] = written
+        partition.leader_epochs, partition.segments, partition.size_in_bytes = (
+            written.epochs,
+            written.segments,
+            written.size_in_bytes,
+        )
+        if chosen.metadata is not None:
+            partition.files = chosen.metadata.write_beside(directory)
 
     def refuse_unread(self, result: ScanResult) -> None:
         """Refuse partitions that a scan knows of and none was looked at."""
-        known = {(written.topic, written.partition) for written in self.salvaged.partitions}
+        known = {(chosen.partition.topic, chosen.partition.partition) for chosen in self._chosen}
         known |= {(refused.topic, refused.partition) for refused in self.salvaged.refused}
         for partition in result.partitions:
             if (partition.topic, partition.partition) not in known and fits((partition.topic, partition.partition), self._options):
                 reason = "no copy of it could be read"
                 self.salvaged.refused.append(Refused(partition.topic, partition.partition, "nothing_read", reason))
 
-    def write_checkpoints(self) -> None:
-        """Write what a log directory has once, of the partitions that stand. Recovery begins at the start of each log.
+    def write_checkpoints(self, directory: Path, keys: list[tuple[str, int]]) -> None:
+        """Write what a log directory has once, of some partitions. Recovery begins at the start of each log.
 
         Of the controllers' log nothing stands there: it is recovered whole, and begins with its first segment (KafkaRaftLog).
         """
-        partitions = [one for one in self.salvaged.partitions if one.topic != CLUSTER_METADATA_TOPIC]
+        written = {(one.topic, one.partition): one for one in self.salvaged.partitions if one.topic != CLUSTER_METADATA_TOPIC}
+        partitions = [written[key] for key in keys if key in written]
         files = {
             RECOVERY_POINT_FILE: {(one.topic, one.partition): one.log_start_offset for one in partitions},
             LOG_START_FILE: {(one.topic, one.partition): one.log_start_offset for one in partitions if one.log_start_offset},
@@ -219,10 +303,8 @@ class _Salvager:
             },
             CLEANER_FILE: {key: self._cleaned[key] for one in partitions if (key := (one.topic, one.partition)) in self._cleaned},
         }
-        for name, offsets in files.items():
-            (self._directory / name).unlink(missing_ok=True)
-            write_file(self._directory / name, write_offset_checkpoint(offsets))
-        if (self._directory / APART).exists():
+        write_files(directory, {name: write_offset_checkpoint(offsets) for name, offsets in files.items()})
+        if (self._directory / APART).exists() and directory.name == BUILT:
             (self._directory / APART / RECOVERY_POINT_FILE).write_bytes(write_offset_checkpoint({}))
 
     def check(self, given: ScanResult) -> None:
@@ -261,12 +343,29 @@ class _Salvager:
         for partition in self.salvaged.partitions:
             partition.ranges = self._written[partition.topic, partition.partition].ranges()
 
-    def put_together(self) -> None:
-        """Put what was built apart beside the rest."""
-        apart = self._directory / APART
-        for path in [path for path in apart.glob("*") if path.is_dir()]:
-            path.rename(self._directory / path.name)
-        shutil.rmtree(apart, ignore_errors=True)
+    def put_in_places(self) -> None:
+        """Put every partition that stands in its log directories, and beside them what each directory has once. Raises OSError."""
+        standing = {(one.topic, one.partition): one for one in self.salvaged.partitions}
+        written = [chosen for chosen in self._chosen if (chosen.partition.topic, chosen.partition.partition) in standing]
+        for chosen in written:
+            partition = chosen.partition
+            partition.replicas = [(target.node, target.directory) for target in chosen.places]
+            for target in chosen.places:
+                target.partitions.append((partition.topic, partition.partition))
+                target.size_in_bytes += partition.size_in_bytes
+        wanted = [target for target in self.salvaged.log_dirs if target.partitions or not target.is_of_controller]
+        self.salvaged.log_dirs = wanted if written else []
+        for target in self.salvaged.log_dirs:
+            directory = self._directory / target.directory
+            directory.mkdir(parents=True)
+            write_files(directory, target.files)
+            if not target.is_of_controller:
+                self.write_checkpoints(directory, target.partitions)
+        for chosen in written:
+            built = self._place_of(chosen.partition.topic, chosen.partition.partition)
+            put_partition(built, [self._directory / target.directory / built.name for target in chosen.places])
+        for name in (BUILT, APART):
+            shutil.rmtree(self._directory / name, ignore_errors=True)
 
     def _remove(self, topic: str, partition: int) -> None:
         place = self._place_of(topic, partition)
@@ -275,7 +374,7 @@ class _Salvager:
 
     def _place_of(self, topic: str, partition: int) -> Path:
         """Where a partition is built: the controllers' log apart, for it bears witness, and what it says of others is not asked."""
-        return self._directory / (APART if topic == CLUSTER_METADATA_TOPIC else "") / f"{topic}-{partition}"
+        return self._directory / (APART if topic == CLUSTER_METADATA_TOPIC else BUILT) / f"{topic}-{partition}"
 
 
 def _topic_id(sources: list[Source]) -> str | None:

@@ -108,6 +108,13 @@ class SalvagedRange:
 
 
 @dataclass(frozen=True, slots=True)
+class SalvagedReplica:
+    """A broker for which the partition was written."""
+
+    broker: Broker
+
+
+@dataclass(frozen=True, slots=True)
 class SalvagedGap:
     """Offsets that no copy had. `offset_end` is None for those after the log end, where a broker has written others since."""
 
@@ -149,6 +156,7 @@ class SalvagedPartition:
     log_start_offset: Offset
     log_end_offset: Offset
     leader_epochs: list[tuple[Offset, Offset]]
+    replicas: list[SalvagedReplica]
     ranges: list[SalvagedRange]
     gaps: list[SalvagedGap]
     inherited: list[OutputFinding]

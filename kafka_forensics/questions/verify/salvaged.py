@@ -20,7 +20,9 @@ _OF_A_LOG: Final = ("start", "end", "bytes")
 def promised(salvaged: SalvagedPartition, replicas: list[tuple[Replica, ReplicaPlan]], result: PartitionResult) -> list[Verified]:
     """The promises of one partition, beside the replicas that there are now."""
     own = [finding for finding in result.findings if not _is_told_of(salvaged, finding)]
-    promises = [Verified.of(salvaged, promise, broker, "no_copy") for broker in _absent(replicas) for promise in _OF_A_LOG]
+    promises = [
+        Verified.of(salvaged, promise, broker, "no_copy") for broker in _absent(salvaged, replicas) for promise in _OF_A_LOG
+    ]
     unseen = bool(promises) or any(replica.read is not Read.WHOLE for replica, _ in replicas)
     for replica, plan in replicas:
         if replica.read is Read.NONE:
@@ -40,15 +42,19 @@ def without_copies(salvaged: SalvagedPartition) -> list[Verified]:
     return [Verified.of(salvaged, promise, salvaged.base, "no_copy") for promise in _OF_A_LOG]
 
 
-def _absent(replicas: list[tuple[Replica, ReplicaPlan]]) -> list[Broker]:
-    """Who should have a replica of which no copy was given: by the controller's log, and by what else was given."""
+def _absent(salvaged: SalvagedPartition, replicas: list[tuple[Replica, ReplicaPlan]]) -> list[Broker]:
+    """Who should have a replica of which no copy was given: by the manifest, the controller's log, and what else was given."""
     context = replicas[0][0].context
     assignment = () if context.control is None else context.control.replica_assignment or ()
-    absent = {node: node for node in assignment} | {
-        row.broker if row.node is None else row.node: row.broker
-        for row in context.without_copy
-        if row.is_assigned is not False and not row.is_deleted
-    }
+    absent = (
+        {replica.broker: replica.broker for replica in salvaged.replicas}
+        | {node: node for node in assignment}
+        | {
+            row.broker if row.node is None else row.node: row.broker
+            for row in context.without_copy
+            if row.is_assigned is not False and not row.is_deleted
+        }
+    )
     given = {replica.context.node for replica, _ in replicas}
     left = [broker for node, broker in absent.items() if node not in given]
     return left if len(left) > sum(isinstance(node, str) for node in given) else []

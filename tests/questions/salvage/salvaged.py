@@ -30,8 +30,13 @@ def salvaged_of(folder: Path, output: Path, *, prefer: str | None = None, allow_
     return salvage([str(folder)], output, ScanOptions(**given), SalvageOptions(prefer, allow_gaps))
 
 
+def of_first(output: Path, name: str = NAME) -> Path:
+    """What the first log directory of a salvage that has something of this name has; without one, where it would be."""
+    return min(output.glob(f"broker-*/*/{name}"), default=output / "broker-1" / "broker-1" / name)
+
+
 def log_of(output: Path, name: str = NAME) -> bytes:
-    return b"".join(path.read_bytes() for path in sorted((output / name).glob("*.log")))
+    return b"".join(path.read_bytes() for path in sorted(of_first(output, name).glob("*.log")))
 
 
 def taken(folder: Path, expected: Iterable[bytes], name: str = "out", **given: Any) -> SalvagedPartition:
@@ -49,31 +54,42 @@ def refused(folder: Path, **given: Any) -> Refused:
     output = folder / f"refused-{sum(path.name.startswith('refused-') for path in folder.iterdir())}"
     salvaged = salvaged_of(folder / "in", output, **given)
     assert not salvaged.partitions
-    assert not (output / NAME).exists()
+    assert not of_first(output).exists()
     check_output(folder / "in", output)
     (refusal,) = salvaged.refused
     return refusal
 
 
 def check_output(folder: Path, output: Path) -> None:
-    """Every byte of the output is accounted for by its manifest and is what stands in the copy named there; a scan of it finds
-    nothing above `info` but its gaps; nothing says that a broker stopped cleanly."""
+    """Every byte of every log directory is accounted for by the manifest and is what stands in the copy named there; checkpoints
+    name just what is there; a scan of all finds nothing above `info` but gaps; nothing says that a broker stopped cleanly."""
     told = json.loads((output / MANIFEST).read_text())
     Draft202012Validator(json_schema("salvage")).validate(told)
-    assert not (output / ".kafka_cleanshutdown").exists()
+    assert not [*output.rglob(".kafka_cleanshutdown")]
     gaps = set()
     for partition in told["partitions"]:
-        sizes = dict[str, int]()
-        for taken in partition["ranges"]:
-            assert taken["byte_start"] == sizes.get(taken["file"], 0)
-            sizes[taken["file"]] = taken["byte_end"]
-            ours = (output / taken["file"]).read_bytes()[taken["byte_start"] : taken["byte_end"]]
-            source = folder / f"broker-{taken['broker']}" / taken["source_file"]
-            assert ours == source.read_bytes()[taken["source_byte_start"] : taken["source_byte_end"]]
-            assert sha256(ours).hexdigest() == taken["sha256"]
-        logs = (output / f"{partition['topic']}-{partition['partition']}").glob("*.log")
-        assert {f"{path.parent.name}/{path.name}": path.stat().st_size for path in logs if path.stat().st_size} == sizes
+        name = f"{partition['topic']}-{partition['partition']}"
+        assert [*output.glob(f"broker-*/*/{name}")]
+        assert {f"{row['directory']}/{name}" for row in partition["replicas"]} == {
+            str(path.relative_to(output)) for path in output.glob(f"broker-*/*/{name}")
+        }
+        for place in [output / row["directory"] for row in partition["replicas"]]:
+            sizes = dict[str, int]()
+            for taken in partition["ranges"]:
+                assert taken["byte_start"] == sizes.get(taken["file"], 0)
+                sizes[taken["file"]] = taken["byte_end"]
+                ours = (place / taken["file"]).read_bytes()[taken["byte_start"] : taken["byte_end"]]
+                source = folder / f"broker-{taken['broker']}" / taken["source_file"]
+                assert ours == source.read_bytes()[taken["source_byte_start"] : taken["source_byte_end"]]
+                assert sha256(ours).hexdigest() == taken["sha256"]
+            logs = (place / name).glob("*.log")
+            assert {f"{path.parent.name}/{path.name}": path.stat().st_size for path in logs if path.stat().st_size} == sizes
         gaps |= {(gap["offset_start"], gap["offset_end"]) for gap in partition["gaps"]}
-    result = scan([f"output={output}"], ScanOptions(deep=True)) if told["partitions"] else None
+    for path in output.glob("broker-*/*/recovery-point-offset-checkpoint"):
+        named = {"-".join(line.split()[:2]) for line in path.read_text().splitlines()[2:]}
+        assert named == {part.name for part in path.parent.iterdir() if part.is_dir()} - {"__cluster_metadata-0"}
+    result = scan([str(output)], ScanOptions(deep=True)) if told["partitions"] else None
     loud = [] if result is None else [finding for finding in result.findings if finding.severity.value != "info"]
+    if any("topic_id" in partition["unseen"] for partition in told["partitions"]):
+        loud = [finding for finding in loud if finding.kind != "TOPIC_ID_MISSING"]
     assert {(finding.place.offset_start, finding.place.offset_end) for finding in loud} <= gaps

@@ -10,7 +10,7 @@ import pytest
 
 from kafka_forensics.questions.salvage import Salvaged
 from kafka_forensics.writers.files import write_quorum_state
-from tests.questions.salvage.salvaged import log_of, salvaged_of
+from tests.questions.salvage.salvaged import log_of, of_first, salvaged_of
 from tests.support.controllers import START_MS, ControllerLog, topic
 from tests.support.nightly import daily_subset
 
@@ -136,5 +136,5 @@ def test_what_was_committed_is_there(seed: int, tmp_path: Path) -> None:
     if salvaged.partitions:
         written = b"".join(data for _, data in as_log(quorum.committed, list(range(1, size + 1))).batches)
         assert log_of(tmp_path / "out", METADATA).startswith(written)
-        epoch = json.loads((tmp_path / "out" / METADATA / "quorum-state").read_text())["leaderEpoch"]
+        epoch = json.loads((of_first(tmp_path / "out", METADATA) / "quorum-state").read_text())["leaderEpoch"]
         assert epoch > max(quorum.led)

@@ -10,7 +10,7 @@ import pytest
 
 from kafka_forensics.questions.salvage import MANIFEST, Refused, Salvaged, SalvagedPartition
 from kafka_forensics.writers.files import write_meta_properties, write_quorum_state
-from tests.questions.salvage.salvaged import batches_of, check_output, salvaged_of
+from tests.questions.salvage.salvaged import batches_of, check_output, of_first, salvaged_of
 from tests.support.brokers import put_epochs, put_meta, put_replica, put_topic_id
 from tests.support.controllers import ControllerLog, control, put_snapshot, raw_id, snapshot, snapshot_file, topic
 from tests.support.segments import flipped, segment_file
@@ -68,20 +68,20 @@ def refused(tmp_path: Path, **given: Any) -> Refused:
     assert not salvaged.partitions
     (refusal,) = salvaged.refused
     assert (refusal.topic, refusal.kind) == ("__cluster_metadata", "controllers_log")
-    assert not (tmp_path / "out" / METADATA).exists()
+    assert not of_first(tmp_path / "out", METADATA).exists()
     shutil.rmtree(tmp_path / "out")
     return refusal
 
 
 def state_of(tmp_path: Path) -> dict[str, Any]:
-    state: dict[str, Any] = json.loads((tmp_path / "out" / METADATA / "quorum-state").read_text())
+    state: dict[str, Any] = json.loads((of_first(tmp_path / "out", METADATA) / "quorum-state").read_text())
     return state
 
 
 def test_what_lies_there_is_what_a_controller_has(tmp_path: Path) -> None:
     put_all(tmp_path / "in", {1: written((1, 4)), 2: written((1, 4)), 3: written((1, 4))}, epoch=7)
     taken(tmp_path)
-    names = {path.name for path in (tmp_path / "out" / METADATA).iterdir()}
+    names = {path.name for path in of_first(tmp_path / "out", METADATA).iterdir()}
     segment = {segment_file(0, suffix) for suffix in ("index", "log", "timeindex")}
     assert names == {*segment, segment_file(5, "snapshot"), "leader-epoch-checkpoint", "partition.metadata", "quorum-state"}
     for path in (tmp_path / "out").glob("*-checkpoint"):
@@ -195,7 +195,7 @@ def test_snapshots_come_with_the_log(tmp_path: Path) -> None:
     partition = taken(tmp_path)
     assert (partition.log_start_offset, partition.log_end_offset) == (3, 7)
     for offset, data in both:
-        assert (tmp_path / "out" / METADATA / snapshot_file(offset)).read_bytes() == data
+        assert (of_first(tmp_path / "out", METADATA) / snapshot_file(offset)).read_bytes() == data
     told = json.loads((tmp_path / "out" / MANIFEST).read_text())["partitions"][0]["files"]
     assert [Path(row["file"]).name for row in told] == [snapshot_file(offset) for offset, _ in both]
 
@@ -339,7 +339,8 @@ def test_what_the_log_says_of_topics_is_not_held_against_these(tmp_path: Path) -
     salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
     assert salvaged.is_whole
     assert [partition.topic for partition in salvaged.partitions] == ["__cluster_metadata", "orders"]
-    assert sorted(path.name for path in (tmp_path / "out").iterdir() if path.is_dir()) == [METADATA, "orders-0"]
+    placed = {path.parent.parent.name: path.name for path in (tmp_path / "out").glob("broker-*/*/*-0")}
+    assert placed == {f"broker-{node}": METADATA for node in VOTERS} | {f"broker-{node + 10}": "orders-0" for node in VOTERS}
 
 
 def test_a_log_that_is_all_in_its_snapshot(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from kafka_forensics.cli.outputs.salvage import summary_lines
 from kafka_forensics.questions.salvage import MANIFEST, SalvagedPartition, document
 from kafka_forensics.questions.salvage.manifest import MAY_BE_STALE
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from tests.questions.salvage.salvaged import NAME, check_output, log_of, refused, salvaged_of, taken
+from tests.questions.salvage.salvaged import NAME, check_output, log_of, of_first, refused, salvaged_of, taken
 from tests.support.brokers import put_meta, put_offsets, put_replica, put_segment, write_checkpoint
 from tests.support.groups import commit_key, commit_value
 from tests.support.groups import log_of as offsets_log
@@ -166,7 +166,7 @@ def test_cleaning_goes_on_where_it_had_come_in_the_copy_taken(tmp_path: Path) ->
     put_cleaned(tmp_path / "in", 2, CLEANED, ACTIVE, dirty=16)
     for prefer, dirty in (("1", 5), ("2", 16)):
         assert salvaged_of(tmp_path / "in", tmp_path / prefer, prefer=prefer).is_whole
-        assert (tmp_path / prefer / "cleaner-offset-checkpoint").read_text() == f"0\n1\norders 0 {dirty}\n"
+        assert of_first(tmp_path / prefer, "cleaner-offset-checkpoint").read_text() == f"0\n1\norders 0 {dirty}\n"
 
 
 def test_a_batch_in_the_value_of_a_damaged_one_is_not_taken(tmp_path: Path) -> None:

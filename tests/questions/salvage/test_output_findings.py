@@ -14,7 +14,7 @@ from kafka_forensics.model.findings import Finding, Place
 from kafka_forensics.questions.salvage import document, partition_files, salvaging
 from kafka_forensics.questions.salvage.output_findings import InputFindings
 from kafka_forensics.writers.files import write_offset_checkpoint
-from tests.questions.salvage.salvaged import log_of, salvaged_of
+from tests.questions.salvage.salvaged import log_of, of_first, salvaged_of
 from tests.support.brokers import put_brokers, put_replica, put_segment
 from tests.support.json_schemas import json_schema
 from tests.support.logs import APP_ID, CoordinatorLog, DataLog
@@ -152,7 +152,7 @@ def test_a_wrong_output_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out").refused
     assert refused.kind == "not_sound"
     assert "OFFSET_GAP" in refused.reason
-    assert not (tmp_path / "out" / "orders-0").exists()
+    assert not of_first(tmp_path / "out", "orders-0").exists()
 
 
 def test_a_finding_of_no_single_partition_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

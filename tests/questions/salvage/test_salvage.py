@@ -11,7 +11,7 @@ import pytest
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.salvage import MANIFEST, SalvageOptions, salvage
-from tests.questions.salvage.salvaged import NAME, batches_of, check_output, log_of, refused, salvaged_of, taken
+from tests.questions.salvage.salvaged import NAME, batches_of, check_output, log_of, of_first, refused, salvaged_of, taken
 from tests.support.brokers import put_replica
 from tests.support.places import SAMPLES
 from tests.support.segments import batch, changed, flipped, legacy_entry, segment_file, starts, write_legacy_wrapper
@@ -40,11 +40,11 @@ def test_deleted_segments_come_from_another_copy_and_boundaries_stay(tmp_path: P
     put_replica(tmp_path / "in", 2, {0: segments[0], 8: segments[8]}, high_watermark=16)
     put_replica(tmp_path / "in", 3, {0: segments[0], 8: segments[8], 16: segments[16][: -len(batches[-1])]}, high_watermark=22)
     taken(tmp_path, batches)
-    directory = tmp_path / "out" / NAME
+    directory = of_first(tmp_path / "out")
     assert {int(path.stem): path.read_bytes() for path in directory.glob("*.log")} == segments
     assert (directory / "leader-epoch-checkpoint").read_text() == "0\n3\n0 0\n1 8\n4 16\n"
     assert {path.name for path in directory.glob("*.snapshot")} == {segment_file(offset, "snapshot") for offset in (8, 16, 24)}
-    assert (tmp_path / "out" / "recovery-point-offset-checkpoint").read_text() == "0\n1\norders 0 0\n"
+    assert of_first(tmp_path / "out", "recovery-point-offset-checkpoint").read_text() == "0\n1\norders 0 0\n"
 
 
 def test_what_no_copy_has_is_refused_or_a_gap(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_offsets_lost_at_the_end_are_not_given_again(tmp_path: Path) -> None:
     assert salvaged_of(tmp_path / "in", tmp_path / "refused").refused[0].offsets == ((8, 10),)
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True).partitions
     assert partition.log_end_offset == 10
-    assert (tmp_path / "out" / NAME / segment_file(10)).read_bytes() == b""
+    assert (of_first(tmp_path / "out") / segment_file(10)).read_bytes() == b""
     check_output(tmp_path / "in", tmp_path / "out")
 
 
@@ -114,7 +114,7 @@ def test_a_log_start_inside_a_batch_stays(tmp_path: Path) -> None:
     batches = batches_of(4, records=5)
     put_replica(tmp_path / "in", 1, batches, high_watermark=20, log_start=7)
     assert taken(tmp_path, batches[1:]).log_start_offset == 7
-    assert (tmp_path / "out" / "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 7\n"
+    assert of_first(tmp_path / "out", "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 7\n"
 
 
 @pytest.mark.parametrize("prefer", ["1", "2"])
@@ -177,7 +177,7 @@ def test_the_topic_id_is_that_of_the_controllers_log_where_no_copy_has_it(tmp_pa
     for path in copies.glob("*/audit-0/partition.metadata"):
         path.unlink()
     (partition,) = salvaged_of(copies, tmp_path / "out", prefer="2", topic_glob="audit").partitions
-    assert {(tmp_path / "out" / "audit-0" / "partition.metadata").read_text()} == told
+    assert {(of_first(tmp_path / "out", "audit-0") / "partition.metadata").read_text()} == told
     assert not partition.wants_topic_id
     for broker in copies.iterdir():
         shutil.rmtree(broker / "__cluster_metadata-0")

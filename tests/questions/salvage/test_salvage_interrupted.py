@@ -18,7 +18,7 @@ from kafka_forensics.questions.salvage.target import UNFINISHED
 from kafka_forensics.storage import copying
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import ByteFile
-from tests.questions.salvage.salvaged import NAME, batches_of, check_output, log_of, salvaged_of
+from tests.questions.salvage.salvaged import NAME, batches_of, check_output, log_of, of_first, salvaged_of
 from tests.support.brokers import put_replica, put_segment
 
 
@@ -149,10 +149,10 @@ def test_a_copy_that_cannot_be_read_any_more_refuses_its_partition(
     monkeypatch.setattr(partition_files, "copy_range", fails)
     salvaged = salvaged_of(copies, tmp_path / "out")
     assert [(refused.topic, refused.kind) for refused in salvaged.refused] == [("orders", "not_readable")]
-    assert not (tmp_path / "out" / NAME).exists()
+    assert not of_first(tmp_path / "out").exists()
     assert log_of(tmp_path / "out", "other-0") == batches
     assert "orders" in (tmp_path / "out" / MANIFEST).read_text()
-    assert "orders" not in (tmp_path / "out" / "recovery-point-offset-checkpoint").read_text()
+    assert "orders" not in of_first(tmp_path / "out", "recovery-point-offset-checkpoint").read_text()
     check_output(copies, tmp_path / "out")
 
 
@@ -186,7 +186,7 @@ def test_what_is_copied_ahead_ends_before_a_refused_partition_is_removed(
     monkeypatch.setattr(salvaging._Salvager, "_remove", removed)
     assert [refused.kind for refused in salvaged_of(copies, tmp_path / "out").refused] == ["not_readable"]
     assert seen == [[]]
-    assert not (tmp_path / "out" / NAME).exists()
+    assert not of_first(tmp_path / "out").exists()
 
 
 def test_ctrl_c_leaves_nothing(copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +209,7 @@ def test_a_copy_that_changes_meanwhile_refuses_its_partition(copies: Path, tmp_p
     monkeypatch.setattr(partition_files, "copy_range", changed)
     salvaged = salvaged_of(copies, tmp_path / "out")
     assert [refused.kind for refused in salvaged.refused] == ["not_sound"]
-    assert not (tmp_path / "out" / NAME).exists()
+    assert not of_first(tmp_path / "out").exists()
 
 
 def test_a_copy_that_is_shorter_now_is_an_error(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import kafka_forensics as kf
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.salvage import Salvaged, SalvageOptions, salvage
 from kafka_forensics.questions.salvage.manifest import Quorum
+from tests.questions.salvage.salvaged import of_first
 from tests.support.archives import SHIPPED, of_brokers
 from tests.support.places import SAMPLES
 
@@ -34,7 +35,7 @@ def salvaged_from(path: str, output: Path, topic: str | None = None, prefer: str
 def records_of(output: Path, name: str) -> "list[Json]":
     """The records of a salvaged log, as the package reads them."""
     rows: list[Json] = []
-    for path in sorted((output / name).glob("*.log")):
+    for path in sorted(of_first(output, name).glob("*.log")):
         batches = list(kf.read_records(str(path)))
         rows += pa.Table.from_batches(batches).to_pylist() if batches else []
     return rows
@@ -68,7 +69,7 @@ def test_a_cluster_that_lost_nothing_is_salvaged_whole(tmp_path: Path, name: str
     assert [row["offset"] for row in records_of(tmp_path / "out", "orders-0")] == list(range(30_000))
     assert len(records_of(tmp_path / "out", "payments-0")) == ends["payments", 0] == 320
     (theirs,) = (tmp_path / "in").glob("*/controller-100/__cluster_metadata-0")
-    ours = tmp_path / "out" / theirs.name
+    ours = of_first(tmp_path / "out", theirs.name)
     assert {path.name for path in ours.iterdir()} == {path.name for path in theirs.iterdir()}
     for path in ours.iterdir():
         data = (theirs / path.name).read_bytes()
@@ -83,6 +84,6 @@ def test_samples_without_a_loss(tmp_path: Path) -> None:
     for partition in salvaged.partitions:
         name = f"{partition.topic}-{partition.partition}"
         source = SAMPLES / "healthy" / f"broker-{partition.base}" / name
-        for path in (tmp_path / "out" / name).iterdir():
+        for path in of_first(tmp_path / "out", name).iterdir():
             if path.suffix in {".log", ".txnindex", ".snapshot"} and path.stat().st_size:
                 assert path.read_bytes() == (source / path.name).read_bytes(), path

@@ -14,7 +14,7 @@ from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.questions.plan import PlanMaker, Planned
 from kafka_forensics.questions.salvage.whole_copies import DIFFERING, _parted
 from kafka_forensics.replication.planner import NO_END, Plan, PlanPartition, PlanReplica
-from tests.questions.salvage.salvaged import NAME, TOPIC, refused, salvaged_of, taken
+from tests.questions.salvage.salvaged import NAME, TOPIC, of_first, refused, salvaged_of, taken
 from tests.support.brokers import put_epochs, put_meta, put_replica, put_segment, write_checkpoint
 from tests.support.controllers import ControllerLog, partition, setting, topic
 from tests.support.segments import batch, by_producer, flipped, segment_file, values
@@ -88,7 +88,7 @@ def test_epochs_of_which_a_cleaner_took_the_first_batches_are_those_of_the_check
     log_dir = put_replica(tmp_path / "in", 1, segments, high_watermark=24, cleaned=20, epochs=epochs)
     (salvaged,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
     assert [(entry.leader_epoch, entry.start_offset) for entry in salvaged.leader_epochs] == [(0, 0), (1, 5), (2, 11)]
-    assert (tmp_path / "out" / NAME / "leader-epoch-checkpoint").read_text() == "0\n3\n0 0\n1 5\n2 11\n"
+    assert (of_first(tmp_path / "out") / "leader-epoch-checkpoint").read_text() == "0\n3\n0 0\n1 5\n2 11\n"
     (log_dir / NAME / "leader-epoch-checkpoint").unlink()
     (salvaged,) = salvaged_of(tmp_path / "in", tmp_path / "none").partitions
     assert [(entry.leader_epoch, entry.start_offset) for entry in salvaged.leader_epochs] == [(0, 0), (2, 22)]

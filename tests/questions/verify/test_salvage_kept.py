@@ -32,7 +32,9 @@ def put_manifest(copies: Path, **changes: Any) -> None:
     file = copies.parent / "manifest.json"
     fresh = {"topic": "audit", "partition": 0, "base": 2, "log_start_offset": 0, "log_end_offset": 370, "leader_epochs": [[0, 0]]}
     partition = (
-        json.loads(file.read_text())["partitions"][0] if file.exists() else {**fresh, "gaps": [], "inherited": [], "new": []}
+        json.loads(file.read_text())["partitions"][0]
+        if file.exists()
+        else {**fresh, "replicas": [], "gaps": [], "inherited": [], "new": []}
     )
     file.write_text(json.dumps({"schema_version": "1.0", "partitions": [partition | changes], "refused": []}))
 

@@ -1,0 +1,196 @@
+"""Which log directory gets which replicas, and with what small files: the log directories of a salvage are complete."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.cli.outputs.salvage_steps import head, steps_of
+from kafka_forensics.errors import UsageError
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.model.controller import ControllerHistory, PartitionControl
+from kafka_forensics.parsers.checkpoints import parse_meta_properties
+from kafka_forensics.questions.salvage import MANIFEST, METADATA_LOG, Salvaged, SalvageOptions, TargetDir, salvage
+from kafka_forensics.questions.salvage.log_dirs import places_of
+from kafka_forensics.questions.verify import Asked, Outcome, read_promises, verify
+from kafka_forensics.storage.local import LocalSource
+from tests.questions.salvage.salvaged import NAME, batches_of, salvaged_of
+from tests.support.brokers import put_meta, put_partition, put_replica
+from tests.support.places import SAMPLES
+from tests.support.segments import flipped
+
+HEALTHY = SAMPLES / "healthy"
+KEY = ("orders", 0)
+METADATA = "__cluster_metadata-0"
+ID_A, ID_B, ID_C = ("B" * 21 + last for last in "gwA")
+UNASSIGNED = "AAAAAAAAAAAAAAAAAAAAAQ"
+
+
+def target(node: int, directory_id: str | None, *held: tuple[str, int], is_empty: bool = False) -> TargetDir:
+    name = f"broker-{node}/{directory_id}"
+    return TargetDir(node, name, name, node, directory_id, is_empty, held=frozenset(held))
+
+
+def assigned(nodes: list[int], directories: list[str] | None) -> ControllerHistory:
+    return ControllerHistory({KEY: PartitionControl(None, None, None, None, nodes, directories=directories)})
+
+
+A, B, WITH_COPY = target(1, ID_A), target(1, ID_B), target(1, ID_B, KEY)
+DISK, OTHER = target(1, ID_B, is_empty=True), target(2, ID_C, KEY)
+
+
+@pytest.mark.parametrize(
+    ("targets", "controller", "expected"),
+    [
+        ([A, B, OTHER], assigned([1, 2], [ID_B, ID_C]), [B, OTHER]),
+        ([A, WITH_COPY], assigned([1], [ID_A]), [A]),
+        ([A, DISK], assigned([1], [ID_B]), [DISK]),
+        ([A, WITH_COPY], assigned([1], [UNASSIGNED]), [WITH_COPY]),
+        ([A, WITH_COPY], assigned([1], None), [WITH_COPY]),
+        ([A, DISK], assigned([1], None), [DISK]),
+        ([A], assigned([1, 2], [ID_B, ID_C]), []),
+        ([A, OTHER], assigned([1], [ID_A]), [A]),
+        ([A, OTHER], None, [OTHER]),
+        ([A, OTHER], ControllerHistory({}), [OTHER]),
+    ],
+    ids=[
+        "by the ids of directories",
+        "not where an old copy lies",
+        "on the disk that has the id of the lost one",
+        "where its copy lies, as it is assigned to none yet",
+        "where its copy lies, under versions without ids",
+        "on the new disk, if no copy lies anywhere",
+        "nowhere, as its directories were not given",
+        "not on a broker that lost its assignment",
+        "with its copy, without a controllers' log",
+        "with its copy, if the controllers' log does not know it",
+    ],
+)
+def test_a_replica_belongs_where_it_is_assigned(
+    targets: list[TargetDir], controller: ControllerHistory | None, expected: list[TargetDir]
+) -> None:
+    assert places_of(KEY, targets, controller) == expected
+
+
+def test_the_controllers_log_belongs_where_a_node_has_it_or_to_its_new_disk() -> None:
+    here, empty, second = target(1, ID_A, METADATA_LOG), target(2, None, is_empty=True), replace(DISK, partitions=[])
+    assert places_of(METADATA_LOG, [here, second, empty, A], None) == [here, empty]
+
+
+@pytest.fixture
+def copies(tmp_path: Path) -> list[str]:
+    """The disk of broker 3 was replaced; the copy of broker 1 has a torn tail, and that of broker 2 a flipped bit."""
+    for broker in (1, 2):
+        shutil.copytree(HEALTHY / f"broker-{broker}", tmp_path / f"broker-{broker}")
+    (tmp_path / "disk").mkdir()
+    torn = max((tmp_path / "broker-1" / NAME).glob("*.log"))
+    torn.write_bytes(torn.read_bytes()[:-9])
+    damaged = min((tmp_path / "broker-2" / NAME).glob("*.log"))
+    damaged.write_bytes(flipped(damaged.read_bytes(), 200))
+    return [str(tmp_path / "broker-1"), str(tmp_path / "broker-2"), f"3={tmp_path / 'disk'}"]
+
+
+def whole(copies: list[str], output: Path) -> Salvaged:
+    return salvage(copies, output, ScanOptions(), SalvageOptions())
+
+
+def test_every_broker_gets_a_complete_log_directory(copies: list[str], tmp_path: Path) -> None:
+    announced: list[int] = []
+    output = tmp_path / "out"
+
+    def announce(salvaged: Salvaged) -> None:
+        announced.append(salvaged.bytes_to_write)
+        assert not [path for path in tmp_path.rglob("*.log") if "out" in str(path)]
+
+    salvaged = salvage(copies, output, ScanOptions(), SalvageOptions(), announce=announce)
+    logs = [path for path in output.rglob("*.log") if path.parent.name != "__cluster_metadata-0"]
+    assert (
+        announced == [sum(path.stat().st_size for path in logs)] == [json.loads((output / MANIFEST).read_text())["bytes_to_write"]]
+    )
+    assert {path.stat().st_nlink for path in logs} == {1}
+    places = {broker: output / f"broker-{broker}" / name for broker, name in ((1, "broker-1"), (2, "broker-2"), (3, "disk"))}
+    for broker, place in places.items():
+        theirs = HEALTHY / f"broker-{broker}"
+        assert {path.name for path in place.glob("*-[0-9]")} == {path.name for path in theirs.glob("*-[0-9]")} - {
+            "__cluster_metadata-0"
+        }
+        for name in [path.name for path in place.glob("*-[0-9]")]:
+            ours, before = (b"".join(path.read_bytes() for path in sorted((at / name).glob("*.log"))) for at in (place, theirs))
+            assert ours == before, (broker, name)
+            assert (place / name / "partition.metadata").read_bytes() == (theirs / name / "partition.metadata").read_bytes()
+        ids = [parse_meta_properties(LocalSource(str(at)).open("meta.properties")) for at in (place, theirs)]
+        assert ids[0] == ids[1]  # also the id of the directory that was lost, which the controllers' log has
+        marks = (place / "replication-offset-checkpoint").read_text().splitlines()
+        assert "orders 0 500" in marks
+    assert (places[1] / "meta.properties").read_bytes() == (HEALTHY / "broker-1" / "meta.properties").read_bytes()
+    assert [row.meta_properties for row in salvaged.log_dirs] == ["copied", "copied", "built"]
+
+
+def test_verify_holds_every_broker_to_it(copies: list[str], tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    whole(copies, output)
+    given = [str(output / f"broker-{broker}") for broker in (1, 2, 3)]
+    document = read_promises(str(output / MANIFEST))
+    options = ScanOptions(topic_glob="codec-gzip")
+    assert {promise.outcome for promise in verify(given, document, options, Asked()).promises} == {Outcome.KEPT}
+    absent = verify(given[:2], document, options, Asked()).promises
+    assert {promise.broker for promise in absent if promise.reason == "no_copy"} == {3}
+
+
+def test_steps_stop_move_aside_copy_and_start_with_limits(copies: list[str], tmp_path: Path) -> None:
+    salvaged = whole(copies, tmp_path / "out")
+    steps = steps_of(salvaged)
+    kinds = ["stop", "move_aside", "copy", "copy_back", "own", "controllers", "start", "in_sync", "verify"]
+    assert [step.kind for step in steps] == kinds
+    assert "within 2 minutes" in head(salvaged)
+    by_kind = {step.kind: step for step in steps}
+    assert "broker-3/disk" in by_kind["copy"].text
+    assert by_kind["copy_back"].command == "cp -a LOG_DIR.before/__cluster_metadata-0 LOG_DIR"
+    assert by_kind["start"].brokers[-1] == 3  # whose disk is new
+    (only,) = steps_of(salvage(copies, tmp_path / "some", ScanOptions(topic_glob="orders"), SalvageOptions()))
+    assert only.kind == "salvage"
+
+
+def test_a_disk_with_less_room_is_refused_before_anything_is_written(
+    copies: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: real._replace(free=500))
+    with pytest.raises(UsageError, match=r"out would take 2\d\d kB, and its disk has 500 B free"):
+        whole(copies, tmp_path / "out")
+    assert not [*tmp_path.glob("out*")]
+
+
+def test_without_a_controllers_log_replicas_stay_where_copies_lie_or_a_checkpoint_names_them(tmp_path: Path) -> None:
+    log = b"".join(batches_of(4))
+    for broker in (1, 2, 3):
+        put_replica(tmp_path / "in", broker, {0: log}, high_watermark=8)
+    shutil.rmtree(tmp_path / "in" / "broker-2" / NAME)
+    put_partition(tmp_path / "in" / "broker-3" / "other-0", {0: log})
+    put_meta(tmp_path / "in" / "broker-3-b", 3)
+    put_partition(tmp_path / "in" / "broker-3-b" / "third-0", {0: log})
+    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
+    assert {partition.topic: [directory for _, directory in partition.replicas] for partition in salvaged.partitions} == {
+        "orders": ["broker-1/broker-1", "broker-2/broker-2", "broker-3/broker-3"],
+        "other": ["broker-3/broker-3"],
+        "third": ["broker-3/broker-3-b"],
+    }
+    marks = tmp_path / "out" / "broker-3" / "broker-3-b" / "recovery-point-offset-checkpoint"
+    assert marks.read_text() == "0\n1\nthird 0 0\n"
+
+
+def test_an_unreadable_meta_properties_is_built_anew_and_an_empty_directory_needs_a_node(tmp_path: Path) -> None:
+    for broker in (1, 2):
+        put_replica(tmp_path / "in", broker, {0: b"".join(batches_of(2))}, high_watermark=4)
+    (tmp_path / "in" / "broker-2" / "meta.properties").write_bytes(b"version=1\nnode.id=\n")
+    (tmp_path / "in" / "broker-2").rename(tmp_path / "two")
+    paths = [str(tmp_path / "in"), f"2={tmp_path / 'two'}"]
+    assert [row.meta_properties for row in whole(paths, tmp_path / "out").log_dirs] == ["copied", "built"]
+    meta = (tmp_path / "out" / "broker-2" / "two" / "meta.properties").read_text()
+    assert "node.id=2\n" in meta
+    assert "directory.id=" in meta
+    (tmp_path / "disk").mkdir()
+    with pytest.raises(UsageError, match="nothing tells which node's log directory"):
+        whole([*paths, f"new={tmp_path / 'disk'}"], tmp_path / "no")
