@@ -40,7 +40,7 @@ MAY_IMPORT = {
     "report": f"{FINDINGS} engine questions facts wording export",
     "spark": f"{FINDINGS} engine questions facts wording export",
 }
-"""Room → rooms below it; `cli`, and the few modules beside it at the top, may import anything."""
+"""Package → packages below it; `cli`, and the few modules beside it at the top, may import anything."""
 ABOVE_ALL = {"cli", "__main__", "__init__"}
 
 WITHOUT_DOOR = tuple(f"{PACKAGE}.{name}." for name in ("parsers.spec", "parsers.kernels", "cli.commands", "cli.outputs"))
@@ -98,20 +98,20 @@ def imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, f"{base}.{name.name}") for name in node.names)
 
 
-def room_of(path: str) -> str:
+def package_of(path: str) -> str:
     return path.split("/")[1].removesuffix(".py")
 
 
 def import_faults(path: str, tree: ast.Module) -> Iterator[str]:
-    room = room_of(path)
+    own = package_of(path)
     inside = path.removeprefix(f"{PACKAGE}/")
     for line, name in imports(tree):
         top, *rest = name.split(".")
         if top == PACKAGE and rest:
             other = rest[0]
             known = other in MAY_IMPORT or other in ABOVE_ALL
-            if known and room not in ABOVE_ALL and other != room and other not in MAY_IMPORT[room].split():
-                yield f"{path}:{line}: {room} must not import {other}"
+            if known and own not in ABOVE_ALL and other != own and other not in MAY_IMPORT[own].split():
+                yield f"{path}:{line}: {own} must not import {other}"
         elif top in HOMES and not inside.startswith(HOMES[top]):
             yield f"{path}:{line}: {top} may be imported only in {' and '.join(HOMES[top])}"
 
@@ -143,9 +143,9 @@ def test_imports_point_one_way_and_heavy_libraries_stay_home() -> None:
     assert [fault for path, tree in trees() for fault in import_faults(path, tree)] == []
 
 
-def test_every_room_is_in_the_table() -> None:
-    rooms = {room_of(path) for path, _ in texts(PACKAGE)}
-    assert rooms - set(MAY_IMPORT) - ABOVE_ALL == set()
+def test_every_package_is_in_the_table() -> None:
+    packages = {package_of(path) for path, _ in texts(PACKAGE)}
+    assert packages - set(MAY_IMPORT) - ABOVE_ALL == set()
 
 
 def test_sub_packages_are_imported_by_their_public_api_and_no_file_is_in_a_circle() -> None:
@@ -162,16 +162,16 @@ def table(head: str) -> list[tuple[str, str]]:
     return [(cells[1], cells[2]) for row in block[1].splitlines() if (cells := row.split("|"))]
 
 
-def test_the_table_of_rooms_is_the_tree() -> None:
-    rooms = dict[str, set[str]]()
-    for names, holds in table("room"):
-        rooms |= {name: set(re.findall(r"`(\w+)`", holds)) for name in re.findall(r"`(\w+)`", names)}
+def test_the_table_of_packages_is_the_tree() -> None:
+    packages = dict[str, set[str]]()
+    for names, holds in table("package"):
+        packages |= {name: set(re.findall(r"`(\w+)`", holds)) for name in re.findall(r"`(\w+)`", names)}
     folders = {path.name: path for path in (ROOT / PACKAGE).iterdir() if path.is_dir() and path.name != "__pycache__"}
-    assert rooms.keys() == folders.keys() | {path.stem for path in (ROOT / PACKAGE).glob("[!_]*.py")}
+    assert packages.keys() == folders.keys() | {path.stem for path in (ROOT / PACKAGE).glob("[!_]*.py")}
     for name, folder in folders.items():
         inner = {path.parent.name for path in folder.glob("*/__init__.py")}
-        assert inner <= rooms[name], name
-        assert {word for word in rooms[name] if (ROOT / PACKAGE / name / word).is_dir()} == inner, name
+        assert inner <= packages[name], name
+        assert {word for word in packages[name] if (ROOT / PACKAGE / name / word).is_dir()} == inner, name
 
 
 def test_every_place_that_answers_a_question_is_there() -> None:
