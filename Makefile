@@ -33,7 +33,7 @@ help:
 	@echo 'make bench-spark  measure the scan on Spark against the local engine'
 	@echo 'make packed-environment  dist/environment.tar.gz, by which Spark takes the package to its workers (docs/clusters.md)'
 	@echo 'make bundle-tool  dist/kafka-forensics-VERSION-SYSTEM-PYTHON.pyz, one file that runs where only Python is (docs/bundle-tool.md)'
-	@echo 'make lab-versions every state of seven Kafka versions, and what a scan makes of it: a table, an hour'
+	@echo 'make lab-versions every state of each Kafka version, and what a scan makes of it: a table, an hour'
 	@echo 'make lab          make the sample log directories again, hold a scan of them to what must be found, and list them'
 
 $(BIN)/python:

@@ -67,6 +67,7 @@ VERSIONS: Final = {
             format_options=("--feature", "share.version=1", "--feature", "streams.version=1"),
             early_access=True,
         ),
+        Version("4.2.1", share_groups=True, streams_groups=True),
         Version("4.3.0", share_groups=True, streams_groups=True),
     )
 }
