@@ -70,7 +70,7 @@ CATALOGUE: Final[dict[str, Kind]] = {
     "HW_BEYOND_LEO": Kind(_CRITICAL, _INFERRED, classes.WatermarkBeyondLogEvidence),
     "HW_UNKNOWN": Kind(_INFO, _PROVEN, classes.WatermarkUnknownEvidence),
     "CHECKPOINT_OUT_OF_ORDER": Kind(_WARNING, _PROVEN, classes.CheckpointOrderEvidence),
-    "CHECKPOINT_MALFORMED": Kind(_WARNING, _PROVEN, classes.CheckpointEvidence),
+    "CHECKPOINT_MALFORMED": Kind(_ERROR, _PROVEN, classes.CheckpointEvidence),
     # replicas
     "REPLICA_DIFFERS": Kind(_ERROR, _PROVEN, classes.DiffersEvidence),
     "REPLICA_LAGS": Kind(_INFO, _PROVEN, classes.LagsEvidence),

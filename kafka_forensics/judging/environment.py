@@ -186,9 +186,9 @@ def _malformed(
         broker=broker, log_dir=name, file=file, byte_start=first.position, byte_end=first.position + first.size_in_bytes
     )
     if outcome in STOPPING:
-        return [finding(first.kind, where, evidence, severity=Severity.ERROR)]
+        return [finding(first.kind, where, evidence)]
     may_be_new = first.detail.get("reason") == "empty"
-    severity, confidence = (Severity.INFO, Confidence.SUSPECTED) if may_be_new else (None, None)
+    severity, confidence = (Severity.INFO, Confidence.SUSPECTED) if may_be_new else (Severity.WARNING, None)
     return [finding(first.kind, where, evidence, severity=severity, confidence=confidence)]
 
 
