@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.house import Module, circles, doors_passed, modules_of
+from tests.support.import_graph import Module, first_circle, modules_of, private_imports
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "kafka_forensics"
@@ -43,7 +43,7 @@ MAY_IMPORT = {
 """Package → packages below it; `cli`, and the few modules beside it at the top, may import anything."""
 ABOVE_ALL = {"cli", "__main__", "__init__"}
 
-WITHOUT_DOOR = tuple(f"{PACKAGE}.{name}." for name in ("parsers.spec", "parsers.kernels", "cli.commands", "cli.outputs"))
+OPEN_PACKAGES = tuple(f"{PACKAGE}.{name}." for name in ("parsers.spec", "parsers.kernels", "cli.commands", "cli.outputs"))
 """Where each file is one layout, one kernel, one command or one kind of answer: a public API would load them all."""
 NAMES_MODULES = {f"{PACKAGE}.engine.serialization"}
 """It takes all classes of a module."""
@@ -79,7 +79,7 @@ def texts(*folders: str) -> list[tuple[str, str]]:
 @cache
 def package() -> dict[str, Module]:
     """Every module of the package by its dotted name."""
-    return modules_of(ROOT)
+    return modules_of(ROOT, PACKAGE)
 
 
 def trees() -> Iterator[tuple[str, ast.Module]]:
@@ -149,9 +149,9 @@ def test_every_package_is_in_the_table() -> None:
 
 
 def test_sub_packages_are_imported_by_their_public_api_and_no_file_is_in_a_circle() -> None:
-    passed = doors_passed(package())
-    assert [(who, what) for who, what in passed if not what.startswith(WITHOUT_DOOR) and who not in NAMES_MODULES] == []
-    assert circles(package()) == circles(modules_of(ROOT, "lab")) == []
+    passed = private_imports(package())
+    assert [(who, what) for who, what in passed if not what.startswith(OPEN_PACKAGES) and who not in NAMES_MODULES] == []
+    assert first_circle(package()) == first_circle(modules_of(ROOT, "lab")) == []
 
 
 def table(head: str) -> list[tuple[str, str]]:

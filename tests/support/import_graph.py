@@ -1,0 +1,76 @@
+"""What modules import: circles, and names that are not part of a sub-package's public API."""
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Module:
+    """One file: its dotted name, its text and its tree."""
+
+    name: str
+    is_package: bool
+    text: str
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text)
+
+    @property
+    def names_imported(self) -> Iterator[tuple[str, str]]:
+        """(module, name in it) of everything imported anywhere in it; a module as such has no name."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                yield from ((alias.name, "") for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                yield from ((node.module, alias.name) for alias in node.names)
+
+    @property
+    def public(self) -> list[str]:
+        """What a package's `__all__` names."""
+        values = (
+            node.value for node in self.tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+        )
+        return [str(name) for value in values for name in ast.literal_eval(value)]
+
+
+def modules_of(root: Path, folder: str) -> dict[str, Module]:
+    """Every module of a folder by its dotted name."""
+    modules = {}
+    for path in sorted((root / folder).rglob("*.py")):
+        name = ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+        modules[name] = Module(name, path.name == "__init__.py", path.read_text())
+    return modules
+
+
+def first_circle(modules: Mapping[str, Module]) -> list[str]:
+    """Modules that import each other in a circle, if any do."""
+    graph = {}
+    for name, module in modules.items():
+        graph[name] = {_module_of(f"{origin}.{imported}", modules) for origin, imported in module.names_imported} - {"", name}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return [str(name) for name in error.args[1]]
+    return []
+
+
+def private_imports(modules: Mapping[str, Module]) -> Iterator[tuple[str, str]]:
+    """(module, what it imports) where that lies in a sub-package outside of which the importer is, and is not in its `__all__`."""
+    for module in modules.values():
+        for origin, name in module.names_imported:
+            other = _module_of(f"{origin}.{name}", modules)
+            package = other if other and modules[other].is_package else other.rpartition(".")[0]
+            inside = module.name == package or module.name.startswith(f"{package}.")
+            if package.count(".") >= 2 and not inside and not (origin == package and name in modules[package].public):
+                yield module.name, f"{origin}.{name}"
+
+
+def _module_of(name: str, modules: Mapping[str, Module]) -> str:
+    while name and name not in modules:
+        name = name.rpartition(".")[0]
+    return name
