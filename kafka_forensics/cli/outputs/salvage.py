@@ -65,7 +65,7 @@ def summary_lines(salvaged: Salvaged, *, quiet: bool) -> list[str]:
     where = printable(salvaged.output)
     said = f"salvaged {plural(count, 'partition')} ({size(salvaged.size_in_bytes)} of segments) to {where}"
     said += f"; {MANIFEST} there says what came from where"
-    lines += [f"note: {line}" for line in (*warnings(salvaged.partitions), *without_topic_id(salvaged.partitions))]
+    lines += [f"note: {line}" for line in warnings(salvaged.partitions)]
     return [said + (f"; {plural(refused, 'partition')} refused" if refused else ""), *lines]
 
 
@@ -76,17 +76,6 @@ def warnings(partitions: Iterable[SalvagedPartition]) -> list[str]:
         if partition.warning is not None:
             warned.setdefault(partition.warning, []).append(f"{printable(partition.topic)}-{partition.partition}")
     return [f"{listed(names)}: {warning}" for warning, names in warned.items()]
-
-
-def without_topic_id(partitions: Iterable[SalvagedPartition]) -> list[str]:
-    """A sentence on the topics whose id nobody tells; none if there are none."""
-    topics = dict.fromkeys(printable(partition.topic) for partition in partitions if partition.wants_topic_id)
-    if not topics:
-        return []
-    unknown = f"nothing here tells the topic id of {listed(topics)}"
-    stray = "a broker under KRaft sets a log without it aside and begins anew"
-    file = "write a file partition.metadata into each of their directories, of the two lines `version: 0` and `topic_id: ID`"
-    return [f"{unknown}, and {stray}: {file}, with the TopicId that `kafka-topics.sh --describe` shows"]
 
 
 def _spans(spans: Iterable[tuple[int, int | None]]) -> str:

@@ -10,13 +10,11 @@ from kafka_forensics.cli.outputs.plan_words import brokers
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.evidence.inputs import broker_order
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
-from kafka_forensics.questions.salvage import MANIFEST, METADATA_LOG, Salvaged, TargetDir
+from kafka_forensics.questions.salvage import MANIFEST, METADATA_LOG, Salvaged
 from kafka_forensics.wording import asked_command
 
 _BYTES_A_MINUTE: Final = 3_000_000_000
 """What a broker's recovery reads, at 50 MB a second."""
-_CONTROLLER: Final = "kafka-metadata-quorum.sh --bootstrap-controller HOST:PORT describe --status"
-_NOT_IN_SYNC: Final = "kafka-topics.sh --bootstrap-server HOST:PORT --describe --under-replicated-partitions"
 
 
 def head(salvaged: Salvaged) -> str:
@@ -26,8 +24,8 @@ def head(salvaged: Salvaged) -> str:
         sizes[target.node] += target.size_in_bytes
     minutes = 2 + max(sizes.values(), default=0) // _BYTES_A_MINUTE
     return (
-        "HOST:PORT is a node that runs, LOG_DIR a log directory in its place on its broker. If a step has not come true "
-        f"within {minutes} minutes, or shows anything else, stop all brokers; the directories moved aside are as they were."
+        "HOST:PORT is a node that runs, LOG_DIR a log directory in its place on its broker. If a step has not come true within "
+        f"{minutes} minutes, or shows anything else, stop all brokers; the directories moved aside are as they were."
     )
 
 
@@ -40,98 +38,67 @@ def steps_of(salvaged: Salvaged) -> list[Step]:
             "DIR holds only what --topic, --partition or --broker chose, and brokers start for all. Salvage all before any starts:"
         )
         return [Step("salvage", text, "kafka-forensics salvage PATH... --output DIR")]
-    return [*_refused(salvaged), *_put(salvaged), *_start(salvaged)]
-
-
-def _refused(salvaged: Salvaged) -> Iterator[Step]:
-    """What must be decided before anything is done."""
-    partitions = tuple((one.topic, one.partition) for one in salvaged.refused if one.topic != CLUSTER_METADATA_TOPIC)
-    if partitions:
-        text = (
-            f"{partitions_words(partitions)}: refused, and not in DIR. Do as the reasons say and salvage again. Go on only if each "
-            "of them is to stay as its broker has it."
-        )
-        yield Step("refused", text, None, (), partitions)
+    return [*_put(salvaged), *_start(salvaged)]
 
 
 def _put(salvaged: Salvaged) -> Iterator[Step]:
     """Stop, move aside, copy."""
     targets = salvaged.log_dirs
     nodes = tuple(sorted({target.node for target in targets}, key=broker_order))
-    all_voters = " and all controllers" if _metadata(salvaged) else ""
-    yield Step("stop", f"Stop {brokers(nodes)}{all_voters}. If a broker ran since it was copied, salvage again.", None, nodes)
-    text = (
-        f"Move the log directories of {brokers(nodes)} aside, or what is in them if they are mount points. Never delete them: they "
-        "are evidence."
-    )
-    yield Step("move_aside", text, "mv LOG_DIR LOG_DIR.before", nodes)
-    places = ", ".join(f"{printable(target.directory)} for {_place(target)}" for target in targets)
-    output = shlex.quote(f"{salvaged.output}/broker-N/NAME")
-    text = f"Copy each directory of DIR to its place: {places}."
-    yield Step("copy", text, f"cp -a {output} LOG_DIR", nodes)
-    unknown = [printable(target.directory) for target in targets if target.meta_properties is None]
-    if unknown:
-        text = f"Copy meta.properties back, too, which nothing here could build: {', '.join(unknown)}."
+    refused = [(one.topic, one.partition) for one in salvaged.refused]
+    if data := tuple(key for key in refused if key[0] != CLUSTER_METADATA_TOPIC):
+        text = "refused, and not in DIR. Do as the reasons say and salvage again, or each of them stays as its broker has it."
+        yield Step("refused", f"{partitions_words(data)}: {text}", None, (), data)
+    too = " and all controllers" if any(METADATA_LOG in target.partitions for target in targets) else ""
+    yield Step("stop", f"Stop {brokers(nodes)}{too}. If a broker ran since it was copied, salvage again.", None, nodes)
+    text = f"Move the log directories of {brokers(nodes)} aside, or what is in them if they are mount points. Never delete them:"
+    yield Step("move_aside", f"{text} they are evidence.", "mv LOG_DIR LOG_DIR.before", nodes)
+    places = [
+        f"{target.directory} for {target.log_dir}{', which was empty,' if target.is_empty else ''} of {brokers([target.node])}"
+        for target in targets
+    ]
+    command = f"cp -a {shlex.quote(f'{salvaged.output}/broker-N/NAME')} LOG_DIR"
+    yield Step("copy", f"Copy each directory of DIR to its place: {printable(', '.join(places))}.", command, nodes)
+    if without := [printable(target.directory) for target in targets if target.meta_properties is None]:
+        text = f"Copy meta.properties back, too, which nothing here could build: {', '.join(without)}."
         yield Step("copy_back", text, "cp -a LOG_DIR.before/meta.properties LOG_DIR")
-    without_id = tuple((one.topic, one.partition) for one in salvaged.partitions if one.wants_topic_id)
-    if without_id:
+    if without_id := tuple((one.topic, one.partition) for one in salvaged.partitions if one.wants_topic_id):
         text = (
             f"Write partition.metadata for {partitions_words(without_id)}, with the topic's id from kafka-topics.sh --describe: "
             "without it a broker puts the log aside and begins anew."
         )
         command = r"printf 'version: 0\ntopic_id: ID\n' > LOG_DIR/TOPIC-N/partition.metadata"
         yield Step("write_topic_id", text, command, (), without_id)
-    refused = [(one.topic, one.partition) for one in salvaged.refused]
-    held = {key for target in targets for key in target.held}
-    if back := [key for key in refused if key in held]:
-        names = shlex.join(f"LOG_DIR.before/{topic}-{partition}" for topic, partition in back)
+    if back := tuple(key for key in refused if any(key in target.held for target in targets)):
         text = f"Copy back what was refused, wherever it is: {partitions_words(back)}."
-        yield Step("copy_back", text, f"cp -a {names} LOG_DIR", (), tuple(back))
-
+        names = shlex.join(f"LOG_DIR.before/{topic}-{partition}" for topic, partition in back)
+        yield Step("copy_back", text, f"cp -a {names} LOG_DIR", (), back)
     text = "Give them to the user that runs Kafka: only who ran salvage can read them."
     yield Step("own", text, "chown -R --reference=LOG_DIR.before LOG_DIR", nodes)
 
 
-def _place(target: TargetDir) -> str:
-    empty = ", which was empty," if target.is_empty else ""
-    return f"{printable(target.log_dir)}{empty} of {brokers([target.node])}"
-
-
-def _metadata(salvaged: Salvaged) -> set[int | str]:
-    """The nodes for which the controllers' log was written."""
-    return {target.node for target in salvaged.log_dirs if METADATA_LOG in target.partitions}
-
-
 def _start(salvaged: Salvaged) -> Iterator[Step]:
     """Controllers, then brokers: first those whose copies say what the lineages are, which plans recommend as leaders."""
-    with_metadata = _metadata(salvaged)
+    with_metadata = {target.node: target.directory for target in salvaged.log_dirs if METADATA_LOG in target.partitions}
     voters = {voter for one in salvaged.partitions if one.quorum is not None for voter in one.quorum.voters}
-    for voter in sorted(voters - with_metadata):
-        source = next(target.directory for target in salvaged.log_dirs if METADATA_LOG in target.partitions)
-        source = shlex.quote(f"{salvaged.output}/{source}/{METADATA_LOG[0]}-0")
+    for voter in sorted(voters - with_metadata.keys()):
+        source = f"{salvaged.output}/{next(iter(with_metadata.values()))}/{CLUSTER_METADATA_TOPIC}-0"
         text = f"Controller {voter} was not given. Give it the same controllers' log in its metadata.log.dir, its own moved aside."
-        yield Step("copy", text, f"cp -a {source} LOG_DIR", (voter,))
+        yield Step("copy", text, f"cp -a {shlex.quote(source)} LOG_DIR", (voter,))
     if salvaged.is_kraft:
         text = (
             "Start the controllers. Those that are brokers, too, start in the order of the next step, with no wait until a "
             "majority runs. This names their leader:"
         )
-        yield Step("controllers", text, _CONTROLLER, tuple(sorted(voters)))
-    order = _order(salvaged)
-    if order:
+        command = "kafka-metadata-quorum.sh --bootstrap-controller HOST:PORT describe --status"
+        yield Step("controllers", text, command, tuple(sorted(voters)))
+    bases = Counter(one.base for one in salvaged.partitions if one.quorum is None)
+    counts = {target.node: bases[target.broker] for target in salvaged.log_dirs if not target.is_of_controller}
+    if order := tuple(sorted(counts, key=lambda node: (-counts[node], broker_order(node)))):
         listed = ", then ".join(brokers([node]) for node in order)
         text = f"Start {listed}, each when the one before is up. Recovery reads every batch, and cuts nothing."
         yield Step("start", text, None, order)
-        yield Step("in_sync", "See that all replicas are in sync: this prints nothing.", _NOT_IN_SYNC, order)
-    against = asked_command("verify", None, "--against", f"{salvaged.output}/{MANIFEST}")
-    yield Step("verify", "Copy the log directories again, and see that every byte is there:", against)
-
-
-def _order(salvaged: Salvaged) -> tuple[int | str, ...]:
-    """Brokers as they start: who is the base of most partitions first, replaced disks last."""
-    bases = Counter(one.base for one in salvaged.partitions if one.quorum is None)
-    counts: dict[int | str, int] = {}
-    for target in salvaged.log_dirs:
-        if not target.is_of_controller:
-            counts[target.node] = bases[target.broker]
-    return tuple(sorted(counts, key=lambda node: (-counts[node], broker_order(node))))
+        command = "kafka-topics.sh --bootstrap-server HOST:PORT --describe --under-replicated-partitions"
+        yield Step("in_sync", "See that all replicas are in sync: this prints nothing.", command, order)
+    command = asked_command("verify", None, "--against", f"{salvaged.output}/{MANIFEST}")
+    yield Step("verify", "Copy the log directories again, and see that every byte is there:", command)

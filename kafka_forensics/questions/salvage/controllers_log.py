@@ -8,7 +8,7 @@ A voter that starts without its `quorum-state`, or with an older one, may give a
 that knows of an epoch in which nobody was elected, no leader and no vote: a state in which any voter may be (QuorumState).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -49,6 +49,8 @@ class ControllersLog:
     slices: list[Slice]
     quorum: Quorum
     quorum_state: bytes
+    directories: Mapping[int, str | None]
+    """Of each voter the id of its log directory, where its log names it."""
     unseen: list[str] = field(default_factory=list)
     """As the manifest has it: `voter:N` of each whose copy does not count, `quorum_state:N` of each whose votes are not known."""
 
@@ -99,6 +101,7 @@ def choose(copies: Sequence[QuorumCopy]) -> ControllersLog:
         *_taken(base, copies),
         Quorum(voters, [copy.broker for copy in counted], epoch),
         _undecided(base, sets, epoch),
+        sets[-1].directories,
         _unseen(voters, counted, copies),
     )
 

@@ -5,29 +5,29 @@ know, and all partitions without such a log, belong where their copies lie, or w
 """
 
 import base64
+import hashlib
 import os
 import re
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Final
 
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.inputs import Inputs, LogDir
-from kafka_forensics.evidence.ledger import HIGH_WATERMARKS, RESERVED_DIRECTORY_IDS, TopicPartition, directory_of
+from kafka_forensics.evidence.ledger import HIGH_WATERMARKS, TopicPartition, directory_of
 from kafka_forensics.evidence.paths import is_alone
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import ControllerHistory
-from kafka_forensics.parsers.log_dir import FileKind
-from kafka_forensics.questions.salvage.partition_files import new_file, write_file
+from kafka_forensics.questions.salvage.partition_files import new_file
 from kafka_forensics.storage.copying import write_all
 from kafka_forensics.writers.files import write_meta_properties
 
 METADATA_LOG: Final = (CLUSTER_METADATA_TOPIC, 0)
-_BOOTSTRAP: Final = "bootstrap.checkpoint"
+_META: Final = "meta.properties"
 _BLOCK_BYTES: Final = 4 << 20
-_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]|\A\.{1,2}\Z|\A\Z")
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]|\A\.{1,2}\Z")
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class TargetDir:
     log_dir: str
     """The one that was given, as it was typed."""
     directory: str
-    """`broker-N/LOGDIR`, below the output."""
+    """`broker-N/NAME`, below the output."""
     node_id: int | None = None
     directory_id: str | None = None
     is_empty: bool = False
@@ -52,6 +52,7 @@ class TargetDir:
     held: frozenset[TopicPartition] = frozenset()
     """What the given one has, or its checkpoint names."""
     files: dict[str, bytes] = field(default_factory=dict)
+    """What says whose it is, by name."""
 
     @property
     def node(self) -> int | str:
@@ -64,124 +65,98 @@ class TargetDir:
         return not self.is_empty and self.held == {METADATA_LOG} and {*self.partitions} <= {METADATA_LOG}
 
 
-def target_dirs(inputs: Inputs, controller: ControllerHistory | None) -> list[TargetDir]:
-    """A target for each log directory that was given, without partitions yet.
+def target_dirs(inputs: Inputs, controller: ControllerHistory | None, voters: Mapping[int, str | None]) -> list[TargetDir]:
+    """A target for each log directory that was given, without partitions yet; `voters` are ids of the voters' directories.
 
-    Raises UsageError for an empty one of which nothing tells the node.
+    Raises UsageError for an empty one of which nothing tells the node; SourceError for a small file that cannot be read any more.
     """
     targets: dict[tuple[int | str, str], TargetDir] = {}
-    names: set[str] = set()
     for log_dir in inputs.log_dirs:
-        path = _path(log_dir)
-        held = _held(log_dir)
+        path, held = _path(log_dir), _held(log_dir)
         if (target := targets.get((log_dir.broker, path))) is not None:
             target.held |= held  # of partition directories that were given one by one
             continue
         if log_dir.is_empty and log_dir.node_id is None:
-            raise UsageError(
-                f"nothing tells which node's log directory {log_dir.name} is, which is empty",
-                hint=f"give it with the node's id, as 3={log_dir.name}",
-            )
+            text = f"nothing tells which node's log directory {log_dir.name} is, which is empty"
+            raise UsageError(text, hint=f"give it with the node's id, as 3={log_dir.name}")
         broker = str(log_dir.broker if log_dir.node_id is None else log_dir.node_id)
-        folder = _safe(broker if broker.startswith("broker-") else f"broker-{broker}")
-        same_folder = {target.directory.partition("/")[0]: target.broker for target in targets.values()}
-        while same_folder.get(folder, log_dir.broker) != log_dir.broker:
-            folder += "-again"
-        base, number = f"{folder}/{_safe(os.path.basename(os.path.abspath(path)))}", 2
-        name = base
-        while name in names:
-            name, number = f"{base}-{number}", number + 1
-        names.add(name)
+        folder = _UNSAFE.sub("_", broker if broker.startswith("broker-") else f"broker-{broker}")
+        base = f"{folder}/{_UNSAFE.sub('_', os.path.basename(os.path.abspath(path)) or '_')}"
+        taken = {target.directory for target in targets.values()}
+        name = next(name for number in count(1) if (name := base if number == 1 else f"{base}-{number}") not in taken)
         target = TargetDir(log_dir.broker, path, name, log_dir.node_id, is_empty=log_dir.is_empty, held=held)
-        target.directory_id = None if log_dir.meta is None else log_dir.meta.directory_id
-        targets[log_dir.broker, path] = target
         _take_files(inputs, log_dir, target)
-    rows = list(targets.values())
-    _identify(rows, inputs, controller)
-    return rows
+        targets[log_dir.broker, path] = target
+    _identify(list(targets.values()), inputs, controller, voters)
+    return list(targets.values())
 
 
 def _path(log_dir: LogDir) -> str:
     """The path of a log directory; of a partition directory or a file that was given by itself that of the directory around."""
     path = log_dir.name.rstrip("/") or "/"
     if is_alone(log_dir.found):
-        is_file = any(
-            segment.log is not None and not segment.log.path for part in log_dir.found.partitions for segment in part.segments
-        )
-        for _ in range(2 if is_file else 1):
+        logs = [segment.log for part in log_dir.found.partitions for segment in part.segments]
+        for _ in range(2 if any(log is not None and not log.path for log in logs) else 1):
             path = os.path.dirname(path if "://" in path else os.path.abspath(path))
     return path
 
 
 def _held(log_dir: LogDir) -> frozenset[TopicPartition]:
     """What lies in a log directory, and what its broker had there by the high watermarks that it wrote down."""
-    parts = [part for part in log_dir.found.partitions if part.legal]
-    there = {(part.topic or "", part.partition or 0) for part in parts if part.suffix is None}
-    set_aside = {(part.topic or "", part.partition or 0) for part in parts if part.suffix is not None}
+    parts = {(part.topic or "", part.partition or 0): part.suffix for part in log_dir.found.partitions if part.legal}
     marks = log_dir.checkpoints.get(HIGH_WATERMARKS)
-    named = {key for key, offset in (() if marks is None else marks.offsets.items()) if offset > 0}
-    return frozenset(there | (named - set_aside))
-
-
-def _safe(name: str) -> str:
-    """A name from evidence as a directory's."""
-    return _UNSAFE.sub("_", name) or "_"
+    named = {key for key, offset in marks.offsets.items() if offset > 0} if marks is not None else set()
+    return frozenset({key for key, suffix in parts.items() if suffix is None} | (named - parts.keys()))
 
 
 def _take_files(inputs: Inputs, log_dir: LogDir, target: TargetDir) -> None:
     """Take the small files that say what the node is, byte for byte. Raises SourceError."""
     meta, entries = log_dir.meta, log_dir.found.entries
-    names = [_BOOTSTRAP] if _BOOTSTRAP in entries else []
-    if meta is not None and not meta.damage and meta.node_id is not None and FileKind.META_PROPERTIES in entries:
-        names.append(FileKind.META_PROPERTIES)
-        target.meta_properties = "copied"
-    for name in names:
+    is_good = meta is not None and not meta.damage and meta.node_id is not None
+    target.directory_id = None if meta is None else meta.directory_id
+    target.meta_properties = "copied" if is_good and _META in entries else None
+    for name in {"bootstrap.checkpoint", *([_META] if is_good else [])} & entries.keys():
         data = inputs.read(log_dir.source, entries[name], lambda file: file.read_at(0, file.size_in_bytes))
         if data is None:
-            raise SourceError(entries[name].path, f"{name} cannot be read")
+            raise SourceError(entries[name].path, "it cannot be read any more")
         target.files[name] = data
 
 
-def _identify(targets: Sequence[TargetDir], inputs: Inputs, controller: ControllerHistory | None) -> None:
+def _identify(
+    targets: Sequence[TargetDir], inputs: Inputs, controller: ControllerHistory | None, voters: Mapping[int, str | None]
+) -> None:
     """Build `meta.properties` where there is none that a broker can read.
 
-    An id to which the controllers assign replicas of the node, and that no other directory of the node has, is that of the
-    directory that is gone: with it the controllers find the replicas where they assigned them.
+    An id that the controllers have for a directory of the node, and that no other of its directories has, is that of the directory
+    that is gone: with it they find its replicas where they assigned them. Any other id is new, and the same for the same input.
     """
     metas = [log_dir.meta for log_dir in inputs.log_dirs if log_dir.meta is not None]
     cluster_id = next((meta.cluster_id for meta in metas if meta.cluster_id is not None), None)
     version = max((meta.version for meta in metas if meta.version is not None), default=1)
     for target in targets:
-        node_id = target.node_id if target.node_id is not None or not isinstance(target.broker, int) else target.broker
-        if target.meta_properties is not None or node_id is None or cluster_id is None:
+        node = target.node
+        if target.meta_properties is not None or not isinstance(node, int) or cluster_id is None:
             continue
         if target.directory_id is None and version:
-            taken = {other.directory_id for other in targets if other.node == target.node}
-            assigned = {
-                directory_of(control, node_id) for control in ({} if controller is None else controller.partitions).values()
-            }
-            missing = sorted(one for one in assigned - taken if one is not None)
-            target.directory_id = missing[0] if missing else _new_directory_id()
-        target.node_id = node_id
-        target.meta_properties = "built"
-        target.files[FileKind.META_PROPERTIES] = write_meta_properties(
-            node_id=node_id, cluster_id=cluster_id, directory_id=target.directory_id, version=version
+            known = {other.directory_id for other in targets if other.node == node}
+            assigned = {directory_of(control, node) for control in (controller.partitions.values() if controller else ())}
+            made = hashlib.sha256(f"{cluster_id} {target.directory}".encode()).digest()[:16]
+            new = base64.urlsafe_b64encode(made).decode().rstrip("=")
+            missing = [one for one in (*sorted(filter(None, assigned)), voters.get(node), new) if one is not None]
+            target.directory_id = next(one for one in missing if one not in known)
+        target.node_id, target.meta_properties = node, "built"
+        target.files[_META] = write_meta_properties(
+            node_id=node, cluster_id=cluster_id, directory_id=target.directory_id, version=version
         )
-
-
-def _new_directory_id() -> str:
-    """A random id as Kafka makes them: none that begins with a dash, and none that is reserved (DirectoryId.random)."""
-    while True:
-        made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        if not made.startswith("-") and made not in RESERVED_DIRECTORY_IDS:
-            return made
 
 
 def places_of(key: TopicPartition, targets: Sequence[TargetDir], controller: ControllerHistory | None) -> list[TargetDir]:
     """The log directories that a partition belongs to, one of each broker."""
-    if key == METADATA_LOG:
-        return _with_metadata(targets)
     control = None if controller is None else controller.partitions.get(key)
+    if key == METADATA_LOG:  # where a node has it, or else on the new disk of a node that has it nowhere
+        with_it = [target for target in targets if key in target.held]
+        disks = {target.node: target for target in reversed(targets) if target.is_empty}
+        return with_it + [disk for node, disk in disks.items() if node not in {target.node for target in with_it}]
     if control is None or control.replica_assignment is None:
         return [target for target in targets if key in target.held]
     places = []
@@ -196,17 +171,6 @@ def places_of(key: TopicPartition, targets: Sequence[TargetDir], controller: Con
     return places
 
 
-def _with_metadata(targets: Sequence[TargetDir]) -> list[TargetDir]:
-    """Where the controllers' log belongs: where a node has it, or else on the new disk of a node that has it nowhere."""
-    with_it = [target for target in targets if METADATA_LOG in target.held]
-    nodes = {target.node for target in with_it}
-    for target in targets:
-        if target.is_empty and target.node not in nodes:
-            nodes.add(target.node)
-            with_it.append(target)
-    return with_it
-
-
 def put_partition(built: Path, places: Sequence[Path]) -> None:
     """Move a partition's directory to the last of some places, and copy it to the others before. No blocks are shared with these:
     brokers write to all of them. Raises OSError."""
@@ -217,9 +181,3 @@ def put_partition(built: Path, places: Sequence[Path]) -> None:
                 while data := file.read(_BLOCK_BYTES):
                     write_all(descriptor, data)
     built.rename(places[-1])
-
-
-def write_files(directory: Path, files: Mapping[str, bytes]) -> None:
-    """Write the small files of a log directory. Raises OSError."""
-    for name, data in files.items():
-        write_file(directory / name, data)

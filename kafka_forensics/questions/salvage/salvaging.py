@@ -27,7 +27,7 @@ from kafka_forensics.questions.salvage import controllers_log
 from kafka_forensics.questions.salvage.choosing import Choice, Chooser, RefusedError, SalvageOptions
 from kafka_forensics.questions.salvage.controllers_log import ControllersLog
 from kafka_forensics.questions.salvage.lineage import Lineage
-from kafka_forensics.questions.salvage.log_dirs import TargetDir, places_of, put_partition, target_dirs, write_files
+from kafka_forensics.questions.salvage.log_dirs import TargetDir, places_of, put_partition, target_dirs
 from kafka_forensics.questions.salvage.manifest import (
     MANIFEST,
     NO_TOPIC_ID,
@@ -240,14 +240,13 @@ class _Salvager:
     def find_places(self) -> None:
         """Find the log directories of every partition; refuse those that belong to none that was given."""
         controller = self.witnesses.controller
-        self.salvaged.log_dirs = target_dirs(self._inputs, controller)
+        voters = next((chosen.metadata.directories for chosen in self._chosen if chosen.metadata is not None), {})
+        self.salvaged.log_dirs = target_dirs(self._inputs, controller, voters)
         for chosen in self._chosen:
             key = chosen.partition.topic, chosen.partition.partition
             chosen.places = places_of(key, self.salvaged.log_dirs, controller)
             if not chosen.places:
-                assigned = [] if controller is None else controller.partitions[key].replica_assignment or []
-                nodes = listed(map(str, assigned))
-                reason = f"by the controllers' log it belongs to log directories of brokers {nodes} that were not given"
+                reason = "the controllers' log assigns it to log directories that were not given"
                 hint = "give them, or an empty directory for a disk that is replaced: N=DIR"
                 self.salvaged.refused.append(Refused(*key, "no_log_dir", reason, hint))
         self._chosen = [chosen for chosen in self._chosen if chosen.places]
@@ -303,7 +302,8 @@ class _Salvager:
             },
             CLEANER_FILE: {key: self._cleaned[key] for one in partitions if (key := (one.topic, one.partition)) in self._cleaned},
         }
-        write_files(directory, {name: write_offset_checkpoint(offsets) for name, offsets in files.items()})
+        for name, offsets in files.items():
+            write_file(directory / name, write_offset_checkpoint(offsets))
         if (self._directory / APART).exists() and directory.name == BUILT:
             (self._directory / APART / RECOVERY_POINT_FILE).write_bytes(write_offset_checkpoint({}))
 
@@ -358,7 +358,8 @@ class _Salvager:
         for target in self.salvaged.log_dirs:
             directory = self._directory / target.directory
             directory.mkdir(parents=True)
-            write_files(directory, target.files)
+            for name, data in target.files.items():
+                write_file(directory / name, data)
             if not target.is_of_controller:
                 self.write_checkpoints(directory, target.partitions)
         for chosen in written:
