@@ -168,7 +168,7 @@ def test_partitions_that_want_different_leaders_first(plan_words: Words, plan_do
     assert told[-8:] == [*first, ("start", [2]), ("elect", [2]), ("leads", [2]), ("start", [1])]
     words = plan_words(*roots)
     assert "Set unclean.leader.election.enable=false in server.properties of every node before it starts:" in words
-    assert "See that broker 1 leads b-0, with nobody else in the ISR:" in words
+    assert "See that broker 1 leads b-0, with nobody else in ISR and ELR:" in words
 
 
 def test_equal_partitions_share_a_line_and_a_command(run_plan: Run, plan_words: Words, tmp_path: Path) -> None:

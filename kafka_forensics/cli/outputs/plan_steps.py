@@ -101,12 +101,16 @@ def steps_of(plans: Plans, elect: str | None) -> list[Step]:
     ]
     ordered: Iterable[Step] = ()
     if elect is None and any(planned.salvage is not None for planned in plans.planned):
-        ordered = _salvaged(plans)
+        ordered = _salvaged(plans, [planned for planned in plans.planned if planned.salvage is not None])
     elif plans.live and elections and all(election.candidate.election == "leads" for election in elections):
         ordered = _running(elections)
     elif elections:
         starts = plans.starts(elect)
-        ordered = _ordered(plans, elections, starts) if starts.first else _any_order(plans, elections)
+        unserved = {(wanted.topic, wanted.partition) for wanted in starts.unserved}
+        if unserved:
+            ordered = _salvaged(plans, [election.planned for election in elections if election.partition in unserved])
+        else:
+            ordered = _ordered(plans, elections, starts) if starts.first else _any_order(plans, elections)
     return list(dict.fromkeys([*_before(plans, elections), *ordered, *(_hanging(plans) if plans.live else ())]))
 
 
@@ -130,9 +134,8 @@ def _hanging(plans: Plans) -> Iterator[Step]:
                 yield Step("abort", f"If it does, end {what}:", evidence["command"], (), partitions)
 
 
-def _salvaged(plans: Plans) -> Iterator[Step]:
-    """Log directories built from all copies, where that loses less than any election."""
-    rescued = [planned for planned in plans.planned if planned.salvage is not None]
+def _salvaged(plans: Plans, rescued: Sequence[Planned]) -> Iterator[Step]:
+    """Log directories built from all copies, where that loses less than any election, or no order of starts has them elected."""
     partitions = tuple((planned.plan.topic, planned.plan.partition) for planned in rescued)
     live = {replica.broker for planned in plans.planned for replica in planned.given.replicas if replica.is_live}
     held = sorted(live, key=broker_order)
@@ -143,10 +146,11 @@ def _salvaged(plans: Plans) -> Iterator[Step]:
     options = dict.fromkeys(word for planned in rescued if planned.salvage is not None for word in planned.salvage.options)
     asked = None if plans.result is None else plans.result.asked
     command = asked_command("salvage", asked, *only, *number, *options, "--output", "DIR")
-    text = (
-        f"A salvage loses less of {partitions_words(partitions)} than any election. Write its log directories to a new DIR, and "
-        "follow the steps that it prints. Then copy again, and plan what is left:"
-    )
+    why = "A salvage loses less of {} than any election"
+    if not any(planned.salvage for planned in rescued):
+        why = "No order of starts has the best leaders of {} elected: somebody else in sync comes first"
+    text = f"{why.format(partitions_words(partitions))}. Write log directories to a new DIR, and follow the steps that it prints. "
+    text += "Then copy again, and plan what is left:"
     yield Step("salvage", text, command, (), partitions)
 
 
@@ -289,7 +293,7 @@ def _start(start: Start, *, alone: bool, old: bool) -> Iterator[Step]:
     elif forced:
         text = f"Have it elected for {partitions_words(forced)}; repeat this while it fails:"
         yield Step("elect", text, election_command(forced), (start.broker,), tuple(forced))
-    isr = ", with nobody else in the ISR" if alone else ""
+    isr = ", with nobody else in ISR and ELR" if alone else ""
     look = f"kafka-topics.sh {'--zookeeper HOST:PORT' if old else _SERVER} --describe"
     named = f" --topic {shlex.quote('|'.join(topics))}" if len(topics) <= _TOPICS else ""
     yield Step("leads", f"See that {who} leads {partitions_words(partitions)}{isr}:", look + named, (start.broker,), partitions)

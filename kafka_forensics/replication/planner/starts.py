@@ -6,15 +6,15 @@ elections are not allowed (ReplicationControlManager).
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kafka_forensics.replication.planner.plan_steps import Steps
 from kafka_forensics.replication.planner.plan_steps import steps as steps_to
 from kafka_forensics.replication.planner.plans import Broker, Candidate, Plan, PlanPartition
 
-_Kind = tuple[tuple[Broker, ...], tuple[Broker, ...], tuple[Broker, ...], bool]
-"""Partitions with the same `leaders`, contenders (`replicas` or `rivals`), `replicas` and `forced`."""
+_Kind = tuple[tuple[Broker, ...], tuple[Broker, ...], tuple[Broker, ...], tuple[Broker, ...], bool]
+"""Partitions with the same `leaders`, contenders (`replicas` or `rivals`), `replicas`, `in_sync` and `forced`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,10 @@ class Wanted:
     """Everyone who could be elected if unclean elections are allowed: any replica."""
     rivals: tuple[Broker, ...]
     """Everyone who could be elected if they are not allowed."""
+    in_sync: tuple[Broker, ...]
+    """Who may stay eligible beside a leader that is elected cleanly; an unclean election leaves nobody."""
     forced: bool
-    """Whether nobody leads until an unclean election is asked for, or nothing says who is in sync."""
+    """Whether nobody may lead until an unclean election is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,8 @@ class Starts:
     """Who starts when all partitions have their leaders."""
     forbid_unclean: bool
     """Whether it holds only while unclean elections are not allowed."""
+    unserved: tuple[Wanted, ...] = ()
+    """Partitions of which somebody else in sync would be elected while their leaders are stopped: no order serves these."""
 
     def leader_of(self) -> dict[tuple[str, int], Broker]:
         """Who comes to lead each partition."""
@@ -69,10 +73,17 @@ def wanted_of(given: PlanPartition, plan: Plan, steps: Steps) -> Wanted | None:
     alike = plan.alike if steps.leader == plan.recommended else ()
     leaders = (best.broker, *(broker for broker in alike if _is_as_good(given, plan, ways[broker], best)))
     replicas = tuple(dict.fromkeys((*leaders, *steps.started, *steps.plan_again_with)))
-    forced = _by_force(best.election)
-    by_themselves = (way.broker for way in plan.candidates if not _by_force(way.election))
-    rivals = replicas if forced else tuple(dict.fromkeys((*leaders, *by_themselves)))
-    return Wanted(plan.topic, plan.partition, leaders, replicas, rivals, forced)
+    forced = _by_force(best.election) or _may_have_left(given, leaders)
+    in_sync = tuple(way.broker for way in plan.candidates if not _by_force(way.election))
+    rivals = replicas if forced else tuple(dict.fromkeys((*leaders, *in_sync)))
+    return Wanted(plan.topic, plan.partition, leaders, replicas, rivals, () if _by_force(best.election) else in_sync, forced)
+
+
+def _may_have_left(given: PlanPartition, leaders: Sequence[Broker]) -> bool:
+    """Whether one of several in sync crashed: the controller may have taken it out of the ISR, and out of the ELR, by the time it
+    registers again (KIP-966)."""
+    in_sync = () if given.control is None else (*(given.control.isr or ()), *(given.control.elr or ()))
+    return len(in_sync) > 1 and any(replica.crashed for replica in given.replicas if replica.broker in leaders)
 
 
 def _is_as_good(given: PlanPartition, plan: Plan, other: Candidate, best: Candidate) -> bool:
@@ -93,34 +104,47 @@ def order_of_starts(wanted: Iterable[Wanted], brokers: Sequence[Broker]) -> Star
         left: defaultdict[_Kind, list[Wanted]] = defaultdict(list)
         for partition in partitions:
             contenders = partition.rivals if forbid_unclean else partition.replicas
-            left[partition.leaders, contenders, partition.replicas, partition.forced].append(partition)
+            kind = partition.leaders, contenders, partition.replicas, partition.in_sync, partition.forced
+            left[kind].append(partition)
         first = _first(left, brokers, may_stop=forbid_unclean)
         if not left:
             break
     running = _running(first)
     waiting = dict.fromkeys((*(start.broker for start in first), *brokers))
-    return Starts(tuple(first), tuple(broker for broker in waiting if broker not in running), forbid_unclean)
+    others = tuple(broker for broker in waiting if broker not in running)
+    return Starts(tuple(first), others, forbid_unclean, tuple(_unserved(first, others)))
+
+
+def _unserved(first: Sequence[Start], others: Sequence[Broker]) -> Iterator[Wanted]:
+    """Partitions of which somebody in sync starts between the stop of their leader and its next start."""
+    for number, start in enumerate(first):
+        stop = next((at for at in range(number + 1, len(first)) if start.broker in first[at].stopped), None)
+        if stop is not None:
+            meanwhile = {later.broker for later in first[stop:]}.union(others[: others.index(start.broker)])
+            yield from (wanted for wanted in start.leads if meanwhile.intersection(wanted.in_sync))
 
 
 def _first(left: defaultdict[_Kind, list[Wanted]], brokers: Sequence[Broker], *, may_stop: bool) -> list[Start]:
     """Brokers that start alone, until nothing is `left`; without `may_stop` as far as nobody has to be stopped again."""
     first: list[Start] = []
     while left:
-        spoils = {broker for leaders, contenders, _, _ in left for broker in contenders if broker not in leaders}
+        spoils = {broker for leaders, contenders, *_ in left for broker in contenders if broker not in leaders}
         leading: Counter[Broker] = Counter()
         best: Counter[Broker] = Counter()
-        for (leaders, *_), members in left.items():
+        unsafe: Counter[Broker] = Counter()
+        for (leaders, _, _, in_sync, _), members in left.items():
             leading.update(dict.fromkeys(leaders, len(members)))
             best[leaders[0]] += len(members)
+            unsafe.update(dict.fromkeys((broker for broker in leaders if {*in_sync} - {broker}), len(members)))
         able = [broker for broker in brokers if leading[broker] and (may_stop or broker not in spoils)]
         if not able:
             break
-        chosen = max(able, key=lambda broker: (broker not in spoils, leading[broker], best[broker]))
+        chosen = max(able, key=lambda broker: (broker not in spoils, -unsafe[broker] * may_stop, leading[broker], best[broker]))
         started = {start.broker for start in first}
         in_the_way: set[Broker] = set()
         leads, forced = [], []
         for kind in [kind for kind in left if chosen in kind[0]]:
-            _, contenders, replicas, by_force = kind
+            _, contenders, replicas, _, by_force = kind
             members = left.pop(kind)
             leads += members
             if by_force or not started.isdisjoint(contenders):  # one of them has led it, and is alone in sync

@@ -70,6 +70,11 @@ def test_where_no_order_serves_all_who_led_stops_again() -> None:
     assert (starts.others, starts.forbid_unclean) == ((2, 3), True)
 
 
+def test_where_the_other_in_sync_would_be_elected_meanwhile_no_order_serves() -> None:
+    starts = ordered(partition("t", in_sync(1, 2), 5, 8, 5), partition("u", in_sync(1, 2), 18, 2, 2))
+    assert [wanted.topic for wanted in starts.unserved] == ["u"]
+
+
 def test_of_leaders_as_good_the_one_is_taken_that_one_start_serves() -> None:
     starts = ordered(partition("t", in_sync(1, 2), 8, 8, 5), partition("u", in_sync(2), 5, 8, 5))
     assert [(start.broker, len(start.leads)) for start in starts.first] == [(2, 2)]
@@ -84,7 +89,14 @@ class Played:
     elr: frozenset[int]
     last: int | None
     held: dict[int, int]
+    crashed: frozenset[int]
     leader: int = -1
+
+    def start(self, broker: int, alive: frozenset[int], *, unclean: bool) -> None:
+        """Who was in sync and did not come back for long is in the ELR, where there is one; who crashed leaves that."""
+        if self.leader < 0 and self.elr:
+            self.elr, self.isr = (self.elr | (self.isr - alive)) - (self.crashed & {broker}), self.isr & alive
+        self.elect(alive, unclean=unclean)
 
     def elect(self, alive: frozenset[int], *, unclean: bool) -> None:
         done = elect(Candidates(self.assignment, alive, self.isr, self.leader, self.elr, self.last), unclean=unclean)
@@ -113,7 +125,7 @@ def play(starts: Starts, played: dict[str, Played], *, allowed: bool) -> None:
         assert isinstance(start.broker, int)
         alive |= {start.broker}
         for one in played.values():
-            one.elect(alive, unclean=unclean)
+            one.start(start.broker, alive, unclean=unclean)
         for wanted in start.forced:
             played[wanted.topic].elect(alive, unclean=True)
         assert {played[wanted.topic].leader for wanted in start.leads} <= {start.broker}, "what the step after it looks at"
@@ -121,7 +133,7 @@ def play(starts: Starts, played: dict[str, Played], *, allowed: bool) -> None:
         assert isinstance(broker, int)
         alive |= {broker}
         for one in played.values():
-            one.elect(alive, unclean=unclean)
+            one.start(broker, alive, unclean=unclean)
 
 
 ENDS = st.tuples(*[st.integers(0, 9)] * 3)
@@ -136,16 +148,19 @@ def clusters(draw: st.DrawFn) -> list[tuple[PlanPartition, Played]]:
         source = draw(st.sampled_from(sorted(cluster.partitions.values(), key=lambda one: str(one.name))))
         of_history = plan_partition_of(cluster, source, logs_of(source))
         given_one = draw(st.sampled_from([of_history, partition("t", None, *draw(ENDS))]))
-        replicas = [replace(replica, crashed=False) for replica in given_one.replicas]
+        replicas = [replace(replica, crashed=draw(st.booleans())) for replica in given_one.replicas]
         brokers = [replica.broker for replica in replicas if isinstance(replica.broker, int)]
         assignment = tuple(draw(st.permutations(brokers)))
         isr = tuple(draw(st.lists(st.sampled_from(brokers), unique=True, max_size=2)))
-        elr = tuple(draw(st.lists(st.sampled_from(brokers), unique=True, min_size=not isr, max_size=2))) if not isr else ()
+        elr = tuple(draw(st.lists(st.sampled_from(brokers), unique=True, min_size=not isr, max_size=2)))
+        elr = tuple(broker for broker in elr if broker not in isr)
         last = draw(st.sampled_from(isr or elr))
         control = draw(st.sampled_from([None, PlanControl(-1, last, 0, isr, elr, assignment)]))
+        isr, elr = (isr, elr) if control else (isr or elr, ())  # an ELR nobody knows of is seen by who looks at the leader
         given_one = replace(given_one, topic=f"t{number}", partition=0, replicas=replicas, control=control)
         held = {broker: broker for broker in brokers}
-        some.append((given_one, Played(assignment, frozenset(isr), frozenset(elr), last, held)))
+        crashed = frozenset(replica.broker for replica in replicas if replica.crashed and isinstance(replica.broker, int))
+        some.append((given_one, Played(assignment, frozenset(isr), frozenset(elr), last, held, crashed)))
     return some
 
 
@@ -156,19 +171,23 @@ def test_the_order_elects_whom_each_plan_recommends_and_loses_no_more(
     plans = {given_one.topic: plan_partition(given_one) for given_one, _ in given_ones}
     wanted = [one for one in (wanted_for(given_one) for given_one, _ in given_ones) if one is not None]
     brokers: list[Broker] = sorted({broker for _, one in given_ones for broker in one.held})
+    planned = [Planned(given_one, plans[given_one.topic]) for given_one, _ in given_ones]
     starts = order_of_starts(wanted, brokers)
     assert sum(len(start.leads) for start in starts.first) == len(wanted)
     assert {*(start.broker for start in starts.first), *starts.others} == set(brokers)
+    if starts.unserved:
+        assert {step.kind for step in steps_of(Plans(planned, len(planned)), None)} & {"start", "salvage"} == {"salvage"}
+        return
     played = {given_one.topic: one for given_one, one in given_ones}
     play(starts, played, allowed=allowed)
     for (topic, _), leader in starts.leader_of().items():
         assert played[topic].leader == leader
         assert played[topic].held[played[topic].leader] == leader, "its log was never cut for another"
         assert lost(plans[topic], leader) == lost(plans[topic], plans[topic].recommended)
-    settled = Plans([Planned(given_one, plans[given_one.topic]) for given_one, _ in given_ones], len(given_ones))
+    settled = Plans(planned, len(planned))
     settled.settle()
     told = {topic: step.brokers for step in steps_of(settled, None) if step.kind == "leads" for topic, _ in step.partitions}
-    assert told == {one.topic: (one.recommended,) for one in (planned.plan for planned in settled.planned) if one.topic in told}
+    assert told == {one.topic: (one.recommended,) for one in (one.plan for one in settled.planned) if one.topic in told}
     assert told.keys() == {one.topic for one in wanted}
 
 
@@ -180,7 +199,7 @@ def test_ten_thousand_partitions_are_ordered_by_their_kinds() -> None:
     wanted = []
     for n in range(10_000):
         leader, other = n % 5 + 1, (n + 1) % 5 + 1
-        wanted.append(Wanted(f"t{n}", 0, (leader,), (leader, other), (leader, other), forced=True))
+        wanted.append(Wanted(f"t{n}", 0, (leader,), (leader, other), (leader, other), (), forced=True))
     starts = order_of_starts(wanted, [1, 2, 3, 4, 5])
     assert sorted(start.broker for start in starts.first if isinstance(start.broker, int)) == [1, 2, 3, 4, 5]
     assert starts.forbid_unclean, "each wants to be first for some partition"
@@ -192,7 +211,7 @@ def test_where_some_order_serves_all_it_is_found_however_many_brokers_there_are(
     wanted = []
     for number in range(3 * count):
         replicas = sorted(random.sample(range(count), 3), key=hidden.index)
-        wanted.append(Wanted("t", number, (replicas[0],), tuple(random.sample(replicas, 3)), tuple(replicas), forced=True))
+        wanted.append(Wanted("t", number, (replicas[0],), tuple(random.sample(replicas, 3)), tuple(replicas), (), forced=True))
     starts = order_of_starts(wanted, list(range(count)))
     assert not starts.forbid_unclean
     assert not any(start.stopped for start in starts.first)

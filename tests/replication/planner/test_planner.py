@@ -3,23 +3,17 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from kafka_forensics.replication.elections import Candidates, elect
-from kafka_forensics.replication.planner.plan_steps import steps
 from kafka_forensics.replication.planner.planner import (
     election_kind,
     loaded_epochs,
-    plan_partition,
     recovered_epochs,
     truncates_by,
 )
 from kafka_forensics.replication.planner.plans import (
     PlanControl,
 )
-from kafka_forensics.replication.planner.starts import wanted_of
-from tests.support.plan_values import entries, lagging, replica
+from tests.support.plan_values import entries, replica
 
 
 def test_how_followers_truncate_is_told_by_the_logs() -> None:
@@ -73,45 +67,3 @@ def test_who_crashed_leaves_the_elr_and_who_led_last_is_elected_when_it_is_empty
     elr: tuple[int, ...], node: int, crashed: bool, kind: str
 ) -> None:
     assert election_kind(replace(LEADERLESS, elr=elr), node, crashed=crashed) == kind
-
-
-BROKERS = (1, 2, 3, 4)
-MEMBERS = st.lists(st.sampled_from(BROKERS), unique=True, max_size=4).map(tuple)
-
-
-@st.composite
-def controls(draw: st.DrawFn) -> PlanControl:
-    """What a controller may say of four replicas; the leader is in the ISR, and the ELR beside it."""
-    isr = draw(MEMBERS)
-    leader = draw(st.sampled_from((*isr, -1)))
-    elr = tuple(one for one in draw(MEMBERS) if one not in isr)
-    last = leader if leader >= 0 else draw(st.sampled_from((None, *BROKERS)))
-    return PlanControl(leader, last, 0, isr, elr, tuple(draw(st.permutations(BROKERS))), draw(st.none() | st.booleans()))
-
-
-@given(controls(), st.sampled_from(BROKERS), st.sets(st.sampled_from(BROKERS)), st.booleans())
-def test_whoever_else_is_alive_the_candidate_is_elected(
-    control: PlanControl, broker: int, running: set[int], crashed: bool
-) -> None:
-    """By the controller's own rule: with its rivals down, nobody else can come first, nor while who crashed is away."""
-    partition = lagging(control, (200, 600, 600, 600))
-    replicas = [replace(replica, crashed=crashed and replica.broker == broker) for replica in partition.replicas]
-    partition = replace(partition, replicas=replicas)
-    plan = plan_partition(partition)
-    candidate = next(candidate for candidate in plan.candidates if candidate.broker == broker)
-    wanted = wanted_of(partition, plan, steps(partition, plan, candidate))
-    assert wanted is not None
-    others = frozenset(running - set(wanted.replicas if control.unclean_enabled else wanted.rivals) - {broker})
-    alive = others | {broker}
-    isr, elr = frozenset(control.isr or ()), frozenset(control.elr or ())
-    if crashed:
-        assert broker not in isr or not isr & others, "whoever else is in the ISR is elected when the candidate is fenced"
-        elr -= {broker}
-        control = replace(control, leader=-1 if control.leader == broker else control.leader)
-    if elr:
-        elr, isr = elr | (isr - alive), isr & alive
-    leader = control.leader if control.leader in alive else -1
-    given_rule = Candidates(control.assignment or (), alive, isr, leader, elr, control.last_leader)
-    done = elect(given_rule, unclean=wanted.forced or control.unclean_enabled is True)
-    assert done.leader == broker
-    assert (done.kind == "unclean") is wanted.forced
