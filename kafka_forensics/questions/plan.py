@@ -390,15 +390,13 @@ class Plans:
 
     @property
     def to_mend(self) -> list[Finding]:
-        """Of each broker that comes back the small files over which it does not start, or does not serve its logs; copies of
-        running brokers prove nothing of the kind."""
+        """Of each broker that comes back the small files over which it does not start, or does not serve its logs."""
         findings = [] if self.result is None else self.result.findings
         return [
             finding
             for finding in findings
             if finding.kind == "CHECKPOINT_MALFORMED"
             and finding.evidence.get("starts") is False
-            and finding.severity is not Severity.INFO
             and finding.place.broker is not None
             and not is_of_dead(self.dead, finding.place.broker)
         ]

@@ -105,9 +105,12 @@ STARTS: dict[str, LogFacts] = {
     "bounds: no segments": log(log_start=7, end_offset=7),
     **{
         f"unreadable ({damage}): {name}": replace(BOUNDS, unreadable=((name, damage),))
-        for damage in ("other_version", "word", "negative", "empty")
-        for name in ("recovery-point", "cleaner", "log-start", "replication", "leader-epoch")
-        for name in [f"{name}-{'checkpoint' if name == 'leader-epoch' else 'offset-checkpoint'}"]
+        for damage, names in (
+            ("other_version", ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "leader-epoch-checkpoint")),
+            ("word", ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint")),
+            ("negative", ("log-start-offset-checkpoint",)),
+        )
+        for name in names
     },
     "epochs at the end are forgotten": log(*THREE, epochs=EPOCHS, clean_shutdown=True),
     **{f"snapshots {words}": log(*THREE, snapshots=snapshots) for words, snapshots in SNAPSHOTS.items()},
