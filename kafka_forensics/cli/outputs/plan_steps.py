@@ -141,9 +141,10 @@ def _salvaged(plans: Plans, rescued: Sequence[Planned]) -> Iterator[Step]:
     held = sorted(live, key=broker_order)
     yield Step("stop", f"Stop {brokers(held)}, if running. If a broker ran since it was copied, plan again.", None, tuple(held))
     topics = {topic for topic, _ in partitions}
-    only = ("--topic", *topics) if len(topics) == 1 else ()
-    number = ("--partition", str(partitions[0][1])) if len(partitions) == 1 else ()
     options = dict.fromkeys(word for planned in rescued if planned.salvage is not None for word in planned.salvage.options)
+    # brokers start on all of a log directory; options would count for all partitions
+    only = ("--topic", *topics) if options and len(topics) == 1 else ()
+    number = ("--partition", str(partitions[0][1])) if options and len(partitions) == 1 else ()
     asked = None if plans.result is None else plans.result.asked
     command = asked_command("salvage", asked, *only, *number, *options, "--output", "DIR")
     why = "A salvage loses less of {} than any election"
