@@ -279,10 +279,7 @@ class SalvageForecast:
     options: tuple[str, ...] = ()
 
 
-Forecast = Callable[
-    [Sequence[tuple[ReplicaPlan, Replica]], "Planned", PartitionResult, LogReader],
-    SalvageForecast | None,
-]
+Forecast = Callable[[Sequence[tuple[ReplicaPlan, Replica]], "Planned", PartitionResult, LogReader], SalvageForecast | None]
 """`questions.salvage.forecast`, which stands on plans itself."""
 
 

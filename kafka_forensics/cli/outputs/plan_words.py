@@ -32,18 +32,6 @@ ELECTIONS: Final = {
     "unclean": "UNCLEAN",
     "unknown": "not known",
 }
-CHOICES: Final = {
-    "replicas_to_mend": "it leaves the fewest replicas to be mended",
-    "checkpoints": "under it the fewest checkpoints disagree with their batches",
-    "force": "its election need not be forced",
-    "election": "its election has to be forced least",
-    "log_start": "its log begins first",
-    "high_watermark": "its high watermark is the highest",
-    "assignment": "it stands first in the assignment",
-    "order": "nothing else tells it apart but the order of the brokers",
-    "start_order": "with it one order of starts serves more partitions",
-}
-"""By what one of several is recommended that lose alike."""
 REGIMES: Final = {
     "epochs": "followers truncate by leader epochs (Kafka 0.11 and later{})",
     "high-watermark": "followers truncate to their high watermarks (before Kafka 0.11{})",
@@ -412,28 +400,14 @@ def verdict(planned: Planned, candidate: Candidate) -> str:
 
 def _least(planned: Planned, candidate: Candidate) -> str:
     """Why it is the recommended one."""
-    plan = planned.plan
-    if len(plan.candidates) == 1:
+    alike, candidates = planned.plan.alike, planned.plan.candidates
+    if len(candidates) == 1:
         return ", the only one that can lead"
-    least = _of_what(planned, candidate)
-    if not plan.chosen_by:
-        return least
-    reasons = "; ".join(CHOICES[reason] for reason in plan.chosen_by)
-    if len(plan.alike) == len(plan.candidates) - 1:
-        return f", though every election loses as much ({reasons})"
-    return f"{least}, as {brokers(sorted(plan.alike, key=str))} would ({reasons})"
-
-
-def _of_what(planned: Planned, candidate: Candidate) -> str:
-    """What it loses least of: of all, or of what decides before that."""
-    costs = [candidate.costs() for candidate in planned.plan.candidates]
-    if candidate.at_most == min(at_most for _, _, at_most in costs):
-        return ", which loses least"
-    if not candidate.committed:
-        return ", which loses nothing that is proven committed"
-    if any(at_most < candidate.at_most for committed, _, at_most in costs if committed == candidate.committed):
-        return ", which loses least of what is proven committed and on no copy that stays"
-    return ", which loses least of what is proven committed"
+    if len(alike) == len(candidates) - 1:
+        return ", though every election loses as much"
+    is_fewest = candidate.at_most == min(other.at_most for other in candidates)
+    least = ", which loses least" + ("" if is_fewest else " of what is proven committed")
+    return least + (f", as {brokers(sorted(alike, key=str))} would" if alike else "")
 
 
 def _doubt(planned: Planned, candidate: Candidate) -> str:
