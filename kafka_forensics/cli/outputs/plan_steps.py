@@ -121,10 +121,8 @@ def _hanging(plans: Plans) -> Iterator[Step]:
         if finding.kind not in ("TXN_HANGING", "TXN_OPEN") or place.topic is None or place.partition is None:
             continue
         whose = f"producer {evidence['producer_id']} in {name(place.topic, place.partition)}"
-        what, partitions = (
-            f"the transaction of {whose} from offset {evidence['first_offset']} on",
-            ((place.topic, place.partition),),
-        )
+        what = f"the transaction of {whose} from offset {evidence['first_offset']} on"
+        partitions = ((place.topic, place.partition),)
         if evidence.get("look_again_at") is not None:
             again = rfc3339(evidence["look_again_at"])
             yield Step("look_again", f"If {what} is still open at {again}, plan again on a new copy.", None, (), partitions)
