@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -42,13 +42,6 @@ _AHEAD: Final = 1
 
 class CopyChangedError(ForensicsError):
     """The bytes that were copied are not those that were scanned."""
-
-
-class Origin(NamedTuple):
-    """A copy whose bytes are taken, and whether batches are opened before they are."""
-
-    plan: ReplicaPlan
-    deep: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +89,8 @@ class PartitionSettings:
 
     topic_id: str | None
     index_interval_bytes: int
+    deep: bool
+    """Whether batches are opened when they are read back."""
     epochs: list[EpochEntry] | None = None
     """Of a copy taken whole, where a cleaner may have taken the first batches of an epoch; None: as the batches show them."""
 
@@ -112,7 +107,7 @@ class _Segment:
 def write_partition(
     directory: Path,
     slices: Iterable[Slice],
-    origins: Sequence[Origin],
+    plans: Sequence[ReplicaPlan],
     lineage: Lineage,
     settings: "PartitionSettings",
     sealing: Sealing,
@@ -121,11 +116,11 @@ def write_partition(
 
     Raises CopyChangedError where copies have changed since they were scanned, SourceError, OSError where nothing can be written.
     """
-    logs = [segment.log for origin in origins for segment in origin.plan.directory.segments if segment.log is not None]
+    logs = [segment.log for plan in plans for segment in plan.directory.segments if segment.log is not None]
     largest = min(max((log.size_in_bytes for log in logs), default=0), MAX_SEGMENT_BYTES)
-    edges = [segment.base_offset for segment in origins[lineage.base].plan.directory.segments]
+    edges = [segment.base_offset for segment in plans[lineage.base].directory.segments]
     end = -1
-    writer = _Writer(directory, origins, settings.index_interval_bytes, sealing)
+    writer = _Writer(directory, plans, settings, sealing)
     try:
         for segment in _segments(slices, edges, max(USUAL_SEGMENT_BYTES, largest)):
             writer.add(segment)
@@ -169,9 +164,9 @@ def _edge(behind: int, part: Slice, edges: Sequence[int]) -> int | None:
 class _Writer:
     """Writes segment after segment: each is read back as it is copied, and the next is copied meanwhile."""
 
-    def __init__(self, directory: Path, origins: Sequence[Origin], index_interval_bytes: int, sealing: Sealing) -> None:
+    def __init__(self, directory: Path, plans: Sequence[ReplicaPlan], settings: PartitionSettings, sealing: Sealing) -> None:
         self._written = Written()
-        self._directory, self._origins, self._index_interval_bytes = directory, origins, index_interval_bytes
+        self._directory, self._plans, self._settings = directory, plans, settings
         self._sealing, self._copied = sealing, deque[tuple[_Segment, Copied]]()
         self._producers, self._epochs = ProducerReplay(), EpochReplay()
         self._end = -1
@@ -225,7 +220,7 @@ class _Writer:
         with new_file(self._directory / name) as descriptor:
             growth.begin()
             for part in slices:
-                plan = self._origins[part.copy].plan
+                plan = self._plans[part.copy]
                 segment = plan.directory.segment(part.segment)
                 assert segment is not None
                 assert segment.log is not None
@@ -234,12 +229,11 @@ class _Writer:
 
     def _walk(self, copied: Copied, name: str, segment: _Segment) -> tuple[SegmentIndexes, list[AbortedTxn]]:
         """Read a segment back: its indexes, and the transactions aborted in it."""
-        indexes, aborted = SegmentIndexes(segment.base_offset, self._index_interval_bytes), list[AbortedTxn]()
+        indexes, aborted = SegmentIndexes(segment.base_offset, self._settings.index_interval_bytes), list[AbortedTxn]()
         starts = np.array([part.start_offset for part in segment.slices], np.int64)
         met = 0
-        deep = any(self._origins[part.copy].deep for part in segment.slices)
         with copied.open() as file:
-            for chunk in SegmentReader(file, inspect=inspector(deep=deep)).chunks():
+            for chunk in SegmentReader(file, inspect=inspector(deep=self._settings.deep)).chunks():
                 columns = chunk.columns
                 if chunk.damage:
                     raise CopyChangedError(f"{name} has damage at byte {chunk.damage[0].position} that no scan saw in the copies")
@@ -267,7 +261,7 @@ class _Writer:
         """Whence the bytes of a segment come."""
         position = 0
         for part in slices:
-            context = self._origins[part.copy].plan.context
+            context = self._plans[part.copy].context
             yield Range(
                 f"{context.topic}-{context.partition}/{name}",
                 position,

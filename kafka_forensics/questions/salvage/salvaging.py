@@ -13,7 +13,7 @@ from typing import Final
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.engine.local import Progress, scan, scan_inputs
 from kafka_forensics.errors import SourceError, UsageError
-from kafka_forensics.evidence.inputs import Inputs, gather
+from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, gather
 from kafka_forensics.evidence.options import ScanOptions, fits, listed
 from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.judging.scanning import is_deep
@@ -41,7 +41,6 @@ from kafka_forensics.questions.salvage.manifest import (
 from kafka_forensics.questions.salvage.output_findings import InputFindings
 from kafka_forensics.questions.salvage.partition_files import (
     CopyChangedError,
-    Origin,
     PartitionSettings,
     Written,
     write_file,
@@ -95,7 +94,7 @@ def salvage(
         salvaged = salvager.salvaged
         salvaged.output = str(output)
         salvaged.incomplete = result.incomplete
-        salvaged.is_selection = _is_selection(options)
+        salvaged.is_selection = (options.topic_glob, options.partition, options.broker) != (None, None, None)
         salvaged.is_kraft = any(log_dir.meta is not None and log_dir.meta.version == 1 for log_dir in inputs.log_dirs)
         salvager.refuse_unread(result)
         salvager.find_places()
@@ -124,17 +123,13 @@ def _check_given(inputs: Inputs, salvage_options: SalvageOptions) -> None:
         raise UsageError(f"no copy here is of broker {prefer}", hint=f"brokers here: {listed(names)}")
 
 
-def _is_selection(options: ScanOptions) -> bool:
-    return any(one is not None for one in (options.topic_glob, options.partition, options.broker))
-
-
 @dataclass(slots=True)
 class _Chosen:
     """A partition that is to be written: without the folded replicas, which are many."""
 
     partition: SalvagedPartition
     slices: list[Slice]
-    origins: list[Origin]
+    plans: list[ReplicaPlan]
     lineage: Lineage
     settings: PartitionSettings
     metadata: ControllersLog | None = None
@@ -234,8 +229,8 @@ class _Salvager:
             ],
             warning=choice.warning,
         )
-        origins = [Origin(source.plan, source.deep) for source in choice.sources]
-        return _Chosen(partition, choice.slices, origins, lineage, PartitionSettings(topic_id, interval, epochs))
+        plans = [source.plan for source in choice.sources]
+        return _Chosen(partition, choice.slices, plans, lineage, PartitionSettings(topic_id, interval, self._deep, epochs))
 
     def find_places(self) -> None:
         """Find the log directories of every partition; refuse those that belong to none that was given."""
@@ -268,13 +263,10 @@ class _Salvager:
         partition = chosen.partition
         directory = self._place_of(partition.topic, partition.partition)
         directory.mkdir(parents=True)
-        written = write_partition(directory, chosen.slices, chosen.origins, chosen.lineage, chosen.settings, self._sealing)
+        written = write_partition(directory, chosen.slices, chosen.plans, chosen.lineage, chosen.settings, self._sealing)
         self._written[partition.topic, partition.partition] = written
-        partition.leader_epochs, partition.segments, partition.size_in_bytes = (
-            written.epochs,
-            written.segments,
-            written.size_in_bytes,
-        )
+        partition.leader_epochs, partition.segments = written.epochs, written.segments
+        partition.size_in_bytes = written.size_in_bytes
         if chosen.metadata is not None:
             partition.files = chosen.metadata.write_beside(directory)
 

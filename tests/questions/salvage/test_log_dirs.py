@@ -9,11 +9,12 @@ import pytest
 
 from kafka_forensics.cli.outputs.salvage_steps import head, steps_of
 from kafka_forensics.errors import UsageError
+from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.parsers.checkpoints import parse_meta_properties
 from kafka_forensics.questions.salvage import MANIFEST, METADATA_LOG, Salvaged, SalvageOptions, TargetDir, salvage
-from kafka_forensics.questions.salvage.log_dirs import places_of
+from kafka_forensics.questions.salvage.log_dirs import places_of, target_dirs
 from kafka_forensics.questions.verify import Asked, Outcome, read_promises, verify
 from kafka_forensics.storage.local import LocalSource
 from tests.questions.salvage.salvaged import NAME, batches_of, salvaged_of
@@ -41,37 +42,37 @@ A, B, WITH_COPY = target(1, ID_A), target(1, ID_B), target(1, ID_B, KEY)
 DISK, OTHER = target(1, ID_B, is_empty=True), target(2, ID_C, KEY)
 
 
-@pytest.mark.parametrize(
-    ("targets", "controller", "expected"),
-    [
-        ([A, B, OTHER], assigned([1, 2], [ID_B, ID_C]), [B, OTHER]),
-        ([A, WITH_COPY], assigned([1], [ID_A]), [A]),
-        ([A, DISK], assigned([1], [ID_B]), [DISK]),
-        ([A, WITH_COPY], assigned([1], [UNASSIGNED]), [WITH_COPY]),
-        ([A, WITH_COPY], assigned([1], None), [WITH_COPY]),
-        ([A, DISK], assigned([1], None), [DISK]),
-        ([A], assigned([1, 2], [ID_B, ID_C]), []),
-        ([A, OTHER], assigned([1], [ID_A]), [A]),
-        ([A, OTHER], None, [OTHER]),
-        ([A, OTHER], ControllerHistory({}), [OTHER]),
-    ],
-    ids=[
-        "by the ids of directories",
-        "not where an old copy lies",
-        "on the disk that has the id of the lost one",
-        "where its copy lies, as it is assigned to none yet",
-        "where its copy lies, under versions without ids",
-        "on the new disk, if no copy lies anywhere",
-        "nowhere, as its directories were not given",
-        "not on a broker that lost its assignment",
-        "with its copy, without a controllers' log",
-        "with its copy, if the controllers' log does not know it",
-    ],
-)
-def test_a_replica_belongs_where_it_is_assigned(
-    targets: list[TargetDir], controller: ControllerHistory | None, expected: list[TargetDir]
-) -> None:
+PLACES: dict[str, tuple[list[TargetDir], ControllerHistory | None, list[TargetDir]]] = {
+    "by the ids of directories": ([A, B, OTHER], assigned([1, 2], [ID_B, ID_C]), [B, OTHER]),
+    "not where an old copy lies": ([A, WITH_COPY], assigned([1], [ID_A]), [A]),
+    "on the disk that has the id of the lost one": ([A, DISK], assigned([1], [ID_B]), [DISK]),
+    "where its copy lies, as it is assigned to none yet": ([A, WITH_COPY], assigned([1], [UNASSIGNED]), [WITH_COPY]),
+    "where its copy lies, under versions without ids": ([A, WITH_COPY], assigned([1], None), [WITH_COPY]),
+    "on the new disk, if no copy lies anywhere": ([A, DISK], assigned([1], None), [DISK]),
+    "nowhere, as its directories were not given": ([A], assigned([1, 2], [ID_B, ID_C]), []),
+    "not on a broker that lost its assignment": ([A, OTHER], assigned([1], [ID_A]), [A]),
+    "with its copy, without a controllers' log": ([A, OTHER], None, [OTHER]),
+    "with its copy, if the controllers' log does not know it": ([A, OTHER], ControllerHistory({}), [OTHER]),
+}
+
+
+@pytest.mark.parametrize("case", PLACES)
+def test_a_replica_belongs_where_it_is_assigned(case: str) -> None:
+    targets, controller, expected = PLACES[case]
     assert places_of(KEY, targets, controller) == expected
+
+
+def test_a_new_disk_gets_the_id_that_the_controllers_have_for_it(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    inputs = gather([str(HEALTHY / "broker-1"), f"3={tmp_path / 'disk'}"], ScanOptions())
+
+    def made(controller: ControllerHistory | None, voters: dict[int, str | None]) -> str | None:
+        return target_dirs(inputs, controller, voters)[1].directory_id
+
+    assert made(assigned([1, 3], [ID_A, ID_B]), {3: ID_C}) == ID_B
+    assert made(None, {3: ID_C}) == ID_C
+    assert made(None, {3: None}) == made(None, {}) != made(None, {3: ID_C})
+    assert len(str(made(None, {}))) == 22
 
 
 def test_the_controllers_log_belongs_where_a_node_has_it_or_to_its_new_disk() -> None:
