@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from kafka_forensics.cli.outputs.plan_steps import Step, partitions_words
+from kafka_forensics.cli.outputs.plan_steps import Step, election_command, partitions_words
 from kafka_forensics.cli.outputs.plan_words import brokers
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.evidence.inputs import broker_order
@@ -45,16 +45,18 @@ def _put(salvaged: Salvaged) -> Iterator[Step]:
     """Stop, move aside, copy."""
     targets = salvaged.log_dirs
     nodes = tuple(sorted({target.node for target in targets}, key=broker_order))
+    held_by = brokers(_order(salvaged)) if _order(salvaged) else "the nodes"
     refused = [(one.topic, one.partition) for one in salvaged.refused]
     if data := tuple(key for key in refused if key[0] != CLUSTER_METADATA_TOPIC):
         text = "refused, and not in DIR. Do as the reasons say and salvage again, or each of them stays as its broker has it."
         yield Step("refused", f"{partitions_words(data)}: {text}", None, (), data)
     too = " and all controllers" if any(METADATA_LOG in target.partitions for target in targets) else ""
-    yield Step("stop", f"Stop {brokers(nodes)}{too}. If a broker ran since it was copied, salvage again.", None, nodes)
-    text = f"Move the log directories of {brokers(nodes)} aside, or what is in them if they are mount points. Never delete them:"
-    yield Step("move_aside", f"{text} they are evidence.", "mv LOG_DIR LOG_DIR.before", nodes)
+    yield Step("stop", f"Stop {held_by}{too}. If a broker ran since it was copied, salvage again.", None, nodes)
+    text = "Move their log directories aside, or what is in them if they are mount points. Never delete them: they are evidence."
+    yield Step("move_aside", text, "mv LOG_DIR LOG_DIR.before", nodes)
     places = [
-        f"{target.directory} for {target.log_dir}{', which was empty,' if target.is_empty else ''} of {brokers([target.node])}"
+        f"{target.directory} for {target.log_dir}{', which was empty,' if target.is_empty else ''} of "
+        f"{'controller' if target.is_of_controller else 'broker'} {target.node}"
         for target in targets
     ]
     command = f"cp -a {shlex.quote(f'{salvaged.output}/broker-N/NAME')} LOG_DIR"
@@ -92,13 +94,26 @@ def _start(salvaged: Salvaged) -> Iterator[Step]:
         )
         command = "kafka-metadata-quorum.sh --bootstrap-controller HOST:PORT describe --status"
         yield Step("controllers", text, command, tuple(sorted(voters)))
-    bases = Counter(one.base for one in salvaged.partitions if one.quorum is None)
-    counts = {target.node: bases[target.broker] for target in salvaged.log_dirs if not target.is_of_controller}
-    if order := tuple(sorted(counts, key=lambda node: (-counts[node], broker_order(node)))):
+    if order := _order(salvaged):
         listed = ", then ".join(brokers([node]) for node in order)
         text = f"Start {listed}, each when the one before is up. Recovery reads every batch, and cuts nothing."
         yield Step("start", text, None, order)
+        data = [one for one in salvaged.partitions if one.quorum is None]
+        same = [one for one in data if not any(":" in absent for absent in one.unseen)]
+        if salvaged.is_kraft and same:
+            text = "Have leaders elected where a crash left none. The replicas in DIR are the same, so nothing is lost:"
+            is_all = len(same) == len(data) and all(one.topic == CLUSTER_METADATA_TOPIC for one in salvaged.refused)
+            command = "kafka-leader-election.sh --bootstrap-server HOST:PORT --election-type unclean --all-topic-partitions"
+            partitions = tuple((one.topic, one.partition) for one in same)
+            yield Step("elect", text, command if is_all else election_command(partitions), order, partitions)
         command = "kafka-topics.sh --bootstrap-server HOST:PORT --describe --under-replicated-partitions"
         yield Step("in_sync", "See that all replicas are in sync: this prints nothing.", command, order)
     command = asked_command("verify", None, "--against", f"{salvaged.output}/{MANIFEST}")
     yield Step("verify", "Copy the log directories again, and see that every byte is there:", command)
+
+
+def _order(salvaged: Salvaged) -> tuple[int | str, ...]:
+    """Brokers as they start: who is the base of most partitions first, replaced disks last."""
+    bases = Counter(one.base for one in salvaged.partitions if one.quorum is None)
+    counts = {target.node: bases[target.broker] for target in salvaged.log_dirs if not target.is_of_controller}
+    return tuple(sorted(counts, key=lambda node: (-counts[node], broker_order(node))))

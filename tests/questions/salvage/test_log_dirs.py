@@ -143,7 +143,7 @@ def test_verify_holds_every_broker_to_it(copies: list[str], tmp_path: Path) -> N
 def test_steps_stop_move_aside_copy_and_start_with_limits(copies: list[str], tmp_path: Path) -> None:
     salvaged = whole(copies, tmp_path / "out")
     steps = steps_of(salvaged)
-    kinds = ["stop", "move_aside", "copy", "copy_back", "own", "controllers", "start", "in_sync", "verify"]
+    kinds = ["stop", "move_aside", "copy", "copy_back", "own", "controllers", "start", "elect", "in_sync", "verify"]
     assert [step.kind for step in steps] == kinds
     assert "within 2 minutes" in head(salvaged)
     by_kind = {step.kind: step for step in steps}
