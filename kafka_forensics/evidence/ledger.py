@@ -144,7 +144,7 @@ def read_directory(directory: GivenDirectory, expected: Iterable[TopicPartition]
     wanted = set(expected)
     absent = wanted - directory.there.keys()
     has_data = any(topic != CLUSTER_METADATA_TOPIC for topic, _ in directory.there)
-    bare = directory.has_identity and not directory.has_checkpoints and not has_data
+    bare = (directory.has_identity or directory.is_empty) and not directory.has_checkpoints and not has_data
     rows = (
         (directory.is_alone, Extent.PARTIAL, "alone"),
         (copied is Extent.WHOLE and bare, Extent.WIPED, "said"),

@@ -44,6 +44,8 @@ def cases(ledger: Ledger, key: tuple[str, int]) -> dict[int | str, str]:
         (given(1, A, has_checkpoints=False), None, Extent.WHOLE, "whole"),
         (given(1, has_checkpoints=False), None, Extent.WIPED, "identity_alone"),
         (given(1, METADATA, has_checkpoints=False), None, Extent.WHOLE, "whole"),
+        (given(1, has_identity=False, has_checkpoints=False, is_empty=True), None, Extent.WIPED, "empty"),
+        (given(1, has_identity=False, has_checkpoints=False, is_empty=True), Extent.WHOLE, Extent.WIPED, "said"),
         (given(1, has_checkpoints=False), Extent.PARTIAL, Extent.PARTIAL, "said"),
         (given(1, has_checkpoints=False), Extent.WHOLE, Extent.WIPED, "said"),
         (given(1, A, named=[A, B, C]), Extent.WHOLE, Extent.WHOLE, "said"),
