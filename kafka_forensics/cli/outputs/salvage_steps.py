@@ -45,7 +45,8 @@ def _put(salvaged: Salvaged) -> Iterator[Step]:
     """Stop, move aside, copy."""
     targets = salvaged.log_dirs
     nodes = tuple(sorted({target.node for target in targets}, key=broker_order))
-    held_by = brokers(_order(salvaged)) if _order(salvaged) else "the nodes"
+    own = sorted(_order(salvaged), key=broker_order)
+    held_by = brokers(own) if own else "the nodes"
     refused = [(one.topic, one.partition) for one in salvaged.refused]
     if data := tuple(key for key in refused if key[0] != CLUSTER_METADATA_TOPIC):
         text = "refused, and not in DIR. Do as the reasons say and salvage again, or each of them stays as its broker has it."
