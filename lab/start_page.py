@@ -165,8 +165,9 @@ Never take `replication-offset-checkpoint` and `leader-epoch-checkpoint` away to
 nothing.
 
 A file that is absent from a copy may still be on the broker's disk. Of absent files only these are reported:
-`partition.metadata` ([`TOPIC_ID_MISSING`](../kafka_forensics/wording/kinds/TOPIC_ID_MISSING.md)),
-`replication-offset-checkpoint` ([`HW_UNKNOWN`](../kafka_forensics/wording/kinds/HW_UNKNOWN.md)), `leader-epoch-checkpoint`
+`meta.properties` beside checkpoints (as `info`, and in the steps of `plan`), `partition.metadata`
+([`TOPIC_ID_MISSING`](../kafka_forensics/wording/kinds/TOPIC_ID_MISSING.md)), `replication-offset-checkpoint`
+([`HW_UNKNOWN`](../kafka_forensics/wording/kinds/HW_UNKNOWN.md)), `leader-epoch-checkpoint`
 ([`EPOCH_CACHE_MISMATCH`](../kafka_forensics/wording/kinds/EPOCH_CACHE_MISMATCH.md)), and `.index` and `.timeindex`
 ([`INDEX_MISSING`](../kafka_forensics/wording/kinds/INDEX_MISSING.md)).
 """

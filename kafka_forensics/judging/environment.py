@@ -15,7 +15,7 @@ from kafka_forensics.parsers.checkpoints import parse_partition_metadata
 from kafka_forensics.parsers.log_dir import PartitionDirectory
 from kafka_forensics.parsers.quorum_state import quorum_state_damage
 from kafka_forensics.replication.recovery import EPOCHS_FILE, LOG_START_FILE, RECOVERY_POINT_FILE, loads_as_partition
-from kafka_forensics.replication.starts import BOOTSTRAP, CLEAN_SHUTDOWN, META_PROPERTIES, STOPPING, outcome_of
+from kafka_forensics.replication.starts import ABSENT, BOOTSTRAP, CLEAN_SHUTDOWN, EMPTY, META_PROPERTIES, STOPPING, outcome_of
 from kafka_forensics.storage.source import Entry
 
 if TYPE_CHECKING:
@@ -80,13 +80,9 @@ def _log_dir_findings(log_dir: LogDir, inputs: Inputs) -> list[Finding]:
     findings = [_irregular(entry, broker, name) for entry in log_dir.found.irregular]
     findings += _unknown(log_dir.found.unknown, broker, name)
     for file, damage in log_dir_damage(log_dir).items():
-        known: Json = {}
-        found = damage
-        if file == META_PROPERTIES and log_dir.meta is not None and (damage or log_dir.meta.directory_id is None):
-            known = _identity(log_dir, inputs)
-            if not damage and "directory_id" in known:
-                found = [Damage("CHECKPOINT_MALFORMED", 0, 0, detail={"reason": "missing", "key": "directory.id"})]
-        findings += _malformed(found, broker, name, file, log_dir.found.entries.get(file), known)
+        if file != META_PROPERTIES:
+            findings += _malformed(damage, broker, name, file, log_dir.found.entries.get(file), {})
+    findings += _identity_findings(log_dir, inputs)
     data = [
         partition
         for partition in log_dir.found.partitions
@@ -101,6 +97,21 @@ def _log_dir_findings(log_dir: LogDir, inputs: Inputs) -> list[Finding]:
     return findings
 
 
+def _identity_findings(log_dir: LogDir, inputs: Inputs) -> list[Finding]:
+    """What is wrong with `meta.properties`. It is not there, though checkpoints are: the copy may lack it, or the disk. Or the
+    controllers know the log directory by an id that it does not have."""
+    meta, entries = log_dir.meta, log_dir.found.entries
+    if meta is None:
+        is_absent = META_PROPERTIES not in entries and any(file in entries for file in CHECKPOINTS)
+        damage = [Damage("CHECKPOINT_MALFORMED", 0, 0, detail={"reason": ABSENT})] if is_absent else []
+    else:
+        damage = meta.damage
+    known = _identity(log_dir, inputs) if damage or (meta is not None and meta.directory_id is None) else {}
+    if not damage and "directory_id" in known:
+        damage = [Damage("CHECKPOINT_MALFORMED", 0, 0, detail={"reason": "missing", "key": "directory.id"})]
+    return _malformed(damage, log_dir.broker, log_dir.name, META_PROPERTIES, entries.get(META_PROPERTIES), known)
+
+
 def log_dir_damage(log_dir: LogDir) -> dict[str, list[Damage]]:
     """What is wrong with each small file of a log directory itself. A broker makes offset checkpoints without bytes when it first
     starts; that of log starts is noted where the other one that it fills every minute is filled.
@@ -108,7 +119,7 @@ def log_dir_damage(log_dir: LogDir) -> dict[str, list[Damage]]:
     checkpoints = {file: log_dir.checkpoints[file].damage for file in CHECKPOINTS if file in log_dir.checkpoints}
     entry, written = log_dir.found.entries.get(LOG_START_FILE), log_dir.checkpoints.get(RECOVERY_POINT_FILE)
     if entry is not None and not entry.size_in_bytes and written is not None and written.offsets:
-        checkpoints[LOG_START_FILE] = [Damage("CHECKPOINT_MALFORMED", 0, 0, detail={"reason": "empty"})]
+        checkpoints[LOG_START_FILE] = [Damage("CHECKPOINT_MALFORMED", 0, 0, detail={"reason": EMPTY})]
     return {
         **checkpoints,
         META_PROPERTIES: [] if log_dir.meta is None else log_dir.meta.damage,
@@ -185,11 +196,9 @@ def _malformed(
     where = place or Place(
         broker=broker, log_dir=name, file=file, byte_start=first.position, byte_end=first.position + first.size_in_bytes
     )
-    if outcome in STOPPING:
-        return [finding(first.kind, where, evidence)]
-    may_be_new = first.detail.get("reason") == "empty"
-    severity, confidence = (Severity.INFO, Confidence.SUSPECTED) if may_be_new else (Severity.WARNING, None)
-    return [finding(first.kind, where, evidence, severity=severity, confidence=confidence)]
+    if first.detail.get("reason") in (ABSENT, EMPTY):
+        return [finding(first.kind, where, evidence, severity=Severity.INFO, confidence=Confidence.SUSPECTED)]
+    return [finding(first.kind, where, evidence, severity=None if outcome in STOPPING else Severity.WARNING)]
 
 
 def _identity(log_dir: LogDir, inputs: Inputs) -> "Json":

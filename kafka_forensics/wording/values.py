@@ -7,7 +7,7 @@ from typing import Final, SupportsIndex
 
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding
-from kafka_forensics.replication.starts import PARTITION_METADATA, Outcome, table_name
+from kafka_forensics.replication.starts import ABSENT, PARTITION_METADATA, Outcome, table_name
 
 TEXT_LIMIT: Final = 160
 LIST_LIMIT: Final = 6
@@ -114,6 +114,7 @@ def damaged_bytes(size_in_bytes: int, spans: Sequence[tuple[int, int]]) -> str:
 
 
 DEFECTS: Final = {
+    "absent": "it is not in this copy",
     "batches": "its batches cannot be read",
     "broker_epoch": "its broker epoch cannot be read",
     "cluster_id": "its cluster id cannot be read",
@@ -177,7 +178,7 @@ def defect(finding: Finding) -> str | None:
 
 
 ON_START: Final[Mapping[str, str]] = {
-    Outcome.BROKER_STOPS.value: "the broker does not start on it, also if it has other log directories",
+    Outcome.BROKER_STOPS.value: "a broker does not start like this, even with other log directories",
     Outcome.DIRECTORY_OFFLINE.value: (
         "Kafka takes the log directory offline over it, and a broker without another one does not start"
     ),
@@ -206,9 +207,10 @@ def mending(finding: Finding) -> str:
     if cost is not None:
         return f"move this file (never delete it) out of its log directory: {cost}"
     told_by = finding.evidence.get("told_by")
-    return f"write this file anew, of the lines {written_anew(finding)}" + (
+    lines = f"write this file anew, of the lines {written_anew(finding)}" + (
         f" (the id is from {listed(told_by)})" if told_by else ""
     )
+    return f"see whether the broker has this file, and if not, {lines}" if finding.evidence.get("reason") == ABSENT else lines
 
 
 def written_anew(finding: Finding) -> str | None:

@@ -21,7 +21,7 @@ from kafka_forensics.replication.planner import (
     costs_of,
     truncates_by,
 )
-from kafka_forensics.replication.starts import is_movable, is_small_file
+from kafka_forensics.replication.starts import ABSENT, is_movable, is_small_file
 from kafka_forensics.wording import mending, message, offset_range, on_start
 
 ELECTIONS: Final = {
@@ -458,9 +458,9 @@ def unstartable_words(planned: Planned, broker: Broker, file: str) -> str:
 def mend_words(finding: Finding) -> str:
     """What to do about a small file over which a broker does not start, or does not serve its logs."""
     place = finding.place
-    who = brokers([] if place.broker is None else [place.broker])
-    return (
-        f"Before {who} starts, mend its {printable(str(place.file))}, which cannot be read: {printable(on_start(finding) or '')}. "
-        f"Copy its log directories elsewhere, then {printable(mending(finding))}. Copy again and plan again before anything below "
-        "is done."
-    )
+    who, file = brokers([] if place.broker is None else [place.broker]), printable(str(place.file))
+    what = f"{printable(on_start(finding) or '')}. Copy its log directories elsewhere, then {printable(mending(finding))}."
+    if finding.evidence.get("reason") == ABSENT:
+        return f"Before {who} starts, look for its {file}, which is not in this copy: {what}"
+    again = "Copy again and plan again before anything below is done."
+    return f"Before {who} starts, mend its {file}, which cannot be read: {what} {again}"
