@@ -87,7 +87,8 @@ def lineages(paths: list[str], options: ScanOptions, progress: Progress | None =
                 lineages.damaged.append((replica.context.topic, replica.context.partition, replica.broker, damage))
 
     lineages.result = scan_inputs(gather(paths, options), options, progress, look)
-    lineages.findings = [finding for finding in lineages.result.findings if finding.kind in _TOLD]
+    of_epochs = (finding for finding in lineages.result.findings if finding.kind in _TOLD)
+    lineages.findings = [finding for finding in of_epochs if finding.place.file != "meta.properties"]
     return lineages
 
 
