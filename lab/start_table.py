@@ -420,7 +420,7 @@ def main() -> None:
             for one in played(play, seen, Path(folder)):
                 seen.append(one)
                 print(json.dumps(asdict(one)), file=output, flush=True)
-    TABLE.write_text("\n".join(table_lines(seen)) + "\n")
+    (PAGE.parents[1] / "kafka_forensics" / "replication" / TABLE).write_text("\n".join(table_lines(seen)) + "\n")
     PAGE.write_text(page())
 
 

@@ -3,16 +3,16 @@
 The table is written by `python -m lab.start_table`: a broker was started on each file with each kind of damage.
 """
 
+import pkgutil
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from functools import cache
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 
-TABLE: Final = Path(__file__).with_name("starts.tsv")
+TABLE: Final = "starts.tsv"
 KRAFT_DIRECTORY: Final = f"{CLUSTER_METADATA_TOPIC}-0"
 META_PROPERTIES: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
@@ -70,7 +70,9 @@ class Row(NamedTuple):
 @cache
 def table() -> tuple[Row, ...]:
     """All rows."""
-    lines = TABLE.read_text(encoding="ascii").splitlines()[1:]
+    data = pkgutil.get_data(__package__, TABLE)
+    assert data is not None, "the table is a file of the package"
+    lines = data.decode("ascii").splitlines()[1:]
     cells = [line.split("\t") for line in lines]
     return tuple(Row(cell[0], cell[1], cell[2], int(cell[3]), cell[4], Outcome(cell[5]), cell[6]) for cell in cells)
 
@@ -84,7 +86,8 @@ def _outcomes() -> Mapping[tuple[str, str, str, int], Outcome]:
 def table_name(file: str) -> str:
     """What the table calls a file of a log directory; of a partition's directory, but for the controllers' log, only its name."""
     directory, _, name = file.rpartition("/")
-    return file if directory == KRAFT_DIRECTORY else name
+    is_of_controllers = directory.startswith(f"{CLUSTER_METADATA_TOPIC}-") or name == "quorum-state"
+    return f"{KRAFT_DIRECTORY}/{name}" if is_of_controllers else name
 
 
 def start_outcome(file: str, damage: str) -> Outcome:
