@@ -12,72 +12,62 @@ from lab.broker_faults import TOPICS
 from lab.fault_base import read_log
 from lab.story import Story
 from tests.broker.kafka_facts import SUFFIXES, differences_from_kafka_s_tool, lay_out
-from tests.gallery.broker_made import (
-    AFTER,
-    COPIES,
-    FORK,
-    FORKED,
-    GROWN,
-    LASTING,
-    LIVE,
-    MADE,
-    READ,
-    STILL,
-    UNCLEAN,
-    Made,
-    Told,
-    above_info,
-    answers,
-)
+from tests.gallery import broker_made
 from tests.support.brokers import Brokers
 from tests.support.faults_verdict import scan
 from tests.support.segments import segment_file
 
 pytestmark = pytest.mark.broker
 
-TAKEN = [copy for copy in COPIES if copy != READ]
-COVERED = {(made.copy, made.topic) for made in MADE}
+TAKEN = [copy for copy in broker_made.COPIES if copy != broker_made.READ]
+COVERED = {(made.copy, made.topic) for made in broker_made.MADE}
 UNSAID = [(copy, topic) for copy in TAKEN for topic in TOPICS if (copy, topic) not in COVERED]
 
 
 @pytest.fixture(scope="module")
 def results(broker_copies: Path) -> dict[str, ScanResult]:
-    folders = {copy: broker_copies / (LIVE if copy == STILL else copy) for copy in TAKEN}
-    return {copy: scan(sorted(folder.iterdir()), live=copy == LIVE) for copy, folder in folders.items()}
+    folders = {copy: broker_copies / (broker_made.LIVE if copy == broker_made.STILL else copy) for copy in TAKEN}
+    return {copy: scan(sorted(folder.iterdir()), live=copy == broker_made.LIVE) for copy, folder in folders.items()}
 
 
 @pytest.fixture(scope="module")
-def told(results: dict[str, ScanResult], broker_story: Story) -> dict[str, dict[str, Counter[Told]]]:
-    told = {copy: answers(result) for copy, result in results.items()}
-    return told | {READ: {topic: answers(result).get(topic, Counter()) for topic, result in broker_story.disturbed.items()}}
+def told(results: dict[str, ScanResult], broker_story: Story) -> dict[str, dict[str, Counter[broker_made.Told]]]:
+    told = {copy: broker_made.answers(result) for copy, result in results.items()}
+    return told | {
+        broker_made.READ: {
+            topic: broker_made.answers(result).get(topic, Counter()) for topic, result in broker_story.disturbed.items()
+        }
+    }
 
 
 @pytest.fixture(scope="module")
 def numbers(broker_copies: Path) -> dict[int, int]:
-    log = read_log(broker_copies / FORKED / "b2" / "fork-0")
-    return {FORK: log.epochs[-1].start_offset, GROWN: log.next_offset}
+    log = read_log(broker_copies / broker_made.FORKED / "b2" / "fork-0")
+    return {broker_made.FORK: log.epochs[-1].start_offset, broker_made.GROWN: log.next_offset}
 
 
-def spelled(row: Told, numbers: dict[int, int]) -> Told:
+def spelled(row: broker_made.Told, numbers: dict[int, int]) -> broker_made.Told:
     partition, kind, severity, broker, start, end, holders = row
     known = [None if one is None else numbers.get(one, one) for one in (start, end)]
     return partition, kind, severity, broker, known[0], known[1], holders
 
 
-@pytest.mark.parametrize("made", MADE, ids=[f"{made.fault} {made.done}" for made in MADE])
-def test_what_brokers_did_is_told(told: dict[str, dict[str, Counter[Told]]], numbers: dict[int, int], made: Made) -> None:
+@pytest.mark.parametrize("made", broker_made.MADE, ids=[f"{made.fault} {made.done}" for made in broker_made.MADE])
+def test_what_brokers_did_is_told(
+    told: dict[str, dict[str, Counter[broker_made.Told]]], numbers: dict[int, int], made: broker_made.Made
+) -> None:
     assert told[made.copy].get(made.topic, Counter()) == Counter(spelled(row, numbers) for row in made.told)
 
 
 @pytest.mark.parametrize(("copy", "topic"), UNSAID)
 def test_nothing_else_is_wrong(results: dict[str, ScanResult], copy: str, topic: str) -> None:
     """Of topics that nothing new happened to in a copy: what an earlier one told lasts, or is not told of such copies."""
-    told = Counter(row for row in answers(results[copy]).get(topic, Counter()).elements() if row[2] != "info")
-    earlier = [above_info(each, topic) for each in TAKEN[: TAKEN.index(copy)]]
-    assert told == earlier[0] if topic in LASTING else told in (Counter(), *earlier, *map(suspected, earlier))
+    told = Counter(row for row in broker_made.answers(results[copy]).get(topic, Counter()).elements() if row[2] != "info")
+    earlier = [broker_made.above_info(each, topic) for each in TAKEN[: TAKEN.index(copy)]]
+    assert told == earlier[0] if topic in broker_made.LASTING else told in (Counter(), *earlier, *map(suspected, earlier))
 
 
-def suspected(rows: Counter[Told]) -> Counter[Told]:
+def suspected(rows: Counter[broker_made.Told]) -> Counter[broker_made.Told]:
     """The same of brokers that crashed, which the end of a log of theirs proves less of."""
     return Counter((row[0], row[1], "warning", *row[3:]) for row in rows.elements())
 
@@ -85,26 +75,26 @@ def suspected(rows: Counter[Told]) -> Counter[Told]:
 def test_internal_topics_and_the_cluster_are_well(results: dict[str, ScanResult]) -> None:
     """What they show is of no severity: lag, and elections that cost nothing."""
     for result in results.values():
-        others = {topic: told for topic, told in answers(result).items() if topic not in TOPICS}
+        others = {topic: told for topic, told in broker_made.answers(result).items() if topic not in TOPICS}
         assert {row[2] for told in others.values() for row in told} <= {"info"}
 
 
 def test_the_fork_is_cut_where_the_brokers_cut_it(broker_copies: Path, numbers: dict[int, int]) -> None:
     """The dead leader went on behind the fork; once back it ends as the others do."""
-    before, after = (read_log(broker_copies / copy / "b1" / "fork-0") for copy in (FORKED, AFTER))
-    assert before.next_offset > numbers[FORK]
-    assert [entry.start_offset for entry in after.epochs[:2]] == [0, numbers[FORK]]
-    assert after.next_offset == numbers[GROWN]
+    before, after = (read_log(broker_copies / copy / "b1" / "fork-0") for copy in (broker_made.FORKED, broker_made.AFTER))
+    assert before.next_offset > numbers[broker_made.FORK]
+    assert [entry.start_offset for entry in after.epochs[:2]] == [0, numbers[broker_made.FORK]]
+    assert after.next_offset == numbers[broker_made.GROWN]
 
 
 def test_what_was_lost_was_there(broker_copies: Path) -> None:
-    ends = {copy: read_log(broker_copies / copy / "b2" / "loss-0").next_offset for copy in (UNCLEAN, AFTER)}
-    assert ends == {UNCLEAN: 90, AFTER: 75}
+    ends = {copy: read_log(broker_copies / copy / "b2" / "loss-0").next_offset for copy in (broker_made.UNCLEAN, broker_made.AFTER)}
+    assert ends == {broker_made.UNCLEAN: 90, broker_made.AFTER: 75}
 
 
 def test_a_scan_of_one_dead_broker_alone_claims_no_loss(broker_copies: Path) -> None:
     """Its own files know nothing of the election."""
-    result = local.scan([str(broker_copies / UNCLEAN / "b2")], ScanOptions(jobs=1))
+    result = local.scan([str(broker_copies / broker_made.UNCLEAN / "b2")], ScanOptions(jobs=1))
     above = {(finding.place.topic, finding.kind) for finding in result.findings if finding.severity.value != "info"}
     assert above == {("hanging", "TXN_HANGING"), ("fenced", "TXN_LATE_WRITE"), ("skipping", "PRODUCER_SEQ_GAP")}
 

@@ -16,21 +16,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.recovered import RecoveredRecord
 from kafka_forensics.questions.recover import recover
 from kafka_forensics.questions.salvage import Refused, Salvaged, SalvagedPartition, SalvageOptions, salvage
-from lab.salvage_states import (
-    ABORTED,
-    BROKER_SETTINGS,
-    GAPS,
-    OPEN,
-    STATES,
-    Acknowledged,
-    Left,
-    State,
-    copy_killed,
-    harm,
-    in_every_codec,
-    play,
-    write_compacted,
-)
+from lab import salvage_states
 from lab.salvaged_start import put_on, read, start, watermarks
 from lab.unclean_election import AFTERWARDS, ALONE, COMMON_END, lose_audit
 from lab.versions import VERSIONS, version_cluster
@@ -49,8 +35,8 @@ WITH_FORKS = DAILY
 EVERY_RUN = 6
 
 
-def states_of(version: str) -> tuple[State, ...]:
-    return STATES + in_every_codec(VERSIONS[version].codecs)
+def states_of(version: str) -> tuple[salvage_states.State, ...]:
+    return salvage_states.STATES + salvage_states.in_every_codec(VERSIONS[version].codecs)
 
 
 PAIRS = [
@@ -67,8 +53,8 @@ FORKED = [pytest.param(version, marks=pytest.mark.nightly, id=version) for versi
 class Played:
     """What became of all states of a version."""
 
-    written: dict[str, Acknowledged]
-    left: dict[str, Left]
+    written: dict[str, salvage_states.Acknowledged]
+    left: dict[str, salvage_states.Left]
     strict: Salvaged
     """Without --allow-gaps."""
     salvaged: Salvaged
@@ -113,16 +99,16 @@ def first_of(output: Path, topic: str) -> Path:
     return min(output.glob(f"broker-*/*/{topic}-0"))
 
 
-def played_on(version: str, states: Sequence[State], root: Path, *, with_forks: bool) -> Played:
-    with version_cluster(root / "nodes", VERSIONS[version], settings=BROKER_SETTINGS) as cluster:
-        written = play(cluster, states)
+def played_on(version: str, states: Sequence[salvage_states.State], root: Path, *, with_forks: bool) -> Played:
+    with version_cluster(root / "nodes", VERSIONS[version], settings=salvage_states.BROKER_SETTINGS) as cluster:
+        written = salvage_states.play(cluster, states)
         if with_forks:
             for topic in OF_SAMPLES:
                 cluster.create_topic(f"sample-{topic}")
             lose_audit(cluster, COMPACTED)
         copies = root / "copies"
-        copy_killed(cluster, copies)
-        left = harm(copies, states)
+        salvage_states.copy_killed(cluster, copies)
+        left = salvage_states.harm(copies, states)
         strict = salvage([str(copies)], root / "strict", ScanOptions(), SalvageOptions())
         salvaged = salvage([str(copies)], root / "out", ScanOptions(), SalvageOptions(allow_gaps=True))
         salvages: dict[Path, dict[str, str]] = {root / "out": {}}
@@ -168,7 +154,7 @@ def one_of(salvaged: Salvaged, topic: str) -> SalvagedPartition | Refused:
 
 
 @pytest.mark.parametrize(("version", "state"), PAIRS)
-def test_what_some_copy_has_is_served_once_in_order(plays: Plays, version: str, state: State) -> None:
+def test_what_some_copy_has_is_served_once_in_order(plays: Plays, version: str, state: salvage_states.State) -> None:
     played = plays.of(version)
     written, left = played.written[state.name], played.left[state.name]
     on_some_copy = {
@@ -176,17 +162,19 @@ def test_what_some_copy_has_is_served_once_in_order(plays: Plays, version: str, 
     }
     expected = [(offset, value) for offset, (value, _) in on_some_copy.items()]
     assert played.served["read_uncommitted"][state.name] == expected
-    stable = min((offset for offset, (_, fate) in written.records.items() if fate == OPEN), default=left.end)
+    stable = min((offset for offset, (_, fate) in written.records.items() if fate == salvage_states.OPEN), default=left.end)
     assert played.served["read_committed"][state.name] == [
-        (offset, value) for offset, (value, fate) in on_some_copy.items() if fate not in (ABORTED, OPEN) and offset < stable
+        (offset, value)
+        for offset, (value, fate) in on_some_copy.items()
+        if fate not in (salvage_states.ABORTED, salvage_states.OPEN) and offset < stable
     ]
     assert played.watermarks[state.name] == (written.start, left.end)
-    if state.outcome != GAPS:
+    if state.outcome != salvage_states.GAPS:
         assert len(on_some_copy) == sum(offset >= written.start for offset in written.records)
 
 
 @pytest.mark.parametrize(("version", "state"), PAIRS)
-def test_what_no_copy_has_is_refused_and_named(plays: Plays, version: str, state: State) -> None:
+def test_what_no_copy_has_is_refused_and_named(plays: Plays, version: str, state: salvage_states.State) -> None:
     played = plays.of(version)
     written, left = played.written[state.name], played.left[state.name]
     strict, salvaged = one_of(played.strict, state.name), one_of(played.salvaged, state.name)
@@ -195,8 +183,8 @@ def test_what_no_copy_has_is_refused_and_named(plays: Plays, version: str, state
     assert [offset for gap in salvaged.gaps for offset in range(gap.start, cast("int", gap.end))] == lost
     assert (salvaged.log_start_offset, salvaged.log_end_offset) == (written.start, left.end)
     # elsewhere nothing tells of the policy before the cleaner has come by
-    is_compacted = state.write is write_compacted and version in DAILY
-    if state.outcome == GAPS:
+    is_compacted = state.write is salvage_states.write_compacted and version in DAILY
+    if state.outcome == salvage_states.GAPS:
         assert isinstance(strict, Refused)
         assert strict.kind == ("compacted" if is_compacted else "gaps")
         assert lost

@@ -14,18 +14,7 @@ from kafka_forensics.export.json_document import document
 from kafka_forensics.folding.keys.question import KeyQuestion
 from kafka_forensics.judging.scanning import Scan, digest_key
 from kafka_forensics.model.changes import SnapshotsResult
-from kafka_forensics.questions.changes import snapshots
-from kafka_forensics.questions.changes.partition import (
-    REPLICAS_A_SNAPSHOT,
-    ChangeAnswer,
-    ChangesCommon,
-    ChangeSlice,
-    PartitionChanges,
-    Words,
-    change_slices,
-    disks_of,
-    judge_changes,
-)
+from kafka_forensics.questions.changes import partition, snapshots
 from kafka_forensics.questions.changes.snapshots import Given, gather_snapshots, snapshot_paths
 from kafka_forensics.witnesses.witnesses import read_witnesses
 from tests.engine.task_engine import answered
@@ -54,24 +43,24 @@ def changes(given: Given, options: ScanOptions, *, keys_apart_bytes: int | None)
     gathered = gather_snapshots(snapshot_paths(given, options, (), []), options)
     key, order = digest_key(), random.Random(0)
     running: list[Scan] = []
-    known = ChangesCommon([], [])
+    known = partition.ChangesCommon([], [])
     for name, inputs in gathered.items():
         running.append(Scan("local", inputs, options, read_witnesses(inputs)))
         total = sum(plan.bytes for plan in inputs.replicas)
         common = Common(options, key, total, SPLIT_BYTES, surroundings(inputs), running[-1].deep, keys_apart_bytes)
         known.scans.append(common)
-        known.disks.append(disks_of(name, inputs, options))
+        known.disks.append(partition.disks_of(name, inputs, options))
     every = list(gathered.values())
-    parts = list(change_slices(every, [Words(inputs) for inputs in every]))
+    parts = list(partition.change_slices(every, [partition.Words(inputs) for inputs in every]))
     rows = sorted(_rows(parts, known), key=lambda row: (row.slice, row.replica, row.segment, row.start))
     sources = {source.name: source for inputs in every for source in inputs.sources}
 
-    def judged(number: int, change_slice: ChangeSlice) -> ChangeAnswer:
+    def judged(number: int, change_slice: partition.ChangeSlice) -> partition.ChangeAnswer:
         of_slice = [StretchRow(number, -1, -1, -1, pack(change_slice)), *(row for row in rows if row.slice == number)]
-        answer: ChangeAnswer = unpack(judge_changes(pack(known), iter(of_slice)), lambda name, _: sources[name])
+        answer: partition.ChangeAnswer = unpack(partition.judge_changes(pack(known), iter(of_slice)), lambda name, _: sources[name])
         return answer
 
-    partition_changes = PartitionChanges()
+    partition_changes = partition.PartitionChanges()
     key_questions: list[KeyQuestion] = []
     common = replace(known.scans[0], around=surroundings(Inputs(sources=list(sources.values()))))
     for number, change_slice in enumerate(parts):
@@ -91,16 +80,16 @@ def changes(given: Given, options: ScanOptions, *, keys_apart_bytes: int | None)
     ), key_questions
 
 
-def _rows(parts: list[ChangeSlice], known: ChangesCommon) -> list[StretchRow]:
+def _rows(parts: list[partition.ChangeSlice], known: partition.ChangesCommon) -> list[StretchRow]:
     stretch_rows = []
     for number, common in enumerate(known.scans):
         for work in fold_works(enumerate(change_slice.parts[number] for change_slice in parts), SPLIT_BYTES, 1):
             rows = fold(pack(common), pack(work), strict=False)
-            stretch_rows += [replace(row, replica=row.replica + number * REPLICAS_A_SNAPSHOT) for row in rows]
+            stretch_rows += [replace(row, replica=row.replica + number * partition.REPLICAS_A_SNAPSHOT) for row in rows]
     return stretch_rows
 
 
-def _take(answer: ChangeAnswer, running: list[Scan]) -> None:
+def _take(answer: partition.ChangeAnswer, running: list[Scan]) -> None:
     for slice_answer, scan in zip(answer.answers, running, strict=True):
         if slice_answer is None:
             continue

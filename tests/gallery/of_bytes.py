@@ -12,24 +12,8 @@ import cramjam
 
 from kafka_forensics.parsers.spec.record_batch import encode_zigzag
 from kafka_forensics.writers.batches import RecordToWrite, compress, lz4_frame, write_batch, write_record
+from tests.gallery import injections
 from tests.gallery.case import Case, done, each, patient, segment, trees
-from tests.gallery.injections import (
-    CODECS,
-    alone,
-    append,
-    change,
-    cleaned,
-    compressed_by,
-    legacy_log,
-    legacy_message,
-    payload_batch,
-    probe,
-    record,
-    record_of,
-    undecodable,
-    with_payload,
-    with_right_crc,
-)
 from tests.support.brokers import Brokers, put_replicas
 from tests.support.logs import HEALTHY, Log, Written, write_base
 
@@ -55,13 +39,13 @@ def int32(number: int) -> bytes:
 
 def payload(root: Path, data: bytes, codec: str = "none") -> Brokers:
     """Three replicas of a log with this payload in its second batch."""
-    return with_payload(root, data, codec=codec)[0]
+    return injections.with_payload(root, data, codec=codec)[0]
 
 
 def declared_gigabytes(root: Path) -> Brokers:
     log = Log()
     log.plain(1)
-    payload_batch(log, gzip.compress(encode_zigzag(2**31 - 1) + b"\0" * 100, mtime=0), codec="gzip")
+    injections.payload_batch(log, gzip.compress(encode_zigzag(2**31 - 1) + b"\0" * 100, mtime=0), codec="gzip")
     log.plain(1)
     brokers = put_replicas(root, {1: log})
     for suffix in ("index", "timeindex"):
@@ -72,7 +56,7 @@ def declared_gigabytes(root: Path) -> Brokers:
 def huge_value(root: Path) -> Brokers:
     log = Log()
     log.plain(1)
-    payload_batch(log, _huge_record(), codec="gzip")
+    injections.payload_batch(log, _huge_record(), codec="gzip")
     log.plain(1)
     return put_replicas(root, {1: log})
 
@@ -90,14 +74,16 @@ def bomb(root: Path) -> Brokers:
 
 
 def nested(root: Path, depth: int) -> Brokers:
-    inner = legacy_message(0, 1, 0, b"value")
+    inner = injections.legacy_message(0, 1, 0, b"value")
     for _ in range(depth):
-        inner = legacy_message(0, 1, 1, gzip.compress(inner, 1, mtime=0))
-    return legacy_log(root, inner)
+        inner = injections.legacy_message(0, 1, 1, gzip.compress(inner, 1, mtime=0))
+    return injections.legacy_log(root, inner)
 
 
 def magic_0_lz4(root: Path) -> Brokers:
-    return legacy_log(root, legacy_message(0, 0, 3, lz4_frame(legacy_message(0, 0, 0, b"value"), magic=0)))
+    return injections.legacy_log(
+        root, injections.legacy_message(0, 0, 3, lz4_frame(injections.legacy_message(0, 0, 0, b"value"), magic=0))
+    )
 
 
 def at_target(field: int, data: bytes) -> partial[Case]:
@@ -106,7 +92,9 @@ def at_target(field: int, data: bytes) -> partial[Case]:
 
 
 def right_crc(field: int, data: bytes) -> partial[Case]:
-    return partial(Case, make=patient(lambda brokers: with_right_crc(brokers, target(brokers), field, data)), damaged=MIDDLE)
+    return partial(
+        Case, make=patient(lambda brokers: injections.with_right_crc(brokers, target(brokers), field, data)), damaged=MIDDLE
+    )
 
 
 def packed(data: bytes, codec: str) -> partial[Case]:
@@ -116,7 +104,7 @@ def packed(data: bytes, codec: str) -> partial[Case]:
 
 def probed(batches: int, field: int, data: bytes, *, crc: bool = False) -> partial[Case]:
     """A probe: some small batches on one broker, the second of them changed."""
-    make = partial(probe, batches=batches, changed=1, byte=field, data=data, right_crc=crc)
+    make = partial(injections.probe, batches=batches, changed=1, byte=field, data=data, right_crc=crc)
     return partial(Case, make=make, damaged=ONE)
 
 
@@ -148,28 +136,35 @@ BATCHES: Final = (
     probed(3, COUNT, int32(2**31 - 1), crc=True)("P5", "recordsCount = 2147483647, one small log by itself"),
     right_crc(DELTA, int32(1))("F10", "lastOffsetDelta smaller than records - 1, CRC right"),
     right_crc(DELTA, int32(1000))("F10", "lastOffsetDelta far larger than records - 1, CRC right"),
-    Case("F10", "the same left by the cleaner on one replica", partial(cleaned, on=(2,)), FIRST, control=True),
-    Case("F10", "the same left by the cleaner on all", partial(cleaned, on=(1, 2, 3)), FIRST, control=True),
-    packed(b"\x80\x80\x80\x80\x80\x01" + record(), "none")("F11", "an integer of six bytes, CRC right"),
-    packed(record_of(b"\0" + b"\x80" * 10 + b"\1" + b"\0" * 20), "none")("F11", "a long of eleven bytes, CRC right"),
-    packed(record_of(b"\0\0\0", encode_zigzag(1000), b"key\1\0"), "none")("F12", "length of a key past its record, CRC right"),
-    packed(record_of(b"\0\0\0\1\1", encode_zigzag(2**31 - 1), b"ab"), "none")("F12", "2147483647 headers, CRC right"),
+    Case("F10", "the same left by the cleaner on one replica", partial(injections.cleaned, on=(2,)), FIRST, control=True),
+    Case("F10", "the same left by the cleaner on all", partial(injections.cleaned, on=(1, 2, 3)), FIRST, control=True),
+    packed(b"\x80\x80\x80\x80\x80\x01" + injections.record(), "none")("F11", "an integer of six bytes, CRC right"),
+    packed(injections.record_of(b"\0" + b"\x80" * 10 + b"\1" + b"\0" * 20), "none")("F11", "a long of eleven bytes, CRC right"),
+    packed(injections.record_of(b"\0\0\0", encode_zigzag(1000), b"key\1\0"), "none")(
+        "F12", "length of a key past its record, CRC right"
+    ),
+    packed(injections.record_of(b"\0\0\0\1\1", encode_zigzag(2**31 - 1), b"ab"), "none")("F12", "2147483647 headers, CRC right"),
     packed(compress("zstd", encode_zigzag(100) + b"\0" * 50), "zstd")("F12", "length of a record past its batch, in zstd"),
     Case("P6", "a record that says it holds 2 GiB, in 233 bytes of gzip", declared_gigabytes, ONE),
     Case("P7", "a sound record of 256 MiB in 261 KB of gzip", huge_value, ONE, note="the value is measured and not held"),
-    done("-", "records of noise under a right CRC", lambda brokers: undecodable(brokers, target(brokers), 2), damaged=MIDDLE),
+    done(
+        "-",
+        "records of noise under a right CRC",
+        lambda brokers: injections.undecodable(brokers, target(brokers), 2),
+        damaged=MIDDLE,
+    ),
 )
-LZ4: Final = lz4_frame(record())
-SNAPPY: Final = compress("snappy", record())
+LZ4: Final = lz4_frame(injections.record())
+SNAPPY: Final = compress("snappy", injections.record())
 LYING_BLOCK: Final = b"\xff\xff\xff\xff\x07\0abc"
-GZIP: Final = gzip.compress(record(), mtime=0)
+GZIP: Final = gzip.compress(injections.record(), mtime=0)
 COMPRESSION: Final = (
     Case("F21", "zstd, 1 MiB for 32 GiB", bomb, FIRST, note="the next batch is read"),
     packed(SNAPPY[:16] + b"\x7f\xff\xff\xff" + SNAPPY[20:], "snappy")("F22", "xerial snappy with a chunk of 2147483647 bytes"),
     packed(SNAPPY[:16] + len(LYING_BLOCK).to_bytes(4, "big") + LYING_BLOCK, "snappy")(
         "F22", "a snappy block that says it holds 2147483647 bytes"
     ),
-    packed(lz4_frame(record(), magic=0), "lz4")("F23", "LZ4 with a wrong header checksum"),
+    packed(lz4_frame(injections.record(), magic=0), "lz4")("F23", "LZ4 with a wrong header checksum"),
     packed(LZ4[:7] + struct.pack("<I", 1 << 20) + LZ4[11:], "lz4")("F23", "an LZ4 block larger than its frame allows"),
     packed(LZ4[:-4], "lz4")("F23", "LZ4 without its end"),
     packed(GZIP + GZIP, "gzip")("F23", "gzip with a second member"),
@@ -177,7 +172,7 @@ COMPRESSION: Final = (
     packed(GZIP[:-4], "gzip")("F23", "gzip cut short"),
     packed(b"\x28\xb5\x2f\xfd" + b"\xff" * 30, "zstd")("F23", "zstd that is none"),
     *(
-        Case("F23", f"{codec} as Kafka writes it", partial(compressed_by, codec=codec), FIRST, control=True)
+        Case("F23", f"{codec} as Kafka writes it", partial(injections.compressed_by, codec=codec), FIRST, control=True)
         for codec in ("lz4", "snappy")
     ),
     Case("F23", "the LZ4 header checksum of magic 0", magic_0_lz4, FIRST, control=True),
@@ -195,7 +190,7 @@ def put(brokers: Brokers, byte: int, data: bytes) -> None:
 
 
 def put_with_crc(brokers: Brokers, byte: int, data: bytes, *on: int) -> None:
-    with_right_crc(brokers, target(brokers), byte, data, on=on or (2,))
+    injections.with_right_crc(brokers, target(brokers), byte, data, on=on or (2,))
 
 
 def several(brokers: Brokers) -> None:
@@ -239,8 +234,8 @@ BATCH_VARIANTS: Final = (
         lambda it: put_with_crc(it, COUNT, int32(-1), 1),
         lambda it: it.remove(2, 29),
     ),
-    done("-", "records of noise in a scan that is not deep", lambda it: undecodable(it, TARGET, 2), deep=False),
-    done("-", "records of noise on two replicas", lambda it: undecodable(it, TARGET, 1, 2)),
+    done("-", "records of noise in a scan that is not deep", lambda it: injections.undecodable(it, TARGET, 2), deep=False),
+    done("-", "records of noise on two replicas", lambda it: injections.undecodable(it, TARGET, 1, 2)),
 )
 
 # Base offsets, and what looks like a wrong one.
@@ -289,7 +284,7 @@ def older_batch_one_bit_away(root: Path) -> Brokers:
         log.plain()
         older = next((batch for batch in log.batches if (batch.base_offset ^ log.next_offset).bit_count() == 1), None)
     brokers = put_replicas(root, log, 75)
-    append(brokers, 55, older.data)
+    injections.append(brokers, 55, older.data)
     return brokers
 
 
@@ -310,7 +305,7 @@ BASE_OFFSETS: Final = (
         [(0, 0, 7), (29, 7, 0), (32, 7, 0), (40, 4, 7), (54, 0, 7)],
     ),
     *each("F03", "the last batch, byte and bit", lambda it, at, bit: it.flip(2, LAST, at, bit), [(6, 3), (7, 3), (0, 7)]),
-    done("F03", "the last batch of a lone copy", lambda it: it.flip(2, LAST, 5), alone),
+    done("F03", "the last batch of a lone copy", lambda it: it.flip(2, LAST, 5), injections.alone),
     *trees("F03", "a retry across an unclean election has two offsets; batches behind it:", retried, [(0,), (2,)], controls=[(0,)]),
     done(
         "F03",
@@ -328,12 +323,12 @@ BASE_OFFSETS: Final = (
 
 
 def members(root: Path, data: bytes, count: int) -> Brokers:
-    return with_payload(root, data, codec="gzip", count=count)[0]
+    return injections.with_payload(root, data, codec="gzip", count=count)[0]
 
 
 PAST_ITS_BATCH: Final = {
-    "value": record_of(b"\0\0\0" + encode_zigzag(3) + b"key" + encode_zigzag(2**31 - 1) + b"v" + b"\0"),
-    "headers": record_of(b"\0\0\0" + encode_zigzag(-1) + encode_zigzag(-1) + encode_zigzag(2**31 - 1) + b"ab"),
+    "value": injections.record_of(b"\0\0\0" + encode_zigzag(3) + b"key" + encode_zigzag(2**31 - 1) + b"v" + b"\0"),
+    "headers": injections.record_of(b"\0\0\0" + encode_zigzag(-1) + encode_zigzag(-1) + encode_zigzag(2**31 - 1) + b"ab"),
     "record": encode_zigzag(2**31 - 1) + b"\0" * 50,
 }
 MORE: Final = gzip.compress(write_record(RecordToWrite(b"key", b"more", offset_delta=1), 0, 1), mtime=0)
@@ -344,7 +339,7 @@ RECORDS: Final = (
         lambda root, what, codec: payload(root, compress(codec, PAST_ITS_BATCH[what]), codec),
         [("headers", "none"), ("record", "gzip"), ("value", "zstd")],
     ),
-    *trees("F23", "sound batches of", compressed_by, product(CODECS), control=True),
+    *trees("F23", "sound batches of", injections.compressed_by, product(injections.CODECS), control=True),
     Case("F23", "a gzip member with a record beyond the count", lambda root: members(root, GZIP + MORE, 1)),
     Case("F23", "a gzip member in which the records go on", lambda root: members(root, GZIP + MORE, 2), control=True),
     Case("F23", "an empty gzip member", lambda root: members(root, GZIP + gzip.compress(b"", mtime=0), 1), control=True),
@@ -368,12 +363,12 @@ def copied(brokers: Brokers, first: int, last: int, behind: int = 74) -> None:
 def lie_within_a_copy(brokers: Brokers) -> None:
     size = brokers.file(2, 55).stat().st_size
     copied(brokers, 39, 54)
-    change(brokers.file(2, 55), size + HEALTHY.at(46).position - HEALTHY.at(39).position + EPOCH + 3, 8)
+    injections.change(brokers.file(2, 55), size + HEALTHY.at(46).position - HEALTHY.at(39).position + EPOCH + 3, 8)
 
 
 COPIES: Final = ((0, 3, 74), (26, 34, 74), (29, 31, 48), (29, 34, 54), (43, 46, 68))
 TWICE: Final = (
-    *each("F18", "a copy at the end of the batch of", lambda it, at: append(it, 55, HEALTHY.at(at).data), [(0,), (70,)]),
+    *each("F18", "a copy at the end of the batch of", lambda it, at: injections.append(it, 55, HEALTHY.at(at).data), [(0,), (70,)]),
     *each("F18", "batches copied: first, last, behind", copied, COPIES),
     done(
         "F18", "an epoch field that lies beside copied batches", lambda it: it.flip(2, TARGET, 15, 3), lambda it: copied(it, 0, 3)

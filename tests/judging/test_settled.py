@@ -10,15 +10,7 @@ import pytest
 
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.export.json_document import (
-    broker_lines,
-    finding_object,
-    lines,
-    lines_at_end,
-    partition_lines,
-    partition_object,
-    replica_object,
-)
+from kafka_forensics.export import json_document
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import BrokerSummary, PartitionSummary, ScanResult
 from tests.gallery.case import Case
@@ -35,28 +27,28 @@ class Heard:
 
     def begun(self, brokers: list[BrokerSummary]) -> None:
         assert not self.text
-        self.text += "".join(broker_lines(brokers))
+        self.text += "".join(json_document.broker_lines(brokers))
 
     def settled(self, partition: PartitionSummary, findings: list[Finding]) -> None:
-        self.text += "".join(partition_lines(partition, findings))
+        self.text += "".join(json_document.partition_lines(partition, findings))
         self.partitions.append((partition.topic, partition.partition))
 
 
 def heard_of(paths: Sequence[str], options: ScanOptions) -> tuple[Heard, ScanResult]:
     heard = Heard()
     result = local.scan(list(paths), options, None, heard)
-    written = heard.text + "".join(lines_at_end(result, len(heard.partitions)))
-    assert written == "".join(lines(result))
+    written = heard.text + "".join(json_document.lines_at_end(result, len(heard.partitions)))
+    assert written == "".join(json_document.lines(result))
     assert heard.partitions == sorted(heard.partitions)
     rows = [json.loads(line) for line in written.splitlines()]
     assert rows[-1]["type"] == "summary"
-    every = [{"type": "partition", **partition_object(partition)} for partition in result.partitions]
+    every = [{"type": "partition", **json_document.partition_object(partition)} for partition in result.partitions]
     every += [
-        {"type": "replica", "topic": partition.topic, "partition": partition.partition, **replica_object(replica)}
+        {"type": "replica", "topic": partition.topic, "partition": partition.partition, **json_document.replica_object(replica)}
         for partition in result.partitions
         for replica in partition.replicas
     ]
-    every += [{"type": "finding", **finding_object(finding)} for finding in result.findings]
+    every += [{"type": "finding", **json_document.finding_object(finding)} for finding in result.findings]
     told = [row for row in rows if row["type"] in ("partition", "replica", "finding")]
     assert Counter(map(json.dumps, told)) == Counter(map(json.dumps, every))
     findings = [row for row in rows if row["type"] == "finding"]

@@ -11,19 +11,10 @@ from kafka_forensics.model.batches import RECORD_COLUMNS, RecordColumn
 from kafka_forensics.model.coordinators import GROUP_METADATA_TYPE, OFFSET_COMMIT_TYPES
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.parsers.kernels.records import COUNT_LIE, MALFORMED, OK, OUT_OF_BOUNDS, VARINT_OVERLONG
+from kafka_forensics.parsers.spec import record_batch
 from kafka_forensics.parsers.spec.consumer_offsets import _STATE_BATCHES, GROUP_METADATA_VALUES, OFFSET_COMMIT_VALUES
 from kafka_forensics.parsers.spec.flexible import TAGGED_FIELDS, Flexible, plain, whole
 from kafka_forensics.parsers.spec.metadata_records import FRAME, FRAME_VERSION, MESSAGES
-from kafka_forensics.parsers.spec.record_batch import (
-    RECORD,
-    RECORD_BODY,
-    RECORD_HEADER,
-    VARINT,
-    VARLONG,
-    LengthError,
-    OverlongVarintError,
-    encode_zigzag,
-)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -102,9 +93,9 @@ def spec_records(payload: bytes, count: int) -> tuple[list[Row], int, int]:
     while position < len(payload):
         try:
             rows.append(_spec_row(payload, position))
-        except OverlongVarintError:
+        except record_batch.OverlongVarintError:
             return rows, VARINT_OVERLONG if len(rows) < count else COUNT_LIE, position
-        except LengthError:
+        except record_batch.LengthError:
             return rows, OUT_OF_BOUNDS if len(rows) < count else COUNT_LIE, position
         except construct.ConstructError:
             return rows, MALFORMED if len(rows) < count else COUNT_LIE, position
@@ -115,12 +106,14 @@ def spec_records(payload: bytes, count: int) -> tuple[list[Row], int, int]:
 def _spec_row(payload: bytes, start: int) -> Row:
     stream = BytesIO(payload)
     stream.seek(start)
-    RECORD.parse_stream(stream)
+    record_batch.RECORD.parse_stream(stream)
     end = stream.tell()
     stream.seek(start)
-    length = VARINT.parse_stream(stream)
+    length = record_batch.VARINT.parse_stream(stream)
     body = stream.tell()
-    parsed = construct.FocusedSeq("record", "record" / RECORD_BODY, construct.Terminated).parse(payload[body : body + length])
+    parsed = construct.FocusedSeq("record", "record" / record_batch.RECORD_BODY, construct.Terminated).parse(
+        payload[body : body + length]
+    )
     return (
         start,
         end - start,
@@ -136,14 +129,14 @@ def _places(payload: bytes, body: int) -> tuple[int, int, int, int, int]:
     """Key position and length, value position and length, headers position."""
     stream = BytesIO(payload)
     stream.seek(body + 1)
-    VARLONG.parse_stream(stream)
-    VARINT.parse_stream(stream)
+    record_batch.VARLONG.parse_stream(stream)
+    record_batch.VARINT.parse_stream(stream)
     places = []
     for _ in range(2):
-        length = VARINT.parse_stream(stream)
+        length = record_batch.VARINT.parse_stream(stream)
         places += [stream.tell(), max(length, -1)]
         stream.seek(max(length, 0), 1)
-    VARINT.parse_stream(stream)
+    record_batch.VARINT.parse_stream(stream)
     key_position, key_length, value_position, value_length = places
     return key_position, key_length, value_position, value_length, stream.tell()
 
@@ -154,7 +147,7 @@ def matrix(rows: int) -> "NDArray[np.int64]":
 
 
 def varint(value: int) -> bytes:
-    return encode_zigzag(value)
+    return record_batch.encode_zigzag(value)
 
 
 def framed(body: bytes) -> bytes:
@@ -170,7 +163,7 @@ def body(**parts: Any) -> bytes:
         "key": varint(1) + b"k",
         "value": varint(2) + b"vv",
         "headers_count": varint(1),
-        "headers": RECORD_HEADER.build({"key": b"h", "value": None}),
+        "headers": record_batch.RECORD_HEADER.build({"key": b"h", "value": None}),
         "rest": b"",
     }
     return b"".join((fields | parts).values())

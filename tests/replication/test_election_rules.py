@@ -4,25 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.replication.elections import (
-    Candidates,
-    FetchState,
-    elect,
-    eligible_leader_replicas,
-    fetched,
-    is_caught_up,
-    may_join,
-    out_of_sync,
-    without,
-)
+from kafka_forensics.replication import elections
 
 NOBODY: frozenset[int] = frozenset()
 
 
 def candidates(
     alive: set[int], isr: set[int], leader: int = -1, elr: set[int] | None = None, last: int | None = None
-) -> Candidates:
-    return Candidates((2, 3, 1), frozenset(alive), frozenset(isr), leader, frozenset(elr or ()), last)
+) -> elections.Candidates:
+    return elections.Candidates((2, 3, 1), frozenset(alive), frozenset(isr), leader, frozenset(elr or ()), last)
 
 
 @pytest.mark.parametrize(
@@ -43,35 +33,35 @@ def candidates(
         ("nobody alive", candidates(set(), {1}), True, -1, "none", {1}),
     ],
 )
-def test_who_is_elected(why: str, given_: Candidates, unclean: bool, leader: int, kind: str, isr: set[int]) -> None:
-    elected = elect(given_, unclean=unclean)
+def test_who_is_elected(why: str, given_: elections.Candidates, unclean: bool, leader: int, kind: str, isr: set[int]) -> None:
+    elected = elections.elect(given_, unclean=unclean)
     assert (elected.leader, elected.kind, set(elected.isr)) == (leader, kind, isr), why
     assert elected.may_lose is (kind in ("unclean", "last-known-leader"))
 
 
 def test_the_preferred_replica_is_the_first_assigned_if_it_may_lead() -> None:
-    assert elect(candidates({1, 2, 3}, {1, 2, 3}, leader=1), preferred=True).leader == 2
-    assert elect(candidates({1, 2, 3}, {1, 3}, leader=1), preferred=True).leader == 1
-    assert elect(candidates({3}, {1}), preferred=True, unclean=True).kind == "none"
+    assert elections.elect(candidates({1, 2, 3}, {1, 2, 3}, leader=1), preferred=True).leader == 2
+    assert elections.elect(candidates({1, 2, 3}, {1, 3}, leader=1), preferred=True).leader == 1
+    assert elections.elect(candidates({3}, {1}), preferred=True, unclean=True).kind == "none"
 
 
 def test_the_last_member_of_the_isr_stays_unless_there_is_an_elr() -> None:
-    assert without({1, 2}, {2}, elr_enabled=False) == {1}
-    assert without({1}, {1}, elr_enabled=False) == {1}
-    assert without({1}, {1}, elr_enabled=True) == NOBODY
+    assert elections.without({1, 2}, {2}, elr_enabled=False) == {1}
+    assert elections.without({1}, {1}, elr_enabled=False) == {1}
+    assert elections.without({1}, {1}, elr_enabled=True) == NOBODY
 
 
 def test_the_elr_holds_who_left_while_the_watermark_stood_still() -> None:
     """min.insync.replicas 2 of 3: down to one, down to none, the unclean one forgotten, back above."""
-    elr = eligible_leader_replicas({1, 2}, NOBODY, {1}, 2)
+    elr = elections.eligible_leader_replicas({1, 2}, NOBODY, {1}, 2)
     assert elr == {2}
-    elr = eligible_leader_replicas({1}, elr, set(), 2)
+    elr = elections.eligible_leader_replicas({1}, elr, set(), 2)
     assert elr == {1, 2}
-    elr = eligible_leader_replicas(set(), elr, set(), 2, unclean_shutdown={1})
+    elr = elections.eligible_leader_replicas(set(), elr, set(), 2, unclean_shutdown={1})
     assert elr == {2}
-    assert elect(candidates({1, 2, 3}, set(), elr=set(elr))).leader == 2
-    assert eligible_leader_replicas({2}, {1}, {2, 3}, 2) == NOBODY
-    assert eligible_leader_replicas({1, 2, 3}, NOBODY, {1, 2}, 2) == NOBODY, "who leaves a large ISR is not eligible"
+    assert elections.elect(candidates({1, 2, 3}, set(), elr=set(elr))).leader == 2
+    assert elections.eligible_leader_replicas({2}, {1}, {2, 3}, 2) == NOBODY
+    assert elections.eligible_leader_replicas({1, 2, 3}, NOBODY, {1, 2}, 2) == NOBODY, "who leaves a large ISR is not eligible"
 
 
 BROKERS = st.frozensets(st.integers(1, 5))
@@ -81,8 +71,8 @@ BROKERS = st.frozensets(st.integers(1, 5))
 def test_only_the_living_lead_and_only_unclean_elections_may_lose(
     assignment: list[int], alive: frozenset[int], isr: frozenset[int], elr: frozenset[int], leader: int, unclean: bool
 ) -> None:
-    given_ = Candidates(tuple(assignment), alive, isr, leader, elr - isr)
-    elected = elect(given_, unclean=unclean)
+    given_ = elections.Candidates(tuple(assignment), alive, isr, leader, elr - isr)
+    elected = elections.elect(given_, unclean=unclean)
     assert elected.leader == -1 or elected.leader in alive & elected.isr
     assert elected.may_lose is (elected.kind == "unclean")
     clean = alive & (isr or given_.elr)
@@ -98,38 +88,41 @@ LAG_MS = 30_000
 
 
 def test_a_follower_that_has_all_is_caught_up_however_long_ago_it_fetched() -> None:
-    follower = fetched(FetchState(), 10, 10, 1_000)
-    assert is_caught_up(follower, 10, 10_000_000, LAG_MS)
-    assert not is_caught_up(follower, 11, 10_000_000, LAG_MS)
+    follower = elections.fetched(elections.FetchState(), 10, 10, 1_000)
+    assert elections.is_caught_up(follower, 10, 10_000_000, LAG_MS)
+    assert not elections.is_caught_up(follower, 11, 10_000_000, LAG_MS)
 
 
 @pytest.mark.parametrize(("now_ms", "in_sync"), [(1_000, True), (31_000, True), (31_001, False)])
 def test_lag_is_counted_in_time_not_in_records(now_ms: int, in_sync: bool) -> None:
-    follower = fetched(FetchState(), 10, 10, 1_000)
-    assert is_caught_up(follower, 1_000_000, now_ms, LAG_MS) is in_sync
+    follower = elections.fetched(elections.FetchState(), 10, 10, 1_000)
+    assert elections.is_caught_up(follower, 1_000_000, now_ms, LAG_MS) is in_sync
 
 
 def test_a_follower_that_always_reaches_the_end_of_its_last_fetch_stays() -> None:
     """Under steady writes it never has all there is, yet had all there was a fetch ago."""
-    follower = fetched(FetchState(), 0, 0, 0)
+    follower = elections.fetched(elections.FetchState(), 0, 0, 0)
     for round_number in range(1, 20):
-        follower = fetched(follower, 100 * (round_number - 1), 100 * round_number, 10_000 * round_number)
+        follower = elections.fetched(follower, 100 * (round_number - 1), 100 * round_number, 10_000 * round_number)
         assert follower.last_caught_up_ms == 10_000 * (round_number - 1)
-        assert is_caught_up(follower, 100 * round_number + 50, 10_000 * round_number + 5_000, LAG_MS)
+        assert elections.is_caught_up(follower, 100 * round_number + 50, 10_000 * round_number + 5_000, LAG_MS)
 
 
 def test_a_follower_that_falls_behind_leaves_though_it_fetches() -> None:
-    follower = fetched(FetchState(), 0, 0, 0)
+    follower = elections.fetched(elections.FetchState(), 0, 0, 0)
     for second in range(1, 40):
-        follower = fetched(follower, second, 100 * second, 1_000 * second)
+        follower = elections.fetched(follower, second, 100 * second, 1_000 * second)
     assert follower.last_caught_up_ms == 0
-    assert not is_caught_up(follower, 4_000, 40_000, LAG_MS)
+    assert not elections.is_caught_up(follower, 4_000, 40_000, LAG_MS)
 
 
 def test_the_leader_never_leaves_and_strangers_are_out() -> None:
-    followers = {2: fetched(FetchState(), 50, 50, 90_000), 3: fetched(FetchState(), 20, 20, 1_000)}
-    assert out_of_sync({1, 2, 3, 4}, 1, followers, 60, 100_000, LAG_MS) == {3, 4}
-    assert out_of_sync({1}, 1, {}, 60, 100_000, LAG_MS) == frozenset()
+    followers = {
+        2: elections.fetched(elections.FetchState(), 50, 50, 90_000),
+        3: elections.fetched(elections.FetchState(), 20, 20, 1_000),
+    }
+    assert elections.out_of_sync({1, 2, 3, 4}, 1, followers, 60, 100_000, LAG_MS) == {3, 4}
+    assert elections.out_of_sync({1}, 1, {}, 60, 100_000, LAG_MS) == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -140,4 +133,4 @@ def test_joining_takes_the_watermark_and_the_leaders_own_epoch(
     end: int, high_watermark: int, epoch_start: int, joins: bool
 ) -> None:
     """The third: a new leader's watermark is 8 only because it has not heard better; committed may be up to 12."""
-    assert may_join(end, high_watermark, epoch_start) is joins
+    assert elections.may_join(end, high_watermark, epoch_start) is joins

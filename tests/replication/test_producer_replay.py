@@ -6,90 +6,83 @@ import pytest
 
 from kafka_forensics.model.constants import MAX_SEQUENCE
 from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.replication import recovery
 from kafka_forensics.replication.acks import NumberedBatch, SequenceVerdict, judged
 from kafka_forensics.replication.epochs import assign_epoch
-from kafka_forensics.replication.recovery import (
-    LogFacts,
-    Marker,
-    ProducerReplay,
-    ReplayedBatch,
-    ReplayFault,
-    SegmentFacts,
-    SnapshotFacts,
-    Stop,
-    foretell,
-    replayed_from,
-    segment_file,
-)
 
 P, Q = 1, 2
 
 
-def batch(offset: int, producer_id: int = P, marker: Marker | None = None, *, txn: bool = True) -> ReplayedBatch:
-    return ReplayedBatch(offset * 100, offset, producer_id, txn, marker)
+def batch(offset: int, producer_id: int = P, marker: recovery.Marker | None = None, *, txn: bool = True) -> recovery.ReplayedBatch:
+    return recovery.ReplayedBatch(offset * 100, offset, producer_id, txn, marker)
 
 
-def replayed(*batches: ReplayedBatch, opened: tuple[int, ...] = ()) -> ReplayFault | None:
-    replay = ProducerReplay(set(opened))
+def replayed(*batches: recovery.ReplayedBatch, opened: tuple[int, ...] = ()) -> recovery.ReplayFault | None:
+    replay = recovery.ProducerReplay(set(opened))
     replay.begin(0)
     return next((fault for fault in map(replay.step, batches) if fault is not None), None)
 
 
 def test_ordinary_histories_have_no_fault() -> None:
-    assert replayed(batch(0), batch(1), batch(2, marker=Marker.COMMIT), batch(3), batch(4, marker=Marker.ABORT)) is None
+    assert (
+        replayed(batch(0), batch(1), batch(2, marker=recovery.Marker.COMMIT), batch(3), batch(4, marker=recovery.Marker.ABORT))
+        is None
+    )
     assert replayed(batch(0, txn=False), batch(1, Q), batch(2, txn=False)) is None
-    assert replayed(batch(0, marker=Marker.ABORT), batch(1, marker=Marker.EMPTY)) is None
-    assert replayed(batch(0), batch(1, marker=Marker.COMMIT), batch(2, txn=False)) is None
+    assert replayed(batch(0, marker=recovery.Marker.ABORT), batch(1, marker=recovery.Marker.EMPTY)) is None
+    assert replayed(batch(0), batch(1, marker=recovery.Marker.COMMIT), batch(2, txn=False)) is None
 
 
 @pytest.mark.parametrize("opened", [False, True])
 def test_data_outside_an_open_transaction_ends_the_start(opened: bool) -> None:
     replay_fault = replayed(*([] if opened else [batch(0)]), batch(5, txn=False), opened=(P,) if opened else ())
-    assert replay_fault == ReplayFault(0, 500, 5, 26)
+    assert replay_fault == recovery.ReplayFault(0, 500, 5, 26)
 
 
 def test_markers_that_cannot_be_read_end_the_start() -> None:
-    assert replayed(batch(3, marker=Marker.INVALID)) == ReplayFault(0, 300, 3, 26)
+    assert replayed(batch(3, marker=recovery.Marker.INVALID)) == recovery.ReplayFault(0, 300, 3, 26)
 
 
 def test_aborts_out_of_order_end_the_start_within_a_segment_alone() -> None:
-    first = (batch(1), batch(2, Q), batch(9, marker=Marker.ABORT))
-    again = batch(9, Q, Marker.ABORT)
-    assert replayed(*first, again) == ReplayFault(0, 900, 9, 27)
-    assert replayed(*first, replace(again, marker=Marker.COMMIT)) is None
-    assert replayed(*first, batch(9, 3, Marker.ABORT)) is None
-    replay = ProducerReplay(set())
+    first = (batch(1), batch(2, Q), batch(9, marker=recovery.Marker.ABORT))
+    again = batch(9, Q, recovery.Marker.ABORT)
+    assert replayed(*first, again) == recovery.ReplayFault(0, 900, 9, 27)
+    assert replayed(*first, replace(again, marker=recovery.Marker.COMMIT)) is None
+    assert replayed(*first, batch(9, 3, recovery.Marker.ABORT)) is None
+    replay = recovery.ProducerReplay(set())
     for segment, batches in ((0, first), (20, (again,))):
         replay.begin(segment)
         assert [replay.step(replayed_batch) for replayed_batch in batches] == [None] * len(batches)
 
 
-def log(*faults: ReplayFault, **given: object) -> LogFacts:
-    segments = tuple(SegmentFacts(base, 1000, base + 10, base + 10) for base in (0, 10, 20))
+def log(*faults: recovery.ReplayFault, **given: object) -> recovery.LogFacts:
+    segments = tuple(recovery.SegmentFacts(base, 1000, base + 10, base + 10) for base in (0, 10, 20))
     names = tuple(
-        segment_file(segment_facts.base_offset, suffix) for segment_facts in segments for suffix in ("log", "index", "timeindex")
+        recovery.segment_file(segment_facts.base_offset, suffix)
+        for segment_facts in segments
+        for suffix in ("log", "index", "timeindex")
     )
-    facts = LogFacts(segments, 30, clean_shutdown=False, recovery_point=10, files=names, faults=faults)
+    facts = recovery.LogFacts(segments, 30, clean_shutdown=False, recovery_point=10, files=names, faults=faults)
     return replace(facts, **given)  # type: ignore[arg-type]
 
 
-def fault(offset: int, check: int = 26) -> ReplayFault:
-    return ReplayFault(offset // 10 * 10, 300, offset, check)
+def fault(offset: int, check: int = 26) -> recovery.ReplayFault:
+    return recovery.ReplayFault(offset // 10 * 10, 300, offset, check)
 
 
 def test_what_stands_behind_a_cut_is_not_replayed() -> None:
     facts = log(fault(13))
-    cut = replace(facts.segments[1], stop=Stop(200, 12, 22))
-    assert not foretell(replace(facts, segments=(facts.segments[0], cut, facts.segments[2]))).refused
+    cut = replace(facts.segments[1], stop=recovery.Stop(200, 12, 22))
+    assert not recovery.foretell(replace(facts, segments=(facts.segments[0], cut, facts.segments[2]))).refused
 
 
 def test_below_the_walk_only_what_no_snapshot_covers_is_replayed() -> None:
-    assert replayed_from(log()) == 0
-    assert foretell(log(fault(5))).refused
-    assert not foretell(log(fault(5, 27))).refused
-    covered = log(fault(5), snapshots=(SnapshotFacts(10),))
-    assert (replayed_from(covered), foretell(covered).refused) == (10, False)
-    assert foretell(replace(covered, snapshots=(SnapshotFacts(10, sound=False),))).refused
+    assert recovery.replayed_from(log()) == 0
+    assert recovery.foretell(log(fault(5))).refused
+    assert not recovery.foretell(log(fault(5, 27))).refused
+    covered = log(fault(5), snapshots=(recovery.SnapshotFacts(10),))
+    assert (recovery.replayed_from(covered), recovery.foretell(covered).refused) == (10, False)
+    assert recovery.foretell(replace(covered, snapshots=(recovery.SnapshotFacts(10, sound=False),))).refused
 
 
 SIX = [NumberedBatch(0, 2 * number, 2) for number in range(6)]

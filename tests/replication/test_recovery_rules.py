@@ -10,66 +10,61 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.replication.recovery import (
-    ABORTED_TXN_ORDER,
-    BATCH_INVALID,
-    OFFSET_OVERFLOW,
-    OFFSET_REGRESSION,
-    PRODUCER_STATE,
-    LogFacts,
-    ReplayFault,
-    SegmentFacts,
-    SnapshotFacts,
-    Stop,
-    foretell,
-    segment_file,
-    swap_steps,
-)
+from kafka_forensics.replication import recovery
 from tests.support.kept_answers import write_answers
 
 
-def segment(base: int, end: int, stop: Stop | None = None, **given: object) -> SegmentFacts:
-    return replace(SegmentFacts(base, 1000, end, end, stop), **given)  # type: ignore[arg-type]
+def segment(base: int, end: int, stop: recovery.Stop | None = None, **given: object) -> recovery.SegmentFacts:
+    return replace(recovery.SegmentFacts(base, 1000, end, end, stop), **given)  # type: ignore[arg-type]
 
 
 THREE = (segment(0, 10), segment(10, 20), segment(20, 30))
 
 
-def log(*segments: SegmentFacts, **given: object) -> LogFacts:
+def log(*segments: recovery.SegmentFacts, **given: object) -> recovery.LogFacts:
     names = [
-        segment_file(segment_facts.base_offset, suffix) for segment_facts in segments for suffix in ("log", "index", "timeindex")
+        recovery.segment_file(segment_facts.base_offset, suffix)
+        for segment_facts in segments
+        for suffix in ("log", "index", "timeindex")
     ]
-    facts = LogFacts(segments, segments[-1].end_offset if segments else 0, clean_shutdown=False, files=tuple(sorted(names)))
+    facts = recovery.LogFacts(
+        segments, segments[-1].end_offset if segments else 0, clean_shutdown=False, files=tuple(sorted(names))
+    )
     return replace(facts, **given)  # type: ignore[arg-type]
 
 
-def cut_short(base: int, stop: Stop, **given: object) -> tuple[SegmentFacts, ...]:
+def cut_short(base: int, stop: recovery.Stop, **given: object) -> tuple[recovery.SegmentFacts, ...]:
     """Three segments, of which the second has this stop."""
     return (THREE[0], segment(base, base + 10, stop, **given), THREE[2])
 
 
-INVALID, BACK = Stop(400, 13, BATCH_INVALID), Stop(400, 10, OFFSET_REGRESSION)
-OVERFLOW = Stop(900, 25, OFFSET_OVERFLOW)
+INVALID, BACK = recovery.Stop(400, 13, recovery.BATCH_INVALID), recovery.Stop(400, 10, recovery.OFFSET_REGRESSION)
+OVERFLOW = recovery.Stop(900, 25, recovery.OFFSET_OVERFLOW)
 SHORT = log(*cut_short(10, INVALID), recovery_point=10, high_watermark=25)
-AT_10, AT_20 = (segment_file(base, "snapshot") for base in (10, 20))
+AT_10, AT_20 = (recovery.segment_file(base, "snapshot") for base in (10, 20))
 EPOCHS = (EpochEntry(0, 0), EpochEntry(1, 15), EpochEntry(2, 30))
 BOUNDS = log(*THREE, recovery_point=20, log_start=12, high_watermark=25)
-SNAPSHOTS: dict[str, tuple[SnapshotFacts, ...]] = {
-    "of each segment": tuple(map(SnapshotFacts, (10, 20, 30))),
-    "between": tuple(map(SnapshotFacts, (10, 15, 20))),
-    "within the last": tuple(map(SnapshotFacts, (20, 25, 30))),
-    "beyond the end": tuple(map(SnapshotFacts, (20, 31))),
-    "unsound": (SnapshotFacts(10), SnapshotFacts(20, sound=False), SnapshotFacts(30, sound=False)),
+SNAPSHOTS: dict[str, tuple[recovery.SnapshotFacts, ...]] = {
+    "of each segment": tuple(map(recovery.SnapshotFacts, (10, 20, 30))),
+    "between": tuple(map(recovery.SnapshotFacts, (10, 15, 20))),
+    "within the last": tuple(map(recovery.SnapshotFacts, (20, 25, 30))),
+    "beyond the end": tuple(map(recovery.SnapshotFacts, (20, 31))),
+    "unsound": (recovery.SnapshotFacts(10), recovery.SnapshotFacts(20, sound=False), recovery.SnapshotFacts(30, sound=False)),
 }
 FILES = log(*THREE).files
-SWAPPED = (*FILES, AT_10, segment_file(10, "log.swap"), segment_file(10, "index.swap"))
-CLEANED = (*FILES, segment_file(10, "log.swap"), segment_file(0, "log.swap"), segment_file(10, "log.cleaned"))
-STARTS: dict[str, LogFacts] = {
+SWAPPED = (*FILES, AT_10, recovery.segment_file(10, "log.swap"), recovery.segment_file(10, "index.swap"))
+CLEANED = (
+    *FILES,
+    recovery.segment_file(10, "log.swap"),
+    recovery.segment_file(0, "log.swap"),
+    recovery.segment_file(10, "log.cleaned"),
+)
+STARTS: dict[str, recovery.LogFacts] = {
     **{
         f"walked from the segment of the recovery point {point} on": log(*THREE, recovery_point=point)
         for point in (None, 0, 9, 10, 19, 20, 30, 99)
     },
-    "not walked after a clean shutdown": log(*THREE, clean_shutdown=True, snapshots=(SnapshotFacts(20),)),
+    "not walked after a clean shutdown": log(*THREE, clean_shutdown=True, snapshots=(recovery.SnapshotFacts(20),)),
     "a cut takes every segment behind it": SHORT,
     "no cut below the recovery point": replace(SHORT, recovery_point=20),
     "no cut after a clean shutdown": replace(SHORT, clean_shutdown=True),
@@ -77,21 +72,21 @@ STARTS: dict[str, LogFacts] = {
         f"replayed, clean {clean}: fault {check} at {base}": log(
             *THREE,
             clean_shutdown=clean,
-            snapshots=tuple(map(SnapshotFacts, (10, 20)[: 2 if clean else 1])),
+            snapshots=tuple(map(recovery.SnapshotFacts, (10, 20)[: 2 if clean else 1])),
             recovery_point=25,
-            faults=(ReplayFault(base // 10 * 10, 100, base, check),),
+            faults=(recovery.ReplayFault(base // 10 * 10, 100, base, check),),
         )
         for clean, base, check in (
-            *((True, base, PRODUCER_STATE) for base in (19, 20, 29)),
-            *((False, base, PRODUCER_STATE) for base in (9, 10)),
-            *((True, 20, ABORTED_TXN_ORDER), (False, 10, ABORTED_TXN_ORDER)),
+            *((True, base, recovery.PRODUCER_STATE) for base in (19, 20, 29)),
+            *((False, base, recovery.PRODUCER_STATE) for base in (9, 10)),
+            *((True, 20, recovery.ABORTED_TXN_ORDER), (False, 10, recovery.ABORTED_TXN_ORDER)),
         )
     },
     "offsets that go back empty their segment": log(*cut_short(10, BACK)),
     "a missing index recovers its segment alone": log(*cut_short(10, INVALID, has_index=False), clean_shutdown=True),
     "kept down by a transaction index": log(THREE[0], segment(10, 20, transaction_index="version"), THREE[2]),
     "kept down by offsets that go back without an index": log(*cut_short(10, BACK, has_index=False)),
-    "kept down by an overflow at the first offset": log(*cut_short(10, Stop(400, 10, OFFSET_OVERFLOW))),
+    "kept down by an overflow at the first offset": log(*cut_short(10, recovery.Stop(400, 10, recovery.OFFSET_OVERFLOW))),
     "kept down by a size": log(THREE[0], segment(10, 20, size_in_bytes=1 << 31), THREE[2]),
     "kept down by a log without a number in its name": log(*THREE, files=(*FILES, "notes.log")),
     "a text without a number in its name": log(*THREE, files=(*FILES, "notes.txt")),
@@ -114,7 +109,7 @@ STARTS: dict[str, LogFacts] = {
     },
     "epochs at the end are forgotten": log(*THREE, epochs=EPOCHS, clean_shutdown=True),
     **{f"snapshots {words}": log(*THREE, snapshots=snapshots) for words, snapshots in SNAPSHOTS.items()},
-    "snapshots at the log start": log(*THREE, snapshots=(SnapshotFacts(10),), log_start=10),
+    "snapshots at the log start": log(*THREE, snapshots=(recovery.SnapshotFacts(10),), log_start=10),
     "no snapshots": log(*THREE, clean_shutdown=True),
     "a swap wins over everything in its range": log(*THREE, files=SWAPPED, swaps=(segment(10, 25),)),
     "swaps behind a cleaned file": log(*THREE, files=CLEANED, swaps=(segment(0, 0), segment(10, 10))),
@@ -125,9 +120,9 @@ EXPECTED: dict[str, Any] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
 
 def told(name: str) -> Any:
     """The whole forecast of a start, and what swaps leave before it."""
-    done, left = swap_steps(STARTS[name])
+    done, left = recovery.swap_steps(STARTS[name])
     swaps = [[(step.action, step.file, step.to) for step in done], [one.base_offset for one in left]] if STARTS[name].swaps else []
-    return json.loads(json.dumps([foretell(STARTS[name]), swaps], default=asdict))
+    return json.loads(json.dumps([recovery.foretell(STARTS[name]), swaps], default=asdict))
 
 
 @pytest.mark.parametrize("name", STARTS)
@@ -146,10 +141,10 @@ def test_a_start_never_invents_offsets_and_a_second_changes_nothing(
     segments = []
     for number, stop in enumerate(stops):
         base = 10 * number
-        where = None if stop is None else Stop(100 * stop[0], base + stop[0], stop[1])
+        where = None if stop is None else recovery.Stop(100 * stop[0], base + stop[0], stop[1])
         segments.append(segment(base, base + 10, where, has_index=data.draw(st.booleans())))
     facts = log(*segments, recovery_point=recovery_point, log_start=log_start, clean_shutdown=clean)
-    forecast = foretell(facts)
+    forecast = recovery.foretell(facts)
     if forecast.refused:
         return
     assert forecast.log_end_offset is not None
@@ -163,7 +158,7 @@ def test_a_start_never_invents_offsets_and_a_second_changes_nothing(
         if segment_facts.base_offset in forecast.segments
     ]
     if kept and not any(cut.position is not None for cut in forecast.cuts):
-        again = foretell(replace(facts, segments=tuple(kept), end_offset=forecast.log_end_offset))
+        again = recovery.foretell(replace(facts, segments=tuple(kept), end_offset=forecast.log_end_offset))
         assert (again.log_end_offset, again.cuts) == (forecast.log_end_offset, ())
 
 

@@ -5,13 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from kafka_forensics.model.batches import Damage
-from kafka_forensics.parsers.checkpoints import (
-    parse_clean_shutdown,
-    parse_leader_epochs,
-    parse_meta_properties,
-    parse_offset_checkpoint,
-    parse_partition_metadata,
-)
+from kafka_forensics.parsers import checkpoints
 from kafka_forensics.parsers.quorum_state import bootstrap_damage, quorum_state_damage
 from kafka_forensics.replication.starts import STOPPING, Outcome, is_movable, outcome_of, start_outcome, table
 from lab.start_page import DERIVED, PAGE, page
@@ -25,12 +19,12 @@ TOPIC_ID = b"version: 0\ntopic_id: c_TLqC5DSGCVYbR_hKm2PQ"
 QUORUM = b'{"leaderId":1,"leaderEpoch":1,"votedId":-1,"currentVoters":[{"voterId":1}],"data_version":0}'
 LOG_DIR = SAMPLES / "healthy" / "broker-1"
 READ: dict[str, tuple[bytes, Callable[[MemoryFile], list[Damage]]]] = {
-    **dict.fromkeys(OFFSET_CHECKPOINTS, (CHECKPOINT, lambda file: parse_offset_checkpoint(file).damage)),
-    "leader-epoch-checkpoint": (EPOCHS, lambda file: parse_leader_epochs(file).damage),
-    "partition.metadata": (TOPIC_ID, lambda file: parse_partition_metadata(file).damage),
+    **dict.fromkeys(OFFSET_CHECKPOINTS, (CHECKPOINT, lambda file: checkpoints.parse_offset_checkpoint(file).damage)),
+    "leader-epoch-checkpoint": (EPOCHS, lambda file: checkpoints.parse_leader_epochs(file).damage),
+    "partition.metadata": (TOPIC_ID, lambda file: checkpoints.parse_partition_metadata(file).damage),
     "quorum-state": (QUORUM, quorum_state_damage),
-    "meta.properties": ((LOG_DIR / "meta.properties").read_bytes(), lambda file: parse_meta_properties(file).damage),
-    ".kafka_cleanshutdown": (b'{"version":0,"brokerEpoch":5}', lambda file: parse_clean_shutdown(file).damage),
+    "meta.properties": ((LOG_DIR / "meta.properties").read_bytes(), lambda file: checkpoints.parse_meta_properties(file).damage),
+    ".kafka_cleanshutdown": (b'{"version":0,"brokerEpoch":5}', lambda file: checkpoints.parse_clean_shutdown(file).damage),
     "bootstrap.checkpoint": ((LOG_DIR / "bootstrap.checkpoint").read_bytes(), bootstrap_damage),
 }
 """Of each small file right bytes, and what finds damage."""

@@ -12,15 +12,7 @@ import pytest
 from kafka_forensics.errors import UsageError
 from kafka_forensics.export.json_document import document
 from kafka_forensics.model.results import Incomplete, ScanResult
-from kafka_forensics.questions.report import (
-    DRAWN,
-    DifferenceSide,
-    FirstDifference,
-    HashedFile,
-    PartitionDetails,
-    PartitionTransactions,
-    TransactionSpan,
-)
+from kafka_forensics.questions import report
 from kafka_forensics.report.document import Document, document_of, read_document
 from kafka_forensics.report.page import SMALL, Provenance, allowed, page
 from tests.report.pages import Page, control, lossy
@@ -61,7 +53,7 @@ def test_a_page_of_a_thousand_partitions_is_less_than_a_megabyte_and_tells_the_w
     assert len(text.encode()) <= SMALL == allowed(1_000)
     found = assert_harmless(text)
     sections = re.findall('<section class="p".*?</section>', text, re.DOTALL)
-    assert len(sections) == DRAWN
+    assert len(sections) == report.DRAWN
     assert text.count('<td class="v critical">') == 1_000
     assert "The 200 worst are drawn below." in found.text
     told = ["What each election would cut</summary>" in section for section in sections]
@@ -83,14 +75,17 @@ def test_the_worst_stand_first_by_their_losses_and_the_same_answer_gives_the_sam
 @pytest.mark.parametrize("result", [hostile_result(), unclean_result(), clean_result()])
 def test_what_evidence_says_is_only_ever_text(result: ScanResult) -> None:
     rows = [["record", 5, 9, EVIL, EVIL, EVIL, EVIL]]
-    sides = [DifferenceSide(EVIL, EVIL, [tuple(row) for row in rows], frozenset({0}), EVIL)] * 2
+    sides = [report.DifferenceSide(EVIL, EVIL, [tuple(row) for row in rows], frozenset({0}), EVIL)] * 2
     details = {
-        (partition.topic, partition.partition): PartitionDetails(
-            None, control(30), PartitionTransactions(EVIL, [TransactionSpan(1, 0, 2, 3)]), FirstDifference(3, sides)
+        (partition.topic, partition.partition): report.PartitionDetails(
+            None,
+            control(30),
+            report.PartitionTransactions(EVIL, [report.TransactionSpan(1, 0, 2, 3)]),
+            report.FirstDifference(3, sides),
         )
         for partition in result.partitions
     }
-    hashes = [HashedFile(EVIL, 3, EVIL)]
+    hashes = [report.HashedFile(EVIL, 3, EVIL)]
     text = page(document_of(result), details, Provenance(EVIL, (EVIL,), EVIL, hashes=hashes))
     assert_harmless(text)
     objects = given(result)
@@ -151,7 +146,7 @@ def test_incidents_of_a_document_are_told_first() -> None:
 
 
 def test_hashes_can_be_checked_by_hand(tmp_path: Path) -> None:
-    hashes = [HashedFile("a", 1, "00" * 32), HashedFile("b", 2, "ff" * 32), HashedFile("c", 1 << 50, None)]
+    hashes = [report.HashedFile("a", 1, "00" * 32), report.HashedFile("b", 2, "ff" * 32), report.HashedFile("c", 1 << 50, None)]
     text = Page(page(document_of(clean_result()), {}, Provenance(hashes=hashes))).text
     listing = "".join(f"{file.sha256}  {file.path}\n" for file in hashes[:2])
     assert "not made: nearly all of it is a hole" in text

@@ -6,15 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.writers.files import (
-    write_clean_shutdown,
-    write_leader_epochs,
-    write_meta_properties,
-    write_offset_checkpoint,
-    write_partition_metadata,
-    write_producer_snapshot,
-    write_transaction_index,
-)
+from kafka_forensics.writers import files
 from tests.support.logs import CLEANED, HEALTHY, HIGH_WATERMARK, History, Log, Written
 from tests.support.segments import segment_file, write_offset_index, write_time_index
 
@@ -43,21 +35,21 @@ def put_segment(directory: Path, base_offset: int, batches: Batches, suffix: str
 def put_epochs(directory: Path, *entries: tuple[int, int] | EpochEntry) -> None:
     """A partition's `leader-epoch-checkpoint` of (epoch, start offset)."""
     written = [entry if isinstance(entry, EpochEntry) else EpochEntry(*entry) for entry in entries]
-    (directory / "leader-epoch-checkpoint").write_bytes(write_leader_epochs(written))
+    (directory / "leader-epoch-checkpoint").write_bytes(files.write_leader_epochs(written))
 
 
 def put_topic_id(directory: Path, topic_id: str = TOPIC_ID) -> None:
-    (directory / "partition.metadata").write_bytes(write_partition_metadata(topic_id))
+    (directory / "partition.metadata").write_bytes(files.write_partition_metadata(topic_id))
 
 
 def put_meta(log_dir: Path, node_id: int, **fields: Any) -> None:
     """A log directory's `meta.properties`, of the cluster of all tests unless another is given."""
     log_dir.mkdir(parents=True, exist_ok=True)
-    (log_dir / "meta.properties").write_bytes(write_meta_properties(node_id=node_id, **{"cluster_id": CLUSTER_ID} | fields))
+    (log_dir / "meta.properties").write_bytes(files.write_meta_properties(node_id=node_id, **{"cluster_id": CLUSTER_ID} | fields))
 
 
 def put_clean_shutdown(log_dir: Path, broker_epoch: int | None = 7) -> None:
-    (log_dir / ".kafka_cleanshutdown").write_bytes(write_clean_shutdown(broker_epoch))
+    (log_dir / ".kafka_cleanshutdown").write_bytes(files.write_clean_shutdown(broker_epoch))
 
 
 def write_checkpoint(log_dir: Path, which: str, offset: int, partition: str = DIRECTORY) -> None:
@@ -71,7 +63,7 @@ def write_checkpoint(log_dir: Path, which: str, offset: int, partition: str = DI
 def put_checkpoint(log_dir: Path, which: str, offsets: Offsets) -> None:
     """`<which>-offset-checkpoint` of these partitions."""
     ends = {(name.rpartition("-")[0], int(name.rpartition("-")[2])): offset for name, offset in offsets.items()}
-    (log_dir / f"{which}-offset-checkpoint").write_bytes(write_offset_checkpoint(ends))
+    (log_dir / f"{which}-offset-checkpoint").write_bytes(files.write_offset_checkpoint(ends))
 
 
 def put_partition(
@@ -107,9 +99,9 @@ def _put_log(directory: Path, log: Log) -> None:
         put_segment(directory, segment, write_offset_index(positions, segment), "index")
         put_segment(directory, segment, write_time_index(log.times_of(segment), segment), "timeindex")
         if segment in log.aborted:
-            put_segment(directory, segment, write_transaction_index(log.aborted[segment]), "txnindex")
+            put_segment(directory, segment, files.write_transaction_index(log.aborted[segment]), "txnindex")
     for offset, entries in [*log.snapshots.items(), (log.next_offset, list(log.producers.values()))]:
-        put_segment(directory, offset, write_producer_snapshot(entries), "snapshot")
+        put_segment(directory, offset, files.write_producer_snapshot(entries), "snapshot")
     put_epochs(directory, *log.epochs)
 
 

@@ -2,15 +2,7 @@
 
 from typing import Any
 
-from kafka_forensics.parsers.spec.consumer_offsets import (
-    GROUP_METADATA_VALUES,
-    GROUP_VALUES,
-    OFFSET_COMMIT_VALUES,
-    SHARE_STATE_KEY,
-    SHARE_STATE_VALUES,
-    key_layout,
-    write_value,
-)
+from kafka_forensics.parsers.spec import consumer_offsets
 from kafka_forensics.parsers.spec.flexible import CompactArray, CompactString, NullableStruct, Tag
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.segments import BASE_TIMESTAMP, marker
@@ -21,13 +13,15 @@ TOPIC_ID_TEXT = "AAECAwQFBgcICQoLDA0ODw"
 
 def commit_key(group: str = "billing", topic: str = "t", partition: int = 0, *, record_type: int = 1) -> bytes:
     fields = {"record_type": record_type, "group": group, "topic": topic, "partition": partition}
-    key: bytes = key_layout(record_type).build(fields)
+    key: bytes = consumer_offsets.key_layout(record_type).build(fields)
     return key
 
 
 def group_key(group: str = "billing", record_type: int = 2, member_id: str | None = None) -> bytes:
     """The key of a record about a group, or about one of its members."""
-    key: bytes = key_layout(record_type).build({"record_type": record_type, "group": group, "member_id": member_id})
+    key: bytes = consumer_offsets.key_layout(record_type).build(
+        {"record_type": record_type, "group": group, "member_id": member_id}
+    )
     return key
 
 
@@ -43,7 +37,7 @@ def commit_value(
         "expire_timestamp": -1,
         "tagged_fields": {} if topic_id is None else {0: topic_id},
     }
-    value: bytes = OFFSET_COMMIT_VALUES[version].build(fields | given)
+    value: bytes = consumer_offsets.OFFSET_COMMIT_VALUES[version].build(fields | given)
     return value
 
 
@@ -73,15 +67,15 @@ def group_value(*members: dict[str, Any], version: int = 3, **given: Any) -> byt
         "members": list(members),
         "tagged_fields": {},
     }
-    value: bytes = GROUP_METADATA_VALUES[version].build(fields | given)
+    value: bytes = consumer_offsets.GROUP_METADATA_VALUES[version].build(fields | given)
     return value
 
 
 def new_value(record_type: int, **given: Any) -> bytes:
     """The value of a record about a new group; what is not given is 0, empty or null."""
-    layout = GROUP_VALUES[record_type]
+    layout = consumer_offsets.GROUP_VALUES[record_type]
     nothing = {field.name: _nothing(field) for field in layout.fields if not isinstance(field, Tag)}
-    return write_value(layout, nothing | given)
+    return consumer_offsets.write_value(layout, nothing | given)
 
 
 def _nothing(field: Any) -> Any:
@@ -94,7 +88,7 @@ def _nothing(field: Any) -> Any:
 
 def share_key(group: str = "workers", topic_id: str = TOPIC_ID_TEXT, partition: int = 0, *, record_type: int = 0) -> bytes:
     fields = {"record_type": record_type, "group": group, "topic_id": topic_id, "partition": partition}
-    key: bytes = SHARE_STATE_KEY.build(fields)
+    key: bytes = consumer_offsets.SHARE_STATE_KEY.build(fields)
     return key
 
 
@@ -110,7 +104,7 @@ def share_value(start_offset: int, *batches: tuple[int, int, int, int], record_t
         "write_timestamp": BASE_TIMESTAMP,
         "state_batches": [dict(zip(names, batch, strict=True)) for batch in batches],
     }
-    return write_value(SHARE_STATE_VALUES[record_type], fields | given)
+    return consumer_offsets.write_value(consumer_offsets.SHARE_STATE_VALUES[record_type], fields | given)
 
 
 def log_of(*records: tuple[bytes | None, bytes | None], start: int = 0, **given: Any) -> bytes:

@@ -26,19 +26,7 @@ from kafka_forensics.model.constants import (
 from kafka_forensics.model.controller import ControllerHistory, MetadataBatch, PartitionControl
 from kafka_forensics.model.coordinators import OFFSET_COMMIT_TYPES, RECORD_TYPES, Group, GroupLog, OffsetCommit, TransactionMetadata
 from kafka_forensics.model.findings import Finding
-from kafka_forensics.parsers.internal_topics import (
-    MAX_VALUE_BYTES,
-    SHARE_RECORDS,
-    check_value,
-    parse_transaction_log_key,
-    parse_transaction_log_value,
-    read_group_metadata,
-    read_group_value,
-    read_key,
-    read_offset_commit,
-    read_share_key,
-    read_share_value,
-)
+from kafka_forensics.parsers import internal_topics
 from kafka_forensics.parsers.log import decode_batch, parse_control_record, plain_records
 from kafka_forensics.parsers.spec.consumer_offsets import GROUP_VALUES, write_value
 from kafka_forensics.parsers.spec.metadata_records import MESSAGES, write_metadata_record
@@ -213,7 +201,7 @@ GROUPS: Records = [
     (group_key("shares", 15), new_value(15, initializing_topics=[SHARED], initialized_topics=[SHARED], deleting_topics=[])),
     (group_key("early", 15), b"\0\0\1\2" + TOPIC_ID_BYTES[::-1] + b"\7orders\1\0\0"),
     (group_key("early", 9), b"\0\0\1\0"),
-    (group_key("large", 3), bytes(MAX_VALUE_BYTES + 1)),
+    (group_key("large", 3), bytes(internal_topics.MAX_VALUE_BYTES + 1)),
     (group_key("unheard", 24), b"\0\0anything"),
     (group_key("unheard", 24), b"\0\1anything"),
     (commit_key("gone"), None),
@@ -255,7 +243,7 @@ SHARES: Records = [
     (share_key(partition=2), None),
     (b"\0\7unknown", b"anything"),
     (b"\0\1\0", b"anything"),
-    *((share_key(), value) for value in (b"", b"\0\1", b"\0\0\1", bytes(MAX_VALUE_BYTES + 1))),
+    *((share_key(), value) for value in (b"", b"\0\1", b"\0\0\1", bytes(internal_topics.MAX_VALUE_BYTES + 1))),
 ]
 TRANSACTIONS: Records = [
     *((write_transaction_log_key(f"app-{version}"), write_transaction_log_value(TRANSACTION, version)) for version in (0, 1)),
@@ -528,34 +516,34 @@ TOPIC_BATCH = write_batch([RecordToWrite(None, topic("t", TOPIC_ID_TEXT))], base
 
 def of_group(key: bytes | None, value: bytes | None) -> Any:
     """What a reader of `__consumer_offsets` takes of a record."""
-    read = read_key(key)
+    read = internal_topics.read_key(key)
     if isinstance(read, str) or read.record_type not in RECORD_TYPES:
         return read
     read = read._replace(member_id=None)
     if value is None:
         return read, None
     if read.record_type in OFFSET_COMMIT_TYPES:
-        commit = read_offset_commit(value)
+        commit = internal_topics.read_offset_commit(value)
         return read, commit if isinstance(commit, str) else told(commit)
     log = GroupLog(0, 1)
     replay = GroupReplay(log)
     if read.record_type == 2:
-        group = read_group_metadata(value)
+        group = internal_topics.read_group_metadata(value)
         if isinstance(group, str):
             return read, group
         replay.classic_group("g", group)
         return read, told(log)
-    fields = read_group_value(read.record_type, value)
+    fields = internal_topics.read_group_value(read.record_type, value)
     replay.new_group(read, {} if isinstance(fields, str) else fields)
-    return read, told(log), fields if isinstance(fields, str) else "", check_value(value)
+    return read, told(log), fields if isinstance(fields, str) else "", internal_topics.check_value(value)
 
 
 def of_share(key: bytes | None, value: bytes | None) -> Any:
     """What a reader of `__share_group_state` takes of a record."""
-    read = read_share_key(key)
-    if isinstance(read, str) or read.record_type not in SHARE_RECORDS or value is None:
+    read = internal_topics.read_share_key(key)
+    if isinstance(read, str) or read.record_type not in internal_topics.SHARE_RECORDS or value is None:
         return read, None
-    fields = read_share_value(read.record_type, value)
+    fields = internal_topics.read_share_value(read.record_type, value)
     if isinstance(fields, str):
         return read, fields
     return read, {name: value for name, value in fields.items() if name not in ("create_timestamp", "write_timestamp")}
@@ -563,8 +551,8 @@ def of_share(key: bytes | None, value: bytes | None) -> Any:
 
 def of_transaction(key: bytes | None, value: bytes | None) -> Any:
     """What a reader of `__transaction_state` takes of a record."""
-    name, problem = parse_transaction_log_key(key)
-    return name, problem, None if name is None or value is None else parse_transaction_log_value(value)
+    name, problem = internal_topics.parse_transaction_log_key(key)
+    return name, problem, None if name is None or value is None else internal_topics.parse_transaction_log_value(value)
 
 
 READERS = {
@@ -655,7 +643,7 @@ def test_any_batch_testifies_the_same(name: str, batch: bytes) -> None:
 
 
 def test_a_bomb_stays_small() -> None:
-    records = [RecordToWrite(group_key("g", 3), bytes(MAX_VALUE_BYTES + 1))] * 24
+    records = [RecordToWrite(group_key("g", 3), bytes(internal_topics.MAX_VALUE_BYTES + 1))] * 24
     batch = write_batch(records, base_offset=0, base_timestamp=1, compression_type="zstd")
     assert len(batch) < 100_000
     substitute = witness_batch(CONSUMER_OFFSETS_TOPIC, batch)
@@ -697,5 +685,5 @@ def test_messages_of_old_formats(magic: int, kind: str, codec: str) -> None:
         decoded = decode_batch(substitute)
         assert decoded.header is not None
         assert decoded.header.timestamp_type == kind
-        read += [(record.offset, record.timestamp, read_key(record.key)) for record in decoded.iter_records()]
-    assert read == [(40 + place, timestamp, read_key(key)) for place, (key, _) in enumerate(pairs)]
+        read += [(record.offset, record.timestamp, internal_topics.read_key(record.key)) for record in decoded.iter_records()]
+    assert read == [(40 + place, timestamp, internal_topics.read_key(key)) for place, (key, _) in enumerate(pairs)]

@@ -10,29 +10,10 @@ from hypothesis import strategies as st
 from kafka_forensics.errors import FormatError
 from kafka_forensics.model.files import AbortedTxn, EpochEntry, ProducerEntry
 from kafka_forensics.model.pseudonyms import NameKind
-from kafka_forensics.parsers.checkpoints import (
-    parse_clean_shutdown,
-    parse_leader_epochs,
-    parse_meta_properties,
-    parse_offset_checkpoint,
-    parse_partition_metadata,
-)
-from kafka_forensics.parsers.indexes import (
-    parse_offset_index,
-    parse_producer_snapshot,
-    parse_time_index,
-    parse_transaction_index,
-)
+from kafka_forensics.parsers import checkpoints, indexes
 from kafka_forensics.parsers.log_dir import FileKind
 from kafka_forensics.questions.collect import PseudonymMap
-from kafka_forensics.writers.files import (
-    write_leader_epochs,
-    write_meta_properties,
-    write_offset_checkpoint,
-    write_partition_metadata,
-    write_producer_snapshot,
-    write_transaction_index,
-)
+from kafka_forensics.writers import files
 from kafka_forensics.writers.redacted_files import RewrittenFile, redacted_file
 from tests.support.memory import MemoryFile
 from tests.support.segments import write_offset_index, write_time_index
@@ -41,7 +22,7 @@ INT16, INT32, INT64 = (st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for 
 PRODUCERS = st.builds(ProducerEntry, INT64, INT16, INT32, INT64, INT32, INT64, INT32, INT64)
 
 
-SNAPSHOT = write_producer_snapshot([ProducerEntry(1, 2, 3, 4, 5, 6, 7, -1)])
+SNAPSHOT = files.write_producer_snapshot([ProducerEntry(1, 2, 3, 4, 5, 6, 7, -1)])
 ABORTED = AbortedTxn(producer_id=1, first_offset=2, last_offset=3, last_stable_offset=-1)
 
 
@@ -50,7 +31,7 @@ ABORTED = AbortedTxn(producer_id=1, first_offset=2, last_offset=3, last_stable_o
     [
         (write_offset_index([(0x0102, 0x0A0B0C0D)], 1), "00000101 0a0b0c0d"),
         (write_time_index([(0x0102030405060708, 12)], 2), "0102030405060708 0000000a"),
-        (write_transaction_index([ABORTED]), "0000 0000000000000001 0000000000000002 0000000000000003 ffffffffffffffff"),
+        (files.write_transaction_index([ABORTED]), "0000 0000000000000001 0000000000000002 0000000000000003 ffffffffffffffff"),
         (SNAPSHOT[:2], "0001"),
         (SNAPSHOT[6:], "00000001 0000000000000001 0002 00000003 0000000000000004 00000005 0000000000000006 00000007" + "ff" * 8),
     ],
@@ -61,11 +42,11 @@ def test_bytes_of_index_files(data: bytes, expected: str) -> None:
 
 
 def test_text_of_checkpoints_and_identities() -> None:
-    assert write_leader_epochs([EpochEntry(0, 0), EpochEntry(2, 300)]) == b"0\n2\n0 0\n2 300\n"
-    assert write_offset_checkpoint({("t", 0): 5}) == b"0\n1\nt 0 5\n"
-    assert write_partition_metadata("dMwERMehRq6SQBEYsfIf9A") == b"version: 0\ntopic_id: dMwERMehRq6SQBEYsfIf9A"
-    assert write_meta_properties(node_id=1, cluster_id="c=d") == b"#\nversion=1\nnode.id=1\ncluster.id=c\\=d\n"
-    assert write_meta_properties(version=0, node_id=1) == b"#\nversion=0\nbroker.id=1\n"
+    assert files.write_leader_epochs([EpochEntry(0, 0), EpochEntry(2, 300)]) == b"0\n2\n0 0\n2 300\n"
+    assert files.write_offset_checkpoint({("t", 0): 5}) == b"0\n1\nt 0 5\n"
+    assert files.write_partition_metadata("dMwERMehRq6SQBEYsfIf9A") == b"version: 0\ntopic_id: dMwERMehRq6SQBEYsfIf9A"
+    assert files.write_meta_properties(node_id=1, cluster_id="c=d") == b"#\nversion=1\nnode.id=1\ncluster.id=c\\=d\n"
+    assert files.write_meta_properties(version=0, node_id=1) == b"#\nversion=0\nbroker.id=1\n"
 
 
 def test_numbers_that_do_not_fit_are_refused() -> None:
@@ -74,18 +55,18 @@ def test_numbers_that_do_not_fit_are_refused() -> None:
     with pytest.raises(FormatError):
         write_time_index([(2**63, 0)], 0)
     with pytest.raises(FormatError):
-        write_transaction_index([AbortedTxn(2**63, 0, 0, 0)])
+        files.write_transaction_index([AbortedTxn(2**63, 0, 0, 0)])
     with pytest.raises(FormatError):
-        write_producer_snapshot([ProducerEntry(0, 2**15, 0, 0, 0, 0, 0, 0)])
+        files.write_producer_snapshot([ProducerEntry(0, 2**15, 0, 0, 0, 0, 0, 0)])
 
 
 @given(st.lists(st.tuples(st.integers(1, 2**31 - 1), st.integers(0, 2**31 - 1)), max_size=20), st.integers(0, 2**62))
 def test_indexes_are_read_back(entries: list[tuple[int, int]], base: int) -> None:
     absolute = [(base + relative, position) for relative, position in entries]
-    index = parse_offset_index(MemoryFile(write_offset_index(absolute, base)), base)
+    index = indexes.parse_offset_index(MemoryFile(write_offset_index(absolute, base)), base)
     assert list(zip(index.offsets.tolist(), index.positions.tolist(), strict=True)) == absolute
     swapped = [(position, offset) for offset, position in absolute]
-    times = parse_time_index(MemoryFile(write_time_index(swapped, base)), base)
+    times = indexes.parse_time_index(MemoryFile(write_time_index(swapped, base)), base)
     assert list(zip(times.timestamps.tolist(), times.offsets.tolist(), strict=True)) == swapped
     assert index.damage == times.damage == []
 
@@ -93,30 +74,30 @@ def test_indexes_are_read_back(entries: list[tuple[int, int]], base: int) -> Non
 @given(st.lists(st.tuples(INT64, INT64, INT64, st.integers(1, 2**63 - 1)), max_size=10))
 def test_transaction_indexes_are_read_back(rows: list[tuple[int, int, int, int]]) -> None:
     entries = [AbortedTxn(*row, position=number * 34) for number, row in enumerate(rows)]
-    index = parse_transaction_index(MemoryFile(write_transaction_index(entries)))
+    index = indexes.parse_transaction_index(MemoryFile(files.write_transaction_index(entries)))
     assert (index.entries, index.damage) == (entries, [])
 
 
 @given(st.lists(PRODUCERS, max_size=10))
 def test_producer_snapshots_are_read_back(entries: list[ProducerEntry]) -> None:
-    snapshot = parse_producer_snapshot(MemoryFile(write_producer_snapshot(entries)), 0)
+    snapshot = indexes.parse_producer_snapshot(MemoryFile(files.write_producer_snapshot(entries)), 0)
     assert (snapshot.entries, snapshot.damage) == (entries, [])
 
 
 @given(st.lists(st.builds(EpochEntry, st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1)), max_size=10))
 def test_leader_epochs_are_read_back(entries: list[EpochEntry]) -> None:
-    epochs = parse_leader_epochs(MemoryFile(write_leader_epochs(entries)))
+    epochs = checkpoints.parse_leader_epochs(MemoryFile(files.write_leader_epochs(entries)))
     assert (epochs.entries, epochs.damage) == (entries, [])
 
 
 TOPIC_ID: Final = "EbZFS3wKSOSOZCc3KwMkgg"
 NAMES: Final = PseudonymMap("00" * 32, {})
 PARSERS: Final[dict[FileKind, Any]] = {
-    FileKind.REPLICATION_OFFSET_CHECKPOINT: parse_offset_checkpoint,
-    FileKind.LEADER_EPOCH_CHECKPOINT: parse_leader_epochs,
-    FileKind.META_PROPERTIES: parse_meta_properties,
-    FileKind.PARTITION_METADATA: parse_partition_metadata,
-    FileKind.CLEAN_SHUTDOWN: parse_clean_shutdown,
+    FileKind.REPLICATION_OFFSET_CHECKPOINT: checkpoints.parse_offset_checkpoint,
+    FileKind.LEADER_EPOCH_CHECKPOINT: checkpoints.parse_leader_epochs,
+    FileKind.META_PROPERTIES: checkpoints.parse_meta_properties,
+    FileKind.PARTITION_METADATA: checkpoints.parse_partition_metadata,
+    FileKind.CLEAN_SHUTDOWN: checkpoints.parse_clean_shutdown,
 }
 SOUND: Final = {
     FileKind.REPLICATION_OFFSET_CHECKPOINT: b"0\n2\norders 0 7\n__consumer_offsets 3 4\n",
@@ -197,7 +178,7 @@ def test_what_nobody_reads_costs_no_more_and_stays_unread(kind: FileKind, data: 
     told = rewritten(kind, data)
     assert len(told) <= len(data)
     assert b"hush" not in told
-    parse = PARSERS.get(kind, parse_offset_checkpoint)
+    parse = PARSERS.get(kind, checkpoints.parse_offset_checkpoint)
     reasons = [[row.detail["reason"] for row in parse(RewrittenFile(each)).damage] for each in (data, told)]
     assert reasons[0] == reasons[1]
     assert {"too_many_lines", "line_too_long"} & {*reasons[0]} or "more" in reasons[0]

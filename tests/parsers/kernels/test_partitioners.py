@@ -11,15 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.model.batches import KEY_SAMPLE_COLUMNS, BatchColumn
+from kafka_forensics.parsers.kernels import partitioners
 from kafka_forensics.parsers.kernels.crc import crc32
-from kafka_forensics.parsers.kernels.partitioners import (
-    MOST_OF_A_BATCH,
-    is_sampled,
-    murmur2,
-    room_for,
-    sample_batches,
-    sample_payload,
-)
 from kafka_forensics.parsers.kernels.records import readable
 from kafka_forensics.parsers.log.records import (
     BYTES_FOR_EACH,
@@ -57,11 +50,11 @@ def hashed(kernel: Any, key: bytes) -> int:
 
 def test_murmur2_is_that_of_javas_client() -> None:
     for key, expected in JAVA.items():
-        assert hashed(murmur2, key) == expected % 2**32
+        assert hashed(partitioners.murmur2, key) == expected % 2**32
 
 
 @pytest.mark.parametrize(
-    ("partitioner", "kernel"), [("consistent_random", crc32), ("consistent", crc32), ("murmur2_random", murmur2)]
+    ("partitioner", "kernel"), [("consistent_random", crc32), ("consistent", crc32), ("murmur2_random", partitioners.murmur2)]
 )
 def test_partitions_are_those_that_librdkafka_chooses(partitioner: str, kernel: Any) -> None:
     chosen: dict[bytes, int] = {}
@@ -74,13 +67,13 @@ def test_partitions_are_those_that_librdkafka_chooses(partitioner: str, kernel: 
         producer.produce("topic", b"value", key=key, on_delivery=delivered)
     assert producer.flush(20) == 0
     for key in KEYS:
-        assert (hashed(kernel, key) & (0x7FFFFFFF if kernel is murmur2 else -1)) % MOCK_PARTITIONS == chosen[key]
+        assert (hashed(kernel, key) & (0x7FFFFFFF if kernel is partitioners.murmur2 else -1)) % MOCK_PARTITIONS == chosen[key]
 
 
 @given(st.binary(max_size=40), st.integers(0, 5), st.integers(0, 5))
 def test_both_forms_hash_any_stretch_alike(data: bytes, before: int, behind: int) -> None:
     padded = b"\x81" * before + data + b"\x7e" * behind
-    assert 0 <= both(murmur2, padded, before, before + len(data)) < 2**32
+    assert 0 <= both(partitioners.murmur2, padded, before, before + len(data)) < 2**32
     assert both(crc32, padded, before, before + len(data), 0) == zlib.crc32(data)
 
 
@@ -102,9 +95,9 @@ def test_both_forms_look_at_the_same_keys_of_any_payload(
     batch = batch_of(count, base_offset=base_offset, attributes=8 * log_append, base_timestamp=2**63 - 1 if count % 2 else 5)
     answers = []
     for form in FORMS:
-        out = np.full((KEY_SAMPLE_COLUMNS, MOST_OF_A_BATCH + 1), -77, np.int64)
+        out = np.full((KEY_SAMPLE_COLUMNS, partitioners.MOST_OF_A_BATCH + 1), -77, np.int64)
         buffer = readable(payload, compiled=form == "compiled")
-        written = getattr(sample_payload, form)(buffer, 0, len(payload), batch, 0, every, matrix(1), out, 1)
+        written = getattr(partitioners.sample_payload, form)(buffer, 0, len(payload), batch, 0, every, matrix(1), out, 1)
         assert (out[:, 0] == -77).all()
         assert (out[:, int(written) :] == -77).all()
         answers.append(out[:, 1 : int(written)].tolist())
@@ -115,7 +108,7 @@ def test_both_forms_look_at_the_same_keys_of_any_payload(
 def test_times_that_no_broker_has_are_not_told(base: int, told: int) -> None:
     payload = write_record(RecordToWrite(b"key", b"value"), offset_delta=0, timestamp_delta=0)
     out, batch = matrix(1), batch_of(1, base_offset=9, base_timestamp=base)
-    assert both(sample_payload, payload, 0, len(payload), batch, 0, 1, matrix(1), out, 0) == 1
+    assert both(partitioners.sample_payload, payload, 0, len(payload), batch, 0, 1, matrix(1), out, 0) == 1
     assert out[:2, 0].tolist() == [9, told]
 
 
@@ -124,7 +117,7 @@ def test_a_batch_is_looked_at_for_each_grain_that_begins_in_it(sizes: list[int],
     position, sampled = 0, 0
     for size in sizes:
         expected = any(at % grain == 0 for at in range(position, position + size))
-        assert {bool(getattr(is_sampled, form)(position, size, grain)) for form in FORMS} == {expected}
+        assert {bool(getattr(partitioners.is_sampled, form)(position, size, grain)) for form in FORMS} == {expected}
         sampled += expected
         position += size
     assert sampled <= position // grain + 1
@@ -147,10 +140,10 @@ def test_hostile_headers_never_overrun_the_room(headers: list[tuple[int, int, in
     data = (filler * (total // len(filler) + 1))[:total]
     answers = []
     for form in FORMS:
-        room = room_for(columns, every)
+        room = partitioners.room_for(columns, every)
         out = np.zeros((KEY_SAMPLE_COLUMNS, room), np.int64)
         buffer = readable(data, compiled=form == "compiled")
-        written = int(getattr(sample_batches, form)(buffer, 0, columns, 0, len(headers), 1, every, matrix(1), out))
+        written = int(getattr(partitioners.sample_batches, form)(buffer, 0, columns, 0, len(headers), 1, every, matrix(1), out))
         assert written <= room <= len(headers) + total // 7 // every
         answers.append(out[:, :written].tolist())
     assert answers[0] == answers[1]
@@ -168,7 +161,7 @@ def sampled(data: bytes, log_bytes: int = 0) -> list[tuple[int, ...]]:
 def expected(offset: int, timestamp: int, key: bytes | None) -> tuple[int, ...]:
     if key is None:
         return offset, timestamp, -1, 0, 0
-    return offset, timestamp, len(key), hashed(murmur2, key), zlib.crc32(key)
+    return offset, timestamp, len(key), hashed(partitioners.murmur2, key), zlib.crc32(key)
 
 
 def long_batch(base_offset: int, **given: Any) -> bytes:
@@ -214,7 +207,7 @@ def test_old_messages_are_looked_at_and_markers_and_damaged_batches_are_not() ->
 def test_of_a_long_log_few_batches_whatever_the_cut() -> None:
     log = [write_batch([RecordToWrite(b"k", b"v" * 100)], base_offset=n, base_timestamp=5) for n in range(300)]
     data, size = b"".join(log), len(log[0])
-    assert len(sampled(data)) == sum(is_sampled.interpreted(at * size, size, LEAST_GRAIN) for at in range(300))
+    assert len(sampled(data)) == sum(partitioners.is_sampled.interpreted(at * size, size, LEAST_GRAIN) for at in range(300))
     whole = sampled(data, 4000 * SAMPLED_BATCHES)
     assert len(whole) == -(-len(data) // 4000)
     sampler = KeySampler(4000 * SAMPLED_BATCHES)

@@ -28,21 +28,10 @@ from kafka_forensics.writers.batches import (
     write_transaction_log_value,
 )
 from kafka_forensics.writers.files import write_leader_epochs, write_offset_checkpoint, write_properties
+from tests.support import groups
 from tests.support.brokers import put_meta, put_offsets, put_segment, put_share_state
 from tests.support.bundles import LOG, Names, bundle_of, inflated_members, names_of, read_back, taken_apart
 from tests.support.controllers import ControllerLog, control, put_snapshot, record, setting, snapshot, topic
-from tests.support.groups import (
-    commit_key,
-    commit_value,
-    group_key,
-    group_value,
-    log_of,
-    member,
-    new_value,
-    share_key,
-    share_value,
-    transaction_of,
-)
 from tests.support.places import SAMPLES
 from tests.support.segments import BASE_TIMESTAMP, log
 from tests.support.unread import refuse
@@ -119,19 +108,22 @@ def put_names(log_dir: Path) -> None:
 
 
 def put_groups(log_dir: Path) -> None:
-    someone = member("hush-member", client_id="hush-client", client_host="/hush-host", group_instance_id="hush-instance")
+    someone = groups.member("hush-member", client_id="hush-client", client_host="/hush-host", group_instance_id="hush-instance")
     shared = [{"topic_id": TOPIC_ID, "topic_name": "hush-orders", "partitions": [0]}]
     records = [
-        (commit_key("hush-group", "hush-orders"), commit_value(3, metadata="hush-metadata")),
-        (commit_key("hush-group", "hush-old", record_type=0), commit_value(3, version=1)),
-        (group_key("hush-group"), group_value(someone, protocol_type="hush", protocol="hush-assignor", leader="hush-member")),
-        (group_key("hush-new", 3), new_value(3, epoch=1)),
-        (group_key("hush-new", 5, "hush-member"), new_value(5, client_id="hush-client", client_host="/hush-host")),
-        (group_key("hush-new", 16, "hush.*"), new_value(16, topics=["hush-orders"])),
-        (group_key("hush-share", 15), new_value(15, initialized_topics=shared)),
+        (groups.commit_key("hush-group", "hush-orders"), groups.commit_value(3, metadata="hush-metadata")),
+        (groups.commit_key("hush-group", "hush-old", record_type=0), groups.commit_value(3, version=1)),
+        (
+            groups.group_key("hush-group"),
+            groups.group_value(someone, protocol_type="hush", protocol="hush-assignor", leader="hush-member"),
+        ),
+        (groups.group_key("hush-new", 3), groups.new_value(3, epoch=1)),
+        (groups.group_key("hush-new", 5, "hush-member"), groups.new_value(5, client_id="hush-client", client_host="/hush-host")),
+        (groups.group_key("hush-new", 16, "hush.*"), groups.new_value(16, topics=["hush-orders"])),
+        (groups.group_key("hush-share", 15), groups.new_value(15, initialized_topics=shared)),
     ]
-    put_offsets(log_dir, log_of(*records))
-    put_share_state(log_dir, log_of((share_key("hush-share"), share_value(3))))
+    put_offsets(log_dir, groups.log_of(*records))
+    put_share_state(log_dir, groups.log_of((groups.share_key("hush-share"), groups.share_value(3))))
 
 
 def put_transactions(log_dir: Path) -> None:
@@ -140,7 +132,7 @@ def put_transactions(log_dir: Path) -> None:
         (write_transaction_log_key("hush-txn"), write_transaction_log_value(ongoing)),
         (write_transaction_log_key("hush-gone"), None),
     ]
-    put_segment(log_dir / "__transaction_state-0", 0, log_of(*records))
+    put_segment(log_dir / "__transaction_state-0", 0, groups.log_of(*records))
 
 
 def put_small_files(log_dir: Path) -> None:
@@ -197,7 +189,7 @@ def test_no_name_is_in_a_redacted_bundle(
 
 
 def test_a_log_that_grows_before_its_index_is_read(tmp_path: Path) -> None:
-    batches = [log_of((commit_key(), commit_value(number)), start=number) for number in range(3)]
+    batches = [groups.log_of((groups.commit_key(), groups.commit_value(number)), start=number) for number in range(3)]
     path = put_offsets(tmp_path / "broker-1", b"".join(batches[:2]))
 
     def grow(_done: int, _total: int) -> None:
@@ -238,8 +230,8 @@ def test_a_part_of_the_coordinators_log_is_known_to_be_one(
     for partition in (0, 1):
         ids = [name for number in range(100) if java_hash(name := f"app-{number}") % 3 == partition]
         records = [(write_transaction_log_key(name), write_transaction_log_value(state)) for name in ids]
-        (log_dir / f"__transaction_state-{partition}" / LOG).write_bytes(log_of(*records))
-    (log_dir / "payments-0" / LOG).write_bytes(transaction_of((b"key", b"value"), start=0, producer_id=99))
+        (log_dir / f"__transaction_state-{partition}" / LOG).write_bytes(groups.log_of(*records))
+    (log_dir / "payments-0" / LOG).write_bytes(groups.transaction_of((b"key", b"value"), start=0, producer_id=99))
     put_meta(log_dir, 1, cluster_id="one")
     if not is_told:
         monkeypatch.setattr(collecting, "transaction_partitions", lambda *_: 0)

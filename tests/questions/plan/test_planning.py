@@ -10,15 +10,7 @@ import pytest
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.plan import Amount, Planned, PlanOptions, Plans, make_plans
 from kafka_forensics.replication.planner.plans import Candidate, Missing
-from tests.support.brokers import (
-    TOPIC_ID,
-    put_checkpoint,
-    put_clean_shutdown,
-    put_offsets,
-    put_replica,
-    put_segment,
-    write_checkpoint,
-)
+from tests.support import brokers
 from tests.support.controllers import CONTROLLER, ControllerLog, setting, topic
 from tests.support.controllers import partition as controlled_partition
 from tests.support.groups import commit_key, commit_value, log_of
@@ -57,7 +49,7 @@ def test_what_lies_between_two_blocks_that_differ_counts_as_lost(tmp_path: Path)
     for broker in (1, 2):
         own = b"of %d" % broker
         first, last = batch(1, 999, value=own), batch(121_000, value=own, last_offset_delta=29_999)
-        put_replica(tmp_path, broker, batch(0) + first + between + last, high_watermark=1)
+        brokers.put_replica(tmp_path, broker, batch(0) + first + between + last, high_watermark=1)
     planned = one_of(planned_on([tmp_path]))
     assert [(start, end) for start, end, _, _ in losses(planned, 1)] == [(1, 151_000)]
 
@@ -66,7 +58,7 @@ def test_a_batch_that_lies_in_two_losses_counts_once(tmp_path: Path) -> None:
     """Broker 2 lacks what is on broker 1 alone and what broker 3 has as well, of one batch."""
     whole, part = batch(0, 9), batch(0, 6)
     for broker, log, mark in ((1, whole, 7), (2, batch(0, 3), 3), (3, part, 3)):
-        put_replica(tmp_path, broker, log, high_watermark=mark)
+        brokers.put_replica(tmp_path, broker, log, high_watermark=mark)
     planned = one_of(planned_on([tmp_path]))
     candidate = candidate_of(planned, 2)
     assert len(candidate.losses) > 1
@@ -79,9 +71,9 @@ def test_a_batch_that_lies_in_two_losses_counts_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("epoch", "committed"), [(-1, 0), (0, 2), (2, 0)])
 def test_where_logs_conflict_a_commit_must_name_the_epoch(tmp_path: Path, epoch: int, committed: int) -> None:
     shared = [batch(number, 1) for number in range(6)]
-    first = put_replica(tmp_path, 1, [*shared, batch(6, 1, epoch=2, value=b"other")], partition="t-0")
-    put_replica(tmp_path, 2, [*shared, *(batch(number, 1) for number in range(6, 10))], partition="t-0")
-    put_offsets(first, log_of((commit_key(), commit_value(8, timestamp=BASE_TIMESTAMP + 100, leader_epoch=epoch))))
+    first = brokers.put_replica(tmp_path, 1, [*shared, batch(6, 1, epoch=2, value=b"other")], partition="t-0")
+    brokers.put_replica(tmp_path, 2, [*shared, *(batch(number, 1) for number in range(6, 10))], partition="t-0")
+    brokers.put_offsets(first, log_of((commit_key(), commit_value(8, timestamp=BASE_TIMESTAMP + 100, leader_epoch=epoch))))
     planned = one_of(planned_on([tmp_path], "t"))
     assert losses(planned, 1) == [(6, 10, (2,), committed)]
 
@@ -91,8 +83,8 @@ def test_a_tiered_topic_is_known_by_its_setting(tmp_path: Path, value: str) -> N
     """Broker 1 has only its younger segment on disk; the older one is in remote storage, and deleted nowhere."""
     said = topic(), controlled_partition([1, 2], 1), setting("remote.storage.enable", value)
     ControllerLog().lead([CONTROLLER]).append(*said).put(tmp_path / f"controller-{CONTROLLER}")
-    put_replica(tmp_path, 1, {4: batch(4, 4)}, partition="t-0", high_watermark=8, topic_id=TOPIC_ID)
-    put_replica(tmp_path, 2, batch(0, 4) + batch(4, 4), partition="t-0", high_watermark=8, topic_id=TOPIC_ID)
+    brokers.put_replica(tmp_path, 1, {4: batch(4, 4)}, partition="t-0", high_watermark=8, topic_id=brokers.TOPIC_ID)
+    brokers.put_replica(tmp_path, 2, batch(0, 4) + batch(4, 4), partition="t-0", high_watermark=8, topic_id=brokers.TOPIC_ID)
     leads = candidate_of(one_of(planned_on([tmp_path])), 1)
     assert leads.followers[0].below_leaders_start == (0 if value == "true" else 4)
     lost = [(loss.start, loss.end, loss.held_by, loss.kept_by) for loss in leads.losses]
@@ -105,8 +97,8 @@ def test_the_topic_planned_is_the_one_that_the_controller_knows(tmp_path: Path, 
     log = ControllerLog().lead([CONTROLLER]).append(topic(), controlled_partition([*stale, 3], 3))
     log.put(tmp_path / f"controller-{CONTROLLER}")
     for broker in stale:
-        put_replica(tmp_path, broker, batch(0, 9), partition="t-0", high_watermark=9, topic_id="AAAAAAAAAAAAAAAAAAAAAQ")
-    put_replica(tmp_path, 3, batch(0, 3), partition="t-0", high_watermark=3, topic_id=TOPIC_ID)
+        brokers.put_replica(tmp_path, broker, batch(0, 9), partition="t-0", high_watermark=9, topic_id="AAAAAAAAAAAAAAAAAAAAAQ")
+    brokers.put_replica(tmp_path, 3, batch(0, 3), partition="t-0", high_watermark=3, topic_id=brokers.TOPIC_ID)
     plans = planned_on([tmp_path])
     planned = one_of(plans)
     assert [(candidate.broker, candidate.election) for candidate in planned.plan.candidates] == [(3, "clean")]
@@ -121,8 +113,8 @@ def test_the_topic_planned_is_the_one_that_the_controller_knows(tmp_path: Path, 
 def test_what_the_cleaner_took_from_the_start_is_no_loss(tmp_path: Path, compacted: bool) -> None:
     whole = [batch(number, 1) for number in range(6)]
     for broker, log in ((1, whole[4:]), (2, whole)):
-        log_dir = put_replica(tmp_path, broker, log, partition="t-0", high_watermark=6)
-        put_checkpoint(log_dir, "cleaner", {"t-0": 4} if compacted else {})
+        log_dir = brokers.put_replica(tmp_path, broker, log, partition="t-0", high_watermark=6)
+        brokers.put_checkpoint(log_dir, "cleaner", {"t-0": 4} if compacted else {})
     assert losses(one_of(planned_on([tmp_path])), 1) == ([] if compacted else [(0, 4, (2,), 4)])
 
 
@@ -132,7 +124,7 @@ def test_a_stale_checkpoint_is_mended_by_recovery_alone(tmp_path: Path, clean: b
     log = [*(batch(number, 1) for number in range(4)), *(batch(number, 1, epoch=1) for number in range(4, 8))]
     for broker in (1, 2):
         epochs = [(0, 0)] if broker == 1 else [(0, 0), (1, 4)]
-        put_replica(tmp_path, broker, log, partition="t-0", high_watermark=8, epochs=epochs, clean=clean)
+        brokers.put_replica(tmp_path, broker, log, partition="t-0", high_watermark=8, epochs=epochs, clean=clean)
     planned = one_of(planned_on([tmp_path]))
     second = candidate_of(planned, 2)
     (follower,) = second.followers
@@ -150,11 +142,11 @@ def test_a_checkpoint_that_is_not_there_is_loaded_as_an_empty_one(
 ) -> None:
     """The leader has no file: the epochs of its batches count as far as recovery, or a broker that runs on, knows them."""
     common, ours = batch(0, 4), batch(4, 4, epoch=2, value=b"ours")
-    first = put_replica(tmp_path, 1, {0: common, 4: ours}, partition="t-0", high_watermark=4, clean=state == "clean")
+    first = brokers.put_replica(tmp_path, 1, {0: common, 4: ours}, partition="t-0", high_watermark=4, clean=state == "clean")
     theirs = common + batch(4, 4, value=b"theirs")
-    put_replica(tmp_path, 2, theirs, partition="t-0", high_watermark=4, epochs=[(0, 0)], clean=True)
+    brokers.put_replica(tmp_path, 2, theirs, partition="t-0", high_watermark=4, epochs=[(0, 0)], clean=True)
     if state == "recovered from 4 on":
-        write_checkpoint(first, "recovery-point", 4)
+        brokers.write_checkpoint(first, "recovery-point", 4)
     (planned,) = make_plans([str(tmp_path)], ScanOptions(live=state == "live"), PlanOptions()).planned
     (replica,) = (one for one in planned.given.replicas if one.broker == 1)
     assert [(entry.leader_epoch, entry.start_offset) for entry in replica.brokers_epochs] == known
@@ -196,14 +188,14 @@ WHOLE = b"".join(LOG)
 
 def stop_cleanly(log_dir: Path) -> None:
     """No recovery runs at the next start, not even for want of an index."""
-    put_clean_shutdown(log_dir)
+    brokers.put_clean_shutdown(log_dir)
     for kind in ("index", "timeindex"):
-        put_segment(log_dir / "orders-0", 0, b"", kind)
+        brokers.put_segment(log_dir / "orders-0", 0, b"", kind)
 
 
 def planned_of(tmp_path: Path, *logs: bytes, clean: bool = True) -> Planned:
     for broker, log in enumerate(logs, 1):
-        log_dir = put_replica(tmp_path, broker, log, high_watermark=10 if len(log) == len(WHOLE) else 6)
+        log_dir = brokers.put_replica(tmp_path, broker, log, high_watermark=10 if len(log) == len(WHOLE) else 6)
         if clean:
             stop_cleanly(log_dir)
     return one_of(planned_on([tmp_path]))
@@ -241,7 +233,7 @@ def test_a_damaged_batch_of_another_history_is_its_own_version(tmp_path: Path) -
     mine = b"".join([*LOG, batch(10, 2)])
     place = len(LOG[0]) + len(LOG[1]) + 70
     for broker, log, epochs in ((1, b"".join(other), [(0, 0), (1, 6)]), (2, flipped(mine, place, 6), [(0, 0)])):
-        stop_cleanly(put_replica(tmp_path, broker, log, high_watermark=10, epochs=epochs))
+        stop_cleanly(brokers.put_replica(tmp_path, broker, log, high_watermark=10, epochs=epochs))
     planned = one_of(planned_on([tmp_path]))
     first = candidate_of(planned, 1)
     assert [(loss.start, loss.end, loss.held_by) for loss in first.losses] == [(6, 12, (2,))]
@@ -254,7 +246,9 @@ def test_damage_at_the_head_that_no_epoch_joins_stays_another_version(tmp_path: 
     zeroed = bytearray(b"".join(LOG[:2]))
     zeroed[len(LOG[0]) - 8 : len(LOG[0]) + 12] = bytes(20)
     for broker, log in ((1, bytes(zeroed)), (2, b"".join(LOG[:2]))):
-        stop_cleanly(put_replica(tmp_path, broker, {0: log, 6: batch(6, 4, epoch=epoch)}, high_watermark=10, epochs=checkpoint))
+        stop_cleanly(
+            brokers.put_replica(tmp_path, broker, {0: log, 6: batch(6, 4, epoch=epoch)}, high_watermark=10, epochs=checkpoint)
+        )
     planned = one_of(planned_on([tmp_path]))
     assert planned.given.differing == {(0, 1): ((0, 6),)}
 
@@ -262,7 +256,7 @@ def test_damage_at_the_head_that_no_epoch_joins_stays_another_version(tmp_path: 
 def test_a_log_that_cannot_be_read_is_not_called_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first of two segments of broker 1, as without the permission to read it."""
     for broker in (1, 2):
-        stop_cleanly(put_replica(tmp_path, broker, {0: LOG[:2], 6: LOG[2]}, high_watermark=10))
+        stop_cleanly(brokers.put_replica(tmp_path, broker, {0: LOG[:2], 6: LOG[2]}, high_watermark=10))
     refuse(monkeypatch, (tmp_path / "broker-1" / "orders-0" / segment_file(0)).__eq__)
     planned = one_of(planned_on([tmp_path]))
     replica = planned.given.replicas[0]

@@ -10,19 +10,8 @@ from hypothesis import strategies as st
 
 from kafka_forensics.cli.outputs.plan_steps import steps_of
 from kafka_forensics.questions.plan import Planned, Plans
+from kafka_forensics.replication import planner
 from kafka_forensics.replication.elections import Candidates, elect, without
-from kafka_forensics.replication.planner import (
-    Broker,
-    Plan,
-    PlanControl,
-    PlanPartition,
-    Starts,
-    Wanted,
-    order_of_starts,
-    plan_partition,
-    steps,
-    wanted_of,
-)
 from tests.simulation.checks import logs_of, plan_partition_of
 from tests.simulation.random_histories import random_history
 from tests.support.plan_values import lagging
@@ -30,22 +19,22 @@ from tests.support.plan_values import lagging
 BROKERS: Sequence[int] = (1, 2, 3)
 
 
-def partition(topic: str, control: PlanControl | None, *ends: int) -> PlanPartition:
+def partition(topic: str, control: planner.PlanControl | None, *ends: int) -> planner.PlanPartition:
     return lagging(control, ends, topic)
 
 
-def wanted_for(given_partition: PlanPartition) -> Wanted | None:
-    plan = plan_partition(given_partition)
+def wanted_for(given_partition: planner.PlanPartition) -> planner.Wanted | None:
+    plan = planner.plan_partition(given_partition)
     best = next(candidate for candidate in plan.candidates if candidate.broker == plan.recommended)
-    return wanted_of(given_partition, plan, steps(given_partition, plan, best))
+    return planner.wanted_of(given_partition, plan, planner.steps(given_partition, plan, best))
 
 
-def ordered(*partitions: PlanPartition) -> Starts:
-    return order_of_starts([one for one in map(wanted_for, partitions) if one is not None], BROKERS)
+def ordered(*partitions: planner.PlanPartition) -> planner.Starts:
+    return planner.order_of_starts([one for one in map(wanted_for, partitions) if one is not None], BROKERS)
 
 
-def in_sync(*isr: int, unclean: bool | None = None) -> PlanControl:
-    return PlanControl(-1, isr[0], 0, isr, (), (1, 2, 3), unclean)
+def in_sync(*isr: int, unclean: bool | None = None) -> planner.PlanControl:
+    return planner.PlanControl(-1, isr[0], 0, isr, (), (1, 2, 3), unclean)
 
 
 def test_where_nothing_can_be_lost_there_is_no_order() -> None:
@@ -112,7 +101,7 @@ class Played:
         self.elect(alive, unclean=unclean)
 
 
-def play(starts: Starts, played: dict[str, Played], *, allowed: bool) -> None:
+def play(starts: planner.Starts, played: dict[str, Played], *, allowed: bool) -> None:
     """Do what an order of starts says, on a cluster whose settings allow unclean elections or not."""
     unclean = allowed and not starts.forbid_unclean
     alive: frozenset[int] = frozenset()
@@ -140,7 +129,7 @@ ENDS = st.tuples(*[st.integers(0, 9)] * 3)
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> list[tuple[PlanPartition, Played]]:
+def clusters(draw: st.DrawFn) -> list[tuple[planner.PlanPartition, Played]]:
     """Partitions of a random history, and what the controllers know of them, which a plan may know or not."""
     cluster = random_history(draw(st.integers(0, 100_000))).cluster
     some = []
@@ -155,7 +144,7 @@ def clusters(draw: st.DrawFn) -> list[tuple[PlanPartition, Played]]:
         elr = tuple(draw(st.lists(st.sampled_from(brokers), unique=True, min_size=not isr, max_size=2)))
         elr = tuple(broker for broker in elr if broker not in isr)
         last = draw(st.sampled_from(isr or elr))
-        control = draw(st.sampled_from([None, PlanControl(-1, last, 0, isr, elr, assignment)]))
+        control = draw(st.sampled_from([None, planner.PlanControl(-1, last, 0, isr, elr, assignment)]))
         isr, elr = (isr, elr) if control else (isr or elr, ())  # an ELR nobody knows of is seen by who looks at the leader
         given_one = replace(given_one, topic=f"t{number}", partition=0, replicas=replicas, control=control)
         held = {broker: broker for broker in brokers}
@@ -166,13 +155,13 @@ def clusters(draw: st.DrawFn) -> list[tuple[PlanPartition, Played]]:
 
 @given(clusters(), st.booleans())
 def test_the_order_elects_whom_each_plan_recommends_and_loses_no_more(
-    given_ones: list[tuple[PlanPartition, Played]], allowed: bool
+    given_ones: list[tuple[planner.PlanPartition, Played]], allowed: bool
 ) -> None:
-    plans = {given_one.topic: plan_partition(given_one) for given_one, _ in given_ones}
+    plans = {given_one.topic: planner.plan_partition(given_one) for given_one, _ in given_ones}
     wanted = [one for one in (wanted_for(given_one) for given_one, _ in given_ones) if one is not None]
-    brokers: list[Broker] = sorted({broker for _, one in given_ones for broker in one.held})
+    brokers: list[planner.Broker] = sorted({broker for _, one in given_ones for broker in one.held})
     planned = [Planned(given_one, plans[given_one.topic]) for given_one, _ in given_ones]
-    starts = order_of_starts(wanted, brokers)
+    starts = planner.order_of_starts(wanted, brokers)
     assert sum(len(start.leads) for start in starts.first) == len(wanted)
     assert {*(start.broker for start in starts.first), *starts.others} == set(brokers)
     if starts.unserved:
@@ -191,7 +180,7 @@ def test_the_order_elects_whom_each_plan_recommends_and_loses_no_more(
     assert told.keys() == {one.topic for one in wanted}
 
 
-def lost(plan: Plan, broker: Broker | None) -> tuple[int, int, int]:
+def lost(plan: planner.Plan, broker: planner.Broker | None) -> tuple[int, int, int]:
     return next(candidate.costs() for candidate in plan.candidates if candidate.broker == broker)
 
 
@@ -199,19 +188,21 @@ def test_ten_thousand_partitions_are_ordered_by_their_kinds() -> None:
     wanted = []
     for n in range(10_000):
         leader, other = n % 5 + 1, (n + 1) % 5 + 1
-        wanted.append(Wanted(f"t{n}", 0, (leader,), (leader, other), (leader, other), (), forced=True))
-    starts = order_of_starts(wanted, [1, 2, 3, 4, 5])
+        wanted.append(planner.Wanted(f"t{n}", 0, (leader,), (leader, other), (leader, other), (), forced=True))
+    starts = planner.order_of_starts(wanted, [1, 2, 3, 4, 5])
     assert sorted(start.broker for start in starts.first if isinstance(start.broker, int)) == [1, 2, 3, 4, 5]
     assert starts.forbid_unclean, "each wants to be first for some partition"
 
 
 @given(st.integers(7, 40), st.randoms(use_true_random=False))
 def test_where_some_order_serves_all_it_is_found_however_many_brokers_there_are(count: int, random: Random) -> None:
-    hidden: list[Broker] = random.sample(range(count), count)
+    hidden: list[planner.Broker] = random.sample(range(count), count)
     wanted = []
     for number in range(3 * count):
         replicas = sorted(random.sample(range(count), 3), key=hidden.index)
-        wanted.append(Wanted("t", number, (replicas[0],), tuple(random.sample(replicas, 3)), tuple(replicas), (), forced=True))
-    starts = order_of_starts(wanted, list(range(count)))
+        wanted.append(
+            planner.Wanted("t", number, (replicas[0],), tuple(random.sample(replicas, 3)), tuple(replicas), (), forced=True)
+        )
+    starts = planner.order_of_starts(wanted, list(range(count)))
     assert not starts.forbid_unclean
     assert not any(start.stopped for start in starts.first)

@@ -4,12 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_forensics.replication.planner.planner import (
-    election_kind,
-    loaded_epochs,
-    recovered_epochs,
-    truncates_by,
-)
+from kafka_forensics.replication.planner import planner
 from kafka_forensics.replication.planner.plans import (
     PlanControl,
 )
@@ -18,32 +13,32 @@ from tests.support.plan_values import entries, replica
 
 def test_how_followers_truncate_is_told_by_the_logs() -> None:
     old = [replica(1, 10, hw=10), replica(2, 10, hw=0)]
-    assert truncates_by(old) == "high-watermark"
-    assert truncates_by([*old, replica(4, 3, (0, 0))]) == "epochs"
-    assert truncates_by([replace(replica(1, 3), checkpoint=())]) == "epochs", "a checkpoint file is of Kafka 0.11"
-    assert truncates_by([replica(1, 0)]) == "epochs"
+    assert planner.truncates_by(old) == "high-watermark"
+    assert planner.truncates_by([*old, replica(4, 3, (0, 0))]) == "epochs"
+    assert planner.truncates_by([replace(replica(1, 3), checkpoint=())]) == "epochs", "a checkpoint file is of Kafka 0.11"
+    assert planner.truncates_by([replica(1, 0)]) == "epochs"
 
 
 def test_a_checkpoint_as_a_broker_loads_it() -> None:
-    assert loaded_epochs(entries((0, 0), (2, 5), (3, 9)), 9) == list(entries((0, 0), (2, 5)))
-    assert loaded_epochs(entries((0, 0), (4, 5), (3, 7)), 9) == list(entries((0, 0), (3, 7)))
-    assert loaded_epochs(entries((0, 4), (1, 4)), 9) == list(entries((1, 4)))
+    assert planner.loaded_epochs(entries((0, 0), (2, 5), (3, 9)), 9) == list(entries((0, 0), (2, 5)))
+    assert planner.loaded_epochs(entries((0, 0), (4, 5), (3, 7)), 9) == list(entries((0, 0), (3, 7)))
+    assert planner.loaded_epochs(entries((0, 4), (1, 4)), 9) == list(entries((1, 4)))
 
 
 def test_recovery_adds_the_epochs_it_walks_over() -> None:
     runs = [(0, 0, 5), (1, 5, 12), (3, 12, 20)]
-    assert recovered_epochs(entries((0, 0)), runs, 0) == entries((0, 0), (1, 5), (3, 12))
-    assert recovered_epochs(entries((0, 0)), runs, 8) == entries((0, 0), (1, 8), (3, 12)), "what lies before was not walked"
-    assert recovered_epochs(entries((0, 0), (2, 7)), runs, 0) == entries((0, 0), (2, 7), (3, 12))
-    assert recovered_epochs((), runs, 20) == ()
+    assert planner.recovered_epochs(entries((0, 0)), runs, 0) == entries((0, 0), (1, 5), (3, 12))
+    assert planner.recovered_epochs(entries((0, 0)), runs, 8) == entries((0, 0), (1, 8), (3, 12)), "what lies before was not walked"
+    assert planner.recovered_epochs(entries((0, 0), (2, 7)), runs, 0) == entries((0, 0), (2, 7), (3, 12))
+    assert planner.recovered_epochs((), runs, 20) == ()
 
 
 @pytest.mark.parametrize(("node", "kind"), [(1, "leads"), (2, "clean"), (3, "elr"), (4, "unclean"), ("x", "unknown")])
 def test_how_an_election_is_called(node: int | str, kind: str) -> None:
     control = PlanControl(1, 1, 2, (1, 2), (3,), (1, 2, 3, 4))
-    assert election_kind(control, node) == kind
-    assert (election_kind(control, node, crashed=True) == kind) is (kind not in ("leads", "elr"))
-    assert election_kind(None, node) == election_kind(replace(control, isr=None), node) == "unknown"
+    assert planner.election_kind(control, node) == kind
+    assert (planner.election_kind(control, node, crashed=True) == kind) is (kind not in ("leads", "elr"))
+    assert planner.election_kind(None, node) == planner.election_kind(replace(control, isr=None), node) == "unknown"
 
 
 LEADERLESS = PlanControl(-1, 2, 2, (), (1, 2), (1, 2, 3))
@@ -66,4 +61,4 @@ LEADERLESS = PlanControl(-1, 2, 2, (), (1, 2), (1, 2, 3))
 def test_who_crashed_leaves_the_elr_and_who_led_last_is_elected_when_it_is_empty(
     elr: tuple[int, ...], node: int, crashed: bool, kind: str
 ) -> None:
-    assert election_kind(replace(LEADERLESS, elr=elr), node, crashed=crashed) == kind
+    assert planner.election_kind(replace(LEADERLESS, elr=elr), node, crashed=crashed) == kind

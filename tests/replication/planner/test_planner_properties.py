@@ -9,18 +9,9 @@ from hypothesis import strategies as st
 
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, normalised, without
+from kafka_forensics.replication.planner import plans
 from kafka_forensics.replication.planner.plan_steps import steps
 from kafka_forensics.replication.planner.planner import losses_without, plan_partition
-from kafka_forensics.replication.planner.plans import (
-    Loss,
-    Plan,
-    PlanControl,
-    PlanPartition,
-    PlanReplica,
-    TruncateBy,
-    Witness,
-    costs_of,
-)
 
 Record = tuple[int, int]
 """(leader epoch, a number that no other record has); epoch -1 is none."""
@@ -89,14 +80,14 @@ def _file(log: Log) -> tuple[EpochEntry, ...] | None:
     return log.entries() if log.has_checkpoint else None
 
 
-def partition(given_logs: list[Log], *, checkpoints: bool) -> PlanPartition:
+def partition(given_logs: list[Log], *, checkpoints: bool) -> plans.PlanPartition:
     replicas = [
-        PlanReplica(broker, log.start, log.end, log.high_watermark, log.entries(), _file(log) if checkpoints else None)
+        plans.PlanReplica(broker, log.start, log.end, log.high_watermark, log.entries(), _file(log) if checkpoints else None)
         for broker, log in enumerate(given_logs)
     ]
     pairs = combinations(range(len(given_logs)), 2)
     found = {(i, j): differing(given_logs[i], given_logs[j]) for i, j in pairs}
-    return PlanPartition("t", 0, replicas, {pair: ranges for pair, ranges in found.items() if ranges})
+    return plans.PlanPartition("t", 0, replicas, {pair: ranges for pair, ranges in found.items() if ranges})
 
 
 def end_of(epochs: list[tuple[int, int]], end: int, asked: int) -> tuple[int, int]:
@@ -126,11 +117,11 @@ def cut_by_epochs(follower: Log, leader: Log, new_epoch: int) -> int:
     return min(end, leader.end)
 
 
-def ids(loss: Loss, held: dict[int, Record], start: int, end: int) -> Iterator[tuple[int, Record]]:
+def ids(loss: plans.Loss, held: dict[int, Record], start: int, end: int) -> Iterator[tuple[int, Record]]:
     yield from ((offset, held[offset]) for offset in range(max(loss.start, start), min(loss.end, end)))
 
 
-def check(given_logs: list[Log], plan: Plan, cuts: dict[tuple[int, int], int]) -> None:
+def check(given_logs: list[Log], plan: plans.Plan, cuts: dict[tuple[int, int], int]) -> None:
     """Every number of the plan against the records themselves."""
     committed = {(offset, record) for one in given_logs for offset, record in one.held().items() if offset < one.high_watermark}
     for candidate in plan.candidates:
@@ -216,11 +207,11 @@ BROKERS = st.integers(1, 9) | st.text(max_size=3)
 
 
 @st.composite
-def rubble(draw: st.DrawFn) -> PlanPartition:
+def rubble(draw: st.DrawFn) -> plans.PlanPartition:
     """Replicas whose files say anything at all."""
     names = draw(st.lists(BROKERS, min_size=1, max_size=4, unique_by=str))
     replicas = [
-        PlanReplica(
+        plans.PlanReplica(
             name,
             draw(st.integers(0, 30)),
             draw(st.integers(0, 40)),
@@ -228,7 +219,9 @@ def rubble(draw: st.DrawFn) -> PlanPartition:
             tuple(sorted({entry.leader_epoch: entry for entry in draw(ENTRIES)}.values())),
             draw(st.none() | ENTRIES.map(tuple)),
             draw(st.none() | RANGES.map(normalised)),
-            tuple(draw(st.lists(st.builds(Witness, st.integers(-1, 50), st.just("group_offset"), st.just(name)), max_size=2))),
+            tuple(
+                draw(st.lists(st.builds(plans.Witness, st.integers(-1, 50), st.just("group_offset"), st.just(name)), max_size=2))
+            ),
             is_live=draw(st.booleans()),
             starts=draw(st.booleans()),
             end_is_known=draw(st.booleans()),
@@ -241,12 +234,12 @@ def rubble(draw: st.DrawFn) -> PlanPartition:
     ids = st.none() | st.lists(st.integers(1, 9), max_size=4, unique=True).map(tuple)
     word = st.none() | st.booleans()
     numbers = st.none() | st.integers(-1, 9)
-    control = draw(st.none() | st.builds(PlanControl, numbers, numbers, numbers, ids, ids, ids, word))
-    return PlanPartition("t", 0, replicas, {pair: normalised(draw(RANGES)) for pair in pairs}, control, draw(st.booleans()))
+    control = draw(st.none() | st.builds(plans.PlanControl, numbers, numbers, numbers, ids, ids, ids, word))
+    return plans.PlanPartition("t", 0, replicas, {pair: normalised(draw(RANGES)) for pair in pairs}, control, draw(st.booleans()))
 
 
 @given(rubble(), st.sampled_from([None, "epochs", "high-watermark"]))
-def test_any_values_get_a_plan(given_partition: PlanPartition, rule: TruncateBy | None) -> None:
+def test_any_values_get_a_plan(given_partition: plans.PlanPartition, rule: plans.TruncateBy | None) -> None:
     plan = plan_partition(given_partition, rule)
     assert {candidate.broker for candidate in plan.candidates} == {
         replica.broker for replica in given_partition.replicas if replica.is_live and replica.starts
@@ -270,7 +263,7 @@ def test_any_values_get_a_plan(given_partition: PlanPartition, rule: TruncateBy 
 
 
 @given(rubble())
-def test_what_is_kept_of_one_log_alone_loses_as_much_as_its_election(given_partition: PlanPartition) -> None:
+def test_what_is_kept_of_one_log_alone_loses_as_much_as_its_election(given_partition: plans.PlanPartition) -> None:
     plan = plan_partition(given_partition)
     numbers = {replica.broker: number for number, replica in enumerate(given_partition.replicas)}
     for candidate in plan.candidates:
@@ -279,5 +272,5 @@ def test_what_is_kept_of_one_log_alone_loses_as_much_as_its_election(given_parti
         start = leader.log_start_offset if leader.head_start is None else leader.head_start
         sound = without(clipped(leader.on_disk, leader.log_start_offset, leader.log_end_offset), normalised(leader.damaged))
         losses = losses_without(given_partition, plan.truncate_by, [(number, *offsets) for offsets in sound], start)
-        committed, _, lost = costs_of(losses)
+        committed, _, lost = plans.costs_of(losses)
         assert (committed, lost) == (candidate.committed, candidate.at_most)

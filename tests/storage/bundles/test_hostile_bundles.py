@@ -18,31 +18,12 @@ from kafka_forensics.model.batches import LOG_DAMAGE, BatchColumn, Damage
 from kafka_forensics.parsers.log import read_batches
 from kafka_forensics.parsers.log_dir import FileKind, classify_file
 from kafka_forensics.storage.bundles import MAX_PART_BYTES, BundleSource, SectionKind, write_held
-from tests.support.bundles import (
-    ALLOCATED,
-    CHECKPOINT,
-    IS_LOG,
-    LEFT_OUT,
-    MTIME,
-    OFFSETS,
-    ORDERS,
-    PAYMENTS,
-    SECTIONS,
-    SIZE,
-    TakenApart,
-    inflated_members,
-    members_of,
-    sealed,
-    section_of,
-    stored,
-    taken_apart,
-    tar_of,
-)
+from tests.support import bundles
 from tests.support.peak_memory import traced
 
 HUGE: Final = 1 << 61
 FEW_BYTES: Final = 64 << 20
-Lie = Callable[[TakenApart], object]
+Lie = Callable[[bundles.TakenApart], object]
 
 
 def refused_or_told(path: Path) -> str:
@@ -56,14 +37,14 @@ def refused_or_told(path: Path) -> str:
     return "; ".join(gap.reason for gap in result.incomplete)
 
 
-def told(apart: TakenApart, tmp_path: Path) -> str:
+def told(apart: bundles.TakenApart, tmp_path: Path) -> str:
     return refused_or_told(apart.write(tmp_path / "lies.kfb"))
 
 
 def of_row(path: str, place: int, value: Any) -> Lie:
     """A row of the listing that says something else."""
 
-    def lie(apart: TakenApart) -> None:
+    def lie(apart: bundles.TakenApart) -> None:
         apart.row(path)[place] = value
 
     return lie
@@ -72,8 +53,8 @@ def of_row(path: str, place: int, value: Any) -> Lie:
 def of_section(path: str, place: int, value: Any) -> Lie:
     """The first section of a file, in the listing alone, that says something else."""
 
-    def lie(apart: TakenApart) -> None:
-        apart.row(path)[SECTIONS][0][place] = value
+    def lie(apart: bundles.TakenApart) -> None:
+        apart.row(path)[bundles.SECTIONS][0][place] = value
 
     return lie
 
@@ -81,12 +62,12 @@ def of_section(path: str, place: int, value: Any) -> Lie:
 def rewritten(path: str, change: Callable[[Any, list[tuple[Damage, bool]]], Any]) -> Lie:
     """The batches of a log, and what is damaged there, changed."""
 
-    def lie(apart: TakenApart) -> None:
+    def lie(apart: bundles.TakenApart) -> None:
         for section in apart.sections(path, SectionKind.BATCHES):
             facts = read_batches(section[4])
             columns, damage = facts.columns.copy(), list(facts.damage)
             change(columns, damage)
-            section[4] = section_of(columns, damage, written=facts.written[0], digests=facts.digests)
+            section[4] = bundles.section_of(columns, damage, written=facts.written[0], digests=facts.digests)
         apart.relisted()
 
     return lie
@@ -96,7 +77,7 @@ def set_column(column: BatchColumn, row: int, value: int) -> Lie:
     def change(columns: Any, _damage: Any) -> None:
         columns[column, row] = value
 
-    return rewritten(ORDERS, change)
+    return rewritten(bundles.ORDERS, change)
 
 
 def swapped(columns: Any, _damage: Any) -> None:
@@ -104,76 +85,76 @@ def swapped(columns: Any, _damage: Any) -> None:
 
 
 def held(path: str, kind: SectionKind, batches: list[tuple[int, bytes]]) -> Lie:
-    def lie(apart: TakenApart) -> None:
+    def lie(apart: bundles.TakenApart) -> None:
         apart.sections(path, kind)[0][4] = write_held(batches)
         apart.relisted()
 
     return lie
 
 
-def narrow_digests(apart: TakenApart) -> None:
-    section = apart.sections(ORDERS, SectionKind.BATCHES)[0]
+def narrow_digests(apart: bundles.TakenApart) -> None:
+    section = apart.sections(bundles.ORDERS, SectionKind.BATCHES)[0]
     facts = read_batches(section[4])
-    section[4] = section_of(facts.columns, digests=facts.digests[:, :1].copy())
+    section[4] = bundles.section_of(facts.columns, digests=facts.digests[:, :1].copy())
     apart.relisted()
 
 
 def damaged(*found: Damage) -> Lie:
-    return rewritten(ORDERS, lambda _columns, damage: damage.extend((one, False) for one in found))
+    return rewritten(bundles.ORDERS, lambda _columns, damage: damage.extend((one, False) for one in found))
 
 
-def overlapping(apart: TakenApart) -> None:
-    section = apart.sections(CHECKPOINT, SectionKind.BYTES)[0]
+def overlapping(apart: bundles.TakenApart) -> None:
+    section = apart.sections(bundles.CHECKPOINT, SectionKind.BYTES)[0]
     apart.parts[0].sections.append(list(section))
     apart.relisted()
 
 
-def without_facts(apart: TakenApart) -> None:
-    apart.row(ORDERS)[SECTIONS] = []
+def without_facts(apart: bundles.TakenApart) -> None:
+    apart.row(bundles.ORDERS)[bundles.SECTIONS] = []
 
 
-def stolen(apart: TakenApart) -> None:
-    apart.row(ORDERS)[SECTIONS] = apart.row(PAYMENTS)[SECTIONS]
-    apart.row(ORDERS)[SIZE] = apart.row(PAYMENTS)[SIZE]
+def stolen(apart: bundles.TakenApart) -> None:
+    apart.row(bundles.ORDERS)[bundles.SECTIONS] = apart.row(bundles.PAYMENTS)[bundles.SECTIONS]
+    apart.row(bundles.ORDERS)[bundles.SIZE] = apart.row(bundles.PAYMENTS)[bundles.SIZE]
 
 
-def stretched(apart: TakenApart) -> None:
-    section = apart.sections(ORDERS, SectionKind.BATCHES)[0]
+def stretched(apart: bundles.TakenApart) -> None:
+    section = apart.sections(bundles.ORDERS, SectionKind.BATCHES)[0]
     section[3] += 100
     apart.relisted()
 
 
 LIES: Final[dict[str, tuple[Lie, str]]] = {
-    "size of 2^61": (of_row(ORDERS, SIZE, HUGE), "no facts of bytes"),
-    "smaller size": (of_row(ORDERS, SIZE, 3), "beyond its size"),
-    "negative size": (of_row(ORDERS, SIZE, -1), "makes no sense"),
-    "size beyond all": (of_row(ORDERS, SIZE, 1 << 80), "makes no sense"),
-    "size that is true": (of_row(ORDERS, SIZE, value=True), "makes no sense"),
-    "time beyond all": (of_row(ORDERS, MTIME, -(1 << 63)), "makes no sense"),
-    "allocated that is true": (of_row(ORDERS, ALLOCATED, value=True), "makes no sense"),
-    "no log": (of_row(ORDERS, IS_LOG, value=False), "says otherwise what it is"),
-    "a log": (of_row(CHECKPOINT, IS_LOG, value=True), "says otherwise what it is"),
-    "no boolean": (of_row(ORDERS, IS_LOG, 1), "makes no sense"),
-    "long words": (of_row(ORDERS, LEFT_OUT, "x" * 5000), "a name that none can have"),
-    "half a character": (of_row(ORDERS, 0, "orders-0/\ud800.log"), "a name that none can have"),
-    "outside by dots": (of_row(ORDERS, 0, "../orders-0/x.log"), "refused member"),
-    "outside by the root": (of_row(ORDERS, 0, "/etc/passwd"), "refused member"),
-    "NUL": (of_row(ORDERS, 0, "orders-0/\0"), "refused member"),
-    "twice the same path": (of_row(PAYMENTS, 0, ORDERS), "several members are called"),
-    "a file that is a directory": (of_row(PAYMENTS, 0, "orders-0"), "refused member"),
-    "part that is not there": (of_section(ORDERS, 0, 77), "without parts/000077.zst"),
-    "part beyond all": (of_section(ORDERS, 0, 1 << 61), "a bundle without parts/"),
-    "part that is false": (of_section(ORDERS, 0, value=False), "makes no sense"),
-    "outside of its part": (of_section(ORDERS, 1, 1 << 40), "contradicts its part"),
-    "larger than its part": (of_section(ORDERS, 2, 1 << 40), "contradicts its part"),
-    "of no kind": (of_section(ORDERS, 3, "class:os.system"), "makes no sense"),
-    "of another kind": (of_section(ORDERS, 3, "kept"), "no facts of bytes"),
+    "size of 2^61": (of_row(bundles.ORDERS, bundles.SIZE, HUGE), "no facts of bytes"),
+    "smaller size": (of_row(bundles.ORDERS, bundles.SIZE, 3), "beyond its size"),
+    "negative size": (of_row(bundles.ORDERS, bundles.SIZE, -1), "makes no sense"),
+    "size beyond all": (of_row(bundles.ORDERS, bundles.SIZE, 1 << 80), "makes no sense"),
+    "size that is true": (of_row(bundles.ORDERS, bundles.SIZE, value=True), "makes no sense"),
+    "time beyond all": (of_row(bundles.ORDERS, bundles.MTIME, -(1 << 63)), "makes no sense"),
+    "allocated that is true": (of_row(bundles.ORDERS, bundles.ALLOCATED, value=True), "makes no sense"),
+    "no log": (of_row(bundles.ORDERS, bundles.IS_LOG, value=False), "says otherwise what it is"),
+    "a log": (of_row(bundles.CHECKPOINT, bundles.IS_LOG, value=True), "says otherwise what it is"),
+    "no boolean": (of_row(bundles.ORDERS, bundles.IS_LOG, 1), "makes no sense"),
+    "long words": (of_row(bundles.ORDERS, bundles.LEFT_OUT, "x" * 5000), "a name that none can have"),
+    "half a character": (of_row(bundles.ORDERS, 0, "orders-0/\ud800.log"), "a name that none can have"),
+    "outside by dots": (of_row(bundles.ORDERS, 0, "../orders-0/x.log"), "refused member"),
+    "outside by the root": (of_row(bundles.ORDERS, 0, "/etc/passwd"), "refused member"),
+    "NUL": (of_row(bundles.ORDERS, 0, "orders-0/\0"), "refused member"),
+    "twice the same path": (of_row(bundles.PAYMENTS, 0, bundles.ORDERS), "several members are called"),
+    "a file that is a directory": (of_row(bundles.PAYMENTS, 0, "orders-0"), "refused member"),
+    "part that is not there": (of_section(bundles.ORDERS, 0, 77), "without parts/000077.zst"),
+    "part beyond all": (of_section(bundles.ORDERS, 0, 1 << 61), "a bundle without parts/"),
+    "part that is false": (of_section(bundles.ORDERS, 0, value=False), "makes no sense"),
+    "outside of its part": (of_section(bundles.ORDERS, 1, 1 << 40), "contradicts its part"),
+    "larger than its part": (of_section(bundles.ORDERS, 2, 1 << 40), "contradicts its part"),
+    "of no kind": (of_section(bundles.ORDERS, 3, "class:os.system"), "makes no sense"),
+    "of another kind": (of_section(bundles.ORDERS, 3, "kept"), "no facts of bytes"),
     "of another file": (stolen, "contradicts its part"),
     "without sections": (without_facts, "no facts of bytes"),
     "facts beyond the file": (stretched, "beyond its size"),
     "bytes over each other": (overlapping, "over each other"),
-    "bytes beyond the file": (of_row(CHECKPOINT, SIZE, 1), "beyond its size"),
-    "batches out of order": (rewritten(ORDERS, swapped), "over each other"),
+    "bytes beyond the file": (of_row(bundles.CHECKPOINT, bundles.SIZE, 1), "beyond its size"),
+    "batches out of order": (rewritten(bundles.ORDERS, swapped), "over each other"),
     "batch beyond the file": (set_column(BatchColumn.SIZE_IN_BYTES, 5, 1 << 20), "outside of their bytes"),
     "batch without bytes": (set_column(BatchColumn.SIZE_IN_BYTES, 5, 0), "size_in_bytes"),
     "batch that ends elsewhere": (set_column(BatchColumn.LAST_OFFSET, 5, -9), "another offset"),
@@ -184,18 +165,21 @@ LIES: Final[dict[str, tuple[Lie, str]]] = {
     "damage that is told in escapes": (damaged(Damage("SEG_HOLE", 0, 1, detail={"reason": "\x1b[2J"})), "a detail of damage"),
     "damage of another kind's detail": (damaged(Damage("SEG_HOLE", 0, 1, detail={"codec": "zstd"})), "a detail of damage"),
     "damage with true for a number": (damaged(Damage("SEG_HOLE", 0, 1, detail={"magic": True})), "a detail of damage"),
-    "whole batch of another size": (held(PAYMENTS, SectionKind.KEPT, [(73, bytes(78))]), "a batch is held where none begins"),
-    "whole batch where none is": (held(PAYMENTS, SectionKind.KEPT, [(0, b"")]), "is not the one that its facts tell of"),
-    "whole batch twice": (held(PAYMENTS, SectionKind.KEPT, [(0, b""), (0, b"")]), "two held batches"),
-    "whole batch outside": (held(PAYMENTS, SectionKind.KEPT, [(-5, b"")]), "outside of its bytes"),
-    "less of another batch": (held(OFFSETS, SectionKind.TOLD, [(0, bytes(61))]), "is not the one that its facts tell of"),
-    "less that is nothing": (held(OFFSETS, SectionKind.TOLD, [(0, b"\0")]), "is not the one that its facts tell of"),
+    "whole batch of another size": (
+        held(bundles.PAYMENTS, SectionKind.KEPT, [(73, bytes(78))]),
+        "a batch is held where none begins",
+    ),
+    "whole batch where none is": (held(bundles.PAYMENTS, SectionKind.KEPT, [(0, b"")]), "is not the one that its facts tell of"),
+    "whole batch twice": (held(bundles.PAYMENTS, SectionKind.KEPT, [(0, b""), (0, b"")]), "two held batches"),
+    "whole batch outside": (held(bundles.PAYMENTS, SectionKind.KEPT, [(-5, b"")]), "outside of its bytes"),
+    "less of another batch": (held(bundles.OFFSETS, SectionKind.TOLD, [(0, bytes(61))]), "is not the one that its facts tell of"),
+    "less that is nothing": (held(bundles.OFFSETS, SectionKind.TOLD, [(0, b"\0")]), "is not the one that its facts tell of"),
 }
 
 
 @pytest.mark.parametrize("lie", LIES)
 def test_contradictions_are_reported(lie: str, bundle: Path, tmp_path: Path) -> None:
-    apart = taken_apart(bundle)
+    apart = bundles.taken_apart(bundle)
     change, words = LIES[lie]
     change(apart)
     assert words in told(apart, tmp_path)
@@ -203,7 +187,7 @@ def test_contradictions_are_reported(lie: str, bundle: Path, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("kind", sorted(LOG_DAMAGE))
 def test_damage_without_details_is_judged(kind: str, bundle: Path, tmp_path: Path) -> None:
-    apart = taken_apart(bundle)
+    apart = bundles.taken_apart(bundle)
     damaged(Damage(kind, 73, 70, -1, -1))(apart)
     result = kf.scan([str(apart.write(tmp_path / "lies.kfb"))])
     json.loads(result.to_json())
@@ -211,7 +195,7 @@ def test_damage_without_details_is_judged(kind: str, bundle: Path, tmp_path: Pat
 
 
 def test_consistent_bundle_is_accepted(bundle: Path, tmp_path: Path) -> None:
-    again = taken_apart(bundle).relisted().write(tmp_path / "again.kfb")
+    again = bundles.taken_apart(bundle).relisted().write(tmp_path / "again.kfb")
     result = kf.scan([str(again)])
     assert (result.verdict, result.incomplete) == ("info", [])
 
@@ -226,14 +210,14 @@ def test_consistent_bundle_is_accepted(bundle: Path, tmp_path: Path) -> None:
     ],
 )
 def test_another_format_is_refused(about: dict[str, Any], words: str, bundle: Path, tmp_path: Path) -> None:
-    apart = taken_apart(bundle)
+    apart = bundles.taken_apart(bundle)
     apart.about |= about
     assert words in told(apart, tmp_path)
 
 
 @pytest.mark.parametrize("value", [7, True, False, "", "0123", "\ud800", {}, []])
 def test_an_invalid_redaction_is_not_read_as_names_without_pseudonyms(value: Any, bundle: Path, tmp_path: Path) -> None:
-    apart = taken_apart(bundle)
+    apart = bundles.taken_apart(bundle)
     apart.about["redaction"] = value
     with pytest.raises(SourceError, match=r"lies\.kfb: invalid bundle: bundle\.json has an invalid value of redaction"):
         kf.scan([str(apart.write(tmp_path / "lies.kfb"))])
@@ -267,11 +251,11 @@ BOMBS: Final = {
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_bombs_take_no_memory(name: str, bundle: Path, tmp_path: Path) -> None:
-    members = inflated_members(bundle)
-    small = members_of(json.loads(members["bundle.json"]), [members["parts/000000.zst"]], members["listing.zst"])
+    members = bundles.inflated_members(bundle)
+    small = bundles.members_of(json.loads(members["bundle.json"]), [members["parts/000000.zst"]], members["listing.zst"])
     BOMBS[name](small)
     path = tmp_path / "bomb.kfb"
-    path.write_bytes(tar_of(small if name.startswith("seal") else sealed(small)))
+    path.write_bytes(bundles.tar_of(small if name.startswith("seal") else bundles.sealed(small)))
     del members, small
     with traced() as peak_bytes:
         assert refused_or_told(path)
@@ -279,8 +263,13 @@ def test_bombs_take_no_memory(name: str, bundle: Path, tmp_path: Path) -> None:
 
 
 def test_a_file_of_2_to_the_61_bytes_of_nothing_is_not_held(bundle: Path, tmp_path: Path) -> None:
-    apart = taken_apart(bundle)
-    names = [CHECKPOINT, "meta.properties", "orders-0/00000000000000000000.index", "orders-0/00000000000000000000.timeindex"]
+    apart = bundles.taken_apart(bundle)
+    names = [
+        bundles.CHECKPOINT,
+        "meta.properties",
+        "orders-0/00000000000000000000.index",
+        "orders-0/00000000000000000000.timeindex",
+    ]
     names += [
         "orders-0/00000000000000000009.snapshot",
         "orders-0/leader-epoch-checkpoint",
@@ -330,26 +319,26 @@ def as_sparse(header: tarfile.TarInfo) -> None:
 @pytest.mark.parametrize("change", [as_link, as_hard_link, as_pipe, as_sparse], ids=lambda change: change.__name__)
 def test_members_are_plain_files(change: Callable[[tarfile.TarInfo], object], member: str, bundle: Path, tmp_path: Path) -> None:
     path = tmp_path / "odd.kfb"
-    path.write_bytes(with_header(stored(bundle), member, change))
+    path.write_bytes(with_header(bundles.stored(bundle), member, change))
     assert refused_or_told(path)
 
 
 def test_members_are_those_that_were_sealed(bundle: Path, tmp_path: Path) -> None:
     path = tmp_path / "more.kfb"
-    members = stored(bundle)
-    path.write_bytes(tar_of({**members, "parts/000001.zst": members["parts/000000.zst"], "../x": b"", "y": b""}))
+    members = bundles.stored(bundle)
+    path.write_bytes(bundles.tar_of({**members, "parts/000001.zst": members["parts/000000.zst"], "../x": b"", "y": b""}))
     said = refused_or_told(path)
     assert "2 members that were not there when it was sealed, such as parts/000001.zst" in said
     assert "a member that no bundle has: ../x" in said
     fewer = dict(members)
     del fewer["parts/000000.zst"]
-    path.write_bytes(tar_of(fewer))
+    path.write_bytes(bundles.tar_of(fewer))
     assert "1 member fewer than when it was sealed, such as parts/000000.zst" in refused_or_told(path)
 
 
 def test_the_last_of_two_members_is_told(bundle: Path, tmp_path: Path) -> None:
     path = tmp_path / "twice.kfb"
-    members = {**stored(bundle), "listing": stored(bundle)["listing.zst"]}
+    members = {**bundles.stored(bundle), "listing": bundles.stored(bundle)["listing.zst"]}
     path.write_bytes(with_header(members, "listing", lambda header: setattr(header, "name", "listing.zst")))
     assert "several members are called listing.zst" in refused_or_told(path)
 
@@ -364,11 +353,11 @@ NASTY: Final = "/data/\x1b]0;owned\x07\u202e\x9b31m"
 def test_control_characters_reach_no_terminal(
     output_format: str, bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    apart = taken_apart(bundle)
+    apart = bundles.taken_apart(bundle)
     apart.about |= {"paths": [NASTY], "host": NASTY, "broker": NASTY}
-    apart.row(CHECKPOINT)[LEFT_OUT] = NASTY
-    apart.row(CHECKPOINT)[0] = CHECKPOINT
-    apart.row(PAYMENTS)[LEFT_OUT] = NASTY
+    apart.row(bundles.CHECKPOINT)[bundles.LEFT_OUT] = NASTY
+    apart.row(bundles.CHECKPOINT)[0] = bundles.CHECKPOINT
+    apart.row(bundles.PAYMENTS)[bundles.LEFT_OUT] = NASTY
     path = apart.write(tmp_path / "nasty.kfb")
     assert outcome(["scan", str(path), "--format", output_format]) == 3
     captured = capsys.readouterr()
@@ -377,7 +366,7 @@ def test_control_characters_reach_no_terminal(
 
 
 def test_the_command_that_it_asks_to_run_is_quoted(bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    apart = taken_apart(bundle)
+    apart = bundles.taken_apart(bundle)
     apart.about |= {"paths": ["--output=/etc/x", "/data/$(reboot)", NASTY, "relative"], "broker": NASTY}
     path = apart.write(tmp_path / "nasty.kfb")
     assert outcome(["dump", str(path), "--topic", "orders", "--records"]) == 3
@@ -390,7 +379,7 @@ def test_the_command_that_it_asks_to_run_is_quoted(bundle: Path, tmp_path: Path,
 
 
 def test_nothing_is_written_or_read_beside_it(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    apart = taken_apart(bundle)
+    apart = bundles.taken_apart(bundle)
     for number, name in enumerate(("../../x", "/etc/passwd", "a/../../b", "~/c")):
         apart.listing["files"].append([name, "l" if number % 2 else "f", 5, 0, None, None, None, False, None, []])
     path = apart.write(tmp_path / "paths.kfb")
@@ -406,15 +395,15 @@ def test_names_of_logs_are_those_of_the_parsers(bundle: Path) -> None:
     of_batches = [name for name in names if classify_file(name) in {FileKind.LOG, FileKind.METADATA_CHECKPOINT}]
     assert of_batches == names[:6]
     for name in names:
-        apart = taken_apart(bundle)
+        apart = bundles.taken_apart(bundle)
         apart.listing["files"].append([f"orders-0/{name}.deleted", "f", 0, 0, None, None, None, name in of_batches, None, []])
         path = apart.write(bundle.with_name("names.kfb"))
         assert BundleSource(str(path)).problems == []
 
 
 def test_a_pipe_in_it_is_not_opened(bundle: Path) -> None:
-    apart = taken_apart(bundle)
-    apart.row(CHECKPOINT)[1] = "o"
+    apart = bundles.taken_apart(bundle)
+    apart.row(bundles.CHECKPOINT)[1] = "o"
     source = BundleSource(str(apart.write(bundle.with_name("pipe.kfb"))))
     with pytest.raises(SourceError, match="not a regular file"):
-        source.open(CHECKPOINT)
+        source.open(bundles.CHECKPOINT)
