@@ -116,12 +116,7 @@ def test_payloads_are_hidden_unless_asked_for(scan: Scan) -> None:
     ids=str,
 )
 def test_what_has_colours(
-    options: list[str],
-    environment: dict[str, str],
-    terminal: bool,
-    coloured: bool,
-    scan: Scan,
-    monkeypatch: pytest.MonkeyPatch,
+    options: list[str], environment: dict[str, str], terminal: bool, coloured: bool, scan: Scan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = scan(unclean_result, "--format", "table")[1]
     monkeypatch.delenv("NO_COLOR", raising=False)

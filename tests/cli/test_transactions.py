@@ -169,10 +169,7 @@ def test_an_overdue_transaction_is_told_with_its_age_and_its_timeout(run: Run, t
 
 def test_a_committed_transaction_that_is_in_no_copy_has_a_row(run: Run, tmp_path: Path) -> None:
     """Of t-1 nothing at all is left."""
-    paths = [
-        *histories.without_transaction(tmp_path / "copies"),
-        histories.controller_since(tmp_path / "controller", -100),
-    ]
+    paths = [*histories.without_transaction(tmp_path / "copies"), histories.controller_since(tmp_path / "controller", -100)]
     [lost] = rows(run, *paths, "--state", "lost")
     assert (lost["topic"], lost["partition"], lost["transactional_id"], lost["producer_id"]) == ("t", 1, APP, APP_ID)
     assert (lost["coordinator_state"], lost["partitions"]) == ("CompleteCommit", ["t-0", "t-1"])

@@ -22,10 +22,7 @@ NOT_RUN = {
     ("docs/changes.md", STORAGE): 1,
     ("docs/clusters.md", ACCOUNT): 1,
     ("docs/clusters.md", "it needs a container engine and an account"): 1,
-    (
-        "docs/clusters.md",
-        "it builds an environment of 200 MB; tests/spark/test_packed_environment.py runs it in make nightly",
-    ): 1,
+    ("docs/clusters.md", "it builds an environment of 200 MB; tests/spark/test_packed_environment.py runs it in make nightly"): 1,
     ("docs/datasets.md", "it needs Spark; tests/spark/test_export_append.py reads a dataset so"): 1,
     ("docs/datasets.md", "it needs object storage; tests/export/test_append_remote.py writes to a server on loopback"): 1,
     ("docs/datasets.md", SPARK_COMMANDS): 1,

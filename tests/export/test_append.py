@@ -23,19 +23,7 @@ from kafka_forensics.export.snapshots import opened_snapshot
 from kafka_forensics.export.target import LOCK
 from kafka_forensics.facts import rows as facts_rows
 from kafka_forensics.model.schemas import FACTS
-from tests.export.datasets import (
-    FEW,
-    NAMES,
-    ONE,
-    OTHER,
-    append,
-    files,
-    keys,
-    left_over,
-    of_snapshot,
-    read,
-    unlabelled,
-)
+from tests.export.datasets import FEW, NAMES, ONE, OTHER, append, files, keys, left_over, of_snapshot, read, unlabelled
 from tests.export.exports import export, manifest, note_synced, rows
 
 LABEL = Label("a", "n1", "f" * 32, in_rows=False)

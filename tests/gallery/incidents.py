@@ -9,9 +9,7 @@ from typing import Any, Final
 
 from kafka_forensics.model.files import ProducerEntry
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_legacy_entry
-from kafka_forensics.writers.files import (
-    write_producer_snapshot,
-)
+from kafka_forensics.writers.files import write_producer_snapshot
 from tests.support.brokers import (
     DIRECTORY,
     Brokers,

@@ -13,15 +13,7 @@ from tests.gallery.injections import alone, append, change, cut, noise, remove_s
 from tests.gallery.of_bytes import MAGIC, TARGET, target
 from tests.gallery.of_leftovers import ASIDE, crash, directory_aside, half_of_a_split, set_aside, swap_in, truncated_tail
 from tests.gallery.of_replicas import OTHER_TOPIC_ID
-from tests.support.brokers import (
-    TOPIC_ID,
-    Brokers,
-    healthy,
-    put_meta,
-    put_partition,
-    put_replicas,
-    put_topic_id,
-)
+from tests.support.brokers import TOPIC_ID, Brokers, healthy, put_meta, put_partition, put_replicas, put_topic_id
 from tests.support.controllers import controlled_by, in_sync, partition, record, topic
 from tests.support.logs import COMMITTING, HEALTHY, LOG_END, Log, history
 from tests.support.segments import segment_file, write_offset_index, write_time_index
@@ -174,11 +166,7 @@ SMALL_FILES: Final = (
     done("F29", "an entry invented", lambda it: it.put_epochs(2, *INVENTED), damaged=EPOCHS),
     done("F29", "entries out of order", lambda it: it.put_epochs(2, *DISORDERED), damaged=EPOCHS),
     done(
-        "F29",
-        "an entry at the log end, without batches yet",
-        lambda it: it.put_epochs(2, *TO_COME),
-        damaged=EPOCHS,
-        control=True,
+        "F29", "an entry at the log end, without batches yet", lambda it: it.put_epochs(2, *TO_COME), damaged=EPOCHS, control=True
     ),
     Case("F30", "high watermark beyond the log end", BEYOND, HIGH),
     done("F30", "the active segment gone", lost_tail, damaged=HIGH),

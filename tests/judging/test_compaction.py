@@ -35,9 +35,7 @@ def many(tmp_path: Path) -> Brokers:
     for number in range(CLEANED + 5):
         story.put((f"key-{number % 250}", str(number)))
     return put_compacted(
-        tmp_path,
-        {1: story.left(roll=CLEANED), 2: story.left(set(range(350)) | {400}, roll=CLEANED)},
-        {1: 0, 2: CLEANED},
+        tmp_path, {1: story.left(roll=CLEANED), 2: story.left(set(range(350)) | {400}, roll=CLEANED)}, {1: 0, 2: CLEANED}
     )
 
 

@@ -133,8 +133,7 @@ def test_samples_are_what_the_oracles_find(sample: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    of_brokers(*sorted({path.name for folder in (SHIPPED, CORPORA) for path in folder.glob("*.tar.xz")}), nightly=LARGE),
+    "name", of_brokers(*sorted({path.name for folder in (SHIPPED, CORPORA) for path in folder.glob("*.tar.xz")}), nightly=LARGE)
 )
 def test_archives_of_real_brokers_are_what_the_oracles_find(archives: Path, name: str) -> None:
     archive = archives / name

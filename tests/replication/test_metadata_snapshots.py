@@ -39,10 +39,7 @@ def test_a_log_that_begins_later_needs_a_snapshot(files: tuple[str, ...]) -> Non
     assert not foretell(replace(log(*files, start=12), is_metadata=False)).refused
 
 
-@pytest.mark.parametrize(
-    ("snapshot", "start_at"),
-    [((30, 2), None), ((31, 2), 31), ((31, 1), None), ((5, 3), 5), ((0, 0), None)],
-)
+@pytest.mark.parametrize(("snapshot", "start_at"), [((30, 2), None), ((31, 2), 31), ((31, 1), None), ((5, 3), 5), ((0, 0), None)])
 def test_a_snapshot_ahead_of_the_log_takes_its_place(snapshot: tuple[int, int], start_at: int | None) -> None:
     facts = log(named(*snapshot))
     assert snapshot_outcome(facts, 0, 30).start_at == start_at
@@ -53,12 +50,7 @@ def test_a_snapshot_ahead_of_the_log_takes_its_place(snapshot: tuple[int, int], 
 
 def test_older_snapshots_are_marked_to_be_deleted_then() -> None:
     facts = log(named(10, 1), named(40, 2))
-    assert steps(facts) == [
-        ("truncate", ""),
-        ("rename", named(10, 1)),
-        ("delete", segment_file(0)),
-        ("create", segment_file(40)),
-    ]
+    assert steps(facts) == [("truncate", ""), ("rename", named(10, 1)), ("delete", segment_file(0)), ("create", segment_file(40))]
     forecast = foretell(facts)
     assert (forecast.log_start_offset, forecast.log_end_offset, forecast.segments) == (40, 40, (40,))
 

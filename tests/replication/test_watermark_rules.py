@@ -6,21 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.replication.acks import (
-    ALL,
-    LEADER,
-    NONE,
-    ProduceResponse,
-    after_append,
-    before_append,
-)
-from kafka_forensics.replication.watermarks import (
-    LeaderState,
-    Transaction,
-    follower_high_watermark,
-    last_stable_offset,
-    raised,
-)
+from kafka_forensics.replication.acks import ALL, LEADER, NONE, ProduceResponse, after_append, before_append
+from kafka_forensics.replication.watermarks import LeaderState, Transaction, follower_high_watermark, last_stable_offset, raised
 
 THREE = LeaderState(1, 0, 0, frozenset({1, 2, 3}), {2: -1, 3: -1})
 

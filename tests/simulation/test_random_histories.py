@@ -5,9 +5,7 @@ from collections import Counter
 import pytest
 
 from tests.simulation.checks import wrongs
-from tests.simulation.random_histories import (
-    random_history,
-)
+from tests.simulation.random_histories import random_history
 
 CHUNK = 1_000
 """Histories of a test; the nightly run has 100 such tests."""

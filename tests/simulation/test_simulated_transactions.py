@@ -175,10 +175,7 @@ def test_what_brokers_keep_of_producers() -> None:
     cluster, partition, producer = two_of_which_one_aborted(coordinator, app_again=False)
     batches, now = partition.replicas[1].batches, cluster.now_ms
     assert aborted_transactions(batches) == [AbortedTxn(2000, 1, 3, 0)]
-    assert producer_entries(batches) == [
-        ProducerEntry(1000, 0, 0, 0, 0, now, -1, 0),
-        ProducerEntry(2000, 0, 1, 2, 0, now, 0, -1),
-    ]
+    assert producer_entries(batches) == [ProducerEntry(1000, 0, 0, 0, 0, now, -1, 0), ProducerEntry(2000, 0, 1, 2, 0, now, 0, -1)]
     transactions.init_producer_id(cluster, coordinator, producer)
     assert producer_entries(batches)[0] == ProducerEntry(1000, 1, -1, -1, 0, now, 0, -1)
     assert aborted_transactions(batches)[1] == AbortedTxn(1000, 0, 4, 5)

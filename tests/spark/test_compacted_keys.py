@@ -57,11 +57,7 @@ def two_partitions(tmp_path: Path) -> list[str]:
 
 @pytest.mark.parametrize("refused", [False, True])
 def test_states_are_kept_for_the_slices_that_asked_or_worked_out_again(
-    spark: SparkSession,
-    two_partitions: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    refused: bool,
+    spark: SparkSession, two_partitions: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, refused: bool
 ) -> None:
     slices: list[list[int]] = []
     states: list[DataFrame] = []

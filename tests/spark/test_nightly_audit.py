@@ -109,8 +109,7 @@ def test_of_a_path_that_is_not_there_nothing_is_written(
 
 
 @pytest.mark.parametrize(
-    "asked",
-    ["--snapshot ../x", "--snapshot changes", "--since x", "--since =x", "--since today=x", "--since a=x --since b=x"],
+    "asked", ["--snapshot ../x", "--snapshot changes", "--since x", "--since =x", "--since today=x", "--since a=x --since b=x"]
 )
 def test_names_that_cannot_be_are_refused(audited: Audited, tmp_path: Path, asked: str) -> None:
     with pytest.raises(SystemExit) as end:

@@ -203,12 +203,7 @@ ASKED_BY_WORDS = ("latest_epoch", "leaders", "line", "not_whole", "ranges_not_co
 ASKED = sorted({*NAMES, *ASKED_BY_WORDS, *(name for kind in KINDS for name in rich(kind))})
 
 
-@given(
-    st.sampled_from(KINDS),
-    PLACES,
-    st.dictionaries(st.sampled_from(ASKED), NESTED),
-    st.sampled_from(Severity),
-)
+@given(st.sampled_from(KINDS), PLACES, st.dictionaries(st.sampled_from(ASKED), NESTED), st.sampled_from(Severity))
 def test_no_evidence_breaks_a_sentence(kind: str, place: Place, evidence: dict[str, Any], severity: Severity) -> None:
     row = Finding(kind, severity, CATALOGUE[kind].confidence, place, evidence)
     text = wording.message(row)

@@ -461,11 +461,7 @@ WITH_PLANTEDS: dict[str, Records] = {
         (b"\0\x63" + RAW, RAW),
         (b"\0\1\0\1" + RAW, RAW),
     ],
-    SHARE_GROUP_STATE_TOPIC: [
-        (share_key() + RAW, share_value(1) + RAW),
-        (b"\0\x63" + RAW, RAW),
-        (share_key(), b"\0\x63" + RAW),
-    ],
+    SHARE_GROUP_STATE_TOPIC: [(share_key() + RAW, share_value(1) + RAW), (b"\0\x63" + RAW, RAW), (share_key(), b"\0\x63" + RAW)],
     TRANSACTION_STATE_TOPIC: [
         (write_transaction_log_key("app") + RAW, write_transaction_log_value(TRANSACTION, 0) + RAW),
         (write_transaction_log_key("app"), write_transaction_log_value(TRANSACTION, 1) + RAW),
@@ -555,11 +551,7 @@ def of_transaction(key: bytes | None, value: bytes | None) -> Any:
     return name, problem, None if name is None or value is None else internal_topics.parse_transaction_log_value(value)
 
 
-READERS = {
-    CONSUMER_OFFSETS_TOPIC: of_group,
-    SHARE_GROUP_STATE_TOPIC: of_share,
-    TRANSACTION_STATE_TOPIC: of_transaction,
-}
+READERS = {CONSUMER_OFFSETS_TOPIC: of_group, SHARE_GROUP_STATE_TOPIC: of_share, TRANSACTION_STATE_TOPIC: of_transaction}
 
 
 def of_batch(name: str, batch: bytes) -> Any:

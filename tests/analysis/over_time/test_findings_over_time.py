@@ -63,10 +63,7 @@ def test_a_retry_that_came_back_under_another_epoch_was_cut_and_is_no_loss() -> 
     new = logs.add(NEWER, batches((0, "ab"), (2, "cd")), checkpoint=[(0, 0), (2, 2)])
     result = log_changes(old, new, BETWEEN, logs)
     rows = [(change.kind, change.offset_start, change.offset_end, change.reason, change.replaced_by) for change in result.changes]
-    assert rows == [
-        (ChangeKind.TRUNCATED, 2, 3, "same_records_again", 2),
-        (ChangeKind.APPENDED, 2, 4, None, None),
-    ]
+    assert rows == [(ChangeKind.TRUNCATED, 2, 3, "same_records_again", 2), (ChangeKind.APPENDED, 2, 4, None, None)]
     assert result.lost_from is None
 
 

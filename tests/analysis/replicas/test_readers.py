@@ -48,10 +48,7 @@ def judged(found: list[Replica], about: PartitionControl | None) -> Readable:
     ],
 )
 def test_who_holds_readers_back(
-    ends: dict[str, int],
-    isr: list[int],
-    checkpointed: int,
-    expected: tuple[str, int, int, int | None, tuple[int, ...]],
+    ends: dict[str, int], isr: list[int], checkpointed: int, expected: tuple[str, int, int, int | None, tuple[int, ...]]
 ) -> None:
     """What holds them, the leader, its watermark, the offset, and by whom; what the leader has checkpointed nobody holds back."""
     found = replicas(**ends)

@@ -182,11 +182,7 @@ def test_what_is_no_plan_is_refused(text: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "value"),
-    [
-        (("candidates", "own_recovery_drops"), -1),
-        (("replicas", "log_start_offset"), 2**63),
-    ],
+    ("place", "value"), [(("candidates", "own_recovery_drops"), -1), (("replicas", "log_start_offset"), 2**63)]
 )
 def test_numbers_that_no_plan_has_are_refused(place: tuple[str, str], value: int, plan: Path) -> None:
     document = json.loads(plan.read_text())

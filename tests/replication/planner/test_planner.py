@@ -5,9 +5,7 @@ from dataclasses import replace
 import pytest
 
 from kafka_forensics.replication.planner import planner
-from kafka_forensics.replication.planner.plans import (
-    PlanControl,
-)
+from kafka_forensics.replication.planner.plans import PlanControl
 from tests.support.plan_values import entries, replica
 
 

@@ -172,6 +172,4 @@ def test_where_nothing_tells_nothing_is_dropped(
     hold(on_disk, set())
     read(polite(on_disk))
     assert resident(on_disk) == set(range(PAGES))
-    assert caplog.messages == [
-        "the page cache: RWF_NOWAIT fails here (Operation not supported), so nothing is dropped from it",
-    ]
+    assert caplog.messages == ["the page cache: RWF_NOWAIT fails here (Operation not supported), so nothing is dropped from it"]

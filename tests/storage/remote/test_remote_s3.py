@@ -218,10 +218,7 @@ def test_an_answer_with_too_few_bytes_is_no_end_of_file(bucket: Bucket, proxy: S
     source = opened(f"s3://{name}/d", proxy)
     source.list()
     proxy.fault = lambda *request: bytes(50) if request[0] == "GET" else None
-    with (
-        source.open("large") as file,
-        pytest.raises(SourceError, match="large: still failing after 4 attempts"),
-    ):
+    with source.open("large") as file, pytest.raises(SourceError, match="large: still failing after 4 attempts"):
         file.read_at(0, 2 * MIB)
     with pytest.raises(SourceError, match="small: still failing after 4 attempts"):
         source.open("small")
