@@ -182,9 +182,7 @@ def compared(log: Log, entries: dict[int, list[AbortedTxn]], cuts: Iterable[int]
 
 @pytest.mark.parametrize("fault", ["none", "missing", "missing file", "phantom", "first offset", "elsewhere", "twice"])
 @pytest.mark.parametrize("cuts", [(), (5,), (4, 11, 12, 20, 29), range(1, 36)])
-def test_an_index_is_compared_alike_however_much_is_let_go_of(
-    fault: str, cuts: Iterable[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_index_is_compared_alike_however_much_is_freed(fault: str, cuts: Iterable[int], monkeypatch: pytest.MonkeyPatch) -> None:
     log, indexes = aborting_log(3, 6)
     segment = sorted(indexes)[1]
     entries = indexes[segment]

@@ -143,9 +143,7 @@ def test_an_election_goes_as_planned(seen: dict[tuple[int, str], Election], whic
 
 
 @pytest.mark.parametrize("which", ELECTIONS, ids=lambda which: f"{which[1]}, round {which[0]}")
-def test_the_steps_say_whether_the_first_to_start_must_be_forced(
-    seen: dict[tuple[int, str], Election], which: tuple[int, str]
-) -> None:
+def test_the_steps_say_whether_the_first_must_be_forced(seen: dict[tuple[int, str], Election], which: tuple[int, str]) -> None:
     """All others are down, as the steps want those to be that could be elected in its place. Where they say that any order will do,
     somebody leads once all are there, not always the first alone."""
     election = seen[which]

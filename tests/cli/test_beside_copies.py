@@ -122,9 +122,7 @@ def test_a_folder_with_nothing_but_links_that_lead_out_is_2(run: Run, tmp_path: 
     assert run("scan", given)[0] == 3
 
 
-def test_every_command_names_a_log_directory_that_cannot_be_listed(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_command_names_a_directory_that_cannot_be_listed(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     brokers, as_it_is = healthy(tmp_path), LocalSource.list
 
     def broken(source: LocalSource, path: str = "") -> list[Entry]:

@@ -66,9 +66,7 @@ def test_what_is_no_bundle_or_no_records_is_refused(
     assert names(tmp_path) == []
 
 
-def test_one_that_is_there_stays_until_the_new_one_is_whole(
-    broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_old_one_stays_until_the_new_is_whole(broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     output = tmp_path / "one.kfb"
     output.write_bytes(b"older")
     with monkeypatch.context() as patch:
@@ -193,9 +191,7 @@ def test_the_reason_of_a_gap_names_nothing(broker: Path, tmp_path: Path, run: Ru
             assert name.encode() not in data
 
 
-def test_one_that_was_begun_is_gone_on_with_by_the_same_map(
-    broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_was_begun_goes_on_by_its_map(broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     output = tmp_path / "one.kfb"
     with monkeypatch.context() as patch:
         patch.setattr(BundleWriter, "finish", stop)

@@ -66,9 +66,7 @@ def test_each_command_runs_as_printed(name: str, run: Run, tmp_path: Path, monke
         (".", f"error: . is not empty: it holds .hidden\n{HINT}\n"),
     ],
 )
-def test_what_is_no_empty_directory_is_refused(
-    directory: str, said: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_an_empty_directory(directory: str, said: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     (tmp_path / ".hidden").touch()

@@ -92,9 +92,7 @@ def test_every_command_answers_as_without_links(run: Run, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("where", PLACES)
 @pytest.mark.parametrize("fill", FILLS)
-def test_what_is_not_read_is_first_and_nothing_is_lost_by_it(
-    run: Run, brokers: Brokers, tmp_path: Path, where: str, fill: str
-) -> None:
+def test_what_is_not_read_is_first_and_nothing_is_lost(run: Run, brokers: Brokers, tmp_path: Path, where: str, fill: str) -> None:
     place = brokers.root / PLACES[where]
     place.rename(tmp_path / "kept")
     FILLS[fill](place, tmp_path / "kept")

@@ -54,9 +54,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_an_example_runs_as_it_stands(
-    example: str, samples: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_example_runs_as_it_is(example: str, samples: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--engine" not in example
     monkeypatch.chdir(tmp_path)
     if not example.startswith("demo "):

@@ -100,9 +100,7 @@ def test_no_command_calls_it_lost(answer: Answer, unread: tuple[int, ...]) -> No
 
 
 @pytest.mark.parametrize("unread", [(OLD,), (NEW,), (OLD, NEW)])
-def test_changes_compare_nothing_that_was_not_read(
-    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, unread: tuple[str, ...]
-) -> None:
+def test_changes_compare_nothing_unread(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, unread: tuple[str, ...]) -> None:
     made = Snapshots(tmp_path / "snapshots")
     made.put(OLD, HEALTHY)
     made.put(NEW, HEALTHY)
@@ -145,9 +143,7 @@ def test_epochs_say_nothing_of_batches_that_were_not_read(answer: Answer) -> Non
 
 
 @pytest.mark.parametrize("segment", [0, 29, 55])
-def test_epochs_of_a_log_that_was_read_in_part_do_not_disagree(
-    answer: Answer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch, segment: int
-) -> None:
+def test_epochs_of_a_partly_read_log_agree(answer: Answer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch, segment: int) -> None:
     refused = brokers.file(2, segment)
     refuse(monkeypatch, lambda path: path == refused)
     rows = json.loads(answer((), "epochs")[1])

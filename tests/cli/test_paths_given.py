@@ -175,9 +175,7 @@ def brokers(out: str) -> list[object]:
     return [each["broker"] for each in json.loads(out)["input"]["brokers"]]
 
 
-def test_a_partition_directory_or_file_is_called_after_the_log_directory_around_it(
-    run: Run, copies: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_partition_or_file_is_called_after_its_log_directory(run: Run, copies: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = copies / "broker-1" / "orders-0"
     log = min(directory.glob("*.log"))
     for given in (directory, log):

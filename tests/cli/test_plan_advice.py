@@ -70,9 +70,7 @@ def test_controllers_elect_among_themselves(run_plan: Run) -> None:
 # Brokers that are dead, or would not start.
 
 
-def test_a_dead_broker_is_not_to_be_copied_or_stopped(
-    run_plan: Run, plan_words: Words, plan_document: Document, audit: Path
-) -> None:
+def test_a_dead_broker_is_not_copied_or_stopped(run_plan: Run, plan_words: Words, plan_document: Document, audit: Path) -> None:
     words = plan_words(audit, *AUDIT, "--dead", "1")
     assert "1. Stop brokers 2 and 3, if running. If a broker ran since it was copied, plan again." in words
     assert "2. Keep the copy of broker 1 given here: of what is lost, no more is left." in words
@@ -88,9 +86,7 @@ def test_a_dead_broker_is_not_to_be_copied_or_stopped(
     assert "brokers known here: 1, 2, 3" in err
 
 
-def test_where_nobody_in_sync_will_come_back_an_election_is_forced_though_it_loses_nothing(
-    run_plan: Run, plan_document: Document, tmp_path: Path
-) -> None:
+def test_without_anyone_in_sync_a_lossless_election_is_forced(run_plan: Run, plan_document: Document, tmp_path: Path) -> None:
     log = ControllerLog().lead([CONTROLLER]).append(topic(), partition_record([3], 3, replicas=[1, 2, 3]))
     log.put(tmp_path / f"controller-{CONTROLLER}")
     for number, broker in product(("t-0", "other-0"), (1, 2, 3)):
@@ -183,9 +179,7 @@ def test_who_would_not_start_is_told_with_the_reason_and_a_way(plan_words: Words
     assert starts == [[2], [1]]
 
 
-def test_a_broker_that_does_not_start_leaves_no_order_free(
-    run_plan: Run, plan_words: Words, plan_document: Document, tmp_path: Path
-) -> None:
+def test_a_broker_that_fails_fixes_the_order(run_plan: Run, plan_words: Words, plan_document: Document, tmp_path: Path) -> None:
     """Brokers 2 and 3 agree; broker 1 lacks records that both have, and would lose them if it led."""
     whole = batch(0, 3) + batch(3, 3)
     for broker, log in ((1, batch(0, 3)), (2, whole), (3, whole)):
@@ -235,9 +229,7 @@ def test_a_damaged_leader_is_not_said_to_be_the_better_copy(plan_words: Words, t
     assert "Move the directory orders-0 of broker 1 out of its log directory" in words
 
 
-def test_where_each_copy_has_damaged_what_the_other_holds_a_salvage_is_recommended(
-    run: Run, plan_words: Words, plan_document: Document, tmp_path: Path
-) -> None:
+def test_a_salvage_joins_copies_damaged_elsewhere(run: Run, plan_words: Words, plan_document: Document, tmp_path: Path) -> None:
     """What the plan says that the salvage loses is what the salvage then loses: nothing."""
     copies = tmp_path / "copies"
     log = batch(0, 3) + batch(3, 3) + batch(6, 3)
@@ -268,9 +260,7 @@ def test_where_each_copy_has_damaged_what_the_other_holds_a_salvage_is_recommend
 
 
 @pytest.mark.parametrize("held", [[(0, 15, 0)], [(0, 10, 0), (10, 10, 1)]], ids=["ends below", "ends at the leader's start"])
-def test_a_follower_that_begins_anew_is_told_where_nothing_of_it_is_deleted(
-    plan_words: Words, tmp_path: Path, held: list[tuple[int, int, int]]
-) -> None:
+def test_a_follower_that_begins_anew_loses_no_record(plan_words: Words, tmp_path: Path, held: list[tuple[int, int, int]]) -> None:
     """Segments below 20 are in remote storage; the second follower would be cut at 10, and ends where the leader begins."""
     log = ControllerLog().lead([CONTROLLER]).append(topic(), partition_record([1, 2], 1, leader_epoch=2, replicas=[1, 2]))
     log.append(setting("remote.storage.enable", "true")).put(tmp_path / f"controller-{CONTROLLER}")
@@ -288,9 +278,7 @@ def test_a_follower_that_begins_anew_is_told_where_nothing_of_it_is_deleted(
 # Witnesses that contradict each other, say too much, or are not here.
 
 
-def test_witnesses_that_contradict_each_other_are_told(
-    plan_words: Words, plan_document: Document, audit: Path, copies: Path
-) -> None:
+def test_witnesses_that_contradict_are_told(plan_words: Words, plan_document: Document, audit: Path, copies: Path) -> None:
     """Broker 2's high watermark lies beyond its log, and its checkpoint knows an epoch that no batch has."""
     marks = copies / "broker-2" / "replication-offset-checkpoint"
     marks.write_text(marks.read_text().replace("audit 0 370", "audit 0 400"))
@@ -304,9 +292,7 @@ def test_witnesses_that_contradict_each_other_are_told(
     assert "Contradiction" not in plan_words(audit, *AUDIT)
 
 
-def test_a_witness_that_says_more_than_its_log_holds_is_told_whole(
-    plan_words: Words, plan_document: Document, tmp_path: Path
-) -> None:
+def test_a_witness_that_says_more_than_its_log_is_told_whole(plan_words: Words, plan_document: Document, tmp_path: Path) -> None:
     """Broker 2's checkpoint says 300, and its log ends at 6: it proves what is there."""
     put_replica(tmp_path, 1, batch(0, 3), high_watermark=3)
     put_replica(tmp_path, 2, batch(0, 3) + batch(3, 3), high_watermark=300)
@@ -341,7 +327,7 @@ def test_a_copy_that_does_not_say_whose_it_is(plan_words: Words, plan_document: 
     assert plan_document(*named, *AUDIT)["partitions"][0]["missing_witnesses"] == []
 
 
-def test_a_controllers_log_that_is_damaged_is_not_called_missing(
+def test_a_damaged_controllers_log_is_not_missing(
     plan_words: Words, plan_document: Document, audit: Path, copies: Path, tmp_path: Path
 ) -> None:
     damaged = {"kind": "controller_log_damaged", "broker": None}

@@ -92,9 +92,7 @@ def test_old_brokers_halt_or_keep_what_differs(plan_words: Words, ledger: Path) 
     assert by_epochs in plan_words(ledger, "--truncate-by", "epochs")
 
 
-def test_json_obeys_its_schema_and_says_what_the_lines_say(
-    run_plan: Run, plan_document: Document, audit: Path, ledger: Path
-) -> None:
+def test_json_obeys_its_schema_and_agrees_with_the_lines(run_plan: Run, plan_document: Document, audit: Path, ledger: Path) -> None:
     for arguments in ((audit, *AUDIT, "--elect", "3"), (ledger, "--dead", "1")):
         document = plan_document(*arguments)
         lines = [json.loads(line) for line in run_plan(*arguments, "--format", "jsonl", "-q")[1].splitlines()]
@@ -193,9 +191,7 @@ def test_copies_that_are_not_here_are_told_in_the_list(run_plan: Run, plan_words
     assert line in err
 
 
-def test_partitions_that_nobody_can_lead_are_listed_with_all_at_stake(
-    run_plan: Run, plan_words: Words, plan_document: Document, tmp_path: Path
-) -> None:
+def test_without_leader_all_is_at_stake(run_plan: Run, plan_words: Words, plan_document: Document, tmp_path: Path) -> None:
     roots = put_partitions(tmp_path, {"a-0": (3, 3), "b-0": (3,)}, high_watermark=2)
     _, out, err = run_plan(*roots, "--dead", "1", "--format", "table")
     told = "nobody can lead 1, so that all it holds is at stake; with --topic and --partition, one is shown in full"

@@ -206,9 +206,7 @@ def test_every_kind_of_what_may_hold_more_has_words() -> None:
         (("--keep", 1, "--dead", 1), "error: --keep 1 and --dead 1 contradict each other\nhint: a broker that will not come back "),
     ],
 )
-def test_a_side_that_cannot_stay_is_a_wrong_question(
-    options: tuple[object, ...], said: str, run: Run, odd: Path, tmp_path: Path
-) -> None:
+def test_a_side_that_cannot_stay_is_refused(options: tuple[object, ...], said: str, run: Run, odd: Path, tmp_path: Path) -> None:
     status, out, err = run("recover", odd, *options, "--output", tmp_path / "lost")
     assert (status, out, said in err) == (2, "", True)
     assert [*tmp_path.iterdir()] == [odd], "nothing is left behind"
@@ -236,9 +234,7 @@ def test_records_that_were_not_collected_are_asked_for_by_a_command(run: Run, od
         ("missing/new", "its directory does not exist"),
     ],
 )
-def test_the_output_is_new_or_empty(
-    place: str, said: str, run: Run, odd: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_a_new_output(place: str, said: str, run: Run, odd: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()

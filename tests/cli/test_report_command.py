@@ -102,9 +102,7 @@ def test_bytes_and_hashes_are_shown_only_when_asked_for(run: Run, copies: Path, 
         (("{out}/a.json", "--output", "{out}/page.html"), "is no document of scan"),
     ],
 )
-def test_what_cannot_be_is_refused_with_a_hint(
-    run: Run, copies: Path, tmp_path: Path, arguments: tuple[str, ...], said: str
-) -> None:
+def test_what_cannot_be_has_a_hint(run: Run, copies: Path, tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
     (tmp_path / "a.json").write_text("{}")
     status, out, err = run("report", *(argument.format(copies=copies, out=tmp_path) for argument in arguments))
     assert (status, out) == (2, "")

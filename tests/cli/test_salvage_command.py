@@ -74,9 +74,7 @@ def test_gaps_are_allowed_when_asked_for(tmp_path: Path, run: Run) -> None:
         (["--output", "new", "--format", "prometheus"], "prometheus"),
     ],
 )
-def test_mistakes_end_with_status_2_and_leave_nothing(
-    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str
-) -> None:
+def test_errors_leave_nothing(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str) -> None:
     put_replica(tmp_path / "in", 1, batches_of(2))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()

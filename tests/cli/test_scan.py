@@ -69,9 +69,7 @@ def test_nothing_read_is_said_and_never_called_clean(scan: Scan, options: list[s
         ("a.tsv", ["--format", "json"], "{"),
     ],
 )
-def test_the_format_of_a_file_is_that_of_its_ending_unless_one_is_given(
-    scan: Scan, tmp_path: Path, name: str, options: list[str], start: str
-) -> None:
+def test_the_format_is_given_or_that_of_the_ending(scan: Scan, tmp_path: Path, name: str, options: list[str], start: str) -> None:
     status, out, _ = scan(unclean_result, "--output", str(tmp_path / name), *options)
     assert (status, out) == (1, "")
     assert (tmp_path / name).read_text().startswith(start)

@@ -115,9 +115,7 @@ def test_a_directory_that_is_not_empty_is_refused_and_an_empty_one_taken(run: Ru
         ),
     ],
 )
-def test_what_cannot_be_asked_ends_with_2_and_nothing_written(
-    arguments: str, said: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bad_questions_write_nothing(arguments: str, said: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert run(*arguments.split()) == (2, "", f"error: {said}\n")
     assert list(tmp_path.iterdir()) == []

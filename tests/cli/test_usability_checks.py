@@ -144,9 +144,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
 
 
 @pytest.mark.parametrize("words", WRITING, ids=" ".join)
-def test_no_option_writes_to_what_is_read_or_to_what_another_writes(
-    words: tuple[str, ...], scene: Scene, run: Run, tmp_path: Path
-) -> None:
+def test_no_option_writes_to_an_input_or_to_another_output(words: tuple[str, ...], scene: Scene, run: Run, tmp_path: Path) -> None:
     parameters, before = EVERY_COMMAND[words], tree(scene.root)
     written = of_mark(parameters, Written)
     plan, read = scene.root / "plan.json", of_mark(parameters, Read)
@@ -173,9 +171,7 @@ UNMARKED = {
 
 
 @pytest.mark.parametrize("name", sorted(UNMARKED), ids=" ".join)
-def test_what_is_not_marked_as_written_names_no_file_and_writes_none(
-    name: tuple[str, str], scene: Scene, run: Run, tmp_path: Path
-) -> None:
+def test_what_has_no_mark_names_no_file_and_writes_none(name: tuple[str, str], scene: Scene, run: Run, tmp_path: Path) -> None:
     """A new option that writes shall be marked, and is then looked at above."""
     assert not {"FILE", "DIR", "PATH", "ROOT"}.intersection(re.findall("[A-Z]+", name[1]))
     words, typed = UNMARKED[name]

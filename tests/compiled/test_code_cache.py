@@ -174,9 +174,7 @@ def test_a_home_that_is_not_there_is_not_made(monkeypatch: pytest.MonkeyPatch, t
         ("{place}", "{link}"),
     ],
 )
-def test_code_is_not_kept_inside_an_input(
-    place: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: str, given: str
-) -> None:
+def test_no_code_is_kept_in_an_input(place: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: str, given: str) -> None:
     (place / "x").mkdir()
     (tmp_path / "link").symlink_to("place")
     monkeypatch.setenv("XDG_CACHE_HOME", named.format(place=place, link=tmp_path / "link"))
@@ -225,9 +223,7 @@ def test_inputs_that_are_gone_or_not_there_stand_in_nobodys_way(place: Path) -> 
 
 @pytest.mark.parametrize("which", ["above", "place", "kafka-forensics", KEY])
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o757, 0o722])
-def test_a_directory_that_others_can_write_to_is_no_place(
-    place: Path, monkeypatch: pytest.MonkeyPatch, which: str, mode: int
-) -> None:
+def test_a_directory_others_can_write_to_is_no_place(place: Path, monkeypatch: pytest.MonkeyPatch, which: str, mode: int) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(place / "place"))
     write()
     path = place if which == "above" else next(path for path in place.rglob(which))
@@ -236,9 +232,7 @@ def test_a_directory_that_others_can_write_to_is_no_place(
     assert reason()
 
 
-def test_a_directory_like_tmp_may_hold_a_place_and_is_not_where_code_itself_lies(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_directory_like_tmp_may_hold_a_place_and_is_not_where_code_lies(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody can take away there what is another's."""
     place.chmod(0o1777)
     monkeypatch.setenv("XDG_CACHE_HOME", str(place / "mine"))
@@ -436,9 +430,7 @@ def test_directories_of_another_user_are_no_place(place: Path, folder: str) -> N
 
 
 @pytest.mark.two_users
-def test_what_another_user_put_into_a_directory_of_everybody_is_no_place(
-    street: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_what_another_user_put_into_a_common_place_is_none(street: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "roots").mkdir()
     attack(f"os.mkdir('{street}/directory', 0o755); os.symlink('{tmp_path}/roots', '{street}/link')")
     for name in ("directory", "link"):

@@ -150,9 +150,7 @@ MANY = 20
         (True, 100 * compiled._CALL_BYTES, 0.011, 1),  # one call shows that the work is long
     ],
 )
-def test_kernels_are_compiled_or_loaded_once_that_is_worth_it(
-    clock: Clock, cached: bool, work: int, step: float, calls: int
-) -> None:
+def test_kernels_are_compiled_or_loaded_once_worth_it(clock: Clock, cached: bool, work: int, step: float, calls: int) -> None:
     if cached:
         fresh().compiled(1)
     compile_as_needed(work)

@@ -52,9 +52,7 @@ def test_each_sample_gives_what_it_must(sample: str, result: ScanResult) -> None
             assert [version["brokers"] for version in finding.evidence["versions"]] == row["versions"]
 
 
-def test_forms_that_change_from_call_to_call_give_the_same_bytes(
-    paths: list[str], result: ScanResult, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_forms_that_change_by_call_give_equal_bytes(paths: list[str], result: ScanResult, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where code is made while a scan goes on."""
     calls = itertools.count()
 

@@ -70,9 +70,7 @@ def test_how_often_a_task_is_tried(settings: dict[str, str], attempts: int) -> N
 @pytest.mark.parametrize(
     ("number", "attempts", "strict"), [(None, 4, False), (0, 1, False), (0, 2, True), (2, 4, True), (3, 4, False)]
 )
-def test_the_last_attempt_tells_what_cannot_be_read(
-    monkeypatch: pytest.MonkeyPatch, number: int | None, attempts: int, strict: bool
-) -> None:
+def test_the_last_attempt_says_why(monkeypatch: pytest.MonkeyPatch, number: int | None, attempts: int, strict: bool) -> None:
     import pyspark
 
     class Context:
@@ -120,9 +118,7 @@ def test_workers_of_another_version_or_without_the_files_are_told(tmp_path: Path
 
 
 @pytest.mark.parametrize(("said", "raised"), [("No module named 'numpy'", UsageError), ("disk full", PySparkException)])
-def test_a_failure_that_tells_of_something_else_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, raised: type[Exception]
-) -> None:
+def test_another_failure_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, raised: type[Exception]) -> None:
     put_replica(tmp_path, 1, log(2))
     inputs = gather([str(tmp_path / "broker-1")], ScanOptions())
 
@@ -172,9 +168,7 @@ def test_an_answer_too_few_or_too_many_is_no_scan(answered: list[int]) -> None:
     ("replicas", "compacted", "least", "asks"),
     [(2, True, 0, True), (1, True, 0, False), (2, False, 0, False), (2, True, 1 << 40, False)],
 )
-def test_only_large_compacted_partitions_may_ask_for_keys(
-    tmp_path: Path, replicas: int, compacted: bool, least: int, asks: bool
-) -> None:
+def test_large_compacted_partitions_may_ask_keys(tmp_path: Path, replicas: int, compacted: bool, least: int, asks: bool) -> None:
     for broker in range(1, replicas + 1):
         put_replica(tmp_path, broker, log(3))
     (part,) = slices(gather([str(tmp_path / f"broker-{broker}") for broker in range(1, replicas + 1)], ScanOptions()))

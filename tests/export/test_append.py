@@ -110,9 +110,7 @@ def test_many_replicas_share_a_file_whatever_the_jobs(tmp_path: Path, copies: Pa
         (("--append", "--cluster", "a", "--snapshot", "=" * 81), "--snapshot is no name"),
     ],
 )
-def test_options_that_make_no_sense_leave_nothing(
-    tmp_path: Path, arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_refusals_leave_nothing(tmp_path: Path, arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert outcome(["export", str(ONE), "--output", str(tmp_path / "out"), *arguments]) == 2
     assert said in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
@@ -178,9 +176,7 @@ def test_who_waits_at_a_directory_that_was_taken_away_makes_it_anew(tmp_path: Pa
 
 
 @pytest.mark.parametrize("code", [errno.ENOTSUP, errno.ENOLCK])
-def test_where_no_lock_can_be_had_nothing_is_written(
-    tmp_path: Path, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_lock_no_write(tmp_path: Path, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def no_locks(*_: object) -> None:
         raise OSError(code, os.strerror(code))
 
@@ -227,9 +223,7 @@ def test_what_is_set_aside_comes_back_to_whichever_cluster(tmp_path: Path) -> No
     assert left_over(target) == ["cluster=a/_unfinished-mine"]
 
 
-def test_an_error_between_two_renames_puts_the_old_one_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_error_in_between_is_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "out"
     assert append(target, "a", "n1", *FEW) == 0
     before, rename = files(target, "batches"), os.rename

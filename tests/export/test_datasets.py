@@ -38,9 +38,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("kernels", ["interpreted", "compiled"])
-def test_the_same_input_and_options_give_the_same_bytes(
-    tmp_path: Path, copies: Path, monkeypatch: pytest.MonkeyPatch, kernels: str
-) -> None:
+def test_equal_questions_give_equal_bytes(tmp_path: Path, copies: Path, monkeypatch: pytest.MonkeyPatch, kernels: str) -> None:
     monkeypatch.setenv("KAFKA_FORENSICS_KERNELS", kernels)  # compiled ones are worth several threads
     assert export(tmp_path / "one", copies, "--jobs", 1) == 0
     assert export(tmp_path / "two", copies, "--jobs", 3) == 0
@@ -195,9 +193,7 @@ def exported(brokers: Brokers, output: Path, *more: str) -> int:
 
 
 @pytest.mark.parametrize("allowed", [False, True])
-def test_what_could_not_be_read_is_a_dataset_and_withholds_the_seal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, allowed: bool
-) -> None:
+def test_unread_logs_are_a_dataset_and_withhold_the_seal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, allowed: bool) -> None:
     brokers = healthy(tmp_path / "in")
     refuse_logs(monkeypatch, brokers, (2,))
     assert exported(brokers, tmp_path / "out", *(["--allow-incomplete"] if allowed else [])) == 3

@@ -114,9 +114,7 @@ def test_columns_that_another_version_has_are_null_in_its_rows(tmp_path: Path, f
 
 
 @pytest.mark.parametrize("form", TABLES)
-def test_a_column_of_another_type_is_refused_before_anything_is_read(
-    tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_column_of_another_type_is_refused_before_any_read(tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]) -> None:
     columns: list[pa.Field[pa.DataType]] = [
         field if field.name != "partition" else pa.field("partition", pa.string()) for field in COLUMNS
     ]

@@ -49,9 +49,7 @@ def test_an_empty_directory_is_taken_and_a_new_one_made(tmp_path: Path) -> None:
         (["_UNFINISHED", "batches"], "holds an export that did not finish, or one that is running", "nothing is resumed"),
     ],
 )
-def test_a_directory_that_holds_something_is_refused(
-    tmp_path: Path, made: list[str], said: str, hint: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_full_one_is_refused(tmp_path: Path, made: list[str], said: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "out"
     target.mkdir()
     for name in made:
@@ -103,9 +101,7 @@ def test_a_file_is_no_directory(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert (tmp_path / "file").read_text() == "kept"
 
 
-def test_an_interruption_leaves_whole_files_and_a_mark(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interruption_leaves_a_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     write = datasets._write_file
     written: list[str] = []
 

@@ -115,9 +115,7 @@ def test_neither_the_order_of_tasks_nor_lost_attempts_show(tmp_path: Path, copie
     assert names(tmp_path / "two") == {*FACTS, "_SUCCESS", "_manifest.json"}
 
 
-def test_an_attempt_that_goes_on_after_the_end_leaves_nothing(
-    tmp_path: Path, copies: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_attempt_that_outlasts_the_end_leaves_nothing(tmp_path: Path, copies: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = Exporting(tmp_path / "out", [str(copies)], 1 << 30)
     answers = made.all_answers()
     late = made.do(made.tasks[0])
@@ -135,9 +133,7 @@ def test_an_attempt_that_goes_on_after_the_end_leaves_nothing(
     assert names(tmp_path / "out") == {*FACTS, "_SUCCESS", "_manifest.json"}
 
 
-def test_a_log_that_is_gone_fails_until_the_last_attempt_says_so(
-    tmp_path: Path, copies: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_log_fails_until_the_last_attempt_says_so(tmp_path: Path, copies: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = Path(shutil.copytree(copies, tmp_path / "copies"))
     made = Exporting(tmp_path / "there", [str(source)], 1 << 30)
     gone = max(source.glob("broker-1/*/*.log"), key=lambda path: path.stat().st_size)

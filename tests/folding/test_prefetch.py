@@ -115,9 +115,7 @@ def test_forgetting_says_nothing_new_and_depends_on_no_thread(brokers: Brokers, 
 
 
 @pytest.mark.parametrize("room", [64 << 20, 1])
-def test_archives_that_cannot_seek_are_folded_ahead_while_there_is_room(
-    brokers: Brokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
-) -> None:
+def test_unseekable_archives_are_folded_ahead(brokers: Brokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
     archive = tmp_path / "brokers.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:
         for path in reversed(brokers.log_dirs):

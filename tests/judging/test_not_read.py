@@ -44,9 +44,7 @@ def test_a_partition_of_which_no_copy_could_be_read_is_unknown(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("unread", [(1,), (3,), (2, 3)])
-def test_one_copy_that_was_read_has_its_verdict_of_what_could_be_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unread: tuple[int, ...]
-) -> None:
+def test_one_copy_is_judged_by_what_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unread: tuple[int, ...]) -> None:
     brokers = healthy(tmp_path)
     whole = scanned(brokers)
     refuse_logs(monkeypatch, brokers, unread)
@@ -64,9 +62,7 @@ def test_one_copy_that_was_read_has_its_verdict_of_what_could_be_read(
 
 
 @pytest.mark.parametrize(("segment", "end"), [(0, 75), (29, 75), (55, None)])
-def test_a_log_that_was_read_in_part_keeps_what_is_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, segment: int, end: int | None
-) -> None:
+def test_a_log_read_in_part_keeps_the_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, segment: int, end: int | None) -> None:
     brokers = healthy(tmp_path)
     refused = brokers.file(2, segment)
     refuse(monkeypatch, lambda path: path == refused)
@@ -132,9 +128,7 @@ def test_a_log_directory_that_cannot_be_listed_may_hide_partitions(tmp_path: Pat
 
 
 @pytest.mark.parametrize("only", [False, True])
-def test_a_partition_directory_that_cannot_be_listed_is_a_copy_that_was_not_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, only: bool
-) -> None:
+def test_a_partition_that_cannot_be_listed_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, only: bool) -> None:
     brokers = healthy(tmp_path)
     refuse_listing(monkeypatch, lambda name, path: path == "t-0" and (only or name == str(brokers.log_dir(2))))
     result = scanned(brokers)
@@ -174,9 +168,7 @@ def test_a_log_that_another_user_may_not_read(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("unread", [(1, 2, 3), (2,)])
-def test_carried_piece_by_piece_it_is_judged_alike(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unread: tuple[int, ...]
-) -> None:
+def test_carried_in_pieces_it_is_judged_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unread: tuple[int, ...]) -> None:
     brokers = healthy(tmp_path)
     refuse_listing(monkeypatch, lambda name, path: (name, path) == (str(brokers.log_dir(3)), "t-0"))
     refuse_logs(monkeypatch, brokers, unread)
@@ -208,9 +200,7 @@ def test_what_is_not_read_adds_no_finding(sample: str, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("refused", ["t-0", f"t-0/{segment_file(55)}"])
-def test_a_copy_that_cannot_be_read_may_hold_what_the_others_lack(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str
-) -> None:
+def test_an_unreadable_copy_may_hold_what_the_others_lack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str) -> None:
     brokers = healthy(tmp_path)
     shutil.rmtree(brokers.log_dir(2) / "t-0")
     brokers.checkpoint("replication", 100, 2)

@@ -129,8 +129,6 @@ def test_the_leader_never_leaves_and_strangers_are_out() -> None:
     ("end", "high_watermark", "epoch_start", "joins"),
     [(10, 10, 5, True), (9, 10, 5, False), (10, 8, 12, False), (12, 8, 12, True), (0, 0, 0, True)],
 )
-def test_joining_takes_the_watermark_and_the_leaders_own_epoch(
-    end: int, high_watermark: int, epoch_start: int, joins: bool
-) -> None:
+def test_joining_takes_the_watermark_and_the_leaders_epoch(end: int, high_watermark: int, epoch_start: int, joins: bool) -> None:
     """The third: a new leader's watermark is 8 only because it has not heard better; committed may be up to 12."""
     assert elections.may_join(end, high_watermark, epoch_start) is joins

@@ -107,9 +107,7 @@ SIX = [NumberedBatch(0, 2 * number, 2) for number in range(6)]
         (NumberedBatch(0, 1, 1), 0, [NumberedBatch(0, MAX_SEQUENCE, 2)], SequenceVerdict.APPEND),
     ],
 )
-def test_what_becomes_of_a_batch(
-    batch: NumberedBatch, epoch: int | None, known: list[NumberedBatch], verdict: SequenceVerdict
-) -> None:
+def test_the_fate_of_a_batch(batch: NumberedBatch, epoch: int | None, known: list[NumberedBatch], verdict: SequenceVerdict) -> None:
     assert judged(batch, epoch, known) is verdict
 
 

@@ -167,9 +167,7 @@ def test_a_python_worker_of_a_scan_killed_in_the_middle_changes_nothing(
     assert twice or drives.log.read_text().count("Python worker exited unexpectedly") > lost
 
 
-def test_an_executor_of_a_scan_killed_in_the_middle_changes_nothing(
-    running: Cluster, drives: Driver, logs: RepeatedLogs, judged: str
-) -> None:
+def test_an_executor_killed_meanwhile_changes_nothing(running: Cluster, drives: Driver, logs: RepeatedLogs, judged: str) -> None:
     lost = drives.log.read_text().count("Lost executor")
     kill_executor_of(running, busy_worker(running, drives, sends_scan(drives, logs, 8), logs.folder))
     assert drives.take().document == judged

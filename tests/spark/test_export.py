@@ -86,9 +86,7 @@ def test_spark_reads_the_facts_of_the_scan(spark: SparkSession, tmp_path: Path, 
 
 
 @pytest.mark.nightly
-def test_only_what_is_asked_for_and_workers_are_asked_once_whether_they_can(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_what_is_asked_for_after_one_probe(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     probes = []
     for module in (export_job, job):
         monkeypatch.setattr(module, "probe", lambda *_: probes.append("probe"))
@@ -103,9 +101,7 @@ def test_only_what_is_asked_for_and_workers_are_asked_once_whether_they_can(
 @pytest.mark.parametrize(
     ("where", "at"), [("--spark-master", "spark://127.0.0.1:1"), ("--spark-remote", "sc://127.0.0.1:1")], ids=["master", "remote"]
 )
-def test_what_cannot_be_is_refused_before_spark_starts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], where: str, at: str
-) -> None:
+def test_what_cannot_be_ends_before_spark_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str], where: str, at: str) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "note").write_text("mine")
     nobody = ("--engine", "spark", where, at)
@@ -137,9 +133,7 @@ def test_workers_that_do_not_see_the_target(spark: SparkSession, tmp_path: Path,
 
 
 @pytest.mark.nightly
-def test_a_log_that_is_gone_is_tried_again_and_then_reported(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_log_is_tried_again_and_reported(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copies = Path(shutil.copytree(SAMPLE, tmp_path / "copies"))
     gone = max(copies.glob("broker-1/*/*.log"), key=lambda path: path.stat().st_size)
 

@@ -85,9 +85,7 @@ def test_on_this_machine_what_cannot_be_read_ends_it_with_3(spark: SparkSession,
     assert read_export(spark, str(there), "spans").filter("topic = 'orders' and kind = 'damaged'").count() == 1
 
 
-def test_a_healthy_cluster_ends_it_with_0_and_is_audited_once(
-    audited: Audited, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_healthy_cluster_gives_0_and_one_audit(audited: Audited, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = (SAMPLES / "healthy", "--output", tmp_path, "--snapshot", "today", "--whole")
     assert audited(*asked) == 0
     assert "today: info; " in capsys.readouterr().out
@@ -98,9 +96,7 @@ def test_a_healthy_cluster_ends_it_with_0_and_is_audited_once(
 
 
 @pytest.mark.parametrize("older", [True, False], ids=["older", "newer"])
-def test_of_a_path_that_is_not_there_nothing_is_written(
-    audited: Audited, tmp_path: Path, capsys: pytest.CaptureFixture[str], older: bool
-) -> None:
+def test_a_missing_path_writes_nothing(audited: Audited, tmp_path: Path, capsys: pytest.CaptureFixture[str], older: bool) -> None:
     absent, sample = str(tmp_path / "absent"), str(SAMPLES / "healthy")
     asked = [sample, "--since", f"before={absent}"] if older else [absent]
     assert audited(*asked, "--output", tmp_path / "lake") == 2

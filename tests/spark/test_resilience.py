@@ -109,9 +109,7 @@ def test_a_log_directory_that_workers_do_not_see_is_an_error(spark: SparkSession
     assert "shared storage" in str(caught.value.hint)
 
 
-def test_a_log_directory_that_is_gone_in_the_middle_is_reported(
-    spark: SparkSession, evidence: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_directory_lost_meanwhile_is_reported(spark: SparkSession, evidence: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After workers have been asked whether they can do the work."""
     first = evidence / "broker-1"
     right = job.probe

@@ -79,9 +79,7 @@ def refuse(storage: S3Proxy, file: Path, times: int) -> None:
 
 
 @pytest.mark.parametrize("file", [LOG, SNAPSHOT, TOPIC_ID], ids=["log", "snapshot", "topic-id"])
-def test_what_can_be_read_again_changes_nothing_and_what_stays_unreadable_is_said(
-    storage: S3Proxy, scans: Driver, judged: str, file: Path
-) -> None:
+def test_what_can_be_read_again_changes_nothing_the_rest_is_said(storage: S3Proxy, scans: Driver, judged: str, file: Path) -> None:
     place = f"{EVIDENCE}/{'/'.join(file.parts[-3:])}"
     for times in (2, -1):
         before = len(scans.log.read_text())
@@ -100,9 +98,7 @@ def test_what_can_be_read_again_changes_nothing_and_what_stays_unreadable_is_sai
 
 
 @pytest.mark.parametrize("small_bytes", [-1, 16 << 20])
-def test_a_store_that_refuses_every_fifth_request_changes_nothing(
-    storage: S3Proxy, scans: Driver, judged: str, small_bytes: int
-) -> None:
+def test_a_store_that_refuses_some_requests_changes_nothing(storage: S3Proxy, scans: Driver, judged: str, small_bytes: int) -> None:
     """Folded apart from where it is judged, or there; nothing twice in a row, as readers that wait may fall into step."""
     just_refused: set[str] = set()
 

@@ -86,9 +86,7 @@ def nowhere(folder: Path) -> str:
         (nowhere, ".*/bin/python", "PYSPARK_PYTHON"),
     ],
 )
-def test_workers_whose_python_cannot_do_the_work(
-    asked: Driver, tmp_path: Path, make: Callable[[Path], str], words: str, hint: str
-) -> None:
+def test_workers_with_an_unfit_python(asked: Driver, tmp_path: Path, make: Callable[[Path], str], words: str, hint: str) -> None:
     asked.session("local[1]", python=make(tmp_path))
     name, text, hinted = asked.scan(SAMPLE).error
     assert name == "UsageError"

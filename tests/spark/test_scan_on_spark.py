@@ -113,9 +113,7 @@ def test_on_snapshots_with_many_histories_at_once(spark: SparkSession, tmp_path:
 
 
 @pytest.mark.nightly
-def test_keys_are_compared_by_sorting_them_within_and_between_snapshots(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_are_sorted_within_and_between_snapshots(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two partitions, of which nobody knows one as compacted; small ones are compared where they are judged."""
     logs_of, story = (1, 2), keyed_history()
     given: dict[str, dict[int, set[int]]] = {"a": {}, "b": {1: {1}, 2: {0, 3}}}

@@ -201,9 +201,7 @@ def test_real_controllers_tell_isr_and_policies(archives: Path) -> None:
 
 
 @pytest.mark.parametrize(("snapshot_offset", "starts"), [(None, False), (4, False), (5, True)])
-def test_a_start_on_a_log_that_lacks_its_beginning_needs_a_snapshot(
-    tmp_path: Path, snapshot_offset: int | None, starts: bool
-) -> None:
+def test_a_start_on_a_log_without_its_start_needs_a_snapshot(tmp_path: Path, snapshot_offset: int | None, starts: bool) -> None:
     directory = log(change(isr=[1]), change(leader=2)).put(tmp_path / "c0", start=5)
     if snapshot_offset is not None:
         put_snapshot(directory, snapshot_offset, snapshot(topic(), partition([1], 1)))

@@ -305,9 +305,7 @@ def put_logs(log_dir: Path, codec: str, headers: Any = ()) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("headers", [(), (("trace", b"id"),)], ids=["plain", "headers"])
-def test_every_kind_and_every_fault_testifies_the_same(
-    codec: str, headers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_kind_and_fault_testifies_the_same(codec: str, headers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_logs(tmp_path / "original" / "b", codec, headers)
     assert rewrite_tree(tmp_path / "original" / "b", tmp_path / "copy" / "b") == 4
     answers = []

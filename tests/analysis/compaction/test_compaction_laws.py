@@ -221,9 +221,7 @@ def _keys_of_parts(part_of: list[int]) -> list[list[int]]:
 @given(
     st.lists(st.tuples(st.integers(0, 12), st.integers(0, 5), st.integers(-3, 3), st.booleans()), max_size=40), st.integers(0, 40)
 )
-def test_many_differing_records_at_one_offset_are_listed_alike_in_any_parts(
-    found: list[tuple[int, int, int, bool]], cut: int
-) -> None:
+def test_many_differing_records_at_an_offset_are_listed_for_any_parts(found: list[tuple[int, int, int, bool]], cut: int) -> None:
     whole, left, right = KeyTally(), KeyTally(), KeyTally()
     whole.note(_unexplained(found))
     left.note(_unexplained(found[:cut]))

@@ -311,9 +311,7 @@ def test_before_the_last_good_batch_every_offset_has_its_epoch(log: list[int], l
         pytest.param([(1, 0), (1, 2), (4, 3)], [(1, 0), (4, 6)], id="an epoch twice"),
     ],
 )
-def test_a_checkpoint_is_believed_where_no_good_batch_is(
-    checkpoint: list[tuple[int, int]] | None, expected: list[tuple[int, int]]
-) -> None:
+def test_a_checkpoint_is_believed_without_batch(checkpoint: list[tuple[int, int]] | None, expected: list[tuple[int, int]]) -> None:
     """A log of epochs 1 1 1 . . . 4 4."""
     entries = None if checkpoint is None else [EpochEntry(*one) for one in checkpoint]
     epoch_entries = epoch_starts(fold_of(1, 1, 1, 4, 4, 4, 4, 4, lost={3, 4, 5}), entries, 0)

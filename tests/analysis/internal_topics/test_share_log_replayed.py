@@ -89,9 +89,7 @@ def only(replay: ShareReplay) -> ShareState:
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(-1, 35), BATCHES), max_size=12), st.sampled_from((0, 3, 256)))
-def test_a_replay_is_what_merging_each_update_at_once_gives(
-    updates: list[tuple[bool, int, list[StateBatch]]], waiting: int
-) -> None:
+def test_a_replay_is_what_merging_each_update_gives(updates: list[tuple[bool, int, list[StateBatch]]], waiting: int) -> None:
     replay = ShareReplay(ShareLog(0, 1))
     start, naive = NO_OFFSET, dict[int, tuple[int, int]]()
     replay.snapshot(KEY, fields(start, []), 0, 0)

@@ -107,9 +107,7 @@ def test_of_many_records_few_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("by", "name"), [(java, MURMUR2), (librdkafka, CRC32)])
 @pytest.mark.parametrize("count", [2, 3, 12, 200])
 @pytest.mark.parametrize("exact", [True, False])
-def test_one_default_partitioner_is_named_and_nothing_is_told(
-    by: Callable[[bytes, int], int], name: str, count: int, exact: bool
-) -> None:
+def test_one_default_partitioner_is_named_and_no_more(by: Callable[[bytes, int], int], name: str, count: int, exact: bool) -> None:
     sent = placed(by, count, keys(600) + keys(300))
     placement = judged(sent, count, exact=exact)
     assert rules(placement) == [Rule(name, count)]

@@ -382,9 +382,7 @@ def partings(draw: st.DrawFn) -> tuple[int, list[tuple[int, str]], list[tuple[in
 
 
 @given(partings(), st.lists(st.integers(0, 10), min_size=2, max_size=2))
-def test_the_rule_on_any_two_histories(
-    parted: tuple[int, list[tuple[int, str]], list[tuple[int, str]]], watermarks: list[int]
-) -> None:
+def test_the_rule_on_any_histories(parted: tuple[int, list[tuple[int, str]], list[tuple[int, str]]], watermarks: list[int]) -> None:
     """The catalogue's rule, clause by clause, spelled once more."""
     common, *tails = parted
     logs = Logs()
@@ -429,9 +427,7 @@ def test_a_segment_cut_short_is_told_once(beyond: int, cut: int) -> None:
 @pytest.mark.parametrize(("blocks", "unread"), [(2, 0), (3, 1), (6, 4)])
 @pytest.mark.parametrize("lags", [False, True])
 @pytest.mark.faults
-def test_replicas_are_not_called_identical_where_ranges_were_left_unread(
-    monkeypatch: pytest.MonkeyPatch, blocks: int, unread: int, lags: bool
-) -> None:
+def test_replicas_with_unread_ranges_may_differ(monkeypatch: pytest.MonkeyPatch, blocks: int, unread: int, lags: bool) -> None:
     """Each second block holds other bytes; those read hold the same records, of the rest nobody knows."""
     monkeypatch.setattr(differences, "RUNS_READ", 1)
     plain = [Batch(number << 16, ["value" * 9]) for number in range(2 * blocks)]

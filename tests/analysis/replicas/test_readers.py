@@ -123,9 +123,7 @@ def test_without_the_isr_or_a_members_log_nobody_can_tell(about: PartitionContro
         ({"b1": 9, "b2": 4}, (3,), "held at 4 or before: by broker 2, and no log of broker 3, a member of the ISR"),
     ],
 )
-def test_a_member_of_the_isr_of_which_no_log_was_given_may_hold_anything_back(
-    ends: dict[str, int], missing: tuple[int, ...], words: str
-) -> None:
+def test_an_isr_member_without_log_may_hold_anything_back(ends: dict[str, int], missing: tuple[int, ...], words: str) -> None:
     answer = judged(replicas(**ends), control([1, 2, 3]))
     assert (answer.held_back_by, answer.missing, answer.high_watermark) == ("unknown", missing, None)
     assert readers_in_words(answer) == words

@@ -91,9 +91,7 @@ def entries_of(partition: Partition) -> list[AbortedTxn]:
     ("topic", "counts", "stable", "end"),
     [("payments", TransactionCounts(23, 17, 0), 320, 320), ("ledger", TransactionCounts(5, 5, 1), 0, 25)],
 )
-def test_transactions_are_those_the_client_counted(
-    archives: Path, topic: str, counts: TransactionCounts, stable: int, end: int
-) -> None:
+def test_transactions_are_those_counted(archives: Path, topic: str, counts: TransactionCounts, stable: int, end: int) -> None:
     replicas = partitions(archives / HEALTHY, rf"healthy/broker-\d/{topic}-0")
     assert len(replicas) == 3
     for partition in replicas.values():

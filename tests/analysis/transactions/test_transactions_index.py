@@ -149,9 +149,7 @@ OF_BOTH = [(MISSING, ".txnindex"), (MISSING, "12.txnindex"), (PHANTOM, ".txninde
         (log_of_three(), {}, {"has": {12}}, [(MISSING, "12.txnindex")]),
     ],
 )
-def test_what_a_copy_need_not_list_and_what_it_must(
-    log: Log, entries: dict[int, Entries], given: dict[str, Any], expected: list[tuple[str, str]]
-) -> None:
+def test_what_a_copy_lists(log: Log, entries: dict[int, Entries], given: dict[str, Any], expected: list[tuple[str, str]]) -> None:
     assert kinds(compared(log, entries, **given)) == expected
 
 

@@ -28,9 +28,7 @@ def reasons(damage: list[Damage]) -> list[tuple[object, object]]:
         (b"0\n2\nt 0 5\nt 0 3\n", {("t", 0): 3}),
     ],
 )
-def test_white_space_and_line_ends_of_any_system_and_of_two_lines_for_a_partition_the_last(
-    data: bytes, expected: dict[tuple[str, int], int]
-) -> None:
+def test_white_space_line_ends_and_of_two_lines_for_a_partition_the_last(data: bytes, expected: dict[tuple[str, int], int]) -> None:
     assert offsets_of(data) == (expected, [])
     assert expected or parse_leader_epochs(MemoryFile(data)) == LeaderEpochs([])
 

@@ -89,9 +89,7 @@ def batch_of(count: int, **facts: int) -> Any:
     log_append=st.booleans(),
     every=st.sampled_from([1, 32]),
 )
-def test_both_forms_look_at_the_same_keys_of_any_payload(
-    payload: bytes, count: int, base_offset: int, log_append: bool, every: int
-) -> None:
+def test_both_forms_take_the_same_keys_of_any(payload: bytes, count: int, base_offset: int, log_append: bool, every: int) -> None:
     batch = batch_of(count, base_offset=base_offset, attributes=8 * log_append, base_timestamp=2**63 - 1 if count % 2 else 5)
     answers = []
     for form in FORMS:

@@ -31,9 +31,7 @@ def test_an_empty_segment_is_one_empty_chunk() -> None:
 
 
 @given(any_segments(), st.integers(64, 300), st.sampled_from([96, 160, 256, 1 << 24]), st.integers(4, 7))
-def test_every_byte_is_accounted_for_and_kernels_windows_and_chunks_change_nothing(
-    data: bytes, ordinary: int, largest: int, rows: int
-) -> None:
+def test_every_byte_is_accounted_for_by_any_kernels_windows_and_chunks(data: bytes, ordinary: int, largest: int, rows: int) -> None:
     with kernels(compiled=False):
         whole = read(data)
     assert whole.landed == whole.total == len(data)

@@ -154,9 +154,7 @@ def put_small_files(log_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("given", ["alone", "with another", "as a partition", "folder", "segments alone"])
-def test_no_name_is_in_a_redacted_bundle(
-    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_name_is_in_it(given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "hush-host")
     refuse(monkeypatch, lambda path: path.name == UNREADABLE, "hush-host says no")
     log_dir = tmp_path / "hush-logs" / "hush-dir-1"

@@ -85,9 +85,7 @@ OTHER_END = b"".join(TEN[:9]) + batch(18, 2, value=b"x") + batch(1 << 60)
         "absurd offsets",
     ],
 )
-def test_the_first_offset_that_differs_and_what_is_held_around_it(
-    first: bytes, second: bytes, expected: Any, tmp_path: Path
-) -> None:
+def test_the_first_offset_that_differs_and_what_is_around_it(first: bytes, second: bytes, expected: Any, tmp_path: Path) -> None:
     for broker, data in ((1, first), (2, second)):
         put_replica(tmp_path, broker, data, high_watermark=12)
     compared = of(tmp_path, context=1)

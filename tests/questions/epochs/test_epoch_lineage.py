@@ -61,9 +61,7 @@ def lineages_of_times(times: list[int]) -> list[EpochRow]:
         ([(3, "ab"), (1, "cd")], [(3, 0)], [(1, "regression"), (3, "agrees")]),
     ],
 )
-def test_how_checkpoint_and_batches_agree(
-    runs: list[tuple[int, str]], checkpoint: list[tuple[int, int]] | None, told: list[tuple[int, str]]
-) -> None:
+def test_how_both_agree(runs: list[tuple[int, str]], checkpoint: list[tuple[int, int]] | None, told: list[tuple[int, str]]) -> None:
     assert statuses(rows_of(*runs, checkpoint=checkpoint)) == told
 
 
@@ -93,9 +91,7 @@ def test_what_retention_and_compaction_remove_is_no_disagreement() -> None:
         (3, [(2, 4)], [(0, "below_log_start"), (1, "not_in_checkpoint"), (2, "agrees")]),
     ],
 )
-def test_what_deleting_records_leaves_in_a_segment_is_no_disagreement(
-    log_start: int, checkpoint: list[tuple[int, int]], told: list[tuple[int, str]]
-) -> None:
+def test_deleted_records_still_agree(log_start: int, checkpoint: list[tuple[int, int]], told: list[tuple[int, str]]) -> None:
     replica = Logs().add(1, batches((0, "ab"), (1, "cd"), (2, "ef")), checkpoint=checkpoint)
     replica.log_start_offset = log_start
     rows = replica_rows(replica)

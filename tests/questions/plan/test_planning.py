@@ -137,9 +137,7 @@ def test_a_stale_checkpoint_is_mended_by_recovery_alone(tmp_path: Path, clean: b
     ("state", "known", "cut"),
     [("clean", [], 8), ("crashed", [(0, 0), (2, 4)], 4), ("recovered from 4 on", [(2, 4)], 4), ("live", [(0, 0), (2, 4)], 4)],
 )
-def test_a_checkpoint_that_is_not_there_is_loaded_as_an_empty_one(
-    tmp_path: Path, state: str, known: list[tuple[int, int]], cut: int
-) -> None:
+def test_a_missing_checkpoint_is_loaded_as_an_empty_one(tmp_path: Path, state: str, known: list[tuple[int, int]], cut: int) -> None:
     """The leader has no file: the epochs of its batches count as far as recovery, or a broker that runs on, knows them."""
     common, ours = batch(0, 4), batch(4, 4, epoch=2, value=b"ours")
     first = brokers.put_replica(tmp_path, 1, {0: common, 4: ours}, partition="t-0", high_watermark=4, clean=state == "clean")

@@ -154,9 +154,7 @@ def test_steps_stop_move_aside_copy_and_start_with_limits(copies: list[str], tmp
     assert only.kind == "salvage"
 
 
-def test_a_disk_with_less_room_is_refused_before_anything_is_written(
-    copies: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_with_less_room_is_refused_at_once(copies: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: real._replace(free=500))
     with pytest.raises(UsageError, match=r"out would take 2\d\d kB, and its disk has 500 B free"):

@@ -137,9 +137,7 @@ def introduce(monkeypatch: pytest.MonkeyPatch, name: str, old: bytes, new: bytes
     monkeypatch.setattr(salvaging, "write_partition", changed)
 
 
-def test_a_duplicate_that_a_salvage_brings_about_is_new_beside_one_of_the_copies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_duplicate_that_a_salvage_makes_is_new_beside_one_of_the_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_replica(tmp_path / "in", 1, TWICE, high_watermark=8)
     introduce(monkeypatch, "orders-0", TWICE[3], numbered(6, 2))
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions

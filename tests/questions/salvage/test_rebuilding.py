@@ -51,9 +51,7 @@ def recovered(log: bytes, interval: int) -> tuple[bytes, bytes]:
 
 
 @given(batches, st.integers(1, 7), st.sampled_from((0, 100, 1024, 4096)))
-def test_indexes_are_those_of_recovery_however_the_log_is_cut(
-    shapes: list[tuple[int, int, int, int]], step: int, interval: int
-) -> None:
+def test_indexes_are_those_of_recovery_for_any_cuts(shapes: list[tuple[int, int, int, int]], step: int, interval: int) -> None:
     log = log_of(shapes)
     columns = read(log).columns
     indexes, epochs = SegmentIndexes(BASE_OFFSET, interval), EpochReplay()

@@ -48,9 +48,7 @@ def nothing_left(output: Path) -> bool:
         ("rename", errno.ENOSPC),
     ],
 )
-def test_an_error_of_the_disk_at_any_point_leaves_nothing(
-    copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int
-) -> None:
+def test_disk_errors_leave_nothing(copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int) -> None:
     """Each call in turn fails that makes or changes something; in the end none does."""
     real = getattr(os, call)
     output, failing, told = tmp_path / "out", 0, ""
@@ -110,9 +108,7 @@ def test_a_mount_point_is_refused_before_anything_is_made(copies: Path, tmp_path
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP])
-def test_a_file_system_that_cannot_put_directories_on_disk_will_do(
-    copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+def test_a_file_system_without_fsync_will_do(copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     real = os.fsync
 
     def only_files(descriptor: int) -> None:
@@ -133,9 +129,7 @@ def test_what_a_killed_salvage_left_is_not_written_over(copies: Path, tmp_path: 
     assert not output.exists()
 
 
-def test_a_copy_that_cannot_be_read_any_more_refuses_its_partition(
-    copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_copy_refuses_its_partition(copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     batches = b"".join(batches_of(3))
     (copies / "broker-1" / "other-0").mkdir()
     put_segment(copies / "broker-1" / "other-0", 0, batches)
@@ -156,9 +150,7 @@ def test_a_copy_that_cannot_be_read_any_more_refuses_its_partition(
     check_output(copies, tmp_path / "out")
 
 
-def test_what_is_copied_ahead_ends_before_a_refused_partition_is_removed(
-    copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_copying_ahead_ends_before_a_refused_one_is_gone(copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second segment's copy has begun when it is to be dropped for the first's failure, and goes on for a while."""
     whole, copying_now, seen, second_began = copying.copy_range, list[str](), list[list[str]](), threading.Event()
     remove = salvaging._Salvager._remove

@@ -267,9 +267,7 @@ def test_where_a_record_counts_on_one_side_only_that_is_taken_whose_broker_is_pr
         ([], [], NO_END),
     ],
 )
-def test_copies_part_behind_the_last_epoch_that_both_have(
-    ours: list[tuple[int, int]], theirs: list[tuple[int, int]], parted: int
-) -> None:
+def test_copies_part_after_the_last_common_epoch(ours: list[tuple[int, int]], theirs: list[tuple[int, int]], parted: int) -> None:
     """Though nowhere both have batches that differ."""
     replicas = [
         PlanReplica(number, 0, 20, epochs=tuple(EpochEntry(*entry) for entry in epochs))

@@ -363,9 +363,7 @@ def spied_starts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     [[(BASE_TIMESTAMP + 1, 7)], [(BASE_TIMESTAMP + 9, 3), (BASE_TIMESTAMP + 3, 3)], [(BASE_TIMESTAMP, 99)], [(-(2**63), 5)]],
     ids=["not its batch's maximum", "going back", "beyond the log", "no time"],
 )
-def test_a_time_index_that_the_log_does_not_bear_out_is_not_believed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entries: list[tuple[int, int]]
-) -> None:
+def test_a_wrong_time_index_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entries: list[tuple[int, int]]) -> None:
     log = [keyed(offset, b"k") for offset in range(8)]
     directory = put_replica(tmp_path / "cluster", 1, log) / "orders-0"
     put_indexes(directory, log)
@@ -457,9 +455,7 @@ def archive(cluster: Path) -> Path:
 
 
 @pytest.mark.parametrize("held_bytes", [1 << 20, 3000, 0])
-def test_an_archive_gives_the_same_rows_however_few_may_be_held(
-    cluster: Path, monkeypatch: pytest.MonkeyPatch, held_bytes: int
-) -> None:
+def test_an_archive_gives_the_same_rows_at_any_budget(cluster: Path, monkeypatch: pytest.MonkeyPatch, held_bytes: int) -> None:
     asked = Conditions(offset_start=0, offset_end=6)
     plain = found(cluster, asked, payloads=True)
     monkeypatch.setattr(finding, "HELD_ROWS_BYTES", held_bytes)

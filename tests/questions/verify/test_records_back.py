@@ -107,9 +107,7 @@ def test_nobody_knows_where_the_marker_may_be_damaged(lost: Path, copies: Path) 
     ],
     ids=["a later lost one", "the latest is missing", "a new one", "new ones of other keys"],
 )
-def test_a_cleaner_takes_what_has_a_later_record(
-    kept: list[int], later: list[bytes], expected: Any, lost: Path, copies: Path
-) -> None:
+def test_a_cleaner_takes_what_has_a_later_one(kept: list[int], later: list[bytes], expected: Any, lost: Path, copies: Path) -> None:
     """Of keys a, b, b, b."""
     rows = [row | {"key": key} for row, key in zip(rows_of(lost)[:4], "abbb", strict=True)]
     put_rows(lost, rows)

@@ -89,9 +89,7 @@ def test_replicas_that_a_checkpoint_alone_tells_of_are_missed(copies: Path) -> N
     ],
 )
 @pytest.mark.parametrize("listed", ["inherited", "new"])
-def test_only_what_is_listed_at_the_same_offsets_excuses_a_finding(
-    listed: str, offsets: tuple[Any, Any], reason: str, copies: Path
-) -> None:
+def test_only_what_is_listed_there_excuses_a_finding(listed: str, offsets: tuple[Any, Any], reason: str, copies: Path) -> None:
     log = copies / "broker-3" / LOG
     data = bytearray(log.read_bytes())
     second, third = (read_log(log.parent).batches[number].position for number in (1, 2))

@@ -154,9 +154,7 @@ def clusters(draw: st.DrawFn) -> list[tuple[planner.PlanPartition, Played]]:
 
 
 @given(clusters(), st.booleans())
-def test_the_order_elects_whom_each_plan_recommends_and_loses_no_more(
-    given_ones: list[tuple[planner.PlanPartition, Played]], allowed: bool
-) -> None:
+def test_the_order_elects_whom_each_plan_recommends(given_ones: list[tuple[planner.PlanPartition, Played]], allowed: bool) -> None:
     plans = {given_one.topic: planner.plan_partition(given_one) for given_one, _ in given_ones}
     wanted = [one for one in (wanted_for(given_one) for given_one, _ in given_ones) if one is not None]
     brokers: list[planner.Broker] = sorted({broker for _, one in given_ones for broker in one.held})

@@ -56,7 +56,5 @@ LEADERLESS = PlanControl(-1, 2, 2, (), (1, 2), (1, 2, 3))
         ((), 3, True, "unclean"),
     ],
 )
-def test_who_crashed_leaves_the_elr_and_who_led_last_is_elected_when_it_is_empty(
-    elr: tuple[int, ...], node: int, crashed: bool, kind: str
-) -> None:
+def test_who_crashed_leaves_the_elr_and_the_last_leader_leads(elr: tuple[int, ...], node: int, crashed: bool, kind: str) -> None:
     assert planner.election_kind(replace(LEADERLESS, elr=elr), node, crashed=crashed) == kind

@@ -60,9 +60,7 @@ def test_a_member_of_many_parts(form: str, tmp_path: Path) -> None:
         assert len(opened.data_ranges()) >= 300
 
 
-def test_a_compressed_tar_is_inflated_once_when_read_in_order(
-    tree: Path, packed: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_compressed_tar_is_inflated_once(tree: Path, packed: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CACHE, "_capacity", 2 << 20)
     source = TarSource(str(packed("xz of several streams")), "xz")
     stream = source._whole

@@ -350,9 +350,7 @@ NASTY: Final = "/data/\x1b]0;owned\x07\u202e\x9b31m"
 
 
 @pytest.mark.parametrize("output_format", ["table", "tsv", "json", "jsonl", "markdown"])
-def test_control_characters_reach_no_terminal(
-    output_format: str, bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_terminals_get_no_controls(output_format: str, bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     apart = bundles.taken_apart(bundle)
     apart.about |= {"paths": [NASTY], "host": NASTY, "broker": NASTY}
     apart.row(bundles.CHECKPOINT)[bundles.LEFT_OUT] = NASTY

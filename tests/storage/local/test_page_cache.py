@@ -149,9 +149,7 @@ def without(monkeypatch: pytest.MonkeyPatch, *, nowait: bool) -> None:
 
 
 @BOTH
-def test_without_cachestat_reads_that_do_not_wait_tell(
-    read: Reading, on_disk: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_without_cachestat(read: Reading, on_disk: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """A page whose bytes come before it is asked about may stay, so that no more than what was there is promised of these."""
     caplog.set_level(logging.INFO)
     without(monkeypatch, nowait=False)

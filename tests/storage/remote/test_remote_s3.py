@@ -174,9 +174,7 @@ def test_errors_that_go_away_are_waited_out(bucket: Bucket, proxy: S3Proxy) -> N
 
 
 @pytest.mark.parametrize(("status", "said", "requests"), [(503, "still failing after 4 attempts", 4), (403, "access denied", 1)])
-def test_errors_that_stay_are_told_with_the_next_step(
-    bucket: Bucket, proxy: S3Proxy, status: int, said: str, requests: int
-) -> None:
+def test_lasting_errors_are_told_with_the_next_step(bucket: Bucket, proxy: S3Proxy, status: int, said: str, requests: int) -> None:
     name = bucket({"d/file": b"1"})
     source = opened(f"s3://{name}/d", proxy)
     source.list()
