@@ -47,8 +47,7 @@ def test_a_broker_before_3_7_gives_the_log_the_topics_id(outcomes: dict[str, Out
 
 def test_with_the_file_written_as_the_finding_says_the_log_is_served(tmp_path: Path) -> None:
     outcome = start_without_topic_id(tmp_path, VERSIONS["4.3.0"], mended=True)
-    finding = only(scan([outcome.before]), KIND)
-    assert finding.evidence["topic_id"] == outcome.topic_id
+    assert only(scan([outcome.before]), KIND).evidence["topic_id"] == outcome.topic_id
     assert (moved(outcome), outcome.served) == ([], RECORDS)
 
 

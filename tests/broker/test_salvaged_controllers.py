@@ -125,8 +125,7 @@ def lose(cluster: CombinedCluster, copies: Path, state: State) -> tuple[Facts, d
         wait_until("the controllers' logs are cut", are_cut, timeout_seconds=CLEANED_WITHIN_SECONDS, step_seconds=1.0)
     cluster.create_topic("last")
     Writer(cluster).batch("last", messages("last", 0, 10))
-    places = [("kept", 0), ("last", 0), ("orders", 0), ("orders", 1)]
-    ends = watermarks(cluster, places)
+    ends = watermarks(cluster, [("kept", 0), ("last", 0), ("orders", 0), ("orders", 1)])
     served = read(cluster, {place: begin for place, (begin, _) in ends.items()}, "read_uncommitted")
     known = facts(cluster)
     cluster.kill(*cluster.brokers)

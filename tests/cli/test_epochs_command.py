@@ -23,8 +23,7 @@ def run(run: Run) -> Run:
 @pytest.fixture
 def shifted(tmp_path: Path) -> Path:
     """A replica whose checkpoint begins epoch 1 at offset 3 instead of 2; its broker's name tries an escape."""
-    log = b"".join([batch(0, 2, epoch=0), batch(2, 2, epoch=1)])
-    directory = put_replica(tmp_path, "\x1b[31m", log) / "orders-0"
+    directory = put_replica(tmp_path, "\x1b[31m", b"".join([batch(0, 2, epoch=0), batch(2, 2, epoch=1)])) / "orders-0"
     put_epochs(directory, (0, 0), (1, 3))
     return tmp_path
 

@@ -224,8 +224,7 @@ def test_what_is_interrupted_is_whole_lines_that_end_with_an_incomplete_summary(
     done = judged_so_far("jsonl")
     assert done.returncode == 130
     rows = [json.loads(line) for line in done.stdout.splitlines()]
-    partitions = [row["topic"] for row in rows if row["type"] == "partition"]
-    assert partitions == ["append-time", "audit", "codec-gzip"]
+    assert [row["topic"] for row in rows if row["type"] == "partition"] == ["append-time", "audit", "codec-gzip"]
     assert [row["type"] for row in rows][-2:] == ["incomplete", "summary"]
     assert rows[-2]["reason"] == "interrupted after 3 of 11 partitions"
     assert rows[-1]["partitions"] == 3

@@ -46,8 +46,7 @@ def test_the_sample_shows_the_unclean_election_with_its_time_and_cost(run: Run) 
     brokers = sorted((SAMPLES / "unclean-election").glob("broker-*"))
     status, out, err = run(*brokers, "--topic", "audit", "--format", "json")
     assert status == 0
-    rows = json.loads(out)
-    [election] = [row for row in rows if row["is_unclean"]]
+    [election] = [row for row in json.loads(out) if row["is_unclean"]]
     assert (election["cost"], election["cost_start_offset"], election["cost_end_offset"]) == ("lost", 300, 370)
     assert (election["previous_leader"], election["leader"], election["isr"]) == (2, 1, [1])
     assert election["timestamp"].startswith("20")

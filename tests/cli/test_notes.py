@@ -87,8 +87,7 @@ def test_commands_and_amounts_are_not_broken() -> None:
 def _beyond_the_end(root: Path, *, stopped: bool) -> list[str]:
     """Log directories of three brokers, of which broker 2's high watermark lies behind its log's end."""
     brokers = healthy(root)
-    write = b"0\n1\nt 0 1000\n"
-    (brokers.log_dir(2) / "replication-offset-checkpoint").write_bytes(write)
+    (brokers.log_dir(2) / "replication-offset-checkpoint").write_bytes(b"0\n1\nt 0 1000\n")
     for log_dir in brokers.log_dirs if not stopped else ():
         (log_dir / ".kafka_cleanshutdown").unlink()
     return [str(path) for path in brokers.log_dirs]

@@ -248,8 +248,7 @@ def test_what_could_not_be_read_is_not_called_clean() -> None:
 def test_what_an_election_cost_is_told_though_it_is_info() -> None:
     def table(evidence: dict[str, object]) -> str:
         one = finding("UNCLEAN_ELECTION", Place("audit", 0), {"old_leader": 2, "new_leader": 1} | evidence)
-        open_transaction = finding("TXN_OPEN", Place("audit", 0), {})
-        return rendered(result_of(one, open_transaction))
+        return rendered(result_of(one, finding("TXN_OPEN", Place("audit", 0), {})))
 
     assert "an unclean election" not in table({"same_leader": True})
     told = table({"cost_finding": "UNCLEAN_LOSS"})

@@ -249,8 +249,7 @@ def test_a_salvage_joins_copies_damaged_elsewhere(run: Run, plan_words: Words, p
     words = plan_words(copies)
     assert "Recommended: salvage, which joins what the copies hold and loses nothing. The best election loses 3 offsets." in words
     assert " * " not in words
-    command = document["steps"][-1]["command"]
-    assert command == f"kafka-forensics salvage {copies} --output DIR"
+    assert document["steps"][-1]["command"] == f"kafka-forensics salvage {copies} --output DIR"
     assert run("salvage", copies, "--output", tmp_path / "salvaged", "-q")[0] == 0
     salvaged = [path.read_bytes() for path in (tmp_path / "salvaged").rglob(f"{0:020d}.log")]
     assert salvaged
@@ -305,8 +304,7 @@ def test_a_witness_that_says_more_than_its_log_is_told_whole(plan_words: Words, 
 
 def test_two_copies_of_one_broker_are_named_and_tables_stay_in_line(run_plan: Run, plan_document: Document, copies: Path) -> None:
     shutil.copytree(copies / "broker-2", copies / "broker-2-old")
-    out = run_plan(copies, *AUDIT, "--format", "table")[1]
-    table, _, below = out.partition("Several")
+    table, _, below = run_plan(copies, *AUDIT, "--format", "table")[1].partition("Several")
     assert f"copies of one broker (NODE_ID_CLASH): {copies / 'broker-2'} and" in " ".join(below.split())
     assert str(copies) not in table
     (partition,) = plan_document(copies, *AUDIT)["partitions"]

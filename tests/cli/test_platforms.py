@@ -53,8 +53,7 @@ def test_the_answer_is_the_same_without_what_only_linux_has(run: Run, tmp_path: 
         "dump --format jsonl sample_logs/silent-divergence": 0,
         "plan --format json sample_logs/unclean-election": 0,
     }
-    lines = [*same, f"demo {tmp_path}", "doctor --format json"]
-    done = process("darwin", OUTCOMES, json.dumps(lines))
+    done = process("darwin", OUTCOMES, json.dumps([*same, f"demo {tmp_path}", "doctor --format json"]))
     assert done.returncode == 0, done.stderr
     *answers, demo, doctor = json.loads(done.stdout)
     for (line, status), answer in zip(same.items(), answers, strict=True):

@@ -67,8 +67,7 @@ def test_those_of_faults(case: Case, run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize("options", [["--live"], ["--whole"], ["--partial"], ["--by", "incident"]], ids=" ".join)
 def test_how_copies_are_read_is_part_of_them(options: list[str], run: Run, tmp_path: Path) -> None:
     named = [f"{path.name.removeprefix('broker-')}={path}" for path in unclean_election(tmp_path / "it's a folder", 2)]
-    commands = commands_of(run, *named[:3], *options)
-    asked = {command for command in commands if command[1] in ("plan", "compare")}
+    asked = {command for command in commands_of(run, *named[:3], *options) if command[1] in ("plan", "compare")}
     assert asked
     for command in asked:
         assert set(named[:3]) <= set(command)

@@ -56,8 +56,7 @@ def test_metrics_say_what_a_scan_found() -> None:
     assert [of(read, "partitions", verdict=each) for each in verdicts] == [2, 1, 0, 0, 1, 1]
     assert of(read, "replicas", read="whole") == 14
     assert of(read, "read_bytes", outcome="damaged") == 500
-    severities = ("critical", "error", "warning", "info")
-    assert [of(read, "findings", severity=each) for each in severities] == [1, 5, 1, 2]
+    assert [of(read, "findings", severity=each) for each in ("critical", "error", "warning", "info")] == [1, 5, 1, 2]
     assert of(read, "findings_by_kind", kind="BATCH_CRC_MISMATCH", severity="error") == 5
     assert of(read, "lost_records_at_least") == 70
     assert of(read, "lost_records_at_most") == 70  # what is damaged is held by others
@@ -98,8 +97,7 @@ def test_very_many_topics_are_told_as_one_but_for_the_worst() -> None:
 
 
 def test_hostile_names_are_labels_like_any_other() -> None:
-    result = hostile_result()
-    text = "".join(prometheus.lines(result, 1))
+    text = "".join(prometheus.lines(hostile_result(), 1))
     assert all(line.isprintable() for line in text.splitlines())
     text.encode()
     topics = {dict(labels)["topic"] for _, labels in samples(text) if "topic" in dict(labels)}

@@ -280,8 +280,7 @@ def test_where_the_cache_cannot_be_written_nothing_is_written_elsewhere(
         (tmp_path / name).mkdir()
         monkeypatch.setenv(name, str(tmp_path / name))
     own = fresh("kept_nowhere")
-    directory = Path(kernel_directory(make=True))
-    (directory / f"{own._cache_name}-{compiled._digest(('int',))}").write_bytes(b"")
+    (Path(kernel_directory(make=True)) / f"{own._cache_name}-{compiled._digest(('int',))}").write_bytes(b"")
     compiled._say_not_cached.cache_clear()
     with caplog.at_level("INFO", logger="kafka_forensics"):
         assert own.compiled(1) == 7

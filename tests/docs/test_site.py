@@ -72,8 +72,7 @@ def test_every_page_is_on_the_site_and_can_be_searched_without_a_server(site: Pa
     expected = {page.replace("README.html", "index.html") for page in expected} | {f"findings/{kind}.html" for kind in CATALOGUE}
     assert made == expected | {"404.html", "findings/index.html"}
     index = json.loads((site / "search" / "search_index.json").read_text())
-    titles = {document["title"] for document in index["docs"]}
-    assert {"My broker lost data", "UNCLEAN_LOSS", "Glossary"} <= titles
+    assert {"My broker lost data", "UNCLEAN_LOSS", "Glossary"} <= {document["title"] for document in index["docs"]}
     assert (site / "search" / "search_index.js").read_text().startswith("var __index = ")
     assert 'location.protocol === "file:"' in (site / "assets" / "iframe-worker.js").read_text()
 

@@ -52,8 +52,7 @@ def test_a_scan_is_carried_through_links(linked: Brokers, tmp_path: Path, given:
 
 
 def test_a_log_that_is_read_elsewhere_is_refused_there_too(tmp_path: Path) -> None:
-    brokers = healthy(tmp_path)
-    place = brokers.log_dir(3) / "t-0" / SEGMENT
+    place = healthy(tmp_path).log_dir(3) / "t-0" / SEGMENT
     place.unlink()
     place.symlink_to(f"../../b1/t-0/{SEGMENT}")
     paths = [str(tmp_path)]

@@ -108,8 +108,7 @@ def test_threads(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_tasks_in_any_order(tree: Tree, sizes: dict[str, int]) -> None:
     """Folds, judgements and keys of compacted partitions as tasks whose arguments and answers are packed, as on a cluster."""
-    carried = task_engine.scan([str(tree.root)], ScanOptions(), **sizes)
-    assert text(carried, tree.root) == text(tree.answer, tree.root)
+    assert text(task_engine.scan([str(tree.root)], ScanOptions(), **sizes), tree.root) == text(tree.answer, tree.root)
 
 
 @pytest.mark.parametrize("name", SECTIONS_OF)

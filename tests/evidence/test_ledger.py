@@ -75,8 +75,7 @@ def test_a_checkpoint_names_what_is_absent_from_a_whole_directory_and_not_copied
 
 def test_an_offset_of_zero_expects_nothing_and_neither_does_a_directory_set_aside() -> None:
     nothing = given(1, A, watermarks={A: 1, B: 0})
-    aside = given(2, A, named=[A, B], set_aside=frozenset([B]))
-    assert cases(Ledger([nothing, aside]), B) == {}
+    assert cases(Ledger([nothing, given(2, A, named=[A, B], set_aside=frozenset([B]))]), B) == {}
 
 
 def test_a_replica_in_another_log_directory_of_its_broker_is_there() -> None:

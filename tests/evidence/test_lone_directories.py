@@ -50,8 +50,7 @@ def test_what_cannot_be_read_around_a_partition_is_left_out(tmp_path: Path) -> N
 
 
 def test_plan_takes_a_lone_directory_as_stopped_cleanly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    brokers = healthy(tmp_path)
-    assert outcome(["plan", *lone(brokers), "--format", "table"]) == 0
+    assert outcome(["plan", *lone(healthy(tmp_path)), "--format", "table"]) == 0
     out = capsys.readouterr().out
     assert "no checkpointed high watermark" not in out
     assert "not stopped cleanly" not in out

@@ -72,8 +72,7 @@ def test_only_the_facts_asked_for_in_their_own_order(tmp_path: Path) -> None:
 
 
 def test_facts_of_others_heed_the_filters_too(tmp_path: Path) -> None:
-    asked = ("--topic", "audit", "--partition", 0)
-    assert export(tmp_path / "out", ONE, *asked) == 0
+    assert export(tmp_path / "out", ONE, "--topic", "audit", "--partition", 0) == 0
     for fact in ("checkpoints", "metadata_history", "group_offsets"):
         table = read_back(tmp_path / "out", fact)
         assert set(table["topic"].to_pylist()) <= {"audit"}
@@ -133,8 +132,7 @@ def test_row_groups_and_files_are_bounded(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_batch_of_rows_is_bounded_by_bytes() -> None:
     schema = pa.schema([pa.field("value", pa.binary())])
     big = [(b"x" * (5 << 20),) for _ in range(7)]
-    made = list(facts_rows.record_batches(schema, iter(big)))
-    assert [one.num_rows for one in made] == [3, 3, 1]
+    assert [one.num_rows for one in facts_rows.record_batches(schema, iter(big))] == [3, 3, 1]
     (whole,) = (pa.RecordBatch.from_pydict({"value": [one[0] for one in big]}, schema=schema),)
     assert max(one.nbytes for one in facts_rows.cut([whole], schema)) <= facts_rows.MAX_BYTES
 

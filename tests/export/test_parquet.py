@@ -88,8 +88,7 @@ def test_a_file_without_rows_declares_its_types() -> None:
 @pytest.mark.parametrize("dictionary_first", [True, False])
 def test_rows_held_in_two_ways_become_alike(*, dictionary_first: bool) -> None:
     place, nulls = ("dir", "file", "transaction"), [None] * 6
-    row = (*place, 0, *nulls, 7)
-    plain_batch = record_batch(INDEX.own, [row])
+    plain_batch = record_batch(INDEX.own, [(*place, 0, *nulls, 7)])
     held = own_batch(INDEX, [*place_columns(place, 1), *plain_batch.columns[3:]])
     assert held.schema.types != plain_batch.schema.types
     made = list(alike([held, plain_batch] if dictionary_first else [plain_batch, held]))

@@ -105,8 +105,7 @@ def test_neither_the_order_of_tasks_nor_lost_attempts_show(tmp_path: Path, copie
         list(two.do(task))
         next(two.do(task), None)
     assert len(names(tmp_path / "two" / "_temporary")) > len(two.tasks)
-    answers = [list(two.do(task)) for task in reversed(two.tasks)]
-    two.finish(answers[::-1])
+    two.finish([list(two.do(task)) for task in reversed(two.tasks)][::-1])
     contents = [
         {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
         for folder in (tmp_path / "one", tmp_path / "two")

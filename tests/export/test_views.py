@@ -63,8 +63,7 @@ def test_without_pandas_an_error_names_the_next_step(monkeypatch: pytest.MonkeyP
 
 
 def test_the_page_says_what_is_wrong() -> None:
-    result = kf.scan(ONE)
-    text = parsed(result._repr_html_()).text
+    text = parsed(kf.scan(ONE)._repr_html_()).text
     assert text.startswith("critical")
     for word in ("audit-0", "UNCLEAN_LOSS", "conflict"):
         assert word in text

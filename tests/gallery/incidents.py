@@ -87,8 +87,7 @@ def as_before_topic_ids(brokers: Brokers) -> Brokers:
     """What Kafka left before 2.8: no topic ids, and the other files of a log directory in their first versions."""
     for log_dir in brokers.log_dirs:
         (log_dir / DIRECTORY / "partition.metadata").unlink(missing_ok=True)
-        number = int(log_dir.name.removeprefix("b"))
-        put_meta(log_dir, number, version=0)
+        put_meta(log_dir, int(log_dir.name.removeprefix("b")), version=0)
         if (log_dir / ".kafka_cleanshutdown").exists():
             put_clean_shutdown(log_dir, None)
     return brokers
@@ -174,8 +173,7 @@ def cut_to_watermark(root: Path) -> Brokers:
 
 
 def without_last_batch() -> Log:
-    batches = HEALTHY.batches[:-1]
-    log = replace(HEALTHY, batches=batches, next_offset=LAST.base_offset)
+    log = replace(HEALTHY, batches=HEALTHY.batches[:-1], next_offset=LAST.base_offset)
     log.producers = {
         one: entry if entry.last_offset < LAST.base_offset else replace(entry, last_sequence=-1, last_offset=-1)
         for one, entry in HEALTHY.producers.items()
@@ -230,8 +228,7 @@ def start_beyond_end(root: Path, log_start: int) -> Brokers:
 @incident("d22 KAFKA-7897", "all records in format 1, and a leader-epoch-checkpoint that begins below the log end", 4)
 @near_miss("the checkpoint begins at the log end, as an upgrade leaves it", 10)
 def epochs_over_format_1(root: Path, start_offset: int) -> Brokers:
-    log = old_history("a", 10)
-    brokers = put_replicas(root, log, 10)
+    brokers = put_replicas(root, old_history("a", 10), 10)
     for broker in (1, 2, 3):
         brokers.put_epochs(broker, (4, start_offset))
     return as_before_topic_ids(brokers)

@@ -374,8 +374,7 @@ scene(
 
 def given(root: Path, values: Sequence[bytes], *names: str) -> list[Path]:
     """The directories of the brokers and of the controller, but for these."""
-    brokers = controlled_by(healthy(root), *values)
-    return [path for path in sorted(brokers.root.iterdir()) if path.name not in names]
+    return [path for path in sorted(controlled_by(healthy(root), *values).root.iterdir()) if path.name not in names]
 
 
 def nobodys(root: Path) -> list[Path]:

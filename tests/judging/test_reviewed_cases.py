@@ -111,8 +111,7 @@ def given_severity(findings: list[Finding]) -> Severity:
 @pytest.mark.parametrize("topic", ["gone", "__cluster_metadata", "__transaction_state", "__consumer_offsets"])
 def test_findings_of_a_log_that_was_read_stay(topic: str) -> None:
     given = ordered(*(missing(number, topic=topic) for number in range(MANY)))
-    read = {("gone", number) for number in range(MANY)}
-    assert counted(given, read) == given
+    assert counted(given, {("gone", number) for number in range(MANY)}) == given
 
 
 def test_findings_of_topics_and_of_the_whole_stay() -> None:
@@ -132,8 +131,7 @@ def test_a_scan_of_a_checkpoint_with_very_many_lines(brokers: Brokers) -> None:
     assert max(groups.values()) <= LIMIT + 1
     rest = [one for one in findings if "counted" in one.evidence]
     for one in rest:
-        alike = groups[one.kind, one.severity, one.place.broker]
-        assert one.evidence["counted"] + alike - 1 == MANY
+        assert one.evidence["counted"] + groups[one.kind, one.severity, one.place.broker] - 1 == MANY
         assert message(one)
         assert one.severity is Severity.INFO or advice(one)
 

@@ -29,8 +29,7 @@ def lag(severity: Severity = Severity.INFO, **evidence: int) -> Finding:
 def cell(tmp_path: Path, state: State, *findings: Finding) -> Cell:
     put_meta(tmp_path, 1)
     put_segment(tmp_path / "events-0", 0, batch(0))
-    result = local.scan([str(tmp_path)], ScanOptions(jobs=1))
-    return Cell("9.9.9", state, replace(result, findings=list(findings)))
+    return Cell("9.9.9", state, replace(local.scan([str(tmp_path)], ScanOptions(jobs=1)), findings=list(findings)))
 
 
 def lossy(name: str = "lossy", offsets: tuple[int, ...] = (3, 4), **more: Any) -> State:

@@ -162,8 +162,7 @@ def draw(covered: Covered, count: int, seed: int) -> list[Mutant]:
     names = [name for name in operator_names() if any(part in name for part in OPERATORS)]
     places: defaultdict[tuple[str, int, int], list[Mutant]] = defaultdict(list)
     for file in sorted(covered.files):
-        tree = parso.parse((ROOT / file).read_text())
-        nodes = list(_nodes(tree))
+        nodes = list(_nodes(parso.parse((ROOT / file).read_text())))
         for name in names:
             positions = [position for node in nodes for position in _operator(name).mutation_positions(node)]
             for occurrence, ((line, column), _) in enumerate(positions):

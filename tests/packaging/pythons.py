@@ -36,5 +36,4 @@ def _candidates() -> list[Path]:
 
 def _makes_environments(python: Path) -> bool:
     """Whether it is an installation, not a script that looks for one, and has all that a virtual environment is made of."""
-    real = python.resolve()
-    return (real.parents[1] / "lib" / python.name / "ensurepip").is_dir()
+    return (python.resolve().parents[1] / "lib" / python.name / "ensurepip").is_dir()

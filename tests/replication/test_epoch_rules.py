@@ -41,8 +41,7 @@ def test_a_log_without_epochs_knows_no_end() -> None:
 
 @given(st.sets(st.integers(0, 20), min_size=1, max_size=6), st.integers(-1, 22))
 def test_an_answer_is_the_largest_epoch_not_above_the_one_asked_for(epochs: set[int], asked: int) -> None:
-    cached = entries(*((epoch, 10 * epoch) for epoch in sorted(epochs)))
-    answer = end_offset_for(cached, asked, 1000)
+    answer = end_offset_for(entries(*((epoch, 10 * epoch) for epoch in sorted(epochs))), asked, 1000)
     if asked == -1 or asked > max(epochs):
         assert answer == UNDEFINED
         return
@@ -84,8 +83,7 @@ def histories(draw: st.DrawFn) -> list[Log]:
     epoch = 0
     for _ in range(draw(st.integers(1, 6))):
         epoch += draw(st.integers(1, 2))
-        which = draw(st.integers(0, 2))
-        leader = logs[which]
+        leader = logs[draw(st.integers(0, 2))]
         leader.assign(epoch)
         for number in range(draw(st.integers(0, 3))):
             leader.append((epoch, number))

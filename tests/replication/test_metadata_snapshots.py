@@ -24,8 +24,7 @@ def steps(facts: LogFacts) -> list[tuple[str, str]]:
 
 
 def test_unfinished_and_deleted_ones_and_those_below_the_log_start_go() -> None:
-    part = f"{20:020d}-{2:010d}-8765.checkpoint.part"
-    going = [named(5, 1), named(15, 2, "checkpoint.deleted"), part]
+    going = [named(5, 1), named(15, 2, "checkpoint.deleted"), f"{20:020d}-{2:010d}-8765.checkpoint.part"]
     facts = log(*going, named(12, 2), named(20, 2), start=12)
     assert steps(facts) == [("delete", name) for name in sorted(going)]
     forecast = foretell(facts)

@@ -76,8 +76,7 @@ def test_what_the_leader_does_not_know_falls_back() -> None:
 @pytest.mark.parametrize("rule", RULES)
 def test_who_is_left_behind_begins_anew(rule: Rule) -> None:
     """Retention took from the leader what the follower would fetch next."""
-    outcome = rule(log(10, (0, 0), hw=10), log(500, (0, 300), start=300))
-    assert outcome.log_end_offset == 300
+    assert rule(log(10, (0, 0), hw=10), log(500, (0, 300), start=300)).log_end_offset == 300
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -108,8 +108,7 @@ class Page(HTMLParser):
 
 def golden_lanes() -> str:
     """The lanes of the sample's partition that lost data, as notebooks show them."""
-    drawing = scan(str(_SAMPLE), topic="audit").lanes("audit", 0)
-    return drawing._repr_svg_() + "\n"
+    return scan(str(_SAMPLE), topic="audit").lanes("audit", 0)._repr_svg_() + "\n"
 
 
 if __name__ == "__main__":

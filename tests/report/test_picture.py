@@ -23,8 +23,7 @@ def test_a_scale_keeps_the_order_of_all_numbers_and_their_bounds(marks: list[int
 
 @given(st.lists(NUMBERS, min_size=2, max_size=20, unique=True))
 def test_marks_of_a_scale_can_be_told_apart(marks: list[int]) -> None:
-    scale = Scale(marks)
-    places = sorted(map(scale.place, marks))
+    places = sorted(map(Scale(marks).place, marks))
     assert min(right - left for left, right in pairwise(places)) >= 13.9
 
 

@@ -89,8 +89,7 @@ def test_beyond_the_limit_nothing_is_claimed() -> None:
 @given(st.binary(max_size=300), st.integers(0, 500))
 def test_any_bytes_give_an_answer(noise: bytes, at: int) -> None:
     data = bytes_of(busy())
-    found = states(data[:at] + noise + data[at:])
-    assert set(found) <= {"committed", "aborted", "open", "unknown"}
+    assert set(states(data[:at] + noise + data[at:])) <= {"committed", "aborted", "open", "unknown"}
 
 
 def test_records_as_arrow_tell_their_state(tmp_path: Path) -> None:

@@ -69,8 +69,7 @@ def wrongs(history: RandomHistory, counted: Counter[str]) -> Iterator[str]:
     cluster = history.cluster
     for partition in cluster.partitions.values():
         logs = logs_of(partition)
-        acknowledged = acknowledged_of(cluster, partition)
-        everywhere = told.lost(acknowledged, logs.values())
+        everywhere = told.lost(acknowledged_of(cluster, partition), logs.values())
         counted["partitions"] += 1
         counted["forked"] += bool(told.forks(logs))
         counted["lost without a trace"] += bool(everywhere)

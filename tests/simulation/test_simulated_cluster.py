@@ -140,8 +140,7 @@ def test_a_retry_is_known_by_its_number_on_every_leader() -> None:
 def test_brokers_before_0_11_take_no_numbers_and_every_record_stands_alone() -> None:
     cluster, partition = made("truncate-to-hw")
     producer = Producer(IDEMPOTENT, 0)
-    sent = produce(cluster, partition, producer, 2)
-    produce(cluster, partition, producer, again=sent)
+    produce(cluster, partition, producer, again=produce(cluster, partition, producer, 2))
     assert [(batch.base_offset, batch.ids, batch.producer_id) for batch in partition.replicas[1].batches] == [
         (0, (0,), -1),
         (1, (1,), -1),
@@ -171,8 +170,7 @@ def test_a_batch_that_begins_below_the_followers_log_end_is_refused() -> None:
     cluster, partition = made("kip-279", brokers=2)
     append(cluster, partition, cluster.new_ids(1))
     fetch(cluster, partition, 2)
-    leader = partition.replicas[1]
-    leader.cut(0)
+    partition.replicas[1].cut(0)
     append(cluster, partition, cluster.new_ids(2))
     assert fetch(cluster, partition, 2)[2:4] == (1, 1)
     assert partition.replicas[2].ids == [0]

@@ -46,8 +46,7 @@ HEADER: Any = st.fixed_dictionaries({"key": st.binary(max_size=8), "value": st.n
 
 @given(st.lists(st.none() | st.lists(HEADER)), st.integers(0, 3))
 def test_keys_of_headers_are_text_whatever_their_bytes_are(headers: list[Any], first: int) -> None:
-    declared = FACTS["records"].schema.field("headers").type
-    made = with_text_keys(pa.array(headers, declared)[first:])
+    made = with_text_keys(pa.array(headers, FACTS["records"].schema.field("headers").type)[first:])
     wanted = [
         None if some is None else [{**header, "key": header["key"].decode("utf-8", "replace")} for header in some]
         for some in headers[first:]

@@ -102,8 +102,7 @@ def test_a_subset_of_columns_with_the_snapshot_among_them_or_not(root: Path, her
     names, offsets = StructField("snapshot", StringType()), StructField("last_offset", LongType())
     whole = local(here, "batches")
     for fields in ([offsets, names], [names], [offsets]):
-        made = source(root, snapshots="true")
-        reader = made.reader(StructType(fields))
+        reader = source(root, snapshots="true").reader(StructType(fields))
         batches = [batch for task in reader.partitions() for batch in reader.read(task)]
         assert rows(pa.Table.from_batches(batches)) == rows(whole.select([field.name for field in fields]))
     between = source(root, fact="findings", snapshots="true").reader(StructType([StructField("kind", StringType()), names]))

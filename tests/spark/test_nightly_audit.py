@@ -62,8 +62,7 @@ def damaged(folder: Path) -> Path:
 
 def test_on_a_cluster_findings_are_written_and_end_it_with_1(running: Cluster, spark: SparkSession, tmp_path: Path) -> None:
     tonight, last_night, lake = SAMPLES / "unclean-election", SAMPLES / "healthy", tmp_path / "lake"
-    since = f"2026-11-24={last_night}"
-    asked = (tonight, "--output", lake, "--snapshot", "2026-11-25", "--since", since)
+    asked = (tonight, "--output", lake, "--snapshot", "2026-11-25", "--since", f"2026-11-24={last_night}")
     done = submit(tmp_path, running.url, *asked, python=running.python)
     assert done.returncode == 1, done.stderr[-4000:]
     assert "2026-11-25: critical; 14 partitions, 351,864 bytes\nchanged: 36 unchanged, 3 appended, 3 created\n" in done.stdout

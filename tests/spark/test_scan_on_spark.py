@@ -102,8 +102,7 @@ def test_on_snapshots_with_many_histories_at_once(spark: SparkSession, tmp_path:
     trees.put("1", HEALTHY)
     second = trees.put("2", {1: HEALTHY.grown(), 2: HEALTHY.cut(55), 3: HEALTHY.cut(72).grown(epoch=9, tag="other")})
     put_partition(second / "b1" / "later-0", HEALTHY)
-    third = trees.put("3", HEALTHY.grown().expired(29), log_start=29)
-    log = third / "b2" / DIRECTORY / "00000000000000000055.log"
+    log = trees.put("3", HEALTHY.grown().expired(29), log_start=29) / "b2" / DIRECTORY / "00000000000000000055.log"
     log.write_bytes(log.read_bytes()[:-50])
     shutil.rmtree(trees.put("4", HEALTHY.cut(29), 29) / "b3")
     there, here = scan_snapshots(spark, str(tmp_path)), kf.scan_snapshots(str(tmp_path))

@@ -168,8 +168,7 @@ Names = Mapping[str, tuple[str, str]]
 
 
 def names_of(path: Path) -> dict[str, tuple[str, str]]:
-    rows = json.loads(path.read_text())["names"]
-    return {pseudonym: (row["kind"], row["name"]) for pseudonym, row in rows.items()}
+    return {pseudonym: (row["kind"], row["name"]) for pseudonym, row in json.loads(path.read_text())["names"].items()}
 
 
 def read_back(text: str, names: Names) -> str:

@@ -173,8 +173,7 @@ def logs(draw: st.DrawFn, *, most: int = 60) -> Log:
     epochs = dict.fromkeys(sequences, 0)
     for _ in range(draw(st.integers(0, most))):
         action = draw(st.sampled_from(_ACTIONS))
-        producer = draw(st.sampled_from(list(sequences)))
-        _act(draw, action, log, producer, epochs, sequences)
+        _act(draw, action, log, draw(st.sampled_from(list(sequences))), epochs, sequences)
     return log
 
 

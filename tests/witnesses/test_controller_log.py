@@ -96,8 +96,7 @@ def test_what_one_copy_lost_another_has(tmp_path: Path) -> None:
 
 
 def test_a_log_that_begins_later_stands_on_its_snapshot(tmp_path: Path) -> None:
-    written = log(change(isr=[1]), change(leader=2))
-    directory = written.put(tmp_path / "c0", start=5)
+    directory = log(change(isr=[1]), change(leader=2)).put(tmp_path / "c0", start=5)
     assert history_of(tmp_path / "c0").partitions == {}
     state = (topic(), partition([1], 1, leader_epoch=4), setting("cleanup.policy", "compact"))
     (directory / "00000000000000000005-0000000001.checkpoint").write_bytes(snapshot(*state))
@@ -116,8 +115,7 @@ def test_a_log_that_begins_later_stands_on_its_snapshot(tmp_path: Path) -> None:
     ],
 )
 def test_a_snapshot_that_is_not_whole_is_not_used(tmp_path: Path, data: bytes, reason: str) -> None:
-    directory = log().put(tmp_path / "c0", start=1)
-    (directory / "00000000000000000001-0000000001.checkpoint").write_bytes(data)
+    (log().put(tmp_path / "c0", start=1) / "00000000000000000001-0000000001.checkpoint").write_bytes(data)
     found = evidence(tmp_path / "c0")
     assert [(finding.kind, finding.evidence["reason"]) for finding in found.findings] == [("METADATA_RECORD_MALFORMED", reason)]
     assert found.history.partitions[TOPIC, 0].leader == 1

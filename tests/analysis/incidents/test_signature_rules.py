@@ -118,8 +118,7 @@ def cluster(**topics: Any) -> ControllerHistory:
 
 
 def told(history: ControllerHistory, *findings: Finding, as_of_ms: int | None = None) -> list[Finding]:
-    names = {topic for topic, _ in history.partitions}
-    return risky_settings(history, names, list(findings), as_of_ms)
+    return risky_settings(history, {topic for topic, _ in history.partitions}, list(findings), as_of_ms)
 
 
 def risks(found: list[Finding]) -> list[list[str]]:

@@ -140,8 +140,7 @@ def test_all_that_a_history_tells_is_as_it_is_kept(name: str) -> None:
     ],
 )
 def test_which_elections_are_unclean(before: bytes, then: bytes, unclean: bool) -> None:
-    history = replayed(topic(), before, then)
-    assert [event.is_unclean for event in events(history)] == [False, unclean]
+    assert [event.is_unclean for event in events(replayed(topic(), before, then))] == [False, unclean]
 
 
 def test_clearing_elrs_of_other_topics_looks_at_none() -> None:

@@ -78,8 +78,7 @@ def test_what_is_lost_begins_behind_what_came_back() -> None:
 def test_equal_records_in_other_batches_are_rewritten() -> None:
     logs = Logs()
     old = logs.add(OLDER, batches((0, "ab"), each=3))
-    new = logs.add(NEWER, batches((0, "ab"), each=3, codec="gzip"))
-    (row,) = log_changes(old, new, BETWEEN, logs).changes
+    (row,) = log_changes(old, logs.add(NEWER, batches((0, "ab"), each=3, codec="gzip")), BETWEEN, logs).changes
     assert (row.kind, row.reason, row.offset_start, row.offset_end) == (ChangeKind.REWRITTEN, "reencoded", 0, 6)
 
 

@@ -117,8 +117,7 @@ def test_one_default_partitioner_is_named_and_no_more(by: Callable[[bytes, int],
 
 
 def test_directories_that_lack_the_last_partitions_are_no_reason_to_speak() -> None:
-    sent = [one for one in placed(java, 6, keys(900)) if one[1] < 4]
-    placement = judged(sent, 4, exact=False)
+    placement = judged([one for one in placed(java, 6, keys(900)) if one[1] < 4], 4, exact=False)
     assert rules(placement) == [Rule(MURMUR2, 6)]
     assert placement.is_plain
 
@@ -159,8 +158,7 @@ def test_another_clients_hash_from_some_moment_on() -> None:
     placement = judged(placed(java, 5, named) + placed(librdkafka, 5, named, START + 10_000), 5)
     assert rules(placement) == [Rule(MURMUR2, 5), Rule(CRC32, 5)]
     assert placement.scattered_keys == sum(java(key, 5) != librdkafka(key, 5) for key in named)
-    example = placement.scattered[0].offsets
-    assert len(example) == 2
+    assert len(placement.scattered[0].offsets) == 2
 
 
 def test_two_clients_at_once() -> None:

@@ -72,8 +72,7 @@ def test_any_damage_and_any_cut_end_where_the_naive_walk_does(noise: bytes, at: 
     damaged = bytes(data[:at] if truncate else data)
     (chunk,) = read(damaged).chunks
     whole = folded([chunk]).stop(BASE)
-    expected = naive(damaged)
-    assert (None if whole is None else (whole.position, whole.end_offset)) == expected
+    assert (None if whole is None else (whole.position, whole.end_offset)) == naive(damaged)
     merged: RecoveryFold | None = None
     for piece in cut(chunk, points):
         part = folded([piece])

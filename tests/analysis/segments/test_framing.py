@@ -168,8 +168,7 @@ def test_damage_is_sampled_and_counted() -> None:
     at, data = starts(batches), bytearray(b"".join(batches))
     for position in at[:-1]:
         data[position + 70] ^= 1
-    state = fold_of(bytes(data))
-    sample = state.damage["BATCH_CRC_MISMATCH"]
+    sample = fold_of(bytes(data)).damage["BATCH_CRC_MISMATCH"]
     assert (sample.count, len(sample)) == (100, 32)
     assert [one.position for _, one in sample] == [*at[:16], *at[84:100]]
 

@@ -89,8 +89,7 @@ def test_every_entry_beyond_an_empty_log_is_told() -> None:
 
 
 def test_many_entries_beyond_the_log_are_told_by_a_few() -> None:
-    entries = tuple((100 + n, 1000 + n) for n in range(500))
-    assert len(judged(LOG, entries)) <= 16
+    assert len(judged(LOG, tuple((100 + n, 1000 + n) for n in range(500)))) <= 16
 
 
 def test_damage_of_the_file_itself_is_passed_on() -> None:

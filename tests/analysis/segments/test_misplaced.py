@@ -88,8 +88,7 @@ def test_between_neighbours_that_join_the_offset_is_known(spans: Spans, data: st
 def test_of_a_cleaned_log_no_sound_batch_is_named(spans: Spans, data: st.DataObject, bit: int) -> None:
     assert list(out_of_line(runs_of(spans, spans[0][0]))) == []
     assert by_neighbours(matrix(spans), 0, spans[0][0], None) == []
-    row = data.draw(st.integers(0, len(spans) - 1))
-    wrong = moved(spans, row, bit)
+    wrong = moved(spans, data.draw(st.integers(0, len(spans) - 1)), bit)
     for misplaced in out_of_line(runs_of(wrong, spans[0][0])):
         others = [span for index, span in enumerate(wrong) if index != misplaced.position // 100]
         assert others == sorted(others)

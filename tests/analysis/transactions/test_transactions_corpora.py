@@ -38,8 +38,7 @@ def partitions(archive: Path, directory: str) -> dict[str, Partition]:
     for name, data in members(archive, rf"{directory}/\d+\.(log|index|txnindex)"):
         path, _, file = name.rpartition("/")
         base, kind = int(file[:20]), file[21:]
-        topic = path.rpartition("/")[2].rpartition("-")[0]
-        partition = answer.setdefault(path, Partition(topic))
+        partition = answer.setdefault(path, Partition(path.rpartition("/")[2].rpartition("-")[0]))
         if kind == "log":
             partition.logs[base] = data
         elif kind == "txnindex":

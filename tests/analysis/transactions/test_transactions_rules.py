@@ -271,8 +271,7 @@ def test_ended_transactions_and_markers_are_the_same_whatever_the_cuts() -> None
 
 def test_newest_timestamps_are_of_good_batches() -> None:
     log = Log().add(max_timestamp=START + 5).add(max_timestamp=START + 99, crc=5).marker(1, 0, COMMIT, max_timestamp=START + 3)
-    fold = log.fold(TransactionsFold).last_markers
-    assert fold.newest_timestamp == START + 5
+    assert log.fold(TransactionsFold).last_markers.newest_timestamp == START + 5
     assert log.fold(TransactionsFold).open_transactions() == []
 
 

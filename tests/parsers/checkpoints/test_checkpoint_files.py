@@ -112,8 +112,7 @@ def test_damage_rows_are_few_however_bad_the_file() -> None:
 
 
 def test_only_the_beginning_of_a_huge_file_is_read() -> None:
-    head = b"0\n2\na 0 1\n"
-    file = MemoryFile(head + b"b" * 100, size_in_bytes=8 << 40)
+    file = MemoryFile(b"0\n2\na 0 1\n" + b"b" * 100, size_in_bytes=8 << 40)
     checkpoint = parse_offset_checkpoint(file)
     assert checkpoint.offsets == {("a", 0): 1}
     assert reasons(checkpoint.damage) == [("oversized", None)]

@@ -180,8 +180,7 @@ def test_null_and_empty_are_not_the_same() -> None:
     )
     assert code == OK
     assert [(row[RecordColumn.KEY_LENGTH], row[RecordColumn.VALUE_LENGTH]) for row in rows] == [(-1, -1), (0, 0), (1, 1)]
-    odd = framed(body(key=varint(-5), value=varint(-(2**31))))
-    rows, code, _ = decoded("compiled", odd, 1)
+    rows, code, _ = decoded("compiled", framed(body(key=varint(-5), value=varint(-(2**31)))), 1)
     assert code == OK
     assert (rows[0][RecordColumn.KEY_LENGTH], rows[0][RecordColumn.VALUE_LENGTH]) == (-1, -1), "any negative length is null"
 

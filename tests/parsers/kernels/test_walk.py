@@ -114,8 +114,7 @@ def test_both_forms_agree_on_any_window(data: bytes, draw: st.DataObject) -> Non
     length = draw.draw(st.integers(0, len(data)))
     end = draw.draw(st.integers(0, len(data)))
     rows = draw.draw(st.integers(0, 4))
-    start = draw.draw(st.integers(0, length))
-    walk_all(data, length=length, rows=rows, start=start, end=end)
+    walk_all(data, length=length, rows=rows, start=draw.draw(st.integers(0, length)), end=end)
 
 
 @given(any_segments(), st.data())

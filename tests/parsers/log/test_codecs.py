@@ -60,8 +60,7 @@ def test_gzip_members_follow_one_another() -> None:
 
 
 def test_snappy_raw_block_and_concatenated_streams() -> None:
-    raw = bytes(cramjam.snappy.compress_raw(TEXT))
-    assert decompress(SNAPPY, raw).data == TEXT
+    assert decompress(SNAPPY, bytes(cramjam.snappy.compress_raw(TEXT))).data == TEXT
     assert decompress(SNAPPY, b"\x05\x10hello").data == b"hello"
     assert decompress(SNAPPY, xerial(b"one") + xerial(TEXT) + xerial(b"")).data == b"one" + TEXT
     assert decompress(SNAPPY, xerial(b"one") + b"\0\0\0").data == b"one", "fewer than four bytes end the stream silently"

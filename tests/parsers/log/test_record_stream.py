@@ -163,5 +163,4 @@ def test_both_readers_agree_on_any_bytes(records: list[RecordToWrite], timestamp
     )
     plain = not any(write.headers for write in records)
     assert agrees(data) == plain
-    position = min(61 + at, max(len(data) - len(new), 0))
-    agrees(changed(data, position, new))
+    agrees(changed(data, min(61 + at, max(len(data) - len(new), 0)), new))

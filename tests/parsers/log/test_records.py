@@ -158,8 +158,7 @@ def test_control_records_must_be_readable(key: bytes | None, value: bytes | None
 
 @pytest.mark.parametrize("size", range(62))
 def test_short_bytes_have_an_answer(size: int) -> None:
-    batch = batch_of()[:size]
-    decoded = decode_batch(batch, position=3)
+    decoded = decode_batch(batch_of()[:size], position=3)
     assert [damage.position for damage in decoded.problems] == [3]
     assert list(decoded.iter_records()) == []
     assert check_batch(bytes(size))[0].kind == "RECORD_MALFORMED"

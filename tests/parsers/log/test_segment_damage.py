@@ -39,8 +39,7 @@ def test_every_flipped_bit_is_told_by_its_field(which: int) -> None:
 
 def test_a_crc_mismatch_says_where_and_which() -> None:
     batches = log(3)
-    data = flipped(b"".join(batches), len(batches[0]) + 65)
-    (one,) = read(data).damage
+    (one,) = read(flipped(b"".join(batches), len(batches[0]) + 65)).damage
     assert (one.kind, one.position, one.size_in_bytes) == ("BATCH_CRC_MISMATCH", len(batches[0]), len(batches[1]))
     assert (one.base_offset, one.last_offset) == (2, 3)
     assert one.detail["stored_crc"] == struct.unpack_from(">I", batches[1], 17)[0]
@@ -297,8 +296,7 @@ def test_damage_at_the_seam_of_formats() -> None:
 
 
 def test_damage_holds_numbers_and_short_words_only() -> None:
-    secret = b"SECRETSECRET"
-    batches = log(4, value=secret)
+    batches = log(4, value=b"SECRETSECRET")
     for position in range(0, 2 * len(batches[0]), 3):
         for one in read(flipped(b"".join(batches), position)).damage:
             assert isinstance(one, Damage)

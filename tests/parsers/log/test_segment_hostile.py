@@ -84,8 +84,7 @@ def test_bytes_are_read_a_bounded_number_of_times(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(damage, "FIRST_BUDGET_BYTES", 8 * MEBIBYTE)
     data = MADE[name](40_000)
     file = MemoryFile(data)
-    reading = read(file)
-    assert reading.landed == len(data)
+    assert read(file).landed == len(data)
     assert file.bytes_read <= damage.FIRST_BUDGET_BYTES + 8 * (len(data) + MEBIBYTE)
     assert file.furthest_byte <= len(data)
 

@@ -246,8 +246,7 @@ def test_topics_made_anew_gone_and_new_are_not_compared(trees: Snapshots) -> Non
 def test_a_partition_that_moved_to_another_broker(trees: Snapshots) -> None:
     trees.put(OLD, {1: HEALTHY, 2: HEALTHY, 3: Log()})
     shutil.rmtree(trees.root / OLD / "b3" / DIRECTORY)
-    new = trees.put(NEW, {1: HEALTHY, 2: HEALTHY, 3: HEALTHY})
-    shutil.rmtree(new / "b2" / DIRECTORY)
+    shutil.rmtree(trees.put(NEW, {1: HEALTHY, 2: HEALTHY, 3: HEALTHY}) / "b2" / DIRECTORY)
     result = trees.told()
     moved = [(2, "deleted", "moved_to_other_brokers", 0, LOG_END), (3, "created", "replica_added", 0, LOG_END)]
     assert rows(result) == [(1, "unchanged", None, 0, LOG_END), *moved]

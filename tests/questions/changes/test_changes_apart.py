@@ -39,8 +39,7 @@ def bytes_of(root: Path, name: str, broker: int) -> int:
 
 
 def test_all_is_asked_at_once(root: Path) -> None:
-    result = with_keys_apart(str(root), ScanOptions())
-    assert [finding.place.broker for finding in result.findings] == [1, 3]
+    assert [finding.place.broker for finding in with_keys_apart(str(root), ScanOptions()).findings] == [1, 3]
     _, key_questions = task_changes.changes(str(root), ScanOptions(), keys_apart_bytes=0)
     within = [sorted(keyed_log.plan for keyed_log in question.logs.values()) for question in key_questions]
     assert within == [[0, 1, 2], [3, 4, 5], [0, 3], [2, 5]]  # broker 2's log is unchanged

@@ -45,5 +45,4 @@ def test_changed_logs_are_judged_alike(broker: Path, seed: int) -> None:
     for _ in range(rng.choice((1, 1, 2, 4))):
         data = rng.choice(MUTATIONS)(rng, data)
     path.write_bytes(data)
-    bundle = bundle_of(changed, broker.parent / "changed.kfb")
-    assert judged(bundle) == judged(changed)
+    assert judged(bundle_of(changed, broker.parent / "changed.kfb")) == judged(changed)

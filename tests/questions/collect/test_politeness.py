@@ -43,8 +43,7 @@ def test_priorities_are_given_up_and_back() -> None:
     if MAY_LOWER:
         assert after == [nice, disk] * 2
     else:
-        lowest = str(min(int(nice) + 2 * NICE, 19))
-        assert after == [nice_inside, disk, lowest, disk]
+        assert after == [nice_inside, disk, str(min(int(nice) + 2 * NICE, 19)), disk]
 
 
 def test_elsewhere_only_the_nice_value_is_set(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -26,8 +26,7 @@ def test_a_map_is_made_private_and_read_again(tmp_path: Path) -> None:
     assert again.pseudonym(NameKind.GROUP, "orders") != pseudonym
     assert json.loads(path.read_text())["names"] == {pseudonym: {"kind": "topic", "name": "orders"}}
     assert [each.name for each in tmp_path.iterdir()] == ["names.json"]
-    other = PseudonymMap.at(tmp_path / "other.json")
-    assert other.pseudonym(NameKind.TOPIC, "orders") != pseudonym
+    assert PseudonymMap.at(tmp_path / "other.json").pseudonym(NameKind.TOPIC, "orders") != pseudonym
 
 
 def test_what_another_process_kept_meanwhile_stays(tmp_path: Path) -> None:
@@ -102,10 +101,8 @@ def test_a_map_that_others_can_read_is_refused(tmp_path: Path) -> None:
 
 
 def test_two_names_never_share_a_pseudonym() -> None:
-    known = PseudonymMap(KEY, {})
-    first = known.pseudonym(NameKind.TOPIC, "orders")
-    taken = PseudonymMap(KEY, {first: ("topic", "another")})
-    longer = taken.pseudonym(NameKind.TOPIC, "orders")
+    first = PseudonymMap(KEY, {}).pseudonym(NameKind.TOPIC, "orders")
+    longer = PseudonymMap(KEY, {first: ("topic", "another")}).pseudonym(NameKind.TOPIC, "orders")
     assert longer.startswith(first)
     assert len(longer) > len(first)
 

@@ -195,8 +195,7 @@ def test_a_cut_bundle_is_refused_or_judged_in_part(broker: Path, tmp_path: Path)
 
 def test_a_log_that_was_cut_is_judged_up_to_there(broker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bundle_file, "PART_BYTES", 1)
-    whole = bundle_of(broker, tmp_path / "whole.kfb")
-    apart = taken_apart(whole)
+    apart = taken_apart(bundle_of(broker, tmp_path / "whole.kfb"))
     number = next(number for number, part in enumerate(apart.parts) if any(section[0] == PAYMENTS for section in part.sections))
     apart.parts = apart.parts[: number + 1]
     apart.parts[number].files = []

@@ -50,8 +50,7 @@ def test_what_lies_between_two_blocks_that_differ_counts_as_lost(tmp_path: Path)
         own = b"of %d" % broker
         first, last = batch(1, 999, value=own), batch(121_000, value=own, last_offset_delta=29_999)
         brokers.put_replica(tmp_path, broker, batch(0) + first + between + last, high_watermark=1)
-    planned = one_of(planned_on([tmp_path]))
-    assert [(start, end) for start, end, _, _ in losses(planned, 1)] == [(1, 151_000)]
+    assert [(start, end) for start, end, _, _ in losses(one_of(planned_on([tmp_path])), 1)] == [(1, 151_000)]
 
 
 def test_a_batch_that_lies_in_two_losses_counts_once(tmp_path: Path) -> None:
@@ -74,8 +73,7 @@ def test_where_logs_conflict_a_commit_must_name_the_epoch(tmp_path: Path, epoch:
     first = brokers.put_replica(tmp_path, 1, [*shared, batch(6, 1, epoch=2, value=b"other")], partition="t-0")
     brokers.put_replica(tmp_path, 2, [*shared, *(batch(number, 1) for number in range(6, 10))], partition="t-0")
     brokers.put_offsets(first, log_of((commit_key(), commit_value(8, timestamp=BASE_TIMESTAMP + 100, leader_epoch=epoch))))
-    planned = one_of(planned_on([tmp_path], "t"))
-    assert losses(planned, 1) == [(6, 10, (2,), committed)]
+    assert losses(one_of(planned_on([tmp_path], "t")), 1) == [(6, 10, (2,), committed)]
 
 
 @pytest.mark.parametrize("value", ["true", "false"])
@@ -125,8 +123,7 @@ def test_a_stale_checkpoint_is_mended_by_recovery_alone(tmp_path: Path, clean: b
     for broker in (1, 2):
         epochs = [(0, 0)] if broker == 1 else [(0, 0), (1, 4)]
         brokers.put_replica(tmp_path, broker, log, partition="t-0", high_watermark=8, epochs=epochs, clean=clean)
-    planned = one_of(planned_on([tmp_path]))
-    second = candidate_of(planned, 2)
+    second = candidate_of(one_of(planned_on([tmp_path])), 2)
     (follower,) = second.followers
     assert (follower.by_checkpoint, follower.by_batches) == ((4, 8) if clean else (8, 8))
     assert follower.disagrees is clean
@@ -233,8 +230,7 @@ def test_a_damaged_batch_of_another_history_is_its_own_version(tmp_path: Path) -
     for broker, log, epochs in ((1, b"".join(other), [(0, 0), (1, 6)]), (2, flipped(mine, place, 6), [(0, 0)])):
         stop_cleanly(brokers.put_replica(tmp_path, broker, log, high_watermark=10, epochs=epochs))
     planned = one_of(planned_on([tmp_path]))
-    first = candidate_of(planned, 1)
-    assert [(loss.start, loss.end, loss.held_by) for loss in first.losses] == [(6, 12, (2,))]
+    assert [(loss.start, loss.end, loss.held_by) for loss in candidate_of(planned, 1).losses] == [(6, 12, (2,))]
     assert costs(planned, 1) == (4, 6)
 
 
@@ -247,8 +243,7 @@ def test_damage_at_the_head_that_no_epoch_joins_stays_another_version(tmp_path: 
         stop_cleanly(
             brokers.put_replica(tmp_path, broker, {0: log, 6: batch(6, 4, epoch=epoch)}, high_watermark=10, epochs=checkpoint)
         )
-    planned = one_of(planned_on([tmp_path]))
-    assert planned.given.differing == {(0, 1): ((0, 6),)}
+    assert one_of(planned_on([tmp_path])).given.differing == {(0, 1): ((0, 6),)}
 
 
 def test_a_log_that_cannot_be_read_is_not_called_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -218,8 +218,7 @@ def test_without_the_snapshot_a_copy_does_not_count(tmp_path: Path, snapshots: l
 
 def test_a_snapshot_beyond_all_tells_of_what_was_committed_since(tmp_path: Path) -> None:
     put_all(tmp_path / "in", {1: written((1, 4)), 2: written((1, 4))})
-    directory = put(tmp_path / "in", 9, written((1, 9)))
-    put_snapshot(directory, 8, snapshot(topic("t")))
+    put_snapshot(put(tmp_path / "in", 9, written((1, 9))), 8, snapshot(topic("t")))
     assert "a snapshot of what was committed up to offset 8" in refused(tmp_path).reason
 
 
@@ -245,8 +244,7 @@ def test_where_a_leader_may_be_unknown_nothing_is_given(tmp_path: Path) -> None:
 def test_without_any_quorum_state_all_logs_do(tmp_path: Path) -> None:
     for node in VOTERS:
         put(tmp_path / "in", node, written((1, 4), (5, 1)), None)
-    partition = taken(tmp_path)
-    assert partition.unseen == [f"quorum_state:{node}" for node in VOTERS]
+    assert taken(tmp_path).unseen == [f"quorum_state:{node}" for node in VOTERS]
     assert (state_of(tmp_path)["leaderEpoch"], state_of(tmp_path)["data_version"]) == (6, 0)
     assert [row["voterId"] for row in state_of(tmp_path)["currentVoters"]] == VOTERS
 
@@ -309,8 +307,7 @@ def test_voters_that_may_not_be_committed_need_both_majorities(tmp_path: Path) -
 
 
 def test_a_snapshot_behind_them_proves_voters_committed(tmp_path: Path) -> None:
-    log = dynamic([1, 2], [1])
-    directory = put_dynamic(tmp_path / "in", 1, log)
+    directory = put_dynamic(tmp_path / "in", 1, dynamic([1, 2], [1]))
     assert "2 of 2 voters are needed" in refused(tmp_path).reason
     put_snapshot(directory, 5, snapshot(topic("between")))
     quorum = taken(tmp_path).quorum

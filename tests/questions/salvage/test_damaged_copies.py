@@ -228,8 +228,7 @@ def test_an_index_tells_what_a_segment_that_is_cut_between_batches_had(tmp_path:
 @pytest.mark.parametrize("lost", [1, 6], ids=["cleaned", "not-cleaned"])
 def test_a_copy_that_lacks_the_latest_value_of_a_key_gives_way(lost: int, tmp_path: Path) -> None:
     """No damage shows; another copy has the value."""
-    log = [*CLEANED, *ACTIVE]
-    kept = [data for number, data in enumerate(log) if number != lost]
+    kept = [data for number, data in enumerate([*CLEANED, *ACTIVE]) if number != lost]
     put_cleaned(tmp_path / "in", 1, kept[: 4 if lost == 1 else 5], kept[4 if lost == 1 else 5 :])
     put_cleaned(tmp_path / "in", 2, CLEANED, ACTIVE)
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions

@@ -87,8 +87,7 @@ def test_the_epoch_at_the_end_decides_whether_a_copy_goes_on() -> None:
 
 
 def test_heads_come_from_copies_that_join() -> None:
-    base = copy(1, (10, 20), head=0)
-    assert taken(trace([base, copy(2, (0, 15))], {}, 0))[0] == (1, 0, 10, HEAD)
+    assert taken(trace([copy(1, (10, 20), head=0), copy(2, (0, 15))], {}, 0))[0] == (1, 0, 10, HEAD)
     assert trace([copy(1, (10, 20)), copy(2, (0, 15))], {}, 0).log_start_offset == 10
 
 

@@ -54,15 +54,13 @@ def test_what_no_copy_has_is_refused_or_a_gap(tmp_path: Path) -> None:
     refusal = refused(tmp_path)
     assert (refusal.kind, refusal.offsets) == ("gaps", ((6, 8),))
     assert not (tmp_path / "refused" / NAME).exists()
-    told = json.loads((tmp_path / "refused-0" / MANIFEST).read_text())
-    assert told["refused"][0]["offsets"] == [[6, 8]]
+    assert json.loads((tmp_path / "refused-0" / MANIFEST).read_text())["refused"][0]["offsets"] == [[6, 8]]
     partition = taken(tmp_path, batches[:3] + batches[4:], allow_gaps=True)
     assert [(gap.start, gap.end, gap.damaged_on) for gap in partition.gaps] == [(6, 8, (1, 2))]
 
 
 def test_offsets_lost_at_the_end_are_not_given_again(tmp_path: Path) -> None:
-    batches = batches_of(5)
-    put_replica(tmp_path / "in", 1, damaged(batches, {4}), high_watermark=10)
+    put_replica(tmp_path / "in", 1, damaged(batches_of(5), {4}), high_watermark=10)
     assert salvaged_of(tmp_path / "in", tmp_path / "refused").refused[0].offsets == ((8, 10),)
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True).partitions
     assert partition.log_end_offset == 10
@@ -132,8 +130,7 @@ def test_old_formats_are_told_by_the_crc_in_their_headers(tmp_path: Path, magic:
 
 def test_a_batch_inside_a_value_and_lies_outside_the_crc_are_not_carried_on(tmp_path: Path) -> None:
     batches = batches_of(6)
-    inner = batch(4, 40, value=b"planted")
-    batches[2] = batch(4, 2, value=inner)
+    batches[2] = batch(4, 2, value=batch(4, 40, value=b"planted"))
     log = b"".join(batches)
     at = starts(batches)
     put_replica(tmp_path / "in", 1, {0: changed(log, at[2] + 8, b"\x7f\xff\xff\xff")}, high_watermark=12)
@@ -152,8 +149,7 @@ def test_any_damage_leaves_the_union_of_what_is_good(tmp_path: Path, seed: int) 
     for broker in (1, 2, 3):
         end = dice.choice((20, 20, 17, 12))
         bad = {number for number in range(end) if dice.random() < 0.3}
-        cut = sorted(dice.sample(range(1, end), 3))
-        edges = [0, *cut, end]
+        edges = [0, *sorted(dice.sample(range(1, end), 3)), end]
         gone = dice.choice((-1, 1, 2))
         segments = {
             first * records: damaged(batches[first:last], {number - first for number in bad}, dice.choice((20, 40, 75)))

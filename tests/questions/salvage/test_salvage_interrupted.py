@@ -199,8 +199,7 @@ def test_a_copy_that_changes_meanwhile_refuses_its_partition(copies: Path, tmp_p
         copying.write_all(to, b"\xff")
 
     monkeypatch.setattr(partition_files, "copy_range", changed)
-    salvaged = salvaged_of(copies, tmp_path / "out")
-    assert [refused.kind for refused in salvaged.refused] == ["not_sound"]
+    assert [refused.kind for refused in salvaged_of(copies, tmp_path / "out").refused] == ["not_sound"]
     assert not of_first(tmp_path / "out").exists()
 
 

@@ -133,16 +133,14 @@ def test_a_copy_without_batches_does_not_say_where_the_log_starts(tmp_path: Path
 
 def test_a_high_watermark_of_a_live_copy_promises_nothing(tmp_path: Path) -> None:
     """Its checkpoint may have been copied after the log."""
-    log_dir = put_cleaned(tmp_path / "in", 1, [*CLEANED, *REST])
-    write_checkpoint(log_dir, "replication", 14, "orders-0")
+    write_checkpoint(put_cleaned(tmp_path / "in", 1, [*CLEANED, *REST]), "replication", 14, "orders-0")
     assert "the copy of broker 1 ends at offset 12, before 14" in refused(tmp_path).reason
     (salvaged,) = salvaged_of(tmp_path / "in", tmp_path / "out", live=True).partitions
     assert (salvaged.log_end_offset, salvaged.warning) == (12, None)
 
 
 def test_a_last_segment_of_which_only_the_index_is_left_is_missed(tmp_path: Path) -> None:
-    log_dir = put_cleaned(tmp_path / "in", 1, [*CLEANED, *REST])
-    (log_dir / NAME / segment_file(16, "index")).touch()
+    (put_cleaned(tmp_path / "in", 1, [*CLEANED, *REST]) / NAME / segment_file(16, "index")).touch()
     refusal = refused(tmp_path)
     assert (refusal.offsets, "ends at offset 12, before 16" in refusal.reason) == (((12, 16),), True)
 
@@ -282,6 +280,5 @@ def test_what_either_has_damaged_does_not_set_copies_apart() -> None:
         PlanReplica(number, 0, 20, epochs=epochs, damaged=damaged) for number, damaged in enumerate((((14, 16),), ((12, 14),)))
     ]
     for differing, parted in (((12, 16), 20), ((12, 18), 16)):
-        given = PlanPartition("orders", 0, replicas, {(0, 1): (differing,)})
-        planned = Planned(given, cast("Plan", None))
+        planned = Planned(PlanPartition("orders", 0, replicas, {(0, 1): (differing,)}), cast("Plan", None))
         assert _parted(0, 1, planned) == _parted(1, 0, planned) == parted

@@ -150,8 +150,7 @@ def test_every_record_that_fulfils_the_conditions_is_found_and_no_other(
     if indexed is not None:
         put_indexes(log_dir / "orders-0", log, exact=indexed)
     for _ in both_forms():
-        rows = found(folder, asked)
-        assert [row["offset"] for row in rows] == naive(log, asked)
+        assert [row["offset"] for row in found(folder, asked)] == naive(log, asked)
 
 
 def both_forms() -> Iterator[bool]:
@@ -328,8 +327,7 @@ def test_files_on_their_way_out_are_searched_too(cluster: Path) -> None:
     waiting = cluster / "broker-2" / ("orders-0." + "a" * 32 + "-delete")
     waiting.mkdir()
     put_segment(waiting, 0, keyed(0, b"lost"))
-    rows = found(cluster, Conditions(key=b"lost"))
-    told = [(row["broker"], row["offset"], row["leftover"]) for row in rows]
+    told = [(row["broker"], row["offset"], row["leftover"]) for row in found(cluster, Conditions(key=b"lost"))]
     assert told == [(2, 5, None), (2, 0, "delete"), (3, 5, "deleted"), (10, 5, None)]
 
 
@@ -425,8 +423,7 @@ def test_markers_and_old_formats_are_found(tmp_path: Path) -> None:
     )
     put_replica(tmp_path / "cluster", 1, marker)
     put_replica(tmp_path / "cluster", 2, legacy_entry(0, 0) + legacy_entry(1, 1, timestamp=77), partition="old-0")
-    rows = found(tmp_path, Conditions(producer_id=4))
-    assert [row["control_record_type"] for row in rows] == ["COMMIT"]
+    assert [row["control_record_type"] for row in found(tmp_path, Conditions(producer_id=4))] == ["COMMIT"]
     assert places(found(tmp_path, Conditions(key=b"key"))) == [("old", 0, 2, 0), ("old", 0, 2, 1)]
     assert places(found(tmp_path, Conditions(timestamp_end_ms=78))) == [("old", 0, 2, 1)]
 

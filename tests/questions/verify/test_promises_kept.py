@@ -258,8 +258,7 @@ def test_copies_of_another_cluster_are_refused(tmp_path: Path, plan: Path) -> No
 
 def test_a_cluster_by_its_pseudonym_is_not_compared(tmp_path: Path, plan: Path) -> None:
     copies = mended(tmp_path / "after")
-    document = json.loads(plan.read_text())
-    (cluster_id,) = document["cluster_ids"]
+    (cluster_id,) = json.loads(plan.read_text())["cluster_ids"]
     plan.write_text(plan.read_text().replace(cluster_id, "cluster-0123456789ab"))
     assert reasons(copies, plan) == AS_PLANNED
     plan.write_text(plan.read_text().replace("cluster-0123456789ab", cluster_id))

@@ -264,8 +264,7 @@ def test_a_zip_written_to_a_pipe_and_cut_gives_what_stands_before(tree: Path, tm
     data = (tmp_path / "whole.zip").read_bytes()
     source = open_source(str(tmp_path / "whole.zip"))
     whole = {entry.path for entry in walk(source)}
-    directory = data.index(b"PK\x01\x02", len(data) - 4000)
-    (tmp_path / "cut.zip").write_bytes(data[:directory])
+    (tmp_path / "cut.zip").write_bytes(data[: data.index(b"PK\x01\x02", len(data) - 4000)])
     cut = open_source(str(tmp_path / "cut.zip"))
     assert {entry.path for entry in walk(cut)} == whole
     assert len(cut.problems) == 1

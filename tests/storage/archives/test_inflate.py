@@ -133,8 +133,7 @@ class _Failing(MemoryFile):
 
 
 def test_an_xz_stream_that_asks_for_much_memory_is_refused() -> None:
-    filters = [{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 20}]
-    packed = bytearray(lzma.compress(b"x" * 1000, filters=filters))
+    packed = bytearray(lzma.compress(b"x" * 1000, filters=[{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 20}]))
     at = packed.index(b"\x21\x01", 12)  # filter LZMA2, one byte of properties: the size of the dictionary
     packed[at + 2] = 40  # 4 GiB - 1
     size = (packed[12] + 1) * 4

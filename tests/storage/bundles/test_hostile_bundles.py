@@ -104,8 +104,7 @@ def damaged(*found: Damage) -> Lie:
 
 
 def overlapping(apart: bundles.TakenApart) -> None:
-    section = apart.sections(bundles.CHECKPOINT, SectionKind.BYTES)[0]
-    apart.parts[0].sections.append(list(section))
+    apart.parts[0].sections.append(list(apart.sections(bundles.CHECKPOINT, SectionKind.BYTES)[0]))
     apart.relisted()
 
 
@@ -356,8 +355,7 @@ def test_terminals_get_no_controls(output_format: str, bundle: Path, tmp_path: P
     apart.row(bundles.CHECKPOINT)[bundles.LEFT_OUT] = NASTY
     apart.row(bundles.CHECKPOINT)[0] = bundles.CHECKPOINT
     apart.row(bundles.PAYMENTS)[bundles.LEFT_OUT] = NASTY
-    path = apart.write(tmp_path / "nasty.kfb")
-    assert outcome(["scan", str(path), "--format", output_format]) == 3
+    assert outcome(["scan", str(apart.write(tmp_path / "nasty.kfb")), "--format", output_format]) == 3
     captured = capsys.readouterr()
     assert "owned" in captured.out + captured.err
     assert not any(letter in captured.out + captured.err for letter in "\x1b\x07\u202e\x9b")
@@ -366,8 +364,7 @@ def test_terminals_get_no_controls(output_format: str, bundle: Path, tmp_path: P
 def test_the_command_that_it_asks_to_run_is_quoted(bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     apart = bundles.taken_apart(bundle)
     apart.about |= {"paths": ["--output=/etc/x", "/data/$(reboot)", NASTY, "relative"], "broker": NASTY}
-    path = apart.write(tmp_path / "nasty.kfb")
-    assert outcome(["dump", str(path), "--topic", "orders", "--records"]) == 3
+    assert outcome(["dump", str(apart.write(tmp_path / "nasty.kfb")), "--topic", "orders", "--records"]) == 3
     said = capsys.readouterr()
     text = said.out + said.err
     assert "needs the records" in text
@@ -395,8 +392,7 @@ def test_names_of_logs_are_those_of_the_parsers(bundle: Path) -> None:
     for name in names:
         apart = bundles.taken_apart(bundle)
         apart.listing["files"].append([f"orders-0/{name}.deleted", "f", 0, 0, None, None, None, name in of_batches, None, []])
-        path = apart.write(bundle.with_name("names.kfb"))
-        assert BundleSource(str(path)).problems == []
+        assert BundleSource(str(apart.write(bundle.with_name("names.kfb")))).problems == []
 
 
 def test_a_pipe_in_it_is_not_opened(bundle: Path) -> None:

@@ -250,8 +250,7 @@ def test_a_file_cut_while_open_ends_early_and_one_that_grows_does_not_grow(tmp_p
         os.truncate(path, 5_005)
         assert file.size_in_bytes == 10_000
         assert file.read_at(5_000, 100) == b"01234"
-        buffer = bytearray(100)
-        assert file.read_into(5_000, memoryview(buffer)) == 5
+        assert file.read_into(5_000, memoryview(bytearray(100))) == 5
         assert file.read_at(9_000, 100) == b""
         assert file.data_ranges() == [(0, 8192)] or file.data_ranges()[-1][1] <= 10_000
 
