@@ -15,10 +15,8 @@ from lab.errors import LabError
 from lab.fault_base import read_log
 from lab.forgotten_producers import CHECKED_EVERY_SECOND, forget_producers
 from lab.jvm import wait_until
-from lab.live_evidence import TOPICS as LIVELY
-from lab.live_evidence import take_live
-from lab.power_failure import STEP, fail_all_at_once, fail_the_last
-from lab.power_failure import TOPICS as PARTLY_FLUSHED
+from lab.live_evidence import TOPICS as LIVELY, take_live
+from lab.power_failure import STEP, TOPICS as PARTLY_FLUSHED, fail_all_at_once, fail_the_last
 from lab.raw_produce import raw_produce
 from lab.story import Story, messages
 from lab.unclean_election import fully_replicated

@@ -45,8 +45,11 @@ from kafka_forensics.engine.garbage import OBJECTS_BETWEEN
 from kafka_forensics.errors import ForensicsError, UsageError, nearest
 
 if TYPE_CHECKING:
-    from typer._click.core import Command as AnyCommand  # its parser, whose place is another in other versions
-    from typer._click.core import Context, Parameter
+    from typer._click.core import (
+        Command as AnyCommand,  # its parser, whose place is another in other versions
+        Context,
+        Parameter,
+    )
     from typer._click.formatting import HelpFormatter
 
 PROGRAM: Final = "kafka-forensics"

@@ -66,12 +66,12 @@ class Progress:
                 BarColumn,
                 DownloadColumn,
                 MofNCompleteColumn,
+                Progress as Bar,
                 TextColumn,
                 TimeElapsedColumn,
                 TimeRemainingColumn,
                 TransferSpeedColumn,
             )
-            from rich.progress import Progress as Bar
 
             of_bytes = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
             of_tasks = (BarColumn(), MofNCompleteColumn(), TextColumn("tasks"), TimeElapsedColumn())

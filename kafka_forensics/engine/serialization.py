@@ -18,13 +18,9 @@ import msgspec
 import numpy as np
 
 from kafka_forensics.analysis import bounds, compaction, epochs, placement, replica
-from kafka_forensics.analysis.producers import producers
-from kafka_forensics.analysis.producers import rules as producer_rules
-from kafka_forensics.analysis.producers import runs as producer_runs
+from kafka_forensics.analysis.producers import producers, rules as producer_rules, runs as producer_runs
 from kafka_forensics.analysis.segments import continuity, framing, indexes, misplaced
-from kafka_forensics.analysis.transactions import endings as transaction_endings
-from kafka_forensics.analysis.transactions import markers as transaction_markers
-from kafka_forensics.analysis.transactions import transactions
+from kafka_forensics.analysis.transactions import endings as transaction_endings, markers as transaction_markers, transactions
 from kafka_forensics.analysis.transactions_across import facts as transactions_facts
 from kafka_forensics.engine import task_values
 from kafka_forensics.errors import ForensicsError

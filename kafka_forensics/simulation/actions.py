@@ -9,8 +9,7 @@ from typing import Final, NamedTuple, TypedDict, Unpack
 
 from kafka_forensics.model.controller import NO_LEADER
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.replication import acks as promises
-from kafka_forensics.replication import elections
+from kafka_forensics.replication import acks as promises, elections
 from kafka_forensics.replication.elections import eligible_leader_replicas
 from kafka_forensics.replication.epochs import Log, Truncated, assign_epoch, by_fetch, by_high_watermark, by_kip_101, by_kip_279
 from kafka_forensics.replication.watermarks import LeaderState, follower_high_watermark, raised

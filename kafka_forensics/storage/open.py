@@ -131,8 +131,7 @@ def located(path: str, storage_options: "Given" = None) -> "list[tuple[str, Stor
     uri = _URI.match(path)
     if uri is None or uri[1].lower() in SCHEMES or os.path.lexists(path):
         return [(path, None)]
-    from kafka_forensics.storage.remote import expand
-    from kafka_forensics.storage.remote import storage_options as gathered
+    from kafka_forensics.storage.remote import expand, storage_options as gathered
 
     return list(expand(path, gathered(storage_options, uri=path)))
 
@@ -204,8 +203,7 @@ def _open_uri(uri: str, scheme: str, storage_options: "Given") -> ByteSource:
         return opener(uri)
     if scheme == "local":
         keep_out_of(_path_of_file_uri(uri.replace(uri[: len(scheme)], "file", 1)))
-    from kafka_forensics.storage.remote import open_remote
-    from kafka_forensics.storage.remote import storage_options as gathered
+    from kafka_forensics.storage.remote import open_remote, storage_options as gathered
 
     source = open_remote(uri, gathered(storage_options, uri=uri))
     name = source.name.lower()

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.analysis import bounds
 from kafka_forensics.analysis.producers.producers import ProducersFold

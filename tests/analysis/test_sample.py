@@ -1,7 +1,6 @@
 """Samples: the ends of a sequence and its exact count, whatever the cut."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.analysis.bounds import KEPT_AT_EACH_END, Sample
 from tests.support.strategies import cuts, merged

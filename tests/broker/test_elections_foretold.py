@@ -10,8 +10,7 @@ import pytest
 from kafka_forensics.cli.main import outcome as command_outcome
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.plan import Planned, PlanOptions, make_plans
-from kafka_forensics.questions.verify import Asked, read_promises, verify
-from kafka_forensics.questions.verify import Outcome as Kept
+from kafka_forensics.questions.verify import Asked, Outcome as Kept, read_promises, verify
 from kafka_forensics.replication.elections import Candidates, Elected, elect
 from lab.elections import FORCE, TOPICS, Held, Round, make_elections
 from lab.fault_base import read_log

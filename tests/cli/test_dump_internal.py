@@ -5,8 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.model.coordinators import RECORD_TYPES
 from kafka_forensics.parsers.internal_topics.internal_records import teller

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.storage.remote import errors
-from kafka_forensics.storage.remote import open as opening
+from kafka_forensics.storage.remote import errors, open as opening
 from tests.cli.runs import Run
 from tests.support.object_stores import (
     ACCESS_DENIED,

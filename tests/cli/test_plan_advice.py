@@ -11,8 +11,7 @@ import pytest
 
 from tests.cli.runs import Run
 from tests.support.brokers import TOPIC_ID, put_brokers, put_clean_shutdown, put_epochs, put_replica, put_segment
-from tests.support.controllers import CONTROLLER, ControllerLog, setting, topic
-from tests.support.controllers import partition as partition_record
+from tests.support.controllers import CONTROLLER, ControllerLog, partition as partition_record, setting, topic
 from tests.support.logs import CoordinatorLog, DataLog, ms
 from tests.support.places import SAMPLES
 from tests.support.segments import batch

@@ -13,8 +13,7 @@ from kafka_forensics.cli.outputs.plan import COLUMNS
 from tests.cli.runs import Run
 from tests.gallery.of_replicas import OTHER_TOPIC_ID
 from tests.support.brokers import healthy, put_replica
-from tests.support.controllers import controlled_by, record, topic
-from tests.support.controllers import partition as partition_record
+from tests.support.controllers import controlled_by, partition as partition_record, record, topic
 from tests.support.json_schemas import validate
 from tests.support.places import SAMPLES
 from tests.support.segments import batch, legacy_entry

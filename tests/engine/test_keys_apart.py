@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from kafka_forensics.engine import local
 from kafka_forensics.engine.key_tasks import QuestionsUnderWay, read_keys

@@ -7,8 +7,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.engine import serialization
 from kafka_forensics.engine.serialization import SERIALIZABLE, SerializationError, pack, unpack

@@ -7,15 +7,13 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.engine.work_plan import FILE_COST_BYTES
 from kafka_forensics.errors import FormatError, SourceError, UsageError
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.facts import spans as facts_spans
-from kafka_forensics.facts import splits as fact_splits
+from kafka_forensics.facts import spans as facts_spans, splits as fact_splits
 from kafka_forensics.facts.facts import FactReader
 from kafka_forensics.facts.read import read_task
 from kafka_forensics.facts.rows import FactQuery

@@ -13,9 +13,7 @@ from kafka_forensics.analysis.replica import ReplicaState
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import json_document
-from kafka_forensics.folding import fold_split as folding
-from kafka_forensics.folding import prefetch as ahead
-from kafka_forensics.folding import splits
+from kafka_forensics.folding import fold_split as folding, prefetch as ahead, splits
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.parsers.log import segment
 from tests.support.brokers import Brokers, put_replicas

@@ -22,8 +22,17 @@ from tests.support.brokers import (
     put_topic_id,
 )
 from tests.support.controllers import change, controlled_by, in_sync, partition, record, topic
-from tests.support.logs import CLEANED, FUTURE_MS, HEALTHY, IDEMPOTENT, History, Log, fill_segment, history
-from tests.support.logs import keyed_history as keyed_history
+from tests.support.logs import (
+    CLEANED,
+    FUTURE_MS,
+    HEALTHY,
+    IDEMPOTENT,
+    History,
+    Log,
+    fill_segment,
+    history,
+    keyed_history as keyed_history,
+)
 from tests.support.segments import BASE_TIMESTAMP
 
 HOSTILE: Final = "\x1b]0;pwn\x07\x1b[31m\x9b2J\x85\u202e"

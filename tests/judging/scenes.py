@@ -41,11 +41,9 @@ from tests.support.brokers import (
 from tests.support.controllers import CONTROLLER, ControllerLog, change, controlled_by, in_sync, partition, record, setting, topic
 from tests.support.groups import commit_key, commit_value, log_of
 from tests.support.kept_answers import write_answers
-from tests.support.logs import HEALTHY, HIGH_WATERMARK, LOG_END, CoordinatorLog, DataLog, Log, ms
-from tests.support.logs import history as any_history
+from tests.support.logs import HEALTHY, HIGH_WATERMARK, LOG_END, CoordinatorLog, DataLog, Log, history as any_history, ms
 from tests.support.plan_values import broken_laws
-from tests.support.segments import BASE_TIMESTAMP, batch, by_producer, flipped, marker, segment_file
-from tests.support.segments import BASE_TIMESTAMP as RECORDED_MS
+from tests.support.segments import BASE_TIMESTAMP, BASE_TIMESTAMP as RECORDED_MS, batch, by_producer, flipped, marker, segment_file
 
 ANSWERS: Final = Path(__file__).with_name("answers.json")
 OTHER_ID: Final = "AAAAAAAAAAAAAAAAAAAABQ"

@@ -7,8 +7,7 @@ from typing import IO
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.analysis.compaction import ROW_WIDTH
 from kafka_forensics.engine import key_tasks, local

@@ -9,8 +9,7 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import kafka_forensics
 from kafka_forensics.model.batches import BatchColumn

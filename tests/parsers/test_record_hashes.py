@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import cramjam
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.errors import FormatError
 from kafka_forensics.parsers.log import HashedRecords, StrongHasher

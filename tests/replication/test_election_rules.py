@@ -1,8 +1,7 @@
 """Whom the controller elects: first in the assignment, never the longest log."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.replication import elections
 

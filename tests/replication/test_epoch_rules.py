@@ -3,8 +3,7 @@
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.epochs import UNDEFINED, EpochEndOffset, end_offset_for, truncation_offset

@@ -4,8 +4,7 @@ import itertools
 from collections.abc import Callable
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.epochs import (

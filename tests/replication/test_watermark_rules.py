@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.replication.acks import ALL, LEADER, NONE, ProduceResponse, after_append, before_append
 from kafka_forensics.replication.watermarks import LeaderState, Transaction, follower_high_watermark, last_stable_offset, raised

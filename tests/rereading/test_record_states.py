@@ -3,8 +3,7 @@
 from pathlib import Path
 
 import pyarrow as pa
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import kafka_forensics as kf
 from kafka_forensics.parsers.log.segment import SegmentReader

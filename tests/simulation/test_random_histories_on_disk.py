@@ -16,8 +16,7 @@ from kafka_forensics.questions.transactions import transactions
 from kafka_forensics.simulation.cluster import Cluster, Partition
 from kafka_forensics.simulation.materialise import materialise
 from kafka_forensics.simulation.transactions import Coordinator
-from tests.simulation import expected
-from tests.simulation import truth as told
+from tests.simulation import expected, truth as told
 from tests.simulation.checks import acknowledged_of, logs_of, planned_wrongs, unfenced
 from tests.simulation.expected import Disk, Version
 from tests.simulation.random_histories import RandomHistory, random_history

@@ -16,8 +16,7 @@ from kafka_forensics.errors import ForensicsError
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
 from kafka_forensics.export.json_document import document
-from kafka_forensics.export.tasks import Task
-from kafka_forensics.export.tasks import tasks as tasks_of_export
+from kafka_forensics.export.tasks import Task, tasks as tasks_of_export
 from kafka_forensics.facts.facts import FactReader
 from kafka_forensics.facts.rows import SPLIT_BYTES
 from kafka_forensics.model.results import ScanResult

@@ -11,8 +11,7 @@ import kafka_forensics as kf
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.facts import spans as facts_spans
-from kafka_forensics.facts import splits as fact_splits
+from kafka_forensics.facts import spans as facts_spans, splits as fact_splits
 from kafka_forensics.facts.facts import FactReader
 from kafka_forensics.model.results import ScanResult, Totals
 from kafka_forensics.model.schemas import FACTS

@@ -13,8 +13,7 @@ import pytest
 
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.constants import NO_TIMESTAMP
-from kafka_forensics.parsers.log import damage as log_damage
-from kafka_forensics.parsers.log import segment
+from kafka_forensics.parsers.log import damage as log_damage, segment
 from kafka_forensics.parsers.log.segment import SegmentReader
 from kafka_forensics.parsers.spec.indexes import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, build_entries
 from kafka_forensics.parsers.spec.record_batch import RECORD_BATCH_HEADER

@@ -1,8 +1,7 @@
 """Columns of a bundle, whatever they hold."""
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.writers.bundle_columns import _planes_of, _sequences
 

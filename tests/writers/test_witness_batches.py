@@ -8,8 +8,7 @@ from typing import Any, Final
 
 import google_crc32c
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.analysis.internal_topics import GroupReplay, Replay
 from kafka_forensics.analysis.internal_topics.controller import DEFAULTS

@@ -4,8 +4,7 @@ import re
 from typing import Any, Final
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.errors import FormatError
 from kafka_forensics.model.files import AbortedTxn, EpochEntry, ProducerEntry

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from kafka_forensics.analysis.incidents.signatures import KIND as SIGNATURE
-from kafka_forensics.analysis.incidents.signatures import signature_key
+from kafka_forensics.analysis.incidents.signatures import KIND as SIGNATURE, signature_key
 from kafka_forensics.model.findings import Confidence, Finding, Severity
 from kafka_forensics.model.incidents import Broker, Cause, Incident, IncidentPartition
 from kafka_forensics.model.json_objects import Json

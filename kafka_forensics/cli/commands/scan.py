@@ -125,8 +125,7 @@ def _run(
 
     with Progress(screen, quiet=quiet) as progress:
         if closely is not None:
-            from kafka_forensics.questions.report import ReportOptions
-            from kafka_forensics.questions.report import report as reported_of
+            from kafka_forensics.questions.report import ReportOptions, report as reported_of
 
             reported = reported_of(paths, scan_options, ReportOptions(payloads=closely), progress, listener)
             return _Answer(reported.result, reported)

@@ -44,8 +44,7 @@ def verify(
     screen = screen_of(printing)
 
     from kafka_forensics.cli.progress import Progress
-    from kafka_forensics.questions.verify import Asked, Outcome, read_lost_records, read_promises
-    from kafka_forensics.questions.verify import verify as checked_by
+    from kafka_forensics.questions.verify import Asked, Outcome, read_lost_records, read_promises, verify as checked_by
 
     document = read_promises(against)
     asked = Asked(elected, {} if recovered is None else read_lost_records(recovered))

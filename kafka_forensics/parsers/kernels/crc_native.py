@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     from numba.core.base import BaseContext
     from numba.core.extending import _Intrinsic
-    from numba.core.typing import BaseContext as TypingContext
-    from numba.core.typing import Signature
+    from numba.core.typing import BaseContext as TypingContext, Signature
     from numpy.typing import NDArray
 
     Generate = Callable[[BaseContext, ir.IRBuilder, Signature, list[ir.Value]], ir.Value]

@@ -12,8 +12,7 @@ from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.pseudonyms import PSEUDONYM, NameKind
 from kafka_forensics.model.results import ScanResult
-from kafka_forensics.questions.verify import planned as of_plan
-from kafka_forensics.questions.verify import salvaged as of_salvage
+from kafka_forensics.questions.verify import planned as of_plan, salvaged as of_salvage
 from kafka_forensics.questions.verify.documents import PlanDocument, SalvageManifest
 from kafka_forensics.questions.verify.promises import Outcome, Verified
 from kafka_forensics.questions.verify.records_back import LostRecords, check_kept

@@ -9,8 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from kafka_forensics.replication.planner.plan_steps import Steps
-from kafka_forensics.replication.planner.plan_steps import steps as steps_to
+from kafka_forensics.replication.planner.plan_steps import Steps, steps as steps_to
 from kafka_forensics.replication.planner.plans import Broker, Candidate, Plan, PlanPartition
 
 _Kind = tuple[tuple[Broker, ...], tuple[Broker, ...], tuple[Broker, ...], tuple[Broker, ...], bool]

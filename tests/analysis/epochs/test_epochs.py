@@ -5,8 +5,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from kafka_forensics.analysis import epochs
 from kafka_forensics.analysis.epochs import EpochRun, EpochsFold, checkpoint_contradiction, differing_end, epoch_starts

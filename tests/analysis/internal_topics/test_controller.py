@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.analysis.internal_topics import controller
 from kafka_forensics.analysis.internal_topics.controller import MetadataCopy, Replay, add_copy, agree

@@ -5,8 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.analysis.internal_topics import share_log
 from kafka_forensics.analysis.internal_topics.share_log import ShareReplay, combined

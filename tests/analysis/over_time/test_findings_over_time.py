@@ -1,8 +1,7 @@
 """One log at two times against a naive answer: the first batch that differs, and both ends, say all."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.analysis.over_time import Between, log_changes
 from kafka_forensics.analysis.replicas.diff import Counts, counted

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.analysis import placement as key_placement
 from kafka_forensics.analysis.placement import (

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.analysis.producers.producers import ProducersFold, ProducerState
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn

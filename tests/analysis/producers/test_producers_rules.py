@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.analysis.producers.producers import BUMPS_KEPT, EpochBump, EpochBumps, ProducersFold, ProducerState
 from kafka_forensics.analysis.producers.rules import ProducerTable, find_producer

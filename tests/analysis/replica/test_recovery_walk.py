@@ -6,8 +6,7 @@ from itertools import pairwise
 import google_crc32c
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.analysis.replica import RecoveryFold, WalkEnd
 from kafka_forensics.analysis.segments.framing import survey

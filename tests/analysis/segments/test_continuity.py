@@ -3,8 +3,7 @@
 from dataclasses import dataclass, replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.analysis.segments import continuity
 from kafka_forensics.analysis.segments.continuity import BadTail, ContinuityFold, Course, Run, judge

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.analysis.segments.indexes import BadEntry, IndexFold, entries_agree
 from kafka_forensics.model.batches import BatchColumn, Damage

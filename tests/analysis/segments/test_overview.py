@@ -4,8 +4,7 @@ import itertools
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from kafka_forensics.analysis.epochs import EpochsFold
 from kafka_forensics.analysis.producers.producers import ProducersFold

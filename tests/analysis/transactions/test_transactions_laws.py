@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.analysis.producers.runs import OffsetRuns
 from kafka_forensics.analysis.transactions.endings import Ending, as_endings

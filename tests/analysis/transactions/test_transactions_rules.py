@@ -4,8 +4,7 @@ from time import process_time
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from numpy.typing import NDArray
 
 from kafka_forensics.analysis.producers.producers import ProducersFold

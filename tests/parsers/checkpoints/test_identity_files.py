@@ -1,6 +1,5 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.files import CleanShutdown, MetaProperties, PartitionMetadata

@@ -4,8 +4,7 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.files import AbortedTxn, OffsetIndex, TimeIndex

@@ -3,8 +3,7 @@ from dataclasses import asdict
 
 import google_crc32c
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.model.files import ProducerEntry, ProducerSnapshot
 from kafka_forensics.parsers import indexes as offset_index

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 from construct import ConstructError
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.model.coordinators import MEMBERS_LISTED, RECORD_TYPES, GroupKey, GroupMember, GroupMetadata, OffsetCommit
 from kafka_forensics.parsers.internal_topics.consumer_offsets import check_value, read_group_metadata, read_key, read_offset_commit

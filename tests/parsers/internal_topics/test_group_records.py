@@ -4,8 +4,7 @@ from base64 import b64encode
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.model.coordinators import RECORD_TYPES
 from kafka_forensics.parsers.internal_topics.consumer_offsets import MAX_VALUE_BYTES, read_group_value

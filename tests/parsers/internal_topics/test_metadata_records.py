@@ -4,8 +4,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from kafka_forensics.model.controller import MetadataRecord
 from kafka_forensics.parsers.internal_topics.flexible_fields import uuid_text

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 from construct import ConstructError
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.model.coordinators import TRANSACTION_STATES, TransactionMetadata
 from kafka_forensics.parsers.internal_topics.share_state import parse_transaction_log_key, parse_transaction_log_value

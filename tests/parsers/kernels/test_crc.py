@@ -10,8 +10,7 @@ from typing import Any
 import google_crc32c
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.compiled import Kernel, compile_function
 from kafka_forensics.parsers.kernels import crc_native

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from confluent_kafka import Producer
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.model.batches import KEY_SAMPLE_COLUMNS, BatchColumn
 from kafka_forensics.parsers.kernels import partitioners

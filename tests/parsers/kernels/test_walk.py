@@ -7,8 +7,7 @@ from typing import Any
 import google_crc32c
 import numpy as np
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
 from kafka_forensics.parsers.kernels.walk import DONE, FULL, MORE, TROUBLE, plausible_size, search, walk

@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.model.batches import BATCH_COLUMNS, MARKER_COLUMNS, RECORD_COLUMNS, BatchColumn
 from kafka_forensics.parsers.kernels.records import read_markers, readable

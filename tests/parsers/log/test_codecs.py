@@ -6,8 +6,7 @@ import random
 import cramjam
 import pytest
 import xxhash
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.model.constants import COMPRESSION_TYPES
 from kafka_forensics.parsers.log.codecs import PIECE_BYTES, decompress, decompress_into, stream

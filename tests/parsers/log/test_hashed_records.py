@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import xxhash
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.parsers.log import HashedRecords, RecordHasher, SeededHasher, SegmentHashes, StrongHasher, hashed_records
 from kafka_forensics.writers.batches import RecordToWrite, write_batch

@@ -5,8 +5,7 @@ from typing import Any
 
 import construct
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from kafka_forensics.model.batches import RecordColumn
 from kafka_forensics.parsers.kernels.records import MALFORMED, OK, readable, scan_messages

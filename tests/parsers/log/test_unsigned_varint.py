@@ -2,8 +2,7 @@
 
 import pytest
 from construct import ConstructError
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from kafka_forensics.parsers.internal_topics.consumer_offsets import read_offset_commit
 from kafka_forensics.parsers.internal_topics.metadata_log import decode_metadata_record

@@ -1,6 +1,5 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.parsers.log_dir import FileKind, FileName, PartitionName, classify_file, parse_file_name, parse_partition_name
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import kafka_forensics as kf
 from tests.support.bundles import ORDERS, PAYMENTS, bundle_of, put_broker

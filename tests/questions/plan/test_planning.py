@@ -11,8 +11,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.plan import Amount, Planned, PlanOptions, Plans, make_plans
 from kafka_forensics.replication.planner.plans import Candidate, Missing
 from tests.support import brokers
-from tests.support.controllers import CONTROLLER, ControllerLog, setting, topic
-from tests.support.controllers import partition as controlled_partition
+from tests.support.controllers import CONTROLLER, ControllerLog, partition as controlled_partition, setting, topic
 from tests.support.groups import commit_key, commit_value, log_of
 from tests.support.places import SAMPLES
 from tests.support.segments import BASE_TIMESTAMP, batch, flipped, segment_file

@@ -14,8 +14,7 @@ from kafka_forensics.questions.salvage.manifest import MAY_BE_STALE
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.questions.salvage.salvaged import NAME, check_output, log_of, of_first, refused, salvaged_of, taken
 from tests.support.brokers import put_meta, put_offsets, put_replica, put_segment, write_checkpoint
-from tests.support.groups import commit_key, commit_value
-from tests.support.groups import log_of as offsets_log
+from tests.support.groups import commit_key, commit_value, log_of as offsets_log
 from tests.support.json_schemas import json_schema
 from tests.support.segments import BASE_TIMESTAMP, changed, flipped, keyed, segment_file
 

@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.questions.salvage.lineage import BASE, CONTINUED, HEAD, Copy, Lineage, trace

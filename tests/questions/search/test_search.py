@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.constants import NO_TIMESTAMP
-from kafka_forensics.parsers.log import matching
-from kafka_forensics.parsers.log import records as record_parser
+from kafka_forensics.parsers.log import matching, records as record_parser
 from kafka_forensics.questions import search as finding
 from kafka_forensics.questions.search import FOUND_COLUMNS, Conditions, FoundRecords, Search, found_columns, search
 from kafka_forensics.rereading import seeking

@@ -10,8 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.storage.archives.archive import ArchiveSource

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import kafka_forensics as kf
 from kafka_forensics.errors import FormatError, SourceError, UsageError

@@ -7,8 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.storage.remote.errors import Failure, RequestFailedError
