@@ -48,7 +48,7 @@ def plan_partition(given: PlanPartition, truncate_by: TruncateBy | None = None) 
         key=itemgetter(0),
     )
     best, recommended = ranked[0] if ranked else ((), None)
-    alike = [other for other in ranked[1:] if any(ranked[-1][0][:_COSTS]) and other[0][:_COSTS] == best[:_COSTS]]
+    alike = [other for other in ranked[1:] if other[0][:_COSTS] == best[:_COSTS]]
     return Plan(
         given.topic,
         given.partition,

@@ -303,7 +303,7 @@ class Plan:
     strays: Strays | None = None
     """What an ordinary start makes of all these directories, where the controllers do not know the topic."""
     alike: tuple[Broker, ...] = ()
-    """Who loses as much as `recommended`, where any election loses anything."""
+    """Who loses as much as `recommended`, be that nothing."""
     ordinary: tuple[Broker, ...] = ()
     """Whom an ordinary start of all brokers may elect: no flag, no force (`planner.ordinary_leaders`)."""
     chosen_by: tuple[str, ...] = ()

@@ -68,6 +68,13 @@ def test_of_leaders_as_good_the_one_is_taken_that_one_start_serves() -> None:
     assert [(start.broker, len(start.leads)) for start in starts.first] == [(2, 2)]
 
 
+def test_one_start_serves_partitions_that_lose_nothing_under_either_leader() -> None:
+    """The only one in sync will not come back, so that an election must be forced."""
+    controls = [planner.PlanControl(-1, 3, 0, (3,), (), assignment) for assignment in ((1, 2, 3), (2, 1, 3))]
+    starts = ordered(*(lagging(control, (8, 8), "t") for control in controls))
+    assert [(start.broker, len(start.leads), start.stopped) for start in starts.first] == [(1, 2, ())]
+
+
 @dataclass
 class Played:
     """One partition as a controller and its replicas have it; `held` is whose log each replica's is a copy of."""
