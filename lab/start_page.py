@@ -4,18 +4,20 @@
 """
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from kafka_forensics.replication.starts import ABSENT, RIGHT, Outcome, Row, is_movable, start_outcome, table
+from kafka_forensics.replication.small_files import ABSENT, RIGHT, Outcome, is_movable, start_outcome
 from kafka_forensics.wording import WITHOUT
 
+TABLE: Final = Path(__file__).with_name("starts.tsv")
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "starts.md"
 HEAD: Final = """# What a start does with each small file
 
 A node that is broker and controller at once was started on copies of log directories in which one small file was damaged:
 {starts} starts of Kafka {versions}. {same} A client then read a topic, which had an open and some aborted transactions,
-and whose first five records DeleteRecords had deleted. What came of it is a table, `kafka_forensics/replication/starts.tsv`, which
+and whose first five records DeleteRecords had deleted. What came of it is a table, `lab/starts.tsv`, which
 `python -m lab.start_table` writes; the finding
 [`CHECKPOINT_MALFORMED`](../kafka_forensics/wording/kinds/CHECKPOINT_MALFORMED.md), its severity and the steps of `plan` follow
 it.
@@ -43,25 +45,25 @@ DAMAGES: Final = {
     "binary": "random bytes",
     "version_only": "only its version",
     "blank_line": "a blank first line",
-    "other_version": "version 7",
+    "version": "version 7",
     "count": "another number of entries",
     "fields": "a line with a word too few",
-    "word": "a word for a number",
+    "offset": "a word for a number",
     "negative": "a negative offset",
     "unterminated": "no end of the last line",
     "topic": "an illegal topic",
     "partition": "a word for a partition",
     "no_version": "no version",
-    "no_node_id": "no `node.id`",
-    "bad_node_id": "a word for the `node.id`",
-    "no_cluster_id": "no `cluster.id`",
-    "no_directory_id": "no `directory.id`",
-    "bad_directory_id": "an illegal `directory.id`",
-    "bad_escape": "an illegal escape",
+    "no_node.id": "no `node.id`",
+    "node_id": "a word for the `node.id`",
+    "no_cluster.id": "no `cluster.id`",
+    "no_directory.id": "no `directory.id`",
+    "directory_id": "an illegal `directory.id`",
+    "escape": "an illegal escape",
     "zero_id": "the zero id",
-    "bad_id": "an illegal id",
+    "topic_id": "an illegal id",
     "no_blank": "no blank after the colons",
-    "bad_epoch": "a word for the broker epoch",
+    "broker_epoch": "a word for the broker epoch",
 }
 OUTCOMES: Final = {
     Outcome.BROKER_STOPS: "the broker **ends**",
@@ -74,6 +76,28 @@ OUTCOMES: Final = {
     Outcome.IGNORED: "all is served, and the file is not read, or stays as it is",
 }
 DERIVED: Final = ("index", "timeindex", "txnindex", "snapshot")
+
+
+class Row(NamedTuple):
+    """One start, or those of several versions that did the same."""
+
+    file: str
+    damage: str
+    before: str
+    """`stopped` in an orderly way, or `killed`, before this start."""
+    log_dirs: int
+    versions: str
+    """Versions of Kafka, parted by blanks."""
+    outcome: Outcome
+    served: str
+    """What clients read of the log: log start, log end, records with isolation level read_uncommitted, and with read_committed."""
+
+
+@cache
+def table() -> tuple[Row, ...]:
+    """All rows."""
+    cells = [line.split("\t") for line in TABLE.read_text(encoding="ascii").splitlines()[1:]]
+    return tuple(Row(cell[0], cell[1], cell[2], int(cell[3]), cell[4], Outcome(cell[5]), cell[6]) for cell in cells)
 
 
 def page() -> str:
@@ -105,7 +129,7 @@ def _of_file(file: str, rows: tuple[Row, ...], before: str) -> Iterator[str]:
     grouped: dict[str, list[str]] = {}
     for row in rows:
         if (row.file, row.before, row.log_dirs) == (file, before, 1):
-            outcome = start_outcome(file, row.damage) if before == "stopped" else row.outcome
+            outcome = row.outcome if file in DERIVED else start_outcome(file, row.damage)
             what = OUTCOMES[outcome] + (_differs(row.served, served[RIGHT]) if outcome is Outcome.SERVES_OTHER else "")
             grouped.setdefault(what, []).extend([DAMAGES[row.damage]] if row.damage != RIGHT else [])
     for what, damages in ((what, damages) for what, damages in grouped.items() if damages):

@@ -1,7 +1,7 @@
 """What a start of a real broker does with each damaged small file: `python -m lab.start_table --keep FILE`.
 
 One node, broker and controller at once, wrote the log directories; it starts on a copy for every file and kind of damage. That
-takes an hour. The table is `kafka_forensics/replication/starts.tsv`, the page `docs/starts.md`.
+takes an hour. The table is `lab/starts.tsv`, the page `docs/starts.md`.
 """
 
 import argparse
@@ -17,12 +17,12 @@ from typing import Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from kafka_forensics.replication.starts import TABLE, Outcome, Row
+from kafka_forensics.replication.small_files import Outcome
 from lab.combined import CombinedCluster
 from lab.errors import LabError
 from lab.kafka_jars import kafka_jars
 from lab.salvaged_start import METADATA
-from lab.start_page import PAGE, page
+from lab.start_page import PAGE, TABLE, Row, page
 from lab.workload import FLUSH_TIMEOUT_SECONDS, SMALL_SEGMENTS, Message, Writer
 
 BROKER: Final = 1
@@ -100,10 +100,10 @@ ANY_FILE: Final[Mapping[str, Damage]] = {
 OF_TEXT: Final[Mapping[str, Damage]] = {"version_only": _version_line}
 OF_ENTRIES: Final[Mapping[str, Damage]] = {
     "blank_line": lambda _: b"\n0\n",
-    "other_version": lambda data: b"7" + data[1:],
+    "version": lambda data: b"7" + data[1:],
     "count": _lines(_count_too_large),
     "fields": _lines(lambda lines: [*lines[:-1], lines[-1].rsplit(b" ", 1)[0] + b"\n"]),
-    "word": _lines(_last_word(b"many")),
+    "offset": _lines(_last_word(b"many")),
     "negative": _lines(_last_word(b"-7")),
     "unterminated": lambda data: data[:-1],
 }
@@ -123,31 +123,31 @@ def _with(key: bytes, value: bytes) -> Damage:
 
 OF_IDENTITY: Final[Mapping[str, Mapping[str, Damage]]] = {
     "meta.properties": {
-        "other_version": _with(b"version=", b"7"),
+        "version": _with(b"version=", b"7"),
         "no_version": _without(b"version="),
-        "no_node_id": _without(b"node.id="),
-        "bad_node_id": _with(b"node.id=", b"one"),
-        "no_cluster_id": _without(b"cluster.id="),
-        "no_directory_id": _without(b"directory.id="),
-        "bad_directory_id": _with(b"directory.id=", b"one"),
-        "bad_escape": lambda data: data + b"note=\\u12\n",
+        "no_node.id": _without(b"node.id="),
+        "node_id": _with(b"node.id=", b"one"),
+        "no_cluster.id": _without(b"cluster.id="),
+        "no_directory.id": _without(b"directory.id="),
+        "directory_id": _with(b"directory.id=", b"one"),
+        "escape": lambda data: data + b"note=\\u12\n",
     },
     "partition.metadata": {
-        "other_version": _with(b"version: ", b"7"),
+        "version": _with(b"version: ", b"7"),
         "no_version": _without(b"version: "),
         "zero_id": _with(b"topic_id: ", b"A" * 22),
-        "bad_id": _with(b"topic_id: ", b"one"),
+        "topic_id": _with(b"topic_id: ", b"one"),
         "no_blank": lambda data: data.replace(b": ", b":"),
     },
     "quorum-state": {
-        "other_version": lambda data: data.replace(b'"data_version":0', b'"data_version":7').replace(
+        "version": lambda data: data.replace(b'"data_version":0', b'"data_version":7').replace(
             b'"data_version":1', b'"data_version":7'
         ),
         "no_version": lambda data: data.replace(b'"data_version":0', b'"note":0').replace(b'"data_version":1', b'"note":1'),
     },
     ".kafka_cleanshutdown": {
-        "other_version": lambda data: data.replace(b'"version":0', b'"version":7'),
-        "bad_epoch": lambda _: b'{"version":0,"brokerEpoch":"one"}',
+        "version": lambda data: data.replace(b'"version":0', b'"version":7'),
+        "broker_epoch": lambda _: b'{"version":0,"brokerEpoch":"one"}',
     },
 }
 
@@ -343,7 +343,7 @@ class Play(NamedTuple):
     damages: Collection[str] | None
 
 
-_SOME: Final = ("right", "absent", "empty", "zeros", "text", "word", "no_directory_id")
+_SOME: Final = ("right", "absent", "empty", "zeros", "text", "offset", "no_directory.id")
 _BESIDE_ANOTHER: Final = (*OFFSET_CHECKPOINTS, "meta.properties", EPOCHS, TOPIC_ID)
 _RECOVERED: Final = ("recovery-point-offset-checkpoint", EPOCHS, TOPIC_ID, *DERIVED)
 PLAYS: Final = (
@@ -420,7 +420,7 @@ def main() -> None:
             for one in played(play, seen, Path(folder)):
                 seen.append(one)
                 print(json.dumps(asdict(one)), file=output, flush=True)
-    (PAGE.parents[1] / "kafka_forensics" / "replication" / TABLE).write_text("\n".join(table_lines(seen)) + "\n")
+    TABLE.write_text("\n".join(table_lines(seen)) + "\n")
     PAGE.write_text(page())
 
 

@@ -15,7 +15,7 @@ from kafka_forensics.parsers.checkpoints import parse_partition_metadata
 from kafka_forensics.parsers.log_dir import PartitionDirectory
 from kafka_forensics.parsers.quorum_state import quorum_state_damage
 from kafka_forensics.replication.recovery import EPOCHS_FILE, LOG_START_FILE, RECOVERY_POINT_FILE, loads_as_partition
-from kafka_forensics.replication.starts import ABSENT, BOOTSTRAP, CLEAN_SHUTDOWN, EMPTY, META_PROPERTIES, STOPPING, outcome_of
+from kafka_forensics.replication.small_files import ABSENT, BOOTSTRAP, CLEAN_SHUTDOWN, EMPTY, META_PROPERTIES, STOPPING, outcome_of
 from kafka_forensics.storage.source import Entry
 
 if TYPE_CHECKING:

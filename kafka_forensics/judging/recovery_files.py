@@ -54,7 +54,7 @@ from kafka_forensics.replication.recovery import (
     replayed_from,
     swap_steps,
 )
-from kafka_forensics.replication.starts import ABSENT, damage_name, is_movable
+from kafka_forensics.replication.small_files import ABSENT, damage_name, is_movable
 from kafka_forensics.storage.source import ByteFile, Entry, EntryKind
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from math import inf
 from typing import Final
 
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.replication import starts
-from kafka_forensics.replication.starts import STOPPING, is_read_on, start_outcome
+from kafka_forensics.replication import small_files
+from kafka_forensics.replication.small_files import STOPPING, is_read_on, start_outcome
 
 # What the loading of a log starts from and leads to: the checks by number, segments as files show them, steps and forecasts.
 #
@@ -133,7 +133,7 @@ class LogFacts:
     """Whether it is the controller's log; then `epochs` are those of its batches, too."""
     unreadable: tuple[tuple[str, str], ...] = ()
     """Small files, of the log directory or of the partition, that are there and break their format, each with the kind of its
-    damage (`starts.damage_name`)."""
+    damage (`small_files.damage_name`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,13 +250,13 @@ class _Loading:
     """A segment was split: what follows is not foretold."""
 
 
-_UNREADABLE_CHECKS: Final = {starts.META_PROPERTIES: META_PROPERTIES, starts.PARTITION_METADATA: PARTITION_METADATA}
+_UNREADABLE_CHECKS: Final = {small_files.META_PROPERTIES: META_PROPERTIES, small_files.PARTITION_METADATA: PARTITION_METADATA}
 
 
 def foretell(log: LogFacts) -> Forecast:
     """What a broker makes of the log when it starts (LogManager.loadLog, LogLoader.load).
 
-    What a damaged small file does to a start is in a table (`starts`): most end it, or take the log directory offline, which is the
+    What a damaged small file does to a start is in `small_files`: most end it, or take the log directory offline, which is the
     broker's end if it has no other; a recovery point or log start in which a word is no number counts as 0.
     """
     stopping = next((file for file, damage in log.unreadable if start_outcome(file, damage) in STOPPING), None)

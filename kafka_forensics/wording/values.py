@@ -7,7 +7,7 @@ from typing import Final, SupportsIndex
 
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding
-from kafka_forensics.replication.starts import ABSENT, PARTITION_METADATA, Outcome, table_name
+from kafka_forensics.replication.small_files import ABSENT, PARTITION_METADATA, Outcome, table_name
 
 TEXT_LIMIT: Final = 160
 LIST_LIMIT: Final = 6

@@ -7,9 +7,10 @@ import pytest
 
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.replication.starts import RIGHT, STOPPING, Outcome, start_outcome, table
+from kafka_forensics.replication.small_files import RIGHT, STOPPING, Outcome, start_outcome
 from lab.combined import CombinedCluster
 from lab.kafka_jars import KAFKA_VERSION
+from lab.start_page import table
 from lab.start_table import BROKER, FILES, damages, observe, outcome, places, put_damage, written
 
 pytestmark = [pytest.mark.broker, pytest.mark.nightly]

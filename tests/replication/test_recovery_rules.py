@@ -100,8 +100,8 @@ STARTS: dict[str, recovery.LogFacts] = {
     **{
         f"unreadable ({damage}): {name}": replace(BOUNDS, unreadable=((name, damage),))
         for damage, names in (
-            ("other_version", ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "leader-epoch-checkpoint")),
-            ("word", ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint")),
+            ("version", ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "leader-epoch-checkpoint")),
+            ("offset", ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint")),
             ("negative", ("log-start-offset-checkpoint",)),
         )
         for name in names

@@ -20,7 +20,7 @@ from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.json_objects import Json, attributes, object_of, rfc3339
 from kafka_forensics.questions.plan import Planned, Plans
 from kafka_forensics.replication.planner import UNSAID, Broker, Candidate, Start, Starts, Steps
-from kafka_forensics.replication.starts import is_small_file
+from kafka_forensics.replication.small_files import is_small_file
 from kafka_forensics.wording import asked_command
 
 LIMIT_SECONDS: Final = 120

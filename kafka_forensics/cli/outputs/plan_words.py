@@ -21,7 +21,7 @@ from kafka_forensics.replication.planner import (
     costs_of,
     truncates_by,
 )
-from kafka_forensics.replication.starts import ABSENT, is_movable, is_small_file
+from kafka_forensics.replication.small_files import ABSENT, is_movable, is_small_file
 from kafka_forensics.wording import mending, message, offset_range, on_start
 
 ELECTIONS: Final = {

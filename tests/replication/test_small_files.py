@@ -7,8 +7,8 @@ import pytest
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.parsers import checkpoints
 from kafka_forensics.parsers.quorum_state import bootstrap_damage, quorum_state_damage
-from kafka_forensics.replication.starts import STOPPING, Outcome, is_movable, outcome_of, start_outcome, table
-from lab.start_page import DERIVED, PAGE, page
+from kafka_forensics.replication.small_files import OUTCOMES, STOPPING, Outcome, is_movable, outcome_of, start_outcome
+from lab.start_page import DERIVED, PAGE, page, table
 from lab.start_table import FILES, OFFSET_CHECKPOINTS, PLAYS, damages
 from tests.support.memory import MemoryFile
 from tests.support.places import SAMPLES
@@ -31,6 +31,16 @@ READ: dict[str, tuple[bytes, Callable[[MemoryFile], list[Damage]]]] = {
 CELLS = [(file, damage) for file in FILES if file not in DERIVED for damage in damages(file) if damage != "absent"]
 
 
+def test_what_is_known_of_a_start_is_what_the_newest_broker_did() -> None:
+    """One log directory; a broker that has two ends over a file that ends it or takes one of them offline."""
+    measured = {(*row[:2], row.log_dirs): row.outcome for row in table() if row.before == "stopped" and row.file not in DERIVED}
+    assert {file for file, _, _ in measured} == OUTCOMES.keys()
+    for (file, damage, log_dirs), outcome in measured.items():
+        if outcome is Outcome.DIRECTORY_OFFLINE and log_dirs == 1:
+            outcome = measured.get((file, damage, 2), measured[file, "text", 2])
+        assert start_outcome(file, damage) is outcome, (file, damage)
+
+
 @pytest.mark.parametrize(("file", "damage"), CELLS)
 def test_what_is_said_of_damaged_bytes_is_what_a_broker_did(file: str, damage: str) -> None:
     right, parse = READ[file.rpartition("/")[2]]
@@ -40,7 +50,7 @@ def test_what_is_said_of_damaged_bytes_is_what_a_broker_did(file: str, damage: s
     if found:
         assert outcome_of(file, found, len(data)) is expected
     else:  # the parser alone cannot know that the controllers know the directory by an id
-        assert expected not in STOPPING or damage == "no_directory_id"
+        assert expected not in STOPPING or damage == "no_directory.id"
 
 
 def test_a_file_is_moved_away_only_if_a_broker_served_everything_without_it() -> None:

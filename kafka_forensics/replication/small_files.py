@@ -1,0 +1,150 @@
+"""What a broker's start makes of a damaged small file, as real brokers did (docs/starts.md, of `python -m lab.start_table`)."""
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Final
+
+from kafka_forensics.model.batches import Damage
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
+
+KRAFT_DIRECTORY: Final = f"{CLUSTER_METADATA_TOPIC}-0"
+META_PROPERTIES: Final = "meta.properties"
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+PARTITION_METADATA: Final = "partition.metadata"
+BOOTSTRAP: Final = "bootstrap.checkpoint"
+RIGHT: Final = "right"
+ABSENT: Final = "absent"
+EMPTY: Final = "empty"
+VERSION_ONLY: Final = "version_only"
+
+
+class Outcome(Enum):
+    """What a start did; the values are those of `lab/starts.tsv`."""
+
+    BROKER_STOPS = "broker_stops"
+    """Also a broker with another log directory."""
+    DIRECTORY_OFFLINE = "directory_offline"
+    """A broker without another log directory ends."""
+    NOT_SERVED = "not_served"
+    """The broker runs, and serves no log of the directory that the file is of."""
+    BEGINS_EMPTY = "begins_empty"
+    """The broker sets the log aside and begins with an empty one."""
+    SERVES_OTHER = "serves_other_records"
+    """Other offsets or other records than with the right file."""
+    CLEANER_STOPS = "cleaner_stops"
+    REBUILT = "rebuilt"
+    """Everything is served, and the file is written anew."""
+    IGNORED = "ignored"
+    """Everything is served, and the file stays as it is."""
+
+
+STOPPING: Final = frozenset({Outcome.BROKER_STOPS, Outcome.DIRECTORY_OFFLINE, Outcome.NOT_SERVED, Outcome.BEGINS_EMPTY})
+"""Not all logs are served after the start."""
+_OTHER: Final = "other"
+OUTCOMES: Final[Mapping[str, Mapping[Outcome, str]]] = {
+    "replication-offset-checkpoint": {
+        Outcome.REBUILT: "right absent empty version_only negative unterminated topic",
+        Outcome.NOT_SERVED: "offset partition",
+        Outcome.DIRECTORY_OFFLINE: _OTHER,
+    },
+    "recovery-point-offset-checkpoint": {
+        Outcome.REBUILT: "right absent empty version_only offset negative unterminated topic partition",
+        Outcome.BROKER_STOPS: _OTHER,
+    },
+    "log-start-offset-checkpoint": {
+        Outcome.IGNORED: "right",
+        Outcome.REBUILT: "unterminated",
+        Outcome.SERVES_OTHER: "absent empty version_only offset negative topic partition",
+        Outcome.BROKER_STOPS: _OTHER,
+    },
+    "cleaner-offset-checkpoint": {
+        Outcome.IGNORED: "right unterminated",
+        Outcome.REBUILT: "absent empty version_only negative topic",
+        Outcome.CLEANER_STOPS: "offset partition",
+        Outcome.DIRECTORY_OFFLINE: _OTHER,
+    },
+    META_PROPERTIES: {Outcome.IGNORED: "right", Outcome.NOT_SERVED: "no_directory.id", Outcome.BROKER_STOPS: _OTHER},
+    CLEAN_SHUTDOWN: {Outcome.IGNORED: _OTHER},
+    BOOTSTRAP: {Outcome.IGNORED: "right absent", Outcome.BROKER_STOPS: _OTHER},
+    f"{KRAFT_DIRECTORY}/quorum-state": {Outcome.REBUILT: "right absent", Outcome.BROKER_STOPS: _OTHER},
+    f"{KRAFT_DIRECTORY}/leader-epoch-checkpoint": {
+        Outcome.REBUILT: "right absent empty version_only unterminated",
+        Outcome.BROKER_STOPS: _OTHER,
+    },
+    f"{KRAFT_DIRECTORY}/{PARTITION_METADATA}": {
+        Outcome.REBUILT: "absent",
+        Outcome.IGNORED: "right version",
+        Outcome.BROKER_STOPS: _OTHER,
+    },
+    "leader-epoch-checkpoint": {
+        Outcome.REBUILT: "right absent empty version_only unterminated",
+        Outcome.BROKER_STOPS: "epoch offset negative",
+        Outcome.DIRECTORY_OFFLINE: _OTHER,
+    },
+    PARTITION_METADATA: {
+        Outcome.BEGINS_EMPTY: "absent",
+        Outcome.IGNORED: "right version",
+        Outcome.BROKER_STOPS: "empty version_only topic_id no_topic_id",
+        Outcome.DIRECTORY_OFFLINE: _OTHER,
+    },
+}
+"""Of each small file the kinds of damage (`damage_name`) that lead to an outcome. A damage that takes a directory offline and stops
+a broker that has another one stops every broker."""
+
+
+def table_name(file: str) -> str:
+    """What `OUTCOMES` calls a file of a log directory; of a partition's directory, but for the controllers' log, only its name."""
+    directory, _, name = file.rpartition("/")
+    is_of_controllers = directory.startswith(f"{CLUSTER_METADATA_TOPIC}-") or name == "quorum-state"
+    return f"{KRAFT_DIRECTORY}/{name}" if is_of_controllers else name
+
+
+def start_outcome(file: str, damage: str) -> Outcome:
+    """What a start does with a small file, named as in a log directory, that has a kind of damage."""
+    outcomes = {name: outcome for outcome, names in OUTCOMES[table_name(file)].items() for name in names.split()}
+    return outcomes.get(damage, outcomes[_OTHER])
+
+
+def outcome_of(file: str, damage: Sequence[Damage], size_in_bytes: int | None = None) -> Outcome:
+    """The same by what a parser found wrong with the file."""
+    return start_outcome(file, damage_name(damage, size_in_bytes))
+
+
+_READ_ON: Final = frozenset({"negative", "topic", "unterminated"})
+"""Over which Kafka reads on."""
+
+
+def damage_name(damage: Sequence[Damage], size_in_bytes: int | None = None) -> str:
+    """The kind of damage that ends Kafka's reading of a file, by the reasons of its parser: Kafka reads line by line, and compares
+    the number of entries at the end (CheckpointFile)."""
+    if size_in_bytes == 0:
+        return EMPTY
+    names = [_name(row) for row in sorted(damage, key=_is_of_all_entries)]
+    return next((name for name in names if not is_read_on(name)), names[0] if names else RIGHT)
+
+
+def _is_of_all_entries(damage: Damage) -> bool:
+    return damage.detail.get("reason") == "count" and "found" in damage.detail
+
+
+def _name(damage: Damage) -> str:
+    reason = str(damage.detail.get("reason"))
+    if reason == "missing":
+        return f"no_{damage.detail.get('key')}"
+    return VERSION_ONLY if reason == "count" and not damage.size_in_bytes else reason  # there is no second line
+
+
+def is_read_on(name: str) -> bool:
+    """Whether Kafka reads the rest of a file that has this kind of damage."""
+    return name in _READ_ON
+
+
+def is_small_file(file: str) -> bool:
+    """Whether a file is one of those of `OUTCOMES`, no index and no snapshot."""
+    return table_name(file) in OUTCOMES
+
+
+def is_movable(file: str) -> bool:
+    """Whether a broker starts without a small file and serves its logs: a damaged one may be moved out of the log directory then,
+    for what that costs."""
+    return is_small_file(file) and start_outcome(file, ABSENT) not in STOPPING
