@@ -1,6 +1,7 @@
 """What `plan` advises where the way is not the usual one: nobody need be forced, a file is to be mended first, a broker is dead,
 evidence is damaged, missing or unnamed."""
 
+import shlex
 import shutil
 from collections.abc import Callable
 from itertools import product
@@ -10,11 +11,11 @@ from typing import Any
 import pytest
 
 from tests.cli.runs import Run
-from tests.support.brokers import TOPIC_ID, put_brokers, put_clean_shutdown, put_epochs, put_replica, put_segment
+from tests.support.brokers import TOPIC_ID, put_brokers, put_clean_shutdown, put_epochs, put_partition, put_replica, put_segment
 from tests.support.controllers import CONTROLLER, ControllerLog, partition as partition_record, setting, topic
 from tests.support.logs import CoordinatorLog, DataLog, ms
 from tests.support.places import SAMPLES
-from tests.support.segments import batch
+from tests.support.segments import batch, flipped
 
 Words = Callable[..., str]
 Document = Callable[..., Any]
@@ -255,6 +256,17 @@ def test_a_salvage_joins_copies_damaged_elsewhere(run: Run, plan_words: Words, p
     assert set(salvaged) == {log}
     assert {one["election"] for one in plan_document(copies, "--elect", "2")["partitions"][0]["candidates"]} == {"unknown"}
     assert "Asked for: broker 2 (recommended is salvage)" in plan_words(copies, "--elect", "2")
+
+
+def test_the_command_of_a_salvage_with_gaps_ends_with_brokers_that_start(run: Run, plan_document: Document, tmp_path: Path) -> None:
+    for broker in (1, 2, 3):
+        log = [flipped(batch(at, 3), 70) if at in (3, 3 + 3 * broker) else batch(at, 3) for at in range(0, 15, 3)]
+        log_dir = put_replica(tmp_path / "in", broker, b"".join(log), high_watermark=15, topic_id=OF_TOPIC)
+        put_partition(log_dir / "other-0", batch(0, 3), topic_id="O" * 21 + "A")
+    command = shlex.split(plan_document(tmp_path / "in")["steps"][-1]["command"])
+    assert command[3:] == ["--allow-gaps", "--output", "DIR"]
+    out = run(*command[1:-1], tmp_path / "out", "--format", "table")[1]
+    assert "1. Stop brokers 1, 2 and 3." in out
 
 
 @pytest.mark.parametrize("held", [[(0, 15, 0)], [(0, 10, 0), (10, 10, 1)]], ids=["ends below", "ends at the leader's start"])

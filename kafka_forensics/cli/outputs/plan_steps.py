@@ -138,13 +138,9 @@ def _salvaged(plans: Plans, rescued: Sequence[Planned]) -> Iterator[Step]:
     live = {replica.broker for planned in plans.planned for replica in planned.given.replicas if replica.is_live}
     held = sorted(live, key=broker_order)
     yield Step("stop", f"Stop {brokers(held)}, if running. If a broker ran since it was copied, plan again.", None, tuple(held))
-    topics = {topic for topic, _ in partitions}
     options = dict.fromkeys(word for planned in rescued if planned.salvage is not None for word in planned.salvage.options)
-    # brokers start on all of a log directory; options would count for all partitions
-    only = ("--topic", *topics) if options and len(topics) == 1 else ()
-    number = ("--partition", str(partitions[0][1])) if options and len(partitions) == 1 else ()
     asked = None if plans.result is None else plans.result.asked
-    command = asked_command("salvage", asked, *only, *number, *options, "--output", "DIR")
+    command = asked_command("salvage", asked, *options, "--output", "DIR")
     why = "A salvage loses less of {} than any election"
     if not any(planned.salvage for planned in rescued):
         why = "No order of starts has the best leaders of {} elected: somebody else in sync comes first"

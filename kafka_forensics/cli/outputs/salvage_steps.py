@@ -37,7 +37,13 @@ def steps_of(salvaged: Salvaged) -> list[Step]:
         text = (
             "DIR holds only what --topic, --partition or --broker chose, and brokers start for all. Salvage all before any starts:"
         )
-        return [Step("salvage", text, "kafka-forensics salvage PATH... --output DIR")]
+        return [Step("salvage", text, asked_command("salvage", salvaged.asked, *salvaged.options, "--output", "DIR"))]
+    if refused := tuple((one.topic, one.partition) for one in salvaged.refused if one.topic != CLUSTER_METADATA_TOPIC):
+        text = (
+            f"Start no broker on DIR, which lacks {partitions_words(refused)}. Do as the reasons say, and salvage again. Where "
+            "that cannot be done, the steps of plan --elect N need no salvage."
+        )
+        return [Step("refused", text, None, (), refused)]
     return [*_put(salvaged), *_start(salvaged)]
 
 
@@ -47,10 +53,6 @@ def _put(salvaged: Salvaged) -> Iterator[Step]:
     nodes = tuple(sorted({target.node for target in targets}, key=broker_order))
     own = sorted(_order(salvaged), key=broker_order)
     held_by = brokers(own) if own else "the nodes"
-    refused = [(one.topic, one.partition) for one in salvaged.refused]
-    if data := tuple(key for key in refused if key[0] != CLUSTER_METADATA_TOPIC):
-        text = "refused, and not in DIR. Do as the reasons say and salvage again, or each of them stays as its broker has it."
-        yield Step("refused", f"{partitions_words(data)}: {text}", None, (), data)
     too = " and all controllers" if any(METADATA_LOG in target.partitions for target in targets) else ""
     yield Step("stop", f"Stop {held_by}{too}. If a broker ran since it was copied, salvage again.", None, nodes)
     text = "Move their log directories aside, or what is in them if they are mount points. Never delete them: they are evidence."
@@ -72,10 +74,9 @@ def _put(salvaged: Salvaged) -> Iterator[Step]:
         )
         command = r"printf 'version: 0\ntopic_id: ID\n' > LOG_DIR/TOPIC-N/partition.metadata"
         yield Step("write_topic_id", text, command, (), without_id)
-    if back := tuple(key for key in refused if any(key in target.held for target in targets)):
-        text = f"Copy back what was refused, wherever it is: {partitions_words(back)}."
-        names = shlex.join(f"LOG_DIR.before/{topic}-{partition}" for topic, partition in back)
-        yield Step("copy_back", text, f"cp -a {names} LOG_DIR", (), back)
+    if salvaged.refused:
+        text = "Copy back the controllers' log, which was refused, wherever there is one."
+        yield Step("copy_back", text, f"cp -a LOG_DIR.before/{CLUSTER_METADATA_TOPIC}-0 LOG_DIR", (), (METADATA_LOG,))
     text = "Give them to the user that runs Kafka: only who ran salvage can read them."
     yield Step("own", text, "chown -R --reference=LOG_DIR.before LOG_DIR", nodes)
 
@@ -103,10 +104,9 @@ def _start(salvaged: Salvaged) -> Iterator[Step]:
         same = [one for one in data if not any(":" in absent for absent in one.unseen)]
         if salvaged.is_kraft and same:
             text = "Have leaders elected where a crash left none. The replicas in DIR are the same, so nothing is lost:"
-            is_all = len(same) == len(data) and all(one.topic == CLUSTER_METADATA_TOPIC for one in salvaged.refused)
             command = "kafka-leader-election.sh --bootstrap-server HOST:PORT --election-type unclean --all-topic-partitions"
             partitions = tuple((one.topic, one.partition) for one in same)
-            yield Step("elect", text, command if is_all else election_command(partitions), order, partitions)
+            yield Step("elect", text, command if same == data else election_command(partitions), order, partitions)
         command = "kafka-topics.sh --bootstrap-server HOST:PORT --describe --under-replicated-partitions"
         yield Step("in_sync", "See that all replicas are in sync: this prints nothing.", command, order)
     command = asked_command("verify", None, "--against", f"{salvaged.output}/{MANIFEST}")

@@ -31,6 +31,12 @@ class SalvageOptions:
     allow_gaps: bool = False
     """Whether partitions are written of which no copy has some offsets."""
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """As a command line has them."""
+        prefer = () if self.prefer_broker is None else ("--prefer-broker", self.prefer_broker)
+        return (*prefer, *(("--allow-gaps",) if self.allow_gaps else ()))
+
 
 class RefusedError(Exception):
     """A partition cannot be salvaged."""

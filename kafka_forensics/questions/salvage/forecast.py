@@ -27,5 +27,5 @@ def forecast(
             continue
         pieces = [(piece.copy, piece.start, piece.end) for piece in lineage.pieces]
         losses = losses_without(planned.given, planned.plan.truncate_by, pieces, lineage.log_start_offset)
-        return SalvageForecast(losses, ("--allow-gaps",) if options.allow_gaps else ())
+        return SalvageForecast(losses, options.words)
     return None

@@ -8,6 +8,7 @@ import base64
 import hashlib
 import os
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -20,13 +21,10 @@ from kafka_forensics.evidence.ledger import HIGH_WATERMARKS, TopicPartition, dir
 from kafka_forensics.evidence.paths import is_alone
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import ControllerHistory
-from kafka_forensics.questions.salvage.partition_files import new_file
-from kafka_forensics.storage.copying import write_all
 from kafka_forensics.writers.files import write_meta_properties
 
 METADATA_LOG: Final = (CLUSTER_METADATA_TOPIC, 0)
 _META: Final = "meta.properties"
-_BLOCK_BYTES: Final = 4 << 20
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]|\A\.{1,2}\Z")
 
 
@@ -51,6 +49,8 @@ class TargetDir:
     """Of the segments."""
     held: frozenset[TopicPartition] = frozenset()
     """What the given one has, or its checkpoint names."""
+    offsets: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    """What each offset checkpoint of the given one says."""
     files: dict[str, bytes] = field(default_factory=dict)
     """What says whose it is, by name."""
 
@@ -75,6 +75,7 @@ def target_dirs(inputs: Inputs, controller: ControllerHistory | None, voters: Ma
         path, held = _path(log_dir), _held(log_dir)
         if (target := targets.get((log_dir.broker, path))) is not None:
             target.held |= held  # of partition directories that were given one by one
+            _take_offsets(log_dir, target)
             continue
         if log_dir.is_empty and log_dir.node_id is None:
             text = f"nothing tells which node's log directory {log_dir.name} is, which is empty"
@@ -85,6 +86,7 @@ def target_dirs(inputs: Inputs, controller: ControllerHistory | None, voters: Ma
         taken = {target.directory for target in targets.values()}
         name = next(name for number in count(1) if (name := base if number == 1 else f"{base}-{number}") not in taken)
         target = TargetDir(log_dir.broker, path, name, log_dir.node_id, is_empty=log_dir.is_empty, held=held)
+        _take_offsets(log_dir, target)
         _take_files(inputs, log_dir, target)
         targets[log_dir.broker, path] = target
     _identify(list(targets.values()), inputs, controller, voters)
@@ -107,6 +109,11 @@ def _held(log_dir: LogDir) -> frozenset[TopicPartition]:
     marks = log_dir.checkpoints.get(HIGH_WATERMARKS)
     named = {key for key, offset in marks.offsets.items() if offset > 0} if marks is not None else set()
     return frozenset({key for key, suffix in parts.items() if suffix is None} | (named - parts.keys()))
+
+
+def _take_offsets(log_dir: LogDir, target: TargetDir) -> None:
+    for name, file in log_dir.checkpoints.items():
+        target.offsets.setdefault(name, {}).update(file.offsets)
 
 
 def _take_files(inputs: Inputs, log_dir: LogDir, target: TargetDir) -> None:
@@ -172,12 +179,7 @@ def places_of(key: TopicPartition, targets: Sequence[TargetDir], controller: Con
 
 
 def put_partition(built: Path, places: Sequence[Path]) -> None:
-    """Move a partition's directory to the last of some places, and copy it to the others before. No blocks are shared with these:
-    brokers write to all of them. Raises OSError."""
+    """Move a partition's directory to the last of some places, and copy it to the others before. Raises OSError."""
     for place in places[:-1]:
-        place.mkdir()
-        for path in sorted(built.iterdir()):
-            with open(path, "rb") as file, new_file(place / path.name) as descriptor:
-                while data := file.read(_BLOCK_BYTES):
-                    write_all(descriptor, data)
+        shutil.copytree(built, place)
     built.rename(places[-1])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.findings import Asked, Finding
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import SCHEMA_VERSION, Incomplete
 from kafka_forensics.questions.salvage.lineage import LeftBehind
@@ -146,6 +146,9 @@ class Salvaged:
     """Whether nodes are known to have controllers in the place of ZooKeeper."""
     is_selection: bool = False
     """Whether --topic, --partition or --broker left out partitions."""
+    asked: Asked | None = None
+    options: tuple[str, ...] = ()
+    """What to give to salvage the same copies again, beside `--output`."""
 
     @property
     def is_whole(self) -> bool:

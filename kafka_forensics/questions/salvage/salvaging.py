@@ -5,7 +5,7 @@ belongs to.
 """
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -83,7 +83,7 @@ def salvage(
     Raises UsageError for paths that make no sense, for a bundle (it holds no records), for a broker that none of the copies is of,
     for an empty log directory of no known node, and where nothing can be written, or not so much.
     """
-    inputs = gather(paths, options)
+    inputs, words = gather(paths, options), salvage_options.words
     check_names(inputs)
     if salvage_options.prefer_broker is not None:
         salvage_options = replace(salvage_options, prefer_broker=name_here(salvage_options.prefer_broker, inputs))
@@ -94,6 +94,7 @@ def salvage(
         salvaged = salvager.salvaged
         salvaged.output = str(output)
         salvaged.incomplete = result.incomplete
+        salvaged.asked, salvaged.options = result.asked, words
         salvaged.is_selection = (options.topic_glob, options.partition, options.broker) != (None, None, None)
         salvaged.is_kraft = any(log_dir.meta is not None and log_dir.meta.version == 1 for log_dir in inputs.log_dirs)
         salvager.refuse_unread(result)
@@ -104,7 +105,7 @@ def salvage(
             raise UsageError(text, hint="choose a directory on another disk, or make room")
         announce(salvaged)
         salvager.write()
-        salvager.write_checkpoints(directory / BUILT, [(one.topic, one.partition) for one in salvaged.partitions])
+        salvager.write_checkpoints(directory / BUILT, [(one.topic, one.partition) for one in salvaged.partitions], {})
         salvager.check(result)
         salvager.seal()
         salvager.put_in_places()
@@ -279,13 +280,17 @@ class _Salvager:
                 reason = "no copy of it could be read"
                 self.salvaged.refused.append(Refused(partition.topic, partition.partition, "nothing_read", reason))
 
-    def write_checkpoints(self, directory: Path, keys: list[tuple[str, int]]) -> None:
-        """Write what a log directory has once, of some partitions. Recovery begins at the start of each log.
+    def write_checkpoints(
+        self, directory: Path, keys: list[tuple[str, int]], given: Mapping[str, Mapping[tuple[str, int], int]]
+    ) -> None:
+        """Write what a log directory has once, of some partitions. Recovery begins at the start of each log. Refused partitions
+        keep the lines of the directory that was `given`: without them Kafka would recover a log from its start, and cut it.
 
         Of the controllers' log nothing stands there: it is recovered whole, and begins with its first segment (KafkaRaftLog).
         """
         written = {(one.topic, one.partition): one for one in self.salvaged.partitions if one.topic != CLUSTER_METADATA_TOPIC}
         partitions = [written[key] for key in keys if key in written]
+        refused = {(one.topic, one.partition) for one in self.salvaged.refused}
         files = {
             RECOVERY_POINT_FILE: {(one.topic, one.partition): one.log_start_offset for one in partitions},
             LOG_START_FILE: {(one.topic, one.partition): one.log_start_offset for one in partitions if one.log_start_offset},
@@ -295,7 +300,8 @@ class _Salvager:
             CLEANER_FILE: {key: self._cleaned[key] for one in partitions if (key := (one.topic, one.partition)) in self._cleaned},
         }
         for name, offsets in files.items():
-            write_file(directory / name, write_offset_checkpoint(offsets))
+            kept = {key: offset for key, offset in given.get(name, {}).items() if key in refused}
+            write_file(directory / name, write_offset_checkpoint(kept | offsets))
         if (self._directory / APART).exists() and directory.name == BUILT:
             (self._directory / APART / RECOVERY_POINT_FILE).write_bytes(write_offset_checkpoint({}))
 
@@ -353,7 +359,7 @@ class _Salvager:
             for name, data in target.files.items():
                 write_file(directory / name, data)
             if not target.is_of_controller:
-                self.write_checkpoints(directory, target.partitions)
+                self.write_checkpoints(directory, target.partitions, target.offsets)
         for chosen in written:
             built = self._place_of(chosen.partition.topic, chosen.partition.partition)
             put_partition(built, [self._directory / target.directory / built.name for target in chosen.places])

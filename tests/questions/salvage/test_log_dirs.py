@@ -9,7 +9,7 @@ import pytest
 
 from kafka_forensics.cli.outputs.salvage_steps import head, steps_of
 from kafka_forensics.errors import UsageError
-from kafka_forensics.evidence.inputs import gather
+from kafka_forensics.evidence.inputs import CHECKPOINTS, gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.parsers.checkpoints import parse_meta_properties
@@ -18,7 +18,7 @@ from kafka_forensics.questions.salvage.log_dirs import places_of, target_dirs
 from kafka_forensics.questions.verify import Asked, Outcome, read_promises, verify
 from kafka_forensics.storage.local import LocalSource
 from tests.questions.salvage.salvaged import NAME, batches_of, salvaged_of
-from tests.support.brokers import put_meta, put_partition, put_replica
+from tests.support.brokers import put_meta, put_partition, put_replica, write_checkpoint
 from tests.support.places import SAMPLES
 from tests.support.segments import flipped
 
@@ -178,6 +178,19 @@ def test_without_a_controllers_log_replicas_stay_where_copies_lie_or_a_checkpoin
     }
     marks = tmp_path / "out" / "broker-3" / "broker-3-b" / "recovery-point-offset-checkpoint"
     assert marks.read_text() == "0\n1\nthird 0 0\n"
+
+
+def test_a_refused_partition_keeps_its_lines_in_every_checkpoint_and_lets_nobody_start(tmp_path: Path) -> None:
+    batches = batches_of(4)
+    log_dir = put_replica(tmp_path / "in", 1, {0: batches[0] + flipped(batches[1], 70) + b"".join(batches[2:])}, high_watermark=8)
+    put_partition(log_dir / "other-0", {0: b"".join(batches)})
+    for number, name in enumerate(CHECKPOINTS):
+        write_checkpoint(log_dir, name.removesuffix("-offset-checkpoint"), 4 - number, NAME)
+    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
+    for number, name in enumerate(CHECKPOINTS):
+        kept = tmp_path / "out" / "broker-1" / "broker-1" / name
+        assert f"orders 0 {4 - number}" in kept.read_text().splitlines()
+    assert [step.kind for step in steps_of(salvaged)] == ["refused"]
 
 
 def test_an_unreadable_meta_properties_is_built_anew_and_an_empty_directory_needs_a_node(tmp_path: Path) -> None:
