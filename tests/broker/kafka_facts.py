@@ -417,12 +417,8 @@ def agrees(topic: str, key: bytes | None, value: bytes | None, printed: str) -> 
 
 def snake(value: Any) -> Any:
     if isinstance(value, dict):
-        return {snake_name(name): snake(item) for name, item in value.items()}
+        return {re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", name): snake(item) for name, item in value.items()}
     return [snake(item) for item in value] if isinstance(value, list) else value
-
-
-def snake_name(name: str) -> str:
-    return re.sub(r"[A-Z]", lambda capital: f"_{capital[0].lower()}", name)
 
 
 def fits(printed: Any, ours: Any, unprinted: Json) -> bool:

@@ -128,8 +128,7 @@ def test_a_file_given_by_itself_is_chosen_by_the_directory_it_lies_in(dump: Dump
     assert run("dump", file, "--topic", "zz") == (2, "", told)
     for of_no_partition in (TRANSACTIONS, BROKER / "meta.properties"):
         status, _, err = run("dump", of_no_partition, "--topic", "zz")
-        assert status == 2
-        assert "of which topic and partition it is cannot be told" in err
+        assert (status, "of which topic and partition it is cannot be told" in err) == (2, True)
 
 
 def test_explained_bytes_are_the_file_s(rows: Rows) -> None:
@@ -168,8 +167,7 @@ def test_wrong_questions_are_refused(run: Run, arguments: list[str]) -> None:
 
 def test_a_file_that_is_not_kafka_s_is_refused_and_a_renamed_copy_read(rows: Rows, tmp_path: Path, run: Run) -> None:
     status, _, err = run("dump", write_log(tmp_path / "notes.txt", b"x"))
-    assert status == 2
-    assert "no file of Kafka's" in err
+    assert (status, "no file of Kafka's" in err) == (2, True)
     assert len(rows(write_log(tmp_path / "copy.log", *log(3)))) == 3
 
 

@@ -35,8 +35,7 @@ def test_left_out_payloads_are_told_once(tmp_path: Path, run: Run) -> None:
 
 def test_where_spark_is_goes_with_spark(tmp_path: Path, run: Run) -> None:
     status, _, err = run("export", ONE, "--output", tmp_path / "out", "--spark-master", "local[1]")
-    assert status == 2
-    assert "hint: add --engine spark" in err
+    assert (status, "hint: add --engine spark" in err) == (2, True)
     assert not (tmp_path / "out").exists()
 
 

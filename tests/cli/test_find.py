@@ -173,8 +173,7 @@ def test_damage_and_the_limit_are_told_of_and_status_3_only_for_what_cannot_be_r
     file = hostile / "broker-1" / "orders-0" / segment_file(0)
     file.write_bytes(changed(file.read_bytes(), 8, b"\x7f\xff\xff\xff"))
     status, out, err = run(hostile, "--offset", "0")
-    assert status == 0
-    assert len(out.splitlines()) == 2
+    assert (status, len(out.splitlines())) == (0, 2)
     assert "1 damaged place could not be searched, or not to the end; a scan of the same paths tells of them\n" in err
     _, _, err = run(hostile, "--offset", "0", "--limit", "1")
     assert "stopped after 1 record, as --limit says; there may be more\n" in err

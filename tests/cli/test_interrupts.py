@@ -226,8 +226,7 @@ def test_what_is_interrupted_is_whole_lines_that_end_with_an_incomplete_summary(
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [row["topic"] for row in rows if row["type"] == "partition"] == ["append-time", "audit", "codec-gzip"]
     assert [row["type"] for row in rows][-2:] == ["incomplete", "summary"]
-    assert rows[-2]["reason"] == "interrupted after 3 of 11 partitions"
-    assert rows[-1]["partitions"] == 3
+    assert (rows[-2]["reason"], rows[-1]["partitions"]) == ("interrupted after 3 of 11 partitions", 3)
 
 
 def test_a_wrong_path_leaves_the_output_alone(run: Run, tmp_path: Path) -> None:

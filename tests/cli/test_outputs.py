@@ -98,8 +98,7 @@ def test_json_lines_go_partition_by_partition() -> None:
     audit = [line["type"] for line in lines if line.get("topic") == "audit"]
     assert audit == ["partition", "replica", "replica", "replica", "finding", "finding"]
     types = [line["type"] for line in lines]
-    assert types[:4] == ["broker", "broker", "broker", "finding"]
-    assert types[-1] == "summary"
+    assert (types[:4], types[-1]) == (["broker", "broker", "broker", "finding"], "summary")
     assert types.count("finding") == len(unclean_result().findings)
     assert [line["topic"] for line in lines if line["type"] == "partition"] == sorted(
         line["topic"] for line in lines if line["type"] == "partition"

@@ -43,15 +43,13 @@ def test_what_is_the_same_stands_above_and_what_is_wide_below() -> None:
 def test_dates_stay_where_they_differ() -> None:
     other = [*ROWS, ["orders-0", "11", "2026-03-02T12:00:01.456Z", "2", ""]]
     told = lines(other, 60)
-    assert told[0] == "partition orders-0; times UTC"
-    assert told[-1] == "    11  2026-03-02 12:00:01       2"
+    assert (told[0], told[-1]) == ("partition orders-0; times UTC", "    11  2026-03-02 12:00:01       2")
 
 
 def test_later_rows_are_never_covered_by_a_heading() -> None:
     many = [["orders-0", "1", "2026-03-01T12:00:00.123Z", "1", "x" * 60]] * SAMPLED_ROWS
     told = lines([*many, ["other-0", "1", "2026-03-09T12:00:00.123Z", "2", ""]], 80)
-    assert told[0] == "times UTC"
-    assert told[-1] == "other-0         1  2026-03-09 12:00:00       2"
+    assert (told[0], told[-1]) == ("times UTC", "other-0         1  2026-03-09 12:00:00       2")
 
 
 def test_tables_of_every_command_and_what_is_said_beside_fit_80_columns(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -158,8 +158,7 @@ def test_no_broker_is_started_before_the_file_is_mended_over_which_it_ends(
     if not data and file.endswith("offset-checkpoint"):
         assert mends == []
         return
-    assert mends == [0]
-    assert steps[0]["brokers"] == [3]
+    assert (mends, steps[0]["brokers"]) == ([0], [3])
     assert file in steps[0]["text"]
     assert mended in steps[0]["text"]
     assert [step for step in steps[1:] if step["kind"] == "start" and 3 in step["brokers"][:1]] == []

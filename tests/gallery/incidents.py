@@ -125,15 +125,11 @@ def write_log(brokers: Brokers, broker: int, data: bytes) -> None:
 @near_miss("the compressed message holds 3 to 8: appended twice", 3, 8)
 def step_back(root: Path, first: int, last: int) -> Brokers:
     brokers = unclean(as_before_epochs(put_replicas(root, old_history("a", 13))), 2)
-    inner = [replace_offset(old_entry(offset, "b"), offset - first) for offset in range(first, last + 1)]
+    inner = [(offset - first).to_bytes(8, "big") + old_entry(offset, "b")[8:] for offset in range(first, last + 1)]
     wrapper = write_legacy_wrapper(inner, offset=last, magic=1, compression_type="gzip", timestamp=BASE_TIMESTAMP + last)
     behind = b"".join(old_entry(offset, "a") for offset in range(max(last + 1, 10), 13))
     write_log(brokers, 2, b"".join(batch.data for batch in brokers.log.batches[:10]) + wrapper + behind)
     return brokers
-
-
-def replace_offset(entry: bytes, offset: int) -> bytes:
-    return offset.to_bytes(8, "big") + entry[8:]
 
 
 def failover(root: Path) -> Brokers:
@@ -529,9 +525,5 @@ def coordinator_epochs(root: Path, *epochs: int) -> Brokers:
     return as_before_topic_ids(Brokers(root, data))
 
 
-def _number(tree: Tree) -> int:
-    return int(tree.key.split()[0].removeprefix("d"))
-
-
-TREES: Final = tuple(sorted(_TREES, key=_number))
+TREES: Final = tuple(sorted(_TREES, key=lambda tree: int(tree.key.split()[0].removeprefix("d"))))
 """Every tree of the known incidents, in the order of docs/incidents.md."""

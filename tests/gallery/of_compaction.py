@@ -30,24 +30,12 @@ def in_transaction(*, commit: bool) -> History:
     return fill_segment(History().put(("a", "0")).transaction(1000, ("a" if commit else "b", "1"), commit=commit))
 
 
-def marker_first() -> History:
-    return fill_segment(History().transaction(1000, ("a", "1"), commit=True).put(("a", "2")))
-
-
 def aborted() -> History:
     return fill_segment(History().put(("a", "1")).transaction(2000, ("a", "2"), ("b", "1"), commit=False))
 
 
 def keyless() -> History:
     return fill_segment(History().put((None, "1")).put(("a", "1")))
-
-
-def repeated() -> History:
-    return fill_segment(History().put(("a", "1")).put(("b", "1")).put(("a", "1")))
-
-
-def in_future() -> History:
-    return keyed_history(FUTURE_MS)
 
 
 def beyond_reach(root: Path, value: str | None) -> Brokers:
@@ -88,13 +76,17 @@ COMPACTED: Final = (
     cleaned(keyed_history, {2: {0, 3, 4}, 3: {0, 3}})(
         "F39", "a tombstone past its horizon removed on b2 alone", shown=("tombstones_expired",), control=True
     ),
-    cleaned(in_future, {2: {0, 3, 4}})("F39", "the same before its horizon", shown=("tombstones_early",), control=True),
-    cleaned(marker_first, {2: {0, 1}, 3: {0}})(
+    cleaned(partial(keyed_history, FUTURE_MS), {2: {0, 3, 4}})(
+        "F39", "the same before its horizon", shown=("tombstones_early",), control=True
+    ),
+    cleaned(lambda: fill_segment(History().transaction(1000, ("a", "1"), commit=True).put(("a", "2"))), {2: {0, 1}, 3: {0}})(
         "F39", "a marker removed after its records on b2 alone", shown=("markers",), control=True
     ),
     cleaned(aborted, {2: {1, 2}})("F39", "aborted records removed on b2 alone", shown=("aborted",), control=True),
     cleaned(keyless, {2: {0}})("F39", "a record without key removed on b2 alone", shown=("keyless",), control=True),
-    cleaned(repeated, {2: {2}})("F39", "b2 has only the first of two equal values of a key", shown=("same_value",), control=True),
+    cleaned(lambda: fill_segment(History().put(("a", "1")).put(("b", "1")).put(("a", "1"))), {2: {2}})(
+        "F39", "b2 has only the first of two equal values of a key", shown=("same_value",), control=True
+    ),
     Case("F39", "undecided in b2's log, which ends before the marker", before_its_marker, SECOND, control=True),
     Case(
         "F39",

@@ -100,12 +100,8 @@ def test_severities_are_counted_by_themselves_and_the_least_sure_is_told() -> No
     mild = [missing(number, topic="other") for number in range(5)]
     doubtful = finding("REPLICA_MISSING", Place("last", 1, 1), {}, severity=Severity.CRITICAL, confidence=Confidence.SUSPECTED)
     findings = counted(ordered(*grave, *mild, doubtful), ())
-    assert Counter(one.severity for one in findings) == {Severity.CRITICAL: LIMIT + 1, given_severity(mild): 5}
+    assert Counter(one.severity for one in findings) == {Severity.CRITICAL: LIMIT + 1, mild[0].severity: 5}
     assert [one.confidence for one in findings if "counted" in one.evidence] == [Confidence.SUSPECTED]
-
-
-def given_severity(findings: list[Finding]) -> Severity:
-    return findings[0].severity
 
 
 @pytest.mark.parametrize("topic", ["gone", "__cluster_metadata", "__transaction_state", "__consumer_offsets"])

@@ -226,15 +226,15 @@ def put_brokers(
 ) -> Brokers:
     """The log directories `b1`, `b2` and so on of a cluster; `high_watermarks` are those of `t-0`, else all is committed."""
     for broker in brokers:
-        of_broker = {name: log if isinstance(log, Log) else log[broker] for name, log in logs.items() if _holds(log, broker)}
+        of_broker = {
+            name: log if isinstance(log, Log) else log[broker]
+            for name, log in logs.items()
+            if isinstance(log, Log) or broker in log
+        }
         committed = {DIRECTORY: high_watermarks[broker]} if high_watermarks is not None else None
         put_log_dir(root / f"b{broker}", broker, of_broker, clean=clean, committed=committed)
     first = next(iter(logs.values()))
     return Brokers(root, first if isinstance(first, Log) else next(iter(first.values())))
-
-
-def _holds(log: Log | Mapping[int, Log], broker: int) -> bool:
-    return isinstance(log, Log) or broker in log
 
 
 def put_replicas(root: Path, logs: Log | Mapping[int, Log], high_watermarks: Mapping[int, int] | int | None = None) -> Brokers:

@@ -68,8 +68,7 @@ def test_what_a_majority_of_the_voters_holds_is_committed(tmp_path: Path) -> Non
     short = log(change(isr=[1]))
     long = short.copy().append(change(leader=2)).append(change(leader=1))
     history = history_of(*put(tmp_path, short, long, long))
-    assert (history.voters, history.log_end_offset) == ([100, 101, 102], 7)
-    assert history.committed_end_offset == 7
+    assert (history.voters, history.log_end_offset, history.committed_end_offset) == ([100, 101, 102], 7, 7)
     assert (last(history).leader, last(history).leader_epoch) == (1, 2)
     assert last(history).unknown_after is None
 
@@ -140,8 +139,7 @@ def test_of_very_many_unknown_kinds_the_last_finding_counts_the_rest() -> None:
     for api_key in range(KINDS_TOLD + 9):
         unknown.add(MetadataRecord(api_key, "UNKNOWN", 0, 5, None, "kind"), Place(), [1])
     findings = unknown.findings()
-    assert len(findings) == KINDS_TOLD
-    assert findings[-1].evidence["records_of_other_kinds"] == 9
+    assert (len(findings), findings[-1].evidence["records_of_other_kinds"]) == (KINDS_TOLD, 9)
     assert all("records_of_other_kinds" not in finding.evidence for finding in findings[:-1])
 
 

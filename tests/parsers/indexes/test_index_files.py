@@ -201,8 +201,7 @@ def test_zeros_at_the_end_are_damage_and_no_entries() -> None:
 
 def test_damage_rows_of_transactions_are_few_however_bad_the_file() -> None:
     index = parse_transaction_index(MemoryFile(b"\1" * 34 * 5000))
-    assert len(index.entries) == 5000
-    assert len(index.damage) == 33
+    assert (len(index.entries), len(index.damage)) == (5000, 33)
     assert index.damage[-1].detail == {"reason": "more", "count": 4968}
     assert (index.damage[-1].position, index.damage[-1].size_in_bytes) == (32 * 34, 4968 * 34)
 

@@ -99,8 +99,7 @@ def test_large_headers_are_measured(held: int) -> None:
     batch = write_batch([RecordToWrite(b"k" * 300, None, headers), RecordToWrite(b"k", b"v")], base_offset=0, base_timestamp=0)
     records = RecordStream(b"", cut(batch[61:], 100), 2, held_bytes=held)
     rows = [(window is None, columns[RecordColumn.HEADERS_COUNT, 0]) for window, columns in records.windows()]
-    assert rows == [(True, 3), (False, 0)]
-    assert records.code == OK
+    assert (rows, records.code) == ([(True, 3), (False, 0)], OK)
 
 
 def test_a_value_of_256_mib_is_measured_not_held() -> None:

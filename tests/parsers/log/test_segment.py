@@ -16,8 +16,7 @@ from tests.support.strategies import any_segments
 def test_a_sound_segment_gives_its_batches_and_nothing_else() -> None:
     batches = [legacy_entry(0, 0), legacy_entry(1, 1), *log(5, start=2)]
     reading = read(b"".join(batches))
-    assert reading.damage == []
-    assert reading.base_offsets == [0, 1, 2, 4, 6, 8, 10]
+    assert (reading.damage, reading.base_offsets) == ([], [0, 1, 2, 4, 6, 8, 10])
     assert reading.column(BatchColumn.POSITION) == starts(batches)[:-1]
     assert reading.column(BatchColumn.SIZE_IN_BYTES) == [len(one) for one in batches]
     assert reading.decoded == reading.landed == sum(map(len, batches))

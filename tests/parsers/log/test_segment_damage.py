@@ -23,8 +23,7 @@ def test_every_flipped_bit_is_told_by_its_field(which: int) -> None:
             reading = read(flipped(data, at[which] + inside, bit))
             kinds = reading.kinds
             if inside in BASE_OFFSET or inside in EPOCH:
-                assert kinds == []
-                assert len(reading.good) == 5
+                assert (kinds, len(reading.good)) == ([], 5)
             elif inside == MAGIC:
                 assert kinds == ["BATCH_MAGIC_REGRESSION" if bit == 1 else "BATCH_MAGIC_UNKNOWN"]
                 assert reading.good == [0, 2, 4, 6, 8]
@@ -103,8 +102,7 @@ def test_a_length_that_lies_in_the_last_batch_is_proved_by_its_crc(length: int) 
     at = starts(batches)
     (one,) = read(with_length(b"".join(batches), at[2], length)).damage
     assert (one.kind, one.position, one.size_in_bytes) == ("FRAMING_LOST", at[2], len(batches[2]))
-    assert (one.base_offset, one.last_offset) == (4, 5)
-    assert one.detail["reason"] == "length_lies"
+    assert (one.base_offset, one.last_offset, one.detail["reason"]) == (4, 5, "length_lies")
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])
@@ -291,8 +289,7 @@ def test_damage_at_the_seam_of_formats() -> None:
     at, data = starts(batches), b"".join(batches)
     for which in range(4):
         reading = read(flipped(data, at[which + 1] - 1))
-        assert reading.kinds == ["BATCH_CRC_MISMATCH"]
-        assert reading.base_offsets == [0, 1, 2, 4]
+        assert (reading.kinds, reading.base_offsets) == (["BATCH_CRC_MISMATCH"], [0, 1, 2, 4])
 
 
 def test_damage_holds_numbers_and_short_words_only() -> None:

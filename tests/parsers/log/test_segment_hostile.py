@@ -22,10 +22,6 @@ def header(size: int, base_offset: int) -> bytes:
     return struct.pack(">qi", base_offset, size - 12) + batch(base_offset)[12:61]
 
 
-def headers_that_reach_the_end(size: int) -> bytes:
-    return b"".join(header(max(61, size - 61 * n), 10 + n) for n in range(size // 61))
-
-
 def headers_between_good_batches(size: int) -> bytes:
     """Good pairs, and between them headers that claim everything up to the end."""
     made, position, offset = [], 0, 1
@@ -51,7 +47,7 @@ MADE: dict[str, Callable[[int], bytes]] = {
     "random": lambda size: random.Random(1).randbytes(size),
     "random behind a batch": lambda size: batch(0) + random.Random(2).randbytes(size),
     "small headers": lambda size: b"".join(header(61, 10 + n) for n in range(size // 61)),
-    "headers that reach the end": headers_that_reach_the_end,
+    "headers that reach the end": lambda size: b"".join(header(max(61, size - 61 * n), 10 + n) for n in range(size // 61)),
     "headers between good batches": headers_between_good_batches,
     "legacy headers": legacy_headers,
     "overlapping headers": overlapping_headers,

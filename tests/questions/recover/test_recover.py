@@ -209,8 +209,7 @@ def test_what_was_deleted_since_is_not_lost(tmp_path: Path) -> None:
     put_replica(tmp_path, 1, {4: values(4, "e", epoch=1)}, high_watermark=5, log_start=4)
     put_replica(tmp_path, 2, values(0, *"abcd") + values(4, "x", "y"), high_watermark=4)
     done = recovered(tmp_path, 1)
-    assert done.values == [(4, b"x"), (5, b"y")]
-    assert done.one.below_log_start == [(2, 4)]
+    assert (done.values, done.one.below_log_start) == ([(4, b"x"), (5, b"y")], [(2, 4)])
 
 
 def test_a_later_record_of_the_same_key_supersedes_in_a_compacted_topic(tmp_path: Path) -> None:

@@ -59,19 +59,11 @@ def keep_old_log(copies: Path, broker: int) -> None:
     shutil.copytree(SAMPLES / "unclean-election" / f"broker-{broker}" / "audit-0", copies / f"broker-{broker}" / "audit-0")
 
 
-def move_start(copies: Path, broker: int) -> None:
-    write_checkpoint(copies / f"broker-{broker}", "log-start", 120, "audit-0")
-
-
 def flip(copies: Path, broker: int) -> None:
     log = copies / f"broker-{broker}" / LOG
     data = bytearray(log.read_bytes())
     data[500] ^= 1
     log.write_bytes(data)
-
-
-def leave(_copies: Path, _broker: int) -> None:
-    """All is as planned."""
 
 
 def leave_out(copies: Path, broker: int) -> None:
@@ -81,12 +73,12 @@ def leave_out(copies: Path, broker: int) -> None:
 @pytest.mark.parametrize(
     ("change", "broker", "changed"),
     [
-        (leave, 2, {}),
+        (lambda *_: None, 2, {}),
         (cut_last_batch, 2, LOST_END),
         (flip, 2, {("end", 2): "damaged", ("intact", 2): "found"}),
         (keep_old_log, 1, {("cut", 1): "differs", ("intact", 2): "found"}),
         (keep_old_log, 3, {}),
-        (move_start, 2, {("start", 2): "moved_on"}),
+        (lambda copies, _: write_checkpoint(copies / "broker-2", "log-start", 120, "audit-0"), 2, {("start", 2): "moved_on"}),
         (flip, 3, {("intact", 2): "found"}),
         (leave_out, 3, {("cut", 3): "no_copy", ("intact", 2): "not_all_given"}),
         (leave_out, 2, NO_LEADER),

@@ -75,13 +75,10 @@ def differing(left: Log, right: Log) -> Ranges:
     return normalised((offset, offset + 1) for offset in ours.keys() & theirs.keys() if ours[offset] != theirs[offset])
 
 
-def _file(log: Log) -> tuple[EpochEntry, ...] | None:
-    return log.entries() if log.has_checkpoint else None
-
-
 def partition(given_logs: list[Log], *, checkpoints: bool) -> plans.PlanPartition:
+    files = [log.entries() if checkpoints and log.has_checkpoint else None for log in given_logs]
     replicas = [
-        plans.PlanReplica(broker, log.start, log.end, log.high_watermark, log.entries(), _file(log) if checkpoints else None)
+        plans.PlanReplica(broker, log.start, log.end, log.high_watermark, log.entries(), files[broker])
         for broker, log in enumerate(given_logs)
     ]
     pairs = combinations(range(len(given_logs)), 2)

@@ -44,8 +44,7 @@ def test_ends_exactly(form: str, size: int) -> None:
     assert stream.read_at(size, 1) == b""
     assert stream.read_at(10 << 30, 1) == b""
     assert stream.read_into(size, memoryview(bytearray(4))) == 0
-    assert stream.broken == ""
-    assert stream.passes == 1
+    assert (stream.broken, stream.passes) == ("", 1)
 
 
 @pytest.mark.parametrize("form", FORMS)
