@@ -27,7 +27,7 @@ from kafka_forensics.parsers.log import (
     check_batch_in_file,
     inspector,
 )
-from kafka_forensics.questions.collect.relaid_logs import BLANK_BATCH, MOST_LENGTH, NewLayout, crc_cipher, with_right_crc
+from kafka_forensics.questions.collect.relaid_logs import BLANK_BATCH, MOST_LENGTH, NewLayout, hide_crcs, with_right_crc
 from kafka_forensics.storage.bundles import MAX_SECTION_BYTES, Frame, SectionKind, write_frames, write_held
 from kafka_forensics.writers.bundle_columns import write_batches
 from kafka_forensics.writers.record_hashes import write_record_hashes
@@ -162,7 +162,7 @@ def _taken(entry: "CollectedEntry", file: "ByteFile", writer: TakesSections, str
         held.end(stretch.end)
     if wanted.pseudonyms is None:
         return stretch
-    columns, damage = crc_cipher(wanted.pseudonyms.digests_key()).hidden(columns, stretch.damage, but=rows)
+    columns, damage = hide_crcs(columns, stretch.damage, wanted.pseudonyms.digests_key(), but=rows)
     return stretch._replace(columns=columns, damage=damage)
 
 
@@ -181,7 +181,7 @@ def _relaid(
         rooms = _rooms(stretch.columns[:, first:end])
         stored = [(batch or BLANK_BATCH).ljust(room, b"\0") for batch, room in zip(batches, rooms, strict=True)]
         columns, damage, frames = layout.placed(stretch.columns[:, first:end], damage, frames, stored)
-        columns, damage = crc_cipher(wanted.pseudonyms.digests_key()).hidden(columns, damage, but=with_right_crc(columns))
+        columns, damage = hide_crcs(columns, damage, wanted.pseudonyms.digests_key(), but=with_right_crc(columns))
         held, data = _Held(entry, writer, SectionKind.TOLD, start), bytearray(layout.size_in_bytes - start)
         for position, batch in zip(columns[BatchColumn.POSITION].tolist(), batches, strict=True):
             held.add(position, batch)

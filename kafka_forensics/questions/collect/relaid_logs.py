@@ -6,8 +6,8 @@ CRC was right.
 """
 
 from dataclasses import replace
-from functools import lru_cache
-from hashlib import shake_256
+from functools import cache
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -22,8 +22,6 @@ from kafka_forensics.storage.bundles import Frame
 from kafka_forensics.writers.redacted_files import RewrittenFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from kafka_forensics.storage.source import ByteFile
@@ -52,41 +50,24 @@ _KEPT_DETAILS: Final = frozenset(
 _CRCS: Final = frozenset({"stored_crc", "computed_crc"})
 _CRC: Final = slice(17, 21)
 """Where a batch has its CRC."""
-_ROUNDS: Final = 8
 
 
-@lru_cache(maxsize=1)
-def crc_cipher(secret: bytes) -> "CrcCipher":
-    """The permutation of this secret."""
-    return CrcCipher(secret)
+def hide_crcs(columns: "Ints", damage: "Damages", key: bytes, *, but: "NDArray[np.bool_]") -> "tuple[Ints, Damages]":
+    """Columns and damage with a digest in the place of each CRC, except in the rows `but`: equal ones stay equal, and without the
+    key nobody can test a guess at a batch."""
 
+    @cache
+    def hidden(crc: int) -> int:
+        return int.from_bytes(blake2b(crc.to_bytes(4), digest_size=4, key=key).digest())
 
-class CrcCipher:
-    """A secret permutation of CRCs: equal ones stay equal, and without the secret nobody can test a guess at a batch."""
-
-    def __init__(self, secret: bytes) -> None:
-        tables = shake_256(b"CRC\0" + secret).digest(_ROUNDS << 17)
-        self._tables = np.frombuffer(tables, "<u2").reshape(_ROUNDS, 1 << 16)
-
-    def of(self, crcs: "Ints") -> "Ints":
-        """What stands for CRCs (n): a Feistel network."""
-        left, right = crcs >> 16, crcs & 0xFFFF
-        for table in self._tables:
-            left, right = right, left ^ table[right]
-        return left << 16 | right
-
-    def hidden(self, columns: "Ints", damage: "Damages", *, but: "NDArray[np.bool_]") -> "tuple[Ints, Damages]":
-        """Columns with other CRCs, except in the rows `but`, and damage."""
-        columns = columns.copy()
-        wrong = ~with_right_crc(columns) & ~but
-        columns[BatchColumn.CRC_COMPUTED, wrong] = self.of(columns[BatchColumn.CRC_COMPUTED, wrong])
-        columns[BatchColumn.CRC, ~but] = self.of(columns[BatchColumn.CRC, ~but])
-        columns[BatchColumn.CRC_COMPUTED, ~wrong] = columns[BatchColumn.CRC, ~wrong]
-        return columns, [(replace(found, detail=dict(self._hidden_details(found))), inside) for found, inside in damage]
-
-    def _hidden_details(self, damage: Damage) -> "Iterator[tuple[str, int | str | bool | list[int]]]":
-        for name, value in damage.detail.items():
-            yield name, int(self.of(np.array([value]))[0]) if name in _CRCS else value
+    columns = columns.copy()
+    for column in (BatchColumn.CRC, BatchColumn.CRC_COMPUTED):
+        columns[column, ~but] = list(map(hidden, columns[column, ~but].tolist()))
+    hidden_damage: Damages = []
+    for found, inside in damage:
+        crcs = {name: hidden(value) for name, value in found.detail.items() if name in _CRCS and isinstance(value, int)}
+        hidden_damage.append((replace(found, detail={**found.detail, **crcs}), inside))
+    return columns, hidden_damage
 
 
 def with_right_crc(columns: "Ints") -> "NDArray[np.bool_]":
