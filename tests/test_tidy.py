@@ -198,8 +198,7 @@ def test_every_error_of_a_question_says_what_to_do_next() -> None:
 
 
 def test_no_broad_except_no_relative_import_nothing_unfinished() -> None:
-    everywhere = texts(PACKAGE, "tests", "lab", "bench")
-    assert [fault for path, text in everywhere for fault in habit_faults(path, text)] == []
+    assert [fault for path, text in texts(PACKAGE, "tests", "lab", "bench") for fault in habit_faults(path, text)] == []
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,7 @@ class Mergeable(Sample[int]):
 
 @given(st.integers(0, 120), st.data())
 def test_any_cut_and_association_keeps_the_ends(count: int, draw: st.DataObject) -> None:
-    samples = [Mergeable(range(low, high)) for low, high in cuts(draw, count, 12)]
-    whole = merged(draw, samples)
+    whole = merged(draw, [Mergeable(range(low, high)) for low, high in cuts(draw, count, 12)])
     ends = KEPT_AT_EACH_END
     assert whole.count == count
     assert list(whole) == (list(range(count)) if count <= 2 * ends else [*range(ends), *range(count - ends, count)])

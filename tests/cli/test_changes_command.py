@@ -145,8 +145,7 @@ def test_links_and_archives_that_are_not_read_are_told(run: Run, trees: Snapshot
     told = [line for line in err.splitlines() if line.startswith("note: ")]
     assert ["gone, latest" in told[0], told[1].endswith("unpack them first: 2026-11-19.tar.bz2")] == [True, True]
     assert "\x1b" not in err
-    chosen = run(trees.root, "--snapshot", OLD, "--snapshot", NEW, "--format", "json")[1]
-    assert json.loads(chosen)["notes"] == []
+    assert json.loads(run(trees.root, "--snapshot", OLD, "--snapshot", NEW, "--format", "json")[1])["notes"] == []
     status, _, err = run(trees.root, "--snapshot", "latest", "--snapshot", NEW)
     assert (status, "links in" in err) == (2, True)
 
@@ -231,5 +230,4 @@ def test_incidents_are_ranked_by_loss_and_hold_every_finding_once(run: Run, put_
     assert {incident["cause"] for incident in document["incidents"]} == {"lost_since"}
     numbers = [number for incident in document["incidents"] for number in incident["findings"]]
     assert sorted(numbers) == list(range(len(document["findings"])))
-    kept = [partition["held_by"] for partition in document["incidents"][2]["partitions"]]
-    assert kept == [[2, 3], [2, 3]]
+    assert [partition["held_by"] for partition in document["incidents"][2]["partitions"]] == [[2, 3], [2, 3]]

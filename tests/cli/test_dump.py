@@ -111,8 +111,7 @@ def test_every_kind_of_file_of_a_broker(rows: Rows) -> None:
     for row in rows(BROKER):
         by_name.setdefault(Path(row["file"]).name, []).append(row)
     assert {row["span"] for found in by_name.values() for row in found} <= {"batch", "entry", "property", "header", "zero_tail"}
-    meta = {row["name"]: row["value"] for row in by_name["meta.properties"]}
-    assert meta["node_id"] == 1
+    assert {row["name"]: row["value"] for row in by_name["meta.properties"]}["node_id"] == 1
     assert {"topic_id"} <= {row["name"] for row in by_name["partition.metadata"]}
     assert by_name["leader-epoch-checkpoint"][0]["start_offset"] == 0
     assert {"topic", "partition", "offset"} <= by_name["replication-offset-checkpoint"][0].keys()

@@ -39,8 +39,7 @@ def details(dump: Dump, path: Path, *options: str) -> list[dict[str, Any]]:
 def put(root: Path, directory: str, *records: tuple[bytes | None, bytes | None]) -> Path:
     path = root / directory / segment_file(0)
     path.parent.mkdir()
-    written = [RecordToWrite(key, value) for key, value in records]
-    path.write_bytes(write_batch(written, base_offset=0, base_timestamp=1))
+    path.write_bytes(write_batch([RecordToWrite(key, value) for key, value in records], base_offset=0, base_timestamp=1))
     return path
 
 
@@ -63,8 +62,7 @@ def test_records_of_the_controller_s_log(dump: Dump, tmp_path: Path) -> None:
 
 def test_credentials_are_shown_with_payloads_only(dump: Dump, tmp_path: Path) -> None:
     path = put(tmp_path, "__cluster_metadata-0", (None, write_metadata_record(11, 0, CREDENTIAL)))
-    public = {"name": "alice", "mechanism": 2, "iterations": 4096}
-    assert [detail["value"] for detail in details(dump, path)] == [public]
+    assert [detail["value"] for detail in details(dump, path)] == [{"name": "alice", "mechanism": 2, "iterations": 4096}]
     assert [detail["value"] for detail in details(dump, path, "--show-payloads")] == [CREDENTIAL]
 
 

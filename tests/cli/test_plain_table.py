@@ -41,8 +41,7 @@ def test_what_is_the_same_stands_above_and_what_is_wide_below() -> None:
 
 
 def test_dates_stay_where_they_differ() -> None:
-    other = [*ROWS, ["orders-0", "11", "2026-03-02T12:00:01.456Z", "2", ""]]
-    told = lines(other, 60)
+    told = lines([*ROWS, ["orders-0", "11", "2026-03-02T12:00:01.456Z", "2", ""]], 60)
     assert (told[0], told[-1]) == ("partition orders-0; times UTC", "    11  2026-03-02 12:00:01       2")
 
 

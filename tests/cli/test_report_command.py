@@ -124,8 +124,7 @@ def test_secrets_of_a_command_line_stay_out(run: Run, copies: Path, tmp_path: Pa
 def test_a_scan_writes_the_same_page_beside_its_answer(run: Run, copies: Path, tmp_path: Path, format_name: str) -> None:
     page = tmp_path / "page.html"
     status, out, err = run("scan", copies, "--format", format_name)
-    with_page = run("scan", copies, "--format", format_name, "--report", page)
-    assert with_page == (status, out, err + f"wrote {page}\n")
+    assert run("scan", copies, "--format", format_name, "--report", page) == (status, out, err + f"wrote {page}\n")
     assert page.read_text() == page_of(run, tmp_path / "report.html", copies)
 
 

@@ -88,8 +88,7 @@ def test_sources_travel_by_name_and_are_opened_once() -> None:
         return open_source(place)
 
     for one in slices(inputs):
-        back = unpack(pack(one), opener)
-        assert [plan.context for plan in back.replicas] == [plan.context for plan in one.replicas]
+        assert [plan.context for plan in unpack(pack(one), opener).replicas] == [plan.context for plan in one.replicas]
     assert opened == [(inputs.sources[0].name, inputs.sources[0].name)] * len(list(slices(inputs)))
 
 

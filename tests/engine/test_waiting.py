@@ -61,8 +61,7 @@ def brokers(tmp_path: Path) -> list[str]:
     """Three brokers with forty small partitions, of which one replica is shorter and one holds other records."""
     for partition in range(40):
         for broker in (1, 2, 3):
-            batches = log(3 if (partition, broker) != (7, 2) else 2)
-            put_replica(tmp_path, broker, batches, partition=f"orders-{partition}")
+            put_replica(tmp_path, broker, log(3 if (partition, broker) != (7, 2) else 2), partition=f"orders-{partition}")
     odd = next((tmp_path / "broker-3").glob("*-11/*.log"))
     odd.write_bytes(odd.read_bytes()[:-3] + b"xyz")
     return [str(tmp_path / f"broker-{broker}") for broker in (1, 2, 3)]

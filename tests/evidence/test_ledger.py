@@ -127,8 +127,7 @@ def test_one_of_a_topic_that_their_log_never_had_is_not_unless_it_is_not_here_wh
     ],
 )
 def test_the_directory_that_the_controllers_assign(directories: list[GivenDirectory], case: str, log_dir: str | None) -> None:
-    control = PartitionControl(1, 0, [1], [], [1], directories=[ONE])
-    [row] = Ledger(directories, ControllerHistory({A: control})).rows(*A)
+    [row] = Ledger(directories, ControllerHistory({A: PartitionControl(1, 0, [1], [], [1], directories=[ONE])})).rows(*A)
     assert (row.case.value, row.log_dir) == (case, log_dir)
 
 
@@ -141,8 +140,7 @@ def test_a_wiped_directory_may_have_held_what_others_hold_where_no_controller_sa
 
 
 def test_what_is_no_directory_is_not_absent() -> None:
-    odd = given(1, named=[A, B], there={A: Presence.LINK, B: Presence.UNREADABLE})
-    ledger = Ledger([odd])
+    ledger = Ledger([given(1, named=[A, B], there={A: Presence.LINK, B: Presence.UNREADABLE})])
     assert (cases(ledger, A), cases(ledger, B)) == ({1: "link"}, {1: "unreadable"})
 
 

@@ -32,8 +32,7 @@ def script() -> Any:
 @pytest.fixture(scope="module")
 def recovered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("recovered") / "lost"
-    sample = str(SAMPLES / "unclean-election")
-    assert outcome(["recover", sample, "--topic", "audit", "--output", str(output), "-q"]) == 1
+    assert outcome(["recover", str(SAMPLES / "unclean-election"), "--topic", "audit", "--output", str(output), "-q"]) == 1
     return output
 
 

@@ -198,8 +198,7 @@ def test_the_lock_of_a_killed_run_is_nobodys(tmp_path: Path) -> None:
         "outcome(sys.argv[1:])\n"
     )
     asked = ["export", str(ONE), "--append", "--output", str(tmp_path / "out"), "--cluster", "a", "--snapshot", "n1", "--jobs", "3"]
-    done = subprocess.run([sys.executable, "-c", code, *asked], check=False, timeout=60)
-    assert done.returncode == -signal.SIGKILL
+    assert subprocess.run([sys.executable, "-c", code, *asked], check=False, timeout=60).returncode == -signal.SIGKILL
     assert files(tmp_path / "out", "batches") == []
     assert len(list((tmp_path / "out").glob("cluster=a/_unfinished-*"))) == 1
     assert append(tmp_path / "out", "a", "n2", *FEW) == 0

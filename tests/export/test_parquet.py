@@ -61,8 +61,7 @@ def test_words_held_as_dictionaries_are_declared_as_text() -> None:
 
 
 def test_a_row_group_may_hold_words_of_several_dictionaries() -> None:
-    both = pa.concat_tables([group(one_word("a", 3), 0), group(one_word("b", 2), 3)])
-    file = written(SCHEMA, both)
+    file = written(SCHEMA, pa.concat_tables([group(one_word("a", 3), 0), group(one_word("b", 2), 3)]))
     assert file.num_row_groups == 1
     assert file.read()["word"].to_pylist() == ["a", "a", "a", "b", "b"]
     statistics = file.metadata.row_group(0).column(0).statistics

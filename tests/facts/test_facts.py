@@ -41,7 +41,6 @@ def test_a_lone_segment_is_believed_no_further_than_in_its_directory(tmp_path: P
     put_segment(directory, 10, batch(10))
     for name, last_offsets in ((segment_file(0), [1, 3]), ("copied.log", [1, 3, 501, 503])):
         (directory / name).write_bytes(data)
-        table = pa.Table.from_batches(kf.read_batches(str(directory / name)))
-        assert table["last_offset"].to_pylist() == last_offsets
+        assert pa.Table.from_batches(kf.read_batches(str(directory / name)))["last_offset"].to_pylist() == last_offsets
         records = pa.Table.from_batches(kf.read_records(str(directory / name)))
         assert records["offset"].to_pylist() == [offset for last in last_offsets for offset in (last - 1, last)]

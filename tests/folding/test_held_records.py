@@ -188,8 +188,7 @@ def test_batches_that_cannot_be_opened_are_damage(tmp_path: Path) -> None:
     for codec in CODECS[::2]:
         bad = bytearray(write_batch([RecordToWrite(b"k", b"v" * 20)], base_offset=4, base_timestamp=5, compression_type=codec))
         bad[61:66] = b"\xff" * 5
-        rows = both_ways(one_log(tmp_path / codec, b"".join([*good, fix_crc(bytes(bad))])))
-        assert len(rows) == 4
+        assert len(both_ways(one_log(tmp_path / codec, b"".join([*good, fix_crc(bytes(bad))])))) == 4
 
 
 @pytest.mark.parametrize("case", [in_transactions, differing, hidden_by_damage])

@@ -152,8 +152,7 @@ def parted(root: Path) -> Brokers:
 @incident("d3 KAFKA-6361", "offset 0 is of epoch 0 on one log and of epoch 1 on the other; both go on in epoch 2")
 @near_miss("the same before epoch 2", by=parted)
 def grown_together(root: Path) -> Brokers:
-    logs = {1: history(("r0", 0), ("r2", 2)), 2: history(("r1", 1), ("r2", 2))}
-    return as_before_topic_ids(put_replicas(root, logs, 1))
+    return as_before_topic_ids(put_replicas(root, {1: history(("r0", 0), ("r2", 2)), 2: history(("r1", 1), ("r2", 2))}, 1))
 
 
 def old_and_behind(root: Path) -> Brokers:
@@ -196,8 +195,7 @@ def torn_replica(root: Path) -> Brokers:
 @near_miss("the log ends in the middle of its last batch", by=torn_replica)
 def cut_replicas(root: Path, *cut: int) -> Brokers:
     short = without_last_batch()
-    logs = {broker: short if broker in cut else HEALTHY for broker in (1, 2, 3)}
-    brokers = put_replicas(root, logs, LAST.base_offset)
+    brokers = put_replicas(root, {broker: short if broker in cut else HEALTHY for broker in (1, 2, 3)}, LAST.base_offset)
     for broker in cut:
         brokers.file(broker, LAST.base_offset, "snapshot").unlink()
     brokers.checkpoint("replication", LOG_END, 1)
@@ -215,8 +213,7 @@ def unclean_election(root: Path) -> Brokers:
 @near_miss("log-start checkpoint 74", 74)
 def start_beyond_end(root: Path, log_start: int) -> Brokers:
     longer = history(*[("p", 0)] * 30, records=3)
-    shorter = history(*[("p", 0)] * 25, records=3)
-    brokers = put_replicas(root, {1: longer, 2: shorter, 3: longer}, {1: 75, 2: 70, 3: 75})
+    brokers = put_replicas(root, {1: longer, 2: history(*[("p", 0)] * 25, records=3), 3: longer}, {1: 75, 2: 70, 3: 75})
     brokers.checkpoint("log-start", log_start, 2)
     return as_before_topic_ids(unclean(brokers, 2))
 

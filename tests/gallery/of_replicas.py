@@ -44,8 +44,7 @@ COMMON: Final = [("p", 0)] * 4
 
 
 def settled_fork(root: Path) -> Brokers:
-    logs = {1: history(("r0", 0), ("r2", 2)), 2: history(("r1", 1), ("r2", 2))}
-    return put_replicas(root, logs, 1)
+    return put_replicas(root, {1: history(("r0", 0), ("r2", 2)), 2: history(("r1", 1), ("r2", 2))}, 1)
 
 
 def ordinary_fork(root: Path) -> Brokers:

@@ -119,8 +119,7 @@ def torn(
 
 def ending_before(root: Path) -> Brokers:
     """No broker was stopped cleanly; t-1 ends before the coordinator decided, other logs of the same brokers behind."""
-    logs = cluster(ended(30, COMMIT), ended(30, NOTHING, traffic=None), decided(30))
-    return put_brokers(root, logs, clean=False)
+    return put_brokers(root, cluster(ended(30, COMMIT), ended(30, NOTHING, traffic=None), decided(30)), clean=False)
 
 
 def gone(created: float) -> partial[Case]:

@@ -33,8 +33,7 @@ def test_words_reach_the_file(log_dir: str | None, file: str, expected: list[str
 
 
 def test_offsets_are_asked_for_in_logs_only() -> None:
-    place = Place("orders", 0, 1, "b1", LOG, offset_start=3, offset_end=9)
-    assert typed_words(place) == ["b1/" + LOG, "--offset", "3:9"]
+    assert typed_words(Place("orders", 0, 1, "b1", LOG, offset_start=3, offset_end=9)) == ["b1/" + LOG, "--offset", "3:9"]
     index = "orders-0/00000000000000000000.index"
     assert typed_words(Place("orders", 0, 1, "b1", index, offset_start=3, offset_end=9)) == ["b1/" + index]
 

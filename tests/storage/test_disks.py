@@ -47,8 +47,7 @@ def test_an_export_to_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 def test_an_answer_in_a_file_on_a_full_disk(capsys: pytest.CaptureFixture[str]) -> None:
     assert outcome(["scan", SAMPLE, "-q", "--format", "json", "--output", "/dev/full"]) == 2
-    said = capsys.readouterr().err
-    assert "error: cannot write to /dev/full: No space left on device: the disk mounted at " in said
+    assert "error: cannot write to /dev/full: No space left on device: the disk mounted at " in capsys.readouterr().err
 
 
 def test_temporary_files_on_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -80,8 +80,7 @@ class ControllerLog:
     def lead(self, voters: list[int], leader_epoch: int = 1) -> "ControllerLog":
         self.leader_epoch = leader_epoch
         named = [{"voter_id": voter} for voter in voters]
-        change = control(2, leader_id=voters[0], voters=named, granting_voters=named)
-        return self._append([change], is_control_batch=True)
+        return self._append([control(2, leader_id=voters[0], voters=named, granting_voters=named)], is_control_batch=True)
 
     def append(self, *values: bytes) -> "ControllerLog":
         return self._append([RecordToWrite(None, value) for value in values])
@@ -115,8 +114,7 @@ def snapshot_file(offset: int) -> str:
 def snapshot(*values: bytes, footer: bool = True) -> bytes:
     header = control(3, last_contained_log_timestamp=START_MS)
     batches = [write_batch([header], base_offset=0, base_timestamp=START_MS, is_control_batch=True)]
-    records = [RecordToWrite(None, value) for value in values]
-    batches.append(write_batch(records, base_offset=1, base_timestamp=START_MS))
+    batches.append(write_batch([RecordToWrite(None, value) for value in values], base_offset=1, base_timestamp=START_MS))
     if footer:
         end = len(values) + 1
         batches.append(write_batch([control(4)], base_offset=end, base_timestamp=START_MS, is_control_batch=True))

@@ -33,8 +33,7 @@ class KnownHistory:
     @property
     def first_unstable(self) -> int:
         """No cleaner comes farther."""
-        opened = [offset for offset, fact in enumerate(self.facts) if fact.commits is None]
-        return min(opened, default=len(self.facts))
+        return min([offset for offset, fact in enumerate(self.facts) if fact.commits is None], default=len(self.facts))
 
 
 @st.composite

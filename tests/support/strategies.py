@@ -172,8 +172,7 @@ def logs(draw: st.DrawFn, *, most: int = 60) -> Log:
     sequences = {1: 0, 2: 2**31 - 20, 2**62 + 1: 5}
     epochs = dict.fromkeys(sequences, 0)
     for _ in range(draw(st.integers(0, most))):
-        action = draw(st.sampled_from(_ACTIONS))
-        _act(draw, action, log, draw(st.sampled_from(list(sequences))), epochs, sequences)
+        _act(draw, draw(st.sampled_from(_ACTIONS)), log, draw(st.sampled_from(list(sequences))), epochs, sequences)
     return log
 
 

@@ -144,8 +144,7 @@ def test_of_very_many_unknown_kinds_the_last_finding_counts_the_rest() -> None:
 
 
 def test_a_snapshot_alone_is_a_witness(tmp_path: Path) -> None:
-    directory = ControllerLog().put(tmp_path / "c0")
-    (directory / "00000000000000000009-0000000001.checkpoint").write_bytes(snapshot(*CREATED))
+    (ControllerLog().put(tmp_path / "c0") / "00000000000000000009-0000000001.checkpoint").write_bytes(snapshot(*CREATED))
     history = history_of(tmp_path / "c0")
     assert (last(history).leader, history.log_end_offset) == (1, 9)
     assert last(history).unknown_after is None

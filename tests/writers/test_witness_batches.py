@@ -642,8 +642,7 @@ def test_a_bomb_stays_small() -> None:
 
 
 def test_a_record_too_large_to_hold_leaves_everything_in_doubt_as_before() -> None:
-    record_too_large = RecordToWrite(None, bytes(17 << 20))
-    batch = write_batch([record_too_large], base_offset=3, base_timestamp=1, compression_type="zstd")
+    batch = write_batch([RecordToWrite(None, bytes(17 << 20))], base_offset=3, base_timestamp=1, compression_type="zstd")
     for name in sorted(WITNESS_TOPICS):
         substitute = witness_batch(name, batch)
         assert substitute is not None

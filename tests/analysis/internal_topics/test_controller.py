@@ -184,8 +184,7 @@ def test_a_snapshot_ends_doubt_and_adds_only_what_differs() -> None:
 def test_histories_are_bounded_and_keep_unclean_elections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller, "MAX_EVENTS", 16)
     unclean = change(leader=2, isr=[2], leader_recovery_state=1)
-    history = replayed(topic(), partition([1, 2], 1), unclean, *[change(isr=[2])] * 100)
-    kept = last(history).history
+    kept = last(replayed(topic(), partition([1, 2], 1), unclean, *[change(isr=[2])] * 100)).history
     assert kept is not None
     assert len(kept.events) + kept.dropped_events == 102
     assert len(kept.events) <= 16

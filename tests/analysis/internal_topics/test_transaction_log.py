@@ -42,8 +42,7 @@ def test_a_decision_is_a_prepare_and_its_complete_record() -> None:
 @pytest.mark.parametrize("after", [meta("Ongoing", P1, at=900), meta("Empty", at=900), meta("PrepareAbort", P1, at=900), None])
 def test_a_decision_was_completed_if_the_id_went_on(after: TransactionMetadata | None) -> None:
     """The cleaner may have taken the Complete record; nothing else can have come between."""
-    log = replayed(("a", meta("PrepareCommit", P0, at=500)), ("a", after))
-    assert log.decisions[0].completed_timestamp == 1001
+    assert replayed(("a", meta("PrepareCommit", P0, at=500)), ("a", after)).decisions[0].completed_timestamp == 1001
 
 
 def test_an_id_is_found_by_every_producer_id_it_had() -> None:

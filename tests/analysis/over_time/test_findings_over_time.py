@@ -46,8 +46,7 @@ def naive(old: str, new: str, start: int, each: int) -> Told:
 def test_any_history_is_told_as_it_was(kept: str, cut: str, came: str, start: int, each: int) -> None:
     start = min(start, len(kept) - 1)
     old, new = kept + cut, kept + came
-    answer = told(Logs(), [(0, old)], [(0, kept), (3, came)], start=start * each, each=each)
-    assert answer == naive(old, new, start, each)
+    assert told(Logs(), [(0, old)], [(0, kept), (3, came)], start=start * each, each=each) == naive(old, new, start, each)
 
 
 def test_equal_logs_say_nothing_and_nothing_is_read_again() -> None:
@@ -59,8 +58,7 @@ def test_equal_logs_say_nothing_and_nothing_is_read_again() -> None:
 def test_a_retry_that_came_back_under_another_epoch_was_cut_and_is_no_loss() -> None:
     logs = Logs()
     old = logs.add(OLDER, batches((0, "abc")), checkpoint=[(0, 0)])
-    new = logs.add(NEWER, batches((0, "ab"), (2, "cd")), checkpoint=[(0, 0), (2, 2)])
-    result = log_changes(old, new, BETWEEN, logs)
+    result = log_changes(old, logs.add(NEWER, batches((0, "ab"), (2, "cd")), checkpoint=[(0, 0), (2, 2)]), BETWEEN, logs)
     rows = [(change.kind, change.offset_start, change.offset_end, change.reason, change.replaced_by) for change in result.changes]
     assert rows == [(ChangeKind.TRUNCATED, 2, 3, "same_records_again", 2), (ChangeKind.APPENDED, 2, 4, None, None)]
     assert result.lost_from is None
@@ -69,8 +67,7 @@ def test_a_retry_that_came_back_under_another_epoch_was_cut_and_is_no_loss() -> 
 def test_what_is_lost_begins_behind_what_came_back() -> None:
     logs = Logs()
     old = logs.add(OLDER, batches((0, "abcx")), checkpoint=[(0, 0)])
-    new = logs.add(NEWER, batches((0, "ab"), (2, "cy")), checkpoint=[(0, 0), (2, 2)])
-    result = log_changes(old, new, BETWEEN, logs)
+    result = log_changes(old, logs.add(NEWER, batches((0, "ab"), (2, "cy")), checkpoint=[(0, 0), (2, 2)]), BETWEEN, logs)
     assert (result.cut, result.lost_from) == (2, 3)
 
 

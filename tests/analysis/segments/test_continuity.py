@@ -72,8 +72,7 @@ def step(state: ContinuityFold, log: list[Item]) -> None:
             for item in rows
         ]
     )
-    damage = [Damage(item.kind, item.position, 10) for item in log if item.kind]
-    state.step(columns, damage)
+    state.step(columns, [Damage(item.kind, item.position, 10) for item in log if item.kind])
 
 
 def naive(log: list[Item], *, compacted: bool) -> tuple[list[Run], int]:

@@ -29,8 +29,7 @@ def tiles(index: OffsetIndex | TimeIndex, width: int, size: int) -> bool:
 
 
 def test_holes_are_not_read() -> None:
-    data = write_time_index([(1_700_000_000_000, 20_001)], BASE)
-    file = MemoryFile(data, ranges=[(0, 4096)], size_in_bytes=8 << 40)
+    file = MemoryFile(write_time_index([(1_700_000_000_000, 20_001)], BASE), ranges=[(0, 4096)], size_in_bytes=8 << 40)
     index = parse_time_index(file, BASE)
     assert index.timestamps.tolist() == [1_700_000_000_000]
     assert index.offsets.tolist() == [20_001]

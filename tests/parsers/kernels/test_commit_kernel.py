@@ -109,8 +109,7 @@ def alive(log: bytes, *, compiled: bool) -> list[bool]:
 @pytest.mark.parametrize("compiled", [False, True])
 def test_only_what_counts_is_looked_at(compiled: bool) -> None:
     key, other = commit_key("g"), commit_key("h")
-    rising = [(key, commit_value(number)) for number in range(5)]
-    assert alive(log_of(*rising), compiled=compiled) == [False] * 4 + [True]
+    assert alive(log_of(*[(key, commit_value(number)) for number in range(5)]), compiled=compiled) == [False] * 4 + [True]
     falling = [(key, commit_value(9)), (key, commit_value(3)), (key, commit_value(4))]
     assert alive(log_of(*falling), compiled=compiled) == [True, False, True]
     across = [(key, commit_value(1)), (key, None), (key, commit_value(2))]

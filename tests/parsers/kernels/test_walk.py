@@ -112,8 +112,7 @@ def test_an_entry_too_small_for_its_format_is_trouble(magic: int) -> None:
 def test_both_forms_agree_on_any_window(data: bytes, draw: st.DataObject) -> None:
     length = draw.draw(st.integers(0, len(data)))
     end = draw.draw(st.integers(0, len(data)))
-    rows = draw.draw(st.integers(0, 4))
-    walk_all(data, length=length, rows=rows, start=draw.draw(st.integers(0, length)), end=end)
+    walk_all(data, length=length, rows=draw.draw(st.integers(0, 4)), start=draw.draw(st.integers(0, length)), end=end)
 
 
 @given(any_segments(), st.data())

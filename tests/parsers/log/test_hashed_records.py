@@ -74,8 +74,7 @@ def test_records_of_a_batch(hasher: RecordHasher, codec: str) -> None:
 
 def test_old_formats_and_times_of_appending() -> None:
     stamped = batch(2, timestamp_type="LogAppendTime", max_timestamp=77)
-    data = [legacy_entry(0, 0), legacy_entry(1, 1, timestamp=8), stamped]
-    found = hashed(MemoryFile(b"".join(data)), HASHERS[0])
+    found = hashed(MemoryFile(b"".join([legacy_entry(0, 0), legacy_entry(1, 1, timestamp=8), stamped])), HASHERS[0])
     assert found.offsets.tolist() == [0, 1, 2]
     assert found.timestamps.tolist() == [-1, 8, 77]
     assert found.keys[0].tolist() == found.keys[1].tolist() == expected(HASHERS[0], b"key", b"")[0]

@@ -115,8 +115,7 @@ def test_messages_around_a_bad_one_are_read() -> None:
 
 
 def test_bad_messages_are_given_up_after_many() -> None:
-    opened = open_wrapper(wrapper([inner(1, 1)[0][:-1] + b"?"] * (2 * MAX_BAD_MESSAGES)))
-    assert opened.records_count == MAX_BAD_MESSAGES
+    assert open_wrapper(wrapper([inner(1, 1)[0][:-1] + b"?"] * (2 * MAX_BAD_MESSAGES))).records_count == MAX_BAD_MESSAGES
 
 
 @pytest.mark.parametrize(

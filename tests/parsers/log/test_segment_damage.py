@@ -252,8 +252,7 @@ def test_a_whole_log_inside_a_damaged_batch_is_bounded_by_offsets() -> None:
     """Batches one behind the other in a value: believed only above the last good offset and below the next segment."""
     for inner in (0, 15, 50, 900):
         batches = [batch(18, 2), batch(20, 1, value=b"".join(log(3, start=inner))), batch(21, 2)]
-        reading = read(with_length(b"".join(batches), len(batches[0]), 7), next_base_offset=40)
-        assert reading.good == [18, 21], inner
+        assert read(with_length(b"".join(batches), len(batches[0]), 7), next_base_offset=40).good == [18, 21], inner
 
 
 def test_a_batch_inside_must_end_below_the_next_segment() -> None:

@@ -214,8 +214,7 @@ def test_beside_log_directories_only_links_and_names_of_partitions_may_hide_one(
 
 def test_what_cannot_be_listed_is_said_and_the_rest_found() -> None:
     paths = ["b1/meta.properties", f"b1/t-0/{ZERO}.log", f"b1/t-1/{ZERO}.log", "b1/u-0/v/w", "b2/meta.properties"]
-    source = MemorySource(files(*paths), unreadable=["b1/t-0", "b2", "b1/u-0/v"])
-    discovery = discover(source)
+    discovery = discover(MemorySource(files(*paths), unreadable=["b1/t-0", "b2", "b1/u-0/v"]))
     assert paths_of(discovery) == {"b1": ["t-1", "u-0"]}
     assert sorted(discovery.incomplete, key=lambda row: row.path) == [
         Incomplete(path, "permission denied") for path in ("b1/t-0", "b1/u-0/v", "b2")

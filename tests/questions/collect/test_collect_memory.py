@@ -21,8 +21,7 @@ def broker_of(partitions: int, log_dir: Path) -> Path:
     """A log directory with so many partitions of three files."""
     batch = write_batch([RecordToWrite(b"key", b"value")], base_offset=0, base_timestamp=1_700_000_000_000)
     for number in range(partitions):
-        directory = put_partition(log_dir / f"orders-{number}", batch, topic_id=TOPIC_ID)
-        put_segment(directory, 0, bytes(8), "index")
+        put_segment(put_partition(log_dir / f"orders-{number}", batch, topic_id=TOPIC_ID), 0, bytes(8), "index")
     put_meta(log_dir, 1)
     return log_dir
 

@@ -144,8 +144,7 @@ def test_a_file_that_could_not_be_read_is_tried_again(broker: Path, tmp_path: Pa
     with monkeypatch.context() as patch:
         refuse(patch, (broker / "old-0" / LOG).__eq__)
         file = io.BytesIO()
-        done = collect([str(broker)], CollectOptions(), file)
-        assert [gap.reason for gap in done.incomplete] == ["input/output error"]
+        assert [gap.reason for gap in collect([str(broker)], CollectOptions(), file).incomplete] == ["input/output error"]
     assert facts_of(finished(broker, file, tmp_path / "again.kfb")) == facts_of(bundle_of(broker, tmp_path / "whole.kfb"))
 
 

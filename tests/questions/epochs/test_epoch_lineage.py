@@ -73,8 +73,7 @@ def test_what_retention_and_compaction_remove_is_no_disagreement() -> None:
         (2, "agrees"),
         (3, "agrees"),
     ]
-    cut = rows_of((2, "a"), (3, "c"), checkpoint=kept, start=7)
-    assert statuses(cut)[2:] == [(2, "start_removed"), (3, "agrees")]
+    assert statuses(rows_of((2, "a"), (3, "c"), checkpoint=kept, start=7))[2:] == [(2, "start_removed"), (3, "agrees")]
     cleaned = Logs().add(1, [Batch(0, "a", 0), Batch(7, "b", 2), Batch(9, "c", 3)], checkpoint=kept, compacted=True)
     rows = replica_rows(cleaned)
     assert statuses(rows) == [(0, "agrees"), (1, "compacted_away"), (2, "start_removed"), (3, "start_removed")]

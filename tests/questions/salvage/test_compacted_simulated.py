@@ -151,8 +151,7 @@ def put_copies(folder: Path, told: KnownHistory, replicas: list[Replica], harms:
         replica.cleaned = min(replica.cleaned, replica.end)
     logs = {number: told.history.left(replica.dropped, end=replica.end) for number, replica in enumerate(replicas)}
     cleaned = {number: replica.cleaned for number, replica in enumerate(replicas)}
-    reached = max(min(replica.end for replica in replicas), *cleaned.values())
-    brokers = put_compacted(folder, logs, cleaned, reached)
+    brokers = put_compacted(folder, logs, cleaned, max(min(replica.end for replica in replicas), *cleaned.values()))
     originals = set[bytes]()
     for number, replica in enumerate(replicas):
         path = brokers.file(number, 0)

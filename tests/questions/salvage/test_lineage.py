@@ -69,8 +69,7 @@ def test_what_no_copy_fills_is_a_gap(copies: list[Copy], apart: Ranges, gaps: Ra
 
 
 def test_the_lineage_goes_on_through_several_copies() -> None:
-    copies = [copy(1, (0, 10)), copy(2, (5, 15)), copy(3, (8, 20), epochs={0: 8, 3: 15})]
-    lineage = trace(copies, {}, 0)
+    lineage = trace([copy(1, (0, 10)), copy(2, (5, 15)), copy(3, (8, 20), epochs={0: 8, 3: 15})], {}, 0)
     assert lineage.log_end_offset == 20
     assert taken(lineage) == [(0, 0, 10, BASE), (2, 10, 20, CONTINUED)]
     assert trace([copy(1, (0, 10), epochs={}), copy(2, (0, 20), epochs={})], {}, 0).log_end_offset == 20, "as in old formats"
@@ -79,8 +78,7 @@ def test_the_lineage_goes_on_through_several_copies() -> None:
 
 def test_the_epoch_at_the_end_decides_whether_a_copy_goes_on() -> None:
     """Offset 9 is of epoch 1 in the base and of epoch 0 in the other."""
-    copies = [copy(1, (0, 10), epochs={0: 0, 1: 8}), copy(2, (0, 20), epochs={0: 0})]
-    lineage = trace(copies, {(0, 1): ((8, 10),)}, 0)
+    lineage = trace([copy(1, (0, 10), epochs={0: 0, 1: 8}), copy(2, (0, 20), epochs={0: 0})], {(0, 1): ((8, 10),)}, 0)
     assert lineage.log_end_offset == 10
     assert [(left.start, left.end, left.rival_of) for left in lineage.left_behind] == [(8, 10, 1), (10, 20, None)]
 

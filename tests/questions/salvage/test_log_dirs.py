@@ -123,8 +123,7 @@ def test_every_broker_gets_a_complete_log_directory(copies: list[str], tmp_path:
             assert (place / name / "partition.metadata").read_bytes() == (theirs / name / "partition.metadata").read_bytes()
         ids = [parse_meta_properties(LocalSource(str(at)).open("meta.properties")) for at in (place, theirs)]
         assert ids[0] == ids[1]  # also the id of the directory that was lost, which the controllers' log has
-        marks = (place / "replication-offset-checkpoint").read_text().splitlines()
-        assert "orders 0 500" in marks
+        assert "orders 0 500" in (place / "replication-offset-checkpoint").read_text().splitlines()
     assert (places[1] / "meta.properties").read_bytes() == (HEALTHY / "broker-1" / "meta.properties").read_bytes()
     assert [row.meta_properties for row in salvaged.log_dirs] == ["copied", "copied", "built"]
 

@@ -189,5 +189,4 @@ def test_only_brokers_under_kraft_want_a_topic_id(version: int, is_wanted: bool,
     (log_dir / "meta.properties").write_text(f"version={version}\n{node}=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n")
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
     assert partition.wants_topic_id is is_wanted
-    manifest = json.loads((tmp_path / "out" / MANIFEST).read_text())
-    assert ("topic_id" in manifest["partitions"][0]["unseen"]) is is_wanted
+    assert ("topic_id" in json.loads((tmp_path / "out" / MANIFEST).read_text())["partitions"][0]["unseen"]) is is_wanted

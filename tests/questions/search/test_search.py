@@ -365,8 +365,7 @@ def test_a_wrong_time_index_is_ignored(tmp_path: Path, monkeypatch: pytest.Monke
     put_indexes(directory, log)
     put_segment(directory, 0, write_time_index(entries, 0), "timeindex")
     begun = spied_starts(monkeypatch)
-    rows = found(tmp_path, Conditions(timestamp_start_ms=BASE_TIMESTAMP + 4))
-    assert [row["offset"] for row in rows] == [4, 5, 6, 7]
+    assert [row["offset"] for row in found(tmp_path, Conditions(timestamp_start_ms=BASE_TIMESTAMP + 4))] == [4, 5, 6, 7]
     assert begun == [0]
 
 

@@ -111,7 +111,6 @@ def test_what_cannot_be_read_is_never_called_clean(change: Change, bundle: Path,
     assert peak_bytes() < MOST_BYTES
     if result is None:
         return
-    document = json.loads(result.to_json())
-    gaps = [gap for gap in document["incomplete"] if not gap["reason"].startswith("needs the records")]
+    gaps = [gap for gap in json.loads(result.to_json())["incomplete"] if not gap["reason"].startswith("needs the records")]
     hiding = [gap for gap in gaps if gap["broker"] is None or gap["path"].endswith(".log")]  # small files hide no records
     assert not (hiding and result.verdict in {"clean", "info"}), hiding

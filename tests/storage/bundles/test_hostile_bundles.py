@@ -194,8 +194,7 @@ def test_damage_without_details_is_judged(kind: str, bundle: Path, tmp_path: Pat
 
 
 def test_consistent_bundle_is_accepted(bundle: Path, tmp_path: Path) -> None:
-    again = bundles.taken_apart(bundle).relisted().write(tmp_path / "again.kfb")
-    result = kf.scan([str(again)])
+    result = kf.scan([str(bundles.taken_apart(bundle).relisted().write(tmp_path / "again.kfb"))])
     assert (result.verdict, result.incomplete) == ("info", [])
 
 

@@ -28,8 +28,7 @@ def brief_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def options_for(endpoint: str, **more: str) -> StorageOptions:
-    given = {"endpoint": endpoint, "access_key": ACCESS_KEY, "secret_key": SECRET_KEY}
-    return storage_options(given | more, {})
+    return storage_options({"endpoint": endpoint, "access_key": ACCESS_KEY, "secret_key": SECRET_KEY} | more, {})
 
 
 @pytest.fixture
