@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.cli.streams import printable
-from tests.cli.runs import Run, rows
+from tests.cli.runs import Run, assert_as_kept, rows
 from tests.support.brokers import put_offsets, put_replica, put_share_state
 from tests.support.controllers import CONTROLLER, ControllerLog, partition, topic
 from tests.support.groups import (
@@ -23,7 +23,7 @@ from tests.support.groups import (
     transaction_of,
 )
 from tests.support.results import EVIL
-from tests.support.segments import BASE_TIMESTAMP, log
+from tests.support.segments import log
 
 EVIL_TEXT = EVIL.encode("utf-8", "replace").decode()
 pytestmark = pytest.mark.usefixtures("wide")
@@ -54,37 +54,7 @@ def copies(tmp_path: Path) -> Path:
 
 
 def test_every_number_of_a_row(run: Run, copies: Path) -> None:
-    by_group = {(row["group"], row["topic"]): row for row in rows(run, copies)}
-    billing = by_group["billing", "orders"]
-    expected = {
-        "kind": "classic",
-        "state": "Stable",
-        "members": 1,
-        "generation": 7,
-        "status": "committed",
-        "committed_offset": 7,
-        "log_start_offset": 0,
-        "log_end_offset": 10,
-        "lag": 3,
-        "beyond_end": 0,
-        "committed_ms": BASE_TIMESTAMP,
-        "committed": "2023-11-14T22:13:20.000Z",
-        "leader_epoch": 3,
-        "metadata_length": 15,
-        "offsets_partition": 0,
-        "offsets_broker": 1,
-        "offsets_offset": 1,
-        "unknown_after_offset": 4,
-        "held_back_by": "nothing",
-    }
-    assert {name: billing[name] for name in expected} == expected
-    assert "metadata" not in billing
-    evil = by_group[EVIL_TEXT, "orders"]
-    assert (evil["lag"], evil["beyond_end"], evil["kind"]) == (0, 5, "simple")
-    pending = by_group["streams", "orders"]
-    assert [pending[name] for name in ("status", "producer_id", "committed_offset", "in_transaction")] == ["pending", 77, 9, True]
-    assert by_group["billing", EVIL_TEXT]["log_end_offset"] is None
-    assert by_group["idle", None]["state"] == "Empty"
+    assert_as_kept("groups", rows(run, copies))
 
 
 def test_metadata_is_shown_only_on_request(run: Run, copies: Path) -> None:
@@ -189,41 +159,4 @@ def shared(tmp_path: Path) -> Path:
 
 
 def test_how_far_share_groups_are_and_what_streams_groups_are_at(run: Run, shared: Path) -> None:
-    found = {(row["group"], row["status"]): row for row in rows(run, shared)}
-    assert set(found) == {("workers", "share"), (EVIL_TEXT, "share"), ("totals", "committed")}
-    workers = found["workers", "share"]
-    expected = {
-        "kind": "share",
-        "state": "Empty",
-        "generation": 5,
-        "topic": "orders",
-        "partition": 0,
-        "committed_offset": None,
-        "beyond_end": None,
-        "log_end_offset": 10,
-        "lag": 3,
-        "topic_id": TOPIC_ID_TEXT,
-        "offsets_offset": 0,
-        "unknown_after_offset": 1,
-        "share_start_offset": 4,
-        "share_complete_count": 3,
-        "share_available": 1,
-        "share_acknowledged": 2,
-        "share_archived": 1,
-        "share_snapshot_epoch": 1,
-        "share_state_epoch": 2,
-        "share_leader_epoch": 3,
-        "share_written_ms": BASE_TIMESTAMP,
-    }
-    assert {name: workers[name] for name in expected} == expected
-    assert [tuple(batch.values()) for batch in workers["share_batches"]] == [
-        (4, 5, "acknowledged", 1),
-        (6, 6, "available", 2),
-        (7, 7, "archived", 5),
-        (8, 8, 9, 1),
-    ]
-    nameless = found[EVIL_TEXT, "share"]
-    assert (nameless["topic"], nameless["partition"], nameless["share_start_offset"], nameless["lag"]) == (None, 7, None, None)
-    totals = found["totals", "committed"]
-    assert (totals["kind"], totals["generation"], totals["assignment_epoch"], totals["topology_epoch"]) == ("streams", 3, 2, 1)
-    assert totals["share_batches"] is None
+    assert_as_kept("share and streams groups", rows(run, shared))
