@@ -5,7 +5,6 @@ Files and directories are compared by device and inode, objects by bucket and ke
 
 import os
 import re
-import stat
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,8 +23,6 @@ _URI: Final = re.compile(r"([a-z][a-z0-9+.-]+):/+(.*)", re.IGNORECASE)
 """As a path has it, in which two slashes are one."""
 _LOCAL: Final = re.compile(r"local(?=://)", re.IGNORECASE)
 """The other name of `file:` in fsspec."""
-_MOUNTS: Final = "/proc/self/mountinfo"
-_OCTAL: Final = re.compile(r"\\([0-7]{3})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +172,7 @@ def _overlap(target: str, read: _Evidence) -> str | None:
         return "lies inside"
     if _is_below(read.path, target):
         return "contains"
-    has_other_name = os.path.isdir(read.path) and _may_have_other_names(target, read.path) and _is_within(target, read.path)
-    return "has another name in" if has_other_name else None
+    return "has another name in" if _is_within(target, read.path) else None
 
 
 def _refused(output: Output, found: str, name: str) -> UsageError:
@@ -202,38 +198,23 @@ def _above(path: str) -> Iterator[str]:
         path = above
 
 
-def _may_have_other_names(target: str, root: str) -> bool:
-    """Whether something below `root` may be `target`, or a directory above it, by another name: a hard link, or a bind mount."""
-    with suppress(OSError):
-        info = os.lstat(target)
-        if stat.S_ISREG(info.st_mode) and info.st_nlink > 1:
-            return True
-    with suppress(OSError), open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as mounts:
-        for line in mounts:
-            part, point = (_OCTAL.sub(lambda match: chr(int(match[1], 8)), field) for field in line.split(" ", 5)[3:5])
-            if (part != "/" and point in (target, *_above(target))) or root in _above(point):
-                return True
-    return False
-
-
 def _is_within(target: str, root: str) -> bool:
-    """Whether anything below `root` is `target`, or a directory above it."""
-    identities = set(filter(None, map(_identity, (target, *_above(target)))))
-    is_file = os.path.isfile(target)
+    """Whether anything below `root` is `target`, or a directory above it, by another name: a hard link, or a bind mount."""
+    identities = {_identity(path) for path in (target, *_above(target)) if os.path.lexists(path)}
+    has_links = os.path.isfile(target) and os.stat(target).st_nlink > 1
     return any(
         _identity(path) in identities
         for folder, _, names in os.walk(root)
-        for path in (folder, *(os.path.join(folder, name) for name in names if is_file))
+        for path in (folder, *(os.path.join(folder, name) for name in names if has_links))
     )
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """Device and inode; None of what is not there."""
-    try:
+    """Device and inode; None of what is gone meanwhile."""
+    with suppress(OSError):
         info = os.lstat(path)
-    except OSError:
-        return None
-    return info.st_dev, info.st_ino
+        return info.st_dev, info.st_ino
+    return None
 
 
 # Objects of storage services.
