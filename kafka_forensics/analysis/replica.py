@@ -412,6 +412,8 @@ class Replica:
     epochs: list[EpochEntry]
     """As the batches show them; where none are, as the checkpoint says."""
     recovery: RecoveryOutlook | None = None
+    recovery_once_mended: RecoveryOutlook | None = None
+    """The same where small files that end its start have been moved away or written anew."""
     """What a start on this copy would make of it, once that is judged."""
     forgotten: list[OpenTransaction] = field(default_factory=list)
     """Transactions that the newest snapshot holds open and whose records retention removed; without a place in the log."""

@@ -193,10 +193,11 @@ def with_recovery(
         incomplete.append(Incomplete(typed_path(plan.log_dir.source, error.path), error.reason))
         return findings
     forecast = foretell(facts)
-    replica.recovery = summarised(forecast)
+    replica.recovery = replica.recovery_once_mended = summarised(forecast)
     if facts.unreadable:
         facts = replace(facts, unreadable=tuple((file, ABSENT) for file, _ in facts.unreadable if is_movable(file)))
-        forecast = foretell(facts)  # what a start would do once they are mended
+        forecast = foretell(facts)
+        replica.recovery_once_mended = summarised(forecast)
     damaged = bool(replica.state.recovery.ends)
     unclean = foretell(replace(facts, clean_shutdown=False)) if facts.clean_shutdown and damaged else forecast
     outlook = Outlook(facts, forecast, unclean)

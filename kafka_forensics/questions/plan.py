@@ -700,8 +700,9 @@ def _absent(row: ExpectedReplica, dead: Collection[Broker]) -> PlanReplica:
 
 
 def _value(replica: Replica, is_live: bool, witnesses: Sequence[Witness]) -> PlanReplica:
-    """A replica as its broker would load it: of a copy that was not taken from a running one, after recovery."""
-    context, outlook = replica.context, None if replica.context.live else replica.recovery
+    """A replica as its broker would load it once small files are mended: of a copy that was not taken from a running one, after
+    recovery."""
+    context, outlook = replica.context, None if replica.context.live else replica.recovery_once_mended
     end = replica.log_end_offset if outlook is None or outlook.log_end_offset is None else outlook.log_end_offset
     if replica.misplaced:
         end = min(end, replica.log_end_offset)  # a broker may take a wrong base offset for its log's end; no record stands there

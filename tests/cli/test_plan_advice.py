@@ -57,7 +57,7 @@ def test_where_nothing_tells_the_present_topic_it_is_to_be_found_out(plan_words:
     for broker, topic_id in ((1, OF_TOPIC), (2, OF_TOPIC), (3, OF_ANOTHER)):
         put_replica(tmp_path, broker, batch(0, 3), high_watermark=3, topic_id=topic_id)
     words = plan_words(tmp_path, "--elect", "2")
-    assert "1. Find out by the controller's log which topic id is the present one, and plan again before anything below" in words
+    assert "1. Find out by the controller's log which topic id is the present one, and plan again." in words
     assert "any order" not in words
 
 
@@ -128,12 +128,16 @@ def test_a_dead_broker_among_copies_without_names_is_asked_for(run_plan: Run, co
     assert "say whose they are, as in 2=PATH" in err
 
 
-def test_a_broken_checkpoint_is_mended_before_anything_is_forced(plan_words: Words, copies: Path) -> None:
+def test_a_broken_checkpoint_is_mended_and_the_plan_made_again_before_anything_else(
+    plan_words: Words, plan_document: Document, copies: Path
+) -> None:
+    """What each election costs is that of brokers with the file mended."""
     (copies / "broker-2" / "audit-0" / "leader-epoch-checkpoint").write_text("junk\n")
     words = plan_words(copies, *AUDIT)
     assert "1. Before broker 2 starts, mend its audit-0/leader-epoch-checkpoint, which cannot be read: Kafka takes the log" in words
-    assert "Recommended of those that would start: broker 1" in words
-    assert "Copy again and plan again before anything below is done. 2. " in words
+    assert "Recommended: broker 2, which loses least: 45 records" in words
+    assert words.endswith("Copy again and plan again.")
+    assert [step["kind"] for step in plan_document(copies)["steps"]] == ["mend"]
 
 
 @pytest.mark.parametrize(
@@ -165,15 +169,14 @@ def test_no_broker_is_started_before_the_file_is_mended_over_which_it_ends(
 
 
 def test_who_would_not_start_is_told_with_the_reason_and_a_way(plan_words: Words, plan_document: Document, copies: Path) -> None:
-    (copies / "broker-3" / "replication-offset-checkpoint").write_text("garbage\n")
+    """The version of an entry in a transaction index is not Kafka's."""
+    put_segment(copies / "broker-3" / "audit-0", 0, b"\1" * 34, "txnindex")
     words = plan_words(copies, *AUDIT, "--elect", "2")
-    reason = "would not start{}, for its replication-offset-checkpoint cannot be read"
+    reason = f"would not start{{}}, for {0:020d}.txnindex there ends its start"
     assert f"If broker 2 leads, broker 3 does nothing: it {reason.format('')}." in words
     assert f"Missing: broker 3 {reason.format(' on this copy')}; it cannot lead." in words
-    assert "Before broker 3 starts, mend its replication-offset-checkpoint, which cannot be read: " in words
-    assert (
-        "Copy its log directories elsewhere, then move this file (never delete it) out of its log directory: without it " in words
-    )
+    assert f"Broker 3 {reason.format(' as it is')}: copy its log directories; a scan of the same paths tells more." in words
+    assert "Recommended of those that would start: broker 2" in plan_words(copies, *AUDIT)
     starts = [step["brokers"] for step in plan_document(copies, *AUDIT)["steps"] if step["kind"] == "start"]
     assert starts == [[2], [1]]
 
@@ -183,7 +186,7 @@ def test_a_broker_that_fails_fixes_the_order(run_plan: Run, plan_words: Words, p
     whole = batch(0, 3) + batch(3, 3)
     for broker, log in ((1, batch(0, 3)), (2, whole), (3, whole)):
         put_replica(tmp_path, broker, log, high_watermark=3, topic_id=OF_TOPIC)
-    (tmp_path / "broker-1" / "orders-0" / "leader-epoch-checkpoint").write_text("junk\n")
+    put_segment(tmp_path / "broker-1" / "orders-0", 0, b"\1" * 34, "txnindex")
     assert "any order" not in plan_words(tmp_path)
     told = "no election of a broker that would start would lose anything that the copies here hold"
     assert run_plan(tmp_path)[2] == f"1 partition: {told}\n"
@@ -361,7 +364,7 @@ def test_the_table_tells_the_steps_that_the_other_formats_tell(plan_words: Words
     steps = plan_document(*given)["steps"]
     words = plan_words(*given)
     assert "Missing: the copy of broker 2 is not here, and may hold more." in words
-    assert "1. Copy the log directories of broker 2 as well and plan again before anything below is done" in words
+    assert "Copy the log directories of broker 2 as well, and plan again: they may hold what no other copy holds." in words
     for number, step in enumerate(steps, 1):
         command = "" if step["command"] is None else f" {step['command']}"
         assert f"{number}. {step['text']}{command}" in words.replace(" \\ ", " ")

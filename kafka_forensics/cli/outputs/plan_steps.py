@@ -10,17 +10,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from kafka_forensics.cli.outputs.plan_words import STRAYS, brokers, capital, mend_words, unstartable_words, wrapped
+from kafka_forensics.cli.outputs.plan_words import STRAYS, brokers, capital, mend_words, refusal, wrapped
 from kafka_forensics.cli.outputs.rows import markdown
 from kafka_forensics.cli.outputs.words import command_lines, name
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.evidence.inputs import broker_order
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.amounts import plural
+from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.json_objects import Json, attributes, object_of, rfc3339
 from kafka_forensics.questions.plan import Planned, Plans
 from kafka_forensics.replication.planner import UNSAID, Broker, Candidate, Start, Starts, Steps
-from kafka_forensics.replication.small_files import is_small_file
+from kafka_forensics.replication.small_files import ABSENT
 from kafka_forensics.wording import asked_command
 
 LIMIT_SECONDS: Final = 120
@@ -93,25 +94,30 @@ class _Election(NamedTuple):
 
 
 def steps_of(plans: Plans, elect: str | None) -> list[Step]:
-    """What to do, in this order; nothing where no broker can lead any partition."""
+    """What to do, in this order; nothing where no broker can lead any partition. Steps end where a new plan is due."""
     elections = [
         _Election(planned, candidate, planned.steps(candidate))
         for planned in plans.planned
         if (candidate := planned.chosen(elect)) is not None
     ]
-    ordered: Iterable[Step] = ()
+    again = [*_plan_again(plans, elections)]
+    ordered = [] if again else [*_asked_first(plans, elections), *_to_leaders(plans, elections, elect)]
+    return list(dict.fromkeys([*_all_partitions(plans), *again, *ordered, *(_hanging(plans) if plans.live else ())]))
+
+
+def _to_leaders(plans: Plans, elections: Sequence[_Election], elect: str | None) -> Iterable[Step]:
+    """How to have these elections come about, or a salvage of what that loses less of, or what no order of starts serves."""
     if elect is None and any(planned.salvage is not None for planned in plans.planned):
-        ordered = _salvaged(plans, [planned for planned in plans.planned if planned.salvage is not None])
-    elif plans.live and elections and all(election.candidate.election == "leads" for election in elections):
-        ordered = _running(elections)
-    elif elections:
-        starts = plans.starts(elect)
-        unserved = {(wanted.topic, wanted.partition) for wanted in starts.unserved}
-        if unserved:
-            ordered = _salvaged(plans, [election.planned for election in elections if election.partition in unserved])
-        else:
-            ordered = _ordered(plans, elections, starts) if starts.first else _any_order(plans, elections)
-    return list(dict.fromkeys([*_before(plans, elections), *ordered, *(_hanging(plans) if plans.live else ())]))
+        return _salvaged(plans, [planned for planned in plans.planned if planned.salvage is not None])
+    if not elections:
+        return ()
+    if plans.live and all(election.candidate.election == "leads" for election in elections):
+        return _running(elections)
+    starts = plans.starts(elect)
+    unserved = {(wanted.topic, wanted.partition) for wanted in starts.unserved}
+    if unserved:
+        return _salvaged(plans, [election.planned for election in elections if election.partition in unserved])
+    return _ordered(plans, elections, starts) if starts.first else _any_order(plans, elections)
 
 
 def _hanging(plans: Plans) -> Iterator[Step]:
@@ -149,32 +155,47 @@ def _salvaged(plans: Plans, rescued: Sequence[Planned]) -> Iterator[Step]:
     yield Step("salvage", text, command, (), partitions)
 
 
-def _before(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]:
-    """What must be known or mended before anything else is done: each ends with another plan."""
-    again = "and plan again before anything below is done"
+def _all_partitions(plans: Plans) -> Iterator[Step]:
     if plans.others:
         more = plural(plans.others, "further partition")
         yield Step(
             "plan_all", f"Plan without --topic and --partition first: brokers start for {more} in these log directories, too."
         )
-    yield from _mended_first(plans)
+
+
+def _plan_again(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]:
+    """What must be known or mended before any other step is right: each ends with another plan."""
+    for finding in plans.to_mend:
+        if finding.evidence.get("reason") != ABSENT:
+            yield Step("mend", mend_words(finding), None, _of_finding(finding))
     missing = [missing for election in elections for missing in election.planned.plan.missing]
     if unread := _distinct(
         gap.broker for gap in missing if gap.kind in ("log_not_read", "copy_not_read") and gap.broker is not None
     ):
-        yield Step("read", f"See to it that the logs of {brokers(unread)} can be read whole, {again}.", None, unread)
+        yield Step("read", f"See to it that the logs of {brokers(unread)} can be read whole, and plan again.", None, unread)
     for strays in sorted({planned.plan.strays for planned in plans.planned if planned.plan.strays is not None}):
         yield Step("copy", STRAYS[strays])
     kinds = {gap.kind for gap in missing}
     if "topic_undecided" in kinds:
-        yield Step("find_topic", f"Find out by the controller's log which topic id is the present one, {again}.")
+        yield Step("find_topic", "Find out by the controller's log which topic id is the present one, and plan again.")
     if "voters_behind" in kinds:
-        yield Step("copy", f"Look for a newer copy of a voter's __cluster_metadata-0, {again}, before any controller starts.")
-    if kinds.intersection(UNSAID):
-        yield Step("ask", "Make sure that no other broker has a replica: no controller's log here says so, and it may hold more.")
+        text = "Look for a newer copy of a voter's __cluster_metadata-0, and plan again before any controller starts."
+        yield Step("copy", text)
     if absent := _distinct(broker for election in elections for broker in election.steps.plan_again_with):
-        text = f"Copy the log directories of {brokers(absent)} as well {again}: what is there may be in no other place."
+        text = f"Copy the log directories of {brokers(absent)} as well, and plan again: they may hold what no other copy holds."
         yield Step("copy", text, None, absent)
+
+
+def _asked_first(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]:
+    """What to make sure of before anything else is done."""
+    for finding in plans.to_mend:
+        yield Step("mend", mend_words(finding), None, _of_finding(finding))
+    if any(missing.kind in UNSAID for election in elections for missing in election.planned.plan.missing):
+        yield Step("ask", "Make sure that no other broker has a replica: no controller's log here says so, and it may hold more.")
+
+
+def _of_finding(finding: Finding) -> tuple[Broker, ...]:
+    return () if finding.place.broker is None else (finding.place.broker,)
 
 
 def _running(elections: Sequence[_Election]) -> Iterator[Step]:
@@ -203,7 +224,7 @@ def _any_order(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]:
 
 def _ordered(plans: Plans, elections: Sequence[_Election], starts: Starts) -> Iterator[Step]:
     """Stop, copy, start one broker after the other, and have it elected."""
-    held = _distinct(broker for election in elections for broker in (*election.steps.started, *election.steps.plan_again_with))
+    held = _distinct(broker for election in elections for broker in election.steps.started)
     copied = _distinct(broker for election in elections for broker in election.steps.copy_first)
     text = f"Stop {brokers(held)}, if running"
     if copied:
@@ -328,23 +349,14 @@ def _directories(partitions: Sequence[Partition]) -> str:
     return f"{'directory' if len(partitions) == 1 else 'directories'} {partitions_words(partitions)}"
 
 
-def _mended_first(plans: Plans) -> Iterator[Step]:
-    """Small files over which brokers do not start, or do not serve their logs."""
-    for finding in plans.to_mend:
-        broker = finding.place.broker
-        yield Step("mend", mend_words(finding), None, () if broker is None else (broker,))
-
-
 def _refused(plans: Plans) -> Iterator[Step]:
     """Brokers that would not start on the logs of their copies."""
-    files: dict[tuple[Broker, str], Planned] = {}
     for planned in plans.planned:
         for replica in planned.given.replicas:
-            if replica.is_live and replica.refused_at is not None:
-                files.setdefault((replica.broker, replica.refused_at), planned)
-    for (broker, file), planned in files.items():
-        if not is_small_file(file):
-            yield Step("mend", unstartable_words(planned, broker, file), None, (broker,))
+            if replica.is_live and (reason := refusal(planned, replica.broker)) is not None:
+                who = capital(brokers([replica.broker]))
+                text = f"{who} would not start as it is, {reason}: copy its log directories; a scan of the same paths tells more."
+                yield Step("mend", text, None, (replica.broker,))
 
 
 def _dead_holders(election: _Election) -> Iterator[Broker]:

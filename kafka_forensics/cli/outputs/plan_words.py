@@ -21,7 +21,7 @@ from kafka_forensics.replication.planner import (
     costs_of,
     truncates_by,
 )
-from kafka_forensics.replication.small_files import ABSENT, is_movable, is_small_file
+from kafka_forensics.replication.small_files import ABSENT
 from kafka_forensics.wording import mending, message, offset_range, on_start
 
 ELECTIONS: Final = {
@@ -350,7 +350,7 @@ def refusal(planned: Planned, broker: Broker | None) -> str | None:
     file = next((replica.refused_at for replica in planned.given.replicas if replica.broker == broker), None)
     if file is None:
         return None
-    return f"for its {file} cannot be read" if is_small_file(file) else f"for {printable(file)} there ends its start"
+    return f"for {printable(file)} there ends its start"
 
 
 def nobody(planned: Planned) -> Iterator[str]:
@@ -447,14 +447,6 @@ def _rotten(planned: Planned, candidate: Candidate) -> str:
     return text
 
 
-def unstartable_words(planned: Planned, broker: Broker, file: str) -> str:
-    """What to do about a broker that would not start for this file."""
-    lead = f"{capital(brokers([broker]))} would not start as it is, {refusal(planned, broker)}: copy its log directories"
-    if not is_movable(file):
-        return f"{lead}; a scan of the same paths tells what is wrong there."
-    return f"{lead}, move that file out of them (never delete it), copy again and plan again before anything else is done."
-
-
 def mend_words(finding: Finding) -> str:
     """What to do about a small file over which a broker does not start, or does not serve its logs."""
     place = finding.place
@@ -462,5 +454,4 @@ def mend_words(finding: Finding) -> str:
     what = f"{printable(on_start(finding) or '')}. Copy its log directories elsewhere, then {printable(mending(finding))}."
     if finding.evidence.get("reason") == ABSENT:
         return f"Before {who} starts, look for its {file}, which is not in this copy: {what}"
-    again = "Copy again and plan again before anything below is done."
-    return f"Before {who} starts, mend its {file}, which cannot be read: {what} {again}"
+    return f"Before {who} starts, mend its {file}, which cannot be read: {what} Copy again and plan again."
