@@ -184,7 +184,6 @@ def _without_strangers(opened: list[OpenedPath], *, logs_only: bool) -> list[Ope
     if names:
         _note(f"skipped, as nothing of Kafka's is in them: {_counted(names)}")
     empty = [typed_path(one.source, entry.path) for one in opened for entry in one.discovery.empty]
-    empty = [path for path in empty if parse_partition_name(os.path.basename(path)) is None]
     if empty:
         _note(f"empty directory: a replaced disk? name its broker, like N={empty[0]}: {_counted(empty)}")
     return kept

@@ -50,7 +50,10 @@ def test_without_a_name_it_is_refused_and_the_name_is_asked_for(run: Run, disk: 
     status, out, err = run("scan", disk)
     assert (status, out) == (2, "")
     assert f"hint: it is empty: if it is the replaced disk of a broker, give it as N={disk}\n" in err
-    for paths in ([*BROKERS, disk], [disk.parent, *BROKERS]):
+    like_a_partition = disk.with_name("broker-3")
+    for paths in ([*BROKERS, disk], [disk.parent, *BROKERS], [*BROKERS, like_a_partition]):
+        if like_a_partition in paths:
+            disk = disk.rename(like_a_partition)
         err = run("scan", *paths)[2]
         assert f"empty directory: a replaced disk? name its broker, like N={disk}: {disk}\n" in err
 

@@ -35,8 +35,8 @@ def test_a_healthy_topic_is_salvaged_whole_and_json_is_the_manifest(tmp_path: Pa
 def test_the_steps_end_the_table_and_the_page(tmp_path: Path, run: Run) -> None:
     for form in ("table", "markdown"):
         out = run("salvage", SAMPLES / "healthy", "--output", tmp_path / form, "--format", form)[1]
-        assert f"cp -a {tmp_path}/{form}/broker-N/NAME LOG_DIR" in " ".join(out.replace("\\\n", "").split())
-        assert [line.startswith("2. Move their log directories aside") for line in out.splitlines()].count(True) == 1
+        assert f"cp -a {tmp_path}/{form}/broker-N/NAME/. LOG_DIR" in " ".join(out.replace("\\\n", "").split())
+        assert [line.startswith("2. Move the log directories") for line in out.splitlines()].count(True) == 1
 
 
 def test_refusals_are_told_with_status_3_in_every_format(tmp_path: Path, run: Run) -> None:

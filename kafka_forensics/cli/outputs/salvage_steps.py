@@ -11,7 +11,7 @@ from kafka_forensics.cli.streams import printable
 from kafka_forensics.evidence.inputs import broker_order
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.questions.salvage import MANIFEST, METADATA_LOG, Salvaged
-from kafka_forensics.wording import asked_command
+from kafka_forensics.wording import asked_command, mending
 
 _BYTES_A_MINUTE: Final = 3_000_000_000
 """What a broker's recovery reads, at 50 MB a second."""
@@ -49,23 +49,44 @@ def steps_of(salvaged: Salvaged) -> list[Step]:
 
 def _put(salvaged: Salvaged) -> Iterator[Step]:
     """Stop, move aside, copy."""
-    targets = salvaged.log_dirs
+    targets, absent, order = salvaged.log_dirs, _absent(salvaged), _order(salvaged)
     nodes = tuple(sorted({target.node for target in targets}, key=broker_order))
-    own = sorted(_order(salvaged), key=broker_order)
-    held_by = brokers(own) if own else "the nodes"
-    too = " and all controllers" if any(METADATA_LOG in target.partitions for target in targets) else ""
-    yield Step("stop", f"Stop {held_by}{too}. If a broker ran since it was copied, salvage again.", None, nodes)
-    text = "Move their log directories aside, or what is in them if they are mount points. Never delete them: they are evidence."
+    if absent:
+        text = (
+            f"Give the log directories of {brokers(absent)}, too, as N=DIR, which may hold more, or N=EMPTYDIR for a replaced "
+            "disk, and salvage again. Go on only if that cannot be done, and do not start what was not given."
+        )
+        yield Step("copy", text, None, absent)
+    held_by = brokers(sorted({*order, *absent}, key=broker_order)) if order else "the nodes"
+    with_metadata = {target.node: target.directory for target in targets if METADATA_LOG in target.partitions}
+    too = " and all controllers" if with_metadata else ""
+    yield Step("stop", f"Stop {held_by}{too}. If a broker ran since it was copied, salvage again.", None, (*nodes, *absent))
+    text = (
+        "Move the log directories that were given aside; of a mount point move all that is in it to LOG_DIR.before on another "
+        "disk. Never delete them: they are evidence."
+    )
     yield Step("move_aside", text, "mv LOG_DIR LOG_DIR.before", nodes)
     places = [
         f"{target.directory} for {target.log_dir}{', which was empty,' if target.is_empty else ''} of "
-        f"{'controller' if target.is_of_controller else 'broker'} {target.node}"
+        f"{f'controller {target.node}' if target.is_of_controller else brokers([target.node])}"
         for target in targets
     ]
-    command = f"cp -a {shlex.quote(f'{salvaged.output}/broker-N/NAME')} LOG_DIR"
+    command = f"cp -a {shlex.quote(f'{salvaged.output}/broker-N/NAME')}/. LOG_DIR"
     yield Step("copy", f"Copy each directory of DIR to its place: {printable(', '.join(places))}.", command, nodes)
-    if without := [printable(target.directory) for target in targets if target.meta_properties is None]:
-        text = f"Copy meta.properties back, too, which nothing here could build: {', '.join(without)}."
+    voters = sorted(_voters(salvaged) - with_metadata.keys())
+    for voter in voters:
+        source = f"{salvaged.output}/{next(iter(with_metadata.values()))}/{CLUSTER_METADATA_TOPIC}-0"
+        text = (
+            f"Controller {voter} was not given. In its metadata.log.dir, LOG_DIR here, put the same controllers' log in the place "
+            "of its own; all else there stays."
+        )
+        aside = f"mv LOG_DIR/{CLUSTER_METADATA_TOPIC}-0 LOG_DIR.before"
+        yield Step("copy", text, f"{aside} && cp -a {shlex.quote(source)} LOG_DIR", (voter,))
+    mended = {(finding.place.log_dir or "").rstrip("/") for finding in salvaged.to_mend}
+    unbuilt = [target for target in targets if target.meta_properties is None and target.log_dir not in mended]
+    if unbuilt:
+        names = printable(", ".join(target.directory for target in unbuilt))
+        text = f"Copy meta.properties back, too, which nothing here could build: {names}."
         yield Step("copy_back", text, "cp -a LOG_DIR.before/meta.properties LOG_DIR")
     if without_id := tuple((one.topic, one.partition) for one in salvaged.partitions if one.wants_topic_id):
         text = (
@@ -77,40 +98,49 @@ def _put(salvaged: Salvaged) -> Iterator[Step]:
     if salvaged.refused:
         text = "Copy back the controllers' log, which was refused, wherever there is one."
         yield Step("copy_back", text, f"cp -a LOG_DIR.before/{CLUSTER_METADATA_TOPIC}-0 LOG_DIR", (), (METADATA_LOG,))
-    text = "Give them to the user that runs Kafka: only who ran salvage can read them."
-    yield Step("own", text, "chown -R --reference=LOG_DIR.before LOG_DIR", nodes)
+    for finding in salvaged.to_mend:
+        whose = () if finding.place.broker is None else (finding.place.broker,)
+        file, log_dir = printable(str(finding.place.file)), printable(str(finding.place.log_dir))
+        yield Step("mend", f"Mend {file} in the place of {log_dir}: {printable(mending(finding))}.", None, whose)
+    text = "Give them to KAFKA, the user that runs Kafka: so far only the user who ran salvage can read them."
+    yield Step("own", text, "chown -R KAFKA: LOG_DIR", (*nodes, *voters))
 
 
 def _start(salvaged: Salvaged) -> Iterator[Step]:
     """Controllers, then brokers: first those whose copies say what the lineages are, which plans recommend as leaders."""
-    with_metadata = {target.node: target.directory for target in salvaged.log_dirs if METADATA_LOG in target.partitions}
-    voters = {voter for one in salvaged.partitions if one.quorum is not None for voter in one.quorum.voters}
-    for voter in sorted(voters - with_metadata.keys()):
-        source = f"{salvaged.output}/{next(iter(with_metadata.values()))}/{CLUSTER_METADATA_TOPIC}-0"
-        text = f"Controller {voter} was not given. Give it the same controllers' log in its metadata.log.dir, its own moved aside."
-        yield Step("copy", text, f"cp -a {shlex.quote(source)} LOG_DIR", (voter,))
     if salvaged.is_kraft:
         text = (
             "Start the controllers. Those that are brokers, too, start in the order of the next step, with no wait until a "
             "majority runs. This names their leader:"
         )
         command = "kafka-metadata-quorum.sh --bootstrap-controller HOST:PORT describe --status"
-        yield Step("controllers", text, command, tuple(sorted(voters)))
+        yield Step("controllers", text, command, tuple(sorted(_voters(salvaged))))
     if order := _order(salvaged):
-        listed = ", then ".join(brokers([node]) for node in order)
+        listed, absent = ", then ".join(brokers([node]) for node in order), _absent(salvaged)
         text = f"Start {listed}, each when the one before is up. Recovery reads every batch, and cuts nothing."
         yield Step("start", text, None, order)
-        data = [one for one in salvaged.partitions if one.quorum is None]
-        same = [one for one in data if not any(":" in absent for absent in one.unseen)]
-        if salvaged.is_kraft and same:
-            text = "Have leaders elected where a crash left none. The replicas in DIR are the same, so nothing is lost:"
+        partitions = tuple((one.topic, one.partition) for one in salvaged.partitions if one.quorum is None)
+        if salvaged.is_kraft and partitions:
+            text = "Have leaders elected where a crash left none. The replicas in DIR are the same, so nothing in them is lost:"
             command = "kafka-leader-election.sh --bootstrap-server HOST:PORT --election-type unclean --all-topic-partitions"
-            partitions = tuple((one.topic, one.partition) for one in same)
-            yield Step("elect", text, command if same == data else election_command(partitions), order, partitions)
+            yield Step("elect", text, election_command(partitions) if absent else command, order, partitions)
         command = "kafka-topics.sh --bootstrap-server HOST:PORT --describe --under-replicated-partitions"
-        yield Step("in_sync", "See that all replicas are in sync: this prints nothing.", command, order)
+        lacking = f" but partitions that lack only {brokers(absent)}" if absent else ""
+        yield Step("in_sync", f"See that all replicas are in sync: this prints nothing{lacking}.", command, order)
     command = asked_command("verify", None, "--against", f"{salvaged.output}/{MANIFEST}")
     yield Step("verify", "Copy the log directories again, and see that every byte is there:", command)
+
+
+def _voters(salvaged: Salvaged) -> set[int]:
+    return {voter for one in salvaged.partitions if one.quorum is not None for voter in one.quorum.voters}
+
+
+def _absent(salvaged: Salvaged) -> tuple[int | str, ...]:
+    """Brokers with replicas of what was salvaged of which no log directory was given."""
+    given = {str(name) for target in salvaged.log_dirs for name in (target.broker, target.node)}
+    unseen = {word.partition(":")[2] for one in salvaged.partitions if one.quorum is None for word in one.unseen}
+    named = [int(name) if name.isdecimal() else name for name in unseen - given if name]
+    return tuple(sorted(named, key=broker_order))
 
 
 def _order(salvaged: Salvaged) -> tuple[int | str, ...]:

@@ -21,10 +21,10 @@ from kafka_forensics.evidence.ledger import HIGH_WATERMARKS, TopicPartition, dir
 from kafka_forensics.evidence.paths import is_alone
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import ControllerHistory
+from kafka_forensics.replication.small_files import BOOTSTRAP, META_PROPERTIES
 from kafka_forensics.writers.files import write_meta_properties
 
 METADATA_LOG: Final = (CLUSTER_METADATA_TOPIC, 0)
-_META: Final = "meta.properties"
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]|\A\.{1,2}\Z")
 
 
@@ -121,8 +121,8 @@ def _take_files(inputs: Inputs, log_dir: LogDir, target: TargetDir) -> None:
     meta, entries = log_dir.meta, log_dir.found.entries
     is_good = meta is not None and not meta.damage and meta.node_id is not None
     target.directory_id = None if meta is None else meta.directory_id
-    target.meta_properties = "copied" if is_good and _META in entries else None
-    for name in {"bootstrap.checkpoint", *([_META] if is_good else [])} & entries.keys():
+    target.meta_properties = "copied" if is_good and META_PROPERTIES in entries else None
+    for name in {BOOTSTRAP, *([META_PROPERTIES] if is_good else [])} & entries.keys():
         data = inputs.read(log_dir.source, entries[name], lambda file: file.read_at(0, file.size_in_bytes))
         if data is None:
             raise SourceError(entries[name].path, "it cannot be read any more")
@@ -152,7 +152,7 @@ def _identify(
             missing = [one for one in (*sorted(filter(None, assigned)), voters.get(node), new) if one is not None]
             target.directory_id = next(one for one in missing if one not in known)
         target.node_id, target.meta_properties = node, "built"
-        target.files[_META] = write_meta_properties(
+        target.files[META_PROPERTIES] = write_meta_properties(
             node_id=node, cluster_id=cluster_id, directory_id=target.directory_id, version=version
         )
 

@@ -146,6 +146,8 @@ class Salvaged:
     """Whether nodes are known to have controllers in the place of ZooKeeper."""
     is_selection: bool = False
     """Whether --topic, --partition or --broker left out partitions."""
+    to_mend: list[Finding] = field(default_factory=list)
+    """Small files that come from the copies as they are, and over which a broker does not start, or does not serve its logs."""
     asked: Asked | None = None
     options: tuple[str, ...] = ()
     """What to give to salvage the same copies again, beside `--output`."""

@@ -55,6 +55,7 @@ from kafka_forensics.questions.salvage.whole_copies import first_dirty_offset, k
 from kafka_forensics.replication.offset_ranges import clipped
 from kafka_forensics.replication.planner import NO_END, UNSEEN, Broker
 from kafka_forensics.replication.recovery import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
+from kafka_forensics.replication.small_files import BOOTSTRAP, META_PROPERTIES
 from kafka_forensics.rereading.reader import LogReader
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.witnesses.witnesses import read_witnesses
@@ -109,6 +110,9 @@ def salvage(
         salvager.check(result)
         salvager.seal()
         salvager.put_in_places()
+        salvaged.to_mend = [
+            finding for finding in result.findings if finding.evidence.get("starts") is False and _comes_back(finding, salvaged)
+        ]
         salvaged.refused.sort(key=lambda refused: (refused.topic, refused.partition))
         write_file(directory / MANIFEST, f"{json_text(document(salvaged))}\n".encode())
     return salvaged
@@ -374,6 +378,15 @@ class _Salvager:
     def _place_of(self, topic: str, partition: int) -> Path:
         """Where a partition is built: the controllers' log apart, for it bears witness, and what it says of others is not asked."""
         return self._directory / (APART if topic == CLUSTER_METADATA_TOPIC else BUILT) / f"{topic}-{partition}"
+
+
+def _comes_back(finding: Finding, salvaged: Salvaged) -> bool:
+    """Whether a finding is about a small file that is not built: it comes from the copy, or from the directory moved aside."""
+    file, log_dir = finding.place.file or "", (finding.place.log_dir or "").rstrip("/")
+    if file == META_PROPERTIES:
+        return any(target.meta_properties is None and target.log_dir == log_dir for target in salvaged.log_dirs)
+    is_refused = any(one.topic == CLUSTER_METADATA_TOPIC for one in salvaged.refused)
+    return file == BOOTSTRAP or (is_refused and file.startswith(f"{CLUSTER_METADATA_TOPIC}-0/"))
 
 
 def _topic_id(sources: list[Source]) -> str | None:

@@ -15,6 +15,7 @@ from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.parsers.checkpoints import parse_meta_properties
 from kafka_forensics.questions.salvage import MANIFEST, METADATA_LOG, Salvaged, SalvageOptions, TargetDir, salvage
 from kafka_forensics.questions.salvage.log_dirs import places_of, target_dirs
+from kafka_forensics.questions.salvage.manifest import Quorum, SalvagedPartition
 from kafka_forensics.questions.verify import Asked, Outcome, read_promises, verify
 from kafka_forensics.storage.local import LocalSource
 from tests.questions.salvage.salvaged import NAME, batches_of, salvaged_of
@@ -148,9 +149,37 @@ def test_steps_stop_move_aside_copy_and_start_with_limits(copies: list[str], tmp
     by_kind = {step.kind: step for step in steps}
     assert "broker-3/disk" in by_kind["copy"].text
     assert by_kind["copy_back"].command == "cp -a LOG_DIR.before/__cluster_metadata-0 LOG_DIR"
+    assert by_kind["copy"].command == f"cp -a {tmp_path}/out/broker-N/NAME/. LOG_DIR"  # also where that is a mount point
     assert by_kind["start"].brokers[-1] == 3  # whose disk is new
     (only,) = steps_of(salvage(copies, tmp_path / "some", ScanOptions(topic_glob="orders"), SalvageOptions()))
     assert only.kind == "salvage"
+
+
+def test_a_broker_that_was_not_given_stays_stopped(copies: list[str], tmp_path: Path) -> None:
+    steps = steps_of(whole(copies[:2], tmp_path / "out"))
+    assert [step.text.split(".")[0] for step in steps if step.kind == "stop"] == ["Stop brokers 1, 2 and 3"]
+    assert (steps[0].kind, steps[0].brokers) == ("copy", (3,))
+    assert [3 in step.brokers for step in steps if step.kind in ("start", "in_sync")] == [False, False]
+    assert not [step for step in steps if "--all-topic-partitions" in (step.command or "")]
+
+
+def test_files_over_which_a_broker_does_not_start_are_mended_and_not_copied_back(copies: list[str], tmp_path: Path) -> None:
+    for file in (f"{METADATA}/quorum-state", "meta.properties", "bootstrap.checkpoint"):
+        (Path(copies[1]) / file).write_bytes(b"garbage")
+    (tmp_path / "broker-2").rename(tmp_path / "two")
+    steps = steps_of(whole([copies[0], str(tmp_path / "two"), copies[2]], tmp_path / "out"))
+    mended = [step.text.split()[1] for step in steps if step.kind == "mend"]
+    assert sorted(mended) == [f"{METADATA}/quorum-state", "bootstrap.checkpoint", "meta.properties"]
+    assert [step.command for step in steps if step.kind == "copy_back"] == [f"cp -a LOG_DIR.before/{METADATA} LOG_DIR"]
+
+
+def test_a_controller_that_was_not_given_keeps_its_own_files_and_can_read_its_log(tmp_path: Path) -> None:
+    log = SalvagedPartition(*METADATA_LOG, None, 100, "quorum", 0, 9, None, quorum=Quorum([100, 101], [100], 5))
+    here = replace(target(100, ID_A, METADATA_LOG), partitions=[METADATA_LOG])
+    steps = {step.brokers: step for step in steps_of(Salvaged("DIR", [log], log_dirs=[here]))}
+    assert list(steps).index((101,)) < list(steps).index((100, 101))
+    assert steps[101,].command == f"mv LOG_DIR/{METADATA} LOG_DIR.before && cp -a DIR/broker-100/{ID_A}/{METADATA} LOG_DIR"
+    assert steps[100, 101].kind == "own"
 
 
 def test_a_disk_with_less_room_is_refused_at_once(copies: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
