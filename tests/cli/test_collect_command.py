@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -112,12 +113,6 @@ def test_two_at_once_do_not_write_one(broker: Path, tmp_path: Path, run: Run) ->
     assert run("collect", broker, "--output", output)[0] == 0
 
 
-# Bundles that are damaged, or were never finished.
-
-
-# Options.
-
-
 def test_records_of_a_bundle_can_be_dumped(broker: Path, tmp_path: Path, run: Run) -> None:
     run("collect", broker, "--output", tmp_path / "one.kfb", "--with-records", "orders:0:0-12")
     status, out, _ = run("dump", tmp_path / "one.kfb", "--topic", "orders", "--records", "--format", "jsonl")
@@ -171,10 +166,8 @@ def test_what_contradicts_itself_is_refused(
 
 
 def test_no_bundle_is_whole_without_its_map(broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: PseudonymMap) -> None:
-        raise UsageError("cannot write to names.json", hint="give --redact-map another place")
-
-    monkeypatch.setattr(PseudonymMap, "keep", refuse)
+    refusal = UsageError("cannot write to names.json", hint="give --redact-map another place")
+    monkeypatch.setattr(PseudonymMap, "keep", Mock(side_effect=refusal))
     status, _, err = run("collect", broker, "--output", tmp_path / "one.kfb", *private(tmp_path))
     assert (status, "cannot write to names.json" in err) == (2, True)
     assert not (tmp_path / "one.kfb").exists()

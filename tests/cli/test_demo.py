@@ -1,10 +1,10 @@
 """`demo`: the samples from the package, whole, in a directory that held nothing; and commands that run as printed."""
 
-import io
 import re
 import shlex
 import tarfile
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -75,10 +75,7 @@ def test_only_an_empty_directory(directory: str, said: str, run: Run, tmp_path: 
 
 
 def test_a_full_disk_is_told(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(self: Path, *_: object, **__: object) -> io.BytesIO:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "open", full)
+    monkeypatch.setattr(Path, "open", Mock(side_effect=OSError(28, "No space left on device")))
     status, out, err = run("demo", tmp_path / "new")
     assert (status, out) == (2, "")
     assert err.startswith(f"error: cannot write to {tmp_path / 'new'}: No space left on device: the disk mounted at ")

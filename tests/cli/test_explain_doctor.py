@@ -4,6 +4,7 @@ import csv
 import json
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -84,11 +85,8 @@ def test_doctor_ends_with_1_if_the_local_engine_lacks_something(monkeypatch: pyt
 
 def test_codec_that_changes_bytes_is_broken() -> None:
     assert doctor.round_trip("codec x", bytes, lambda data: data[1:]).status == "broken"
-
-    def fail(_: bytes) -> bytes:
-        raise ValueError("no such codec")
-
-    assert doctor.round_trip("codec x", bytes, fail) == doctor.Check("codec x", "broken", "no such codec")
+    failed = doctor.round_trip("codec x", bytes, Mock(side_effect=ValueError("no such codec")))
+    assert failed == doctor.Check("codec x", "broken", "no such codec")
 
 
 def test_java_is_asked_with_a_time_bound(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from kafka_forensics.cli.commands.find import content, times
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
 from tests.cli.runs import Run
-from tests.support.brokers import put_replica
+from tests.support.brokers import put_copies, put_replica
 from tests.support.kernels import kernels
 from tests.support.places import SAMPLES
 from tests.support.results import EVIL
@@ -32,8 +32,7 @@ def hostile(tmp_path: Path) -> Path:
     """A record that tries everything at a terminal, on two brokers."""
     record = RecordToWrite(HOSTILE, HOSTILE * 2, [("h\x1b[31m", HOSTILE), ("plain", b"1=2")])
     log = write_batch([record], base_offset=0, base_timestamp=BASE_TIMESTAMP, producer_id=2**60, producer_epoch=7, base_sequence=9)
-    for broker in (1, 2):
-        put_replica(tmp_path / "hostile", broker, log)
+    put_copies(tmp_path / "hostile", (1, 2), log)
     return tmp_path / "hostile"
 
 

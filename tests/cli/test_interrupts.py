@@ -13,6 +13,7 @@ from contextlib import redirect_stderr, redirect_stdout, suppress
 from io import StringIO
 from pathlib import Path
 from typing import IO, Any, cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -109,10 +110,7 @@ def test_a_scan_prints_what_was_judged_so_far_marked_incomplete() -> None:
 
 
 def test_caller_of_the_package_gets_keyboard_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(local, "judged", interrupted)
+    monkeypatch.setattr(local, "judged", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt) as raised:
         scan(str(SAMPLE))
     assert isinstance(raised.value, ScanInterruptedError)

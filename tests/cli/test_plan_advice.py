@@ -11,7 +11,16 @@ from typing import Any
 import pytest
 
 from tests.cli.runs import Run
-from tests.support.brokers import TOPIC_ID, put_brokers, put_clean_shutdown, put_epochs, put_partition, put_replica, put_segment
+from tests.support.brokers import (
+    TOPIC_ID,
+    put_brokers,
+    put_clean_shutdown,
+    put_copies,
+    put_epochs,
+    put_partition,
+    put_replica,
+    put_segment,
+)
 from tests.support.controllers import CONTROLLER, ControllerLog, partition as partition_record, setting, topic
 from tests.support.logs import CoordinatorLog, DataLog, ms
 from tests.support.places import SAMPLES
@@ -30,16 +39,11 @@ def copies(audit: Path, tmp_path: Path) -> Path:
     return shutil.copytree(audit, tmp_path / "copies")
 
 
-def stopped_cleanly(log_dir: Path) -> None:
-    put_clean_shutdown(log_dir)
-
-
 # Who leads does not matter, or cannot be told.
 
 
 def test_without_a_controllers_log_nobody_is_stopped_where_all_logs_agree(run_plan: Run, plan_words: Words, tmp_path: Path) -> None:
-    for broker in (1, 2, 3):
-        put_replica(tmp_path, broker, batch(0, 3), high_watermark=3)
+    put_copies(tmp_path, (1, 2, 3), batch(0, 3), high_watermark=3)
     for options in ((), ("--elect", "2")):
         words = plan_words(tmp_path, *options)
         assert "Nothing that the copies hold would be lost, whoever leads: any order will do." in words
@@ -190,8 +194,7 @@ def test_a_broker_that_fails_fixes_the_order(run_plan: Run, plan_words: Words, p
     assert "any order" not in plan_words(tmp_path)
     told = "no election of a broker that would start would lose anything that the copies here hold"
     assert run_plan(tmp_path)[2] == f"1 partition: {told}\n"
-    for broker in (1, 2):
-        put_replica(tmp_path / "more", broker, batch(0, 3), partition="b-0")
+    put_copies(tmp_path / "more", (1, 2), batch(0, 3), partition="b-0")
     assert plan_document(tmp_path, tmp_path / "more")["do_not_start"] == [{"broker": 1, "partitions": 1}]
 
 
@@ -202,7 +205,7 @@ def test_damage_is_told_with_what_becomes_of_it(plan_words: Words, plan_document
     """The last byte of broker 2's log is flipped; it stopped cleanly, so that nothing cuts there."""
     log = next((copies / "broker-2" / "audit-0").glob("*.log"))
     log.write_bytes(log.read_bytes()[:-1] + bytes([log.read_bytes()[-1] ^ 1]))
-    stopped_cleanly(copies / "broker-2")
+    put_clean_shutdown(copies / "broker-2")
     words = plan_words(copies, *AUDIT, "--elect", "2")
     assert "Damaged: broker 2 holds offsets 360 to 369 in batches whose bytes are not what was written." in words
     assert "on broker 2 alone, damaged there, all proven committed" in words
@@ -221,7 +224,7 @@ def test_a_damaged_leader_is_not_said_to_be_the_better_copy(plan_words: Words, t
     rotten[len(batch(0, 3)) + 70] ^= 1
     for broker, held in ((1, bytes(rotten)), (2, log)):
         log_dir = put_replica(tmp_path, broker, held, high_watermark=9)
-        stopped_cleanly(log_dir)
+        put_clean_shutdown(log_dir)
         for kind in ("index", "timeindex"):
             put_segment(log_dir / "orders-0", 0, b"", kind)
     words = plan_words(tmp_path)
@@ -239,7 +242,7 @@ def test_a_salvage_joins_copies_damaged_elsewhere(run: Run, plan_words: Words, p
         rotten = bytearray(log)
         rotten[log.index(batch(at, 3)) + 70] ^= 1
         log_dir = put_replica(copies, broker, bytes(rotten), high_watermark=9, topic_id=OF_TOPIC)
-        stopped_cleanly(log_dir)
+        put_clean_shutdown(log_dir)
         for kind in ("index", "timeindex"):
             put_segment(log_dir / "orders-0", 0, b"", kind)
     document = plan_document(copies)
@@ -294,7 +297,7 @@ def test_witnesses_that_contradict_are_told(plan_words: Words, plan_document: Do
     marks = copies / "broker-2" / "replication-offset-checkpoint"
     marks.write_text(marks.read_text().replace("audit 0 370", "audit 0 400"))
     put_epochs(copies / "broker-2" / "audit-0", (0, 0), (1, 320))
-    stopped_cleanly(copies / "broker-2")
+    put_clean_shutdown(copies / "broker-2")
     words = plan_words(copies, *AUDIT)
     assert "Contradiction: HW_BEYOND_LEO: audit-0 on broker 2: " in words
     assert "Contradiction: EPOCH_CACHE_MISMATCH: audit-0 on broker 2: " in words

@@ -3,6 +3,7 @@
 import os
 import threading
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -127,11 +128,7 @@ def test_a_scan_writes_them_whole_into_the_place_of_those_before(tmp_path: Path)
 def test_a_failure_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "kafka.prom"
     target.write_text("before")
-
-    def failing(*_: object) -> list[str]:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(prometheus, "lines", failing)
+    monkeypatch.setattr(prometheus, "lines", Mock(side_effect=OSError(28, "No space left on device")))
     assert outcome(["scan", str(SAMPLES / "healthy"), "--output", str(target), "-q"]) == 2
     assert target.read_text() == "before"
     assert [path.name for path in tmp_path.iterdir()] == ["kafka.prom"]

@@ -8,6 +8,7 @@ import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow.parquet as pq
 import pytest
@@ -247,10 +248,7 @@ def test_only_a_new_output(place: str, said: str, run: Run, odd: Path, tmp_path:
 
 
 def test_a_full_disk_is_said_and_leaves_nothing(run: Run, odd: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(files, "write_report", full)
+    monkeypatch.setattr(files, "write_report", Mock(side_effect=OSError(28, "No space left on device")))
     status, out, err = run("recover", odd, "--keep", 1, "--output", tmp_path / "lost")
     assert (status, out, "cannot write to" in err) == (2, "", True)
     assert [*tmp_path.iterdir()] == [odd]

@@ -8,6 +8,7 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -74,10 +75,7 @@ def test_copies_end_with_who_asks_no_more() -> None:
 
 
 def test_where_the_system_refuses_copies_all_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse() -> int:
-        raise BlockingIOError("no more processes")
-
-    monkeypatch.setattr(os, "fork", refuse)
+    monkeypatch.setattr(os, "fork", Mock(side_effect=BlockingIOError("no more processes")))
     assert [answer.split()[1] for answer in forked(squared, 5, 2)] == [str(os.getpid()).encode()] * 5
 
 

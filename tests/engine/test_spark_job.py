@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -18,7 +19,7 @@ from kafka_forensics.export import json_document
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.spark import job, keys
 from tests.spark.fake import FakeSession
-from tests.support.brokers import put_replica
+from tests.support.brokers import put_copies, put_replica
 from tests.support.places import SAMPLES
 from tests.support.segments import log
 
@@ -121,11 +122,7 @@ def test_workers_of_another_version_or_without_the_files_are_told(tmp_path: Path
 def test_another_failure_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, raised: type[Exception]) -> None:
     put_replica(tmp_path, 1, log(2))
     inputs = gather([str(tmp_path / "broker-1")], ScanOptions())
-
-    def fail(*_: object) -> None:
-        raise PySparkException(said)
-
-    monkeypatch.setattr(job, "_look", fail)
+    monkeypatch.setattr(job, "_look", Mock(side_effect=PySparkException(said)))
     with pytest.raises(raised, match="have no module numpy" if raised is UsageError else said):
         job.probe(FakeSession(), inputs, ScanOptions())  # type: ignore[arg-type]
 
@@ -181,8 +178,7 @@ def test_large_compacted_partitions_may_ask_keys(tmp_path: Path, replicas: int, 
 @pytest.mark.parametrize(("work_bytes", "works"), [(None, 1), (1, 2), (1 << 40, 1)])
 @pytest.mark.parametrize("deep", [False, True])
 def test_small_logs_are_one_work_unless_asked_otherwise(tmp_path: Path, deep: bool, work_bytes: int | None, works: int) -> None:
-    for broker in (1, 2):
-        put_replica(tmp_path, broker, log(40))
+    put_copies(tmp_path, (1, 2), log(40))
     parts = list(enumerate(slices(gather([str(tmp_path / f"broker-{broker}") for broker in (1, 2)], ScanOptions()))))
     spark: Any = FakeSession()
     with pytest.MonkeyPatch.context() as patch:

@@ -17,7 +17,7 @@ from kafka_forensics.parsers.log_dir import SegmentFiles
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import Entry, EntryKind
 from tests.engine import task_engine
-from tests.support.brokers import put_replica
+from tests.support.brokers import put_copies
 from tests.support.segments import log
 
 GIB = 1 << 30
@@ -40,8 +40,7 @@ def sized(size_in_bytes: int, segments: int, part: Slice) -> Slice:
 @pytest.fixture
 def part(tmp_path: Path) -> Slice:
     """A partition of three brokers."""
-    for broker in (1, 2, 3):
-        put_replica(tmp_path, broker, log(3))
+    put_copies(tmp_path, (1, 2, 3), log(3))
     [only] = slices(gather([str(tmp_path / f"broker-{broker}") for broker in (1, 2, 3)], ScanOptions()))
     return only
 
@@ -115,8 +114,7 @@ def test_small_is_what_the_logs_of_all_replicas_are_together(part: Slice, most_b
 
 def cut_archive(folder: Path) -> Path:
     """A tar of two replicas of one partition that ends in the middle of the second."""
-    for broker in (1, 2):
-        put_replica(folder / "brokers", broker, log(40), high_watermark=80)
+    put_copies(folder / "brokers", (1, 2), log(40), high_watermark=80)
     whole = folder / "whole.tar"
     with tarfile.open(whole, "w") as archive:
         for path in sorted((folder / "brokers").rglob("*")):

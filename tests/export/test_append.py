@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -176,10 +177,7 @@ def test_who_waits_at_a_directory_that_was_taken_away_makes_it_anew(tmp_path: Pa
 
 @pytest.mark.parametrize("code", [errno.ENOTSUP, errno.ENOLCK])
 def test_no_lock_no_write(tmp_path: Path, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def no_locks(*_: object) -> None:
-        raise OSError(code, os.strerror(code))
-
-    monkeypatch.setattr(fcntl, "flock", no_locks)
+    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(code, os.strerror(code))))
     assert append(tmp_path / "new" / "out", "a", "n1", *FEW) == 2
     said = capsys.readouterr().err
     assert f"no lock can be had in {tmp_path / 'new' / 'out'}: {os.strerror(code)}" in said

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -128,12 +129,9 @@ def test_unseekable_archives_are_folded_ahead(brokers: Brokers, tmp_path: Path, 
 
 
 def test_a_failure_in_the_merge_frees_those_who_wait(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise RuntimeError("on purpose")
-
     monkeypatch.setattr(ahead, "LARGE", 0)
     monkeypatch.setattr(ahead, "ROOM", 0)
-    monkeypatch.setattr(ReplicaState, "merge", fail)
+    monkeypatch.setattr(ReplicaState, "merge", Mock(side_effect=RuntimeError("on purpose")))
     with pytest.raises(RuntimeError, match="on purpose"):
         scan(brokers.log_dirs, 2)
 

@@ -149,6 +149,11 @@ def put_replica(
     return log_dir
 
 
+def put_copies(folder: Path, brokers: Iterable[int], log: Batches | Mapping[int, Batches], **given: Any) -> None:
+    for broker in brokers:
+        put_replica(folder, broker, log, **given)
+
+
 def put_offsets(log_dir: Path, log: bytes, partition: int = 0) -> Path:
     """`__consumer_offsets-N` in a log directory, with its id if others there have theirs; its `.log` file."""
     known: dict[str, Any] = {}

@@ -1,7 +1,6 @@
 """A payload walked in pieces, however small the window, gives what the whole payload gives."""
 
 import gzip
-import tracemalloc
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +13,7 @@ from kafka_forensics.parsers.log.records import decode_batch
 from kafka_forensics.parsers.spec.record_batch import RECORD_BATCH_HEADER
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_raw_batch
 from tests.parsers.exact_readers import body, framed, spec_records, varint
+from tests.support.peak_memory import traced
 from tests.support.segments import BASE_TIMESTAMP, batch, changed
 from tests.support.strategies import payloads
 
@@ -110,14 +110,12 @@ def test_a_value_of_256_mib_is_measured_not_held() -> None:
     stored = b"".join(gzip.compress(part, 1) for part in parts)
     whole = RECORD_BATCH_HEADER.parse(write_batch([], base_offset=0, base_timestamp=0, compression_type="gzip", records_count=2))
     batch = write_raw_batch(whole, stored)
-    tracemalloc.start()
-    decoded = decode_batch(batch)
-    records = [(record.offset, record.key, record.value_length, record.is_oversized) for record in decoded.iter_records()]
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
+    with traced() as peak_bytes:
+        decoded = decode_batch(batch)
+        records = [(record.offset, record.key, record.value_length, record.is_oversized) for record in decoded.iter_records()]
     assert decoded.problems == []
     assert records == [(0, None, size, True), (1, b"k", 2, False)]
-    assert peak < 64 << 20
+    assert peak_bytes() < 64 << 20
 
 
 # Plain records read by hand, against the reader of every batch.

@@ -13,7 +13,7 @@ from kafka_forensics.questions.salvage import MANIFEST, SalvagedPartition, docum
 from kafka_forensics.questions.salvage.manifest import MAY_BE_STALE
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.questions.salvage.salvaged import NAME, check_output, log_of, of_first, refused, salvaged_of, taken
-from tests.support.brokers import put_meta, put_offsets, put_replica, put_segment, write_checkpoint
+from tests.support.brokers import put_copies, put_meta, put_offsets, put_replica, put_segment, write_checkpoint
 from tests.support.groups import commit_key, commit_value, log_of as offsets_log
 from tests.support.json_schemas import json_schema
 from tests.support.segments import BASE_TIMESTAMP, changed, flipped, keyed, segment_file
@@ -194,8 +194,7 @@ def test_what_follows_lost_framing_is_taken_where_another_copy_has_it(tmp_path: 
 @pytest.mark.parametrize("base_offset", [0, 9])
 def test_a_segment_that_is_gone_while_its_index_is_there_or_from_the_start_is_missed(tmp_path: Path, base_offset: int) -> None:
     segments = {0: b"".join(CLEANED[:3]), 9: b"".join(CLEANED[3:]), 20: b"".join(ACTIVE)}
-    for broker in (1, 2):
-        put_replica(tmp_path / "in", broker, segments, high_watermark=24, cleaned=20, epochs=[(0, 0)])
+    put_copies(tmp_path / "in", (1, 2), segments, high_watermark=24, cleaned=20, epochs=[(0, 0)])
     gone = tmp_path / "in" / "broker-1" / NAME / segment_file(base_offset)
     gone.unlink()
     if base_offset:

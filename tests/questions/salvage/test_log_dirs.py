@@ -19,7 +19,7 @@ from kafka_forensics.questions.salvage.manifest import Quorum, SalvagedPartition
 from kafka_forensics.questions.verify import Asked, Outcome, read_promises, verify
 from kafka_forensics.storage.local import LocalSource
 from tests.questions.salvage.salvaged import NAME, batches_of, salvaged_of
-from tests.support.brokers import put_meta, put_partition, put_replica, write_checkpoint
+from tests.support.brokers import put_copies, put_meta, put_partition, put_replica, write_checkpoint
 from tests.support.places import SAMPLES
 from tests.support.segments import flipped
 
@@ -192,8 +192,7 @@ def test_a_disk_with_less_room_is_refused_at_once(copies: list[str], tmp_path: P
 
 def test_without_a_controllers_log_replicas_stay_where_copies_lie_or_a_checkpoint_names_them(tmp_path: Path) -> None:
     log = b"".join(batches_of(4))
-    for broker in (1, 2, 3):
-        put_replica(tmp_path / "in", broker, {0: log}, high_watermark=8)
+    put_copies(tmp_path / "in", (1, 2, 3), {0: log}, high_watermark=8)
     shutil.rmtree(tmp_path / "in" / "broker-2" / NAME)
     put_partition(tmp_path / "in" / "broker-3" / "other-0", {0: log})
     put_meta(tmp_path / "in" / "broker-3-b", 3)
@@ -222,8 +221,7 @@ def test_a_refused_partition_keeps_its_lines_in_every_checkpoint_and_lets_nobody
 
 
 def test_an_unreadable_meta_properties_is_built_anew_and_an_empty_directory_needs_a_node(tmp_path: Path) -> None:
-    for broker in (1, 2):
-        put_replica(tmp_path / "in", broker, {0: b"".join(batches_of(2))}, high_watermark=4)
+    put_copies(tmp_path / "in", (1, 2), {0: b"".join(batches_of(2))}, high_watermark=4)
     (tmp_path / "in" / "broker-2" / "meta.properties").write_bytes(b"version=1\nnode.id=\n")
     (tmp_path / "in" / "broker-2").rename(tmp_path / "two")
     paths = [str(tmp_path / "in"), f"2={tmp_path / 'two'}"]

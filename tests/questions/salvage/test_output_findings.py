@@ -15,7 +15,7 @@ from kafka_forensics.questions.salvage import document, partition_files, salvagi
 from kafka_forensics.questions.salvage.output_findings import InputFindings
 from kafka_forensics.writers.files import write_offset_checkpoint
 from tests.questions.salvage.salvaged import log_of, of_first, salvaged_of
-from tests.support.brokers import put_brokers, put_replica, put_segment
+from tests.support.brokers import put_brokers, put_copies, put_replica, put_segment
 from tests.support.json_schemas import json_schema
 from tests.support.logs import APP_ID, CoordinatorLog, DataLog
 from tests.support.segments import batch, keyed
@@ -112,8 +112,7 @@ TWICE = [numbered(0, 0), numbered(2, 2), numbered(4, 2), numbered(6, 4)]
 
 
 def test_what_producers_wrote_twice_is_inherited(tmp_path: Path) -> None:
-    for broker in (1, 2):
-        put_replica(tmp_path / "in", broker, TWICE, high_watermark=8)
+    put_copies(tmp_path / "in", (1, 2), TWICE, high_watermark=8)
     salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
     (partition,) = salvaged.partitions
     assert log_of(tmp_path / "out") == b"".join(TWICE)

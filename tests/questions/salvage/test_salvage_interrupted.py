@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -182,10 +183,7 @@ def test_copying_ahead_ends_before_a_refused_one_is_gone(copies: Path, tmp_path:
 
 
 def test_ctrl_c_leaves_nothing(copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(partition_files, "copy_range", interrupted)
+    monkeypatch.setattr(partition_files, "copy_range", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         salvaged_of(copies, tmp_path / "out")
     assert nothing_left(tmp_path / "out")

@@ -4,6 +4,7 @@ import errno
 import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -51,10 +52,7 @@ def test_a_file_system_without_holes_says_the_whole_file(error: int, tree: Path,
 
 
 def failing(number: int) -> Any:
-    def fail(*_: object, **__: object) -> int:
-        raise OSError(number, os.strerror(number))
-
-    return fail
+    return Mock(side_effect=OSError(number, os.strerror(number)))
 
 
 def test_a_single_file_is_its_own_root(tree: Path) -> None:

@@ -18,7 +18,6 @@ from kafka_forensics.storage.open import open_source, share_roots
 from kafka_forensics.storage.source import ByteSource, EntryKind
 
 INSIDE, OUTSIDE = b"evidence", b"root:x:0:0: never to be read"
-Archive = Callable[[dict[str, bytes], dict[str, str]], ByteSource]
 
 
 @pytest.fixture
@@ -291,42 +290,38 @@ def test_what_was_given_itself_is_checked_once_more_when_it_is_open(given: Path,
         source.open("link")
 
 
-def tarred(tmp_path: Path) -> Archive:
-    """Makes tar archives of files and links."""
-
-    def make(files: dict[str, bytes], symlinks: dict[str, str]) -> ByteSource:
-        with tarfile.open(tmp_path / "a.tar", "w") as out:
-            for name, data in files.items():
-                info = tarfile.TarInfo(name)
+def tarred(path: Path, files: dict[str, bytes], symlinks: dict[str, str]) -> None:
+    with tarfile.open(path, "w") as out:
+        for name, data in (files | {link: target.encode() for link, target in symlinks.items()}).items():
+            info = tarfile.TarInfo(name)
+            if name in symlinks:
+                info.type, info.linkname = tarfile.SYMTYPE, symlinks[name]
+            else:
                 info.size = len(data)
-                out.addfile(info, io.BytesIO(data))
-            for name, target in symlinks.items():
-                info = tarfile.TarInfo(name)
-                info.type, info.linkname = tarfile.SYMTYPE, target
-                out.addfile(info)
-        return open_source(str(tmp_path / "a.tar"))
-
-    return make
+            out.addfile(info, io.BytesIO(data))
 
 
-def zipped(tmp_path: Path) -> Archive:
-    """Makes zip archives of files and links."""
-
-    def make(files: dict[str, bytes], symlinks: dict[str, str]) -> ByteSource:
-        with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as out:
-            for name, data in files.items():
-                out.writestr(name, data)
-            for name, target in symlinks.items():
-                info = zipfile.ZipInfo(name)
-                info.create_system, info.external_attr = 3, (stat.S_IFLNK | 0o777) << 16
-                out.writestr(info, target)
-        return open_source(str(tmp_path / "a.zip"))
-
-    return make
+def zipped(path: Path, files: dict[str, bytes], symlinks: dict[str, str]) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
+        for name, data in files.items():
+            out.writestr(name, data)
+        for name, target in symlinks.items():
+            info = zipfile.ZipInfo(name)
+            info.create_system, info.external_attr = 3, (stat.S_IFLNK | 0o777) << 16
+            out.writestr(info, target)
 
 
-@pytest.mark.parametrize("form", [tarred, zipped])
-def test_links_in_an_archive_lead_to_its_members_by_name(tmp_path: Path, form: Callable[[Path], Archive]) -> None:
+FORMS: dict[str, Callable[[Path, dict[str, bytes], dict[str, str]], None]] = {"a.tar": tarred, "a.zip": zipped}
+
+
+def archived(folder: Path, form: str, files: dict[str, bytes], symlinks: dict[str, str]) -> ByteSource:
+    """An archive of files and links."""
+    FORMS[form](folder / form, files, symlinks)
+    return open_source(str(folder / form))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_links_in_an_archive_lead_to_its_members_by_name(tmp_path: Path, form: str) -> None:
     symlinks = {
         "d1/file": "t-0/log",
         "d1/over": "../d2/t-0/./log",
@@ -335,7 +330,7 @@ def test_links_in_an_archive_lead_to_its_members_by_name(tmp_path: Path, form: C
         "d1/chain": "dir/t-0/log",
         "d1/self": ".",
     }
-    source = form(tmp_path)({"d1/t-0/log": b"one", "d2/t-0/log": b"two"}, symlinks)
+    source = archived(tmp_path, form, {"d1/t-0/log": b"one", "d2/t-0/log": b"two"}, symlinks)
     told = {name: content(source, f"d1/{name}") for name in ("file", "over", "rooted", "chain", "dir/t-0/log", "self/file")}
     assert told == {"file": b"one", "over": b"two", "rooted": b"two", "chain": b"two", "dir/t-0/log": b"two", "self/file": b"one"}
     entries = {entry.name: entry for entry in source.list("d1")}
@@ -353,8 +348,8 @@ def test_links_in_an_archive_lead_to_its_members_by_name(tmp_path: Path, form: C
     assert (source.problems, source.rejected) == ([], [])
 
 
-@pytest.mark.parametrize("form", [tarred, zipped])
-def test_links_in_an_archive_that_are_not_followed(tmp_path: Path, form: Callable[[Path], Archive]) -> None:
+@pytest.mark.parametrize("form", FORMS)
+def test_links_in_an_archive_that_are_not_followed(tmp_path: Path, form: str) -> None:
     chain = {f"l{number + 1}": f"l{number}" for number in range(MAX_LINKS)} | {"l0": "t-0/log"}
     bad = {
         "up": "../t-0/log",
@@ -368,7 +363,7 @@ def test_links_in_an_archive_that_are_not_followed(tmp_path: Path, form: Callabl
         "long": "x/" * 5000,
         "nul": "a\0b",
     }
-    source = form(tmp_path)({"t-0/log": b"one"}, chain | bad)
+    source = archived(tmp_path, form, {"t-0/log": b"one"}, chain | bad)
     assert {name: why_not(source, name) for name in (*bad, f"l{MAX_LINKS}")} == {
         "up": directory.OUTSIDE,
         "far": directory.OUTSIDE,

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -134,9 +135,6 @@ def without(monkeypatch: pytest.MonkeyPatch, *, nowait: bool) -> None:
         ctypes.set_errno(errno.ENOSYS)
         return -1
 
-    def refused(*_: object) -> int:
-        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
-
     def begin(self: page_cache._Counting) -> None:
         counting(self)
         monkeypatch.setattr(self, "_call", unknown)
@@ -144,7 +142,7 @@ def without(monkeypatch: pytest.MonkeyPatch, *, nowait: bool) -> None:
     counting = page_cache._Counting.__init__
     monkeypatch.setattr(page_cache._Counting, "__init__", begin)
     if nowait:
-        monkeypatch.setattr(page_cache, "_read", refused)
+        monkeypatch.setattr(page_cache, "_read", Mock(side_effect=OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))))
 
 
 @BOTH
