@@ -184,10 +184,8 @@ def test_facts_of_all_snapshots_stand_under_their_names(trees: Snapshots) -> Non
         parts = [scan.facts(name).num_rows for scan in result.snapshots.values()]
         assert table.num_rows == sum(parts) + (len(result.findings) if name == "findings" else 0)
     ends = result.facts("replicas").to_pylist()
-    assert [(one["snapshot"], one["log_end_offset"]) for one in ends if one["broker"] == "1"] == [
-        ("b", LOG_END + 6),
-        ("a", LOG_END),
-    ]
+    told = [(one["snapshot"], one["log_end_offset"]) for one in ends if one["broker"] == "1"]
+    assert told == [("b", LOG_END + 6), ("a", LOG_END)]
 
 
 # Incidents: what was found between two snapshots, by its cause.
@@ -216,16 +214,8 @@ def empty(directory: Path) -> None:
 def test_incidents_are_ranked_by_loss_and_hold_every_finding_once(run: Run, put_back: Path) -> None:
     document = json.loads(run(put_back, "--format", "json")[1])
     validate("changes", document)
-    told = [
-        (
-            incident["severity"],
-            incident["brokers"],
-            incident["partitions_count"],
-            incident["lost_at_least"],
-            incident["lost_at_most"],
-        )
-        for incident in document["incidents"]
-    ]
+    names = ("severity", "brokers", "partitions_count", "lost_at_least", "lost_at_most")
+    told = [tuple(incident[name] for name in names) for incident in document["incidents"]]
     assert told == [("critical", [1, 2, 3], 3, 260, 260), ("critical", [2], 1, 70, 370), ("warning", [1], 2, 0, 240)]
     assert {incident["cause"] for incident in document["incidents"]} == {"lost_since"}
     numbers = [number for incident in document["incidents"] for number in incident["findings"]]

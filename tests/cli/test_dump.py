@@ -53,11 +53,8 @@ def test_records_of_both_formats_without_their_bytes(rows: Rows) -> None:
     assert all(row["span"] == "record" and row["value_size"] > 0 for row in found)
     assert not {"key", "value", "headers"} & found[0].keys()
     old = rows(DUMP_INPUTS / "crafted-format-0" / "00000000000000000000.log", "--records", "--show-payloads")
-    assert [(row["offset"], row["key"], row["value"]) for row in old[:3]] == [
-        (0, "key", "value"),
-        (1, None, "no key"),
-        (2, "no value", None),
-    ]
+    told = [(row["offset"], row["key"], row["value"]) for row in old[:3]]
+    assert told == [(0, "key", "value"), (1, None, "no key"), (2, "no value", None)]
     assert [row["offset"] for row in old] == list(range(7))
 
 

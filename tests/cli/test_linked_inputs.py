@@ -21,15 +21,8 @@ from tests.support.places import SAMPLES
 from tests.support.segments import segment_file
 
 LOSSES = {
-    "COMMITTED_LOST_EVERYWHERE",
-    "REPLICA_MISSING",
-    "SEGMENT_MISSING",
-    "OFFSET_GAP",
-    "LEADER_LOST_COMMITTED",
-    "UNCLEAN_LOSS",
-    "HW_BEYOND_LEO",
-    "ISR_MEMBER_MISSING_COMMITTED",
-    "CHECKPOINT_OUT_OF_ORDER",
+    *("COMMITTED_LOST_EVERYWHERE", "REPLICA_MISSING", "SEGMENT_MISSING", "OFFSET_GAP", "LEADER_LOST_COMMITTED"),
+    *("UNCLEAN_LOSS", "HW_BEYOND_LEO", "ISR_MEMBER_MISSING_COMMITTED", "CHECKPOINT_OUT_OF_ORDER"),
 }
 FILLS: dict[str, Callable[[Path, Path], None]] = {
     "a link to what was there, which is not given": lambda place, kept: place.symlink_to(kept),

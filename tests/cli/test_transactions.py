@@ -210,11 +210,8 @@ def test_the_batch_of_an_open_transaction_is_damaged(run: Run, tmp_path: Path) -
     told, err = shown(run, copies)
     assert told == [ended, ("open", APP_ID, 0, 1), damaged]
     opened_row = rows(run, copies)[1]
-    assert [opened_row[name] for name in ("holds_last_stable_offset", "last_stable_offset", "coordinator_state")] == [
-        True,
-        0,
-        "Ongoing",
-    ]
+    assert (opened_row["holds_last_stable_offset"], opened_row["last_stable_offset"]) == (True, 0)
+    assert opened_row["coordinator_state"] == "Ongoing"
     assert "known from a producer snapshot" in opened_row["reason"]
     assert "1 committed, 0 aborted, 1 open; the last stable offset 0 is held by an open transaction, as a snapshot knows" in err
     assert shown(run, copies, "--state", "damaged")[0] == [damaged]

@@ -47,11 +47,8 @@ def test_paths_by_whatever_name(copies: Path) -> None:
         assert [refused(output, given) for output in inside] == ["lies inside"] * len(inside), given
         found = [refused(output, given) for output in ("link", "copies", ".", "hard", "new", "copies/b.tar", "copies/b2")]
         assert found == ["is", "contains", "contains", "has another name in", None, None, None]
-    assert [refused(output, "copies/b.tar") for output in ("copies/b.tar", "copies/b.tar/x", "copies/x")] == [
-        "is",
-        "lies inside",
-        None,
-    ]
+    found = [refused(output, "copies/b.tar") for output in ("copies/b.tar", "copies/b.tar/x", "copies/x")]
+    assert found == ["is", "lies inside", None]
     (copies / "odd name").mkdir()
     assert refused("copies/odd name/x", (copies / "odd name").as_uri()) == "lies inside"
 

@@ -32,31 +32,14 @@ from cosmic_ray.plugins import get_operator, operator_names
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 COPIED: Final = (
-    "kafka_forensics",
-    "tests",
-    "lab",
-    "sample_logs",
-    "docs",
-    "examples",
-    "pyproject.toml",
-    "README.md",
-    "CHANGELOG.md",
+    *("kafka_forensics", "tests", "lab", "sample_logs", "docs", "examples"),
+    *("pyproject.toml", "README.md", "CHANGELOG.md"),
 )
 PACKAGE: Final = "kafka_forensics"
 PACKAGES: Final = ("replication", "analysis", "evidence", "parsers", "judging")
 OPERATORS: Final = (
-    "Binary",
-    "Unary",
-    "Comparison",
-    "True",
-    "False",
-    "And",
-    "Or",
-    "Break",
-    "Continue",
-    "Number",
-    "Not",
-    "Iteration",
+    *("Binary", "Unary", "Comparison", "True", "False", "And"),
+    *("Or", "Break", "Continue", "Number", "Not", "Iteration"),
 )
 """Parts of the names of cosmic-ray's operators that are used: the others remove decorators or change the types of exceptions."""
 SECONDS_A_MUTANT: Final = 40.0
@@ -299,18 +282,8 @@ def record(folder: Path, tests: Sequence[str], jobs: int) -> None:
     folder.mkdir(parents=True)
     sources = [str(ROOT / PACKAGE / package) for package in PACKAGES]
     environment = os.environ | {"COVERING_FOLDER": str(folder), "COVERING_SOURCES": json.dumps(sources)}
-    options = [
-        "-q",
-        "-n",
-        str(jobs),
-        "--dist",
-        "loadscope",
-        "--no-loadscope-reorder",
-        "-m",
-        "not spark",
-        "-p",
-        "tests.mutants.covering",
-    ]
+    options = ["-q", "-n", str(jobs), "--dist", "loadscope", "--no-loadscope-reorder"]
+    options += ["-m", "not spark", "-p", "tests.mutants.covering"]
     subprocess.run([sys.executable, "-m", "pytest", *options, *tests], cwd=ROOT, env=environment, check=True)
 
 

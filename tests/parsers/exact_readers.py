@@ -114,15 +114,8 @@ def _spec_row(payload: bytes, start: int) -> Row:
     parsed = construct.FocusedSeq("record", "record" / record_batch.RECORD_BODY, construct.Terminated).parse(
         payload[body : body + length]
     )
-    return (
-        start,
-        end - start,
-        parsed.attributes,
-        parsed.timestamp_delta,
-        parsed.offset_delta,
-        *_places(payload, body),
-        len(parsed.headers),
-    )
+    numbers = parsed.attributes, parsed.timestamp_delta, parsed.offset_delta
+    return start, end - start, *numbers, *_places(payload, body), len(parsed.headers)
 
 
 def _places(payload: bytes, body: int) -> tuple[int, int, int, int, int]:

@@ -21,22 +21,8 @@ MAX_EPOCHS: Final = 8
 ACTIONS: Final = 60
 """Events of a history, before the end."""
 FEATURES: Final = (
-    "acks-0",
-    "acks-1",
-    "crashes",
-    "deaf",
-    "elr",
-    "freezes",
-    "idempotent",
-    "lost-answers",
-    "power",
-    "preferred",
-    "resends",
-    "shrinks",
-    "shutdowns",
-    "transactions",
-    "unclean",
-    "unnoticed",
+    *("acks-0", "acks-1", "crashes", "deaf", "elr", "freezes", "idempotent", "lost-answers", "power"),
+    *("preferred", "resends", "shrinks", "shutdowns", "transactions", "unclean", "unnoticed"),
 )
 """What a seed switches on or off: who hears late is `deaf`, a crash that takes what was not flushed is `power`."""
 PROTOCOLS_DRAWN: Final[tuple[Truncating, ...]] = ("kip-320", "kip-320", "kip-320", "kip-279", "truncate-to-hw")

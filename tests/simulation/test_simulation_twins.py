@@ -44,16 +44,7 @@ SIZES = st.sampled_from([Sizes(), Sizes(2, 3, 3, 3), Sizes(1, 1, 1, 0), Sizes(4,
 FENCES = st.sampled_from(range(32)).map(Fence)
 ANY_PROTOCOL = st.one_of(
     st.sampled_from(list(PROTOCOLS.values())),
-    st.builds(
-        Protocol,
-        st.just("any"),
-        st.sampled_from(Truncation),
-        FENCES,
-        FENCES,
-        FENCES,
-        FENCES,
-        st.sampled_from(range(128)).map(Guard),
-    ),
+    st.builds(Protocol, st.just("any"), st.sampled_from(Truncation), *[FENCES] * 4, st.sampled_from(range(128)).map(Guard)),
 )
 
 

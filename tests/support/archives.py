@@ -14,13 +14,8 @@ SHIPPED: Final = ROOT / "tests" / "archives"
 """Those that every clone has; all others are in the corpora."""
 
 OF_BROKERS: Final = (
-    "kafka-0.10.2.2-hw-divergence",
-    "kafka-0.10.2.2-hw-truncation",
-    "kafka-4.3.0-clean-end",
-    "kafka-4.3.0-healthy",
-    "kafka-4.3.0-lag",
-    "kafka-4.3.0-unclean",
-    "public-five-brokers",
+    *("kafka-0.10.2.2-hw-divergence", "kafka-0.10.2.2-hw-truncation", "kafka-4.3.0-clean-end"),
+    *("kafka-4.3.0-healthy", "kafka-4.3.0-lag", "kafka-4.3.0-unclean", "public-five-brokers"),
 )
 """Those with log directories of brokers;"""
 EVERY: Final = (*OF_BROKERS, "public-magic0-golden")

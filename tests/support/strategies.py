@@ -153,15 +153,8 @@ LOG = st.lists(written() | broken() | of_old_format() | st.binary(max_size=40), 
 _TOP = 2**63 - 1
 _WILD = st.sampled_from([-(2**63), -(2**31), -1, 0, 1, 2**31 - 1, 2**31, 2**62, _TOP])
 _WILD_COLUMNS = (
-    "base_offset",
-    "last_offset",
-    "last_offset_delta",
-    "max_timestamp",
-    "base_timestamp",
-    "producer_id",
-    "producer_epoch",
-    "base_sequence",
-    "control_record_type",
+    *("base_offset", "last_offset", "last_offset_delta", "max_timestamp", "base_timestamp"),
+    *("producer_id", "producer_epoch", "base_sequence", "control_record_type"),
 )
 _DAY = 86_400_000
 

@@ -13,16 +13,8 @@ from tests.support.brokers import Brokers
 
 REASON = "input/output error"
 NULLS = (
-    "log_start_offset",
-    "log_end_offset",
-    "last_stable_offset",
-    "leader_epochs",
-    "batches",
-    "records",
-    "bytes",
-    "missing_offsets",
-    "recovery",
-    "read_end_offset",
+    *("log_start_offset", "log_end_offset", "last_stable_offset", "leader_epochs", "batches"),
+    *("records", "bytes", "missing_offsets", "recovery", "read_end_offset"),
 )
 """What the row of a replica does not say when nothing of its log could be read."""
 

@@ -51,18 +51,12 @@ def second_version(transactions: int) -> Log:
 
 COUNTED = {
     "one epoch for all": (first_version(7), (3, 4, 0)),
-    "a marker whose data retention took": (
-        Log(offset=90).marker(7, 0, COMMIT).transactional(7, 0, 50).marker(7, 0, ABORT),
-        (0, 1, 0),
-    ),
+    "a marker without its data": (Log(offset=90).marker(7, 0, COMMIT).transactional(7, 0, 50).marker(7, 0, ABORT), (0, 1, 0)),
     "a fence ends it with a higher epoch": (Log().transactional(7, 3).marker(7, 4, ABORT).transactional(7, 5), (0, 1, 1)),
     "a marker of an older epoch ends it too": (Log().transactional(7, 3).marker(7, 2, ABORT), (0, 1, 0)),
     "a marker of an unknown type": (Log().transactional(7, 0).marker(7, 0, 9).marker(7, 0, 2), (0, 0, 1)),
     "a rotten marker": (Log().transactional(7, 0).marker(7, 0, COMMIT, crc=5), (0, 0, 1)),
-    "an offset below zero": (
-        Log().transactional(7, 0, base_offset=-5, last_offset=3).transactional(8, 0, last_offset=-1),
-        (0, 0, 0),
-    ),
+    "offsets below zero": (Log().transactional(7, 0, base_offset=-5, last_offset=3).transactional(8, 0, last_offset=-1), (0, 0, 0)),
     "a leader change is no marker": (Log().add(attributes=CONTROL, control_record_type=2).transactional(7, 0), (0, 0, 1)),
 }
 

@@ -138,52 +138,45 @@ def test_damaged_batches_in_a_row_are_told_apart(damaged: tuple[int, ...], magic
 LOG = b"".join(log(4))
 BATCH = len(LOG) // 4
 ENTRY, JUNK = legacy_entry(50, 1), b"\xf0" * 30
+CRC, FRAMING, TORN = "BATCH_CRC_MISMATCH", "FRAMING_LOST", "SEG_TORN_TAIL"
 TOLD = {
-    "a damaged batch before a zero tail": (
-        flipped(LOG, 3 * BATCH + 70) + bytes(8192),
-        ["BATCH_CRC_MISMATCH", "SEG_ZERO_TAIL"],
-        [0, 2, 4],
-    ),
-    "damaged batches before a torn one": (
-        flipped(flipped(LOG, BATCH + 70), 2 * BATCH + 70)[:-5],
-        ["BATCH_CRC_MISMATCH", "BATCH_CRC_MISMATCH", "SEG_TORN_TAIL"],
-        [0],
-    ),
+    "a damaged batch before a zero tail": (flipped(LOG, 3 * BATCH + 70) + bytes(8192), [CRC, "SEG_ZERO_TAIL"], [0, 2, 4]),
+    "damaged batches before a torn one": (flipped(flipped(LOG, BATCH + 70), 2 * BATCH + 70)[:-5], [CRC, CRC, TORN], [0]),
     "a damaged batch before one cut short": (
         flipped(LOG, 3 * BATCH + 70) + batch(8, value=b"x" * 300)[:200],
-        ["BATCH_CRC_MISMATCH", "SEG_TORN_TAIL"],
+        [CRC, TORN],
         [0, 2, 4],
     ),
     "before one cut short that does not go on with its offsets": (
         flipped(LOG, 3 * BATCH + 70) + batch(999, value=b"x" * 300)[:200],
-        ["FRAMING_LOST"],
+        [FRAMING],
         [0, 2, 4],
     ),
     "before one whose magic byte lies": (
         changed(flipped(LOG, BATCH + 70), 2 * BATCH + 16, b"\1"),
-        ["BATCH_CRC_MISMATCH", "BATCH_MAGIC_REGRESSION"],
+        [CRC, "BATCH_MAGIC_REGRESSION"],
         [0, 4, 6],
     ),
     "before a last one whose magic byte lies": (
         changed(flipped(LOG, 2 * BATCH + 70), 3 * BATCH + 16, b"\3"),
-        ["BATCH_CRC_MISMATCH", "BATCH_MAGIC_UNKNOWN"],
+        [CRC, "BATCH_MAGIC_UNKNOWN"],
         [0, 2, 6],
     ),
-    "rubble at the end": (batch(0) + b"\x7f" * 100, ["FRAMING_LOST"], [0]),
+    "rubble at the end": (batch(0) + b"\x7f" * 100, [FRAMING], [0]),
     "a batch whose magic byte lies proves offsets: nothing below them is believed": (
         changed(batch(0, 10), 16, b"\3") + with_length(batch(10, value=b"".join(log(2, start=5))), 0, 7) + batch(11),
-        ["BATCH_MAGIC_UNKNOWN", "FRAMING_LOST"],
+        ["BATCH_MAGIC_UNKNOWN", FRAMING],
         [0, 11],
     ),
     "a damaged batch that keeps its frame hides what its value holds": (
         batch(0, 2) + flipped(batch(2, value=b"?" * 10 + batch(2)), 62) + batch(3),
-        ["BATCH_CRC_MISMATCH"],
+        [CRC],
         [0, 3],
     ),
-    "no legacy entry behind magic 2": (batch(0) + JUNK + ENTRY + batch(51), ["FRAMING_LOST"], [0, 51]),
-    "one behind legacy ones": (legacy_entry(0, 1) + JUNK + ENTRY + batch(51), ["FRAMING_LOST"], [0, 50, 51]),
-    "one before any batch": (JUNK + ENTRY + batch(51), ["FRAMING_LOST"], [50, 51]),
-    "one with an offset seen before": (ENTRY + JUNK + ENTRY + batch(51), ["FRAMING_LOST"], [50, 51]),
+    "no legacy entry behind magic 2": (batch(0) + JUNK + ENTRY + batch(51), [FRAMING], [0, 51]),
+    "one behind legacy ones": (legacy_entry(0, 1) + JUNK + ENTRY + batch(51), [FRAMING], [0, 50, 51]),
+    "one before any batch": (JUNK + ENTRY + batch(51), [FRAMING], [50, 51]),
+    "one with an offset seen before": (ENTRY + JUNK + ENTRY + batch(51), [FRAMING], [50, 51]),
 }
 """What is in a log → kinds of damage, base offsets of good batches."""
 

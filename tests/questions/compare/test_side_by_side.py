@@ -77,12 +77,8 @@ OTHER_END = b"".join(TEN[:9]) + batch(18, 2, value=b"x") + batch(1 << 60)
         (JOINED + batch(1 << 50), OTHER_END, [(17, False, [R, R]), (18, True, [R, R]), (19, True, [R, R])]),
     ],
     ids=[
-        "a record within a batch",
-        "a prefix",
-        "a gap",
-        "a batch that cannot be decoded",
-        "old formats by message",
-        "absurd offsets",
+        *("a record within a batch", "a prefix", "a gap", "a batch that cannot be decoded"),
+        *("old formats by message", "absurd offsets"),
     ],
 )
 def test_the_first_offset_that_differs_and_what_is_around_it(first: bytes, second: bytes, expected: Any, tmp_path: Path) -> None:

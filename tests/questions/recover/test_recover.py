@@ -181,11 +181,8 @@ def test_what_several_losing_copies_hold_is_given_once(tmp_path: Path) -> None:
     retried = by_producer(3, "c", "d", sequence=0, epoch=1)
     put_replica(tmp_path, 3, common + values(2, "x", epoch=1) + retried, high_watermark=2)
     done = recovered(tmp_path, 1)
-    assert [(row.record.offset, row.record.value, row.held_by) for row in done.rows] == [
-        (2, b"c", (2, 3)),
-        (3, b"d", (2, 3)),
-        (2, b"x", (3,)),
-    ]
+    told = [(row.record.offset, row.record.value, row.held_by) for row in done.rows]
+    assert told == [(2, b"c", (2, 3)), (3, b"d", (2, 3)), (2, b"x", (3,))]
     assert done.reasons == {"recovered": 3, "merged": 2}
 
 

@@ -164,10 +164,7 @@ LIES: Final[dict[str, tuple[Lie, str]]] = {
     "damage that is told in escapes": (damaged(Damage("SEG_HOLE", 0, 1, detail={"reason": "\x1b[2J"})), "a detail of damage"),
     "damage of another kind's detail": (damaged(Damage("SEG_HOLE", 0, 1, detail={"codec": "zstd"})), "a detail of damage"),
     "damage with true for a number": (damaged(Damage("SEG_HOLE", 0, 1, detail={"magic": True})), "a detail of damage"),
-    "whole batch of another size": (
-        held(bundles.PAYMENTS, SectionKind.KEPT, [(73, bytes(78))]),
-        "a batch is held where none begins",
-    ),
+    "whole batch of other size": (held(bundles.PAYMENTS, SectionKind.KEPT, [(73, bytes(78))]), "a batch is held where none begins"),
     "whole batch where none is": (held(bundles.PAYMENTS, SectionKind.KEPT, [(0, b"")]), "is not the one that its facts tell of"),
     "whole batch twice": (held(bundles.PAYMENTS, SectionKind.KEPT, [(0, b""), (0, b"")]), "two held batches"),
     "whole batch outside": (held(bundles.PAYMENTS, SectionKind.KEPT, [(-5, b"")]), "outside of its bytes"),
