@@ -141,8 +141,8 @@ class _Collecting:
         self.collected = Collected(bytes_in_all=self._total, is_deep=is_deep(options.scan.deep, self._total))
         compile_as_needed(self._total)
         self._done = 0
-        self._layout: tuple[object, str, NewLayout | None] = None, "", None
-        """Of the log that was taken last, with its segment and its path."""
+        self._layout: tuple[object, NewLayout | None] = None, None
+        """Of the log that was taken last, with its segment."""
         self._pace = Pace(options.max_rate)
         self._writer = BundleWriter(output, self._about())
 
@@ -228,7 +228,7 @@ class _Collecting:
                 wanted = self._wanted(entry)
                 batches, size_in_bytes = take_log(entry, file, self._writer, wanted, self._passed, layout)
                 self.collected.batches += batches
-                self._layout = _segment(entry), entry.entry.path, layout
+                self._layout = _segment(entry), layout
             else:
                 file = self._redacted(entry, file)
                 size_in_bytes = file.size_in_bytes
@@ -241,11 +241,10 @@ class _Collecting:
         if self._pseudonyms is None or entry.name is None:
             return file
         if entry.has_names and entry.name.kind in INDEXES:
-            segment, path, layout = self._layout
+            segment, layout = self._layout
             if layout is None or segment != _segment(entry):
                 return RewrittenFile(b"")  # there is no log, or none that can be read
-            with entry.source.open(path) as log:
-                return layout.index(entry.name.kind, file, has_grown=log.size_in_bytes > layout.old_size_in_bytes)
+            return layout.index(entry.name.kind, file)
         return redacted_file(entry.name.kind, file, self._pseudonyms)
 
     def _wanted(self, entry: CollectedEntry) -> FactsWanted:

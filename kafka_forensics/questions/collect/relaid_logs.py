@@ -5,17 +5,17 @@ and entries of indexes. So all of them are those of a log of the substitutes. Wh
 CRC was right.
 """
 
+from bisect import bisect_right
 from dataclasses import replace
 from functools import cache
 from hashlib import blake2b
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.analysis.segments import IndexFold
-from kafka_forensics.model.batches import BATCH_COLUMNS, CHUNK_ROWS, BatchColumn, Damage
+from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.model.constants import LOG_OVERHEAD, RECORD_BATCH_OVERHEAD
-from kafka_forensics.model.files import OffsetIndex, TimeIndex
 from kafka_forensics.parsers.indexes import parse_offset_index, parse_time_index
 from kafka_forensics.parsers.log_dir import FileKind
 from kafka_forensics.storage.bundles import Frame
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Damages = list[tuple[Damage, bool]]
     """Each with whether only opening the batch tells."""
 
-INDEXES: Final = {FileKind.INDEX: ">i4,>i4", FileKind.TIME_INDEX: ">i8,>i4"}
+INDEXES: Final = {FileKind.INDEX: np.dtype(">i4,>i4"), FileKind.TIME_INDEX: np.dtype(">i8,>i4")}
 """Files of entries that point into a log, and the layout of an entry."""
 BLANK_BATCH: Final = bytes(RECORD_BATCH_OVERHEAD)
 """In the place of a batch without a substitute."""
@@ -83,41 +83,33 @@ class NewLayout:
         """Of a log of this size."""
         self.size_in_bytes = 0
         self.old_size_in_bytes, self._base_offset = size_in_bytes, base_offset
-        self._places: list[Ints] = [np.zeros((_IS_BATCH + 1, 0), np.int64)]
-        self._is_damaged = False
+        self._batches: list[Ints] = [np.zeros((len(_INDEXED), 0), np.int64)]
 
     def placed(
         self, columns: "Ints", damage: "Damages", frames: list[Frame], batches: list[bytes]
     ) -> "tuple[Ints, Damages, list[Frame]]":
         """The columns, the damage and the frames that come next, with these batches in the place of theirs."""
-        sizes = np.array([len(batch) for batch in batches], np.int64)
-        starts = columns[BatchColumn.POSITION]
-        of_batches = set(starts.tolist())
-        gaps = {found.position: found for found, inside in damage if not inside and found.position not in of_batches}
-        places = np.zeros((_IS_BATCH + 1, len(starts) + len(gaps)), np.int64)
-        places[:, : len(starts)] = [*columns[list(_PLACE)], sizes, np.ones(len(starts), np.int64)]
-        for number, gap in enumerate(gaps.values(), len(starts)):
-            size = _GAP_BYTES if gap.size_in_bytes > _SHORT_GAP_BYTES else _SHORT_GAP_BYTES
-            places[[_POSITION, _SIZE, _NEW_POSITION], number] = gap.position, gap.size_in_bytes, size
-        places = places[:, np.argsort(places[_POSITION], kind="stable")]
-        new_sizes = places[_NEW_POSITION].copy()
-        places[_NEW_POSITION] = self.size_in_bytes + np.cumsum(new_sizes) - new_sizes
-        self.size_in_bytes += int(new_sizes.sum())
-        self._places.append(places)
-        self._is_damaged |= bool(damage)
-        columns = columns.copy()
-        columns[BatchColumn.POSITION] = places[_NEW_POSITION, places[_IS_BATCH] == 1]
-        columns[BatchColumn.SIZE_IN_BYTES] = sizes
-        is_right = with_right_crc(columns)
-        crcs = np.array([int.from_bytes(batch[_CRC], "big") for batch in batches], np.int64)
-        columns[BatchColumn.CRC, is_right] = columns[BatchColumn.CRC_COMPUTED, is_right] = crcs[is_right]
+        old_sizes = {found.position: found.size_in_bytes for found, inside in damage if not inside}
+        old_sizes |= dict(zip(*columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES]].tolist(), strict=True))
+        sizes = {at: _GAP_BYTES if size > _SHORT_GAP_BYTES else _SHORT_GAP_BYTES for at, size in old_sizes.items()}
+        sizes |= dict(zip(columns[BatchColumn.POSITION].tolist(), map(len, batches), strict=True))
+        positions = sorted(sizes)
+        *starts, self.size_in_bytes = accumulate(map(sizes.__getitem__, positions), initial=self.size_in_bytes)
 
         def place(position: int) -> tuple[int, int, int]:
-            row = int(np.searchsorted(places[_POSITION], position, side="right")) - 1
-            return int(places[_NEW_POSITION, row]), int(new_sizes[row]), int(places[_SIZE, row])
+            row = bisect_right(positions, position) - 1
+            return starts[row], sizes[positions[row]], old_sizes[positions[row]]
 
         moved = [(_moved(found, *place(found.position)), inside) for found, inside in damage]
-        return columns, moved, [self._framed(frame, *place(frame.position)) for frame in frames]
+        frames = [self._framed(frame, *place(frame.position)) for frame in frames]
+        columns = columns.copy()
+        columns[BatchColumn.POSITION] = [place(position)[0] for position in columns[BatchColumn.POSITION].tolist()]
+        columns[BatchColumn.SIZE_IN_BYTES] = list(map(len, batches))
+        is_right = with_right_crc(columns)
+        crcs = np.array([int.from_bytes(batch[_CRC]) for batch in batches], np.int64)
+        columns[BatchColumn.CRC, is_right] = columns[BatchColumn.CRC_COMPUTED, is_right] = crcs[is_right]
+        self._batches.append(columns[list(_INDEXED)])
+        return columns, moved, frames
 
     def _framed(self, frame: Frame, position: int, size: int, old_size: int) -> Frame:
         """A frame at its new position; where the length led out of the log, or to the next place, it still does."""
@@ -127,70 +119,29 @@ class NewLayout:
             length = size - LOG_OVERHEAD - (end != frame.position + old_size) if end <= self.old_size_in_bytes else MOST_LENGTH
         return frame._replace(position=position, batch_length=max(length, 0))
 
-    def index(self, kind: FileKind, file: "ByteFile", *, has_grown: bool) -> RewrittenFile:
-        """An `.index` or a `.timeindex` of the log: of a sound one an entry for every batch, whichever had one; of any other each
-        entry where it points to now. If the log `has_grown` since it was read, later entries are left out. Raises SourceError."""
-        places = np.concatenate(self._places, axis=1)
-        batches = places[:, places[_IS_BATCH] == 1]
-        offset_index = parse_offset_index(file, self._base_offset) if kind is FileKind.INDEX else None
-        time_index = parse_time_index(file, self._base_offset) if offset_index is None else None
-        index = time_index if offset_index is None else offset_index
-        assert index is not None
-        if has_grown:
-            index.offsets = index.offsets[: np.count_nonzero(index.offsets <= batches[_LAST_OFFSET].max(initial=-1))]
-        offsets = index.offsets
-        if isinstance(index, OffsetIndex):
-            values = index.positions = index.positions[: offsets.size]
-        else:
-            values = index.timestamps = index.timestamps[: offsets.size]
-        if offsets.size and not self._is_damaged and _is_sound(batches, self._base_offset, offset_index, time_index):
-            offsets = batches[_LAST_OFFSET]
-            values = batches[_POSITION if time_index is None else _MAX_TIMESTAMP]
-            rises = _rises(values, 0) & _rises(offsets, self._base_offset - 1)
-            offsets, values = offsets[rises], values[rises]
-        if time_index is None:
-            values = self._moved_positions(places, values)
-        columns = (offsets - self._base_offset, values) if time_index is None else (values, offsets - self._base_offset)
-        layout = np.dtype(INDEXES[kind])
-        entries = np.empty(offsets.size, layout)
-        for name, column in zip(("f0", "f1"), columns, strict=True):
-            entries[name] = column
+    def index(self, kind: FileKind, file: "ByteFile") -> RewrittenFile:
+        """An index with an entry for every batch; empty, or with zeros behind it, as `file` is. Raises SourceError."""
+        is_time, layout = kind is FileKind.TIME_INDEX, INDEXES[kind]
+        index = (parse_time_index if is_time else parse_offset_index)(file, self._base_offset)
+        offsets, positions, timestamps = np.concatenate(self._batches[: None if index.offsets.size else 1], axis=1)
+        values = timestamps if is_time else positions
+        rises = _rises(values, 0) & _rises(offsets, self._base_offset - 1)
+        entries = np.empty(np.count_nonzero(rises), layout)
+        relative, values = offsets[rises] - self._base_offset, values[rises]
+        entries["f0"], entries["f1"] = (values, relative) if is_time else (relative, values)
         size = entries.nbytes + file.size_in_bytes % layout.itemsize
-        if index.zero_tail_bytes:
-            size = max(size + layout.itemsize, file.size_in_bytes)
+        size = max(size + layout.itemsize, file.size_in_bytes) if index.zero_tail_bytes else size
         return RewrittenFile(entries.tobytes(), size)
 
-    def _moved_positions(self, places: "Ints", positions: "Ints") -> "Ints":
-        """Where bytes lie now: at the start of what they were the start of, behind it if they lay in it, or behind all."""
-        rows = np.searchsorted(places[_POSITION], positions, side="right") - 1
-        inside = np.flatnonzero((rows >= 0) & (positions < self.old_size_in_bytes))
-        moved = np.where(positions < 0, -1, self.size_in_bytes)
-        moved[inside] = places[_NEW_POSITION, rows[inside]] + (positions[inside] != places[_POSITION, rows[inside]])
-        return moved
 
-
-_PLACE: Final = (
-    *(BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES, BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET, BatchColumn.MAX_TIMESTAMP),
-)
-"""What is remembered of a batch; of a damaged place the first two. Behind it stand the new position, and 1 for a batch."""
-_POSITION, _SIZE, _LAST_OFFSET, _MAX_TIMESTAMP, _NEW_POSITION, _IS_BATCH = 0, 1, 3, 4, 5, 6
+_INDEXED: Final = (BatchColumn.LAST_OFFSET, BatchColumn.POSITION, BatchColumn.MAX_TIMESTAMP)
+"""What indexes say of a batch."""
 
 
 def _rises(values: "Ints", before: int) -> "NDArray[np.bool_]":
     """Which values are above all before them, and above this one."""
     rises: NDArray[np.bool_] = values > np.maximum.accumulate(np.concatenate(([before], values)))[:-1]
     return rises
-
-
-def _is_sound(batches: "Ints", base_offset: int, offset_index: OffsetIndex | None, time_index: TimeIndex | None) -> bool:
-    """Whether an index agrees with these batches."""
-    fold = IndexFold(base_offset, offset_index, time_index)
-    for first in range(0, batches.shape[1], CHUNK_ROWS):
-        part = batches[: len(_PLACE), first : first + CHUNK_ROWS]
-        columns = np.zeros((BATCH_COLUMNS, part.shape[1]), np.int64)
-        columns[list(_PLACE)] = part
-        fold.step(columns)
-    return not fold.finish()
 
 
 def _moved(found: Damage, position: int, size: int, old_size: int) -> Damage:
