@@ -49,8 +49,8 @@ class TargetDir:
     """Of the segments."""
     held: frozenset[TopicPartition] = frozenset()
     """What the given one has, or its checkpoint names."""
-    offsets: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
-    """What each offset checkpoint of the given one says."""
+    given: list[LogDir] = field(default_factory=list)
+    """The given one, or its partition directories that were given one by one."""
     files: dict[str, bytes] = field(default_factory=dict)
     """What says whose it is, by name."""
 
@@ -74,8 +74,8 @@ def target_dirs(inputs: Inputs, controller: ControllerHistory | None, voters: Ma
     for log_dir in inputs.log_dirs:
         path, held = _path(log_dir), _held(log_dir)
         if (target := targets.get((log_dir.broker, path))) is not None:
-            target.held |= held  # of partition directories that were given one by one
-            _take_offsets(log_dir, target)
+            target.held |= held
+            target.given.append(log_dir)
             continue
         if log_dir.is_empty and log_dir.node_id is None:
             text = f"nothing tells which node's log directory {log_dir.name} is, which is empty"
@@ -85,8 +85,7 @@ def target_dirs(inputs: Inputs, controller: ControllerHistory | None, voters: Ma
         base = f"{folder}/{_UNSAFE.sub('_', os.path.basename(os.path.abspath(path)) or '_')}"
         taken = {target.directory for target in targets.values()}
         name = next(name for number in count(1) if (name := base if number == 1 else f"{base}-{number}") not in taken)
-        target = TargetDir(log_dir.broker, path, name, log_dir.node_id, is_empty=log_dir.is_empty, held=held)
-        _take_offsets(log_dir, target)
+        target = TargetDir(log_dir.broker, path, name, log_dir.node_id, is_empty=log_dir.is_empty, held=held, given=[log_dir])
         _take_files(inputs, log_dir, target)
         targets[log_dir.broker, path] = target
     _identify(list(targets.values()), inputs, controller, voters)
@@ -109,11 +108,6 @@ def _held(log_dir: LogDir) -> frozenset[TopicPartition]:
     marks = log_dir.checkpoints.get(HIGH_WATERMARKS)
     named = {key for key, offset in marks.offsets.items() if offset > 0} if marks is not None else set()
     return frozenset({key for key, suffix in parts.items() if suffix is None} | (named - parts.keys()))
-
-
-def _take_offsets(log_dir: LogDir, target: TargetDir) -> None:
-    for name, file in log_dir.checkpoints.items():
-        target.offsets.setdefault(name, {}).update(file.offsets)
 
 
 def _take_files(inputs: Inputs, log_dir: LogDir, target: TargetDir) -> None:

@@ -3,13 +3,12 @@
 `schema/salvage-1.0.json` describes it.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Asked, Finding
-from kafka_forensics.model.json_objects import Json
+from kafka_forensics.model.json_objects import Json, attributes, object_of
 from kafka_forensics.model.results import SCHEMA_VERSION, Incomplete
 from kafka_forensics.questions.salvage.lineage import LeftBehind
 from kafka_forensics.questions.salvage.log_dirs import TargetDir
@@ -21,6 +20,23 @@ from kafka_forensics.version import __version__
 MANIFEST: Final = "manifest.json"
 NO_TOPIC_ID: Final = "topic_id"
 """Stands among what is unseen where brokers want the topic's id, and nothing here tells it."""
+_LOG_DIR: Final = attributes(
+    "broker=node directory in_place_of=log_dir was_empty=is_empty directory_id meta_properties partitions bytes=size_in_bytes"
+)
+_PARTITION: Final = attributes(
+    "topic partition topic_id base chosen_by brokers log_start_offset log_end_offset high_watermark leader_epochs segments"
+    " bytes=size_in_bytes"
+)
+_RANGE: Final = attributes(
+    "file byte_start byte_end offset_start offset_end broker log_dir source_file source_byte_start source_byte_end why sha256"
+)
+_FILE: Final = attributes("file bytes=size_in_bytes broker log_dir source_file sha256")
+_LEFT_BEHIND: Final = attributes("broker offset_start=start offset_end=end committed_end rival_of")
+_REFUSED: Final = attributes("topic partition kind reason hint")
+_FINDING: Final = {
+    **attributes("kind severity=severity.value offset_start=place.offset_start offset_end=place.offset_end"),
+    "producer_id": lambda finding: finding.evidence.get("producer_id"),
+}
 MAY_BE_STALE: Final = (
     "keys whose newest value or tombstone was left out may be missing, have an older value, or be back from deletion"
 )
@@ -179,118 +195,34 @@ def document(salvaged: Salvaged) -> Json:
         "schema_version": SCHEMA_VERSION,
         "tool": {"name": "kafka-forensics", "version": __version__},
         "bytes_to_write": salvaged.bytes_to_write,
-        "log_dirs": [_log_dir(target) for target in salvaged.log_dirs],
+        "log_dirs": [{**object_of(_LOG_DIR, target), "partitions": len(target.partitions)} for target in salvaged.log_dirs],
         "partitions": [_partition(partition) for partition in salvaged.partitions],
         "refused": [
-            {
-                "topic": refused.topic,
-                "partition": refused.partition,
-                "kind": refused.kind,
-                "reason": refused.reason,
-                "hint": refused.hint,
-                "offsets": [list(span) for span in refused.offsets],
-                "brokers": list(refused.brokers),
-            }
+            {**object_of(_REFUSED, refused), "offsets": [list(span) for span in refused.offsets], "brokers": list(refused.brokers)}
             for refused in salvaged.refused
         ],
-        "incomplete": [{"path": gap.path, "reason": gap.reason} for gap in salvaged.incomplete],
-        "inherited": [_finding(finding) for finding in salvaged.inherited],
-        "new": [_finding(finding) for finding in salvaged.new],
-    }
-
-
-def _log_dir(target: TargetDir) -> Json:
-    return {
-        "broker": target.node,
-        "directory": target.directory,
-        "in_place_of": target.log_dir,
-        "was_empty": target.is_empty,
-        "directory_id": target.directory_id,
-        "meta_properties": target.meta_properties,
-        "partitions": len(target.partitions),
-        "bytes": target.size_in_bytes,
+        "incomplete": [object_of(attributes("path reason"), gap) for gap in salvaged.incomplete],
+        **_findings(salvaged),
     }
 
 
 def _partition(partition: SalvagedPartition) -> Json:
+    quorum = partition.quorum
     return {
-        "topic": partition.topic,
-        "partition": partition.partition,
-        "topic_id": partition.topic_id,
-        "base": partition.base,
-        "chosen_by": partition.chosen_by,
-        "brokers": partition.brokers,
-        "log_start_offset": partition.log_start_offset,
-        "log_end_offset": partition.log_end_offset,
-        "high_watermark": partition.high_watermark,
+        **object_of(_PARTITION, partition),
         "leader_epochs": [[entry.leader_epoch, entry.start_offset] for entry in partition.leader_epochs],
-        "segments": partition.segments,
-        "bytes": partition.size_in_bytes,
         "replicas": [{"broker": broker, "directory": directory} for broker, directory in partition.replicas],
-        "ranges": [_range(taken) for taken in partition.ranges],
+        "ranges": [object_of(_RANGE, taken) for taken in partition.ranges],
         "gaps": [{"offset_start": gap.start, "offset_end": gap.end, "damaged_on": list(gap.damaged_on)} for gap in partition.gaps],
-        "left_behind": _left(partition.left_behind),
+        "left_behind": [object_of(_LEFT_BEHIND, left) for left in partition.left_behind],
         "unseen": partition.unseen,
-        "inherited": [_finding(finding) for finding in partition.inherited],
-        "new": [_finding(finding) for finding in partition.new],
+        **_findings(partition),
         **({} if partition.warning is None else {"warning": partition.warning}),
-        **({} if partition.quorum is None else _of_quorum(partition.quorum, partition.files)),
+        **({} if quorum is None else {"quorum": object_of(attributes("voters counted leader_epoch"), quorum)}),
+        **({} if quorum is None else {"files": [object_of(_FILE, copied) for copied in partition.files]}),
     }
 
 
-def _of_quorum(quorum: Quorum, files: Sequence[CopiedFile]) -> Json:
-    """What the controllers' log has beside what others have."""
-    return {
-        "quorum": {"voters": quorum.voters, "counted": quorum.counted, "leader_epoch": quorum.leader_epoch},
-        "files": [
-            {
-                "file": copied.file,
-                "bytes": copied.size_in_bytes,
-                "broker": copied.broker,
-                "log_dir": copied.log_dir,
-                "source_file": copied.source_file,
-                "sha256": copied.sha256,
-            }
-            for copied in files
-        ],
-    }
-
-
-def _left(left_behind: Sequence[LeftBehind]) -> list[Json]:
-    return [
-        {
-            "broker": left.broker,
-            "offset_start": left.start,
-            "offset_end": left.end,
-            "committed_end": left.committed_end,
-            "rival_of": left.rival_of,
-        }
-        for left in left_behind
-    ]
-
-
-def _finding(finding: Finding) -> Json:
-    return {
-        "kind": finding.kind,
-        "severity": finding.severity.value,
-        "offset_start": finding.place.offset_start,
-        "offset_end": finding.place.offset_end,
-        "producer_id": finding.evidence.get("producer_id"),
-    }
-
-
-def _range(taken: Range) -> Json:
-    return {
-        "file": taken.file,
-        "byte_start": taken.byte_start,
-        "byte_end": taken.byte_end,
-        "offset_start": taken.offset_start,
-        "offset_end": taken.offset_end,
-        "broker": taken.broker,
-        "log_dir": taken.log_dir,
-        "source_file": taken.source_file,
-        "source_byte_start": taken.source_byte_start,
-        "source_byte_end": taken.source_byte_end,
-        "why": taken.why,
-        "sha256": taken.sha256,
-    }
+def _findings(of: Salvaged | SalvagedPartition) -> Json:
+    findings = {"inherited": of.inherited, "new": of.new}
+    return {name: [object_of(_FINDING, finding) for finding in found] for name, found in findings.items()}

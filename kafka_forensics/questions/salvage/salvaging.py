@@ -5,7 +5,7 @@ belongs to.
 """
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -13,7 +13,7 @@ from typing import Final
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.engine.local import Progress, scan, scan_inputs
 from kafka_forensics.errors import SourceError, UsageError
-from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, gather
+from kafka_forensics.evidence.inputs import Inputs, LogDir, ReplicaPlan, gather
 from kafka_forensics.evidence.options import ScanOptions, fits, listed
 from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.judging.scanning import is_deep
@@ -106,7 +106,7 @@ def salvage(
             raise UsageError(text, hint="choose a directory on another disk, or make room")
         announce(salvaged)
         salvager.write()
-        salvager.write_checkpoints(directory / BUILT, [(one.topic, one.partition) for one in salvaged.partitions], {})
+        salvager.write_checkpoints(directory / BUILT, [(one.topic, one.partition) for one in salvaged.partitions], ())
         salvager.check(result)
         salvager.seal()
         salvager.put_in_places()
@@ -284,9 +284,7 @@ class _Salvager:
                 reason = "no copy of it could be read"
                 self.salvaged.refused.append(Refused(partition.topic, partition.partition, "nothing_read", reason))
 
-    def write_checkpoints(
-        self, directory: Path, keys: list[tuple[str, int]], given: Mapping[str, Mapping[tuple[str, int], int]]
-    ) -> None:
+    def write_checkpoints(self, directory: Path, keys: list[tuple[str, int]], given: Iterable[LogDir]) -> None:
         """Write what a log directory has once, of some partitions. Recovery begins at the start of each log. Refused partitions
         keep the lines of the directory that was `given`: without them Kafka would recover a log from its start, and cut it.
 
@@ -304,7 +302,8 @@ class _Salvager:
             CLEANER_FILE: {key: self._cleaned[key] for one in partitions if (key := (one.topic, one.partition)) in self._cleaned},
         }
         for name, offsets in files.items():
-            kept = {key: offset for key, offset in given.get(name, {}).items() if key in refused}
+            lines = [log_dir.checkpoints[name].offsets for log_dir in given if name in log_dir.checkpoints]
+            kept = {key: offset for named in lines for key, offset in named.items() if key in refused}
             write_file(directory / name, write_offset_checkpoint(kept | offsets))
         if (self._directory / APART).exists() and directory.name == BUILT:
             (self._directory / APART / RECOVERY_POINT_FILE).write_bytes(write_offset_checkpoint({}))
@@ -363,7 +362,7 @@ class _Salvager:
             for name, data in target.files.items():
                 write_file(directory / name, data)
             if not target.is_of_controller:
-                self.write_checkpoints(directory, target.partitions, target.offsets)
+                self.write_checkpoints(directory, target.partitions, target.given)
         for chosen in written:
             built = self._place_of(chosen.partition.topic, chosen.partition.partition)
             put_partition(built, [self._directory / target.directory / built.name for target in chosen.places])
