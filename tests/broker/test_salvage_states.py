@@ -104,7 +104,7 @@ def played_on(version: str, states: Sequence[salvage_states.State], root: Path, 
         written = salvage_states.play(cluster, states)
         if with_forks:
             for topic in OF_SAMPLES:
-                cluster.create_topic(f"sample-{topic}")
+                cluster.create_topic(f"sample-{topic}", settings={"retention.ms": "-1"})  # the samples grow older every day
             lose_audit(cluster, COMPACTED)
         copies = root / "copies"
         salvage_states.copy_killed(cluster, copies)
