@@ -5,7 +5,7 @@ controllers' log (who is assigned, and to which of its log directories), by a hi
 log directory was wiped and no controllers' log says what it held, by the copies on other brokers.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -381,3 +381,12 @@ def directory_of(control: PartitionControl, node: int) -> str | None:
     pairs = zip(control.replica_assignment or (), control.directories or (), strict=False)
     directory = next((directory for broker, directory in pairs if broker == node), None)
     return None if directory in RESERVED_DIRECTORY_IDS else directory
+
+
+def lost_directory_ids(
+    controller: ControllerHistory | None, node: int, present: Collection[str | None]
+) -> dict[TopicPartition, str]:
+    """Ids of log directories of a node, by the partitions that the controllers assign there, without ids that are `present`."""
+    partitions = {} if controller is None else controller.partitions
+    assigned = ((key, directory_of(control, node)) for key, control in partitions.items())
+    return {key: directory for key, directory in assigned if directory is not None and directory not in present}

@@ -7,6 +7,7 @@ from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import brokers_epochs
 from kafka_forensics.evidence.inputs import CHECKPOINTS, METADATA, Inputs, LogDir, ReplicaPlan, misnamed
+from kafka_forensics.evidence.ledger import lost_directory_ids
 from kafka_forensics.judging.topic_ids import known_topic_id, left_out_topic_ids
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 NAMES_LISTED = 16
 _EPOCHS_TOLD = 64
-_RESERVED = "A" * 20
-"""Begins the ids that mean "unassigned", "lost" and "migrating" (DirectoryId)."""
 SPARSE_BYTES = 1 << 20
 """A `.log` with at least this many bytes in holes is called sparse."""
 
@@ -208,16 +207,11 @@ def _identity(log_dir: LogDir, inputs: Inputs) -> "Json":
     clusters = {other.meta.cluster_id for other in others if other.meta is not None}
     known: Json = {"cluster_id": clusters.pop()} if len(clusters) == 1 else {}
     node = log_dir.broker if isinstance(log_dir.broker, int) or log_dir.broker.isdecimal() else None
-    if node is None or inputs.controller is None:
-        return known if node is None else known | {"node_id": int(node)}
+    if node is None:
+        return known
     held = {(directory.topic, directory.partition) for directory in log_dir.found.partitions if directory.suffix is None}
-    directories = {
-        directory
-        for place, control in inputs.controller.partitions.items()
-        if place in held
-        for replica, directory in zip(control.replica_assignment or (), control.directories or (), strict=False)
-        if replica == int(node) and not directory.startswith(_RESERVED)
-    }
+    lost = lost_directory_ids(inputs.controller, int(node), {other.meta.directory_id for other in others if other.meta is not None})
+    directories = {directory for place, directory in lost.items() if place in held}
     return known | {"node_id": int(node)} | ({"directory_id": directories.pop()} if len(directories) == 1 else {})
 
 

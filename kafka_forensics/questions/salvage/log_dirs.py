@@ -17,7 +17,7 @@ from typing import Final
 
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.inputs import Inputs, LogDir
-from kafka_forensics.evidence.ledger import HIGH_WATERMARKS, TopicPartition, directory_of
+from kafka_forensics.evidence.ledger import HIGH_WATERMARKS, TopicPartition, directory_of, lost_directory_ids
 from kafka_forensics.evidence.paths import is_alone
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import ControllerHistory
@@ -128,8 +128,9 @@ def _identify(
 ) -> None:
     """Build `meta.properties` where there is none that a broker can read.
 
-    An id that the controllers have for a directory of the node, and that no other of its directories has, is that of the directory
-    that is gone: with it they find its replicas where they assigned them. Any other id is new, and the same for the same input.
+    An id that the controllers have for a directory of the node, for what lies there if they know that, and that no other of its
+    directories has, is its id: with it they find replicas where they assigned them. Any other is new, and the same for the same
+    input.
     """
     metas = [log_dir.meta for log_dir in inputs.log_dirs if log_dir.meta is not None]
     cluster_id = next((meta.cluster_id for meta in metas if meta.cluster_id is not None), None)
@@ -140,11 +141,12 @@ def _identify(
             continue
         if target.directory_id is None and version:
             known = {other.directory_id for other in targets if other.node == node}
-            assigned = {directory_of(control, node) for control in (controller.partitions.values() if controller else ())}
+            lost = lost_directory_ids(controller, node, known)
+            assigned = sorted((key not in target.held, directory) for key, directory in lost.items())
             made = hashlib.sha256(f"{cluster_id} {target.directory}".encode()).digest()[:16]
             new = base64.urlsafe_b64encode(made).decode().rstrip("=")
-            missing = [one for one in (*sorted(filter(None, assigned)), voters.get(node), new) if one is not None]
-            target.directory_id = next(one for one in missing if one not in known)
+            missing = (*(directory for _, directory in assigned), voters.get(node), new)
+            target.directory_id = next(one for one in missing if one is not None and one not in known)
         target.node_id, target.meta_properties = node, "built"
         target.files[META_PROPERTIES] = write_meta_properties(
             node_id=node, cluster_id=cluster_id, directory_id=target.directory_id, version=version

@@ -76,6 +76,16 @@ def test_a_new_disk_gets_the_id_that_the_controllers_have_for_it(tmp_path: Path)
     assert len(str(made(None, {}))) == 22
 
 
+def test_a_directory_gets_the_id_that_the_controllers_have_for_what_lies_there(tmp_path: Path) -> None:
+    for name, partition in (("a", "orders-0"), ("b", "other-0")):
+        put_partition(tmp_path / name / partition, {0: b"".join(batches_of(2))})
+        (tmp_path / name / "meta.properties").write_bytes(b"garbage")
+    inputs = gather([str(HEALTHY / "broker-2"), *(f"1={tmp_path / name}" for name in "ab")], ScanOptions())
+    controller = assigned([1], [ID_B])
+    controller.partitions["other", 0] = assigned([1], [ID_A]).partitions[KEY]
+    assert [row.directory_id for row in target_dirs(inputs, controller, {})][1:] == [ID_B, ID_A]
+
+
 def test_the_controllers_log_belongs_where_a_node_has_it_or_to_its_new_disk() -> None:
     here, empty, second = target(1, ID_A, METADATA_LOG), target(2, None, is_empty=True), replace(DISK, partitions=[])
     assert places_of(METADATA_LOG, [here, second, empty, A], None) == [here, empty]
