@@ -27,7 +27,7 @@ from kafka_forensics.parsers.log import (
     check_batch_in_file,
     inspector,
 )
-from kafka_forensics.questions.collect.relaid_logs import BLANK_BATCH, MOST_LENGTH, NewLayout, hide_crcs, with_right_crc
+from kafka_forensics.questions.collect.relaid_logs import BLANK_BATCH, CRC, MOST_LENGTH, NewLayout, hide_crcs, with_right_crc
 from kafka_forensics.storage.bundles import MAX_SECTION_BYTES, Frame, SectionKind, write_frames, write_held
 from kafka_forensics.writers.bundle_columns import write_batches
 from kafka_forensics.writers.record_hashes import write_record_hashes
@@ -99,15 +99,17 @@ def take_log(
         end = start + chunk.bytes_decoded + chunk.bytes_damaged + chunk.bytes_skipped
         if end == start:
             continue
-        damage = checks.told(chunk.damage)
+        columns, damage = chunk.columns, checks.told(chunk.damage)
         frames = [_frame(file, found.position) for found, inside in damage if not inside]
         if wanted.pseudonyms is not None:
             damage, frames = _believed(damage, frames, file.size_in_bytes, believed_to(base_offset, entry.behind))
-        stretch = _Stretch(start, end, chunk.columns, checks.written(chunk.columns), damage, frames)
+            columns, damage = hide_crcs(columns, damage, wanted.pseudonyms.digests_key())
+        stretch = _Stretch(start, end, columns, checks.written(columns), damage, frames)
         if layout is None:
-            _add(entry, writer, checks, _taken(entry, file, writer, stretch, wanted))
+            _add_held(entry, file, writer, stretch, wanted)
+            _add(entry, writer, checks, stretch)
         else:
-            for relaid in _relaid(entry, file, writer, stretch, wanted, layout):
+            for relaid in _relaid(entry, file, writer, stretch, layout, checks):
                 _add(entry, writer, checks, relaid)
         batches += chunk.rows
         passed(end - start)
@@ -124,15 +126,11 @@ class _Stretch(NamedTuple):
     written: "Ints"
     damage: list[tuple[Damage, bool]]
     frames: list[Frame]
-    substitutes: bytes | None = None
-    """The bytes of a stretch that was laid out anew."""
 
 
 def _add(entry: "CollectedEntry", writer: TakesSections, checks: "_Checks", stretch: _Stretch) -> None:
     """Add a stretch, but for the batches that are held."""
     start, end, columns = stretch.start, stretch.end, stretch.columns
-    if stretch.substitutes is not None:
-        checks.see_substitutes(stretch.substitutes, start, columns)
     if stretch.frames:
         writer.add(entry.path, SectionKind.FRAMES, start, end, write_frames(stretch.frames))
     for block in checks.hashed():
@@ -142,37 +140,32 @@ def _add(entry: "CollectedEntry", writer: TakesSections, checks: "_Checks", stre
     writer.add(entry.path, SectionKind.BATCHES, start, end, section)
 
 
-def _taken(entry: "CollectedEntry", file: "ByteFile", writer: TakesSections, stretch: _Stretch, wanted: FactsWanted) -> _Stretch:
-    """A stretch as it is, after what is held of it was added; with pseudonyms no CRC is left but of what is held."""
+def _add_held(entry: "CollectedEntry", file: "ByteFile", writer: TakesSections, stretch: _Stretch, wanted: FactsWanted) -> None:
+    """Add what is held of a stretch; a batch that is held with pseudonyms has its CRC again."""
     columns = stretch.columns
-    held, rows = _Held(entry, writer, SectionKind.KEPT, stretch.start), np.zeros(columns.shape[1], np.bool_)
     if entry.partition is not None and entry.partition.topic in WITNESS_TOPICS:
         held = _Held(entry, writer, SectionKind.TOLD, stretch.start)
         for first, batches in _substitutes(entry, file, columns, None):
             for row, batch in enumerate(batches, first):
                 held.add(int(columns[BatchColumn.POSITION, row]), batch)
     else:
+        held = _Held(entry, writer, SectionKind.KEPT, stretch.start)
         for row in np.flatnonzero(_whole(columns, wanted.records)).tolist():
-            position, size = columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES], row].tolist()
-            batch = file.read_at(position, size)
-            if wanted.pseudonyms is None or is_marker(batch):
-                held.add(position, batch)
-                rows[row] = True
-    if held.kind is SectionKind.TOLD or rows.any():
-        held.end(stretch.end)
-    if wanted.pseudonyms is None:
-        return stretch
-    columns, damage = hide_crcs(columns, stretch.damage, wanted.pseudonyms.digests_key(), but=rows)
-    return stretch._replace(columns=columns, damage=damage)
+            batch = file.read_at(*columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES], row].tolist())
+            if wanted.pseudonyms is not None:
+                if not is_marker(batch):
+                    continue
+                columns[[BatchColumn.CRC, BatchColumn.CRC_COMPUTED], row] = int.from_bytes(batch[CRC])
+            held.add(int(columns[BatchColumn.POSITION, row]), batch)
+    held.end(stretch.end)
 
 
 def _relaid(
-    entry: "CollectedEntry", file: "ByteFile", writer: TakesSections, stretch: _Stretch, wanted: FactsWanted, layout: NewLayout
+    entry: "CollectedEntry", file: "ByteFile", writer: TakesSections, stretch: _Stretch, layout: NewLayout, checks: "_Checks"
 ) -> Iterator[_Stretch]:
     """A stretch in pieces that are laid out anew, each after its substitutes were added."""
-    assert wanted.pseudonyms is not None
     starts, at = stretch.columns[BatchColumn.POSITION].tolist(), stretch.start
-    for first, batches in _substitutes(entry, file, stretch.columns, wanted.pseudonyms):
+    for first, batches in _substitutes(entry, file, stretch.columns, checks.pseudonyms):
         end = first + len(batches)
         until = starts[end] if end < len(starts) else stretch.end
         damage = [(found, inside) for found, inside in stretch.damage if at <= found.position < until]
@@ -181,13 +174,13 @@ def _relaid(
         rooms = _rooms(stretch.columns[:, first:end])
         stored = [(batch or BLANK_BATCH).ljust(room, b"\0") for batch, room in zip(batches, rooms, strict=True)]
         columns, damage, frames = layout.placed(stretch.columns[:, first:end], damage, frames, stored)
-        columns, damage = hide_crcs(columns, damage, wanted.pseudonyms.digests_key(), but=with_right_crc(columns))
         held, data = _Held(entry, writer, SectionKind.TOLD, start), bytearray(layout.size_in_bytes - start)
         for position, batch in zip(columns[BatchColumn.POSITION].tolist(), batches, strict=True):
             held.add(position, batch)
             data[position - start : position - start + len(batch)] = batch
         held.end(layout.size_in_bytes)
-        yield _Stretch(start, layout.size_in_bytes, columns, stretch.written[first:end], damage, frames, bytes(data))
+        checks.see_substitutes(bytes(data), start, columns)
+        yield _Stretch(start, layout.size_in_bytes, columns, stretch.written[first:end], damage, frames)
 
 
 def _rooms(columns: "Ints") -> list[int]:
@@ -287,7 +280,8 @@ class _Held:
 
     def end(self, end: int) -> None:
         """Nothing more up to this byte."""
-        self._writer.add(self._entry.path, self.kind, self._start, end, write_held(self._batches))
+        if self._batches or self.kind is SectionKind.TOLD:
+            self._writer.add(self._entry.path, self.kind, self._start, end, write_held(self._batches))
         self._start, self._batches, self._size = end, [], 0
 
 
@@ -302,7 +296,7 @@ class _Checks:
         self._blocks: list[bytes] = []
         self._inner = inspector(deep=wanted.deep)
         self._deep = wanted.deep
-        self._is_relaid, self._is_redacted = is_relaid, wanted.pseudonyms is not None
+        self._is_relaid, self.pseudonyms = is_relaid, wanted.pseudonyms
         self._inside: list[Damage] = []
         self._offsets: dict[int, int] = {}
 
@@ -352,7 +346,7 @@ class _Checks:
         """Make blocks of the hashes if there are so many."""
         if hashes.count >= least:
             records = hashes.take()
-            if self._is_redacted:  # of keys and values no length but that of null
+            if self.pseudonyms is not None:  # of keys and values no length but that of null
                 lengths = {name: np.minimum(getattr(records, name), 0) for name in ("key_lengths", "value_lengths")}
                 records = replace(records, **lengths)
             self._blocks += write_record_hashes(records)

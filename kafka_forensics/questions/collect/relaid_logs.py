@@ -48,13 +48,13 @@ _KEPT_DETAILS: Final = frozenset(
 )
 """Details of damage that tell no size and no position; CRCs are hidden by themselves."""
 _CRCS: Final = frozenset({"stored_crc", "computed_crc"})
-_CRC: Final = slice(17, 21)
+CRC: Final = slice(17, 21)
 """Where a batch has its CRC."""
 
 
-def hide_crcs(columns: "Ints", damage: "Damages", key: bytes, *, but: "NDArray[np.bool_]") -> "tuple[Ints, Damages]":
-    """Columns and damage with a digest in the place of each CRC, except in the rows `but`: equal ones stay equal, and without the
-    key nobody can test a guess at a batch."""
+def hide_crcs(columns: "Ints", damage: "Damages", key: bytes) -> "tuple[Ints, Damages]":
+    """Columns and damage with a digest in the place of each CRC: equal ones stay equal, and without the key nobody can test a guess
+    at a batch."""
 
     @cache
     def hidden(crc: int) -> int:
@@ -62,7 +62,7 @@ def hide_crcs(columns: "Ints", damage: "Damages", key: bytes, *, but: "NDArray[n
 
     columns = columns.copy()
     for column in (BatchColumn.CRC, BatchColumn.CRC_COMPUTED):
-        columns[column, ~but] = list(map(hidden, columns[column, ~but].tolist()))
+        columns[column] = list(map(hidden, columns[column].tolist()))
     hidden_damage: Damages = []
     for found, inside in damage:
         crcs = {name: hidden(value) for name, value in found.detail.items() if name in _CRCS and isinstance(value, int)}
@@ -106,7 +106,7 @@ class NewLayout:
         columns[BatchColumn.POSITION] = [place(position)[0] for position in columns[BatchColumn.POSITION].tolist()]
         columns[BatchColumn.SIZE_IN_BYTES] = list(map(len, batches))
         is_right = with_right_crc(columns)
-        crcs = np.array([int.from_bytes(batch[_CRC]) for batch in batches], np.int64)
+        crcs = np.array([int.from_bytes(batch[CRC]) for batch in batches], np.int64)
         columns[BatchColumn.CRC, is_right] = columns[BatchColumn.CRC_COMPUTED, is_right] = crcs[is_right]
         self._batches.append(columns[list(_INDEXED)])
         return columns, moved, frames
