@@ -185,10 +185,8 @@ def test_a_link_and_its_target_are_one_replica(run: Run, brokers: Brokers, given
     aside(brokers.log_dir(2) / "t-0", disk / "t-0", relative=False)
     status, answer, err = scanned(run, *([brokers.root] if given == "folder" else sorted(brokers.root.iterdir())))
     (partition,) = answer["partitions"]
-    assert (status, [(one["broker"], one["log_dir"]) for one in partition["replicas"]]) == (
-        0,
-        [(1, str(brokers.log_dir(1))), (2, str(disk)), (3, str(brokers.log_dir(3)))],
-    )
+    told = (status, [(one["broker"], one["log_dir"]) for one in partition["replicas"]])
+    assert told == (0, [(1, str(brokers.log_dir(1))), (2, str(disk)), (3, str(brokers.log_dir(3)))])
     assert f"{brokers.log_dir(2)}/t-0 is in {disk}/t-0 as well: read once" in err
 
 

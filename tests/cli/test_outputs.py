@@ -303,10 +303,8 @@ def test_40_partitions_of_one_unclean_election_fit_a_screen(tmp_path: Path, run:
     assert partition_rows(out) == [[f"audit-{number}", "300 to 369", "70", "2"] for number in range(20)]
     paths = " ".join(map(str, log_dirs))
     commands = re.findall(r"\$ (.*)", out.replace(" \\\n", " "))
-    assert [" ".join(command.split()) for command in commands] == [
-        f"kafka-forensics plan {paths} --topic audit",
-        f"kafka-forensics scan {paths} --by partition --topic audit",
-    ]
+    found = [" ".join(command.split()) for command in commands]
+    assert found == [f"kafka-forensics plan {paths} --topic audit", f"kafka-forensics scan {paths} --by partition --topic audit"]
     assert "20 more partitions, and every finding:\n" in out
     assert err.splitlines()[0].startswith("critical: 40 critical, ")
     assert max(map(len, re.sub(r"\n *\$ (?:.*\\\n)*.*", "", out).splitlines())) <= 80

@@ -94,11 +94,8 @@ def test_an_archive_under_another_name_is_named(run: Run, copies: Path, tmp_path
 
 
 def test_a_broker_that_is_not_there_is_named(run: Run) -> None:
-    assert run("scan", HEALTHY, "--broker", "9") == (
-        2,
-        "",
-        "error: nothing fits --broker 9: there is no such broker\nhint: brokers here: 1, 2, 3\n",
-    )
+    seen = run("scan", HEALTHY, "--broker", "9")
+    assert seen == (2, "", "error: nothing fits --broker 9: there is no such broker\nhint: brokers here: 1, 2, 3\n")
     assert " on 1 broker\n" in run("scan", HEALTHY, "--broker", "2")[2]
     status, _, err = run("scan", HEALTHY, "--broker", "2", "--topic", "orders", "--partition", "7")
     assert (status, "there is no partition 'orders-7' on broker 2" in err) == (2, True)

@@ -107,7 +107,5 @@ def test_secrets_among_options_are_in_no_command() -> None:
 def test_commands_over_two_lines_are_parsed() -> None:
     """The reader of this test's own pattern: a command that goes on in the next line is read whole."""
     text = "  $ kafka-forensics plan a \\\n        b --topic t\n  See `kafka-forensics explain d6`.\n"
-    assert [shlex.split(command) for command in printed(text)] == [
-        ["kafka-forensics", "plan", "a", "b", "--topic", "t"],
-        ["kafka-forensics", "explain", "d6"],
-    ]
+    told = [shlex.split(command) for command in printed(text)]
+    assert told == [["kafka-forensics", "plan", "a", "b", "--topic", "t"], ["kafka-forensics", "explain", "d6"]]

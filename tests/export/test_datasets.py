@@ -201,8 +201,5 @@ def test_unread_logs_are_a_dataset_and_withhold_the_seal(tmp_path: Path, monkeyp
     assert told["incomplete"] == [row | {"broker": 2} for row in expected]
     assert (told["schema_version"], told["datasets"]["incomplete"]["rows"]) == ("1.0", 3)
     replicas = pq.ParquetDataset(tmp_path / "out" / "replicas", partitioning="hive").read().to_pylist()
-    assert [(replica["broker"], replica["log_end_offset"], replica["read"]) for replica in replicas] == [
-        (1, 75, "whole"),
-        (2, None, "none"),
-        (3, 75, "whole"),
-    ]
+    found = [(replica["broker"], replica["log_end_offset"], replica["read"]) for replica in replicas]
+    assert found == [(1, 75, "whole"), (2, None, "none"), (3, 75, "whole")]

@@ -141,12 +141,8 @@ def test_brokers_before_0_11_take_no_numbers_and_every_record_stands_alone() -> 
     cluster, partition = made("truncate-to-hw")
     producer = Producer(IDEMPOTENT, 0)
     produce(cluster, partition, producer, again=produce(cluster, partition, producer, 2))
-    assert [(batch.base_offset, batch.ids, batch.producer_id) for batch in partition.replicas[1].batches] == [
-        (0, (0,), -1),
-        (1, (1,), -1),
-        (2, (0,), -1),
-        (3, (1,), -1),
-    ]
+    told = [(batch.base_offset, batch.ids, batch.producer_id) for batch in partition.replicas[1].batches]
+    assert told == [(0, (0,), -1), (1, (1,), -1), (2, (0,), -1), (3, (1,), -1)]
     assert partition.replicas[1].epochs == []
 
 

@@ -125,10 +125,8 @@ def test_unknown_kinds_are_told_once_each_with_their_bytes_wherever_they_lie(tmp
     directory = log(unknown, other, unknown).put(tmp_path / "c0", start=1)
     (directory / "00000000000000000001-0000000001.checkpoint").write_bytes(snapshot(topic(), unknown, partition([1], 1)))
     found = evidence(tmp_path / "c0")
-    assert [(finding.kind, finding.evidence["api_key"], finding.evidence["records"]) for finding in found.findings] == [
-        ("METADATA_RECORD_UNKNOWN", 99, 3),
-        ("METADATA_RECORD_UNKNOWN", 100, 1),
-    ]
+    seen = [(finding.kind, finding.evidence["api_key"], finding.evidence["records"]) for finding in found.findings]
+    assert seen == [("METADATA_RECORD_UNKNOWN", 99, 3), ("METADATA_RECORD_UNKNOWN", 100, 1)]
     assert [finding.evidence["record_bytes"] for finding in found.findings] == [18, 3]
     assert found.history.unknown_records == 4
     assert last(found.history).leader == 1

@@ -89,10 +89,8 @@ def test_a_plain_commit_behind_a_transactions_misplaced_batch_stays_in_force(tmp
     log += transaction_of(start=4, commit=True) + log_of((OTHER, commit_value(3)), start=5)
     directory = put_offsets(tmp_path / "b1", log).parent
     (before,) = groups(tmp_path / "b1")
-    assert [(commit.group, commit.last.offset, commit.record_offset) for commit in before.committed] == [
-        ("audit", 3, 5),
-        ("billing", 6, 3),
-    ]
+    told = [(commit.group, commit.last.offset, commit.record_offset) for commit in before.committed]
+    assert told == [("audit", 3, 5), ("billing", 6, 3)]
     for place in batches_of(directory):
         if place.base_offset in (2, 3):
             with flipped(place, 7 - bit // 8, bit % 8):

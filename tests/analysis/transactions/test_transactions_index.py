@@ -219,12 +219,8 @@ def test_what_no_broker_writes_is_told(entry: ProducerEntry, reason: str) -> Non
 def test_many_contradictions_are_one_finding() -> None:
     (finding,) = compared_snapshot([replace(IDLE, producer_id=100 + n, last_offset=45) for n in range(40)])
     assert (finding.evidence["occurrences"], len(finding.evidence["contradictions"])) == (40, 16)
-    assert finding.evidence["contradictions"][3] == {
-        "reason": "last_offset",
-        "producer_id": 103,
-        "snapshot": [0, 19, 45, -1],
-        "log": [None, None, None, -1],
-    }
+    told = finding.evidence["contradictions"][3]
+    assert told == {"reason": "last_offset", "producer_id": 103, "snapshot": [0, 19, 45, -1], "log": [None, None, None, -1]}
 
 
 @pytest.mark.parametrize(

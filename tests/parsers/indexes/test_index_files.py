@@ -192,10 +192,8 @@ def test_either_byte_of_another_version_is_damage() -> None:
 def test_zeros_at_the_end_are_damage_and_no_entries() -> None:
     index = parse_transaction_index(MemoryFile(TXNINDEX + bytes(70)))
     assert index.entries == ABORTED
-    assert [(row.position, row.size_in_bytes, row.detail["reason"]) for row in index.damage] == [
-        (102, 68, "zero_tail"),
-        (170, 2, "partial_entry"),
-    ]
+    told = [(row.position, row.size_in_bytes, row.detail["reason"]) for row in index.damage]
+    assert told == [(102, 68, "zero_tail"), (170, 2, "partial_entry")]
 
 
 def test_damage_rows_of_transactions_are_few_however_bad_the_file() -> None:

@@ -55,11 +55,8 @@ def test_header_twin() -> None:
 def test_a_header_decides_offsets_times_and_sequences() -> None:
     plain = decode_batch(batch_of())
     records = list(plain.iter_records())
-    assert [(record.offset, record.timestamp, record.timestamp_type, record.sequence) for record in records] == [
-        (100, 1005, "CreateTime", -1),
-        (101, 997, "CreateTime", -1),
-        (102, 1000, "CreateTime", -1),
-    ]
+    told = [(record.offset, record.timestamp, record.timestamp_type, record.sequence) for record in records]
+    assert told == [(100, 1005, "CreateTime", -1), (101, 997, "CreateTime", -1), (102, 1000, "CreateTime", -1)]
     assert sum(record.size_in_bytes for record in records) == len(plain.payload)
     appended = decode_batch(batch_of(timestamp_type="LogAppendTime", max_timestamp=9999)).iter_records()
     assert {(record.timestamp, record.timestamp_type) for record in appended} == {(9999, "LogAppendTime")}

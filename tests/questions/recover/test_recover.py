@@ -290,10 +290,8 @@ def test_whoever_is_dead_ranges_add_up_to_the_bounds_of_that_plan(sample: str, d
             assert sum(done.reasons.values()) == candidate.at_most
             nobodys = [span.count.committed.offsets for span in done.one.ranges if not span.loss.kept_by]
             assert sum(nobodys) == candidate.at_least
-            assert (done.one.at_most_is_bound, done.one.missing) == (
-                plan.at_most_is_bound,
-                [(missing.kind, missing.broker) for missing in plan.missing],
-            )
+            found = (done.one.at_most_is_bound, done.one.missing)
+            assert found == (plan.at_most_is_bound, [(missing.kind, missing.broker) for missing in plan.missing])
 
 
 def test_a_leader_that_will_not_come_back_is_not_kept(tmp_path: Path) -> None:
