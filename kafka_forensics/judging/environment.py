@@ -15,7 +15,13 @@ from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.parsers.checkpoints import parse_partition_metadata
 from kafka_forensics.parsers.log_dir import PartitionDirectory
 from kafka_forensics.parsers.quorum_state import quorum_state_damage
-from kafka_forensics.replication.recovery import EPOCHS_FILE, LOG_START_FILE, RECOVERY_POINT_FILE, loads_as_partition
+from kafka_forensics.replication.recovery import (
+    EPOCHS_FILE,
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+    loads_as_partition,
+)
 from kafka_forensics.replication.small_files import ABSENT, BOOTSTRAP, CLEAN_SHUTDOWN, EMPTY, META_PROPERTIES, STOPPING, outcome_of
 from kafka_forensics.storage.source import Entry
 
@@ -113,12 +119,14 @@ def _identity_findings(log_dir: LogDir, inputs: Inputs) -> list[Finding]:
 
 def log_dir_damage(log_dir: LogDir) -> dict[str, list[Damage]]:
     """What is wrong with each small file of a log directory itself. A broker makes offset checkpoints without bytes when it first
-    starts; that of log starts is noted where the other one that it fills every minute is filled.
+    starts; those of high watermarks and log starts are noted where that of recovery points is filled.
     """
     checkpoints = {file: log_dir.checkpoints[file].damage for file in CHECKPOINTS if file in log_dir.checkpoints}
-    entry, written = log_dir.found.entries.get(LOG_START_FILE), log_dir.checkpoints.get(RECOVERY_POINT_FILE)
-    if entry is not None and not entry.size_in_bytes and written is not None and written.offsets:
-        checkpoints[LOG_START_FILE] = [Damage("CHECKPOINT_MALFORMED", 0, 0, detail={"reason": EMPTY})]
+    written = log_dir.checkpoints.get(RECOVERY_POINT_FILE)
+    for file in (HIGH_WATERMARK_FILE, LOG_START_FILE) if written is not None and written.offsets else ():
+        entry = log_dir.found.entries.get(file)
+        if entry is not None and not entry.size_in_bytes:
+            checkpoints[file] = [Damage("CHECKPOINT_MALFORMED", 0, 0, detail={"reason": EMPTY})]
     return {
         **checkpoints,
         META_PROPERTIES: [] if log_dir.meta is None else log_dir.meta.damage,
@@ -195,7 +203,7 @@ def _malformed(
     where = place or Place(
         broker=broker, log_dir=name, file=file, byte_start=first.position, byte_end=first.position + first.size_in_bytes
     )
-    if first.detail.get("reason") in (ABSENT, EMPTY):
+    if first.detail.get("reason") in (ABSENT, EMPTY) and file != HIGH_WATERMARK_FILE:
         return [finding(first.kind, where, evidence, severity=Severity.INFO, confidence=Confidence.SUSPECTED)]
     return [finding(first.kind, where, evidence, severity=None if outcome in STOPPING else Severity.WARNING)]
 

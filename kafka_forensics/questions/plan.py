@@ -151,7 +151,10 @@ def control_of(control: PartitionControl | None) -> PlanControl | None:
     def told(ids: list[int] | None) -> tuple[int, ...] | None:
         return None if ids is None else tuple(ids)
 
-    unclean = control.setting("unclean.leader.election.enable")
+    def allowed(settings: Mapping[str, str]) -> bool | None:
+        value = settings.get("unclean.leader.election.enable")
+        return None if value is None else value.lower() == "true"
+
     return PlanControl(
         control.leader,
         last_leader(control),
@@ -159,8 +162,9 @@ def control_of(control: PartitionControl | None) -> PlanControl | None:
         told(control.isr),
         told(control.elr),
         told(control.replica_assignment),
-        None if unclean is None else unclean.lower() == "true",
+        allowed(control.configs),
         (control.setting("remote.storage.enable") or "").lower() == "true",
+        allowed(control.defaults),
     )
 
 
@@ -384,6 +388,10 @@ class Plans:
     """Whether all copies were taken from running brokers."""
     combined: frozenset[int | str] = frozenset()
     """Nodes that vote among the controllers; those that are brokers, too, run as both."""
+    unformatted: tuple[int | str, ...] = ()
+    """Brokers to come back whose only log directory is empty."""
+    bytes_to_recover: Counter[int | str] = field(default_factory=Counter)
+    """Broker that was not stopped cleanly → bytes of its logs."""
 
     @property
     def to_mend(self) -> list[Finding]:
@@ -464,6 +472,12 @@ class PlanMaker:
         voters = () if controller is None else controller.voters or ()
         self.plans = Plans(dead=dead_nodes(plan_options.dead, inputs), combined=frozenset(voters))
         self.plans.live = all(replica_plan.context.live for replica_plan in inputs.replicas)
+        filled = {log_dir.broker for log_dir in inputs.log_dirs if not log_dir.is_empty}
+        empty = {log_dir.broker for log_dir in inputs.log_dirs if log_dir.is_empty} - filled
+        self.plans.unformatted = tuple(sorted((one for one in empty if not is_of_dead(self.plans.dead, one)), key=broker_order))
+        for replica_plan in inputs.replicas:
+            if not (replica_plan.context.clean_shutdown or replica_plan.context.live):
+                self.plans.bytes_to_recover[replica_plan.context.broker] += replica_plan.bytes
         if any(isinstance(source, BundleSource) for source in inputs.sources):
             plan_options = replace(plan_options, forecast=None)  # a bundle holds no records
         self._asked, self._log = plan_options, witnesses.transaction_log

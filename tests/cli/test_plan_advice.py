@@ -1,6 +1,7 @@
 """What `plan` advises where the way is not the usual one: nobody need be forced, a file is to be mended first, a broker is dead,
 evidence is damaged, missing or unnamed."""
 
+import json
 import shlex
 import shutil
 from collections.abc import Callable
@@ -170,6 +171,13 @@ def test_no_broker_is_started_before_the_file_is_mended_over_which_it_ends(
     assert file in steps[0]["text"]
     assert mended in steps[0]["text"]
     assert [step for step in steps[1:] if step["kind"] == "start" and 3 in step["brokers"][:1]] == []
+
+
+def test_an_empty_checkpoint_of_high_watermarks_is_a_warning(run: Run, copies: Path) -> None:
+    (copies / "broker-2" / "replication-offset-checkpoint").write_bytes(b"")
+    found = json.loads(run("scan", copies, "--format", "json")[1])["findings"]
+    told = [(row["broker"], row["severity"], row["evidence"]["reason"]) for row in found if row["kind"] == "CHECKPOINT_MALFORMED"]
+    assert told == [(2, "warning", "empty")]
 
 
 def test_who_would_not_start_is_told_with_the_reason_and_a_way(plan_words: Words, plan_document: Document, copies: Path) -> None:

@@ -6,7 +6,7 @@ from itertools import zip_longest
 from typing import Final
 
 from kafka_forensics.cli.outputs import plan_words
-from kafka_forensics.cli.outputs.plan_steps import HEAD, markdown_of, partitions_words, steps_of, text_of
+from kafka_forensics.cli.outputs.plan_steps import markdown_of, minutes_to_start, partitions_words, preamble, steps_of, text_of
 from kafka_forensics.cli.outputs.rows import drawn, markdown, markdown_lines, plain_table, table_lines, tsv_lines
 from kafka_forensics.cli.outputs.words import name
 from kafka_forensics.cli.streams import Destination
@@ -221,7 +221,7 @@ def _pages(plans: Plans, to: Destination, elect: str | None) -> Iterator[str]:
             yield from plan_words.wrapped(line, to.width)
         yield "\n"
         yield from plan_words.wrapped(" ".join(_advice(planned, elect)), to.width)
-    yield from text_of(HEAD, steps_of(plans, elect), to.width)
+    yield from text_of(preamble(plans), steps_of(plans, elect), to.width)
 
 
 def _advice(planned: Planned, elect: str | None) -> list[str]:
@@ -389,7 +389,7 @@ def _witness_object(witness: Witness | None) -> Json | None:
 
 
 def _tool(plans: Plans, elect: str | None) -> Json:
-    result = plans.result
+    result, minutes = plans.result, minutes_to_start(plans.bytes_to_recover.values())
     assert isinstance(result, ScanResult)
     return {
         "schema_version": SCHEMA_VERSION,
@@ -400,7 +400,7 @@ def _tool(plans: Plans, elect: str | None) -> Json:
         "do_not_start": _by_broker(plans.refused),
         "copies_not_read": _by_broker(plans.not_read),
         "controller_unsaid": [{"kind": kind, "partitions": count} for kind, count in sorted(plans.unsaid.items())],
-        "steps": [step.document() for step in steps_of(plans, elect)],
+        "steps": [step.document(minutes) for step in steps_of(plans, elect)],
     }
 
 
@@ -433,7 +433,7 @@ def _lines(plans: Plans, elect: str | None) -> Iterator[str]:
 def _report(plans: Plans, elect: str | None) -> Iterator[str]:
     """The steps as Markdown; then a section a partition, candidates and notes."""
     yield "# kafka-forensics: plan\n"
-    yield from markdown_of(HEAD, steps_of(plans, elect))
+    yield from markdown_of(preamble(plans), steps_of(plans, elect))
     if plans.partitions != 1:
         yield from (f"\n{markdown(line)}\n" for line in unseen_lines(plans))
     for planned in plans.planned:

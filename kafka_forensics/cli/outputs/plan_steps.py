@@ -24,11 +24,8 @@ from kafka_forensics.replication.planner import UNSAID, Broker, Candidate, Start
 from kafka_forensics.replication.small_files import ABSENT
 from kafka_forensics.wording import asked_command
 
-LIMIT_SECONDS: Final = 120
-HEAD: Final = (
-    "HOST:PORT is a node that runs. If a step has not come true within 2 minutes, or shows anything else, stop all brokers, "
-    "copy again and plan again."
-)
+_BYTES_A_MINUTE: Final = 3_000_000_000
+"""What a broker's recovery reads, at 50 MB a second."""
 _SETTING: Final = "unclean.leader.election.enable"
 _SERVER: Final = "--bootstrap-server HOST:PORT"
 _CONTROLLER: Final = "--bootstrap-controller HOST:PORT"
@@ -52,12 +49,25 @@ class Step:
     brokers: tuple[Broker, ...] = ()
     partitions: tuple[Partition, ...] = ()
 
-    def document(self) -> Json:
-        """As JSON has it."""
+    def document(self, minutes: int) -> Json:
+        """As JSON has it; `minutes` is what its command may take."""
         runs = [
             {"topic": topic, "partition_start": first, "partition_end": last + 1} for topic, first, last in _runs(self.partitions)
         ]
-        return {**object_of(_STEP, self), "limit_seconds": self.command and LIMIT_SECONDS, "partitions": runs}
+        return {**object_of(_STEP, self), "limit_seconds": None if self.command is None else 60 * minutes, "partitions": runs}
+
+
+def minutes_to_start(sizes: Iterable[int]) -> int:
+    """How long the start of a broker may take whose recovery reads so many bytes; of several the longest."""
+    return 2 + max(sizes, default=0) // _BYTES_A_MINUTE
+
+
+def preamble(plans: Plans) -> str:
+    """What holds for every step."""
+    return (
+        "HOST:PORT is a node that runs. If a command does not show what its step says within "
+        f"{minutes_to_start(plans.bytes_to_recover.values())} minutes, stop all brokers, copy again and plan again."
+    )
 
 
 def text_of(head: str, steps: Sequence[Step], width: int) -> Iterator[str]:
@@ -211,6 +221,7 @@ def _any_order(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]:
     """That nobody need be stopped or forced, as far as all that could be elected was seen."""
     unsaid = any(missing.kind in UNSAID for election in elections for missing in election.planned.plan.missing)
     yield from _mended(elections, None)
+    yield from _formatted(plans)
     candidates = [candidate for election in elections for candidate in election.planned.plan.candidates]
     trimmed = any(follower.below_leaders_start for candidate in candidates for follower in candidate.followers)
     but = " but what lies below the log start of who is" if trimmed else ""
@@ -228,22 +239,20 @@ def _ordered(plans: Plans, elections: Sequence[_Election], starts: Starts) -> It
     copied = _distinct(broker for election in elections for broker in election.steps.copy_first)
     text = f"Stop {brokers(held)}, if running"
     if copied:
-        text += f", and copy the log directories of {brokers(copied)}, whole: what this plan gives up is in no other place"
+        text += f", and copy the log directories of {brokers(copied)}, whole: no other copy holds what this plan gives up"
     yield Step("stop", f"{text}. If a broker ran since it was copied, plan again.", None, held)
     if dead := _distinct(broker for election in elections for broker in _dead_holders(election)):
         copies = "copy" if len(dead) == 1 else "copies"
         yield Step("keep", f"Keep the {copies} of {brokers(dead)} given here: of what is lost, no more is left.", None, dead)
-    old = any(election.planned.plan.truncate_by == "high-watermark" for election in elections)
-    is_known = not old and all(election.planned.given.control is not None for election in elections)
-    steps = [
-        *([] if old else [_controllers(plans, held, is_known=is_known)]),
-        *_unclean(elections, starts, is_known=is_known, old=old),
-    ]
+    yield from _formatted(plans)
+    controls = [election.planned.given.control for election in elections]
+    is_known = None not in controls
+    steps = [_controllers(plans, held, is_known=is_known), *_unclean(elections, starts, is_known=is_known)]
     yield from sorted(steps, key=lambda step: step.kind != "check_unclean")
     for number, start in enumerate(starts.first):
         yield from _mended(elections, start.broker)
         stops_again = any(start.broker in later.stopped for later in starts.first[number:])
-        yield from _start(start, alone=stops_again, old=old)
+        yield from _start(start, alone=stops_again)
     for broker in starts.others:
         yield from _mended(elections, broker)
     yield from _refused(plans)
@@ -251,11 +260,11 @@ def _ordered(plans: Plans, elections: Sequence[_Election], starts: Starts) -> It
         order = ", then ".join(brokers([broker]) for broker in starts.others)
         yield Step("start", f"Start {order}.", None, starts.others)
     if starts.forbid_unclean and is_known:
-        yield Step("restore_unclean", "Take that setting away again:", f"{_ALL_BROKERS} --delete-config {_SETTING}")
-        topics = _allowing(elections)
-        yield from (
-            Step("restore_unclean", f"Allow them again for {printable(topic)}:", _of_topic(topic, "true")) for topic in topics
-        )
+        default = next(control.unclean_by_default for control in controls if control is not None)
+        before = f"--delete-config {_SETTING}" if default is None else f"--add-config {_SETTING}={str(default).lower()}"
+        yield Step("restore_unclean", "Restore that setting of all brokers:", f"{_ALL_BROKERS} {before}")
+        for topic in _allowing(elections, by_topic=True):
+            yield Step("restore_unclean", f"Allow them again for {printable(topic)}:", _of_topic(topic, "true"))
 
 
 def _controllers(plans: Plans, held: Sequence[Broker], *, is_known: bool) -> Step:
@@ -272,28 +281,42 @@ def _controllers(plans: Plans, held: Sequence[Broker], *, is_known: bool) -> Ste
     return Step("controllers", f"{text}. This names the controllers' leader:", command, tuple(both))
 
 
-def _unclean(elections: Sequence[_Election], starts: Starts, *, is_known: bool, old: bool) -> Iterator[Step]:
+def _unclean(elections: Sequence[_Election], starts: Starts, *, is_known: bool) -> Iterator[Step]:
     """Whether unclean elections are allowed, which makes whoever starts first the leader."""
-    topics = _allowing(elections)
     if not starts.forbid_unclean:
+        topics = _allowing(elections)
         known = (
-            f": the controllers' log allows them for {listed(map(printable, topics))}"
-            if topics
-            else f"; no line means {'yes' if old else 'no'}"
+            "; no line means no" if is_known else ", here or by a topic's or dynamic setting, which only a controllers' log shows"
         )
+        known = f": the controllers' log allows them for {listed(map(printable, topics))}" if topics else known
         text = f"See whether unclean elections are allowed{known}. If so, whoever starts first is elected: keep to this order."
         yield Step("check_unclean", text, f"grep -H {_SETTING} server.properties")
         return
     text = "Where unclean elections are allowed, no order of starts serves all partitions. "
     if is_known:
         yield Step("forbid_unclean", f"{text}Forbid them for now:", f"{_ALL_BROKERS} --add-config {_SETTING}=false")
-        yield from (Step("forbid_unclean", f"Also for {printable(topic)}:", _of_topic(topic, "false")) for topic in topics)
+        for topic in _allowing(elections, by_topic=True):
+            yield Step("forbid_unclean", f"Also for {printable(topic)}:", _of_topic(topic, "false"))
     else:
+        text += "A topic's or dynamic setting overrules server.properties: take away any that allows them. "
         text += f"Set {_SETTING}=false in server.properties of every node before it starts:"
         yield Step("check_unclean", text, f"grep -H {_SETTING} server.properties")
 
 
-def _start(start: Start, *, alone: bool, old: bool) -> Iterator[Step]:
+def _formatted(plans: Plans) -> Iterator[Step]:
+    """What a node needs before it starts on an empty log directory; ZooKeeper's brokers need nothing."""
+    for broker in plans.unformatted:
+        clusters = {summary.cluster_id for summary in plans.result.brokers if summary.cluster_id} if plans.result else set()
+        known = shlex.quote(clusters.pop()) if len(clusters) == 1 else "CLUSTER_ID"
+        text = (
+            f"The log directory of {brokers([broker])} is empty, and a node with KRaft does not start on it. Let `kafka-forensics "
+            "salvage` build it from the other copies, or format it:"
+        )
+        command = f"kafka-storage.sh format --cluster-id {known} --config server.properties"
+        yield Step("format", text, command, (broker,))
+
+
+def _start(start: Start, *, alone: bool) -> Iterator[Step]:
     """Start one broker, and have it elected for all that it must lead."""
     who, partitions = brokers([start.broker]), tuple((wanted.topic, wanted.partition) for wanted in start.leads)
     topics = sorted({topic for topic, _ in partitions})
@@ -301,22 +324,13 @@ def _start(start: Start, *, alone: bool, old: bool) -> Iterator[Step]:
         yield Step("stop", f"Stop {brokers(start.stopped)}: {who} has to be elected alone.", None, start.stopped)
     yield Step("start", f"Start {who}, and no other yet.", None, (start.broker,), partitions)
     forced = [(wanted.topic, wanted.partition) for wanted in start.forced]
-    old_topic = "kafka-configs.sh --zookeeper HOST:PORT --alter --entity-type topics --entity-name"
-    if forced and old:
-        for topic in topics:
-            command = f"{old_topic} {shlex.quote(topic)} --add-config {_SETTING}=true"
-            yield Step("elect", f"Allow unclean elections for {printable(topic)}:", command, (start.broker,), partitions)
-    elif forced:
-        text = f"Have it elected for {partitions_words(forced)}; repeat this while it fails:"
+    if forced:
+        text = f"Have it elected for {partitions_words(forced)}; try again until the command succeeds:"
         yield Step("elect", text, election_command(forced), (start.broker,), tuple(forced))
     isr = ", with nobody else in ISR and ELR" if alone else ""
-    look = f"kafka-topics.sh {'--zookeeper HOST:PORT' if old else _SERVER} --describe"
+    look = f"kafka-topics.sh {_SERVER} --describe"
     named = f" --topic {shlex.quote('|'.join(topics))}" if len(topics) <= _TOPICS else ""
     yield Step("leads", f"See that {who} leads {partitions_words(partitions)}{isr}:", look + named, (start.broker,), partitions)
-    if forced and old:
-        for topic in topics:
-            command = f"{old_topic} {shlex.quote(topic)} --delete-config {_SETTING}"
-            yield Step("restore_unclean", f"Forbid unclean elections for {printable(topic)} again:", command)
 
 
 def _of_topic(topic: str, value: str) -> str:
@@ -365,10 +379,11 @@ def _dead_holders(election: _Election) -> Iterator[Broker]:
     return (replica.broker for replica in election.planned.given.replicas if replica.broker in holders and not replica.is_live)
 
 
-def _allowing(elections: Sequence[_Election]) -> list[str]:
-    """Topics for which the controllers' log allows unclean elections."""
-    controls = ((election.partition[0], election.planned.given.control) for election in elections)
-    return sorted({topic for topic, control in controls if control is not None and control.unclean_enabled})
+def _allowing(elections: Sequence[_Election], *, by_topic: bool = False) -> list[str]:
+    """Topics for which the controllers' log allows unclean elections, or that have a setting of their own that does."""
+    controls = [(election.partition[0], election.planned.given.control) for election in elections]
+    known = [(topic, control) for topic, control in controls if control is not None]
+    return sorted({topic for topic, control in known if (control.unclean_by_topic if by_topic else control.unclean_enabled)})
 
 
 def _distinct(names: Iterable[Broker]) -> tuple[Broker, ...]:

@@ -3,9 +3,8 @@
 import shlex
 from collections import Counter
 from collections.abc import Iterator
-from typing import Final
 
-from kafka_forensics.cli.outputs.plan_steps import Step, election_command, partitions_words
+from kafka_forensics.cli.outputs.plan_steps import Step, election_command, minutes_to_start, partitions_words
 from kafka_forensics.cli.outputs.plan_words import brokers
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.evidence.inputs import broker_order
@@ -13,16 +12,13 @@ from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.questions.salvage import MANIFEST, METADATA_LOG, Salvaged
 from kafka_forensics.wording import asked_command, mending
 
-_BYTES_A_MINUTE: Final = 3_000_000_000
-"""What a broker's recovery reads, at 50 MB a second."""
-
 
 def head(salvaged: Salvaged) -> str:
     """What holds for every step."""
     sizes = Counter[object]()
     for target in salvaged.log_dirs:
         sizes[target.node] += target.size_in_bytes
-    minutes = 2 + max(sizes.values(), default=0) // _BYTES_A_MINUTE
+    minutes = minutes_to_start(sizes.values())
     return (
         "HOST:PORT is a node that runs, LOG_DIR a log directory in its place on its broker. If a step has not come true within "
         f"{minutes} minutes, or shows anything else, stop all brokers; the directories moved aside are as they were."

@@ -122,9 +122,17 @@ class PlanControl:
     isr: tuple[int, ...] | None = None
     elr: tuple[int, ...] | None = None
     assignment: tuple[int, ...] | None = None
-    unclean_enabled: bool | None = None
+    unclean_by_topic: bool | None = None
+    """The topic's own `unclean.leader.election.enable`."""
     tiered: bool = False
     """Whether the topic's older segments go to remote storage: logs then start below what brokers have on disk."""
+    unclean_by_default: bool | None = None
+    """What the controllers' log says of it for all brokers."""
+
+    @property
+    def unclean_enabled(self) -> bool | None:
+        """Whether unclean elections are allowed for the topic."""
+        return self.unclean_by_default if self.unclean_by_topic is None else self.unclean_by_topic
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,18 @@ def test_one_start_serves_partitions_that_lose_nothing_under_either_leader() -> 
     assert [(start.broker, len(start.leads), start.stopped) for start in starts.first] == [(1, 2, ())]
 
 
+def test_settings_are_restored_as_they_were() -> None:
+    """Unclean elections are allowed for all brokers, and once more for u."""
+    control = replace(in_sync(1), unclean_by_default=True)
+    partitions = partition("t", control, 5, 8, 5), partition("u", replace(control, unclean_by_topic=True), 8, 5, 5)
+    steps = steps_of(Plans([Planned(one, planner.plan_partition(one)) for one in partitions], 2), None)
+    commands = [str(step.command).partition(" --entity-")[2] for step in steps if "forbid" in step.kind or "restore" in step.kind]
+    of_all, of_topic = "type brokers --entity-default", "type topics --entity-name u"
+    setting = "--add-config unclean.leader.election.enable="
+    values = [(of_all, "false"), (of_topic, "false"), (of_all, "true"), (of_topic, "true")]
+    assert commands == [f"{of} {setting}{value}" for of, value in values]
+
+
 @dataclass
 class Played:
     """One partition as a controller and its replicas have it; `held` is whose log each replica's is a copy of."""

@@ -157,7 +157,7 @@ def renamed(given: PlanPartition, names: dict[int, str], **fields: Any) -> PlanP
 
 
 LED = PlanControl(3, 3, 0, (3, 1, 2), (), (3, 1, 2))
-OFF = PlanControl(3, 3, 0, (3,), (5,), (4, 1, 2, 3, 5), unclean_enabled=False)
+OFF = PlanControl(3, 3, 0, (3,), (5,), (4, 1, 2, 3, 5), unclean_by_topic=False)
 FIVE = lagging(OFF, (200, 600, 600, 600, 600))
 LEADERLESS = PlanControl(-1, 3, 0, (3, 1, 2), (), (3, 1, 2))
 PAIR = lagging(PlanControl(1, 1, 0, (1, 2), (), (1, 2)), (8, 8))
@@ -176,15 +176,15 @@ PLANS |= {
     "way: nobody was stopped cleanly": changed(lagging(LED), 0, crashed=True),
     "way: a member of the ELR waits for the whole ISR": lagging(PlanControl(3, 3, 0, (3,), (2,), (1, 2, 3))),
     "way: the last known leader": changed(
-        lagging(PlanControl(-1, 3, 0, (), (3,), (1, 2, 3), unclean_enabled=False)), 0, crashed=True
+        lagging(PlanControl(-1, 3, 0, (), (3,), (1, 2, 3), unclean_by_topic=False)), 0, crashed=True
     ),
     "way: an unclean election takes the first that is alive": FIVE,
-    "way: the controller would take any other at once": replace(FIVE, control=replace(OFF, unclean_enabled=True)),
-    "way: unclean elections may be on": replace(FIVE, control=replace(OFF, unclean_enabled=None)),
+    "way: the controller would take any other at once": replace(FIVE, control=replace(OFF, unclean_by_topic=True)),
+    "way: unclean elections may be on": replace(FIVE, control=replace(OFF, unclean_by_topic=None)),
     "way: the last leader comes before others": replace(FIVE, control=replace(OFF, leader=-1, last_leader=2, isr=(), elr=())),
-    "way: all wait for a clean one": lagging(PlanControl(3, 3, 0, (3, 2), (), (3, 1, 2), unclean_enabled=True)),
+    "way: all wait for a clean one": lagging(PlanControl(3, 3, 0, (3, 2), (), (3, 1, 2), unclean_by_topic=True)),
     "way: no controllers' log": lagging(None),
-    "way: a replica without a copy": lagging(PlanControl(3, 3, 0, (3, 1, 2, 4), (), (4, 3, 1, 2), unclean_enabled=False)),
+    "way: a replica without a copy": lagging(PlanControl(3, 3, 0, (3, 1, 2, 4), (), (4, 3, 1, 2), unclean_by_topic=False)),
     "way: the dead are not started": changed(lagging(LED), 3, is_live=False),
     "way: who would not start": changed(lagging(LED), 1, starts=False),
     "aside: nobody": PAIR,
