@@ -220,8 +220,7 @@ def test_a_refused_partition_keeps_its_lines_in_every_checkpoint_and_lets_nobody
         write_checkpoint(log_dir, name.removesuffix("-offset-checkpoint"), 4 - number, NAME)
     salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
     for number, name in enumerate(CHECKPOINTS):
-        kept = tmp_path / "out" / "broker-1" / "broker-1" / name
-        assert f"orders 0 {4 - number}" in kept.read_text().splitlines()
+        assert f"orders 0 {4 - number}" in (tmp_path / "out/broker-1/broker-1" / name).read_text().splitlines()
     assert [step.kind for step in steps_of(salvaged)] == ["refused"]
 
 
