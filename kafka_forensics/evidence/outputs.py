@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 from typing import Final, Literal
 
 from kafka_forensics.errors import UsageError
@@ -58,13 +58,14 @@ def check_outputs(outputs: Iterable[Output], inputs: Iterable[str]) -> None:
         if here is None:
             _check_object(output, [spelling for spelling, _ in spellings])
         else:
-            for target in _targets(here, output.kind):
-                _check_path(output, target, evidence)
+            for target, read in product(_targets(here, output.kind), evidence):
+                if (found := _overlap(target, read)) is not None:
+                    raise _refused(output, found, read.name)
         if output.kind != "any":
             _check_kind(output)
     for output, other in combinations(outputs, 2):
         one, two = (os.path.realpath(_here(each.place) or each.place) for each in (output, other))
-        if one == two or _is_same(one, two):
+        if _is_same(one, two):
             raise UsageError(f"{output.option} and {other.option} name one file: {output.place}", hint="give each its own")
 
 
@@ -155,18 +156,12 @@ def _read_beside(folder: str, given: str) -> list[_Evidence]:
     return [_Evidence(folder, name, only_kafka_names=is_any), *(files if is_any else ())]
 
 
-def _check_path(output: Output, target: str, evidence: list[_Evidence]) -> None:
-    """Raise UsageError if the file or directory `target` is, contains or lies inside any of the evidence."""
-    for read in evidence:
-        if (found := _overlap(target, read)) is not None:
-            raise _refused(output, found, read.name)
-
-
 def _overlap(target: str, read: _Evidence) -> str | None:
+    """How the file or directory `target` overlaps with evidence; None if it does not."""
     if read.only_kafka_names:
         is_read = classify_file(os.path.basename(target)) is not None and _is_same(os.path.dirname(target), read.path)
         return "lies inside" if is_read else None
-    if target == read.path or _is_same(target, read.path):
+    if _is_same(target, read.path):
         return "is"
     if _is_below(target, read.path):
         return "lies inside"
@@ -181,15 +176,13 @@ def _refused(output: Output, found: str, name: str) -> UsageError:
 
 
 def _is_same(path: str, other: str) -> bool:
-    try:
-        return os.path.samefile(path, other)
-    except OSError:
-        return False
+    here = _identity(path)
+    return path == other or (here is not None and here == _identity(other))
 
 
 def _is_below(path: str, folder: str) -> bool:
     """Whether `path`, which need not exist, lies in a folder, by whatever name."""
-    return any(above == folder or _is_same(above, folder) for above in _above(path))
+    return any(_is_same(above, folder) for above in _above(path))
 
 
 def _above(path: str) -> Iterator[str]:
@@ -200,7 +193,7 @@ def _above(path: str) -> Iterator[str]:
 
 def _is_within(target: str, root: str) -> bool:
     """Whether anything below `root` is `target`, or a directory above it, by another name: a hard link, or a bind mount."""
-    identities = {_identity(path) for path in (target, *_above(target)) if os.path.lexists(path)}
+    identities = set(map(_identity, (target, *_above(target)))) - {None}
     has_links = os.path.isfile(target) and os.stat(target).st_nlink > 1
     return any(
         _identity(path) in identities
@@ -210,7 +203,7 @@ def _is_within(target: str, root: str) -> bool:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """Device and inode; None of what is gone meanwhile."""
+    """Device and inode; None of what is not there."""
     with suppress(OSError):
         info = os.lstat(path)
         return info.st_dev, info.st_ino
