@@ -20,8 +20,8 @@ def head(salvaged: Salvaged) -> str:
         sizes[target.node] += target.size_in_bytes
     minutes = minutes_to_start(sizes.values())
     return (
-        "HOST:PORT is a node that runs, LOG_DIR a log directory in its place on its broker. If a step has not come true within "
-        f"{minutes} minutes, or shows anything else, stop all brokers; the directories moved aside are as they were."
+        "HOST:PORT is a node that runs, LOG_DIR a log directory in its place on its broker. If a command does not show what its step "
+        f"says within {minutes} minutes, stop all brokers; the directories moved aside are as they were."
     )
 
 
@@ -106,8 +106,8 @@ def _start(salvaged: Salvaged) -> Iterator[Step]:
     """Controllers, then brokers: first those whose copies say what the lineages are, which plans recommend as leaders."""
     if salvaged.is_kraft:
         text = (
-            "Start the controllers. Those that are brokers, too, start in the order of the next step, with no wait until a "
-            "majority runs. This names their leader:"
+            "Start the controllers. Those that are brokers, too, start in the order of the next step: wait for none of them before "
+            "a majority of the controllers runs. This names their leader:"
         )
         command = "kafka-metadata-quorum.sh --bootstrap-controller HOST:PORT describe --status"
         yield Step("controllers", text, command, tuple(sorted(_voters(salvaged))))
