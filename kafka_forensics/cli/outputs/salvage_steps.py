@@ -20,8 +20,8 @@ def head(salvaged: Salvaged) -> str:
         sizes[target.node] += target.size_in_bytes
     minutes = minutes_to_start(sizes.values())
     return (
-        "HOST:PORT is a node that runs, LOG_DIR a log directory in its place on its broker. If a command does not show what its step "
-        f"says within {minutes} minutes, stop all brokers; the directories moved aside are as they were."
+        "HOST:PORT is a node that runs, LOG_DIR a log directory in its place on its broker. If a command does not show what its "
+        f"step says within {minutes} minutes, stop all brokers; the directories moved aside are as they were."
     )
 
 
