@@ -42,22 +42,22 @@ from kafka_forensics.replication.planner import (
     UNSAID,
     Broker,
     Candidate,
+    ElectionNeeds,
     Loss,
     Missing,
     Plan,
     PlanControl,
     PlanPartition,
     PlanReplica,
-    Starts,
-    Steps,
+    StartOrder,
     Strays,
     TruncateBy,
     Witness,
     costs_of,
+    election_needs,
+    leader_request,
     order_of_starts,
     plan_partition,
-    steps,
-    wanted_of,
 )
 from kafka_forensics.rereading.logs_in_order import logs_of
 from kafka_forensics.rereading.reader import LogReader
@@ -148,7 +148,7 @@ def control_of(control: PartitionControl | None) -> PlanControl | None:
     if control is None:
         return None
 
-    def told(ids: list[int] | None) -> tuple[int, ...] | None:
+    def ids_of(ids: list[int] | None) -> tuple[int, ...] | None:
         return None if ids is None else tuple(ids)
 
     def allowed(settings: Mapping[str, str]) -> bool | None:
@@ -159,9 +159,9 @@ def control_of(control: PartitionControl | None) -> PlanControl | None:
         control.leader,
         last_leader(control),
         control.leader_epoch,
-        told(control.isr),
-        told(control.elr),
-        told(control.replica_assignment),
+        ids_of(control.isr),
+        ids_of(control.elr),
+        ids_of(control.replica_assignment),
         allowed(control.configs),
         (control.setting("remote.storage.enable") or "").lower() == "true",
         allowed(control.defaults),
@@ -358,9 +358,9 @@ class Planned:
         asked = (candidate for candidate in self.plan.candidates if str(candidate.broker) == elect)
         return self.recommended if elect is None else next(asked, None)
 
-    def steps(self, candidate: Candidate) -> Steps:
-        """How to bring that election about."""
-        return steps(self.given, self.plan, candidate)
+    def needs(self, candidate: Candidate) -> ElectionNeeds:
+        """What that election asks of brokers and their copies."""
+        return election_needs(self.given, self.plan, candidate)
 
 
 @dataclass
@@ -406,19 +406,20 @@ class Plans:
             and not is_of_dead(self.dead, finding.place.broker)
         ]
 
-    def starts(self, elect: str | None = None) -> Starts:
+    def start_order(self, elect: str | None = None) -> StartOrder:
         """The order in which brokers start for all these partitions; with `elect`, to have that broker lead."""
-        wanted = []
+        requests = {}
         for planned in self.planned:
             chosen = planned.chosen(elect)
-            if chosen is not None:
-                wanted.append(wanted_of(planned.given, planned.plan, planned.steps(chosen)))
+            request = None if chosen is None else leader_request(planned.given, planned.plan, planned.needs(chosen))
+            if request is not None:
+                requests[planned.plan.topic, planned.plan.partition] = request
         brokers = {candidate.broker for planned in self.planned for candidate in planned.plan.candidates}
-        return order_of_starts([partition for partition in wanted if partition is not None], sorted(brokers, key=broker_order))
+        return order_of_starts(requests, sorted(brokers, key=broker_order))
 
-    def settle(self) -> None:
+    def recommend_by_start_order(self) -> None:
         """Recommend, of several leaders under whom a partition loses as little, the one that the order of starts makes leader."""
-        leaders = self.starts().leader_of()
+        leaders = self.start_order().leader_of()
         for planned in self.planned:
             plan = planned.plan
             leader = leaders.get((plan.topic, plan.partition), plan.recommended)
@@ -449,7 +450,7 @@ def make_plans(paths: list[str], options: ScanOptions, plan_options: PlanOptions
     check_dead(plan_options.dead, inputs, witnesses.controller)
     maker = PlanMaker(inputs, witnesses, plan_options)
     maker.plans.result = scan_inputs(inputs, options, progress, maker.look, witnesses)
-    maker.plans.settle()
+    maker.plans.recommend_by_start_order()
     maker.plans.others = sum(not fits(partition, options) for partition in _partitions_there(inputs))
     return maker.plans
 

@@ -150,7 +150,7 @@ def test_the_steps_say_whether_the_first_must_be_forced(seen: dict[tuple[int, st
     candidate = election.planned.candidate(first)
     assert candidate is not None
     assert control is not None
-    steps = election.planned.steps(candidate)
+    steps = election.planned.needs(candidate)
     if steps.any_order:
         assert election.real.leaders[-1] in BROKERS
     else:

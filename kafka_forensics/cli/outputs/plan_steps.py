@@ -20,7 +20,7 @@ from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.json_objects import Json, attributes, object_of, rfc3339
 from kafka_forensics.questions.plan import Planned, Plans
-from kafka_forensics.replication.planner import UNSAID, Broker, Candidate, Start, Starts, Steps
+from kafka_forensics.replication.planner import UNSAID, Broker, Candidate, ElectionNeeds, Round, StartOrder
 from kafka_forensics.replication.small_files import ABSENT
 from kafka_forensics.wording import asked_command
 
@@ -96,7 +96,7 @@ class _Election(NamedTuple):
 
     planned: Planned
     candidate: Candidate
-    steps: Steps
+    needs: ElectionNeeds
 
     @property
     def partition(self) -> Partition:
@@ -106,7 +106,7 @@ class _Election(NamedTuple):
 def steps_of(plans: Plans, elect: str | None) -> list[Step]:
     """What to do, in this order; nothing where no broker can lead any partition. Steps end where a new plan is due."""
     elections = [
-        _Election(planned, candidate, planned.steps(candidate))
+        _Election(planned, candidate, planned.needs(candidate))
         for planned in plans.planned
         if (candidate := planned.chosen(elect)) is not None
     ]
@@ -123,11 +123,10 @@ def _to_leaders(plans: Plans, elections: Sequence[_Election], elect: str | None)
         return ()
     if plans.live and all(election.candidate.election == "leads" for election in elections):
         return _running(elections)
-    starts = plans.starts(elect)
-    unserved = {(wanted.topic, wanted.partition) for wanted in starts.unserved}
-    if unserved:
-        return _salvaged(plans, [election.planned for election in elections if election.partition in unserved])
-    return _ordered(plans, elections, starts) if starts.first else _any_order(plans, elections)
+    order = plans.start_order(elect)
+    if order.impossible:
+        return _salvaged(plans, [election.planned for election in elections if election.partition in order.impossible])
+    return _ordered(plans, elections, order) if order.rounds else _any_order(plans, elections)
 
 
 def _hanging(plans: Plans) -> Iterator[Step]:
@@ -191,7 +190,7 @@ def _plan_again(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]:
     if "voters_behind" in kinds:
         text = "Look for a newer copy of a voter's __cluster_metadata-0, and plan again before any controller starts."
         yield Step("copy", text)
-    if absent := _distinct(broker for election in elections for broker in election.steps.plan_again_with):
+    if absent := _distinct(broker for election in elections for broker in election.needs.plan_again_with):
         text = f"Copy the log directories of {brokers(absent)} as well, and plan again: they may hold what no other copy holds."
         yield Step("copy", text, None, absent)
 
@@ -211,7 +210,7 @@ def _of_finding(finding: Finding) -> tuple[Broker, ...]:
 def _running(elections: Sequence[_Election]) -> Iterator[Step]:
     """Of running brokers, where those that should lead do."""
     yield Step("leads", "Let the brokers run: those that should lead do.", f"kafka-topics.sh {_SERVER} --describe")
-    for broker in _distinct(broker for election in elections for broker in election.steps.set_aside):
+    for broker in _distinct(broker for election in elections for broker in election.needs.set_aside):
         yield Step("stop", f"Stop {brokers([broker])}.", None, (broker,))
         yield from _mended(elections, broker)
         yield Step("start", f"Start {brokers([broker])}.", None, (broker,))
@@ -229,14 +228,14 @@ def _any_order(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]:
     text = f"Start the brokers in any order: {whoever} is elected, nothing is lost{but}."
     if len(elections) == 1 and elections[0].candidate.broker != elections[0].planned.plan.recommended:
         text += f" {capital(brokers([elections[0].candidate.broker]))} can be made the leader without force once it is in the ISR."
-    yield Step("start", text, None, _distinct(broker for election in elections for broker in election.steps.started))
+    yield Step("start", text, None, _distinct(broker for election in elections for broker in election.needs.started))
     yield from _refused(plans)
 
 
-def _ordered(plans: Plans, elections: Sequence[_Election], starts: Starts) -> Iterator[Step]:
+def _ordered(plans: Plans, elections: Sequence[_Election], starts: StartOrder) -> Iterator[Step]:
     """Stop, copy, start one broker after the other, and have it elected."""
-    held = _distinct(broker for election in elections for broker in election.steps.started)
-    copied = _distinct(broker for election in elections for broker in election.steps.copy_first)
+    held = _distinct(broker for election in elections for broker in election.needs.started)
+    copied = _distinct(broker for election in elections for broker in election.needs.copy_first)
     text = f"Stop {brokers(held)}, if running"
     if copied:
         text += f", and copy the log directories of {brokers(copied)}, whole: no other copy holds what this plan gives up"
@@ -249,9 +248,9 @@ def _ordered(plans: Plans, elections: Sequence[_Election], starts: Starts) -> It
     is_known = None not in controls
     steps = [_controllers(plans, held, is_known=is_known), *_unclean(elections, starts, is_known=is_known)]
     yield from sorted(steps, key=lambda step: step.kind != "check_unclean")
-    for number, start in enumerate(starts.first):
+    for number, start in enumerate(starts.rounds):
         yield from _mended(elections, start.broker)
-        stops_again = any(start.broker in later.stopped for later in starts.first[number:])
+        stops_again = any(start.broker in later.stopped for later in starts.rounds[number:])
         yield from _start(start, alone=stops_again)
     for broker in starts.others:
         yield from _mended(elections, broker)
@@ -281,7 +280,7 @@ def _controllers(plans: Plans, held: Sequence[Broker], *, is_known: bool) -> Ste
     return Step("controllers", f"{text}. This names the controllers' leader:", command, tuple(both))
 
 
-def _unclean(elections: Sequence[_Election], starts: Starts, *, is_known: bool) -> Iterator[Step]:
+def _unclean(elections: Sequence[_Election], starts: StartOrder, *, is_known: bool) -> Iterator[Step]:
     """Whether unclean elections are allowed, which makes whoever starts first the leader."""
     if not starts.forbid_unclean:
         topics = _allowing(elections)
@@ -316,17 +315,16 @@ def _formatted(plans: Plans) -> Iterator[Step]:
         yield Step("format", text, command, (broker,))
 
 
-def _start(start: Start, *, alone: bool) -> Iterator[Step]:
+def _start(start: Round, *, alone: bool) -> Iterator[Step]:
     """Start one broker, and have it elected for all that it must lead."""
-    who, partitions = brokers([start.broker]), tuple((wanted.topic, wanted.partition) for wanted in start.leads)
+    who, partitions = brokers([start.broker]), start.leads
     topics = sorted({topic for topic, _ in partitions})
     if start.stopped:
         yield Step("stop", f"Stop {brokers(start.stopped)}: {who} has to be elected alone.", None, start.stopped)
     yield Step("start", f"Start {who}, and no other yet.", None, (start.broker,), partitions)
-    forced = [(wanted.topic, wanted.partition) for wanted in start.forced]
-    if forced:
-        text = f"Have it elected for {partitions_words(forced)}; try again until the command succeeds:"
-        yield Step("elect", text, election_command(forced), (start.broker,), tuple(forced))
+    if start.forced:
+        text = f"Have it elected for {partitions_words(start.forced)}; try again until the command succeeds:"
+        yield Step("elect", text, election_command(start.forced), (start.broker,), start.forced)
     isr = ", with nobody else in ISR and ELR" if alone else ""
     look = f"kafka-topics.sh {_SERVER} --describe"
     named = f" --topic {shlex.quote('|'.join(topics))}" if len(topics) <= _TOPICS else ""
@@ -350,7 +348,7 @@ def _mended(elections: Sequence[_Election], broker: Broker | None) -> Iterator[S
             f"lines version: 0 and topic_id: {printable(topic_id)}. Without it that log is not served."
         )
         yield Step("write_topic_id", text, None, (of_broker,), tuple(partitions))
-    aside = tuple(election.partition for election in elections if broker in election.steps.set_aside)
+    aside = tuple(election.partition for election in elections if broker in election.needs.set_aside)
     if broker is not None and aside:
         text = (
             f"Move the {_directories(aside)} of {brokers([broker])} out of its log directory (never delete it): it copies the "

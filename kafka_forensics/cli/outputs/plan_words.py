@@ -385,7 +385,7 @@ def verdict(planned: Planned, candidate: Candidate) -> str:
     if not candidate.losses:
         alike = sorted(planned.plan.alike, key=str) if best else []
         whoever = f", nor if {brokers(alike)} led" if alike else ""
-        whoever = ", whoever leads: any order will do" if planned.steps(candidate).any_order else whoever
+        whoever = ", whoever leads: any order will do" if planned.needs(candidate).any_order else whoever
         unknown = any(missing.kind == "unknown_bytes" for missing in planned.plan.missing)
         subject = "Nothing that could be read of the copies" if unknown else "Nothing that the copies hold"
         return f"{lead}. {subject} would be lost{whoever}.{rotten}"

@@ -1,6 +1,6 @@
 """Elections planned on small values: who could lead, what it would cost, in which order to start, and the steps."""
 
-from kafka_forensics.replication.planner.plan_steps import Steps, steps
+from kafka_forensics.replication.planner.election_needs import ElectionNeeds, election_needs
 from kafka_forensics.replication.planner.planner import (
     loaded_epochs,
     losses_without,
@@ -28,7 +28,7 @@ from kafka_forensics.replication.planner.plans import (
     Witness,
     costs_of,
 )
-from kafka_forensics.replication.planner.starts import Start, Starts, Wanted, order_of_starts, wanted_of
+from kafka_forensics.replication.planner.start_order import LeaderRequest, Round, StartOrder, leader_request, order_of_starts
 
 __all__ = [
     "NO_END",
@@ -38,27 +38,27 @@ __all__ = [
     "UNSEEN",
     "Broker",
     "Candidate",
+    "ElectionNeeds",
     "FollowerPlan",
+    "LeaderRequest",
     "Loss",
     "Missing",
     "Plan",
     "PlanControl",
     "PlanPartition",
     "PlanReplica",
-    "Start",
-    "Starts",
-    "Steps",
+    "Round",
+    "StartOrder",
     "Strays",
     "TruncateBy",
-    "Wanted",
     "Witness",
     "costs_of",
+    "election_needs",
+    "leader_request",
     "loaded_epochs",
     "losses_without",
     "order_of_starts",
     "plan_partition",
     "recovered_epochs",
-    "steps",
     "truncates_by",
-    "wanted_of",
 ]

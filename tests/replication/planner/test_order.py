@@ -22,14 +22,19 @@ def partition(topic: str, control: planner.PlanControl | None, *ends: int) -> pl
     return lagging(control, ends, topic)
 
 
-def wanted_for(given_partition: planner.PlanPartition) -> planner.Wanted | None:
+def request_of(given_partition: planner.PlanPartition) -> planner.LeaderRequest | None:
     plan = planner.plan_partition(given_partition)
     best = next(candidate for candidate in plan.candidates if candidate.broker == plan.recommended)
-    return planner.wanted_of(given_partition, plan, planner.steps(given_partition, plan, best))
+    return planner.leader_request(given_partition, plan, planner.election_needs(given_partition, plan, best))
 
 
-def ordered(*partitions: planner.PlanPartition) -> planner.Starts:
-    return planner.order_of_starts([one for one in map(wanted_for, partitions) if one is not None], BROKERS)
+def requests_of(partitions: Sequence[planner.PlanPartition]) -> dict[tuple[str, int], planner.LeaderRequest]:
+    asked = {(one.topic, one.partition): request_of(one) for one in partitions}
+    return {partition: request for partition, request in asked.items() if request is not None}
+
+
+def ordered(*partitions: planner.PlanPartition) -> planner.StartOrder:
+    return planner.order_of_starts(requests_of(partitions), BROKERS)
 
 
 def in_sync(*isr: int, unclean: bool | None = None) -> planner.PlanControl:
@@ -37,42 +42,42 @@ def in_sync(*isr: int, unclean: bool | None = None) -> planner.PlanControl:
 
 
 def test_where_nothing_can_be_lost_there_is_no_order() -> None:
-    assert ordered(partition("t", in_sync(1, 2, 3), 8, 8, 8), partition("u", None, 8, 8, 8)).first == ()
+    assert ordered(partition("t", in_sync(1, 2, 3), 8, 8, 8), partition("u", None, 8, 8, 8)).rounds == ()
 
 
 def test_who_must_lead_starts_before_everyone_who_could_be_elected_if_unclean_elections_are_allowed() -> None:
     starts = ordered(partition("t", in_sync(1), 5, 8, 5), partition("u", in_sync(1), 5, 9, 5))
-    assert [(start.broker, len(start.leads), len(start.forced)) for start in starts.first] == [(2, 2, 2)]
+    assert [(start.broker, len(start.leads), len(start.forced)) for start in starts.rounds] == [(2, 2, 2)]
     assert (starts.others, starts.forbid_unclean) == ((1, 3), False)
 
 
 def test_where_that_serves_not_all_unclean_elections_are_forbidden_first() -> None:
     starts = ordered(partition("t", in_sync(1), 5, 8, 5), partition("u", in_sync(1), 8, 5, 5))
-    assert [(start.broker, start.stopped, len(start.forced)) for start in starts.first] == [(2, (), 1), (1, (), 0)]
+    assert [(start.broker, start.stopped, len(start.forced)) for start in starts.rounds] == [(2, (), 1), (1, (), 0)]
     assert (starts.others, starts.forbid_unclean) == ((3,), True)
 
 
 def test_where_no_order_serves_all_who_led_stops_again() -> None:
     starts = ordered(partition("t", None, 5, 8, 5), partition("u", None, 8, 5, 5), partition("v", None, 5, 80, 5))
-    assert [(start.broker, start.stopped, len(start.leads)) for start in starts.first] == [(2, (), 2), (1, (2,), 1)]
+    assert [(start.broker, start.stopped, len(start.leads)) for start in starts.rounds] == [(2, (), 2), (1, (2,), 1)]
     assert (starts.others, starts.forbid_unclean) == ((2, 3), True)
 
 
 def test_where_the_other_in_sync_would_be_elected_meanwhile_no_order_serves() -> None:
     starts = ordered(partition("t", in_sync(1, 2), 5, 8, 5), partition("u", in_sync(1, 2), 18, 2, 2))
-    assert [wanted.topic for wanted in starts.unserved] == ["u"]
+    assert [topic for topic, _ in starts.impossible] == ["u"]
 
 
 def test_of_leaders_as_good_the_one_is_taken_that_one_start_serves() -> None:
     starts = ordered(partition("t", in_sync(1, 2), 8, 8, 5), partition("u", in_sync(2), 5, 8, 5))
-    assert [(start.broker, len(start.leads)) for start in starts.first] == [(2, 2)]
+    assert [(start.broker, len(start.leads)) for start in starts.rounds] == [(2, 2)]
 
 
 def test_one_start_serves_partitions_that_lose_nothing_under_either_leader() -> None:
     """The only one in sync will not come back, so that an election must be forced."""
     controls = [planner.PlanControl(-1, 3, 0, (3,), (), assignment) for assignment in ((1, 2, 3), (2, 1, 3))]
-    starts = ordered(*(lagging(control, (8, 8), "t") for control in controls))
-    assert [(start.broker, len(start.leads), start.stopped) for start in starts.first] == [(1, 2, ())]
+    starts = ordered(*(lagging(control, (8, 8), topic) for control, topic in zip(controls, "tu", strict=True)))
+    assert [(start.broker, len(start.leads), start.stopped) for start in starts.rounds] == [(1, 2, ())]
 
 
 def test_settings_are_restored_as_they_were() -> None:
@@ -119,11 +124,11 @@ class Played:
         self.elect(alive, unclean=unclean)
 
 
-def play(starts: planner.Starts, played: dict[str, Played], *, allowed: bool) -> None:
+def play(starts: planner.StartOrder, played: dict[str, Played], *, allowed: bool) -> None:
     """Do what an order of starts says, on a cluster whose settings allow unclean elections or not."""
     unclean = allowed and not starts.forbid_unclean
     alive: frozenset[int] = frozenset()
-    for start in starts.first:
+    for start in starts.rounds:
         for broker in start.stopped:
             assert isinstance(broker, int)
             alive -= {broker}
@@ -133,9 +138,9 @@ def play(starts: planner.Starts, played: dict[str, Played], *, allowed: bool) ->
         alive |= {start.broker}
         for one in played.values():
             one.start(start.broker, alive, unclean=unclean)
-        for wanted in start.forced:
-            played[wanted.topic].elect(alive, unclean=True)
-        assert {played[wanted.topic].leader for wanted in start.leads} <= {start.broker}, "what the step after it looks at"
+        for topic, _ in start.forced:
+            played[topic].elect(alive, unclean=True)
+        assert {played[topic].leader for topic, _ in start.leads} <= {start.broker}, "what the step after it looks at"
     for broker in starts.others:
         assert isinstance(broker, int)
         alive |= {broker}
@@ -174,13 +179,13 @@ def clusters(draw: st.DrawFn) -> list[tuple[planner.PlanPartition, Played]]:
 @given(clusters(), st.booleans())
 def test_the_order_elects_whom_each_plan_recommends(given_ones: list[tuple[planner.PlanPartition, Played]], allowed: bool) -> None:
     plans = {given_one.topic: planner.plan_partition(given_one) for given_one, _ in given_ones}
-    wanted = [one for one in (wanted_for(given_one) for given_one, _ in given_ones) if one is not None]
+    requests = requests_of([given_one for given_one, _ in given_ones])
     brokers: list[planner.Broker] = sorted({broker for _, one in given_ones for broker in one.held})
     planned = [Planned(given_one, plans[given_one.topic]) for given_one, _ in given_ones]
-    starts = planner.order_of_starts(wanted, brokers)
-    assert sum(len(start.leads) for start in starts.first) == len(wanted)
-    assert {*(start.broker for start in starts.first), *starts.others} == set(brokers)
-    if starts.unserved:
+    starts = planner.order_of_starts(requests, brokers)
+    assert sum(len(start.leads) for start in starts.rounds) == len(requests)
+    assert {*(start.broker for start in starts.rounds), *starts.others} == set(brokers)
+    if starts.impossible:
         assert {step.kind for step in steps_of(Plans(planned, len(planned)), None)} & {"start", "salvage"} == {"salvage"}
         return
     played = {given_one.topic: one for given_one, one in given_ones}
@@ -190,10 +195,10 @@ def test_the_order_elects_whom_each_plan_recommends(given_ones: list[tuple[plann
         assert played[topic].held[played[topic].leader] == leader, "its log was never cut for another"
         assert lost(plans[topic], leader) == lost(plans[topic], plans[topic].recommended)
     settled = Plans(planned, len(planned))
-    settled.settle()
+    settled.recommend_by_start_order()
     told = {topic: step.brokers for step in steps_of(settled, None) if step.kind == "leads" for topic, _ in step.partitions}
     assert told == {one.topic: (one.recommended,) for one in (one.plan for one in settled.planned) if one.topic in told}
-    assert told.keys() == {one.topic for one in wanted}
+    assert told.keys() == {topic for topic, _ in requests}
 
 
 def lost(plan: planner.Plan, broker: planner.Broker | None) -> tuple[int, int, int]:
@@ -201,24 +206,24 @@ def lost(plan: planner.Plan, broker: planner.Broker | None) -> tuple[int, int, i
 
 
 def test_ten_thousand_partitions_are_ordered_by_their_kinds() -> None:
-    wanted = []
+    requests = {}
     for n in range(10_000):
         leader, other = n % 5 + 1, (n + 1) % 5 + 1
-        wanted.append(planner.Wanted(f"t{n}", 0, (leader,), (leader, other), (leader, other), (), forced=True))
-    starts = planner.order_of_starts(wanted, [1, 2, 3, 4, 5])
-    assert sorted(start.broker for start in starts.first if isinstance(start.broker, int)) == [1, 2, 3, 4, 5]
+        requests[f"t{n}", 0] = planner.LeaderRequest((leader,), (leader, other), (leader, other), (), forced=True)
+    starts = planner.order_of_starts(requests, [1, 2, 3, 4, 5])
+    assert sorted(start.broker for start in starts.rounds if isinstance(start.broker, int)) == [1, 2, 3, 4, 5]
     assert starts.forbid_unclean, "each wants to be first for some partition"
 
 
 @given(st.integers(7, 40), st.randoms(use_true_random=False))
 def test_where_some_order_serves_all_it_is_found_however_many_brokers_there_are(count: int, random: Random) -> None:
     hidden: list[planner.Broker] = random.sample(range(count), count)
-    wanted = []
+    requests = {}
     for number in range(3 * count):
         replicas = sorted(random.sample(range(count), 3), key=hidden.index)
-        wanted.append(
-            planner.Wanted("t", number, (replicas[0],), tuple(random.sample(replicas, 3)), tuple(replicas), (), forced=True)
+        requests["t", number] = planner.LeaderRequest(
+            (replicas[0],), tuple(random.sample(replicas, 3)), tuple(replicas), (), forced=True
         )
-    starts = planner.order_of_starts(wanted, list(range(count)))
+    starts = planner.order_of_starts(requests, list(range(count)))
     assert not starts.forbid_unclean
-    assert not any(start.stopped for start in starts.first)
+    assert not any(start.stopped for start in starts.rounds)

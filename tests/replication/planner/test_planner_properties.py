@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, normalised, without
 from kafka_forensics.replication.planner import plans
-from kafka_forensics.replication.planner.plan_steps import steps
+from kafka_forensics.replication.planner.election_needs import election_needs
 from kafka_forensics.replication.planner.planner import losses_without, plan_partition
 
 Record = tuple[int, int]
@@ -252,7 +252,7 @@ def test_any_values_get_a_plan(given_partition: plans.PlanPartition, rule: plans
             assert (
                 follower.truncation_offset is None or follower.begins_anew or follower.truncation_offset <= follower.log_end_offset
             )
-        told = steps(given_partition, plan, candidate)
+        told = election_needs(given_partition, plan, candidate)
         assert told.started[0] == told.leader == candidate.broker
         live = {each.broker for each in given_partition.replicas if each.is_live}
         assert {broker for loss in candidate.losses for broker in loss.held_by} & live == set(told.copy_first)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kafka_forensics.replication.planner.plan_steps import steps
+from kafka_forensics.replication.planner.election_needs import election_needs
 from kafka_forensics.replication.planner.planner import plan_partition
 from kafka_forensics.replication.planner.plans import PlanControl, PlanPartition, PlanReplica, TruncateBy, Witness
 from tests.support.kept_answers import write_answers
@@ -223,7 +223,7 @@ def told(name: str) -> Any:
     regime: TruncateBy | None = "epochs" if prefix == "epochs" else "high-watermark" if prefix == "high-watermark" else None
     plan = plan_partition(given, regime)
     follows = {"ordinary_loss": plan.ordinary_loss, "at_most_is_bound": plan.at_most_is_bound, "matters": plan.matters}
-    ways = {str(candidate.broker): [candidate.costs(), steps(given, plan, candidate)] for candidate in plan.candidates}
+    ways = {str(candidate.broker): [candidate.costs(), election_needs(given, plan, candidate)] for candidate in plan.candidates}
     return json.loads(json.dumps([plan, follows, ways], default=asdict))
 
 

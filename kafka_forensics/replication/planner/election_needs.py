@@ -20,7 +20,7 @@ from kafka_forensics.replication.planner.plans import (
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class ElectionNeeds:
     """What the election of one candidate asks for. Brokers are named as in the plan."""
 
     leader: Broker
@@ -37,7 +37,7 @@ class Steps:
     """Whether it makes no difference who leads, so that nobody need be stopped, nobody forced, and the order is no matter."""
 
 
-def steps(given: PlanPartition, plan: Plan, candidate: Candidate) -> Steps:
+def election_needs(given: PlanPartition, plan: Plan, candidate: Candidate) -> ElectionNeeds:
     """What to do to have `candidate`, one of `plan`, elected, and to lose no last copy by it."""
     unseen = ("copy_absent", "copy_not_read", "not_copied")
     absent = [missing.broker for missing in plan.missing if missing.kind in unseen and missing.broker is not None]
@@ -45,7 +45,7 @@ def steps(given: PlanPartition, plan: Plan, candidate: Candidate) -> Steps:
     others = _others(given, candidate.broker, _nodes_of(given))
     leader = next(replica for replica in given.replicas if replica.broker == candidate.broker)
     aside = tuple(other.broker for other in others if _stays(followers[other.broker], other, leader, compacted=given.compacted))
-    return Steps(
+    return ElectionNeeds(
         candidate.broker,
         _copied_first(given, candidate),
         tuple(absent),
