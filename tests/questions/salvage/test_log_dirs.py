@@ -182,7 +182,7 @@ def test_a_controller_that_was_not_given_keeps_its_own_files_and_can_read_its_lo
     log = SalvagedPartition(*METADATA_LOG, None, 100, "quorum", 0, 9, None, quorum=Quorum([100, 101], [100], 5))
     here = replace(target(100, ID_A, METADATA_LOG), partitions=[METADATA_LOG])
     steps = steps_of(Salvaged("DIR", [log], log_dirs=[here]))
-    assert [(step.kind, step.brokers) for step in steps[3:5]] == [("copy", (101,)), ("own", (100, 101))]
+    assert [(step.kind, step.brokers) for step in steps[3:6:2]] == [("copy", (101,)), ("own", (100, 101))]
     assert steps[3].command == f"mv LOG_DIR/{METADATA} LOG_DIR.before && cp -a DIR/broker-100/{ID_A}/{METADATA} LOG_DIR"
 
 
