@@ -394,17 +394,12 @@ class Plans:
     """Broker that was not stopped cleanly → bytes of its logs."""
 
     @property
-    def to_mend(self) -> list[Finding]:
+    def to_mend(self) -> list[tuple[Broker, Finding]]:
         """Of each broker that comes back the small files over which it does not start, or does not serve its logs."""
         findings = [] if self.result is None else self.result.findings
-        return [
-            finding
-            for finding in findings
-            if finding.kind == "CHECKPOINT_MALFORMED"
-            and finding.evidence.get("starts") is False
-            and finding.place.broker is not None
-            and not is_of_dead(self.dead, finding.place.broker)
-        ]
+        stopping = [one for one in findings if one.kind == "CHECKPOINT_MALFORMED" and one.evidence.get("starts") is False]
+        found = [(one.place.broker, one) for one in stopping if one.place.broker is not None]
+        return [(broker, finding) for broker, finding in found if not is_of_dead(self.dead, broker)]
 
     def start_order(self, elect: str | None = None) -> StartOrder:
         """The order in which brokers start for all these partitions; with `elect`, to have that broker lead."""

@@ -139,12 +139,7 @@ def is_read_on(name: str) -> bool:
     return name in _READ_ON
 
 
-def is_small_file(file: str) -> bool:
-    """Whether a file is one of those of `OUTCOMES`, no index and no snapshot."""
-    return table_name(file) in OUTCOMES
-
-
 def is_movable(file: str) -> bool:
     """Whether a broker starts without a small file and serves its logs: a damaged one may be moved out of the log directory then,
     for what that costs."""
-    return is_small_file(file) and start_outcome(file, ABSENT) not in STOPPING
+    return table_name(file) in OUTCOMES and start_outcome(file, ABSENT) not in STOPPING

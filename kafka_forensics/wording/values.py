@@ -220,4 +220,8 @@ def written_anew(finding: Finding) -> str | None:
         return f"`version: 0` and `topic_id: {clean(evidence.get('topic_id') or 'ID')}`"
     names = {"node.id": "node_id", "cluster.id": "cluster_id", "directory.id": "directory_id"}
     lines = [f"`{name}={clean(evidence.get(key) or 'ID')}`" for name, key in names.items()]
-    return f"`version=1`, {', '.join(lines[:-1])} and {lines[-1]}"
+    unknown = any("=ID`" in line for line in lines)
+    where = (
+        " (give the copy as N=PATH, beside the other copies and the controllers' log, to have each ID filled in)" if unknown else ""
+    )
+    return f"`version=1`, {', '.join(lines[:-1])} and {lines[-1]}{where}"

@@ -346,6 +346,11 @@ def test_a_copy_that_does_not_say_whose_it_is(plan_words: Words, plan_document: 
     assert not partition["candidates"][0]["at_most_is_bound"]
     named = copies / "broker-1", f"2={copies / 'broker-2'}", copies / "broker-3"
     assert plan_document(*named, *AUDIT)["partitions"][0]["missing_witnesses"] == []
+    (copies / "broker-2" / "replication-offset-checkpoint").unlink()
+    (copies / "broker-2" / "meta.properties").write_text("garbage\n")
+    words = plan_words(copies, *AUDIT)
+    assert "Missing: broker-2 has no checkpointed high watermark" in words
+    assert "(give the copy as N=PATH, beside the other copies and the controllers' log, to have each ID filled in)" in words
 
 
 def test_a_damaged_controllers_log_is_not_missing(

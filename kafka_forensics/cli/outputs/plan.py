@@ -106,9 +106,9 @@ def _summary(plans: Plans) -> Iterator[str]:
     """The clauses of the last line: what is at stake, else that nothing is; and what else is to be known."""
     alone = plans.partitions == 1
     at_stake = list(_at_stake(plans.planned, alone=alone))
-    rescued = sum(planned.salvage is not None for planned in plans.planned)
-    if rescued:
-        at_stake.append("a salvage loses less than any election" + ("" if alone else f" of {rescued}"))
+    salvaged = sum(planned.salvage is not None for planned in plans.planned)
+    if salvaged:
+        at_stake.append("a salvage loses less than any election" + ("" if alone else f" of {salvaged}"))
     yield from at_stake or [_nothing_lost(plans)]
     odd = sum(any(follower.disagrees for follower in _followers(planned)) for planned in plans.planned)
     if odd:

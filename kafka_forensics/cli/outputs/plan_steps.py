@@ -17,7 +17,6 @@ from kafka_forensics.cli.streams import printable
 from kafka_forensics.evidence.inputs import broker_order
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.amounts import plural
-from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.json_objects import Json, attributes, object_of, rfc3339
 from kafka_forensics.questions.plan import Planned, Plans
 from kafka_forensics.replication.planner import UNSAID, Broker, Candidate, ElectionNeeds, Round, StartOrder
@@ -174,9 +173,9 @@ def _all_partitions(plans: Plans) -> Iterator[Step]:
 
 def _plan_again(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]:
     """What must be known or mended before any other step is right: each ends with another plan."""
-    for finding in plans.to_mend:
+    for broker, finding in plans.to_mend:
         if finding.evidence.get("reason") != ABSENT:
-            yield Step("mend", mend_words(finding), None, _of_finding(finding))
+            yield Step("mend", mend_words(broker, finding), None, (broker,))
     missing = [missing for election in elections for missing in election.planned.plan.missing]
     if unread := _distinct(
         gap.broker for gap in missing if gap.kind in ("log_not_read", "copy_not_read") and gap.broker is not None
@@ -197,14 +196,10 @@ def _plan_again(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]:
 
 def _asked_first(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]:
     """What to make sure of before anything else is done."""
-    for finding in plans.to_mend:
-        yield Step("mend", mend_words(finding), None, _of_finding(finding))
+    for broker, finding in plans.to_mend:
+        yield Step("mend", mend_words(broker, finding), None, (broker,))
     if any(missing.kind in UNSAID for election in elections for missing in election.planned.plan.missing):
         yield Step("ask", "Make sure that no other broker has a replica: no controller's log here says so, and it may hold more.")
-
-
-def _of_finding(finding: Finding) -> tuple[Broker, ...]:
-    return () if finding.place.broker is None else (finding.place.broker,)
 
 
 def _running(elections: Sequence[_Election]) -> Iterator[Step]:
@@ -223,9 +218,9 @@ def _any_order(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]:
     yield from _formatted(plans)
     candidates = [candidate for election in elections for candidate in election.planned.plan.candidates]
     trimmed = any(follower.below_leaders_start for candidate in candidates for follower in candidate.followers)
-    but = " but what lies below the log start of who is" if trimmed else ""
+    except_start = " but what lies below the leader's log start" if trimmed else ""
     whoever = "whoever of them" if unsaid else "whoever"
-    text = f"Start the brokers in any order: {whoever} is elected, nothing is lost{but}."
+    text = f"Start the brokers in any order: {whoever} is elected, nothing is lost{except_start}."
     if len(elections) == 1 and elections[0].candidate.broker != elections[0].planned.plan.recommended:
         text += f" {capital(brokers([elections[0].candidate.broker]))} can be made the leader without force once it is in the ISR."
     yield Step("start", text, None, _distinct(broker for election in elections for broker in election.needs.started))

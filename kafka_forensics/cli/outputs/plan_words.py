@@ -40,24 +40,24 @@ _MISSING: Final = {
     "no_controller_log": "no controller's log is here to say who is in sync, and whether there are further replicas",
     "controller_log_damaged": "a controller's log is here, but too damaged to say who is in sync, and what replicas there are",
     "controller_log_silent": "the controller's log here does not say of this partition who is in sync, and what replicas there are",
-    "copy_absent": "the copy of broker {} is not here, and may hold more",
+    "copy_absent": "the copy of {} is not here, and may hold more",
     "controller_log_older": "the controller's log here is older than the records at stake: who is in sync now, it does not say",
     "voters_behind": "the voters' copies of the controller's log end before what others hold of this partition: who is in sync "
     "when they start is not known",
-    "not_copied": "cannot tell: broker {} is not in this copy, and may hold more",
-    "replica_absent": "broker {} has no directory of this partition in the log directory given: it would start with an empty log",
-    "dead_copy_absent": "broker {} will not come back, and no copy of it is here: what only it held is lost unseen",
-    "copy_not_read": "nothing of the log of broker {} could be read: what it holds, and what its election would cost, is not known",
-    "copy_unnamed": "the copy {} does not say whose it is (no node.id in a meta.properties){taken}",
-    "no_high_watermark": "broker {} has no checkpointed high watermark: more of its records may be committed than is proven",
-    "no_epoch_checkpoint": "broker {} has no leader-epoch-checkpoint that can be used{epochs}",
-    "log_not_read": "the log of broker {} could not be read {unread}: what stands there counts as not held",
-    "unknown_bytes": "behind the last batch of broker {} lie bytes that may hold records, and nothing tells their offsets",
-    "does_not_start": "broker {} would not start on this copy, {reason}; it cannot lead",
-    "not_live": "broker {} will not come back: it cannot lead, and what only it holds counts as lost",
+    "not_copied": "cannot tell: {} is not in this copy, and may hold more",
+    "replica_absent": "{} has no directory of this partition in the log directory given: it would start with an empty log",
+    "dead_copy_absent": "{} will not come back, and no copy of it is here: what only it held is lost unseen",
+    "copy_not_read": "nothing of the log of {} could be read: what it holds, and what its election would cost, is not known",
+    "copy_unnamed": "the copy {name} does not say whose it is (no node.id in a meta.properties){taken}",
+    "no_high_watermark": "{} has no checkpointed high watermark: more of its records may be committed than is proven",
+    "no_epoch_checkpoint": "{} has no leader-epoch-checkpoint that can be used{epochs}",
+    "log_not_read": "the log of {} could not be read {unread}: what stands there counts as not held",
+    "unknown_bytes": "behind the last batch of {} lie bytes that may hold records, and nothing tells their offsets",
+    "does_not_start": "{} would not start on this copy, {reason}; it cannot lead",
+    "not_live": "{} will not come back: it cannot lead, and what only it holds counts as lost",
     "topic_undecided": "nothing says which topic of this name is the present one; planned is one of which most copies are here",
-    "other_topic": "the copy of broker {} is of another topic of this name, or of another cluster, and is left out",
-    "no_topic_id": "the log of broker {} has no topic id (partition.metadata): planned is as if it had one; without it the broker "
+    "other_topic": "the copy of {} is of another topic of this name, or of another cluster, and is left out",
+    "no_topic_id": "the log of {} has no topic id (partition.metadata): planned is as if it had one; without it the broker "
     "sets the log aside as it starts (Kafka 3.7.1 and later), or does not start (3.7.0)",
 }
 STRAYS: Final = {
@@ -299,7 +299,8 @@ def missing_words(planned: Planned, missing: Missing) -> str:
     reason = refusal(planned, missing.broker) if missing.kind == "does_not_start" else None
     taken = _taken_for(planned, missing.broker) if missing.kind == "copy_unnamed" else None
     epochs, unread = _epochs_known(planned, missing.broker), _unread(planned, missing.broker)
-    text = _MISSING[missing.kind].format(printable(str(missing.broker)), reason=reason, taken=taken, unread=unread, epochs=epochs)
+    who, called = "" if missing.broker is None else brokers([missing.broker]), printable(str(missing.broker))
+    text = _MISSING[missing.kind].format(who, name=called, reason=reason, taken=taken, unread=unread, epochs=epochs)
     return f"Missing: {text}."
 
 
@@ -447,11 +448,12 @@ def _rotten(planned: Planned, candidate: Candidate) -> str:
     return text
 
 
-def mend_words(finding: Finding) -> str:
+def mend_words(broker: Broker, finding: Finding) -> str:
     """What to do about a small file over which a broker does not start, or does not serve its logs."""
-    place = finding.place
-    who, file = brokers([] if place.broker is None else [place.broker]), printable(str(place.file))
-    what = f"{printable(on_start(finding) or '')}. Copy its log directories elsewhere, then {printable(mending(finding))}."
+    file, what = (
+        printable(str(finding.place.file)),
+        f"{on_start(finding)}. Copy its log directories elsewhere, then {mending(finding)}.",
+    )
     if finding.evidence.get("reason") == ABSENT:
-        return f"Before {who} starts, look for its {file}, which is not in this copy: {what}"
-    return f"Before {who} starts, mend its {file}, which cannot be read: {what} Copy again and plan again."
+        return f"Before {brokers([broker])} starts, look for its {file}, which is not in this copy: {printable(what)}"
+    return f"Before {brokers([broker])} starts, mend its {file}, which cannot be read: {printable(what)} Copy again and plan again."
