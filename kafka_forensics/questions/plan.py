@@ -333,11 +333,8 @@ class Planned:
         lacking = {missing.broker for missing in self.plan.missing if missing.kind == "no_topic_id"}
         lacking -= {replica.broker for replica in self.given.replicas if not replica.is_live}
         found = [(finding, finding.place) for finding in self.findings if finding.kind == "TOPIC_ID_MISSING"]
-        return {
-            place.broker: finding.evidence.get("topic_id")
-            for finding, place in found
-            if place.broker is not None and place.broker in lacking
-        }
+        known = {place.broker: finding.evidence.get("topic_id") for finding, place in found if place.broker is not None}
+        return {broker: topic_id for broker, topic_id in known.items() if broker in lacking}
 
     @property
     def matters(self) -> bool:
@@ -348,6 +345,10 @@ class Planned:
     def must_be_forced(self) -> bool:
         """Whether nobody is elected until an unclean election is asked for."""
         return self.recommended is not None and self.recommended.election == "unclean"
+
+    def replica(self, broker: Broker | None) -> PlanReplica | None:
+        """The replica of this broker."""
+        return next((replica for replica in self.given.replicas if replica.broker == broker), None)
 
     def candidate(self, broker: int | str | None) -> Candidate | None:
         """The candidate of this name."""

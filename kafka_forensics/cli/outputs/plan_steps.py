@@ -166,9 +166,8 @@ def _salvaged(plans: Plans, rescued: Sequence[Planned]) -> Iterator[Step]:
 def _all_partitions(plans: Plans) -> Iterator[Step]:
     if plans.others:
         more = plural(plans.others, "further partition")
-        yield Step(
-            "plan_all", f"Plan without --topic and --partition first: brokers start for {more} in these log directories, too."
-        )
+        text = f"Plan without --topic and --partition first: brokers start for {more} in these log directories, too."
+        yield Step("plan_all", text)
 
 
 def _plan_again(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]:
@@ -177,9 +176,8 @@ def _plan_again(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]:
         if finding.evidence.get("reason") != ABSENT:
             yield Step("mend", mend_words(broker, finding), None, (broker,))
     missing = [missing for election in elections for missing in election.planned.plan.missing]
-    if unread := _distinct(
-        gap.broker for gap in missing if gap.kind in ("log_not_read", "copy_not_read") and gap.broker is not None
-    ):
+    not_read = [gap.broker for gap in missing if gap.kind in ("log_not_read", "copy_not_read")]
+    if unread := _distinct(broker for broker in not_read if broker is not None):
         yield Step("read", f"See to it that the logs of {brokers(unread)} can be read whole, and plan again.", None, unread)
     for strays in sorted({planned.plan.strays for planned in plans.planned if planned.plan.strays is not None}):
         yield Step("copy", STRAYS[strays])
@@ -187,8 +185,7 @@ def _plan_again(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]:
     if "topic_undecided" in kinds:
         yield Step("find_topic", "Find out by the controller's log which topic id is the present one, and plan again.")
     if "voters_behind" in kinds:
-        text = "Look for a newer copy of a voter's __cluster_metadata-0, and plan again before any controller starts."
-        yield Step("copy", text)
+        yield Step("copy", "Look for a newer copy of a voter's __cluster_metadata-0, and plan again before any controller starts.")
     if absent := _distinct(broker for election in elections for broker in election.needs.plan_again_with):
         text = f"Copy the log directories of {brokers(absent)} as well, and plan again: they may hold what no other copy holds."
         yield Step("copy", text, None, absent)
@@ -245,8 +242,7 @@ def _ordered(plans: Plans, elections: Sequence[_Election], starts: StartOrder) -
     yield from sorted(steps, key=lambda step: step.kind != "check_unclean")
     for number, start in enumerate(starts.rounds):
         yield from _mended(elections, start.broker)
-        stops_again = any(start.broker in later.stopped for later in starts.rounds[number:])
-        yield from _start(start, alone=stops_again)
+        yield from _start(start, alone=any(start.broker in later.stopped for later in starts.rounds[number:]))
     for broker in starts.others:
         yield from _mended(elections, broker)
     yield from _refused(plans)
@@ -271,8 +267,8 @@ def _controllers(plans: Plans, held: Sequence[Broker], *, is_known: bool) -> Ste
             "majority needs with process.roles=controller and only the controller's listener, and with their own settings when "
             "their turn as a broker comes"
         )
-    command = f"kafka-metadata-quorum.sh {_CONTROLLER} describe --status"
-    return Step("controllers", f"{text}. This names the controllers' leader:", command, tuple(both))
+    text += ". This names the controllers' leader:"
+    return Step("controllers", text, f"kafka-metadata-quorum.sh {_CONTROLLER} describe --status", tuple(both))
 
 
 def _unclean(elections: Sequence[_Election], starts: StartOrder, *, is_known: bool) -> Iterator[Step]:
@@ -306,8 +302,7 @@ def _formatted(plans: Plans) -> Iterator[Step]:
             f"The log directory of {brokers([broker])} is empty, and a node with KRaft does not start on it. Let `kafka-forensics "
             "salvage` build it from the other copies, or format it:"
         )
-        command = f"kafka-storage.sh format --cluster-id {known} --config server.properties"
-        yield Step("format", text, command, (broker,))
+        yield Step("format", text, f"kafka-storage.sh format --cluster-id {known} --config server.properties", (broker,))
 
 
 def _start(start: Round, *, alone: bool) -> Iterator[Step]:
@@ -400,9 +395,8 @@ def _runs(partitions: Iterable[Partition]) -> list[tuple[str, int, int]]:
 def partitions_words(partitions: Sequence[Partition]) -> str:
     """`audit-0 to audit-121`, or `audit-0 to audit-121 and orders-3 (123 partitions)`."""
     runs = [name(topic, first) + ("" if first == last else f" to {name(topic, last)}") for topic, first, last in _runs(partitions)]
-    words = (
-        " and ".join(", ".join(runs[:_NAMED]).rsplit(", ", 1)) if len(runs) <= _NAMED else ", ".join(runs[:_NAMED]) + " and more"
-    )
+    words = ", ".join(runs[:_NAMED])
+    words = " and ".join(words.rsplit(", ", 1)) if len(runs) <= _NAMED else f"{words} and more"
     return words if len(runs) == 1 else f"{words} ({plural(len(partitions), 'partition')})"
 
 

@@ -170,14 +170,8 @@ def loss_words(planned: Planned, loss: Loss) -> str:
 
 def damaged_by(planned: Planned, broker: Broker) -> Ranges:
     """Offsets of a replica's batches that are damaged, from its log start on."""
-    return next(
-        (
-            clipped(replica.damaged, replica.log_start_offset, NO_END)
-            for replica in planned.given.replicas
-            if replica.broker == broker
-        ),
-        (),
-    )
+    replica = planned.replica(broker)
+    return () if replica is None else clipped(replica.damaged, replica.log_start_offset, NO_END)
 
 
 def damage_lines(planned: Planned) -> Iterator[str]:
@@ -215,11 +209,8 @@ def follower_sentence(planned: Planned, candidate: Candidate, follower_plan: Fol
         reason = refusal(planned, follower_plan.broker)
         return f"{who} does nothing: it " + ("is not there." if reason is None else f"would not start, {reason}.")
     leader_end = next(replica.log_end_offset for replica in planned.given.replicas if replica.broker == candidate.broker)
-    text = (
-        "keeps its log"
-        if follower_plan.truncation_offset == end
-        else f"cuts its log from {end} to {follower_plan.truncation_offset}"
-    )
+    cut = follower_plan.truncation_offset
+    text = "keeps its log" if cut == end else f"cuts its log from {end} to {cut}"
     if follower_plan.begins_anew:
         tiered = planned.given.control is not None and planned.given.control.tiered
         start = "local log start" if tiered else "log start"
@@ -277,8 +268,8 @@ def notes(planned: Planned, shown: Sequence[Candidate], *, every_follower: bool)
             yield f"If {brokers([candidate.broker])} leads, it has lost {own} from the end of its log by recovery as it started."
     yield from ordinary_lines(planned)
     yield from damage_lines(planned)
-    told_apart = ("same_broker", "topic_unknown")
-    yield from (missing_words(planned, missing) for missing in planned.plan.missing if missing.kind not in told_apart)
+    separate = ("same_broker", "topic_unknown")
+    yield from (missing_words(planned, missing) for missing in planned.plan.missing if missing.kind not in separate)
     yield from _clashes(planned)
     contradictions = [finding for finding in planned.findings if finding.kind in CONTRADICTING and not _recovered(finding)]
     yield from (
@@ -306,7 +297,7 @@ def missing_words(planned: Planned, missing: Missing) -> str:
 
 def _epochs_known(planned: Planned, broker: Broker | None) -> str:
     """What a broker without a checkpoint of its epochs knows of them."""
-    replica = next((replica for replica in planned.given.replicas if replica.broker == broker), None)
+    replica = planned.replica(broker)
     if replica is None or not (replica.starts and replica.is_live):
         return ""
     if replica.epochs_without_checkpoint:
@@ -330,7 +321,7 @@ def _clashes(planned: Planned) -> Iterator[str]:
 
 def _unread(planned: Planned, broker: Broker | None) -> str:
     """What of a log could not be read."""
-    replica = next((replica for replica in planned.given.replicas if replica.broker == broker), None)
+    replica = planned.replica(broker)
     inside = "" if replica is None or not replica.unread else f"at {offsets_words(replica.unread)}"
     behind = "" if replica is None or replica.end_is_known else "to its end"
     return " and ".join(part for part in (inside, behind) if part)
@@ -348,10 +339,8 @@ def _taken_for(planned: Planned, broker: Broker | None) -> str:
 
 def refusal(planned: Planned, broker: Broker | None) -> str | None:
     """Why a broker would not start on its copy; None if it would."""
-    file = next((replica.refused_at for replica in planned.given.replicas if replica.broker == broker), None)
-    if file is None:
-        return None
-    return f"for {printable(file)} there ends its start"
+    replica = planned.replica(broker)
+    return None if replica is None or replica.refused_at is None else f"for {printable(replica.refused_at)} there ends its start"
 
 
 def nobody(planned: Planned) -> Iterator[str]:
