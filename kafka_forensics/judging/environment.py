@@ -88,11 +88,8 @@ def _log_dir_findings(log_dir: LogDir, inputs: Inputs) -> list[Finding]:
         if file != META_PROPERTIES:
             findings += _malformed(damage, broker, name, file, log_dir.found.entries.get(file), {})
     findings += _identity_findings(log_dir, inputs)
-    data = [
-        partition
-        for partition in log_dir.found.partitions
-        if partition.legal and partition.topic != CLUSTER_METADATA_TOPIC and partition.suffix is None
-    ]
+    live = [partition for partition in log_dir.found.partitions if partition.legal and partition.suffix is None]
+    data = [partition for partition in live if partition.topic != CLUSTER_METADATA_TOPIC]
     has_files = bool(log_dir.found.entries)
     if data and has_files and "replication-offset-checkpoint" not in log_dir.checkpoints:
         place = Place(broker=broker, log_dir=name, file="replication-offset-checkpoint")

@@ -97,11 +97,8 @@ def is_of_dead(dead: Collection[Broker], name: Broker, node: Broker | None = Non
 
 def dead_nodes(names: Collection[str], inputs: Inputs) -> frozenset[Broker]:
     """Brokers that will not come back as the controller calls them: copies that say whose they are tell the ids of names."""
-    nodes = {
-        str(log_dir.broker): log_dir.meta.node_id
-        for log_dir in inputs.log_dirs
-        if log_dir.meta is not None and log_dir.meta.node_id is not None
-    }
+    metas = [(str(log_dir.broker), log_dir.meta) for log_dir in inputs.log_dirs]
+    nodes = {name: meta.node_id for name, meta in metas if meta is not None and meta.node_id is not None}
     return frozenset(nodes.get(name, int(name) if name.isdecimal() else name) for name in names)
 
 
@@ -216,11 +213,8 @@ def _group_offset(replica: Replica, reader: LogReader, *, conflicts: bool) -> Wi
     ]
     commits.sort(key=lambda committed_offset: (-committed_offset.greatest.offset, committed_offset.group))
     for committed_offset in commits[:_COMMITS_TRIED]:
-        offset, moment, epoch = (
-            committed_offset.greatest.offset,
-            committed_offset.greatest.commit_timestamp,
-            committed_offset.greatest.leader_epoch,
-        )
+        greatest = committed_offset.greatest
+        offset, moment, epoch = greatest.offset, greatest.commit_timestamp, greatest.leader_epoch
         rows = reader.batches(replica, offset - 1, offset)
         if not rows.shape[1] or not 0 <= int(rows[BatchColumn.MAX_TIMESTAMP].max()) <= moment:
             continue
@@ -672,10 +666,8 @@ def _is_older(control: PartitionControl | None, plan: Plan, by_broker: dict[Brok
     were committed, it does not say."""
     if control is None or control.as_of_ms is None:
         return False
-    losses = [
-        loss for candidate in plan.candidates if candidate.broker in plan.ordinary for loss in candidate.losses if loss.committed
-    ]
-    for loss in losses:
+    ordinary = [candidate for candidate in plan.candidates if candidate.broker in plan.ordinary]
+    for loss in (loss for candidate in ordinary for loss in candidate.losses if loss.committed):
         rows = reader.batches(by_broker[loss.held_by[0]], loss.committed_end - 1, loss.committed_end)
         if rows.shape[1] and int(rows[BatchColumn.MAX_TIMESTAMP, -1]) > control.as_of_ms:
             return True
@@ -752,9 +744,8 @@ def _apart(replicas: list[Replica], reader: LogReader) -> dict[tuple[int, int], 
     """Where pairs of replicas hold different records."""
     by_pair = {}
     for i, j in combinations(range(len(replicas)), 2):
-        ranges = _contents(
-            differences(replicas[i], replicas[j], reader), min(replicas[i].log_end_offset, replicas[j].log_end_offset)
-        )
+        end = min(replicas[i].log_end_offset, replicas[j].log_end_offset)
+        ranges = _contents(differences(replicas[i], replicas[j], reader), end)
         if ranges:
             by_pair[i, j] = ranges
     return by_pair
@@ -813,9 +804,8 @@ def damaged_offsets(replica: Replica) -> Ranges:
     tail = replica.state.continuity.bad_tail
     if tail is not None and 0 <= tail.start_offset < tail.end_offset:
         spans = normalised([*spans, *without([(tail.start_offset, tail.end_offset)], _covered(replica))])
-    lies = [
-        damage for _, damage in replica.state.framing.damage.get("FRAMING_LOST", ()) if damage.detail.get("reason") == "length_lies"
-    ]
+    lost = [damage for _, damage in replica.state.framing.damage.get("FRAMING_LOST", ())]
+    lies = [damage for damage in lost if damage.detail.get("reason") == "length_lies"]
     last = [(lie.base_offset, lie.last_offset + 1) for lie in lies if lie.base_offset == replica.course.end_offset]
     return normalised([*spans, *last])
 

@@ -156,7 +156,7 @@ def test_of_several_partitions_those_that_could_lose(run_plan: Run, plan_documen
     kinds = ["ask", "stop", "check_unclean", "controllers", "start", "elect", "leads", "start"]
     assert (document["partitions_planned"], [step["kind"] for step in document["steps"]]) == (3, kinds)
     assert [step["brokers"] for step in document["steps"] if step["kind"] == "start"] == [[2], [1]]
-    assert "or by a topic's or dynamic setting, which only a controllers' log shows" in document["steps"][2]["text"]
+    assert "; settings that only a controllers' log shows may allow them, too" in document["steps"][2]["text"]
     assert document["controller_unsaid"] == [{"kind": "no_controller_log", "partitions": 3}]
     status, _, err = run_plan(*roots, "--elect", "1")
     assert (status, "--elect needs one partition, 3 are left" in err) == (2, True)

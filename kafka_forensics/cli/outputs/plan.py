@@ -328,11 +328,8 @@ def _replica_objects(planned: Planned) -> list[Json]:
 
 def _cost(planned: Planned, candidate: Candidate) -> Json:
     """What an election is, and what it costs, in every data format."""
-    return {
-        "election": candidate.election,
-        "is_recommended": _is_recommended(planned, candidate),
-        **_amounts(planned, candidate.losses),
-    }
+    recommended = _is_recommended(planned, candidate)
+    return {"election": candidate.election, "is_recommended": recommended, **_amounts(planned, candidate.losses)}
 
 
 def _is_recommended(planned: Planned, candidate: Candidate) -> bool:

@@ -104,11 +104,8 @@ class _Election(NamedTuple):
 
 def steps_of(plans: Plans, elect: str | None) -> list[Step]:
     """What to do, in this order; nothing where no broker can lead any partition. Steps end where a new plan is due."""
-    elections = [
-        _Election(planned, candidate, planned.needs(candidate))
-        for planned in plans.planned
-        if (candidate := planned.chosen(elect)) is not None
-    ]
+    chosen = [(planned, planned.chosen(elect)) for planned in plans.planned]
+    elections = [_Election(planned, one, planned.needs(one)) for planned, one in chosen if one is not None]
     again = [*_plan_again(plans, elections)]
     ordered = [] if again else [*_asked_first(plans, elections), *_to_leaders(plans, elections, elect)]
     return list(dict.fromkeys([*_all_partitions(plans), *again, *ordered, *(_hanging(plans) if plans.live else ())]))
@@ -275,9 +272,7 @@ def _unclean(elections: Sequence[_Election], starts: StartOrder, *, is_known: bo
     """Whether unclean elections are allowed, which makes whoever starts first the leader."""
     if not starts.forbid_unclean:
         topics = _allowing(elections)
-        known = (
-            "; no line means no" if is_known else ", here or by a topic's or dynamic setting, which only a controllers' log shows"
-        )
+        known = "; no line means no" if is_known else "; settings that only a controllers' log shows may allow them, too"
         known = f": the controllers' log allows them for {listed(map(printable, topics))}" if topics else known
         text = f"See whether unclean elections are allowed{known}. If so, whoever starts first is elected: keep to this order."
         yield Step("check_unclean", text, f"grep -H {_SETTING} server.properties")

@@ -237,9 +237,7 @@ def ordinary_lines(planned: Planned) -> Iterator[str]:
     if not plan.ordinary_loss or not plan.ordinary:
         return
     losing = [candidate for candidate in plan.candidates if candidate.broker in plan.ordinary and candidate.committed]
-    costs = ", ".join(
-        f"{plural(candidate.committed, 'committed offset')} under {brokers([candidate.broker])}" for candidate in losing
-    )
+    costs = ", ".join(f"{plural(one.committed, 'committed offset')} under {brokers([one.broker])}" for one in losing)
     if any(candidate.election == "unknown" for candidate in losing):
         yield f"If all brokers are simply started (who is in sync is on no disk), one of these may lead: it would lose {costs}."
     elif len(losing) == len(plan.ordinary) == 1:
@@ -272,9 +270,8 @@ def notes(planned: Planned, shown: Sequence[Candidate], *, every_follower: bool)
     yield from (missing_words(planned, missing) for missing in planned.plan.missing if missing.kind not in separate)
     yield from _clashes(planned)
     contradictions = [finding for finding in planned.findings if finding.kind in CONTRADICTING and not _recovered(finding)]
-    yield from (
-        f"Contradiction: {finding.kind}: {printable(message(finding))}" for finding in contradictions[:CONTRADICTIONS_SHOWN]
-    )
+    for finding in contradictions[:CONTRADICTIONS_SHOWN]:
+        yield f"Contradiction: {finding.kind}: {printable(message(finding))}"
     if len(contradictions) > CONTRADICTIONS_SHOWN:
         yield f"Contradiction: {len(contradictions) - CONTRADICTIONS_SHOWN} more, which a scan of the same paths tells."
 
@@ -439,10 +436,8 @@ def _rotten(planned: Planned, candidate: Candidate) -> str:
 
 def mend_words(broker: Broker, finding: Finding) -> str:
     """What to do about a small file over which a broker does not start, or does not serve its logs."""
-    file, what = (
-        printable(str(finding.place.file)),
-        f"{on_start(finding)}. Copy its log directories elsewhere, then {mending(finding)}.",
-    )
+    file = printable(str(finding.place.file))
+    what = f"{on_start(finding)}. Copy its log directories elsewhere, then {mending(finding)}."
     if finding.evidence.get("reason") == ABSENT:
         return f"Before {brokers([broker])} starts, look for its {file}, which is not in this copy: {printable(what)}"
     return f"Before {brokers([broker])} starts, mend its {file}, which cannot be read: {printable(what)} Copy again and plan again."

@@ -80,11 +80,8 @@ def _any_order(given: PlanPartition, plan: Plan) -> bool:
     A broker that does not start is one of which nothing is planned. Without a controller's log all brokers planned for must come
     back, for any of them may be the only one in the ISR; that there are no others nobody says.
     """
-    if (
-        plan.matters
-        or any(missing.kind in CANNOT_TELL for missing in plan.missing)
-        or not all(replica.starts for replica in given.replicas)
-    ):
+    cannot_tell = any(missing.kind in CANNOT_TELL for missing in plan.missing)
+    if plan.matters or cannot_tell or not all(replica.starts for replica in given.replicas):
         return False
     best = next(candidate.election for candidate in plan.candidates if candidate.broker == plan.recommended)
     return all(replica.is_live for replica in given.replicas) if best == "unknown" else best != "unclean"

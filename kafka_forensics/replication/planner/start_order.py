@@ -134,10 +134,8 @@ def _rounds(left: dict[LeaderRequest, list[Partition]], brokers: Sequence[Broker
         able = [broker for broker in brokers if leading[broker] and (forbid_unclean or broker not in contested)]
         if not able:
             break
-        chosen = max(
-            able,
-            key=lambda broker: (broker not in contested, -unsafe[broker] * forbid_unclean, leading[broker], best[broker]),
-        )
+        ranks = {one: (one not in contested, -unsafe[one] * forbid_unclean, leading[one], best[one]) for one in able}
+        chosen = max(able, key=ranks.__getitem__)
         started = {start.broker for start in rounds}
         in_the_way: set[Broker] = set()
         leads, forced = [], []
