@@ -80,7 +80,7 @@ def test_what_writes_without_the_command_line_asks_too(copies: Path) -> None:
 @pytest.mark.isolated
 def test_a_bind_mount_of_a_directory_in_the_evidence(copies: Path, tmp_path: Path) -> None:
     (tmp_path / "mnt").mkdir()
-    code = f"from tests.evidence.test_outputs import refused; print(refused('{tmp_path}/mnt/new', '{copies}'))"
+    code = f"from tests.evidence.test_written_places import refused; print(refused('{tmp_path}/mnt/new', '{copies}'))"
     script = f'mount --bind {copies}/b/t-0 {tmp_path}/mnt && exec {sys.executable} -c "{code}"'
     done = subprocess.run(["unshare", "--mount", "sh", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "has another name in\n"
