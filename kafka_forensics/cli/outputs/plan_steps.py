@@ -28,6 +28,9 @@ _BYTES_A_MINUTE: Final = 3_000_000_000
 _SETTING: Final = "unclean.leader.election.enable"
 _SERVER: Final = "--bootstrap-server HOST:PORT"
 _CONTROLLER: Final = "--bootstrap-controller HOST:PORT"
+DESCRIBE: Final = f"kafka-topics.sh {_SERVER} --describe"
+ELECT_UNCLEANLY: Final = f"kafka-leader-election.sh {_SERVER} --election-type unclean"
+NAME_CONTROLLER: Final = f"kafka-metadata-quorum.sh {_CONTROLLER} describe --status"
 _CONFIGS: Final = f"kafka-configs.sh {_CONTROLLER} --alter"
 _ALL_BROKERS: Final = f"{_CONFIGS} --entity-type brokers --entity-default"
 _NAMED: Final = 8
@@ -198,7 +201,7 @@ def _asked_first(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]
 
 def _running(elections: Sequence[_Election]) -> Iterator[Step]:
     """Of running brokers, where those that should lead do."""
-    yield Step("leads", "Let the brokers run: those that should lead do.", f"kafka-topics.sh {_SERVER} --describe")
+    yield Step("leads", "Let the brokers run: those that should lead do.", DESCRIBE)
     for broker in _distinct(broker for election in elections for broker in election.needs.set_aside):
         yield Step("stop", f"Stop {brokers([broker])}.", None, (broker,))
         yield from _mended(elections, broker)
@@ -265,7 +268,7 @@ def _controllers(plans: Plans, held: Sequence[Broker], *, is_known: bool) -> Ste
             "their turn as a broker comes"
         )
     text += ". This names the controllers' leader:"
-    return Step("controllers", text, f"kafka-metadata-quorum.sh {_CONTROLLER} describe --status", tuple(both))
+    return Step("controllers", text, NAME_CONTROLLER, tuple(both))
 
 
 def _unclean(elections: Sequence[_Election], starts: StartOrder, *, is_known: bool) -> Iterator[Step]:
@@ -311,9 +314,8 @@ def _start(start: Round, *, alone: bool) -> Iterator[Step]:
         text = f"Have it elected for {partitions_words(start.forced)}; try again until the command succeeds:"
         yield Step("elect", text, election_command(start.forced), (start.broker,), start.forced)
     isr = ", with nobody else in ISR and ELR" if alone else ""
-    look = f"kafka-topics.sh {_SERVER} --describe"
     named = f" --topic {shlex.quote('|'.join(topics))}" if len(topics) <= _TOPICS else ""
-    yield Step("leads", f"See that {who} leads {partitions_words(partitions)}{isr}:", look + named, (start.broker,), partitions)
+    yield Step("leads", f"See that {who} leads {partitions_words(partitions)}{isr}:", DESCRIBE + named, (start.broker,), partitions)
 
 
 def _of_topic(topic: str, value: str) -> str:
@@ -397,13 +399,12 @@ def partitions_words(partitions: Sequence[Partition]) -> str:
 
 def election_command(partitions: Sequence[Partition]) -> str:
     """The command that has somebody elected for these; of several it writes their list first, however many there are."""
-    tool = f"kafka-leader-election.sh {_SERVER} --election-type unclean"
     if len(partitions) == 1:
         topic, number = partitions[0]
-        return f"{tool} --topic {shlex.quote(topic)} --partition {number}"
+        return f"{ELECT_UNCLEANLY} --topic {shlex.quote(topic)} --partition {number}"
     rows = "; ".join(f"seq -f {_row(topic)} {first} {last}" for topic, first, last in _runs(partitions))
     listing = f"({rows}) | paste -sd, - | sed 's/.*/{{\"partitions\":[&]}}/' > election.json"
-    return f"{listing} && {tool} --path-to-json-file election.json"
+    return f"{listing} && {ELECT_UNCLEANLY} --path-to-json-file election.json"
 
 
 def _row(topic: str) -> str:

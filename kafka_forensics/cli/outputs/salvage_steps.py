@@ -4,12 +4,21 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator
 
-from kafka_forensics.cli.outputs.plan_steps import Step, election_command, minutes_to_start, partitions_words
+from kafka_forensics.cli.outputs.plan_steps import (
+    DESCRIBE,
+    ELECT_UNCLEANLY,
+    NAME_CONTROLLER,
+    Step,
+    election_command,
+    minutes_to_start,
+    partitions_words,
+)
 from kafka_forensics.cli.outputs.plan_words import brokers
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.evidence.inputs import broker_order
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.questions.salvage import MANIFEST, METADATA_LOG, Salvaged
+from kafka_forensics.replication.small_files import KRAFT_DIRECTORY
 from kafka_forensics.wording import asked_command, mending
 
 
@@ -71,12 +80,12 @@ def _put(salvaged: Salvaged) -> Iterator[Step]:
     yield Step("copy", f"Copy each directory of DIR to its place: {printable(', '.join(places))}.", command, nodes)
     voters = sorted(_voters(salvaged) - with_metadata.keys())
     for voter in voters:
-        source = f"{salvaged.output}/{next(iter(with_metadata.values()))}/{CLUSTER_METADATA_TOPIC}-0"
+        source = f"{salvaged.output}/{next(iter(with_metadata.values()))}/{KRAFT_DIRECTORY}"
         text = (
             f"Controller {voter} was not given. In its metadata.log.dir, LOG_DIR here, put the same controllers' log in the place "
             "of its own; all else there stays."
         )
-        aside = f"mv LOG_DIR/{CLUSTER_METADATA_TOPIC}-0 LOG_DIR.before"
+        aside = f"mv LOG_DIR/{KRAFT_DIRECTORY} LOG_DIR.before"
         yield Step("copy", text, f"{aside} && cp -a {shlex.quote(source)} LOG_DIR", (voter,))
     mended = {(finding.place.log_dir or "").rstrip("/") for finding in salvaged.to_mend}
     unbuilt = [target for target in targets if target.meta_properties is None and target.log_dir not in mended]
@@ -93,7 +102,7 @@ def _put(salvaged: Salvaged) -> Iterator[Step]:
         yield Step("write_topic_id", text, command, (), without_id)
     if salvaged.refused:
         text = "Copy back the controllers' log, which was refused, wherever there is one."
-        yield Step("copy_back", text, f"cp -a LOG_DIR.before/{CLUSTER_METADATA_TOPIC}-0 LOG_DIR", (), (METADATA_LOG,))
+        yield Step("copy_back", text, f"cp -a LOG_DIR.before/{KRAFT_DIRECTORY} LOG_DIR", (), (METADATA_LOG,))
     for finding in salvaged.to_mend:
         whose = () if finding.place.broker is None else (finding.place.broker,)
         file, log_dir = printable(str(finding.place.file)), printable(str(finding.place.log_dir))
@@ -109,8 +118,7 @@ def _start(salvaged: Salvaged) -> Iterator[Step]:
             "Start the controllers. Those that are brokers, too, start in the order of the next step: wait for none of them before "
             "a majority of the controllers runs. This names their leader:"
         )
-        command = "kafka-metadata-quorum.sh --bootstrap-controller HOST:PORT describe --status"
-        yield Step("controllers", text, command, tuple(sorted(_voters(salvaged))))
+        yield Step("controllers", text, NAME_CONTROLLER, tuple(sorted(_voters(salvaged))))
     if order := _order(salvaged):
         listed, absent = ", then ".join(brokers([node]) for node in order), _absent(salvaged)
         text = f"Start {listed}, each when the one before is up. Recovery reads every batch, and cuts nothing."
@@ -118,9 +126,9 @@ def _start(salvaged: Salvaged) -> Iterator[Step]:
         partitions = tuple((one.topic, one.partition) for one in salvaged.partitions if one.quorum is None)
         if salvaged.is_kraft and partitions:
             text = "Have leaders elected where a crash left none. The replicas in DIR are the same, so nothing in them is lost:"
-            command = "kafka-leader-election.sh --bootstrap-server HOST:PORT --election-type unclean --all-topic-partitions"
-            yield Step("elect", text, election_command(partitions) if absent else command, order, partitions)
-        command = "kafka-topics.sh --bootstrap-server HOST:PORT --describe --under-replicated-partitions"
+            command = election_command(partitions) if absent else f"{ELECT_UNCLEANLY} --all-topic-partitions"
+            yield Step("elect", text, command, order, partitions)
+        command = f"{DESCRIBE} --under-replicated-partitions"
         lacking = f" but partitions that lack only {brokers(absent)}" if absent else ""
         yield Step("in_sync", f"See that all replicas are in sync: this prints nothing{lacking}.", command, order)
     command = asked_command("verify", None, "--against", f"{salvaged.output}/{MANIFEST}")
