@@ -19,8 +19,8 @@ def forecast(
 ) -> SalvageForecast | None:
     """The losses of a salvage, with gaps where it is refused without; None: it is refused all the same."""
     read = [(plan, replica) for plan, replica in copies if replica.read is not Read.NONE]
+    sources = [Source.of(plan, replica, result.findings, deep=False) for plan, replica in read]
     for options in (SalvageOptions(), SalvageOptions(allow_gaps=True)):
-        sources = [Source.of(plan, replica, result.findings, deep=False) for plan, replica in read]
         try:
             lineage = Chooser(options).choose(sources, planned, result, reader).lineage
         except (RefusedError, SourceError):
