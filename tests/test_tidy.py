@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.import_graph import Module, first_circle, modules_of, private_imports
+from tests.support.import_graph import Module, first_circle, imported, modules_of, private_imports
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "kafka_forensics"
@@ -88,16 +88,6 @@ def trees() -> Iterator[tuple[str, ast.Module]]:
         yield name.replace(".", "/") + ("/__init__.py" if module.is_package else ".py"), module.tree
 
 
-def imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """(line, dotted name) of everything imported anywhere in a module; a relative import starts with a dot."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((node.lineno, name.name) for name in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = "." * node.level + (node.module or "")
-            yield from ((node.lineno, f"{base}.{name.name}") for name in node.names)
-
-
 def package_of(path: str) -> str:
     return path.split("/")[1].removesuffix(".py")
 
@@ -105,8 +95,8 @@ def package_of(path: str) -> str:
 def import_faults(path: str, tree: ast.Module) -> Iterator[str]:
     own = package_of(path)
     inside = path.removeprefix(f"{PACKAGE}/")
-    for line, name in imports(tree):
-        top, *rest = name.split(".")
+    for line, origin, name in imported(tree):
+        top, *rest = f"{origin}.{name}".rstrip(".").split(".")
         if top == PACKAGE and rest:
             other = rest[0]
             known = other in MAY_IMPORT or other in ABOVE_ALL

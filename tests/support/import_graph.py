@@ -21,21 +21,23 @@ class Module:
         return ast.parse(self.text)
 
     @property
-    def names_imported(self) -> Iterator[tuple[str, str]]:
-        """(module, name in it) of everything imported anywhere in it; a module as such has no name."""
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Import):
-                yield from ((alias.name, "") for alias in node.names)
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                yield from ((node.module, alias.name) for alias in node.names)
-
-    @property
     def public(self) -> list[str]:
         """What a package's `__all__` names."""
         values = (
             node.value for node in self.tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
         )
         return [str(name) for value in values for name in ast.literal_eval(value)]
+
+
+def imported(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
+    """(line, module, name in it) of everything imported anywhere in a module; a module as such has no name, a relative one starts
+    with a dot."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            origin = "." * node.level + (node.module or "")
+            yield from ((node.lineno, origin, alias.name) for alias in node.names)
 
 
 def modules_of(root: Path, folder: str) -> dict[str, Module]:
@@ -51,7 +53,7 @@ def first_circle(modules: Mapping[str, Module]) -> list[str]:
     """Modules that import each other in a circle, if any do."""
     graph = {}
     for name, module in modules.items():
-        graph[name] = {_module_of(f"{origin}.{imported}", modules) for origin, imported in module.names_imported} - {"", name}
+        graph[name] = {_module_of(f"{origin}.{one}", modules) for _, origin, one in imported(module.tree)} - {"", name}
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -62,7 +64,7 @@ def first_circle(modules: Mapping[str, Module]) -> list[str]:
 def private_imports(modules: Mapping[str, Module]) -> Iterator[tuple[str, str]]:
     """(module, what it imports) where that lies in a sub-package outside of which the importer is, and is not in its `__all__`."""
     for module in modules.values():
-        for origin, name in module.names_imported:
+        for _, origin, name in imported(module.tree):
             other = _module_of(f"{origin}.{name}", modules)
             package = other if other and modules[other].is_package else other.rpartition(".")[0]
             inside = module.name == package or module.name.startswith(f"{package}.")
