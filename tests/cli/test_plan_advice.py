@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tests.cli.runs import Run
+from tests.gallery.transactions import put_unlisted
 from tests.support.brokers import (
     TOPIC_ID,
-    put_brokers,
     put_clean_shutdown,
     put_copies,
     put_epochs,
@@ -23,7 +23,7 @@ from tests.support.brokers import (
     put_segment,
 )
 from tests.support.controllers import CONTROLLER, ControllerLog, partition as partition_record, setting, topic
-from tests.support.logs import CoordinatorLog, DataLog, ms
+from tests.support.logs import ms
 from tests.support.places import SAMPLES
 from tests.support.segments import batch, flipped
 
@@ -387,14 +387,7 @@ def test_the_table_tells_the_steps_that_the_other_formats_tell(plan_words: Words
 
 
 def test_a_hanging_transaction_of_running_brokers_is_ended_by_steps(plan_document: Document, tmp_path: Path) -> None:
-    """Its coordinator ended the one before it, and its log goes on."""
-    log, state = DataLog(), CoordinatorLog()
-    log.data(1)
-    log.marker(1.07, commit=False)
-    state.transaction(1, (0,), commit=False)
-    log.data(5)
-    state.transaction(6, (1,), commit=False)
-    put_brokers(tmp_path, {"t-0": log, "__transaction_state-0": state})
+    put_unlisted(tmp_path)
     live = (tmp_path, "--live", "--as-of")
     told = [(step["kind"], step["command"]) for step in plan_document(*live, ms(1_206))["steps"]][-2:]
     tool, where = "kafka-transactions.sh --bootstrap-server HOST:PORT", "--topic t --partition 0"

@@ -144,13 +144,7 @@ def test_a_committed_transaction_that_is_in_no_copy_has_a_row(run: Run, tmp_path
 
 def test_of_one_that_no_coordinator_lists_it_is_said_when_it_hangs_and_how_to_end_it(run: Run, tmp_path: Path) -> None:
     """Its timeout of a minute is over, and the rule waits for more. The data were copied before the coordinators' log."""
-    log, state = DataLog(), CoordinatorLog()
-    log.data(1)
-    log.marker(1.07, commit=False)
-    state.transaction(1, (0,), commit=False)
-    log.data(5)
-    state.transaction(6, (1,), commit=False)
-    put_brokers(tmp_path, {"t-0": log, "__transaction_state-0": state})
+    histories.put_unlisted(tmp_path)
     [row] = rows(run, tmp_path, "--as-of", ms(77), "--state", "open")
     assert (row["age_ms"], row["transaction_timeout_ms"], row["safe_to_abort"]) == (72_000, 60_000, False)
     again = "2023-11-14T22:33:25.000Z"

@@ -28,6 +28,17 @@ LIES: Final = {
 """Values of the coordinators' log that cannot be read, by what is wrong with them."""
 
 
+def put_unlisted(root: Path) -> None:
+    """A transaction open in `t-0` that no coordinator lists: its coordinator ended the one before it, and its log goes on."""
+    log, state = DataLog(), CoordinatorLog()
+    log.data(1)
+    log.marker(1.07, commit=False)
+    state.transaction(1, (0,), commit=False)
+    log.data(5)
+    state.transaction(6, (1,), commit=False)
+    put_brokers(root, {"t-0": log, STATE: state})
+
+
 def left_open(later: float) -> DataLog:
     """Two transactions end, a third begins at 10 s and is written to for two; somebody else goes on at `later`."""
     log = DataLog()
