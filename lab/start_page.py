@@ -32,7 +32,7 @@ has none ends. “Ends” means that the broker ends, also one that has another 
 - A `partition.metadata`, `quorum-state`, `bootstrap.checkpoint` or `meta.properties` of 0 bytes ends the broker.
 - The `partition.metadata` or `leader-epoch-checkpoint` of one partition decides for all partitions of the log directory.
 - Without `directory.id` in its `meta.properties` a log directory gets a new id when the broker starts. The controllers have its
-  partitions in the old one, and nobody led them within two minutes.
+  partitions in the old one, and they had no leader for two minutes.
 - Without `.kafka_cleanshutdown` a start recovers every log from its recovery point on. What is in the file changes nothing.
 
 """

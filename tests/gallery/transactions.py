@@ -1,4 +1,4 @@
-"""What befell the transactions of a small cluster: partitions `t-0`, `t-1` and the coordinators' log on three brokers."""
+"""What can happen to the transactions of a small cluster: partitions `t-0`, `t-1` and the coordinators' log on three brokers."""
 
 import struct
 from pathlib import Path
