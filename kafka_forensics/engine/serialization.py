@@ -27,7 +27,7 @@ from kafka_forensics.errors import ForensicsError
 from kafka_forensics.evidence import context, inputs, ledger, options
 from kafka_forensics.folding.keys import question as key_question
 from kafka_forensics.judging import partitions, scanning
-from kafka_forensics.model import batches, bundles, changes, controller, coordinators, files, findings, results
+from kafka_forensics.model import batches, bundles, changes, controller, coordinators, files, findings, remote_log, results
 from kafka_forensics.parsers import log_dir as discovery
 from kafka_forensics.storage.open import address_of
 from kafka_forensics.storage.source import ByteSource, Entry, EntryKind
@@ -311,7 +311,7 @@ _MODULES: Final[tuple[ModuleType, ...]] = (
     *(context, continuity, epochs, framing, indexes, misplaced, placement, producer_rules, producer_runs, producers, replica),
     *(bounds, transaction_endings, transaction_markers, transactions, transactions_facts, witnesses),
     *(changes, task_values, inputs, options, partitions, scanning),
-    *(batches, bundles, controller, coordinators, discovery, files, findings, results),
+    *(batches, bundles, controller, coordinators, discovery, files, findings, remote_log, results),
 )
 
 

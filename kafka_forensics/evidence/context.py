@@ -7,6 +7,7 @@ from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.model.coordinators import Committed
 from kafka_forensics.model.files import EpochEntry, LeaderEpochs
 from kafka_forensics.model.findings import Place
+from kafka_forensics.model.remote_log import RemoteLog
 
 
 @dataclass(slots=True)
@@ -38,6 +39,8 @@ class ReplicaContext:
     """The controller's last word on the partition."""
     node_id: int | str | None = None
     """The broker's id in the controller's log, where `broker` is a name that was given."""
+    remote_log: RemoteLog | None = None
+    """What `__remote_log_metadata` says of the partition's remote segments; None also where it has none yet."""
     committed: list[Committed] = field(default_factory=list)
     """What groups committed on the partition."""
     decided: bool = False

@@ -62,8 +62,16 @@ CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 CONSUMER_OFFSETS_TOPIC: Final = "__consumer_offsets"
 SHARE_GROUP_STATE_TOPIC: Final = "__share_group_state"
+REMOTE_LOG_METADATA_TOPIC: Final = "__remote_log_metadata"
+"""What lies in the remote store of tiered topics (KIP-405). Brokers neither compact nor tier it."""
 WITNESS_TOPICS: Final = frozenset(
-    {CLUSTER_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC}
+    {
+        CLUSTER_METADATA_TOPIC,
+        TRANSACTION_STATE_TOPIC,
+        CONSUMER_OFFSETS_TOPIC,
+        SHARE_GROUP_STATE_TOPIC,
+        REMOTE_LOG_METADATA_TOPIC,
+    }
 )
 """Topics whose records tell of other partitions."""
 

@@ -16,7 +16,8 @@ UNKNOWN_KIND: Final = "kind"
 
 @dataclass(frozen=True, slots=True)
 class MetadataRecord:
-    """A record of `__cluster_metadata`; `fields` None where the kind is only named and measured, or could not be read."""
+    """A record of `__cluster_metadata` or `__remote_log_metadata`; `fields` None where the kind is only named and measured, or
+    could not be read."""
 
     api_key: int
     """-1 if the frame could not be read."""

@@ -432,7 +432,7 @@ def read_transaction_log(inputs: Inputs, partitions_known: int = 0) -> tuple[Tra
     records = MalformedRecords()
     for _, plans in sorted(copies.items()):
         first: tuple[TransactionLogReplay, MalformedRecords] | None = None
-        for plan in sorted(plans, key=_reach, reverse=True):
+        for plan in sorted(plans, key=reach, reverse=True):
             replayed = _replayed(plan, inputs)
             if replayed is not None and (first is None or not replayed[0].damaged):
                 first = replayed
@@ -453,7 +453,7 @@ def _told_by_bundles(inputs: Inputs) -> tuple[int, bool]:
     return max((about.transaction_partitions for about in redacted), default=0), not redacted
 
 
-def _reach(plan: ReplicaPlan) -> tuple[object, ...]:
+def reach(plan: ReplicaPlan) -> tuple[object, ...]:
     """Sort key of copies: last leader epoch, then the last segment and its size, then the high watermark, then the lower id."""
     context = plan.context
     entries = [] if context.leader_epochs is None else context.leader_epochs.entries

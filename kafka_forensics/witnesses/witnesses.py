@@ -9,6 +9,7 @@ from kafka_forensics.model.constants import INTERNAL_TOPICS, TRANSACTION_STATE_T
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.model.coordinators import GroupHistory, TransactionLog
 from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.remote_log import RemoteLogHistory
 from kafka_forensics.witnesses.controller import node_id, read_controller
 
 
@@ -19,6 +20,7 @@ class Witnesses:
     controller: ControllerHistory | None = None
     transaction_log: TransactionLog | None = None
     groups: GroupHistory | None = None
+    remote_log: RemoteLogHistory | None = None
     findings: list[Finding] = field(default_factory=list)
     """What is wrong with the records of these logs."""
 
@@ -37,6 +39,7 @@ def read_witnesses(inputs: Inputs) -> Witnesses:
         return witnesses
     from kafka_forensics.analysis.replicas import malformed_findings  # these are not needed for a partition by itself
     from kafka_forensics.witnesses.coordinators import read_group_history, read_transaction_log
+    from kafka_forensics.witnesses.remote_log import read_remote_log
 
     controller = read_controller(inputs)
     if controller is not None:
@@ -48,17 +51,21 @@ def read_witnesses(inputs: Inputs) -> Witnesses:
     witnesses.groups = read_group_history(inputs)
     if witnesses.groups is not None:
         witnesses.findings += [finding for log in witnesses.groups.logs for finding in malformed_findings(log)]
+    witnesses.remote_log, findings = read_remote_log(inputs)
+    witnesses.findings += findings
     return witnesses
 
 
 def take_control(plan: ReplicaPlan, witnesses: Witnesses) -> None:
-    """Give a replica the controller's last word on its partition, and what that says of compaction.
+    """Give a replica the controller's last word on its partition, what that says of compaction, and the partition's remote log.
 
     Internal topics stay compacted whatever their settings say. Where the controller does not know, the cleaner's checkpoint has
     the word; and where the controller's copy does not know the same topic as compacted yet.
     """
     context = plan.context
     context.node_id = node_id(plan)
+    if witnesses.remote_log is not None:
+        context.remote_log = witnesses.remote_log.log_of(context.topic, context.partition, context.topic_id)
     context.control = control = witnesses.control(context.topic, context.partition, context.topic_id)
     if control is None or control.was_compacted is None or context.topic in INTERNAL_TOPICS:
         return

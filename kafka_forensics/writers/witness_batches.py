@@ -29,6 +29,7 @@ from kafka_forensics.model.constants import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     RECORD_BATCH_OVERHEAD,
+    REMOTE_LOG_METADATA_TOPIC,
     SHARE_GROUP_STATE_TOPIC,
     TIMESTAMP_TYPE_MASK,
     TRANSACTION_STATE_TOPIC,
@@ -50,6 +51,7 @@ from kafka_forensics.parsers.internal_topics import (
     SHARE_RECORDS,
     check_value,
     decode_metadata_record,
+    decode_remote_log_record,
     is_no_op_batch,
     parse_transaction_log_key,
     parse_transaction_log_value,
@@ -83,6 +85,7 @@ from kafka_forensics.parsers.spec.control import CONTROL_RECORD_VALUES
 from kafka_forensics.parsers.spec.flexible import blank
 from kafka_forensics.parsers.spec.metadata_records import FRAME, FRAME_VERSION, MESSAGES, write_metadata_record
 from kafka_forensics.parsers.spec.record_batch import encode_unsigned, encode_zigzag
+from kafka_forensics.parsers.spec.remote_log_metadata import REMOTE_LOG_MESSAGES, write_remote_log_record
 from kafka_forensics.writers.batches import fix_crc, write_transaction_log_value
 
 MAX_SUBSTITUTE_BYTES: Final = 32 << 20
@@ -609,9 +612,38 @@ def _too_many_partitions() -> bytes:
     return _TRANSACTION_HEAD.pack(0, 0, 0, 0, 0) + _INT32.pack(1) + b"\0\0" + _INT32.pack(numbers) + bytes(4 * numbers)
 
 
+# `__remote_log_metadata`: every field is evidence; with pseudonyms what the plugin keeps, which names objects, goes.
+
+
+_REFUSED_FIELDS: Final[dict[str, Json]] = {
+    "state": {"remote_log_segment_state": -1, "remote_partition_delete_state": -1},
+    "offsets": {"start_offset": -1},
+    "epochs": {},
+}
+"""What of a blank record of the same kind is refused for the same reason."""
+
+
+def _remote_log_record(_: bytes | None, value: bytes | None, pseudonyms: Pseudonyms | None) -> Kept:
+    record = decode_remote_log_record(value)
+    if record.problem in _REFUSED_FIELDS:
+        fields = blank(REMOTE_LOG_MESSAGES[record.api_key].body) | _REFUSED_FIELDS[record.problem]
+        return None, write_remote_log_record(record.api_key, fields)
+    if record.fields is None:
+        frame = {"frame_version": FRAME_VERSION, "api_key": record.api_key, "version": record.version}
+        return None, FRAME.build(frame) if record.problem in _FRAMED else None if value is None else b""
+    fields = record.fields
+    if pseudonyms is not None:
+        fields |= {"custom_metadata": None}
+        of = fields.get("remote_log_segment_id", fields).get("topic_id_partition")
+        if of is not None:
+            of["name"] = pseudonyms.pseudonym(NameKind.TOPIC, of["name"])
+    return None, write_remote_log_record(record.api_key, fields)
+
+
 _KEEPERS: Final[dict[str, Keeper]] = {
     CLUSTER_METADATA_TOPIC: _metadata_record,
     CONSUMER_OFFSETS_TOPIC: _group_record,
+    REMOTE_LOG_METADATA_TOPIC: _remote_log_record,
     SHARE_GROUP_STATE_TOPIC: _share_record,
     TRANSACTION_STATE_TOPIC: _transaction_record,
 }

@@ -1,5 +1,6 @@
 """What the declarations of `parsers.spec` read, exact and slow, the twins of the fast parsers; and records spelled by hand."""
 
+from collections.abc import Mapping
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +15,8 @@ from kafka_forensics.parsers.kernels.records import COUNT_LIE, MALFORMED, OK, OU
 from kafka_forensics.parsers.spec import record_batch
 from kafka_forensics.parsers.spec.consumer_offsets import _STATE_BATCHES, GROUP_METADATA_VALUES, OFFSET_COMMIT_VALUES
 from kafka_forensics.parsers.spec.flexible import TAGGED_FIELDS, Flexible, plain, whole
-from kafka_forensics.parsers.spec.metadata_records import FRAME, FRAME_VERSION, MESSAGES
+from kafka_forensics.parsers.spec.metadata_records import FRAME, FRAME_VERSION, MESSAGES, Message
+from kafka_forensics.parsers.spec.remote_log_metadata import REMOTE_LOG_MESSAGES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -67,10 +69,19 @@ def read_value(layout: Flexible, value: bytes) -> tuple[Json, int] | None:
 
 def read_metadata_record(value: bytes) -> tuple[int, int, Json] | None:
     """(apiKey, version, fields) of a record's value, ids as 16 bytes; None if it is not laid out so, to the last byte."""
+    return _read_framed(value, MESSAGES)
+
+
+def read_remote_log_record(value: bytes) -> tuple[int, int, Json] | None:
+    """The same of `__remote_log_metadata`, ids as text."""
+    return _read_framed(value, {api_key: (message,) for api_key, message in REMOTE_LOG_MESSAGES.items()})
+
+
+def _read_framed(value: bytes, messages: Mapping[int, tuple[Message, ...]]) -> tuple[int, int, Json] | None:
     stream = BytesIO(value)
     try:
         frame = FRAME.parse_stream(stream)
-        versions = MESSAGES.get(frame.api_key, ())
+        versions = messages.get(frame.api_key, ())
         if frame.frame_version != FRAME_VERSION or frame.version >= len(versions):
             return None
         message = versions[frame.version]

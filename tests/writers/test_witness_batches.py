@@ -18,6 +18,7 @@ from kafka_forensics.model.constants import (
     CLUSTER_METADATA_TOPIC,
     CONSUMER_OFFSETS_TOPIC,
     CRC_START,
+    REMOTE_LOG_METADATA_TOPIC,
     SHARE_GROUP_STATE_TOPIC,
     TRANSACTION_STATE_TOPIC,
     WITNESS_TOPICS,
@@ -62,6 +63,7 @@ from tests.support.groups import (
 )
 from tests.support.memory import MemoryFile
 from tests.support.places import SAMPLES
+from tests.support.remote_log import copied, deleted_partition, updated
 from tests.support.segments import BASE_TIMESTAMP, write_legacy_wrapper
 from tests.support.strategies import CODECS, broken, of_old_format, written
 
@@ -265,15 +267,25 @@ TRANSACTIONS: Records = [
         )
     ),
 ]
+REMOTE: Records = [
+    *((None, copied(number, 10 * number, 10 * number + 9, custom_metadata="AAEC", broker_id=number)) for number in (1, 2)),
+    (None, copied(3, 30, 39, epochs=((0, 30), (2, 35)), txn_index_empty=False)),
+    *((None, updated(number, number)) for number in (1, 2, 3)),
+    *((b"key", deleted_partition(state)) for state in (0, 3)),
+    *((None, value) for value in (None, b"", b"\7", b"\1\4\0abc", b"\1\0\1abc", b"\1\1\0abc", updated(1, 4), copied(9, 1, 0))),
+    (None, copied(9, 0, 1, segment_leader_epochs=[])),
+]
 ALL: dict[str, Records] = {
     CLUSTER_METADATA_TOPIC: METADATA,
     CONSUMER_OFFSETS_TOPIC: GROUPS,
+    REMOTE_LOG_METADATA_TOPIC: REMOTE,
     SHARE_GROUP_STATE_TOPIC: SHARES,
     TRANSACTION_STATE_TOPIC: TRANSACTIONS,
 }
 REASONS = {
     CLUSTER_METADATA_TOPIC: {"value", "frame", "version", "fields"},
     CONSUMER_OFFSETS_TOPIC: {"key", "version", "truncated", "text", "length", "varint", "topic_id", "tag", "array", "fields"},
+    REMOTE_LOG_METADATA_TOPIC: {"value", "frame", "version", "fields", "state", "offsets", "epochs"},
     SHARE_GROUP_STATE_TOPIC: {"key", "truncated", "version", "fields", "oversized"},
     TRANSACTION_STATE_TOPIC: {
         *("key_null", "key_short", "key_version", "key_string"),
@@ -306,7 +318,7 @@ def put_logs(log_dir: Path, codec: str, headers: Any = ()) -> None:
 @pytest.mark.parametrize("headers", [(), (("trace", b"id"),)], ids=["plain", "headers"])
 def test_every_kind_and_fault_testifies_the_same(codec: str, headers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_logs(tmp_path / "original" / "b", codec, headers)
-    assert rewrite_tree(tmp_path / "original" / "b", tmp_path / "copy" / "b") == 4
+    assert rewrite_tree(tmp_path / "original" / "b", tmp_path / "copy" / "b") == 5
     answers = []
     for place in ("original", "copy"):
         monkeypatch.chdir(tmp_path / place)
@@ -459,6 +471,10 @@ WITH_PLANTEDS: dict[str, Records] = {
         (b"\0\1\0\1" + RAW, RAW),
     ],
     SHARE_GROUP_STATE_TOPIC: [(share_key() + RAW, share_value(1) + RAW), (b"\0\x63" + RAW, RAW), (share_key(), b"\0\x63" + RAW)],
+    REMOTE_LOG_METADATA_TOPIC: [
+        (RAW, updated(1, 1)[:-1] + b"\1\7" + bytes([len(RAW)]) + RAW),
+        *((None, head + RAW) for head in (copied(1, 0, 9), b"\1\x63\0", b"\1\0\x63", RAW, updated(1, 9))),
+    ],
     TRANSACTION_STATE_TOPIC: [
         (write_transaction_log_key("app") + RAW, write_transaction_log_value(TRANSACTION, 0) + RAW),
         (write_transaction_log_key("app"), write_transaction_log_value(TRANSACTION, 1) + RAW),
@@ -548,7 +564,18 @@ def of_transaction(key: bytes | None, value: bytes | None) -> Any:
     return name, problem, None if name is None or value is None else internal_topics.parse_transaction_log_value(value)
 
 
-READERS = {CONSUMER_OFFSETS_TOPIC: of_group, SHARE_GROUP_STATE_TOPIC: of_share, TRANSACTION_STATE_TOPIC: of_transaction}
+def of_remote_log(_: bytes | None, value: bytes | None) -> Any:
+    """What a reader of `__remote_log_metadata` takes of a record."""
+    read = internal_topics.decode_remote_log_record(value)
+    return read.api_key, read.name, read.version, read.fields, read.problem
+
+
+READERS = {
+    CONSUMER_OFFSETS_TOPIC: of_group,
+    REMOTE_LOG_METADATA_TOPIC: of_remote_log,
+    SHARE_GROUP_STATE_TOPIC: of_share,
+    TRANSACTION_STATE_TOPIC: of_transaction,
+}
 
 
 def of_batch(name: str, batch: bytes) -> Any:

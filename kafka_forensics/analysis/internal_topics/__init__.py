@@ -2,6 +2,7 @@
 
 from kafka_forensics.analysis.internal_topics.controller import AgreedLog, MetadataCopy, Replay, add_copy, agree
 from kafka_forensics.analysis.internal_topics.group_log import GroupReplay
+from kafka_forensics.analysis.internal_topics.remote_log import RemoteLogReplay, remote_logs
 from kafka_forensics.analysis.internal_topics.share_log import ShareReplay
 from kafka_forensics.analysis.internal_topics.transaction_log import TransactionLogReplay, describes
 
@@ -9,10 +10,12 @@ __all__ = [
     "AgreedLog",
     "GroupReplay",
     "MetadataCopy",
+    "RemoteLogReplay",
     "Replay",
     "ShareReplay",
     "TransactionLogReplay",
     "add_copy",
     "agree",
     "describes",
+    "remote_logs",
 ]

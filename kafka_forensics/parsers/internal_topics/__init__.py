@@ -10,6 +10,7 @@ from kafka_forensics.parsers.internal_topics.consumer_offsets import (
 )
 from kafka_forensics.parsers.internal_topics.internal_records import teller
 from kafka_forensics.parsers.internal_topics.metadata_log import decode_metadata_record, is_no_op_batch
+from kafka_forensics.parsers.internal_topics.remote_log_metadata import decode_remote_log_record
 from kafka_forensics.parsers.internal_topics.share_state import (
     SHARE_RECORDS,
     SNAPSHOT,
@@ -25,6 +26,7 @@ __all__ = [
     "SNAPSHOT",
     "check_value",
     "decode_metadata_record",
+    "decode_remote_log_record",
     "is_no_op_batch",
     "parse_transaction_log_key",
     "parse_transaction_log_value",

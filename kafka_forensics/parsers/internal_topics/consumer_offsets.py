@@ -19,6 +19,7 @@ from kafka_forensics.model.coordinators import (
 )
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.parsers.internal_topics.flexible_fields import (
+    BASE64,
     INT8,
     INT16,
     INT32,
@@ -34,7 +35,6 @@ from kafka_forensics.parsers.internal_topics.flexible_fields import (
     Read,
     Tags,
     array,
-    base64_text,
     nullable_structure,
     read_message,
     structure,
@@ -296,7 +296,7 @@ _PARTITION_METADATA: Final = _plain(
         array(structure(("topic_id", uuid), ("topic_name", STRING), ("num_partitions", INT32), ("partition_metadata", _RACKS))),
     )
 )
-_PROTOCOLS: Final = array(structure(("name", STRING), ("metadata", base64_text)))
+_PROTOCOLS: Final = array(structure(("name", STRING), ("metadata", BASE64)))
 _CLASSIC_MEMBER: Final = structure(("session_timeout_ms", INT32), ("supported_protocols", _PROTOCOLS))
 _TARGET_EPOCH: Final = _plain(("assignment_epoch", INT32), tags={0: ("assignment_timestamp", INT64, LEFT_OUT)})
 _TARGET: Final = _plain(("topic_partitions", _ASSIGNED))

@@ -78,13 +78,19 @@ def float64(data: bytes, position: int) -> tuple[float | str, int]:
     return value if isfinite(value) else str(value), position
 
 
-def base64_text(data: bytes, position: int) -> tuple[str, int]:
-    """Bytes, as Kafka's JSON has them."""
-    length, position = _length(data, position, nullable=False)
-    end = position + length
-    if end > len(data):
-        raise Malformed("bytes")
-    return b64encode(data[position:end]).decode(), end
+def base64_bytes(*, nullable: bool) -> Read:
+    """Compact bytes, as Kafka's JSON has them, null an error unless `nullable`."""
+
+    def read(data: bytes, position: int) -> tuple[str | None, int]:
+        length, position = _length(data, position, nullable=nullable)
+        if length < 0:
+            return None, position
+        end = position + length
+        if end > len(data):
+            raise Malformed("bytes")
+        return b64encode(data[position:end]).decode(), end
+
+    return read
 
 
 def uuid(data: bytes, position: int) -> tuple[str, int]:
@@ -160,6 +166,7 @@ def array(element: Read, *, nullable: bool = False) -> Read:
 INT8, INT16, UINT16, INT32, INT64 = map(number, (">b", ">h", ">H", ">i", ">q"))
 _DOUBLE = number(">d")
 STRING, NULLABLE_STRING = string(nullable=False), string(nullable=True)
+BASE64, NULLABLE_BASE64 = base64_bytes(nullable=False), base64_bytes(nullable=True)
 INTS, NULLABLE_INTS = integers(nullable=False), integers(nullable=True)
 UUIDS, NULLABLE_UUIDS = array(uuid), array(uuid, nullable=True)
 

@@ -3,10 +3,12 @@
 Every kind that Kafka has had in a release is taken apart; what else there is, is measured.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from kafka_forensics.model.controller import UNKNOWN_KIND, MetadataRecord
 from kafka_forensics.parsers.internal_topics.flexible_fields import (
+    BASE64,
     INT8,
     INT16,
     INT32,
@@ -23,7 +25,6 @@ from kafka_forensics.parsers.internal_topics.flexible_fields import (
     Read,
     Tags,
     array,
-    base64_text,
     flag,
     float64,
     read_message,
@@ -73,7 +74,13 @@ def is_no_op_batch(batch: bytes | memoryview, attributes: int) -> bool:
 
 
 def decode_metadata_record(value: bytes | None) -> MetadataRecord:
-    """The record in a value of `__cluster_metadata`. Any bytes give an answer; `problem` says why there are no fields.
+    """The record in a value of `__cluster_metadata`, as `decode_framed` reads it."""
+    return decode_framed(value, NAMES, _LAYOUTS)
+
+
+def decode_framed(value: bytes | None, names: Mapping[int, str], layouts: Mapping[int, tuple[Layout, ...]]) -> MetadataRecord:
+    """The record in a value of a topic whose kinds have these names and layouts, by apiKey. Any bytes give an answer; `problem`
+    says why there are no fields.
 
     `value`: there is none, or it was too large to hold; `frame`: it does not begin with a frame of version 1; `kind`, `version`:
     not one this tool knows; `fields`: its bytes end too early, too late, or are no such fields.
@@ -89,14 +96,13 @@ def decode_metadata_record(value: bytes | None) -> MetadataRecord:
         return MetadataRecord(-1, "UNKNOWN", -1, size, None, "frame")
     if frame_version != 1:
         return MetadataRecord(-1, "UNKNOWN", -1, size, None, "frame")
-    name = NAMES.get(api_key)
+    name = names.get(api_key)
     if name is None:
         return MetadataRecord(api_key, "UNKNOWN", version, size, None, UNKNOWN_KIND)
-    layouts = _LAYOUTS[api_key]
-    if version >= len(layouts):
+    if version >= len(layouts[api_key]):
         return MetadataRecord(api_key, name, version, size, None, "version")
     try:
-        fields, position = read_message(value, position, layouts[version])
+        fields, position = read_message(value, position, layouts[api_key][version])
     except UNREADABLE:
         fields, position = None, size + 1
     if position != size:
@@ -178,7 +184,7 @@ _TOKEN: Final = (
 _SCRAM: Final = (
     ("name", STRING),
     ("mechanism", INT8),
-    *((name, base64_text) for name in ("salt", "stored_key", "server_key")),
+    *((name, BASE64) for name in ("salt", "stored_key", "server_key")),
     ("iterations", INT32),
 )
 _ENTITY: Final = array(structure(("entity_type", STRING), ("entity_name", NULLABLE_STRING)))

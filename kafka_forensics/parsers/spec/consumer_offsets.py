@@ -35,28 +35,32 @@ from kafka_forensics.parsers.spec.record_batch import LengthError
 
 
 class SizedBytes(Construct):
-    """Bytes behind their length: 32 bits, or `compact`, length + 1 as an unsigned varint. Null is an error."""
+    """Bytes behind their length: 32 bits, or `compact`, length + 1 as an unsigned varint. Null is an error unless `nullable`."""
 
-    def __init__(self, *, compact: bool = False) -> None:
+    def __init__(self, *, compact: bool = False, nullable: bool = False) -> None:
         super().__init__()
         self.compact = compact
+        self.nullable = nullable
 
-    def _parse(self, stream: BinaryIO, context: Container, path: str) -> bytes:
+    def _parse(self, stream: BinaryIO, context: Container, path: str) -> bytes | None:
         if self.compact:
             length = UNSIGNED_VARINT._parse(stream, context, path) - 1
         else:
             length = int.from_bytes(stream_read(stream, 4, path), "big", signed=True)
         if length < 0:
+            if self.nullable:
+                return None
             raise LengthError("null where bytes must be", path=path)
         data: bytes = stream_read(stream, length, path)
         return data
 
-    def _build(self, obj: bytes, stream: BinaryIO, context: Container, path: str) -> bytes:
+    def _build(self, obj: bytes | None, stream: BinaryIO, context: Container, path: str) -> bytes | None:
+        length = -1 if obj is None else len(obj)
         if self.compact:
-            UNSIGNED_VARINT._build(len(obj) + 1, stream, context, path)
+            UNSIGNED_VARINT._build(length + 1, stream, context, path)
         else:
-            stream_write(stream, len(obj).to_bytes(4, "big", signed=True), 4, path)
-        stream_write(stream, obj, len(obj), path)
+            stream_write(stream, length.to_bytes(4, "big", signed=True), 4, path)
+        stream_write(stream, obj or b"", len(obj or b""), path)
         return obj
 
 

@@ -199,7 +199,11 @@ MESSAGES: Final[dict[int, tuple[Message, ...]]] = {
 
 def write_metadata_record(api_key: int, version: int, fields: Json) -> bytes:
     """The value of a record of this kind; tagged fields that are missing or have their default are left out, as Kafka does."""
-    message = MESSAGES[api_key][version]
+    return write_framed(MESSAGES[api_key][version], api_key, version, fields)
+
+
+def write_framed(message: Message, api_key: int, version: int, fields: Json) -> bytes:
+    """The value of a record of a topic whose records have the same frame."""
     tagged = {
         tag.number: tag.layout.build(fields[tag.name]) for tag in message.tags if fields.get(tag.name, tag.default) != tag.default
     }

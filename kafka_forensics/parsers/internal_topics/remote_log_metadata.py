@@ -1,0 +1,81 @@
+"""Records of `__remote_log_metadata` (KIP-405) read fast: the twin of `spec.remote_log_metadata`."""
+
+from dataclasses import replace
+from typing import Final
+
+from kafka_forensics.model.controller import MetadataRecord
+from kafka_forensics.model.json_objects import Json
+from kafka_forensics.model.remote_log import RemotePartitionDeleteState, RemoteSegmentState
+from kafka_forensics.parsers.internal_topics.flexible_fields import (
+    INT8,
+    INT32,
+    INT64,
+    NULLABLE_BASE64,
+    STRING,
+    Layout,
+    Tags,
+    array,
+    flag,
+    structure,
+    uuid,
+)
+from kafka_forensics.parsers.internal_topics.metadata_log import decode_framed
+
+SEGMENT: Final = 0
+SEGMENT_UPDATE: Final = 1
+PARTITION_DELETE: Final = 2
+SEGMENT_SNAPSHOT: Final = 3
+REMOTE_LOG_RECORDS: Final = {
+    SEGMENT: "RemoteLogSegmentMetadataRecord",
+    SEGMENT_UPDATE: "RemoteLogSegmentMetadataUpdateRecord",
+    PARTITION_DELETE: "RemotePartitionDeleteMetadataRecord",
+    SEGMENT_SNAPSHOT: "RemoteLogSegmentMetadataSnapshotRecord",
+}
+"""apiKey → Kafka's name of the kind."""
+
+
+def decode_remote_log_record(value: bytes | None) -> MetadataRecord:
+    """The record in a value of `__remote_log_metadata`. Any bytes give an answer; `problem` says why there are no fields.
+
+    Reasons are those of `metadata_log.decode_framed`, and what Kafka's classes refuse (RemoteLogSegmentMetadata): `state`: a number
+    that no state has; `offsets`: a negative start, or an end before the start; `epochs`: no leader epoch.
+    """
+    record = decode_framed(value, REMOTE_LOG_RECORDS, _LAYOUTS)
+    problem = None if record.fields is None else _refused(record.fields)
+    return record if problem is None else replace(record, fields=None, problem=problem)
+
+
+def _refused(fields: Json) -> str | None:
+    """Why Kafka's classes refuse these fields."""
+    if "remote_partition_delete_state" in fields:
+        return None if fields["remote_partition_delete_state"] in _PARTITION_STATES else "state"
+    if fields["remote_log_segment_state"] not in _SEGMENT_STATES:
+        return "state"
+    if "start_offset" not in fields:
+        return None
+    if fields["start_offset"] < 0 or fields["end_offset"] < fields["start_offset"]:
+        return "offsets"
+    return None if fields["segment_leader_epochs"] else "epochs"
+
+
+_SEGMENT_STATES: Final = frozenset(map(int, RemoteSegmentState))
+_PARTITION_STATES: Final = frozenset(map(int, RemotePartitionDeleteState))
+_TOPIC_ID_PARTITION: Final = structure(("name", STRING), ("id", uuid), ("partition", INT32))
+_SEGMENT_ID: Final = ("remote_log_segment_id", structure(("topic_id_partition", _TOPIC_ID_PARTITION), ("id", uuid)))
+_STATE: Final = ("remote_log_segment_state", INT8)
+_EVENT: Final = (("broker_id", INT32), ("event_timestamp_ms", INT64))
+_CUSTOM_METADATA: Final = ("custom_metadata", NULLABLE_BASE64)
+_SEGMENT: Final = (
+    *(("start_offset", INT64), ("end_offset", INT64), ("broker_id", INT32)),
+    *(("max_timestamp_ms", INT64), ("event_timestamp_ms", INT64)),
+    ("segment_leader_epochs", array(structure(("leader_epoch", INT32), ("offset", INT64)))),
+    *(("segment_size_in_bytes", INT32), _CUSTOM_METADATA, _STATE),
+)
+_TXN_INDEX_EMPTY: Final[Tags] = {0: ("txn_index_empty", flag, False)}
+_LAYOUTS: Final[dict[int, tuple[Layout, ...]]] = {
+    SEGMENT: (((_SEGMENT_ID, *_SEGMENT), _TXN_INDEX_EMPTY),),
+    SEGMENT_UPDATE: (((_SEGMENT_ID, *_EVENT, _CUSTOM_METADATA, _STATE), {}),),
+    PARTITION_DELETE: (((("topic_id_partition", _TOPIC_ID_PARTITION), *_EVENT, ("remote_partition_delete_state", INT8)), {}),),
+    SEGMENT_SNAPSHOT: (((("segment_id", uuid), *_SEGMENT), _TXN_INDEX_EMPTY),),
+}
+"""apiKey → layout of each version from 0 up; Kafka 4.4 still has one of each."""

@@ -1,0 +1,124 @@
+"""Records of `__remote_log_metadata`: both twins against each other, against what a broker wrote, and against liars."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from kafka_forensics.model.controller import MetadataRecord
+from kafka_forensics.parsers.internal_topics.remote_log_metadata import REMOTE_LOG_RECORDS, decode_remote_log_record
+from kafka_forensics.parsers.spec.remote_log_metadata import REMOTE_LOG_MESSAGES, write_remote_log_record
+from tests.parsers.exact_readers import read_remote_log_record
+from tests.support.remote_log import copied, deleted_partition, segment_id, updated
+
+BY_A_BROKER = (
+    "01000004617564bb62218128874c15a6168c7da51f14490000000000c20ffc994e9a42558cace6b2bc811795000000000000000000000000000000003b"
+    "00000001000001a21c58076e000001a21c5817640200000000000000000000000000000010300000" + "01000101",
+    "01010004617564bb62218128874c15a6168c7da51f14490000000000c20ffc994e9a42558cace6b2bc8117950000000001000001a21c58178e000100",
+)
+"""What Kafka 4.3.1 wrote of a segment: the copy has begun, the copy has ended."""
+REASONS = {"value", "frame", "kind", "version", "fields", "state", "offsets", "epochs"}
+
+
+def snapshot(**given: Any) -> bytes:
+    fields = {
+        "segment_id": segment_id(3),
+        "start_offset": 0,
+        "end_offset": 9,
+        "broker_id": 2,
+        "max_timestamp_ms": -1,
+        "event_timestamp_ms": 7,
+        "segment_leader_epochs": [{"leader_epoch": 0, "offset": 0}, {"leader_epoch": 4, "offset": 5}],
+        "segment_size_in_bytes": 1,
+        "custom_metadata": "",
+        "remote_log_segment_state": 1,
+    }
+    return write_remote_log_record(3, fields | given)
+
+
+EVERY_KIND = (
+    *(copied(1, 0, 9), copied(2, 10, 2**63 - 1, epochs=((0, 10), (7, 2**40)), txn_index_empty=False, topic="größe")),
+    *(updated(1, 1, custom_metadata="AAEC"), updated(1, 3, topic="")),
+    *(deleted_partition(), snapshot()),
+    *map(bytes.fromhex, BY_A_BROKER),
+)
+
+
+def assert_twins_agree(value: bytes) -> MetadataRecord:
+    fast, exact = decode_remote_log_record(value), read_remote_log_record(value)
+    assert (fast.fields is None) == (fast.problem in REASONS)
+    if exact is None:
+        assert fast.problem in {"frame", "kind", "version", "fields"}
+    else:
+        assert (fast.api_key, fast.version) == exact[:2]
+        assert fast.problem in {"state", "offsets", "epochs"} or fast.fields == exact[2]
+    assert fast.size_in_bytes == len(value)
+    return fast
+
+
+def test_every_kind_to_its_last_byte() -> None:
+    assert {assert_twins_agree(value).api_key for value in EVERY_KIND} == set(REMOTE_LOG_RECORDS) == set(REMOTE_LOG_MESSAGES)
+    for value in EVERY_KIND:
+        assert decode_remote_log_record(value).problem is None
+        assert [assert_twins_agree(value[:size]).fields for size in range(len(value))] == [None] * len(value)
+        assert assert_twins_agree(value + b"\0").problem == "fields"
+
+
+def test_what_a_broker_wrote() -> None:
+    begun, ended = (decode_remote_log_record(bytes.fromhex(text)).fields for text in BY_A_BROKER)
+    of = {"name": "aud", "id": "u2IhgSiHTBWmFox9pR8USQ", "partition": 0}
+    assert begun == {
+        "remote_log_segment_id": {"topic_id_partition": of, "id": "wg_8mU6aQlWMrOayvIEXlQ"},
+        "start_offset": 0,
+        "end_offset": 59,
+        "broker_id": 1,
+        "max_timestamp_ms": 1795771860846,
+        "event_timestamp_ms": 1795771864932,
+        "segment_leader_epochs": [{"leader_epoch": 0, "offset": 0}],
+        "segment_size_in_bytes": 4144,
+        "custom_metadata": None,
+        "remote_log_segment_state": 0,
+        "txn_index_empty": True,
+    }
+    assert ended is not None
+    assert (ended["broker_id"], ended["remote_log_segment_state"]) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (None, "value"),
+        (b"", "frame"),
+        (b"\0\0\0", "frame"),
+        (b"\1\4\0abc", "kind"),
+        (b"\1\0\1abc", "version"),
+        (copied(1, 0, 9, remote_log_segment_state=4), "state"),
+        (updated(1, -1), "state"),
+        (deleted_partition(3), "state"),
+        (copied(1, -1, 9), "offsets"),
+        (copied(1, 9, 8), "offsets"),
+        (snapshot(start_offset=10), "offsets"),
+        (copied(1, 0, 9, segment_leader_epochs=[]), "epochs"),
+        (b"\1\2\0\xff\xff\xff\xff\x0f", "fields"),
+        (copied(1, 0, 9)[:85] + b"\xff\xff\xff\xff\x0f", "fields"),
+        (updated(1, 1)[:-3] + b"\xff\xff\xff\xff\x0f\1\0", "fields"),
+    ],
+)
+def test_values_that_lie(value: bytes | None, reason: str) -> None:
+    record = decode_remote_log_record(value)
+    assert (record.problem, record.fields) == (reason, None)
+
+
+@given(st.sampled_from(EVERY_KIND), st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=4), st.integers(0, 200))
+def test_twins_agree_on_changed_values(value: bytes, changes: list[tuple[int, int]], size: int) -> None:
+    data = bytearray(value)
+    for at, byte in changes:
+        data[at % len(data)] = byte
+    assert_twins_agree(bytes(data))
+    assert_twins_agree(bytes(data[:size]))
+
+
+@given(st.sampled_from(sorted(REMOTE_LOG_RECORDS)), st.binary(max_size=120))
+def test_twins_agree_on_any_bytes(api_key: int, data: bytes) -> None:
+    assert_twins_agree(data)
+    assert_twins_agree(bytes((1, api_key, 0)) + data)

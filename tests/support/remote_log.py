@@ -1,0 +1,63 @@
+"""Records of `__remote_log_metadata`, as a leader's copy task writes them."""
+
+from pathlib import Path
+from typing import Any
+
+from kafka_forensics.parsers.internal_topics.flexible_fields import uuid_text
+from kafka_forensics.parsers.spec.remote_log_metadata import write_remote_log_record
+from tests.support.brokers import put_partition
+from tests.support.groups import TOPIC_ID_TEXT, log_of
+from tests.support.segments import BASE_TIMESTAMP, segment_file
+
+COPY_STARTED, COPY_FINISHED, DELETE_STARTED, DELETE_FINISHED = range(4)
+
+
+def segment_id(number: int) -> str:
+    return uuid_text(number.to_bytes(16, "big"))
+
+
+def partition_of(topic: str = "t", partition: int = 0, topic_id: str = TOPIC_ID_TEXT) -> dict[str, Any]:
+    return {"name": topic, "id": topic_id, "partition": partition}
+
+
+def copied(number: int, first: int, last: int, *, epochs: tuple[tuple[int, int], ...] | None = None, **given: Any) -> bytes:
+    """The first event of a segment; epochs as (epoch, offset)."""
+    named = {name: given.pop(name) for name in ("topic", "partition", "topic_id") if name in given}
+    fields = {
+        "remote_log_segment_id": {"topic_id_partition": partition_of(**named), "id": segment_id(number)},
+        "start_offset": first,
+        "end_offset": last,
+        "broker_id": 1,
+        "max_timestamp_ms": BASE_TIMESTAMP,
+        "event_timestamp_ms": BASE_TIMESTAMP + 1000 + number,
+        "segment_leader_epochs": [{"leader_epoch": epoch, "offset": offset} for epoch, offset in epochs or ((0, first),)],
+        "segment_size_in_bytes": 4096,
+        "custom_metadata": None,
+        "remote_log_segment_state": COPY_STARTED,
+        "txn_index_empty": True,
+    }
+    return write_remote_log_record(0, fields | given)
+
+
+def updated(number: int, state: int, **given: Any) -> bytes:
+    """A later event of a segment."""
+    named = {name: given.pop(name) for name in ("topic", "partition", "topic_id") if name in given}
+    fields = {
+        "remote_log_segment_id": {"topic_id_partition": partition_of(**named), "id": segment_id(number)},
+        "broker_id": 1,
+        "event_timestamp_ms": BASE_TIMESTAMP + 2000 + number,
+        "custom_metadata": None,
+        "remote_log_segment_state": state,
+    }
+    return write_remote_log_record(1, fields | given)
+
+
+def deleted_partition(state: int = 1) -> bytes:
+    fields = {"broker_id": 1, "event_timestamp_ms": BASE_TIMESTAMP, "remote_partition_delete_state": state}
+    return write_remote_log_record(2, {"topic_id_partition": partition_of()} | fields)
+
+
+def put_remote_log(log_dir: Path, *values: bytes | None, partition: int = 0) -> Path:
+    """`__remote_log_metadata-N` with a batch for each event; its `.log` file."""
+    log = log_of(*((None, value) for value in values))
+    return put_partition(log_dir / f"__remote_log_metadata-{partition}", log, empty_indexes=True) / segment_file(0)
