@@ -173,8 +173,18 @@ def test_no_broker_is_started_before_the_file_is_mended_over_which_it_ends(
     assert [step for step in steps[1:] if step["kind"] == "start" and 3 in step["brokers"][:1]] == []
 
 
-def test_an_empty_checkpoint_of_high_watermarks_is_a_warning(run: Run, copies: Path) -> None:
+def test_an_empty_checkpoint_of_high_watermarks_is_a_warning_and_makes_no_other_leader(
+    run: Run, plan_words: Words, plan_document: Document, copies: Path, tmp_path: Path
+) -> None:
     (copies / "broker-2" / "replication-offset-checkpoint").write_bytes(b"")
+    (only,) = plan_document(copies)["steps"]
+    assert (only["kind"], only["brokers"]) == ("find_watermark", [2])
+    words = plan_words(copies, *AUDIT)
+    assert "no high watermark says what broker 2 committed, and if that was all, electing broker 2 would lose less of it." in words
+    assert "Start" not in words
+    assert "Start broker 2, and no other yet." in plan_words(copies, *AUDIT, "--elect", "2")
+    out = run("salvage", copies, "--output", tmp_path / "out", "--format", "table")[1]
+    assert "refused audit-0: which of its copies holds what was committed is not known: one has no high watermark" in out
     found = json.loads(run("scan", copies, "--format", "json")[1])["findings"]
     told = [(row["broker"], row["severity"], row["evidence"]["reason"]) for row in found if row["kind"] == "CHECKPOINT_MALFORMED"]
     assert told == [(2, "warning", "empty")]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafka_forensics.cli.outputs import plan_steps
+from kafka_forensics.cli.outputs import steps
 from kafka_forensics.cli.outputs.plan import COLUMNS
 from tests.cli.runs import Run
 from tests.gallery.of_replicas import OTHER_TOPIC_ID
@@ -62,7 +62,7 @@ def test_candidates_and_the_steps_to_the_best(run_plan: Run, audit: Path) -> Non
 def test_a_command_may_take_as_long_as_the_recovery_of_a_broker_that_crashed(
     plan_document: Document, audit: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan_steps, "_BYTES_A_MINUTE", 1000)
+    monkeypatch.setattr(steps, "_BYTES_A_MINUTE", 1000)
     limits = {step["limit_seconds"] for step in plan_document(audit, *AUDIT)["steps"]}
     assert limits == {None, 60 * (2 + (audit / "broker-2" / "audit-0" / f"{0:020d}.log").stat().st_size // 1000)}
 

@@ -6,8 +6,9 @@ from itertools import zip_longest
 from typing import Final
 
 from kafka_forensics.cli.outputs import plan_words
-from kafka_forensics.cli.outputs.plan_steps import markdown_of, minutes_to_start, partitions_words, preamble, steps_of, text_of
+from kafka_forensics.cli.outputs.plan_steps import preamble, steps_of
 from kafka_forensics.cli.outputs.rows import drawn, markdown, markdown_lines, plain_table, table_lines, tsv_lines
+from kafka_forensics.cli.outputs.steps import markdown_of, minutes_to_start, partitions_words, text_of
 from kafka_forensics.cli.outputs.words import name
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.export import json_document
@@ -300,7 +301,7 @@ def _partition_object(planned: Planned, elect: str | None) -> Json:
         "replicas": _replica_objects(planned),
         "recommended": plan.recommended if planned.salvage is None else None,
         "salvage": _salvage_object(planned),
-        **object_of(attributes("loses_alike=alike chosen_by"), plan),
+        **object_of(attributes("loses_alike=alike chosen_by contested_by"), plan),
         "candidates": [_candidate_object(planned, candidate) for candidate in shown_of(planned, elect)],
         "advice": _advice(planned, elect),
         "already_lost": [object_of(_ALREADY_LOST, lost) for lost in plan.already_lost],

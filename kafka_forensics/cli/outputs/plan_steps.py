@@ -3,65 +3,37 @@
 Whoever must lead starts first and alone. All of it safe to print.
 """
 
-import json
 import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from kafka_forensics.cli.outputs.plan_words import STRAYS, brokers, capital, mend_words, refusal, wrapped
-from kafka_forensics.cli.outputs.rows import markdown
-from kafka_forensics.cli.outputs.words import command_lines, name
+from kafka_forensics.cli.outputs.plan_words import STRAYS, brokers, capital, mend_words, refusal
+from kafka_forensics.cli.outputs.steps import (
+    DESCRIBE,
+    OF_ALL_BROKERS,
+    Partition,
+    Step,
+    controllers_step,
+    election_command,
+    minutes_to_start,
+    of_topics,
+    partitions_words,
+)
+from kafka_forensics.cli.outputs.words import name
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.evidence.inputs import broker_order
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.amounts import plural
-from kafka_forensics.model.json_objects import Json, attributes, object_of, rfc3339
+from kafka_forensics.model.json_objects import rfc3339
 from kafka_forensics.questions.plan import Planned, Plans
 from kafka_forensics.replication.planner import UNSAID, Broker, Candidate, ElectionNeeds, Round, StartOrder
 from kafka_forensics.replication.small_files import ABSENT
 from kafka_forensics.wording import asked_command
 
-_BYTES_A_MINUTE: Final = 3_000_000_000
-"""What a broker's recovery reads, at 50 MB a second."""
 _SETTING: Final = "unclean.leader.election.enable"
-_SERVER: Final = "--bootstrap-server HOST:PORT"
-_CONTROLLER: Final = "--bootstrap-controller HOST:PORT"
-DESCRIBE: Final = f"kafka-topics.sh {_SERVER} --describe"
-ELECT_UNCLEANLY: Final = f"kafka-leader-election.sh {_SERVER} --election-type unclean"
-NAME_CONTROLLER: Final = f"kafka-metadata-quorum.sh {_CONTROLLER} describe --status"
-_CONFIGS: Final = f"kafka-configs.sh {_CONTROLLER} --alter"
-_ALL_BROKERS: Final = f"{_CONFIGS} --entity-type brokers --entity-default"
-_NAMED: Final = 8
-"""Runs of partitions that a sentence names."""
 _TOPICS: Final = 5
 """Topics that a command to look at them names."""
-_STEP: Final = attributes("kind text command brokers")
-Partition = tuple[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One step; `kind` says what it is about, for programs."""
-
-    kind: str
-    text: str
-    command: str | None = None
-    brokers: tuple[Broker, ...] = ()
-    partitions: tuple[Partition, ...] = ()
-
-    def document(self, minutes: int) -> Json:
-        """As JSON has it; `minutes` is what its command may take."""
-        runs = [
-            {"topic": topic, "partition_start": first, "partition_end": last + 1} for topic, first, last in _runs(self.partitions)
-        ]
-        return {**object_of(_STEP, self), "limit_seconds": None if self.command is None else 60 * minutes, "partitions": runs}
-
-
-def minutes_to_start(sizes: Iterable[int]) -> int:
-    """How long the start of a broker may take whose recovery reads so many bytes; of several the longest."""
-    return 2 + max(sizes, default=0) // _BYTES_A_MINUTE
 
 
 def preamble(plans: Plans) -> str:
@@ -70,27 +42,6 @@ def preamble(plans: Plans) -> str:
         "HOST:PORT is a node that runs. If a command does not show what its step says within "
         f"{minutes_to_start(plans.bytes_to_recover.values())} minutes, stop all brokers, copy again and plan again."
     )
-
-
-def text_of(head: str, steps: Sequence[Step], width: int) -> Iterator[str]:
-    """Numbered steps as text, with the command of each below it."""
-    if steps:
-        yield "\n"
-        yield from wrapped(f"Steps. {head}", width)
-    for number, step in enumerate(steps, 1):
-        yield from wrapped(f"{number}. {step.text}", width, "   ")
-        if step.command is not None:
-            yield from (f"     {line}\n" for line in command_lines(printable(step.command), width - 5))
-
-
-def markdown_of(head: str, steps: Sequence[Step]) -> Iterator[str]:
-    """Numbered steps as a section of a page."""
-    if steps:
-        yield f"\n## Steps\n\n{markdown(head)}\n"
-    for number, step in enumerate(steps, 1):
-        yield f"\n{number}. {markdown(step.text)}\n"
-        if step.command is not None:
-            yield f"\n   ```sh\n   {printable(step.command)}\n   ```\n"
 
 
 class _Election(NamedTuple):
@@ -109,7 +60,7 @@ def steps_of(plans: Plans, elect: str | None) -> list[Step]:
     """What to do, in this order; nothing where no broker can lead any partition. Steps end where a new plan is due."""
     chosen = [(planned, planned.chosen(elect)) for planned in plans.planned]
     elections = [_Election(planned, one, planned.needs(one)) for planned, one in chosen if one is not None]
-    again = [*_plan_again(plans, elections)]
+    again = [*_plan_again(plans, elections), *(_find_watermarks(elections) if elect is None else ())]
     ordered = [] if again else [*_asked_first(plans, elections), *_to_leaders(plans, elections, elect)]
     return list(dict.fromkeys([*_all_partitions(plans), *again, *ordered, *(_hanging(plans) if plans.live else ())]))
 
@@ -191,6 +142,23 @@ def _plan_again(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]:
         yield Step("copy", text, None, absent)
 
 
+def _find_watermarks(elections: Sequence[_Election]) -> Iterator[Step]:
+    """What must be known where it decides who should lead whether records of a replica without a high watermark were committed."""
+    contested: defaultdict[tuple[Broker, ...], list[Partition]] = defaultdict(list)
+    for election in elections:
+        plan = election.planned.plan
+        silent = [missing.broker for missing in plan.missing if missing.kind == "no_high_watermark" and missing.broker is not None]
+        if plan.contested_by is not None and plan.recommended is not None:
+            contested[plan.recommended, plan.contested_by, *silent].append(election.partition)
+    for (recommended, other, *silent), partitions in contested.items():
+        text = (
+            f"Whether {brokers([recommended])} or {brokers([other])} should lead {partitions_words(partitions)} depends on what "
+            f"{brokers(silent)} had committed, and no high watermark says so. Look for an older replication-offset-checkpoint of "
+            "that log directory, put it into the copy and plan again. Without one, decide: plan each with --elect N."
+        )
+        yield Step("find_watermark", text, None, tuple(silent), tuple(partitions))
+
+
 def _asked_first(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]:
     """What to make sure of before anything else is done."""
     for broker, finding in plans.to_mend:
@@ -238,7 +206,9 @@ def _ordered(plans: Plans, elections: Sequence[_Election], starts: StartOrder) -
     yield from _formatted(plans)
     controls = [election.planned.given.control for election in elections]
     is_known = None not in controls
-    steps = [_controllers(plans, held, is_known=is_known), *_unclean(elections, starts, is_known=is_known)]
+    both = [broker for broker in held if broker in plans.combined]
+    controllers = controllers_step(both, "the controllers" if is_known else "the controllers or ZooKeeper")
+    steps = [controllers, *_unclean(elections, starts, is_known=is_known)]
     yield from sorted(steps, key=lambda step: step.kind != "check_unclean")
     for number, start in enumerate(starts.rounds):
         yield from _mended(elections, start.broker)
@@ -252,23 +222,10 @@ def _ordered(plans: Plans, elections: Sequence[_Election], starts: StartOrder) -
     if starts.forbid_unclean and is_known:
         default = next(control.unclean_by_default for control in controls if control is not None)
         before = f"--delete-config {_SETTING}" if default is None else f"--add-config {_SETTING}={str(default).lower()}"
-        yield Step("restore_unclean", "Restore that setting of all brokers:", f"{_ALL_BROKERS} {before}")
-        for topic in _allowing(elections, by_topic=True):
-            yield Step("restore_unclean", f"Allow them again for {printable(topic)}:", _of_topic(topic, "true"))
-
-
-def _controllers(plans: Plans, held: Sequence[Broker], *, is_known: bool) -> Step:
-    """The controllers run before any broker, for they hold no partitions."""
-    both = [broker for broker in held if broker in plans.combined]
-    text = "Let the controllers run" if is_known else "Let the controllers or ZooKeeper run"
-    if both:
-        text += (
-            f". {capital(brokers(both))} {'is a controller' if len(both) == 1 else 'are controllers'}, too: start as many as a "
-            "majority needs with process.roles=controller and only the controller's listener, and with their own settings when "
-            "their turn as a broker comes"
-        )
-    text += ". This names the controllers' leader:"
-    return Step("controllers", text, NAME_CONTROLLER, tuple(both))
+        yield Step("restore_unclean", "Restore that setting of all brokers:", f"{OF_ALL_BROKERS} {before}")
+        if topics := _allowing(elections, by_topic=True):
+            command = of_topics(topics, f"--add-config {_SETTING}=true")
+            yield Step("restore_unclean", f"Allow them again for {listed(map(printable, topics))}:", command)
 
 
 def _unclean(elections: Sequence[_Election], starts: StartOrder, *, is_known: bool) -> Iterator[Step]:
@@ -282,9 +239,10 @@ def _unclean(elections: Sequence[_Election], starts: StartOrder, *, is_known: bo
         return
     text = "Where unclean elections are allowed, no order of starts serves all partitions. "
     if is_known:
-        yield Step("forbid_unclean", f"{text}Forbid them for now:", f"{_ALL_BROKERS} --add-config {_SETTING}=false")
-        for topic in _allowing(elections, by_topic=True):
-            yield Step("forbid_unclean", f"Also for {printable(topic)}:", _of_topic(topic, "false"))
+        yield Step("forbid_unclean", f"{text}Forbid them for now:", f"{OF_ALL_BROKERS} --add-config {_SETTING}=false")
+        if topics := _allowing(elections, by_topic=True):
+            command = of_topics(topics, f"--add-config {_SETTING}=false")
+            yield Step("forbid_unclean", f"Also for {listed(map(printable, topics))}:", command)
     else:
         text += "A topic's or dynamic setting overrules server.properties: take away any that allows them. "
         text += f"Set {_SETTING}=false in server.properties of every node before it starts:"
@@ -316,10 +274,6 @@ def _start(start: Round, *, alone: bool) -> Iterator[Step]:
     isr = ", with nobody else in ISR and ELR" if alone else ""
     named = f" --topic {shlex.quote('|'.join(topics))}" if len(topics) <= _TOPICS else ""
     yield Step("leads", f"See that {who} leads {partitions_words(partitions)}{isr}:", DESCRIBE + named, (start.broker,), partitions)
-
-
-def _of_topic(topic: str, value: str) -> str:
-    return f"{_CONFIGS} --entity-type topics --entity-name {shlex.quote(topic)} --add-config {_SETTING}={value}"
 
 
 def _mended(elections: Sequence[_Election], broker: Broker | None) -> Iterator[Step]:
@@ -373,39 +327,3 @@ def _allowing(elections: Sequence[_Election], *, by_topic: bool = False) -> list
 
 def _distinct(names: Iterable[Broker]) -> tuple[Broker, ...]:
     return tuple(sorted(set(names), key=broker_order))
-
-
-# Many partitions in few words, and as the file that kafka-leader-election.sh reads.
-
-
-def _runs(partitions: Iterable[Partition]) -> list[tuple[str, int, int]]:
-    """Partitions as (topic, first, last) of those that follow each other."""
-    runs: list[tuple[str, int, int]] = []
-    for topic, number in sorted(partitions):
-        if runs and runs[-1][0] == topic and runs[-1][2] == number - 1:
-            runs[-1] = topic, runs[-1][1], number
-        else:
-            runs.append((topic, number, number))
-    return runs
-
-
-def partitions_words(partitions: Sequence[Partition]) -> str:
-    """`audit-0 to audit-121`, or `audit-0 to audit-121 and orders-3 (123 partitions)`."""
-    runs = [name(topic, first) + ("" if first == last else f" to {name(topic, last)}") for topic, first, last in _runs(partitions)]
-    words = ", ".join(runs[:_NAMED])
-    words = " and ".join(words.rsplit(", ", 1)) if len(runs) <= _NAMED else f"{words} and more"
-    return words if len(runs) == 1 else f"{words} ({plural(len(partitions), 'partition')})"
-
-
-def election_command(partitions: Sequence[Partition]) -> str:
-    """The command that has somebody elected for these; of several it writes their list first, however many there are."""
-    if len(partitions) == 1:
-        topic, number = partitions[0]
-        return f"{ELECT_UNCLEANLY} --topic {shlex.quote(topic)} --partition {number}"
-    rows = "; ".join(f"seq -f {_row(topic)} {first} {last}" for topic, first, last in _runs(partitions))
-    listing = f"({rows}) | paste -sd, - | sed 's/.*/{{\"partitions\":[&]}}/' > election.json"
-    return f"{listing} && {ELECT_UNCLEANLY} --path-to-json-file election.json"
-
-
-def _row(topic: str) -> str:
-    return shlex.quote(json.dumps({"topic": topic}, separators=(",", ":"))[:-1].replace("%", "%%") + ',"partition":%.0f}')

@@ -380,9 +380,7 @@ def verdict(planned: Planned, candidate: Candidate) -> str:
     rest = f"; and {len(candidate.losses) - 4} more ranges" if len(candidate.losses) > 4 else ""
     least = _least(planned, candidate) if best else ""
     back = " `kafka-forensics recover` takes them from these copies, to be produced again."
-    return (
-        f"{lead}{least}: {costs}{rest}. {bounds(planned, candidate)}{back}" + (_doubt(planned, candidate) if best else "") + rotten
-    )
+    return f"{lead}{least}: {costs}{rest}. {bounds(planned, candidate)}{back}" + (_doubt(planned) if best else "") + rotten
 
 
 def _least(planned: Planned, candidate: Candidate) -> str:
@@ -397,18 +395,16 @@ def _least(planned: Planned, candidate: Candidate) -> str:
     return least + (f", as {brokers(sorted(alike, key=str))} would" if alike else "")
 
 
-def _doubt(planned: Planned, candidate: Candidate) -> str:
-    """What speaks against a recommendation that loses more offsets than another would: proof that may only be missing."""
-    fewest = min(planned.plan.candidates, key=lambda candidate: candidate.at_most)
-    unproven = {missing.broker for missing in planned.plan.missing if missing.kind == "no_high_watermark"}
-    holders = {broker for loss in candidate.losses if loss.committed < loss.end - loss.start for broker in loss.held_by}
-    silent = [replica.broker for replica in planned.given.replicas if replica.broker in holders & unproven]
-    if fewest.at_most >= candidate.at_most or not silent:
+def _doubt(planned: Planned) -> str:
+    """What speaks against a recommendation: proof that may only be missing."""
+    if planned.plan.contested_by is None:
         return ""
-    has, it = ("has", "it holds") if len(silent) == 1 else ("have", "they hold")
+    silent = [
+        missing.broker for missing in planned.plan.missing if missing.kind == "no_high_watermark" and missing.broker is not None
+    ]
     return (
-        f" That is open to doubt: {brokers(silent)} {has} no checkpointed high watermark to prove what {it} committed, and "
-        f"electing {brokers([fewest.broker])} would lose less, {counted_in_words(planned, fewest.losses, fewest.at_most)}."
+        f" That is not known for sure: no high watermark says what {brokers(silent)} committed, and if that was all, electing "
+        f"{brokers([planned.plan.contested_by])} would lose less of it."
     )
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from kafka_forensics.cli.outputs.plan_steps import markdown_of, text_of
 from kafka_forensics.cli.outputs.rows import markdown, markdown_lines, table_lines, tsv_lines
 from kafka_forensics.cli.outputs.salvage_steps import head, steps_of
+from kafka_forensics.cli.outputs.steps import markdown_of, text_of
 from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.amounts import plural, size

@@ -120,6 +120,9 @@ class Chooser:
         else:
             base, chosen_by = max(range(len(copies)), key=lambda number: _length(copies[number])), "longest"
         lineage = trace(copies, planned.given.differing, base, preferred=preferred is not None)
+        if planned.plan.contested_by is not None and preferred is None and lineage.left_behind:
+            reason = "which of its copies holds what was committed is not known: one has no high watermark"
+            raise RefusedError(Refused(context.topic, context.partition, "rivals", reason, SAY_WHOSE))
         if lineage.rivals:
             brokers = tuple(dict.fromkeys(rival.broker for rival in lineage.rivals))
             ours = tuple(dict.fromkeys(rival.rival_of for rival in lineage.rivals if rival.rival_of is not None))

@@ -62,7 +62,20 @@ def plan_partition(given: PlanPartition, truncate_by: TruncateBy | None = None) 
         tuple([broker for _, broker in alike]),
         ordinary_leaders(candidates, given.replicas),
         tuple(sorted({_deciding(best, key) for key, _ in alike}, key=CHOSEN_BY.index)),
+        _contested_by(given, candidates, recommended),
     )
+
+
+def _contested_by(given: PlanPartition, candidates: Sequence[Candidate], recommended: Broker | None) -> Broker | None:
+    """See `Plan.contested_by`."""
+    silent = {replica.broker for replica in given.replicas if replica.high_watermark is None}
+
+    def may_lose(candidate: Candidate) -> int:
+        return sum(loss.committed if silent.isdisjoint(loss.held_by) else loss.end - loss.start for loss in candidate.losses)
+
+    at_most = {candidate.broker: may_lose(candidate) for candidate in candidates} if silent else {}
+    least = min(at_most, key=at_most.__getitem__, default=None)
+    return least if least is not None and recommended is not None and at_most[least] < at_most[recommended] else None
 
 
 def _deciding(first: tuple[int, ...], second: tuple[int, ...]) -> str:

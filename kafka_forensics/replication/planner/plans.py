@@ -317,6 +317,9 @@ class Plan:
     chosen_by: tuple[str, ...] = ()
     """What decides between these, one after the other, of `CHOSEN_BY`; empty where none lose alike."""
 
+    contested_by: Broker | None = None
+    """Who would lose less of what was committed than `recommended`, if all was that is on a replica without a high watermark."""
+
     @property
     def ordinary_loss(self) -> int | None:
         """Offsets proven committed that an ordinary start may lose; None where it cannot be told, for copies are not here."""

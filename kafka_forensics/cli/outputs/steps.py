@@ -1,0 +1,129 @@
+"""Numbered steps in plain words, as plans and salvages end with them, each with the one command that it needs; safe to print."""
+
+import json
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kafka_forensics.cli.outputs.plan_words import brokers, capital, wrapped
+from kafka_forensics.cli.outputs.rows import markdown
+from kafka_forensics.cli.outputs.words import command_lines, name
+from kafka_forensics.cli.streams import printable
+from kafka_forensics.model.amounts import plural
+from kafka_forensics.model.json_objects import Json, attributes, object_of
+from kafka_forensics.replication.planner import Broker
+
+_BYTES_A_MINUTE: Final = 3_000_000_000
+"""What a broker's recovery reads, at 50 MB a second."""
+_SERVER: Final = "--bootstrap-server HOST:PORT"
+_CONTROLLER: Final = "--bootstrap-controller HOST:PORT"
+DESCRIBE: Final = f"kafka-topics.sh {_SERVER} --describe"
+ELECT_UNCLEANLY: Final = f"kafka-leader-election.sh {_SERVER} --election-type unclean"
+_NAME_CONTROLLER: Final = f"kafka-metadata-quorum.sh {_CONTROLLER} describe --status"
+_CONFIGS: Final = f"kafka-configs.sh {_CONTROLLER} --alter"
+OF_ALL_BROKERS: Final = f"{_CONFIGS} --entity-type brokers --entity-default"
+_NAMED: Final = 8
+"""Runs of partitions that a sentence names."""
+_STEP: Final = attributes("kind text command brokers")
+Partition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step; `kind` says what it is about, for programs."""
+
+    kind: str
+    text: str
+    command: str | None = None
+    brokers: tuple[Broker, ...] = ()
+    partitions: tuple[Partition, ...] = ()
+
+    def document(self, minutes: int) -> Json:
+        """As JSON has it; `minutes` is what its command may take."""
+        runs = [
+            {"topic": topic, "partition_start": first, "partition_end": last + 1} for topic, first, last in _runs(self.partitions)
+        ]
+        return {**object_of(_STEP, self), "limit_seconds": None if self.command is None else 60 * minutes, "partitions": runs}
+
+
+def minutes_to_start(sizes: Iterable[int]) -> int:
+    """How long the start of a broker may take whose recovery reads so many bytes; of several the longest."""
+    return 2 + max(sizes, default=0) // _BYTES_A_MINUTE
+
+
+def text_of(head: str, steps: Sequence[Step], width: int) -> Iterator[str]:
+    """Numbered steps as text, with the command of each below it."""
+    if steps:
+        yield "\n"
+        yield from wrapped(f"Steps. {head}", width)
+    for number, step in enumerate(steps, 1):
+        yield from wrapped(f"{number}. {step.text}", width, "   ")
+        if step.command is not None:
+            yield from (f"     {line}\n" for line in command_lines(printable(step.command), width - 5))
+
+
+def markdown_of(head: str, steps: Sequence[Step]) -> Iterator[str]:
+    """Numbered steps as a section of a page."""
+    if steps:
+        yield f"\n## Steps\n\n{markdown(head)}\n"
+    for number, step in enumerate(steps, 1):
+        yield f"\n{number}. {markdown(step.text)}\n"
+        if step.command is not None:
+            yield f"\n   ```sh\n   {printable(step.command)}\n   ```\n"
+
+
+def controllers_step(both: Sequence[Broker], who: str = "the controllers") -> Step:
+    """The controllers run before any broker; `both` are nodes that are brokers, too."""
+    text = f"Let {who} run"
+    if both:
+        text += (
+            f". {capital(brokers(both))} {'is a controller' if len(both) == 1 else 'are controllers'}, too: start as many as a "
+            "majority needs with process.roles=controller and only the controller's listener, and with their own settings when "
+            "their turn as a broker comes"
+        )
+    return Step("controllers", f"{text}. This names the controllers' leader:", _NAME_CONTROLLER, tuple(both))
+
+
+def of_topics(topics: Collection[str], change: str) -> str:
+    """The command that changes settings of topics, on running controllers."""
+    command = f"{_CONFIGS} --entity-type topics --entity-name"
+    if len(topics) == 1:
+        return f"{command} {shlex.join(topics)} {change}"
+    return f'for topic in {shlex.join(topics)}; do {command} "$topic" {change}; done'
+
+
+# Many partitions in few words, and as the file that kafka-leader-election.sh reads.
+
+
+def _runs(partitions: Iterable[Partition]) -> list[tuple[str, int, int]]:
+    """Partitions as (topic, first, last) of those that follow each other."""
+    runs: list[tuple[str, int, int]] = []
+    for topic, number in sorted(partitions):
+        if runs and runs[-1][0] == topic and runs[-1][2] == number - 1:
+            runs[-1] = topic, runs[-1][1], number
+        else:
+            runs.append((topic, number, number))
+    return runs
+
+
+def partitions_words(partitions: Sequence[Partition]) -> str:
+    """`audit-0 to audit-121`, or `audit-0 to audit-121 and orders-3 (123 partitions)`."""
+    runs = [name(topic, first) + ("" if first == last else f" to {name(topic, last)}") for topic, first, last in _runs(partitions)]
+    words = ", ".join(runs[:_NAMED])
+    words = " and ".join(words.rsplit(", ", 1)) if len(runs) <= _NAMED else f"{words} and more"
+    return words if len(runs) == 1 else f"{words} ({plural(len(partitions), 'partition')})"
+
+
+def election_command(partitions: Sequence[Partition]) -> str:
+    """The command that has somebody elected for these; of several it writes their list first, however many there are."""
+    if len(partitions) == 1:
+        topic, number = partitions[0]
+        return f"{ELECT_UNCLEANLY} --topic {shlex.quote(topic)} --partition {number}"
+    rows = "; ".join(f"seq -f {_row(topic)} {first} {last}" for topic, first, last in _runs(partitions))
+    listing = f"({rows}) | paste -sd, - | sed 's/.*/{{\"partitions\":[&]}}/' > election.json"
+    return f"{listing} && {ELECT_UNCLEANLY} --path-to-json-file election.json"
+
+
+def _row(topic: str) -> str:
+    return shlex.quote(json.dumps({"topic": topic}, separators=(",", ":"))[:-1].replace("%", "%%") + ',"partition":%.0f}')
