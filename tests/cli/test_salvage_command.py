@@ -18,7 +18,7 @@ def test_a_healthy_topic_is_salvaged_whole_and_json_is_the_manifest(tmp_path: Pa
     assert status == 0, err
     assert json.loads(out) == json.loads((output / "manifest.json").read_text())
     assert f"to {output}; manifest.json there says what came from where" in err
-    assert sorted(path.name for path in output.iterdir()) == ["broker-1", "broker-2", "broker-3", "manifest.json"]
+    assert sorted(path.name for path in output.iterdir()) == ["broker-1", "broker-2", "broker-3", "election.json", "manifest.json"]
     assert sorted(path.name for path in (output / "broker-1" / "broker-1").iterdir()) == [
         *("bootstrap.checkpoint", "cleaner-offset-checkpoint", "log-start-offset-checkpoint", "meta.properties"),
         *("orders-0", "orders-1", "recovery-point-offset-checkpoint", "replication-offset-checkpoint"),

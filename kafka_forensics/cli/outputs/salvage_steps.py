@@ -1,23 +1,25 @@
 """The steps that bring brokers up on a salvage: stop, move aside, copy, start in this order. All of it safe to print."""
 
+import json
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from kafka_forensics.cli.outputs.plan_steps import (
+from kafka_forensics.cli.outputs.plan_words import brokers
+from kafka_forensics.cli.outputs.steps import (
     DESCRIBE,
     ELECT_UNCLEANLY,
-    NAME_CONTROLLER,
     Step,
-    election_command,
+    controllers_step,
     minutes_to_start,
+    of_topics,
     partitions_words,
 )
-from kafka_forensics.cli.outputs.plan_words import brokers
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.evidence.inputs import broker_order
+from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
-from kafka_forensics.questions.salvage import MANIFEST, METADATA_LOG, Salvaged
+from kafka_forensics.questions.salvage import ELECTION_FILE, MANIFEST, METADATA_LOG, PassedLimit, Salvaged
 from kafka_forensics.replication.small_files import KRAFT_DIRECTORY
 from kafka_forensics.wording import asked_command, mending
 
@@ -113,26 +115,59 @@ def _put(salvaged: Salvaged) -> Iterator[Step]:
 
 def _start(salvaged: Salvaged) -> Iterator[Step]:
     """Controllers, then brokers: first those whose copies say what the lineages are, which plans recommend as leaders."""
+    order, limits = _order(salvaged), _topics_by_limits(salvaged)
     if salvaged.is_kraft:
-        text = (
-            "Start the controllers. Those that are brokers, too, start in the order of the next step: wait for none of them before "
-            "a majority of the controllers runs. This names their leader:"
-        )
-        yield Step("controllers", text, NAME_CONTROLLER, tuple(sorted(_voters(salvaged))))
-    if order := _order(salvaged):
-        listed, absent = ", then ".join(brokers([node]) for node in order), _absent(salvaged)
-        text = f"Start {listed}, each when the one before is up. Recovery reads every batch, and cuts nothing."
+        yield controllers_step([node for node in order if node in salvaged.combined])
+    for passed, topics in limits.items():
+        yield _retention_suspended(passed, topics, is_kraft=salvaged.is_kraft)
+    if order:
+        one_by_one, absent = ", then ".join(brokers([node]) for node in order), _absent(salvaged)
+        text = f"Start {one_by_one}, each when the one before is up. Recovery reads every batch, and cuts nothing."
         yield Step("start", text, None, order)
-        partitions = tuple((one.topic, one.partition) for one in salvaged.partitions if one.quorum is None)
-        if salvaged.is_kraft and partitions:
+        if salvaged.is_kraft and salvaged.to_elect():
+            partitions = tuple((one.topic, one.partition) for one in salvaged.partitions if one.quorum is None)
             text = "Have leaders elected where a crash left none. The replicas in DIR are the same, so nothing in them is lost:"
-            command = election_command(partitions) if absent else f"{ELECT_UNCLEANLY} --all-topic-partitions"
+            command = f"{ELECT_UNCLEANLY} --path-to-json-file {shlex.quote(f'{salvaged.output}/{ELECTION_FILE}')}"
             yield Step("elect", text, command, order, partitions)
         command = f"{DESCRIBE} --under-replicated-partitions"
         lacking = f" but partitions that lack only {brokers(absent)}" if absent else ""
         yield Step("in_sync", f"See that all replicas are in sync: this prints nothing{lacking}.", command, order)
     command = asked_command("verify", None, "--against", f"{salvaged.output}/{MANIFEST}")
     yield Step("verify", "Copy the log directories again, and see that every byte is there:", command)
+    for passed, topics in limits.items() if salvaged.is_kraft else ():
+        before = [f"--add-config {limit.setting}={limit.of_topic}" for limit in passed if limit.of_topic is not None]
+        before += [f"--delete-config {limit.setting}" for limit in passed if limit.of_topic is None]
+        text = f"When the old records of {listed(map(printable, topics))} are read or copied, let brokers delete them again:"
+        yield from (Step("restore_retention", text, of_topics(topics, change)) for change in before)
+
+
+def _topics_by_limits(salvaged: Salvaged) -> dict[tuple[PassedLimit, ...], list[str]]:
+    """Topics whose oldest records brokers would delete as soon as they run, by the limits that these have passed."""
+    limits: dict[str, set[PassedLimit]] = {}
+    for partition in salvaged.partitions:
+        limits.setdefault(partition.topic, set()).update(partition.passed_limits)
+    topics: dict[tuple[PassedLimit, ...], list[str]] = {}
+    for topic, passed in sorted(limits.items()):
+        if passed:
+            topics.setdefault(tuple(sorted(passed, key=lambda limit: limit.setting)), []).append(topic)
+    return topics
+
+
+def _retention_suspended(passed: Sequence[PassedLimit], topics: Sequence[str], *, is_kraft: bool) -> Step:
+    """How to keep what retention would delete, before any broker runs; what ZooKeeper holds of a topic is written whole."""
+    limits = [f"{limit.setting}={limit.value}{'' if limit.is_known else ', the default'}" for limit in passed]
+    named = listed(map(printable, topics))
+    text = f"Half a minute after they start, brokers delete the oldest records of {named} ({' and '.join(limits)}). To keep them, "
+    if is_kraft:
+        settings = ",".join(f"{limit.setting}=-1" for limit in passed)
+        return Step("keep_records", f"{text}change that before:", of_topics(topics, f"--add-config {settings}"))
+    text += (
+        "change that of each topic in ZooKeeper before, and back after the last step. With `get` for `set` it shows the topic's "
+        "other settings, which must stay:"
+    )
+    config = json.dumps({"version": 1, "config": {limit.setting: "-1" for limit in passed}})
+    command = f"zookeeper-shell.sh ZOOKEEPER:PORT set {shlex.quote(f'/config/topics/{topics[0]}')} {shlex.quote(config)}"
+    return Step("keep_records", text, command)
 
 
 def _voters(salvaged: Salvaged) -> set[int]:

@@ -3,12 +3,22 @@
 from kafka_forensics.questions.salvage.choosing import SalvageOptions
 from kafka_forensics.questions.salvage.forecast import forecast
 from kafka_forensics.questions.salvage.log_dirs import METADATA_LOG, TargetDir
-from kafka_forensics.questions.salvage.manifest import MANIFEST, Refused, Salvaged, SalvagedPartition, document
+from kafka_forensics.questions.salvage.manifest import (
+    ELECTION_FILE,
+    MANIFEST,
+    PassedLimit,
+    Refused,
+    Salvaged,
+    SalvagedPartition,
+    document,
+)
 from kafka_forensics.questions.salvage.salvaging import salvage
 
 __all__ = [
+    "ELECTION_FILE",
     "MANIFEST",
     "METADATA_LOG",
+    "PassedLimit",
     "Refused",
     "SalvageOptions",
     "Salvaged",

@@ -18,6 +18,8 @@ from kafka_forensics.replication.planner import NO_END
 from kafka_forensics.version import __version__
 
 MANIFEST: Final = "manifest.json"
+ELECTION_FILE: Final = "election.json"
+"""All partitions that were salvaged, as kafka-leader-election.sh reads them."""
 NO_TOPIC_ID: Final = "topic_id"
 """Stands among what is unseen where brokers want the topic's id, and nothing here tells it."""
 _LOG_DIR: Final = attributes(
@@ -77,6 +79,19 @@ class Quorum:
     """Above every one that a copy tells of; nobody was elected in it."""
 
 
+@dataclass(frozen=True, slots=True)
+class PassedLimit:
+    """A limit of retention that the first segment of a salvaged log has passed: brokers delete it as soon as they run."""
+
+    setting: str
+    """`retention.ms` or `retention.bytes`"""
+    value: int
+    is_known: bool
+    """Whether the controllers' log has it; else it is Kafka's default."""
+    of_topic: str | None
+    """The topic's own value, if it has one."""
+
+
 @dataclass(slots=True)
 class SalvagedPartition:
     """A partition that was written; offsets are exclusive ends."""
@@ -111,6 +126,7 @@ class SalvagedPartition:
     warning: str | None = None
     """Of a compacted topic: why the copy of the preferred broker was not taken, and what may be wrong with the rest where something
     was left out."""
+    passed_limits: tuple[PassedLimit, ...] = ()
     quorum: Quorum | None = None
     """Of the controllers' log alone;"""
     files: list[CopiedFile] = field(default_factory=list)
@@ -160,6 +176,8 @@ class Salvaged:
     """Of the segments in all log directories, as it is announced."""
     is_kraft: bool = False
     """Whether nodes are known to have controllers in the place of ZooKeeper."""
+    combined: frozenset[int] = frozenset()
+    """Nodes that vote among the controllers; those that are brokers, too, run as both."""
     is_selection: bool = False
     """Whether --topic, --partition or --broker left out partitions."""
     to_mend: list[Finding] = field(default_factory=list)
@@ -177,6 +195,10 @@ class Salvaged:
     def has_new_findings(self) -> bool:
         """Whether a scan of the output finds what no copy has."""
         return bool(self.new) or any(partition.new for partition in self.partitions)
+
+    def to_elect(self) -> list[Json]:
+        """Partitions that need a leader, as kafka-leader-election.sh names them."""
+        return [object_of(attributes("topic partition"), one) for one in self.partitions if one.quorum is None]
 
     @property
     def size_in_bytes(self) -> int:

@@ -71,6 +71,8 @@ class Written:
     segments: int = 0
     size_in_bytes: int = 0
     """Of the `.log` files."""
+    first_segment: tuple[int, int] = (-1, 0)
+    """Its largest timestamp and its bytes."""
     sealed: list[tuple[list[Range], Copied]] = field(default_factory=list)
     """Of each segment its ranges, still without their SHA-256, and where these will be."""
 
@@ -190,6 +192,8 @@ class _Writer:
             self._write(segment_file(segment.base_offset, kind), data)
         if aborted:
             self._write(segment_file(segment.base_offset, "txnindex"), write_transaction_index(aborted))
+        if not written.segments:
+            written.first_segment = indexes.largest_timestamp, segment.size_in_bytes
         written.segments += 1
         written.size_in_bytes += segment.size_in_bytes
         written.sealed.append((list(self._ranges(name, segment.slices)), copied))

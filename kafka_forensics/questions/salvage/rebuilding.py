@@ -65,6 +65,11 @@ class SegmentIndexes:
         self._offsets: list[Ints] = []
         self._times: list[Ints] = []
 
+    @property
+    def largest_timestamp(self) -> int:
+        """Of all batches so far; -1 of none."""
+        return int(self._state[1])
+
     def step(self, columns: "Ints") -> None:
         """Add batches, (BATCH_COLUMNS, n) int64 in file order."""
         last, position, stamps, offsets = index_entries(columns, self._interval_bytes, self._state)

@@ -5,20 +5,23 @@ belongs to.
 """
 
 import shutil
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.replicas import retention_for
 from kafka_forensics.engine.local import Progress, scan, scan_inputs
 from kafka_forensics.errors import SourceError, UsageError
+from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import Inputs, LogDir, ReplicaPlan, gather
 from kafka_forensics.evidence.options import ScanOptions, fits, listed
 from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.judging.scanning import is_deep
 from kafka_forensics.model.amounts import size
-from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.json_objects import json_text
 from kafka_forensics.model.results import Read, ScanResult
@@ -29,9 +32,11 @@ from kafka_forensics.questions.salvage.controllers_log import ControllersLog
 from kafka_forensics.questions.salvage.lineage import Lineage
 from kafka_forensics.questions.salvage.log_dirs import TargetDir, places_of, put_partition, target_dirs
 from kafka_forensics.questions.salvage.manifest import (
+    ELECTION_FILE,
     MANIFEST,
     NO_TOPIC_ID,
     Gap,
+    PassedLimit,
     Refused,
     Salvaged,
     SalvagedPartition,
@@ -55,6 +60,7 @@ from kafka_forensics.questions.salvage.whole_copies import first_dirty_offset, k
 from kafka_forensics.replication.offset_ranges import clipped
 from kafka_forensics.replication.planner import NO_END, UNSEEN, Broker
 from kafka_forensics.replication.recovery import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
+from kafka_forensics.replication.retention import Retention, explains
 from kafka_forensics.replication.small_files import BOOTSTRAP, META_PROPERTIES
 from kafka_forensics.rereading.reader import LogReader
 from kafka_forensics.storage.bundles import BundleSource
@@ -98,6 +104,8 @@ def salvage(
         salvaged.asked, salvaged.options = result.asked, words
         salvaged.is_selection = (options.topic_glob, options.partition, options.broker) != (None, None, None)
         salvaged.is_kraft = any(log_dir.meta is not None and log_dir.meta.version == 1 for log_dir in inputs.log_dirs)
+        if salvager.witnesses.controller is not None:
+            salvaged.combined = frozenset(salvager.witnesses.controller.voters or ())
         salvager.refuse_unread(result)
         salvager.find_places()
         free = shutil.disk_usage(directory).free
@@ -114,6 +122,7 @@ def salvage(
             finding for finding in result.findings if finding.evidence.get("starts") is False and _comes_back(finding, salvaged)
         ]
         salvaged.refused.sort(key=lambda refused: (refused.topic, refused.partition))
+        write_file(directory / ELECTION_FILE, json_text({"partitions": salvaged.to_elect()}).encode())
         write_file(directory / MANIFEST, f"{json_text(document(salvaged))}\n".encode())
     return salvaged
 
@@ -272,6 +281,7 @@ class _Salvager:
         self._written[partition.topic, partition.partition] = written
         partition.leader_epochs, partition.segments = written.epochs, written.segments
         partition.size_in_bytes = written.size_in_bytes
+        partition.passed_limits = tuple(_passed_limits(chosen.plans[chosen.lineage.base].context, written))
         if chosen.metadata is not None:
             partition.files = chosen.metadata.write_beside(directory)
 
@@ -395,6 +405,23 @@ def _topic_id(sources: list[Source]) -> str | None:
     told = [context.topic_id for context in contexts]
     told += [context.control.topic_id for context in contexts if context.control is not None]
     return next((topic_id for topic_id in told if topic_id), None)
+
+
+def _passed_limits(context: ReplicaContext, written: Written) -> Iterator[PassedLimit]:
+    """The limits of retention over which brokers would delete the first segment of a log by now."""
+    control = context.control
+    policy = None if control is None else control.setting("cleanup.policy")
+    if "delete" not in (policy or ("compact" if context.compacted or context.topic in INTERNAL_TOPICS else "delete")):
+        return
+    retention, now = retention_for(control), int(time.time() * 1000)
+    timestamp, size_in_bytes = written.first_segment
+    newest = now if timestamp < 0 else timestamp  # of records without a time the file's counts, which is new
+    by_time, by_size = Retention(retention.retention_ms, -1), Retention(-1, retention.retention_bytes)
+    for name, limit, value in (("ms", by_time, by_time.retention_ms), ("bytes", by_size, by_size.retention_bytes)):
+        if written.segments and explains(limit, newest, now, written.size_in_bytes - size_in_bytes):
+            setting = f"retention.{name}"
+            known, of_topic = (None, None) if control is None else (control.setting(setting), control.configs.get(setting))
+            yield PassedLimit(setting, value, known is not None, of_topic)
 
 
 def _under_kraft(sources: list[Source]) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,20 +14,22 @@ from kafka_forensics.evidence.inputs import CHECKPOINTS, gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.parsers.checkpoints import parse_meta_properties
-from kafka_forensics.questions.salvage import MANIFEST, METADATA_LOG, Salvaged, SalvageOptions, TargetDir, salvage
+from kafka_forensics.questions.salvage import ELECTION_FILE, MANIFEST, METADATA_LOG, Salvaged, SalvageOptions, TargetDir, salvage
 from kafka_forensics.questions.salvage.log_dirs import places_of, target_dirs
 from kafka_forensics.questions.salvage.manifest import Quorum, SalvagedPartition
 from kafka_forensics.questions.verify import Asked, Outcome, read_promises, verify
 from kafka_forensics.storage.local import LocalSource
 from tests.questions.salvage.salvaged import NAME, batches_of, salvaged_of
-from tests.support.brokers import put_copies, put_meta, put_partition, put_replica, write_checkpoint
+from tests.support.brokers import TOPIC_ID, put_copies, put_meta, put_partition, put_replica, write_checkpoint
+from tests.support.controllers import ControllerLog, partition as partition_record, setting, topic
 from tests.support.places import SAMPLES
-from tests.support.segments import flipped
+from tests.support.segments import batch, flipped
 
 HEALTHY = SAMPLES / "healthy"
 KEY = ("orders", 0)
 METADATA = "__cluster_metadata-0"
 ID_A, ID_B, ID_C = ("B" * 21 + last for last in "gwA")
+DAY_MS = 24 * 3600 * 1000
 UNASSIGNED = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
@@ -153,7 +156,8 @@ def test_verify_holds_every_broker_to_it(copies: list[str], tmp_path: Path) -> N
 def test_steps_stop_move_aside_copy_and_start_with_limits(copies: list[str], tmp_path: Path) -> None:
     salvaged = whole(copies, tmp_path / "out")
     steps = steps_of(salvaged)
-    kinds = ["stop", "move_aside", "copy", "copy_back", "own", "controllers", "start", "elect", "in_sync", "verify"]
+    kinds = ["stop", "move_aside", "copy", "copy_back", "own", "controllers", "keep_records", "start"]
+    kinds += ["elect", "in_sync", "verify", "restore_retention"]
     assert [step.kind for step in steps] == kinds
     assert "within 2 minutes" in head(salvaged)
     by_kind = {step.kind: step for step in steps}
@@ -163,9 +167,49 @@ def test_steps_stop_move_aside_copy_and_start_with_limits(copies: list[str], tmp
     assert by_kind["start"].brokers[-1] == 3  # whose disk is new
     absent = steps_of(whole(copies[:2], tmp_path / "two"))  # broker 3, which stays stopped
     assert [step.kind for step in absent if 3 in step.brokers] == ["copy", "stop"]
-    assert not [step for step in absent if "--all-topic-partitions" in (step.command or "")]
+    assert f" --path-to-json-file {tmp_path}/out/{ELECTION_FILE}" in str(by_kind["elect"].command)
     (only,) = steps_of(salvage(copies, tmp_path / "some", ScanOptions(topic_glob="orders"), SalvageOptions()))
     assert only.kind == "salvage"
+
+
+@pytest.mark.parametrize(
+    ("settings", "age_ms", "changed", "restored"),
+    [
+        ({}, 8 * DAY_MS, "retention.ms=-1", ["--delete-config retention.ms"]),
+        ({}, DAY_MS, None, []),
+        ({"retention.ms": "3600000"}, DAY_MS, "retention.ms=-1", ["--add-config retention.ms=3600000"]),
+        ({"retention.ms": "-1"}, 99 * DAY_MS, None, []),
+        ({"retention.bytes": "100"}, 0, "retention.bytes=-1", ["--add-config retention.bytes=100"]),
+        ({"retention.bytes": "9000", "cleanup.policy": "compact"}, 99 * DAY_MS, None, []),
+    ],
+)
+def test_what_retention_would_delete_is_kept_by_a_setting_before_brokers_start(
+    tmp_path: Path, settings: dict[str, str], age_ms: int, changed: str | None, restored: list[str]
+) -> None:
+    log = ControllerLog().lead([1, 2, 3]).append(topic(), partition_record([1], 1))
+    log.append(*(setting(*pair) for pair in settings.items())).put(tmp_path / "in" / "broker-1", 1)
+    written = int(time.time() * 1000) - age_ms
+    batches = {offset: batch(offset, 3, base_timestamp=written) for offset in (0, 3)}
+    put_replica(tmp_path / "in", 1, batches, partition="t-0", topic_id=TOPIC_ID, high_watermark=6)
+    steps = [step for step in steps_of(salvaged_of(tmp_path / "in", tmp_path / "out")) if step.kind != "refused"]
+    kinds = [step.kind for step in steps]
+    by_kind = {step.kind: step for step in steps}
+    assert [str(step.command).partition("--entity-name t ")[2] for step in steps if step.kind == "restore_retention"] == restored
+    if changed is None:
+        assert "keep_records" not in kinds
+        return
+    assert kinds.index("controllers") < kinds.index("keep_records") < kinds.index("start")
+    assert f"--alter --entity-type topics --entity-name t --add-config {changed}" in str(by_kind["keep_records"].command)
+    assert "start as many as a majority needs with process.roles=controller" in by_kind["controllers"].text
+
+
+def test_under_zookeeper_the_setting_is_changed_there(tmp_path: Path) -> None:
+    put_replica(tmp_path / "in", 1, batch(0, 3), high_watermark=3)
+    put_meta(tmp_path / "in" / "broker-1", 1, version=0)
+    (kept,) = [step for step in steps_of(salvaged_of(tmp_path / "in", tmp_path / "out")) if step.kind == "keep_records"]
+    assert "delete the oldest records of orders (retention.ms=604800000, the default)" in kept.text
+    config = '{"version": 1, "config": {"retention.ms": "-1"}}'
+    assert kept.command == f"zookeeper-shell.sh ZOOKEEPER:PORT set /config/topics/orders '{config}'"
 
 
 def test_files_over_which_a_broker_does_not_start_are_mended_and_not_copied_back(copies: list[str], tmp_path: Path) -> None:
