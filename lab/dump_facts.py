@@ -27,6 +27,7 @@ DECODERS: Final = {
     "__transaction_state": "--transaction-log-decoder",
     "__cluster_metadata": "--cluster-metadata-decoder",
     "__share_group_state": "--share-group-state-decoder",
+    "__remote_log_metadata": "--remote-log-metadata-decoder",
 }
 """Internal topic → the option with which the tool takes its records apart."""
 PRINT: Final = "--print-data-log"

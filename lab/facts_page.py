@@ -36,14 +36,15 @@ DIR/findings/part-00000.parquet
 
 Parquet with zstd; the same input and options give the same bytes. A directory that holds anything is refused, an unfinished export
 included: nothing is resumed. An empty directory of your own stays if the export does not begin. Files, and the names of files, are
-on disk before `_SUCCESS` is. Keys, values and headers of records, and what clients keep with their offsets, are null unless
-`--show-payloads` is given; their lengths are there. A fact without rows is one empty file. With `--append` snapshots of many nights
-come into one dataset instead ([datasets.md](datasets.md)).
+on disk before `_SUCCESS` is. Keys, values and headers of records, and what clients keep with their offsets or plugins with remote
+segments, are null unless `--show-payloads` is given; lengths of keys and values are there. A fact without rows is one empty file.
+With `--append` snapshots of many nights come into one dataset instead ([datasets.md](datasets.md)).
 
 Facts of replicas have `topic=/partition=/broker=` directories, and those three columns are in the names alone, percent-encoded.
 Many readers guess the types of such columns, and take a topic called 2024 for a number: say the types and they do not. Names too
 long for a directory are cut there; the metadata of every file has them whole (`kf.topic`, `kf.partition`, `kf.broker`), and so has
-the manifest. `checkpoints`, `metadata_history`, `group_offsets`, `findings` and `incomplete` have all columns in one directory.
+the manifest. `checkpoints`, `metadata_history`, `group_offsets`, `remote_segments`, `remote_events`, `findings` and `incomplete`
+have all columns in one directory.
 
 <!-- run by: tests/export/test_read_back.py -->
 ```python

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from lab.group_kinds import make_groups
-from lab.group_records import group_records, share_records, write_records
+from lab.group_records import group_records, remote_log_records, share_records, write_records
 from lab.make_samples import SAMPLE_LOGS
 from lab.mutations import batch_ranges, in_batch, legacy_log, patched
 
@@ -133,6 +133,7 @@ def make_group_inputs(inputs: Path) -> None:
             write(inputs / name, log.name, log.read_bytes())
     write_records("group", group_records(), inputs / "group-records" / f"{FIRST}.log")
     write_records("share", share_records(), inputs / "share-records" / f"{FIRST}.log")
+    write_records("remote", remote_log_records(), inputs / "remote-log-records" / f"{FIRST}.log")
 
 
 def make_inputs(inputs: Path) -> None:

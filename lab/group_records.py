@@ -1,4 +1,5 @@
-"""Records of `__consumer_offsets` and `__share_group_state` as Kafka's serializers write them: every kind, and bytes that are none.
+"""Records of `__consumer_offsets`, `__share_group_state` and `__remote_log_metadata` as Kafka's serializers write them: every kind,
+and bytes that are none.
 
 Kinds and fields as `kafka-dump-log` 4.3.0 spells them. A broker of 4.3.0 writes most of them itself (`lab.group_kinds`); these are
 the rest: what older brokers wrote, every tagged field, what is null, what is empty, and text that must be escaped.
@@ -241,8 +242,54 @@ def share_records() -> list[Json]:
     ]
 
 
+REMOTE_PARTITION: Final[Json] = {"name": "orders", "id": TOPIC_ID, "partition": 3}
+REMOTE_SEGMENT: Final[Json] = {
+    "remoteLogSegmentId": {"topicIdPartition": REMOTE_PARTITION, "id": "wg_8mU6aQlWMrOayvIEXlQ"},
+    "startOffset": 0,
+    "endOffset": 59,
+    "brokerId": 1,
+    "maxTimestampMs": 1_700_000_000_000,
+    "eventTimestampMs": 1_700_000_001_000,
+    "segmentLeaderEpochs": [{"leaderEpoch": 0, "offset": 0}],
+    "segmentSizeInBytes": 4144,
+    "customMetadata": None,
+    "remoteLogSegmentState": 0,
+    "txnIndexEmpty": True,
+}
+REMOTE_EVENT: Final[Json] = {
+    "brokerId": 2,
+    "eventTimestampMs": 1_700_000_002_000,
+    "customMetadata": None,
+    "remoteLogSegmentState": 1,
+}
+
+
+def remote_log_records() -> list[Json]:
+    """Records of `__remote_log_metadata`, some of which Kafka's classes refuse."""
+    of = REMOTE_SEGMENT["remoteLogSegmentId"]
+    odd = {"topicIdPartition": {"name": ODD, "id": NO_ID, "partition": 2147483647}, "id": "-_8mU6aQlWMrOayvIEXlQA"}
+    epochs = [{"leaderEpoch": 4, "offset": 1 << 40}, {"leaderEpoch": 0, "offset": 0}, {"leaderEpoch": 4, "offset": 30}]
+    deleted = {"topicIdPartition": REMOTE_PARTITION, "brokerId": 1, "eventTimestampMs": 5}
+    values = [
+        (0, REMOTE_SEGMENT),
+        (0, REMOTE_SEGMENT | {"remoteLogSegmentId": odd, "endOffset": (1 << 63) - 1, "txnIndexEmpty": False}),
+        (0, REMOTE_SEGMENT | {"segmentLeaderEpochs": epochs, "customMetadata": "AAH/", "maxTimestampMs": -1}),
+        *((1, {"remoteLogSegmentId": of} | REMOTE_EVENT | {"remoteLogSegmentState": state}) for state in range(5)),
+        (1, {"remoteLogSegmentId": of} | REMOTE_EVENT | {"customMetadata": ""}),
+        *((2, deleted | {"remotePartitionDeleteState": state}) for state in range(4)),
+        (3, {name: field for name, field in REMOTE_SEGMENT.items() if name != "remoteLogSegmentId"} | {"segmentId": NO_ID}),
+        (0, REMOTE_SEGMENT | {"startOffset": -1}),
+        (0, REMOTE_SEGMENT | {"endOffset": -1}),
+        (0, REMOTE_SEGMENT | {"segmentLeaderEpochs": []}),
+    ]
+    return [
+        *({"type": kind, "key": None, "value": value} for kind, value in values),
+        *(raw(None, value) for value in ("01010001", "010400", "010001", "00", "0101")),
+    ]
+
+
 def write_records(coordinator: str, records: Sequence[Mapping[str, Any]], log: Path) -> None:
-    """A segment of these records, by the serializer of the `group` or the `share` coordinator."""
+    """A segment of these records, by the serializer of the `group` or the `share` coordinator, or of the `remote` log metadata."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="records-") as scratch:
         given = Path(scratch) / "records.json"

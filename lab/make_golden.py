@@ -21,6 +21,7 @@ OF_TOPICS: Final = {
     "consumer-offsets": "__consumer_offsets",
     "group-kinds": "__consumer_offsets",
     "group-records": "__consumer_offsets",
+    "remote-log-records": "__remote_log_metadata",
     "share-state": "__share_group_state",
     "share-records": "__share_group_state",
     "transaction-state": "__transaction_state",

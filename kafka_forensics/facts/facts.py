@@ -14,6 +14,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.facts.answers import group_facts, metadata_facts, replica_facts, transaction_facts
 from kafka_forensics.facts.log import FactReading
 from kafka_forensics.facts.read import READERS
+from kafka_forensics.facts.remote_log import remote_event_facts, remote_segment_facts
 from kafka_forensics.facts.rows import json_text, record_batches, rows_of, with_keys
 from kafka_forensics.facts.small_files import checkpoint_facts
 from kafka_forensics.judging.environment import changed_findings
@@ -192,6 +193,10 @@ class FactReader:
             return metadata_facts(self.witnesses, self.options)
         if name == "group_offsets":
             return group_facts(self.witnesses, self.options, payloads=self.payloads)
+        if name == "remote_segments":
+            return remote_segment_facts(self.witnesses, self.options, payloads=self.payloads)
+        if name == "remote_events":
+            return remote_event_facts(self.inputs, self.witnesses, self.options, self.incomplete, payloads=self.payloads)
         if name == "incomplete":
             return record_batches(FACTS[name].schema, rows_of(_GAP, self.gaps()))
         assert name == "findings"

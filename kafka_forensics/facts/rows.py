@@ -191,7 +191,10 @@ FROM_FILES: Final = ("index_entries", "epoch_entries", "producer_states")
 """Facts of the small files in a partition's directory."""
 INCOMPLETE: Final = "incomplete"
 """The fact that tells what could not be read, whose reading fails of nothing else."""
-FROM_SCANS: Final = ("transactions", "metadata_history", "group_offsets", "replicas", "findings", INCOMPLETE)
+FROM_SCANS: Final = (
+    *("transactions", "metadata_history", "group_offsets", "remote_segments", "remote_events"),
+    *("replicas", "findings", INCOMPLETE),
+)
 """Facts that no file tells by itself: one task reads all that is needed for them."""
 FROM_COMPARISONS: Final = ("changes",)
 """Facts that only several snapshots yield, by being compared."""

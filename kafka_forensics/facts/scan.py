@@ -16,6 +16,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.facts.answers import between_batches, change_batches, group_facts, metadata_facts
 from kafka_forensics.facts.facts import FactReader, Words
 from kafka_forensics.facts.read import asked, read_task
+from kafka_forensics.facts.remote_log import remote_event_facts, remote_segment_facts
 from kafka_forensics.facts.rows import FROM_COMPARISONS, FROM_SCANS, INCOMPLETE, FactQuery, repeated
 from kafka_forensics.facts.splits import require_brokers, require_readable, require_there, tasks_of
 from kafka_forensics.model.results import Incomplete
@@ -61,6 +62,12 @@ def _batches(
         return
     if query.fact == "group_offsets":
         yield from group_facts(witnesses, options, payloads=query.payloads)
+        return
+    if query.fact == "remote_segments":
+        yield from remote_segment_facts(witnesses, options, payloads=query.payloads)
+        return
+    if query.fact == "remote_events":
+        yield from remote_event_facts(inputs, witnesses, options, incomplete, payloads=query.payloads)
         return
     result = scan_inputs(inputs, options, witnesses=witnesses)
     incomplete += result.incomplete

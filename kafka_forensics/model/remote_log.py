@@ -89,6 +89,8 @@ class RemoteLogHistory:
     """By topic id and partition."""
     partitions_read: set[int] = field(default_factory=set)
     """Those of `__remote_log_metadata` of which a copy is there."""
+    copies_read: set[tuple[int | str, str, int]] = field(default_factory=set)
+    """Broker, log directory and partition of the copies that were replayed: one of each partition of a cluster."""
     damaged: bool = False
     """Whether events may be missing: bytes of a log that was read are damaged, or could not be read, or are no such record."""
     dropped: int = 0

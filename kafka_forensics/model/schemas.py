@@ -484,6 +484,61 @@ GROUP_OFFSETS_FACT: Final = fact(
     ],
     by_replica=False,
 )
+_STATES: Final = "COPY_SEGMENT_STARTED · COPY_SEGMENT_FINISHED · DELETE_SEGMENT_STARTED · DELETE_SEGMENT_FINISHED"
+_CUSTOM: Final = "what the plugin keeps with it; null where payloads are left out, and in redacted bundles"
+REMOTE_SEGMENTS_FACT: Final = fact(
+    "remote_segments",
+    "Segments of tiered topics in the remote store, each as its last event in `__remote_log_metadata` leaves it; of deleted ones"
+    " the last 8,192 of each partition of that topic.",
+    [
+        TOPIC,
+        PARTITION,
+        column("topic_id", pa.string(), "22 characters of base64url; a topic made anew has another"),
+        column("segment_id", pa.string(), "22 characters of base64url"),
+        column("state", pa.string(), f"{_STATES}; readers are given finished ones alone"),
+        column("start_offset", pa.int64(), "first offset"),
+        column("last_offset", pa.int64(), "inclusive: Kafka's EndOffset, one below the base offset of the next segment"),
+        column("leader_epochs", _EPOCHS, "the leader's, within the segment"),
+        column("size_in_bytes", pa.int64(), "of the local `.log`"),
+        column("max_timestamp", pa.int64(), f"of its records, {_MS}; -1: none"),
+        column("txn_index_empty", pa.bool_(), "no transaction was aborted in it; false also before Kafka 3.9"),
+        column("broker_id", pa.int32(), "that wrote the last event"),
+        column("event_timestamp", pa.int64(), f"of the last event, {_MS}"),
+        column("metadata_partition", pa.int32(), "partition of `__remote_log_metadata`"),
+        column("metadata_offset", pa.int64(), "of the last event there"),
+        maybe("custom_metadata", pa.binary(), _CUSTOM),
+    ],
+    by_replica=False,
+)
+REMOTE_EVENTS_FACT: Final = fact(
+    "remote_events",
+    "Records of `__remote_log_metadata`, by partition and offset there, from one copy of each; null where a kind of record has no"
+    " such field, and of one that cannot be read.",
+    [
+        maybe("topic", pa.string(), "of the segment"),
+        maybe("partition", pa.int32(), "of the segment"),
+        column("broker", pa.string(), "whose copy of `__remote_log_metadata` was read"),
+        column("metadata_partition", pa.int32(), "partition of `__remote_log_metadata`"),
+        column("metadata_offset", pa.int64(), "of the record there"),
+        column("timestamp", pa.int64(), f"of the record, {_MS}"),
+        column("record", pa.string(), "Kafka's name of its kind, UNKNOWN for others"),
+        maybe("problem", pa.string(), "why it cannot be read"),
+        column("is_dropped", pa.bool_(), "brokers drop it: no event began the segment, or its state may not follow the one before"),
+        maybe("topic_id", pa.string(), "22 characters of base64url"),
+        maybe("segment_id", pa.string(), "22 characters of base64url"),
+        maybe("state", pa.string(), f"{_STATES}; of a partition: DELETE_PARTITION_MARKED · _STARTED · _FINISHED"),
+        maybe("broker_id", pa.int32(), "that wrote it"),
+        maybe("event_timestamp", pa.int64(), f"by that broker's clock, {_MS}"),
+        maybe("start_offset", pa.int64(), "first offset; this and all below only where a copy is begun"),
+        maybe("last_offset", pa.int64(), "inclusive"),
+        maybe("leader_epochs", _EPOCHS, "the leader's, within the segment"),
+        maybe("size_in_bytes", pa.int64(), "of the local `.log`"),
+        maybe("max_timestamp", pa.int64(), f"of its records, {_MS}; -1: none"),
+        maybe("txn_index_empty", pa.bool_(), "no transaction was aborted in it; false also before Kafka 3.9"),
+        maybe("custom_metadata", pa.binary(), f"of later events, too: {_CUSTOM}"),
+    ],
+    by_replica=False,
+)
 INCOMPLETE_FACT: Final = fact(
     "incomplete",
     "What could not be read, and why: of it nothing is known, and no other dataset has a row.",
@@ -510,6 +565,8 @@ FACTS: Final[dict[str, Fact]] = {
         TRANSACTIONS_FACT,
         METADATA_HISTORY_FACT,
         GROUP_OFFSETS_FACT,
+        REMOTE_SEGMENTS_FACT,
+        REMOTE_EVENTS_FACT,
         REPLICAS_FACT,
         FINDINGS_FACT,
         INCOMPLETE_FACT,

@@ -1,7 +1,9 @@
 """Reading `__remote_log_metadata` from the copies: one copy of each partition, and a finding for every record that is malformed."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.internal_topics import RemoteLogReplay, remote_logs
@@ -14,7 +16,6 @@ from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.remote_log import RemoteLogHistory
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.internal_topics import decode_remote_log_record
-from kafka_forensics.parsers.log import PlainRecord
 from kafka_forensics.rereading.logs_in_order import LoggedRecords, logged_records
 from kafka_forensics.witnesses.coordinators import cluster_of, reach
 from kafka_forensics.witnesses.malformed_records import MalformedRecords
@@ -48,6 +49,7 @@ def read_remote_log(inputs: Inputs) -> tuple[RemoteLogHistory | None, list[Findi
             replays.append(best.replay)
             malformed.take(best.malformed)
             history.damaged |= not best.is_whole or bool(best.malformed.count)
+            history.copies_read.add(_copy(best.plan))
     history.logs = remote_logs(replays)
     history.partitions_read = {replay.metadata_partition for replay in replays}
     history.dropped = sum(replay.dropped for replay in replays)
@@ -69,38 +71,69 @@ def copies_of_remote_log(inputs: Inputs) -> list[list[ReplicaPlan]]:
     return [sorted(copies[key], key=reach, reverse=True) for key in sorted(copies)]
 
 
+def _copy(plan: ReplicaPlan) -> tuple[int | str, str, int]:
+    return plan.context.broker, plan.log_dir.name, plan.context.partition
+
+
+class RemoteLogEvent(NamedTuple):
+    """A record of `__remote_log_metadata`, and whether brokers take it."""
+
+    batch: LoggedRecords
+    offset: int
+    timestamp: int
+    decoded: MetadataRecord
+    is_taken: bool
+
+    @property
+    def problem(self) -> str | None:
+        """Why it cannot be read; None also where it is of an unknown kind."""
+        return None if self.decoded.is_unknown else self.decoded.problem
+
+
+def remote_log_events(inputs: Inputs, history: RemoteLogHistory | None) -> Iterator[tuple[ReplicaPlan, Iterator[RemoteLogEvent]]]:
+    """The records of each copy that was replayed, by metadata partition and offset. Reading them raises SourceError."""
+    copies_read = set() if history is None else history.copies_read
+    for copies in copies_of_remote_log(inputs):
+        for plan in copies:
+            if _copy(plan) in copies_read:
+                yield plan, _events(plan, RemoteLogReplay(plan.context.partition), [])
+
+
+def _events(plan: ReplicaPlan, replay: RemoteLogReplay, lost: list[tuple[int, int]]) -> Iterator[RemoteLogEvent]:
+    """Hand the records of a copy to the replay one by one; those of unknown kinds are passed over."""
+    for batch in logged_records(plan, lost):
+        for record in batch.records:
+            decoded = decode_remote_log_record(record.value)
+            if isinstance(record, Record) and record.is_oversized:
+                decoded = replace(decoded, problem="oversized")
+            is_taken = decoded.fields is not None and replay.take(decoded.fields, record.offset)
+            yield RemoteLogEvent(batch, record.offset, record.timestamp, decoded, is_taken)
+
+
 class _Replayed:
     """One copy of a partition, as far as it can be read."""
 
     def __init__(self, inputs: Inputs, plan: ReplicaPlan) -> None:
+        self.plan = plan
         self.replay = RemoteLogReplay(plan.context.partition)
         self.malformed = MalformedRecords()
         self.is_whole = True
         lost: list[tuple[int, int]] = []
         try:
-            for batch in logged_records(plan, lost):
-                self.is_whole &= not batch.broken
-                for record in batch.records:
-                    self._take(plan, batch, record)
+            for event in _events(plan, self.replay, lost):
+                self.is_whole &= not event.batch.broken
+                if event.problem is not None:
+                    self.malformed.add(partial(_malformed, plan, event, event.problem))
         except SourceError as error:
             inputs.incomplete.append(Incomplete(typed_path(plan.log_dir.source, error.path), error.reason))
             self.is_whole = False
         self.is_whole &= not lost
 
-    def _take(self, plan: ReplicaPlan, batch: LoggedRecords, record: PlainRecord | Record) -> None:
-        """Hand one record on. Those of unknown kinds are passed over."""
-        decoded = decode_remote_log_record(record.value)
-        if decoded.fields is not None:
-            self.replay.take(decoded.fields, record.offset)
-        elif not decoded.is_unknown:
-            is_oversized = isinstance(record, Record) and record.is_oversized
-            reason = "oversized" if is_oversized else decoded.problem or "fields"
-            self.malformed.add(partial(_malformed, plan, batch, record.offset, decoded, reason))
 
-
-def _malformed(plan: ReplicaPlan, batch: LoggedRecords, offset: int, decoded: MetadataRecord, reason: str) -> Finding:
+def _malformed(plan: ReplicaPlan, event: RemoteLogEvent, reason: str) -> Finding:
+    batch, offset = event.batch, event.offset
     place = plan.context.log_place(batch.segment, batch.position, batch.size_in_bytes, offset, offset + 1)
     evidence: MetadataMalformedEvidence = {"reason": reason, "unknown_after_offset": offset - 1}
-    if decoded.api_key >= 0:
-        evidence["record_type"] = decoded.name
+    if event.decoded.api_key >= 0:
+        evidence["record_type"] = event.decoded.name
     return finding("METADATA_RECORD_MALFORMED", place, evidence)

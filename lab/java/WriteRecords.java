@@ -16,9 +16,12 @@ import org.apache.kafka.coordinator.common.runtime.CoordinatorRecordSerde;
 import org.apache.kafka.coordinator.group.GroupCoordinatorRecordSerde;
 import org.apache.kafka.coordinator.share.ShareCoordinatorRecordSerde;
 import org.apache.kafka.server.common.ApiMessageAndVersion;
+import org.apache.kafka.server.common.serialization.BytesApiMessageSerde;
+import org.apache.kafka.server.log.remote.metadata.storage.generated.MetadataJsonConverters;
+import org.apache.kafka.server.log.remote.metadata.storage.generated.MetadataRecordType;
 
 /**
- * A segment of records that the coordinators' own serializers write. Arguments: group or share, a file with a JSON array, the log.
+ * A segment of records that Kafka's own serializers write. Arguments: group, share or remote, a file with a JSON array, the log.
  * Each element has type, version, key and value as kafka-dump-log prints them, or keyBytes and valueBytes in hex.
  */
 public class WriteRecords {
@@ -27,7 +30,8 @@ public class WriteRecords {
         CoordinatorRecordSerde serde = ofGroups ? new GroupCoordinatorRecordSerde() : new ShareCoordinatorRecordSerde();
         List<SimpleRecord> records = new ArrayList<>();
         for (JsonNode each : new ObjectMapper().readTree(Files.readString(Path.of(arguments[1])))) {
-            records.add(each.has("type") ? declared(each, serde, ofGroups) : raw(each));
+            boolean ofRemoteLog = arguments[0].equals("remote") && each.has("type");
+            records.add(ofRemoteLog ? ofRemoteLog(each) : each.has("type") ? declared(each, serde, ofGroups) : raw(each));
         }
         MemoryRecords batch = MemoryRecords.withRecords(Compression.NONE, records.toArray(new SimpleRecord[0]));
         try (FileChannel log = FileChannel.open(Path.of(arguments[2]), StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE)) {
@@ -50,6 +54,17 @@ public class WriteRecords {
             : org.apache.kafka.coordinator.share.generated.CoordinatorRecordJsonConverters.readRecordValueFromJson(given, type, version);
         CoordinatorRecord record = CoordinatorRecord.record(key, new ApiMessageAndVersion(value, version));
         return new SimpleRecord(1_700_000_000_000L, serde.serializeKey(record), serde.serializeValue(record));
+    }
+
+    static SimpleRecord ofRemoteLog(JsonNode each) {
+        ApiMessage value = MetadataJsonConverters.readJson(each.get("value"), (short) each.get("type").asInt(), (short) 0);
+        BytesApiMessageSerde serde = new BytesApiMessageSerde() {
+            @Override
+            public ApiMessage apiMessageFor(short apiKey) {
+                return MetadataRecordType.fromId(apiKey).newMetadataRecord();
+            }
+        };
+        return new SimpleRecord(1_700_000_000_000L, null, serde.serialize(new ApiMessageAndVersion(value, (short) 0)));
     }
 
     static SimpleRecord raw(JsonNode each) {

@@ -16,7 +16,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, MAX_SEQUENCE, NO_SEQUENCE, delivery_state_name
+from kafka_forensics.model.constants import (
+    CLUSTER_METADATA_TOPIC,
+    MAX_SEQUENCE,
+    NO_SEQUENCE,
+    REMOTE_LOG_METADATA_TOPIC,
+    delivery_state_name,
+)
 from kafka_forensics.model.coordinators import RECORD_TYPES, TRANSACTION_STATES
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.parsers.internal_topics import teller
@@ -398,6 +404,8 @@ def agrees(topic: str, key: bytes | None, value: bytes | None, printed: str) -> 
     assert matched is not None
     if re.match(r"(?:key|payload): (?:Error at|Unknown record type)", printed):
         return "problem" in ours or ours["record"] in UNKNOWN_TO_4_3
+    if topic == REMOTE_LOG_METADATA_TOPIC:
+        return matched[2] == remote_log_text(ours["record"], ours["value"])
     if topic == CLUSTER_METADATA_TOPIC:
         payload = json.loads(matched[2])
         tags = {tag.name: tag.default for tag in MESSAGES[ours["api_key"]][ours["version"]].tags}
@@ -413,6 +421,55 @@ def agrees(topic: str, key: bytes | None, value: bytes | None, printed: str) -> 
     assert value is not None
     version = int.from_bytes(value[:2], "big")
     return payload["version"] == str(version) and fits(*_alike(ours["record"], snake(payload["data"]), ours["value"]), UNPRINTED)
+
+
+def remote_log_text(record: str, fields: Json) -> str:
+    """The fields of a record of `__remote_log_metadata` as the tool prints them."""
+    of = fields.get("remote_log_segment_id", fields)
+    partition = of.get("topic_id_partition")
+    named = None if partition is None else f"{partition['id']}:{partition['name']}-{partition['partition']}"
+    text = fields.get("custom_metadata")
+    custom = "Optional.empty" if text is None else f"Optional[CustomMetadata{{{len(b64decode(text))} bytes}}]"
+    epochs = {entry["leader_epoch"]: entry["offset"] for entry in fields.get("segment_leader_epochs", ())}
+    words = {
+        "remoteLogSegmentId": f"RemoteLogSegmentId{{topicIdPartition={named}, id={of.get('id')}}}",
+        "segmentId": fields.get("segment_id"),
+        "topicPartition": named,
+        "startOffset": fields.get("start_offset"),
+        "endOffset": fields.get("end_offset"),
+        "brokerId": fields["broker_id"],
+        "maxTimestampMs": fields.get("max_timestamp_ms"),
+        "eventTimestampMs": fields["event_timestamp_ms"],
+        "segmentLeaderEpochs": f"{{{', '.join(f'{epoch}={offset}' for epoch, offset in sorted(epochs.items()))}}}",
+        "segmentSizeInBytes": fields.get("segment_size_in_bytes"),
+        "customMetadata": custom,
+        "state": fields.get("remote_log_segment_state", fields.get("remote_partition_delete_state")),
+        "txnIdxEmpty": str(fields.get("txn_index_empty")).lower(),
+    }
+    name, names = _REMOTE_LOG_TEXTS[record]
+    return f"{name}{{{', '.join(f'{field}={words[field]}' for field in names.split())}}}"
+
+
+_LAST_FIELDS: Final = " segmentSizeInBytes customMetadata state txnIdxEmpty"
+_REMOTE_LOG_TEXTS: Final = {
+    "RemoteLogSegmentMetadataRecord": (
+        "RemoteLogSegmentMetadata",
+        "remoteLogSegmentId startOffset endOffset brokerId maxTimestampMs eventTimestampMs segmentLeaderEpochs" + _LAST_FIELDS,
+    ),
+    "RemoteLogSegmentMetadataUpdateRecord": (
+        "RemoteLogSegmentMetadataUpdate",
+        "remoteLogSegmentId customMetadata state eventTimestampMs brokerId",
+    ),
+    "RemotePartitionDeleteMetadataRecord": (
+        "RemotePartitionDeleteMetadata",
+        "topicPartition state eventTimestampMs brokerId",
+    ),
+    "RemoteLogSegmentMetadataSnapshotRecord": (
+        "RemoteLogSegmentMetadataSnapshot",
+        "segmentId startOffset endOffset maxTimestampMs segmentLeaderEpochs" + _LAST_FIELDS,
+    ),
+}
+"""Record → the class that the tool prints, and its fields in their order."""
 
 
 def snake(value: Any) -> Any:

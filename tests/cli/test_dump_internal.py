@@ -11,12 +11,13 @@ from kafka_forensics.model.coordinators import RECORD_TYPES
 from kafka_forensics.parsers.internal_topics.internal_records import teller
 from kafka_forensics.parsers.spec.metadata_records import write_metadata_record
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from tests.support import remote_log
 from tests.support.controllers import change, setting, topic
 from tests.support.places import DUMP_INPUTS, SAMPLES
 from tests.support.segments import segment_file
 
 BROKER = SAMPLES / "unclean-election" / "broker-1"
-TOPICS = ("__cluster_metadata", "__transaction_state", "__consumer_offsets", "__share_group_state")
+TOPICS = ("__cluster_metadata", "__transaction_state", "__consumer_offsets", "__share_group_state", "__remote_log_metadata")
 COMMIT_KEY = b"\0\1\0\1g\0\1t\0\0\0\3"
 COMMIT = b"\0\3" + (77).to_bytes(8, "big") + b"\xff" * 4 + b"\0\6secret" + (1_700_000_000_000).to_bytes(8, "big")
 SECRETS = {"salt": "c2FsdA==", "stored_key": "", "server_key": "a2V5"}
@@ -124,6 +125,23 @@ def test_share_records_that_lie(dump: Dump, tmp_path: Path) -> None:
     key = b"\0\0\0\1g" + bytes(20)
     path = put(tmp_path, "__share_group_state-0", (key, b"\0\0\0"), (b"\0\7", None), (None, b""), (key, b"\0\1"))
     assert [record["problem"] for record in details(dump, path)] == ["fields", "kind", "key", "version"]
+
+
+def test_events_of_remote_segments(dump: Dump, tmp_path: Path) -> None:
+    begun, lying = remote_log.copied(1, 0, 9, custom_metadata="AAEC"), remote_log.copied(1, 9, 0)
+    values = (begun, remote_log.updated(1, 1), remote_log.deleted_partition(0), b"\1\x63\0", lying, None)
+    path = put(tmp_path, "__remote_log_metadata-7", *((None, value) for value in values))
+    first, ended, gone, unknown, broken, nothing = details(dump, path)
+    assert (first["record"], first["api_key"], first["version"]) == ("RemoteLogSegmentMetadataRecord", 0, 0)
+    assert first["value"]["remote_log_segment_id"]["topic_id_partition"]["name"] == "t"
+    assert (first["value"]["end_offset"], "custom_metadata" in first["value"]) == (9, False)
+    assert ended["value"]["remote_log_segment_state"] == "COPY_SEGMENT_FINISHED"
+    assert gone["value"]["remote_partition_delete_state"] == "DELETE_PARTITION_MARKED"
+    assert [record["problem"] for record in (unknown, broken, nothing)] == ["kind", "offsets", "value"]
+    assert details(dump, path, "--show-payloads")[0]["value"]["custom_metadata"] == "AAEC"
+    table = " ".join(dump(path, "--records", "--format", "table").split())
+    assert "event timestamp 2023-11-14 22:13:21" in table
+    assert "CANNOT BE READ (offsets)" in table
 
 
 def test_other_topics_and_lone_files_are_left_alone(dump: Dump, tmp_path: Path) -> None:

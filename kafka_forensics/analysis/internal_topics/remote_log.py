@@ -27,15 +27,16 @@ class RemoteLogReplay:
         self._segments: dict[str, tuple[_Key, RemoteSegment]] = {}
         self._deleted: deque[str] = deque()
 
-    def take(self, fields: Json, metadata_offset: int) -> None:
-        """One event; `fields` as `parsers.internal_topics.decode_remote_log_record` reads them.
+    def take(self, fields: Json, metadata_offset: int) -> bool:
+        """One event; `fields` as `parsers.internal_topics.decode_remote_log_record` reads them. Whether brokers take it, too.
 
         An event that may not follow is dropped, as brokers drop it: a record of a whole segment has no other state than
         COPY_SEGMENT_STARTED, an update never has it. Events of whole partitions change no segment.
         """
         if "remote_log_segment_id" not in fields:
-            self.dropped += "segment_id" in fields
-            return
+            is_snapshot = "segment_id" in fields
+            self.dropped += is_snapshot
+            return not is_snapshot
         segment_id = fields["remote_log_segment_id"]["id"]
         state = RemoteSegmentState(fields["remote_log_segment_state"])
         is_whole = "start_offset" in fields
@@ -43,7 +44,7 @@ class RemoteLogReplay:
         before = None if known is None else known[1].state
         if is_whole != (state is RemoteSegmentState.COPY_SEGMENT_STARTED) or not state.may_follow(before):
             self.dropped += 1
-            return
+            return False
         if is_whole:
             self._segments[segment_id] = _key(fields), _segment(fields, self.metadata_partition, metadata_offset)
         elif known is not None:
@@ -60,6 +61,7 @@ class RemoteLogReplay:
             )
         if state is RemoteSegmentState.DELETE_SEGMENT_FINISHED and before is not state:
             self._forget(segment_id)
+        return True
 
     def _forget(self, segment_id: str) -> None:
         """Hold a deleted segment, and not the oldest one if there are too many."""
@@ -74,15 +76,15 @@ class RemoteLogReplay:
 
 
 def remote_logs(replays: Iterable[RemoteLogReplay]) -> dict[tuple[str, int], RemoteLog]:
-    """The remote log of each partition, by topic id and partition."""
-    by_partition: dict[_Key, list[RemoteSegment]] = {}
+    """The remote log of each partition, by topic id and partition; a topic has the name that its first segment has."""
+    by_partition: dict[tuple[str, int], tuple[_Key, list[RemoteSegment]]] = {}
     for replay in replays:
         for key, segment in replay.segments():
-            by_partition.setdefault(key, []).append(segment)
+            by_partition.setdefault(key[1:], (key, []))[1].append(segment)
     logs = {}
-    for key, segments in sorted(by_partition.items()):
+    for partition, (key, segments) in sorted(by_partition.items()):
         segments.sort(key=lambda segment: (segment.start_offset, segment.metadata_partition, segment.metadata_offset))
-        logs[key[1], key[2]] = RemoteLog(*key, tuple(segments))
+        logs[partition] = RemoteLog(*key, tuple(segments))
     return logs
 
 

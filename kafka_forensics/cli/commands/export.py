@@ -34,6 +34,8 @@ FACT_NAMES: Final = (
     "transactions",
     "metadata_history",
     "group_offsets",
+    "remote_segments",
+    "remote_events",
     "replicas",
     "findings",
     "incomplete",

@@ -253,7 +253,7 @@ def _in_words(fields: Json) -> str:
 
 def _pairs(fields: Json) -> list[str]:
     said = {name: value for name, value in fields.items() if value is not None and value not in (-1, "", [])}
-    return [f"{name.replace('_', ' ')} {_word(name, value)}" for name, value in said.items()]
+    return [f"{name.replace('timestamp_ms', 'timestamp').replace('_', ' ')} {_word(name, value)}" for name, value in said.items()]
 
 
 def _word(name: str, value: object) -> str:
@@ -261,7 +261,9 @@ def _word(name: str, value: object) -> str:
         return f"({', '.join(_pairs(value))})"
     if isinstance(value, list | tuple):
         return f"[{', '.join(_word('', item) for item in value)}]"
-    return (rfc3339(value) or str(value)) if name.endswith("timestamp") and isinstance(value, int) else text_of(value)
+    if isinstance(value, int) and name.removesuffix("_ms").endswith("timestamp"):
+        return rfc3339(value) or str(value)
+    return text_of(value)
 
 
 # Records found, in every format of the contract, written as they come; a table has a line a record, for a person.

@@ -7,12 +7,15 @@ from typing import Final
 from kafka_forensics.model.constants import (
     CLUSTER_METADATA_TOPIC,
     CONSUMER_OFFSETS_TOPIC,
+    REMOTE_LOG_METADATA_TOPIC,
     SHARE_GROUP_STATE_TOPIC,
     TRANSACTION_STATE_TOPIC,
     delivery_state_name,
 )
+from kafka_forensics.model.controller import MetadataRecord
 from kafka_forensics.model.coordinators import GROUP_METADATA_TYPE, OFFSET_COMMIT_TYPES, RECORD_TYPES
 from kafka_forensics.model.json_objects import Json
+from kafka_forensics.model.remote_log import RemotePartitionDeleteState, RemoteSegmentState
 from kafka_forensics.parsers.internal_topics.consumer_offsets import (
     check_value,
     read_group_metadata,
@@ -21,6 +24,7 @@ from kafka_forensics.parsers.internal_topics.consumer_offsets import (
     read_offset_commit,
 )
 from kafka_forensics.parsers.internal_topics.metadata_log import decode_metadata_record
+from kafka_forensics.parsers.internal_topics.remote_log_metadata import decode_remote_log_record
 from kafka_forensics.parsers.internal_topics.share_state import (
     SHARE_RECORDS,
     parse_transaction_log_key,
@@ -50,9 +54,7 @@ def teller(topic: str | None) -> Told | None:
 
 def _metadata(_: bytes | None, value: bytes | None, payloads: bool) -> Fields:
     record = decode_metadata_record(value)
-    written: Fields = {"record": record.name}
-    if record.api_key >= 0:
-        written |= {"api_key": record.api_key, "version": record.version}
+    written = _framed(record)
     if record.fields is not None:
         fields = dict(record.fields)
         if record.name == _CONFIG and fields["resource_type"] != _TOPIC_RESOURCE and not payloads:
@@ -60,7 +62,27 @@ def _metadata(_: bytes | None, value: bytes | None, payloads: bool) -> Fields:
         if not payloads:
             fields = {name: value for name, value in fields.items() if name not in _SECRETS}
         written["value"] = fields
+    return written
+
+
+def _framed(record: MetadataRecord) -> Fields:
+    """What stands before the fields of a record, and why there are none."""
+    written: Fields = {"record": record.name}
+    if record.api_key >= 0:
+        written |= {"api_key": record.api_key, "version": record.version}
     return written if record.problem is None else written | {"problem": record.problem}
+
+
+def _remote_log(_: bytes | None, value: bytes | None, payloads: bool) -> Fields:
+    record = decode_remote_log_record(value)
+    written = _framed(record)
+    if record.fields is None:
+        return written
+    states = {"remote_log_segment_state": RemoteSegmentState, "remote_partition_delete_state": RemotePartitionDeleteState}
+    fields = {name: states[name](number).name if name in states else number for name, number in record.fields.items()}
+    if not payloads:
+        fields.pop("custom_metadata", None)
+    return written | {"value": fields}
 
 
 def _transaction(key: bytes | None, value: bytes | None, _: bool) -> Fields:
@@ -136,5 +158,6 @@ _TELLERS: Final[dict[str, Told]] = {
     CLUSTER_METADATA_TOPIC: _metadata,
     TRANSACTION_STATE_TOPIC: _transaction,
     CONSUMER_OFFSETS_TOPIC: _group,
+    REMOTE_LOG_METADATA_TOPIC: _remote_log,
     SHARE_GROUP_STATE_TOPIC: _share,
 }
