@@ -47,8 +47,10 @@ class TargetDir:
     """What belongs there and was salvaged."""
     size_in_bytes: int = 0
     """Of the segments."""
+    copies: frozenset[TopicPartition] = frozenset()
+    """What lies in the given one."""
     held: frozenset[TopicPartition] = frozenset()
-    """What the given one has, or its checkpoint names."""
+    """That, and what its checkpoint names."""
     given: list[LogDir] = field(default_factory=list)
     """The given one, or its partition directories that were given one by one."""
     files: dict[str, bytes] = field(default_factory=dict)
@@ -72,8 +74,9 @@ def target_dirs(inputs: Inputs, controller: ControllerHistory | None, voters: Ma
     """
     targets: dict[tuple[int | str, str], TargetDir] = {}
     for log_dir in inputs.log_dirs:
-        path, held = _path(log_dir), _held(log_dir)
+        path, (copies, held) = _path(log_dir), _held(log_dir)
         if (target := targets.get((log_dir.broker, path))) is not None:
+            target.copies |= copies
             target.held |= held
             target.given.append(log_dir)
             continue
@@ -85,7 +88,8 @@ def target_dirs(inputs: Inputs, controller: ControllerHistory | None, voters: Ma
         base = f"{folder}/{_UNSAFE.sub('_', os.path.basename(os.path.abspath(path)) or '_')}"
         taken = {target.directory for target in targets.values()}
         name = next(name for number in count(1) if (name := base if number == 1 else f"{base}-{number}") not in taken)
-        target = TargetDir(log_dir.broker, path, name, log_dir.node_id, is_empty=log_dir.is_empty, held=held, given=[log_dir])
+        target = TargetDir(log_dir.broker, path, name, log_dir.node_id, is_empty=log_dir.is_empty, copies=copies, held=held)
+        target.given.append(log_dir)
         _take_files(inputs, log_dir, target)
         targets[log_dir.broker, path] = target
     _identify(list(targets.values()), inputs, controller, voters)
@@ -102,12 +106,13 @@ def _path(log_dir: LogDir) -> str:
     return path
 
 
-def _held(log_dir: LogDir) -> frozenset[TopicPartition]:
-    """What lies in a log directory, and what its broker had there by the high watermarks that it wrote down."""
+def _held(log_dir: LogDir) -> tuple[frozenset[TopicPartition], frozenset[TopicPartition]]:
+    """What lies in a log directory; and that with what its broker had there by the high watermarks that it wrote down."""
     parts = {(part.topic or "", part.partition or 0): part.suffix for part in log_dir.found.partitions if part.legal}
     marks = log_dir.checkpoints.get(HIGH_WATERMARKS)
     named = {key for key, offset in marks.offsets.items() if offset > 0} if marks is not None else set()
-    return frozenset({key for key, suffix in parts.items() if suffix is None} | (named - parts.keys()))
+    copies = frozenset(key for key, suffix in parts.items() if suffix is None)
+    return copies, copies | (named - parts.keys())
 
 
 def _take_files(inputs: Inputs, log_dir: LogDir, target: TargetDir) -> None:
@@ -161,7 +166,11 @@ def places_of(key: TopicPartition, targets: Sequence[TargetDir], controller: Con
         disks = {target.node: target for target in reversed(targets) if target.is_empty}
         return with_it + [disk for node, disk in disks.items() if node not in {target.node for target in with_it}]
     if control is None or control.replica_assignment is None:
-        return [target for target in targets if key in target.held]
+        holding: dict[int | str, TargetDir] = {}
+        for target in targets:
+            if key in target.copies or (key in target.held and target.node not in holding):
+                holding[target.node] = target
+        return list(holding.values())
     places = []
     for node in control.replica_assignment:
         own = [target for target in targets if target.node == node and not target.is_of_controller]
@@ -169,7 +178,14 @@ def places_of(key: TopicPartition, targets: Sequence[TargetDir], controller: Con
         if assigned is not None and all(target.directory_id is not None for target in own):
             own = [target for target in own if target.directory_id == assigned]
         else:  # no id decides: where its copy lies, or else on the new disk
-            own.sort(key=lambda target: (target.directory_id != assigned, key not in target.held, not target.is_empty))
+            own.sort(
+                key=lambda target: (
+                    target.directory_id != assigned,
+                    key not in target.copies,
+                    key not in target.held,
+                    not target.is_empty,
+                )
+            )
         places += own[:1]
     return places
 

@@ -20,7 +20,7 @@ from kafka_forensics.questions.salvage.manifest import Quorum, SalvagedPartition
 from kafka_forensics.questions.verify import Asked, Outcome, read_promises, verify
 from kafka_forensics.storage.local import LocalSource
 from tests.questions.salvage.salvaged import NAME, batches_of, salvaged_of
-from tests.support.brokers import TOPIC_ID, put_copies, put_meta, put_partition, put_replica, write_checkpoint
+from tests.support.brokers import TOPIC_ID, put_copies, put_log_dir, put_meta, put_partition, put_replica, write_checkpoint
 from tests.support.controllers import ControllerLog, partition as partition_record, setting, topic
 from tests.support.places import SAMPLES
 from tests.support.segments import batch, flipped
@@ -64,6 +64,14 @@ PLACES: dict[str, tuple[list[TargetDir], ControllerHistory | None, list[TargetDi
 def test_a_replica_belongs_where_it_is_assigned(case: str) -> None:
     targets, controller, expected = PLACES[case]
     assert places_of(KEY, targets, controller) == expected
+
+
+def test_a_replica_that_lies_in_a_second_directory_is_not_put_into_the_one_that_only_names_it_too(tmp_path: Path) -> None:
+    put_partition(tmp_path / "b" / NAME, {0: b"".join(batches_of(2))})
+    put_log_dir(tmp_path / "a", 1, {}, committed={NAME: 2})
+    for paths in (("a", "b"), ("b", "a")):
+        inputs = gather([f"1={tmp_path / path}" for path in paths], ScanOptions())
+        assert [place.log_dir for place in places_of(KEY, target_dirs(inputs, None, {}), None)] == [str(tmp_path / "b")]
 
 
 def test_a_new_disk_gets_the_id_that_the_controllers_have_for_it(tmp_path: Path) -> None:
