@@ -148,13 +148,12 @@ class Section:
         return "; ".join(said)
 
     @property
-    def steps(self) -> str:
-        """The command that says how to bring an election about; nothing where no copies are known, or there is nothing to do."""
+    def plan_command(self) -> str:
+        """The command that recommends for all partitions at once; nothing where no copies are known, or there is nothing to do."""
         planned = self.details.planned
         if not self.paths or planned is None or not planned.matters:
             return ""
-        asked = ["--topic", self.row.topic, "--partition", str(self.row.partition)]
-        return shlex.join(["kafka-forensics", "plan", *self.paths, *asked])
+        return shlex.join(["kafka-forensics", "plan", *self.paths])
 
     def text(self, level: int) -> Markup:
         """Its markup. Level 0: the lanes, and the gravest finding; 1: findings and tables, too; 2: all."""

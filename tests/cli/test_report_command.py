@@ -49,8 +49,8 @@ def test_one_page_tells_what_happened_and_how_to_go_on(run: Run, copies: Path, t
     )
     assert "Leadership and ISR over time" in text
     assert "2026-11-21T03:56:10.014Z 296 changed, unclean election 1 2 1 none 2, 3, 1" in text
-    assert "broker 2 (loses least) unclean 45 45 45 broker 1 at 300 of 345" in text
-    assert f"The steps: kafka-forensics plan {copies} --topic audit --partition 0" in text
+    assert "broker 2 unclean 45 45 45 broker 1 at 300 of 345" in text
+    assert f"Whom to elect, or whether a salvage loses less, and the steps: kafka-forensics plan {copies}" in text
     assert "open, offsets 72 to 74" in text
     assert "last stable offset 72" in text
     assert f"Command kafka-forensics report {copies} Read" in text
