@@ -294,6 +294,8 @@ class Planned:
     """Replicas whose copy is here and of whose log nothing could be read: nothing is planned for them."""
     salvage: SalvageForecast | None = None
     """A salvage that loses less than any election; None: there is none, or none was sought."""
+    salvage_options: tuple[str, ...] | None = ()
+    """What a salvage of all partitions needs for this one; None: it is refused."""
 
     def amount(self, loss: Loss) -> Amount:
         """What a loss of this plan comes to."""
@@ -407,6 +409,19 @@ class Plans:
         brokers = {candidate.broker for planned in self.planned for candidate in planned.plan.candidates}
         return order_of_starts(requests, sorted(brokers, key=broker_order))
 
+    @property
+    def salvage_options(self) -> list[str]:
+        """What a salvage of all partitions needs."""
+        return list(dict.fromkeys(word for planned in self.planned for word in planned.salvage_options or ()))
+
+    def drop_salvages(self) -> None:
+        """Recommend none where one partition is refused, or wants another broker preferred: nobody starts on part of a salvage."""
+        options = [planned.salvage_options for planned in self.planned]
+        preferred = {words[1] for words in options if words and words[0] == "--prefer-broker"}
+        if None in options or len(preferred) > 1:
+            for planned in self.planned:
+                planned.salvage = None
+
     def recommend_by_start_order(self) -> None:
         """Recommend, of several leaders under whom a partition loses as little, the one that the order of starts makes leader."""
         leaders = self.start_order().leader_of()
@@ -440,6 +455,7 @@ def make_plans(paths: list[str], options: ScanOptions, plan_options: PlanOptions
     check_dead(plan_options.dead, inputs, witnesses.controller)
     maker = PlanMaker(inputs, witnesses, plan_options)
     maker.plans.result = scan_inputs(inputs, options, progress, maker.look, witnesses)
+    maker.plans.drop_salvages()
     maker.plans.recommend_by_start_order()
     maker.plans.others = sum(not fits(partition, options) for partition in _partitions_there(inputs))
     return maker.plans
@@ -514,6 +530,7 @@ class PlanMaker:
             return None
         copies = [(self._plan_of[id(replica.context)], replica) for replica in replicas]
         salvaged = self._asked.forecast(copies, planned, result, reader)
+        planned.salvage_options = None if salvaged is None else salvaged.options
         return salvaged if salvaged is not None and costs_of(salvaged.losses) < costs else None
 
     def present(self, replicas: list[Replica]) -> tuple[list[Replica], list[Replica], bool]:

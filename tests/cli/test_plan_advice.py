@@ -15,6 +15,7 @@ from tests.cli.runs import Run
 from tests.gallery.transactions import put_unlisted
 from tests.support.brokers import (
     TOPIC_ID,
+    put_checkpoint,
     put_clean_shutdown,
     put_copies,
     put_epochs,
@@ -289,6 +290,33 @@ def test_the_command_of_a_salvage_with_gaps_ends_with_brokers_that_start(run: Ru
     command = shlex.split(plan_document(tmp_path / "in")["steps"][-1]["command"])
     assert command[3:] == ["--allow-gaps", "--output", "DIR"]
     assert "1. Stop brokers 1, 2 and 3." in run(*command[1:-1], tmp_path / "out", "--format", "table")[1]
+
+
+def test_a_salvage_is_recommended_with_what_every_partition_needs_or_for_none(
+    run: Run, plan_document: Document, tmp_path: Path
+) -> None:
+    """Of `orders-0` each copy is damaged at another place; of `other-0` brokers 1 and 2 committed different records."""
+    for broker in (1, 2):
+        log = [flipped(batch(at, 3), 70) if at == 3 * broker else batch(at, 3) for at in (0, 3, 6)]
+        log_dir = put_replica(tmp_path / "in", broker, b"".join(log), high_watermark=9, topic_id=OF_TOPIC)
+        rival = batch(3, 3 * broker, epoch=broker, value=b"%d" % broker)
+        put_partition(log_dir / "other-0", batch(0, 3) + rival, topic_id=OF_ANOTHER)
+        put_checkpoint(log_dir, "replication", {"orders-0": 9, "other-0": 3 + 3 * broker})
+    document = plan_document(tmp_path / "in")
+    assert [one["recommended"] for one in document["partitions"]] == [None, 2]
+    command = shlex.split(document["steps"][-1]["command"])
+    assert command[3:] == ["--prefer-broker", "2", "--output", "DIR"]
+    assert run(*command[1:-1], tmp_path / "out", "-q")[0] == 0
+    salvaged = {path.parent.name: path.read_bytes() for path in (tmp_path / "out").rglob(f"{0:020d}.log")}
+    assert salvaged == {"orders-0": batch(0, 3) + batch(3, 3) + batch(6, 3), "other-0": batch(0, 3) + rival}
+    for broker in (1, 2):
+        rival = batch(3, 9 - 3 * broker, epoch=broker, value=b"%d" % broker)
+        log_dir = tmp_path / "in" / f"broker-{broker}"
+        put_partition(log_dir / "third-0", batch(0, 3) + rival, topic_id="D" * 21 + "Q")
+        put_checkpoint(log_dir, "replication", {"orders-0": 9, "other-0": 3 + 3 * broker, "third-0": 12 - 3 * broker})
+    document = plan_document(tmp_path / "in")
+    assert {one["topic"]: one["recommended"] for one in document["partitions"]} == {"orders": 2, "other": 2, "third": 1}
+    assert "salvage" not in [step["kind"] for step in document["steps"]]
 
 
 @pytest.mark.parametrize("held", [[(0, 15, 0)], [(0, 10, 0), (10, 10, 1)]], ids=["ends below", "ends at the leader's start"])

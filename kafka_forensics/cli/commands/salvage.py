@@ -22,8 +22,8 @@ PreferBroker = Annotated[
     typer.Option(
         "--prefer-broker",
         metavar="N",
-        help="Whose records stay where others were committed on another broker at the same offsets, and whose copy of a compacted"
-        " topic is taken if it is whole: its name here, or its node id.",
+        help="Whose records stay in partitions that are refused otherwise, and whose copy of a compacted topic is taken if it is"
+        " whole: its name here, or its node id.",
     ),
 ]
 AllowGaps = Annotated[

@@ -103,9 +103,8 @@ def _salvaged(plans: Plans, rescued: Sequence[Planned]) -> Iterator[Step]:
     live = {replica.broker for planned in plans.planned for replica in planned.given.replicas if replica.is_live}
     held = sorted(live, key=broker_order)
     yield Step("stop", f"Stop {brokers(held)}, if running. If a broker ran since it was copied, plan again.", None, tuple(held))
-    options = dict.fromkeys(word for planned in rescued if planned.salvage is not None for word in planned.salvage.options)
     asked = None if plans.result is None else plans.result.asked
-    command = asked_command("salvage", asked, *options, "--output", "DIR")
+    command = asked_command("salvage", asked, *plans.salvage_options, "--output", "DIR")
     why = "A salvage loses less of {} than any election"
     if not any(planned.salvage for planned in rescued):
         why = "No order of starts has the best leaders of {} elected: somebody else in sync comes first"

@@ -27,7 +27,7 @@ class SalvageOptions:
     """What a salvage is asked for beyond what a scan is."""
 
     prefer_broker: str | None = None
-    """Whose copy is the base, where it holds a replica."""
+    """Whose records stay in partitions that are refused otherwise, and whose copy of a compacted one is taken first."""
     allow_gaps: bool = False
     """Whether partitions are written of which no copy has some offsets."""
 
@@ -82,7 +82,13 @@ class Chooser:
             raise RefusedError(Refused(context.topic, context.partition, "topic_undecided", reason, hint))
         if context.topic in INTERNAL_TOPICS or any(source.plan.context.compacted for source in sources):
             return self._of_whole_copies(sources, planned, result, reader)
-        return self._of_lineage(sources, planned)
+        prefer = self._options.prefer_broker
+        try:
+            return self._of_lineage(sources, planned)
+        except RefusedError:
+            if prefer not in [str(source.plan.context.broker) for source in sources]:
+                raise
+            return self._of_lineage(sources, planned, prefer)
 
     def _of_whole_copies(self, sources: list[Source], planned: Planned, result: PartitionResult, reader: LogReader) -> Choice:
         """Of a topic whose copies are cleaned one by one: one of them."""
@@ -102,25 +108,23 @@ class Chooser:
             warning="; ".join(warnings) or None,
         )
 
-    def _of_lineage(self, sources: list[Source], planned: Planned, rounds: int = ROUNDS) -> Choice:
-        """Of an ordinary topic: the lineage of the copy that its plan recommends, or that the user prefers, from all copies.
+    def _of_lineage(self, sources: list[Source], planned: Planned, prefer: str | None = None, rounds: int = ROUNDS) -> Choice:
+        """Of an ordinary topic: the lineage of the copy that its plan recommends, or of the one to `prefer`, from all copies.
 
         Where the bytes of a copy are not what was folded, it is traced again without them, up to `rounds` times.
         """
-        prefer = self._options.prefer_broker
         copies = [_copy(source, given) for source, given in zip(sources, planned.given.replicas, strict=False)]
         copies = _without_planted(copies, sources, planned.given.differing)
         context = sources[0].plan.context
         by_name = {str(copy.broker): number for number, copy in enumerate(copies)}
-        preferred = by_name.get(prefer) if prefer is not None else None
-        if preferred is not None:
-            base, chosen_by = preferred, "prefer-broker"
+        if prefer is not None:
+            base, chosen_by = by_name[prefer], "prefer-broker"
         elif str(planned.plan.recommended) in by_name:
             base, chosen_by = by_name[str(planned.plan.recommended)], "plan"
         else:
             base, chosen_by = max(range(len(copies)), key=lambda number: _length(copies[number])), "longest"
-        lineage = trace(copies, planned.given.differing, base, preferred=preferred is not None)
-        if planned.plan.contested_by is not None and preferred is None and lineage.left_behind:
+        lineage = trace(copies, planned.given.differing, base, preferred=prefer is not None)
+        if planned.plan.contested_by is not None and prefer is None and lineage.left_behind:
             reason = "which of its copies holds what was committed is not known: one has no high watermark"
             raise RefusedError(Refused(context.topic, context.partition, "rivals", reason, SAY_WHOSE))
         if lineage.rivals:
@@ -137,7 +141,7 @@ class Chooser:
         lacking = _not_delivered(choice)
         if lacking and rounds:
             less = [replace(source, good=without(source.good, lacking.get(number, ()))) for number, source in enumerate(sources)]
-            return self._of_lineage(less, planned, rounds - 1)
+            return self._of_lineage(less, planned, prefer, rounds - 1)
         self._take_gaps(choice)
         return choice
 

@@ -1,6 +1,7 @@
 """What a salvage of one partition would lose, by its own choice of pieces, with nothing written: weighed against elections."""
 
 from collections.abc import Sequence
+from itertools import product, starmap
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.errors import SourceError
@@ -17,10 +18,11 @@ from kafka_forensics.rereading.reader import LogReader
 def forecast(
     copies: Sequence[tuple[ReplicaPlan, Replica]], planned: Planned, result: PartitionResult, reader: LogReader
 ) -> SalvageForecast | None:
-    """The losses of a salvage, with gaps where it is refused without; None: it is refused all the same."""
+    """The losses of a salvage with the options that it needs, and the recommended broker preferred; None: it is refused."""
     read = [(plan, replica) for plan, replica in copies if replica.read is not Read.NONE]
     sources = [Source.of(plan, replica, result.findings, deep=False) for plan, replica in read]
-    for options in (SalvageOptions(), SalvageOptions(allow_gaps=True)):
+    preferred = (None,) if planned.plan.contested_by is not None else (None, str(planned.plan.recommended))
+    for options in starmap(SalvageOptions, product(preferred, (False, True))):
         try:
             lineage = Chooser(options).choose(sources, planned, result, reader).lineage
         except (RefusedError, SourceError):
