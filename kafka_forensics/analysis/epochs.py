@@ -270,6 +270,18 @@ def epoch_starts(fold: EpochsFold, checkpoint: Sequence[EpochEntry] | None, log_
     return epoch_entries
 
 
+def with_remote_epochs(
+    epochs: Sequence[EpochEntry], checkpoint: Sequence[EpochEntry], local_log_start: int
+) -> list[EpochEntry]:
+    """The epochs of a tiered log: those of its remote part as the checkpoint says, which is the only witness of them on the disk, then
+    those of its batches."""
+    remote = [entry for entry in checkpoint if entry.start_offset < local_log_start]
+    if any(not _rises(left, right) for left, right in itertools.pairwise(remote)):
+        return list(epochs)
+    known = remote[-1].leader_epoch if remote else -1
+    return remote + [entry for entry in epochs if entry.leader_epoch > known]
+
+
 def _rises(left: EpochEntry, right: EpochEntry) -> bool:
     return left.leader_epoch < right.leader_epoch and left.start_offset <= right.start_offset
 

@@ -31,7 +31,7 @@ from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import PartitionSummary, Read
 from kafka_forensics.replication.epochs import epoch_at
-from kafka_forensics.replication.offset_ranges import Range, Ranges, normalised, without
+from kafka_forensics.replication.offset_ranges import Range, Ranges, clipped, normalised, without
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.evidence_classes import TruncatedSinceEvidence
@@ -501,8 +501,8 @@ def _pieces(
 def _held(old: Replica, new: Replica, offsets: Range, reader: BatchReader) -> Ranges:
     """The parts of `offsets` that another log, mostly the newer one, holds as the older one had them, in order."""
     start, end = max(offsets[0], new.log_start_offset), min(offsets[1], new.log_end_offset)
-    clipped = ((max(run.start_offset, start), min(run.end_offset, end)) for run in new.state.continuity.runs)
-    parts = normalised(clipped)
+    runs = [*new.remote, *((run.start_offset, run.end_offset) for run in new.state.continuity.runs)]
+    parts = clipped(normalised(runs), start, end)
     differing = differences(old, new, reader)
     others = [difference for difference in differing if difference.kind == "content"]
     if not others:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.analysis.epochs import EpochsFold, epoch_starts
+from kafka_forensics.analysis.epochs import EpochsFold, epoch_starts, with_remote_epochs
 from kafka_forensics.analysis.placement import KeyPlacementFold
 from kafka_forensics.analysis.producers import EpochBumps, ProducersFold
 from kafka_forensics.analysis.segments import (
@@ -408,9 +408,13 @@ class Replica:
     state: ReplicaState
     course: Course
     log_start_offset: int
+    """First readable offset; of a tiered topic the records before `local_log_start_offset` are in remote storage."""
     log_end_offset: int
     epochs: list[EpochEntry]
     """As the batches show them; where none are, as the checkpoint says."""
+    local_log_start_offset: int
+    """Where the segments on the disk begin: the log start, but for tiered topics."""
+    is_tiered: bool = False
     recovery: RecoveryOutlook | None = None
     recovery_once_mended: RecoveryOutlook | None = None
     """The same where small files that end its start have been moved away or written anew."""
@@ -456,6 +460,17 @@ class Replica:
         """First offset of the bytes that are there, which may lie below the log start."""
         runs = self.state.continuity.runs
         return min((run.start_offset for run in runs), default=self.log_start_offset)
+
+    @property
+    def held_from(self) -> int:
+        """First offset of what it holds, be it in remote storage."""
+        return self.log_start_offset if self.is_tiered else self.first_batch_offset
+
+    @property
+    def remote(self) -> tuple[tuple[int, int], ...]:
+        """The offsets `[start, end)` of its log that are in remote storage alone: none, or one range."""
+        start, end = self.log_start_offset, self.local_log_start_offset
+        return ((start, end),) if start < end else ()
 
     def in_doubt(self) -> list[Misplaced]:
         """Batches whose base offset contradicts both their neighbours, as the log was folded."""
@@ -521,7 +536,7 @@ def whole(context: ReplicaContext, state: ReplicaState, misplaced: tuple[Misplac
     first = runs[0].start_offset if runs else None
     named = context.segment_base_offsets[0] if context.segment_base_offsets else 0
     start = named if first is None else min(max(first, 0), max(named, 0)) if first < named else named
-    start = max(start, context.log_start_checkpoint or 0)
+    start = local_start = max(start, context.log_start_checkpoint or 0)
     end = course.end_offset if runs else max(context.segment_base_offsets, default=0)
     tail = state.continuity.bad_tail
     if tail is not None and tail.start_offset <= end < tail.end_offset:
@@ -529,7 +544,19 @@ def whole(context: ReplicaContext, state: ReplicaState, misplaced: tuple[Misplac
     if not state.framing.batches:
         end = max(end, start)
     epochs = epoch_starts(state.epochs, context.epoch_checkpoint, start)
-    return Replica(context, state, course, start, end, epochs, misplaced=misplaced)
+    is_tiered = context.is_tiered
+    if is_tiered:
+        start = min(_tiered_log_start(context), local_start)
+        epochs = with_remote_epochs(epochs, context.epoch_checkpoint or (), local_start)
+    return Replica(context, state, course, start, end, epochs, local_start, is_tiered, misplaced=misplaced)
+
+
+def _tiered_log_start(context: ReplicaContext) -> int:
+    """Brokers take the log start of a tiered topic from the checkpoint alone (LogLoader); a copy of a running broker may have none
+    yet, where the first epoch begins."""
+    if context.log_start_checkpoint is not None:
+        return context.log_start_checkpoint
+    return min((entry.start_offset for entry in context.epoch_checkpoint or ()), default=0)
 
 
 def _named_start(context: ReplicaContext, state: ReplicaState) -> list[Run]:

@@ -27,7 +27,7 @@ _KEY_PLACEMENT: Final = attributes("partitioner partition_count agreeing_percent
 _TRANSACTIONS: Final = attributes("committed aborted open hanging")
 _RECOVERY: Final = attributes("starts log_start_offset log_end_offset checks steps")
 _PARTITION: Final[Columns] = {
-    **attributes("topic partition topic_id cleanup_policy verdict leader leader_epoch isr replica_assignment"),
+    **attributes("topic partition topic_id cleanup_policy is_tiered verdict leader leader_epoch isr replica_assignment"),
     **attributes("high_watermark_at_least high_watermark_witness"),
     "agreement": lambda partition: object_of(_AGREEMENT, partition.agreement),
     "key_placement": lambda partition: (
@@ -36,7 +36,8 @@ _PARTITION: Final[Columns] = {
     **attributes("read=read.value not_read"),
 }
 _REPLICA: Final[Columns] = {
-    **attributes("broker log_dir log_start_offset log_end_offset high_watermark last_stable_offset recovery_point leader_epochs"),
+    **attributes("broker log_dir log_start_offset local_log_start_offset log_end_offset high_watermark last_stable_offset"),
+    **attributes("recovery_point leader_epochs"),
     **attributes("segments batches records bytes missing_offsets"),
     "transactions": lambda replica: object_of(_TRANSACTIONS, replica.transactions),
     "recovery": lambda replica: None if replica.recovery is None else object_of(_RECOVERY, replica.recovery),

@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from kafka_forensics.model.schemas import ArrowArray
 
 _REPLICA: Final[Columns] = {
-    **attributes("log_dir directory log_start_offset log_end_offset", of="replica"),
+    **attributes("log_dir directory log_start_offset local_log_start_offset log_end_offset", of="replica"),
     **attributes("high_watermark last_stable_offset recovery_point", of="replica"),
     "leader_epochs": lambda item: _epochs(item.replica.leader_epochs),
     **attributes("segments batches records bytes missing_offsets", of="replica"),
     **attributes("committed aborted open hanging", of="replica.transactions"),
     **attributes("starts recovered_start=log_start_offset recovered_end=log_end_offset checks steps", of="replica.recovery"),
-    **attributes("topic_id cleanup_policy verdict leader leader_epoch isr replica_assignment", of="partition"),
+    **attributes("topic_id cleanup_policy is_tiered verdict leader leader_epoch isr replica_assignment", of="partition"),
     **attributes("high_watermark_at_least high_watermark_witness agreement=agreement.kind", of="partition"),
     **attributes("common_end_offset=agreement.common_end_offset", of="partition"),
     "fork_epoch": lambda item: item.partition.agreement.fork_epochs.get(str(item.replica.broker)),

@@ -58,7 +58,7 @@ class SnapshotCheck:
     def aborted(self, replica: Replica) -> list[Finding]:
         """What the `.txnindex` files do not say as the log does."""
         state = replica.state
-        return self._aborted.findings(state.transactions, list(self._indexes), replica.log_start_offset, state.producers.runs)
+        return self._aborted.findings(state.transactions, list(self._indexes), replica.local_log_start_offset, state.producers.runs)
 
     def _read_index(self, segment: int) -> TransactionIndex | None:
         entry = self._indexes.get(segment)

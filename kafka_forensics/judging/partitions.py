@@ -228,6 +228,7 @@ class _PartitionJudge:
             comparison.agreement,
             [summarise(replica) for replica in self._replicas],
             *last_word(self._replicas),
+            is_tiered=any(replica.is_tiered for replica in self._replicas),
         )
         summary.judge(findings)
         return summary
@@ -276,6 +277,7 @@ def summarise(replica: Replica) -> ReplicaSummary:
         context.log_dir,
         context.directory,
         replica.log_start_offset,
+        replica.local_log_start_offset,
         replica.log_end_offset if replica.end_is_known else None,
         context.high_watermark,
         stable if whole else None,
@@ -301,6 +303,7 @@ def _unread(replica: Replica) -> ReplicaSummary:
         context.log_dir,
         context.directory,
         log_start_offset=None,
+        local_log_start_offset=None,
         log_end_offset=None,
         high_watermark=context.high_watermark,
         last_stable_offset=None,

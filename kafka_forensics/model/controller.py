@@ -161,6 +161,11 @@ class PartitionControl:
         """What all of this stands on beside the log that was read; none where every kind of record in it is known."""
         return passed_over(self.unknown_records)
 
+    @property
+    def is_tiered(self) -> bool:
+        """Whether the topic's older segments are moved to remote storage (KIP-405)."""
+        return (self.setting("remote.storage.enable") or "").lower() == "true"
+
     def setting(self, name: str) -> str | None:
         """A topic setting in force as far as the controller's log holds it; None: server.properties or Kafka's default decides."""
         return self.configs.get(name, self.defaults.get(name))

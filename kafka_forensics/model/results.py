@@ -76,6 +76,8 @@ class ReplicaSummary:
     directory: str
     """Name of the partition directory."""
     log_start_offset: int | None
+    local_log_start_offset: int | None
+    """Where the segments on the disk begin: the log start, but for a tiered topic."""
     log_end_offset: int | None
     high_watermark: int | None
     last_stable_offset: int | None
@@ -138,6 +140,8 @@ class PartitionSummary:
     leader_epoch: int | None = None
     isr: list[int] | None = None
     replica_assignment: list[int] | None = None
+    is_tiered: bool = False
+    """Whether its older segments are moved to remote storage (KIP-405)."""
     key_placement: KeyPlacement | None = None
     """None where no records were looked at: of a topic of one partition, or in a scan that is not deep."""
 

@@ -367,6 +367,7 @@ REPLICAS_FACT: Final = fact(
         maybe(
             "log_start_offset", pa.int64(), "first readable offset; null, here and below: nothing of the log could be read (`read`)"
         ),
+        maybe("local_log_start_offset", pa.int64(), "where its segments on the disk begin: the log start, but for a tiered topic"),
         maybe("log_end_offset", pa.int64(), "next offset to be written, exclusive; null: the log was not read to its end"),
         maybe("high_watermark", pa.int64(), "by replication-offset-checkpoint, exclusive; null: not there"),
         maybe("last_stable_offset", pa.int64(), "exclusive; null: not known"),
@@ -388,6 +389,7 @@ REPLICAS_FACT: Final = fact(
         maybe("recovery_steps", pa.list_(pa.string()), "what it would do to the files"),
         maybe("topic_id", pa.string(), "22 characters of base64url; this and all below are of the partition"),
         column("cleanup_policy", pa.string(), "delete · compact · compact,delete · unknown"),
+        column("is_tiered", pa.bool_(), "whether its older segments are moved to remote storage"),
         column(
             "verdict",
             pa.string(),

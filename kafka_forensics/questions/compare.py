@@ -48,11 +48,16 @@ class OffsetState(StrEnum):
     ABSENT = "absent"
     """Within its log, and not there: compacted away, or missing."""
     BEFORE_LOG_START = "before_log_start"
+    IN_REMOTE_STORAGE = "in_remote_storage"
     BEYOND_LOG_END = "beyond_log_end"
     NOT_READ = "not_read"
     """Its log could not be read there."""
     UNREADABLE = "unreadable"
     """Inside a batch that cannot be decoded."""
+
+
+NOT_HERE: Final = frozenset({OffsetState.BEFORE_LOG_START, OffsetState.IN_REMOTE_STORAGE, OffsetState.NOT_READ})
+"""Where a replica's copy tells nothing of an offset that others have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +226,8 @@ class _Side:
             return Held(broker, OffsetState.NOT_READ)
         if offset < self.replica.log_start_offset:
             return Held(broker, OffsetState.BEFORE_LOG_START)
+        if offset < self.replica.local_log_start_offset:
+            return Held(broker, OffsetState.IN_REMOTE_STORAGE)
         if self.replica.state.unread:
             return Held(broker, OffsetState.NOT_READ)
         return Held(broker, OffsetState.BEYOND_LOG_END if offset >= self.replica.log_end_offset else OffsetState.ABSENT)
@@ -279,7 +286,7 @@ def _suspects(sides: list[_Side], result: PartitionResult) -> list[tuple[int, in
     if result.summary.agreement.kind == "not_compared":
         read = [side.replica for side in sides if side.replica.read is not Read.NONE]
         return (
-            [(max(replica.log_start_offset for replica in read), min(replica.log_end_offset for replica in read))]
+            [(max(replica.local_log_start_offset for replica in read), min(replica.log_end_offset for replica in read))]
             if len(read) > 1
             else []
         )
@@ -296,7 +303,7 @@ def _suspects(sides: list[_Side], result: PartitionResult) -> list[tuple[int, in
 def _contradict(held: list[Held], *, compacted: bool) -> bool:
     """Whether replicas that should hold an offset hold different things; what the cleaner may have removed is no difference."""
     cleaned = {OffsetState.ABSENT} if compacted else set()
-    return _are_several(held, {OffsetState.BEFORE_LOG_START, OffsetState.BEYOND_LOG_END, OffsetState.NOT_READ} | cleaned)
+    return _are_several(held, {*NOT_HERE, OffsetState.BEYOND_LOG_END} | cleaned)
 
 
 def _are_several(held: list[Held], beside: set[OffsetState]) -> bool:
@@ -339,4 +346,4 @@ def _some(rows: Iterator[tuple[int, list[Held]]], count: int) -> list[tuple[int,
 
 
 def _differs(held: list[Held]) -> bool:
-    return _are_several(held, {OffsetState.BEFORE_LOG_START, OffsetState.NOT_READ})
+    return _are_several(held, set(NOT_HERE))

@@ -30,7 +30,7 @@ class EpochRow:
     """One leader epoch on one replica. Offsets and times (ms) are None where the witness does not know the epoch.
 
     `status` says how checkpoint and batches agree: `agrees` · `start_removed` (records at its start are gone by retention or
-    compaction) · `below_log_start` (all of it is) · `at_log_end`, `wrote_nothing`, `compacted_away` (an entry without batches, as
+    compaction) · `below_log_start` (all of it is) · `in_remote_storage` (all of it, or its first records) · `at_log_end`, `wrote_nothing`, `compacted_away` (an entry without batches, as
     it may be) · `no_checkpoint`, `malformed_checkpoint` (refused whole) · `controller_only` · `continues` (behind a batch of
     another epoch) · `not_read` (its batches may lie in what could not be read of the log) · and those in `DISAGREEMENTS`.
     """
@@ -167,6 +167,8 @@ class _Testimony:
             return "agrees"
         if entry.start_offset > run.start_offset:
             return "start_removed" if entry.start_offset <= log_start else "starts_differ"
+        if entry.start_offset < run.start_offset == self._replica.local_log_start_offset and self._replica.is_tiered:
+            return "in_remote_storage"
         if self._replica.state.unread:
             return "not_read"
         removed = self._replica.context.compacted or run.start_offset <= log_start or run is self._first
@@ -182,6 +184,8 @@ class _Testimony:
         following = self._around(self._checkpoint or [], entry.leader_epoch)[1:]
         if following and following[0].start_offset <= self._replica.log_start_offset:
             return "below_log_start"
+        if self._replica.is_tiered and entry.start_offset < self._replica.local_log_start_offset:
+            return "in_remote_storage"
         return "compacted_away" if self._replica.context.compacted else "no_batches"
 
     def cuts(self, epoch: int, run: EpochRun | None, status: str) -> tuple[int | None, int | None]:

@@ -28,6 +28,8 @@ class PartitionEnds:
 
     log_start_offset: int
     """The smallest of all copies."""
+    local_log_start_offset: int
+    """Where the segments begin that are on a disk: the log start, but for a tiered topic."""
     log_end_offset: int
     """The largest of all copies."""
     readable: Readable
@@ -267,4 +269,5 @@ def _with_ends(row: GroupRow, ends: dict[TopicPartition, PartitionEnds]) -> Grou
 def _ends(replicas: list[Replica], reader: LogReader, *, all_read: bool) -> PartitionEnds:
     answer = readable(replicas, replicas[0].context.control, timestamps_of(reader))
     start = min(replica.log_start_offset for replica in replicas)
-    return PartitionEnds(start, max(replica.log_end_offset for replica in replicas), answer, all_read)
+    local_start = min(replica.local_log_start_offset for replica in replicas)
+    return PartitionEnds(start, local_start, max(replica.log_end_offset for replica in replicas), answer, all_read)

@@ -160,7 +160,6 @@ def control_of(control: PartitionControl | None) -> PlanControl | None:
         ids_of(control.elr),
         ids_of(control.replica_assignment),
         allowed(control.configs),
-        (control.setting("remote.storage.enable") or "").lower() == "true",
         allowed(control.defaults),
     )
 
@@ -745,13 +744,15 @@ def _value(replica: Replica, is_live: bool, witnesses: Sequence[Witness]) -> Pla
         damaged_offsets(replica),
         has_unknown_bytes(replica),
         unread_offsets(replica),
+        local_log_start_offset=replica.local_log_start_offset if replica.is_tiered else None,
         epochs_without_checkpoint=epochs if checkpoint is None else (),
     )
 
 
 def _held(replica: Replica) -> Ranges:
-    """Offsets of its good batches; what the cleaner took before the first of them is not missing."""
-    held = normalised((run.start_offset, run.end_offset) for run in replica.state.continuity.runs)
+    """Offsets of its good batches and of what it has in remote storage; what the cleaner took before the first batch is not
+    missing."""
+    held = normalised([*replica.remote, *((run.start_offset, run.end_offset) for run in replica.state.continuity.runs)])
     if held and replica.context.compacted:
         return normalised(((min(replica.log_start_offset, held[0][0]), held[0][1]), *held[1:]))
     return held
@@ -788,6 +789,8 @@ def _contents(differing: Differences, end: int) -> Ranges:
 
 def _amount(replica: Replica, reader: LogReader, loss: Loss) -> Amount:
     """Records and bytes of a loss, from the log of one who holds it."""
+    if clipped(replica.remote, loss.start, loss.end):
+        return Amount(None, None)
     records = size = 0
     problems = len(reader.incomplete)
     good = normalised((run.start_offset, run.end_offset) for run in replica.state.continuity.runs)

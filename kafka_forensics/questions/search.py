@@ -11,7 +11,7 @@ import numpy as np
 
 from kafka_forensics.compiled import compile_as_needed
 from kafka_forensics.errors import SourceError
-from kafka_forensics.evidence.inputs import LogDir, ReplicaPlan, broker_order, gather, typed_path
+from kafka_forensics.evidence.inputs import LogDir, ReplicaPlan, broker_order, gather, read_leader_epochs, typed_path
 from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.model.batches import (
     CHUNK_ROWS,
@@ -22,7 +22,7 @@ from kafka_forensics.model.batches import (
     Record,
     RecordColumn,
 )
-from kafka_forensics.model.constants import COMPRESSION_MASK, CONTROL_MASK, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK
+from kafka_forensics.model.constants import COMPRESSION_MASK, CONTROL_MASK, INT64_MAX, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK
 from kafka_forensics.model.json_objects import JsonRow
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.kernels.matching import mark_holding, match_records
@@ -357,6 +357,19 @@ class Search:
         """Add up what is to be searched."""
         self.bytes_total = sum(piece.size_in_bytes for piece in self.pieces)
         self._plan_of = {id(plan.directory): plan for plan in self.plans}
+
+    @property
+    def in_remote_storage(self) -> dict[tuple[str, int], int]:
+        """Partitions of tiered topics whose offsets that are asked for may be in remote storage, which is not searched → the first
+        offset on a disk."""
+        first: dict[tuple[str, int], int] = {}
+        for plan in self.plans:
+            context = plan.context
+            if context.is_tiered and context.segment_base_offsets:
+                key = context.topic, context.partition
+                first[key] = min(context.segment_base_offsets[0], first.get(key, INT64_MAX))
+        start = self.asked.offset_start or 0
+        return {key: local_start for key, local_start in first.items() if start < local_start}
 
     @property
     def stopped(self) -> bool:
@@ -767,6 +780,9 @@ def search(
     Files on their way in or out are searched too: they may hold the last copy. Raises UsageError for paths that make no sense.
     """
     inputs = gather(paths, options)
+    for plan in inputs.replicas:
+        if plan.context.log_start_checkpoint is not None:
+            read_leader_epochs(inputs, plan)  # by which tiered topics are known
     pieces = [
         piece
         for log_dir in inputs.log_dirs

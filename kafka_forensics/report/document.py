@@ -81,6 +81,7 @@ class ReplicaRow:
     broker: Broker
     log_dir: str
     log_start_offset: Offset | None
+    local_log_start_offset: Offset | None
     log_end_offset: Offset | None
     high_watermark: Offset | None
     last_stable_offset: Offset | None
@@ -113,6 +114,7 @@ class PartitionRow:
     partition: Offset
     topic_id: str | None
     cleanup_policy: str
+    is_tiered: bool
     verdict: str
     leader: Offset | None
     leader_epoch: Offset | None

@@ -26,6 +26,7 @@ def replica(broker: int | str, end: int, epochs: list[tuple[int, int]] | None = 
         log_dir=f"copies/broker-{broker}",
         directory="audit-0",
         log_start_offset=0,
+        local_log_start_offset=0,
         log_end_offset=end,
         high_watermark=end,
         last_stable_offset=end,

@@ -378,7 +378,7 @@ def _held_nowhere(replicas: list[Replica], gaps: set[tuple[int, int]], high_wate
     """
     if not gaps:
         return []
-    position = max(replica.log_start_offset for replica in replicas)
+    position = max(replica.local_log_start_offset for replica in replicas)
     held = sorted((run.start_offset, run.end_offset) for replica in replicas for run in replica.state.continuity.runs)
     missing: list[tuple[int, int]] = []
     for start, end in [*held, (high_watermark, high_watermark)]:

@@ -1,20 +1,22 @@
 """Where two logs differ: blocks by their digests, then batches by their identities, then records."""
 
+import itertools
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+import numpy as np
+
 from kafka_forensics.analysis.replica import Replica, differing_blocks
 from kafka_forensics.analysis.replicas.damaged_forks import of_two_histories
 from kafka_forensics.analysis.segments import Irregularity
-from kafka_forensics.model.batches import IDENTITY, BatchColumn
+from kafka_forensics.model.batches import BATCH_COLUMNS, IDENTITY, BatchColumn
 from kafka_forensics.model.constants import RECORD_BATCH_OVERHEAD
 from kafka_forensics.replication.epochs import epoch_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy as np
     from numpy.typing import NDArray
 
 
@@ -51,6 +53,10 @@ BLOCK_OFFSETS: Final = 1 << 16
 """Offsets read at a time, so that the batches in hand are few."""
 DIFFERENCES_KEPT: Final = 4096
 """Differences kept of each kind; so many contents that differ end the comparison, harmless ones do not hide what follows."""
+
+
+IN_REMOTE_STORAGE: Final = -1
+"""Stands for the segment of a batch that is on no disk."""
 
 
 class BatchReader(Protocol):
@@ -144,10 +150,12 @@ def differences(left: Replica, right: Replica, reader: BatchReader) -> Differenc
     Of many runs of differing blocks only the first and last few are read; within a run, everything up to the first content
     difference and the last block.
     """
-    start = max(min(replica.first_batch_offset, replica.log_start_offset) for replica in (left, right))
+    start = max(min(replica.first_batch_offset, replica.local_log_start_offset) for replica in (left, right))
     end = min(left.log_end_offset, right.log_end_offset)
     ranges = differing_blocks(left.state.digests, right.state.digests, start, end)
     differing = Differences()
+    for remote in _in_remote_storage(left, right):
+        differing.add(remote)
     if len(ranges) > 2 * RUNS_READ and not is_compacted(left, right):
         differing.ranges_not_compared = len(ranges) - 2 * RUNS_READ
         ranges = ranges[:RUNS_READ] + ranges[-RUNS_READ:]
@@ -156,6 +164,29 @@ def differences(left: Replica, right: Replica, reader: BatchReader) -> Differenc
         if differing.full:
             break
     return differing
+
+
+def _in_remote_storage(left: Replica, right: Replica) -> "Iterator[Difference]":
+    """Where two logs, of which one has only remote segments there, are of different leader epochs: then the records differ. Nothing
+    is said of what either deleted."""
+    low = max(left.log_start_offset, right.log_start_offset)
+    high = min(max(left.local_log_start_offset, right.local_log_start_offset), left.log_end_offset, right.log_end_offset)
+    if low >= high or not left.epochs or not right.epochs:
+        return
+    begun = {entry.start_offset for replica in (left, right) for entry in replica.epochs}
+    edges = sorted({low, high, *(offset for offset in begun if low < offset < high)})
+    for start, end in itertools.pairwise(edges):
+        ours, theirs = epoch_at(left.epochs, start), epoch_at(right.epochs, start)
+        if ours is not None and theirs is not None and ours != theirs:
+            yield Difference("content", start, end, _remote_batch(start, end, ours), _remote_batch(start, end, theirs))
+
+
+def _remote_batch(start: int, end: int, leader_epoch: int) -> "NDArray[np.int64]":
+    """A row that stands for `[start, end)` of a leader epoch in remote storage; its segment is `IN_REMOTE_STORAGE`."""
+    row = np.zeros(BATCH_COLUMNS + 1, np.int64)
+    row[BatchColumn.BASE_OFFSET], row[BatchColumn.LAST_OFFSET] = start, end - 1
+    row[BatchColumn.PARTITION_LEADER_EPOCH], row[-1] = leader_epoch, IN_REMOTE_STORAGE
+    return row
 
 
 def _read_range(left: Replica, right: Replica, reader: BatchReader, low: int, high: int, differing: Differences) -> None:

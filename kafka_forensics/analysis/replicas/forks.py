@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.analysis.replicas.diff import DIFFERENCES_KEPT, Conflicts, compaction_premise
+from kafka_forensics.analysis.replicas.diff import DIFFERENCES_KEPT, IN_REMOTE_STORAGE, Conflicts, compaction_premise
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
@@ -59,7 +59,7 @@ def truncation(follower: Replica, leader: Replica) -> Json | None:
 
 def truncation_when_leading(follower: Replica, leader: Replica) -> Json:
     """Where a replica cuts once another leads in an epoch that begins at its log end, by the batches and by what both brokers load;
-    the leader's log start if that is higher, where it begins anew. None where a broker refuses its checkpoint.
+    where the leader's local log starts if that is higher: there it begins anew. None where a broker refuses its checkpoint.
     """
     loaded = [loaded_epochs(brokers_epochs(replica), replica.log_end_offset) for replica in (follower, leader)]
     batches = [lineage(follower), lineage(leader)]
@@ -69,7 +69,7 @@ def truncation_when_leading(follower: Replica, leader: Replica) -> Json:
     def cut(mine: list[EpochEntry], theirs: list[EpochEntry]) -> int:
         ends = follower.log_start_offset, follower.log_end_offset
         kept = follower_cut(mine, *ends, [*theirs, begun], leader.log_end_offset, follower.context.high_watermark)
-        return max(kept, leader.log_start_offset)
+        return max(kept, leader.local_log_start_offset)
 
     refused = any(
         replica.context.epoch_checkpoint is None and replica.context.leader_epochs is not None for replica in (follower, leader)
@@ -144,7 +144,11 @@ class Version:
             "epoch": self.epoch,
             "log_end_offset": self.log_end_offset,
             "high_watermark": self.witness,
-            "places": [_batch_place(replica, batch) for replica, batch in zip(self.replicas, self.batches, strict=True)],
+            "places": [
+                _batch_place(replica, batch)
+                for replica, batch in zip(self.replicas, self.batches, strict=True)
+                if batch[-1] != IN_REMOTE_STORAGE
+            ],
         }
 
 
@@ -172,7 +176,7 @@ def versions_at(replicas: list[Replica], conflicts: Conflicts, every: Conflicts,
     grouped = _without_conflict(epoch_of, at)
     versions = [Version([replicas[k] for k in members], epoch, [batches[k] for k in members]) for epoch, members in grouped]
     for index, replica in enumerate(replicas):
-        if replica.first_batch_offset > first:
+        if replica.held_from > first:
             own = [version for version in versions if goes_on_with(index, version, replicas, every)]
             if len(own) == 1:
                 own[0].behind.append(replica)
@@ -198,7 +202,7 @@ def goes_on_with(index: int, version: Version, replicas: list[Replica], conflict
     peer, overlaps = replicas[index], False
     for other in version.replicas:
         at = next(k for k, replica in enumerate(replicas) if replica is other)
-        start = max(peer.first_batch_offset, other.first_batch_offset)
+        start = max(peer.held_from, other.held_from)
         if at == index:
             return False
         if min(peer.log_end_offset, other.log_end_offset) <= start:
@@ -401,7 +405,7 @@ def _losers(versions: list[Version], replicas: list[Replica], first: int) -> lis
     """
     latest = max(map(last_epoch, replicas), default=-1)
     leaders = [replica for replica in replicas if last_epoch(replica) == latest]
-    leaders = [replica for replica in leaders if replica.first_batch_offset <= first] or leaders
+    leaders = [replica for replica in leaders if replica.held_from <= first] or leaders
     losers = []
     for version in versions:
         cuts = [(cut_under(version.head, replica), replica) for replica in leaders] if first < version.committed_end else []
@@ -470,7 +474,7 @@ def trailing_epoch_loss(
 def _has_nothing_of(leader: Replica, follower: Replica) -> bool:
     last = lineage(leader)[-1]
     wrote_nothing = last.start_offset == leader.log_end_offset and last not in leader.epochs
-    return wrote_nothing or follower.first_batch_offset >= leader.log_end_offset
+    return wrote_nothing or follower.held_from >= leader.log_end_offset
 
 
 def _loss_under(leader: Replica, follower: Replica, replicas: list[Replica], apart: "_Apart") -> Finding | None:

@@ -49,7 +49,7 @@ def missing_heads(replicas: Sequence[Replica], conflicts: Conflicts, reader: Bat
     Nothing is said of compacted or tiered topics, of live copies, and of logs that are not whole or conflict.
     """
     control = replicas[0].context.control if replicas else None
-    if len(replicas) < 2 or _is_not_for_us(replicas, control):
+    if len(replicas) < 2 or _is_not_for_us(replicas):
         return []
     deleted_to = max(replica.context.log_start_checkpoint or 0 for replica in replicas)
     apart = {number for pair in conflicts for number in pair}
@@ -71,7 +71,7 @@ def beheaded(replicas: Sequence[Replica]) -> list[Finding]:
     Of a topic with remote storage epochs begin with what lies there; where nothing says that it has none, this is but a note.
     """
     control = replicas[0].context.control if replicas else None
-    if _is_not_for_us(replicas, control):
+    if _is_not_for_us(replicas):
         return []
     findings = []
     first = min((replica.log_start_offset for replica in replicas), default=0)
@@ -97,18 +97,14 @@ def beheaded(replicas: Sequence[Replica]) -> list[Finding]:
     return findings
 
 
-def _is_not_for_us(replicas: Sequence[Replica], control: PartitionControl | None) -> bool:
-    return is_compacted(*replicas) or any(replica.context.live for replica in replicas) or _is_tiered(control)
+def _is_not_for_us(replicas: Sequence[Replica]) -> bool:
+    return is_compacted(*replicas) or any(replica.context.live or replica.is_tiered for replica in replicas)
 
 
 def _begins_late(replica: Replica, deleted_to: int) -> bool:
     """Whether a log that was read begins behind what was deleted, and no segment before it waits to be."""
     waiting = any(base < replica.log_start_offset for base in replica.context.segments_being_deleted)
     return replica.log_start_offset > deleted_to and not waiting and bool(replica.state.framing.batches) and replica.end_is_known
-
-
-def _is_tiered(control: PartitionControl | None) -> bool:
-    return control is not None and (control.setting("remote.storage.enable") or "").lower() == "true"
 
 
 def _head(

@@ -81,6 +81,7 @@ def _contents(members: Sequence[HeldAside], lacking: Sequence[Range], live: Sequ
         "suffix": members[0].suffix,
         "batches": sum(held_aside.batches for held_aside in members),
         "offsets": [[low, high] for low, high in lacking[:LISTED]],
+        "in_remote_storage": bool(live) and not any(outside(lacking, replica.remote) for replica in live),
         "expired": bool(live) and lacking[-1][1] <= min(replica.log_start_offset for replica in live),
         "behind_log_end": bool(live) and lacking[0][0] >= max(replica.log_end_offset for replica in live),
     }
@@ -183,6 +184,7 @@ def with_lone_index_files(replica: Replica, lone: Sequence[LoneIndex], findings:
     """
     context = replica.context
     bases = context.segment_base_offsets
+    start = replica.local_log_start_offset if replica.is_tiered else context.log_start_checkpoint or 0
     gaps = sorted((gap.place.offset_start or 0, number) for number, gap in enumerate(findings) if gap.kind == "SEGMENT_MISSING")
     findings = list(findings)
     edges: dict[bool, list[LoneIndex]] = {}
@@ -190,7 +192,7 @@ def with_lone_index_files(replica: Replica, lone: Sequence[LoneIndex], findings:
         if _proves_gap(index, gaps, findings):
             continue
         inside = bool(bases) and bases[0] < index.base_offset < bases[-1]
-        if not inside and not context.compacted and index.base_offset >= (context.log_start_checkpoint or 0):
+        if not inside and not context.compacted and index.base_offset >= start:
             edges.setdefault(bool(bases) and index.base_offset < bases[0], []).append(index)
     return findings + [_at_edge(replica, edge, bases[0] if first else None) for first, edge in edges.items()]
 

@@ -227,7 +227,7 @@ def _epoch_checkpoint_finding(replica: Replica, stray_epochs: Collection[int]) -
     if checkpoint is None or epochs.dropped_runs or epochs.batches_without_epoch:
         return None
     lineage = [entry for entry in epochs.lineage() if entry.leader_epoch not in stray_epochs]
-    start, end = replica.log_start_offset, replica.log_end_offset
+    start, end = replica.local_log_start_offset, replica.log_end_offset
     reason = checkpoint_contradiction(checkpoint, lineage, start, end, compacted=_may_lack_batches(replica))
     if reason is None:
         return None
@@ -274,7 +274,7 @@ def _log_start_moved(replica: Replica, checkpoint: list[EpochEntry], lineage: li
     epoch."""
     start = checkpoint[0].start_offset if checkpoint else -1
     bases = replica.context.segment_base_offsets
-    if start <= replica.log_start_offset:
+    if start <= replica.local_log_start_offset:
         return False
     beyond_first_segment = len(bases) > 1 and start >= bases[1]
     if beyond_first_segment and not replica.context.live and any(entry.start_offset == start for entry in lineage):

@@ -166,7 +166,7 @@ def partition_facts(replicas: Sequence[Replica]) -> PartitionFacts | None:
         fold.ended(),
         {transaction.producer_id: transaction for transaction in fold.open_transactions(OPEN_KEPT)},
         fold.last_stable_offset(context.high_watermark, best.log_end_offset),
-        best.log_start_offset,
+        best.local_log_start_offset,
         best.log_end_offset,
         max(replica.state.framing.broker_timestamp for replica in replicas),
         _only_elsewhere(markers, replicas),
@@ -236,7 +236,7 @@ def _gaps(best: Replica, replicas: Sequence[Replica]) -> list[tuple[int, int]]:
 def _entire_since(replica: Replica) -> int | None:
     """Since when a log holds every marker: from the topic's creation, if it begins at offset 0 and is of that topic."""
     context, control = replica.context, replica.context.control
-    if control is None or replica.log_start_offset != 0 or context.topic_id is None or context.topic_id != control.topic_id:
+    if control is None or replica.local_log_start_offset != 0 or context.topic_id is None or context.topic_id != control.topic_id:
         return None
     return control.exists_since_ms if replica.state.transactions.last_markers.markers.complete else None
 

@@ -28,6 +28,7 @@ _WORDS: Final = {
     "start_removed": "first records gone",
     "at_log_end": "nothing written yet",
     "below_log_start": "below the log start",
+    "in_remote_storage": "in remote storage, or its first records",
     "wrote_nothing": "wrote nothing",
     "compacted_away": "compacted away",
     "no_checkpoint": "no checkpoint to be read",

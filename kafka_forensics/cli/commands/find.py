@@ -164,6 +164,9 @@ def _say_rest(answer: "Search", screen: Destination, *, quiet: bool) -> None:
         lines += _not_reached(answer)
     elif not quiet:
         lines.append(f"found {plural(answer.found, 'record')} in {searched}")
+    for (topic, partition), local_start in answer.in_remote_storage.items():
+        name = printable(f"{topic}-{partition}")
+        lines.append(f"{name}: the topic is tiered; its records before offset {local_start} are in remote storage, not searched")
     if answer.damaged_places:
         places = plural(answer.damaged_places, "damaged place")
         lines.append(f"{places} could not be searched, or not to the end; a scan of the same paths tells of them")

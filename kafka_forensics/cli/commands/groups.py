@@ -56,7 +56,7 @@ COLUMNS: Final[Columns] = {
     **attributes("group"),
     **attributes("kind state members=members_count generation", of="about"),
     **attributes("topic partition status committed_offset=commit.offset"),
-    **attributes("log_start_offset log_end_offset=readable.log_end_offset", of="ends"),
+    **attributes("log_start_offset local_log_start_offset log_end_offset=readable.log_end_offset", of="ends"),
     **attributes("lag beyond_end"),
     **times("committed", "commit.commit_timestamp"),
     "expires_ms": _if_any("commit.expire_timestamp"),
@@ -182,6 +182,10 @@ def _missing(answer: "Readable") -> str:
 def _notes(row: "GroupRow") -> Iterator[str]:
     if row.beyond_end:
         yield f"BEYOND EVERY LOG by {row.beyond_end}"
+    if row.ends is not None and row.commit is not None and 0 <= row.commit.offset < row.ends.local_log_start_offset:
+        local_start = row.ends.local_log_start_offset
+        if row.ends.log_start_offset < local_start:
+            yield f"up to {local_start} from remote storage"
     if row.status == "pending":
         yield f"pending: transaction of producer {row.producer_id} has no marker"
     if row.share is not None:

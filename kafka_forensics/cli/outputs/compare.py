@@ -43,7 +43,8 @@ _LONG_NAME: Final = 12
 _DIGEST_DIGITS: Final = 6
 _TOLD: Final = CONFLICTS | {"REPLICA_LAGS", "BATCHES_REENCODED"}
 _ALL: Final = "all"
-_BEYOND: Final = (OffsetState.BEYOND_LOG_END, OffsetState.NOT_READ)
+_OUTSIDE: Final = (OffsetState.BEFORE_LOG_START, OffsetState.IN_REMOTE_STORAGE, OffsetState.BEYOND_LOG_END)
+_BEYOND: Final = (OffsetState.BEYOND_LOG_END, OffsetState.IN_REMOTE_STORAGE, OffsetState.NOT_READ)
 
 
 class Line(NamedTuple):
@@ -85,7 +86,7 @@ def groups(row: OffsetRow) -> list[tuple[list[int], Held]]:
     """(indexes of the replicas, what they hold) for each thing held at one offset, in the order of the replicas."""
     groups_by_held: dict[tuple[object, ...], tuple[list[int], Held]] = {}
     for index, held in enumerate(row.held):
-        alone = index if held.state in (OffsetState.BEFORE_LOG_START, OffsetState.BEYOND_LOG_END) else None
+        alone = index if held.state in _OUTSIDE else None
         groups_by_held.setdefault((held.state, held.record, alone), ([], held))[0].append(index)
     return list(groups_by_held.values())
 
@@ -151,6 +152,8 @@ def _nothing(held: Held, replica: ReplicaSummary) -> str:
             return f"nothing: its log ends at {replica.log_end_offset}"
         case OffsetState.BEFORE_LOG_START:
             return f"nothing: its log starts at {replica.log_start_offset}"
+        case OffsetState.IN_REMOTE_STORAGE:
+            return f"in remote storage: its segments here start at {replica.local_log_start_offset}"
         case OffsetState.UNREADABLE:
             return "a batch that cannot be decoded"
         case OffsetState.NOT_READ:
@@ -173,7 +176,7 @@ def difference_sentence(compared: SideBySide) -> str:
     """Where the replicas differ, in a sentence without a full stop."""
     partition = compared.partition
     first, replicas = compared.first_difference, partition.replicas
-    starts = [replica.log_start_offset for replica in replicas if replica.log_start_offset is not None]
+    starts = [replica.local_log_start_offset for replica in replicas if replica.local_log_start_offset is not None]
     ends = [replica.log_end_offset for replica in replicas if replica.log_end_offset is not None]
     read = [replica for replica in replicas if replica.read is not Read.NONE]
     if len(read) < 2:
@@ -194,7 +197,8 @@ def _no_difference(compared: SideBySide, start: int, end: int, replicas_read: in
     partition = compared.partition
     if end <= start:
         sure = "no difference found where readable" if partition.not_read else "no difference"
-        return f"{sure}: no offset is held by all of {plural(len(partition.replicas), 'replica')}"
+        remote = " outside remote storage" if partition.is_tiered else ""
+        return f"{sure}: no offset is held by all of {plural(len(partition.replicas), 'replica')}{remote}"
     same = "the same values in" if partition.agreement.kind == "compacted" else "the same in"
     sure = "no difference" if is_harmless(compared.result.findings) else "no difference found"
     if compared.result.incomplete:

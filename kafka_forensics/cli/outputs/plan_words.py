@@ -208,16 +208,15 @@ def follower_sentence(planned: Planned, candidate: Candidate, follower_plan: Fol
     if follower_plan.truncation_offset is None:
         reason = refusal(planned, follower_plan.broker)
         return f"{who} does nothing: it " + ("is not there." if reason is None else f"would not start, {reason}.")
-    leader_end = next(replica.log_end_offset for replica in planned.given.replicas if replica.broker == candidate.broker)
+    leader = next(replica for replica in planned.given.replicas if replica.broker == candidate.broker)
     cut = follower_plan.truncation_offset
     text = "keeps its log" if cut == end else f"cuts its log from {end} to {cut}"
     if follower_plan.begins_anew:
-        tiered = planned.given.control is not None and planned.given.control.tiered
-        start = "local log start" if tiered else "log start"
+        start = "log start" if leader.local_log_start_offset is None else "local log start"
         text = f"begins its log anew, for what it would keep of it ends below the leader's {start},"
     if follower_plan.halts:
         text = (
-            f"halts with unclean elections off, for its log ends at {end}, beyond the leader's {leader_end} "
+            f"halts with unclean elections off, for its log ends at {end}, beyond the leader's {leader.log_end_offset} "
             f'("log truncation is not allowed"); with them on it {text}'
         )
     kept = f", with its own records at {ranges_words(follower_plan.kept)} in it for good," if follower_plan.kept else ""

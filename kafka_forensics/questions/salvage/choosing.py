@@ -73,7 +73,7 @@ class Chooser:
     def choose(self, sources: list[Source], planned: Planned, result: PartitionResult, reader: LogReader) -> Choice:
         """What to make a partition's log of. Raises RefusedError; SourceError where a copy cannot be read any more."""
         context, control = sources[0].plan.context, sources[0].plan.context.control
-        if control is not None and (control.setting("remote.storage.enable") or "").lower() == "true":
+        if control is not None and control.is_tiered:
             reason = "it is tiered: what was moved to remote storage is in no copy"
             raise RefusedError(Refused(context.topic, context.partition, "tiered", reason))
         if any(missing.kind == "topic_undecided" for missing in planned.plan.missing):

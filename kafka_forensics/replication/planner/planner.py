@@ -197,7 +197,6 @@ class _Planning:
         self._witnesses = [_capped(replica, held) for replica, held in zip(given.replicas, self._on_disk, strict=True)]
         self._holed = [number for number, held in enumerate(self._on_disk) if len(held) > 1]
         self._proven_end = max([witness.end_offset for witnesses in self._witnesses for witness in witnesses], default=0)
-        self._tiered = given.control is not None and given.control.tiered
         self._next_epoch = _next_epoch(given)
 
     def candidate(self, leader: int) -> Candidate:
@@ -235,14 +234,13 @@ class _Planning:
             cut = by_file
         else:
             cut, halts = high_watermark_truncation(replica.log_end_offset, replica.high_watermark, new.log_end_offset)
-        anew = cut < new.log_start_offset  # then out of the leader's range (AbstractFetcherThread.fetchOffsetAndTruncate)
-        cut = max(cut, new.log_start_offset)
+        anew = cut < new.copied_from  # then out of the leader's range (AbstractFetcherThread.fetchOffsetAndTruncate, TierStateMachine)
+        cut = max(cut, new.copied_from)
         if not (replica.is_live and replica.starts):
             cut, halts, anew = None, False, False
         lost = self._lost(number, leader, sound)
-        removes = new.log_start_offset and not self._tiered
-        removed = counted(clipped(self._on_disk[number], 0, new.log_start_offset)) if removes else 0
-        kept = lost if cut is None or not lost else clipped(lost, 0 if new.head_start is None else new.log_start_offset, cut)
+        removed = counted(clipped(self._on_disk[number], 0, new.log_start_offset)) if new.log_start_offset else 0
+        kept = () if anew else lost if cut is None or not lost else clipped(lost, 0 if new.head_start is None else new.log_start_offset, cut)
         kept = kept if replica.is_live else ()
         return FollowerPlan(
             replica.broker, cut, replica.log_end_offset, by_file, by_batches, lost, kept, removed, halts, disagrees, anew

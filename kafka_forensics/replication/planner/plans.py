@@ -90,9 +90,16 @@ class PlanReplica:
     """Where its log would begin, if its head were not gone for no reason that is known; None: it begins where it should."""
     is_absent: bool = False
     """Whether no directory of it is in the log directory that was given: its broker starts with an empty log."""
+    local_log_start_offset: int | None = None
+    """Where its local log begins, if its topic is tiered: what it holds before that is in remote storage."""
     epochs_without_checkpoint: tuple[EpochEntry, ...] = ()
     """Where `checkpoint` is None, what its broker knows all the same: brokers load a file that is not there as an empty one, but
     recovery adds the epochs it meets, and a broker that was running when it was copied need load none."""
+
+    @property
+    def copied_from(self) -> int:
+        """First offset that followers can copy of it."""
+        return self.log_start_offset if self.local_log_start_offset is None else self.local_log_start_offset
 
     @property
     def brokers_epochs(self) -> tuple[EpochEntry, ...]:
@@ -124,8 +131,6 @@ class PlanControl:
     assignment: tuple[int, ...] | None = None
     unclean_by_topic: bool | None = None
     """The topic's own `unclean.leader.election.enable`."""
-    tiered: bool = False
-    """Whether the topic's older segments go to remote storage: logs then start below what brokers have on disk."""
     unclean_by_default: bool | None = None
     """What the controllers' log says of it for all brokers."""
 
@@ -209,14 +214,14 @@ class FollowerPlan(NamedTuple):
     kept: Ranges
     """What of that it does not cut; nothing of what a broker holds that will not come back."""
     below_leaders_start: int = 0
-    """Offsets it holds below the leader's log start, which it will delete; none where the topic is tiered."""
+    """Offsets it holds below the leader's log start, which it will delete."""
     halts: bool = False
     """With unclean elections off its broker halts, for its log is longer than the leader's (before Kafka 0.11)."""
     disagrees: bool = False
     """Whether checkpoint and batches give different cuts above the log starts; of cleaned logs the batches do not tell."""
     begins_anew: bool = False
-    """What it would keep ends below the leader's log start, the local one where the topic is tiered: it drops all, and its log
-    begins there, at `truncation_offset`."""
+    """What it would keep ends before the leader's `copied_from`: it drops all, and its local log begins there, at
+    `truncation_offset`."""
 
 
 class Candidate(NamedTuple):
