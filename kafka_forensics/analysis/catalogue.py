@@ -101,6 +101,7 @@ CATALOGUE: Final[dict[str, Kind]] = {
     "LRS_RISK": Kind(_CRITICAL, _INFERRED, classes.AtRiskEvidence),
     "LRS_LOSS": Kind(_CRITICAL, _INFERRED, classes.LossByElectionEvidence),
     "RISKY_CONFIG": Kind(_INFO, _PROVEN, classes.RiskyConfigEvidence),
+    "TIERED_TOPICS": Kind(_INFO, _INFERRED, classes.TieredEvidence),
     "TOPIC_UNKNOWN_TO_CONTROLLER": Kind(_ERROR, _INFERRED, classes.TopicUnknownEvidence),
     "CONTROLLER_LOG_OLD": Kind(_ERROR, _INFERRED, classes.ControllerOldEvidence),
     # internal topics

@@ -270,11 +270,9 @@ def epoch_starts(fold: EpochsFold, checkpoint: Sequence[EpochEntry] | None, log_
     return epoch_entries
 
 
-def with_remote_epochs(
-    epochs: Sequence[EpochEntry], checkpoint: Sequence[EpochEntry], local_log_start: int
-) -> list[EpochEntry]:
-    """The epochs of a tiered log: those of its remote part as the checkpoint says, which is the only witness of them on the disk, then
-    those of its batches."""
+def with_remote_epochs(epochs: Sequence[EpochEntry], checkpoint: Sequence[EpochEntry], local_log_start: int) -> list[EpochEntry]:
+    """The epochs of a tiered log: those of its remote part by the checkpoint, as nothing else on the disk tells them, then those of
+    its batches."""
     remote = [entry for entry in checkpoint if entry.start_offset < local_log_start]
     if any(not _rises(left, right) for left, right in itertools.pairwise(remote)):
         return list(epochs)

@@ -475,6 +475,9 @@ class ForkEvidence(LaterEvidence):
     leaders: NotRequired[list[Broker]]
     latest_epoch: NotRequired[int]
     election: NotRequired[ElectionOfLoss]
+    remote_segments: NotRequired[JsonArray]
+    remote_segments_count: NotRequired[int]
+    not_in_remote_storage: NotRequired[JsonArray]
 
 
 class LossByElectionEvidence(ForkEvidence, Election):
@@ -695,6 +698,15 @@ class RiskyConfigEvidence(LaterEvidence):
     risks: list[str]
     settings: dict[str, str]
     explains: NotRequired[list[str]]
+
+
+class TieredEvidence(LaterEvidence):
+    """Topics whose older segments are moved to remote storage."""
+
+    topics: list[str]
+    count: int
+    remote_segments_count: int
+    metadata_not_read: NotRequired[bool]
 
 
 # Internal topics.

@@ -69,10 +69,10 @@ class ReplicaContext:
 
     @property
     def is_tiered(self) -> bool:
-        """Whether segments of the topic are moved to remote storage (KIP-405), so that the log begins before its first local segment.
+        """Whether segments of the topic are moved to remote storage (KIP-405): the log begins before its first local segment.
 
-        The topic's setting decides where the controllers' log tells it. Elsewhere `__remote_log_metadata` does, or the replica's own
-        files: brokers write a log start below the first segment, and epochs that begin there, for tiered topics only.
+        The topic's setting decides where the controllers' log tells it. Elsewhere `__remote_log_metadata` does, or the replica's
+        own files: brokers write a log start below the first segment, and epochs that begin there, for tiered topics only.
         """
         if self.control is not None and self.control.unknown_after is None:
             return self.control.is_tiered

@@ -21,6 +21,7 @@ from kafka_forensics.analysis.replicas import (
     with_absent_members,
     with_holders,
     with_records,
+    with_remote_losses,
 )
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan
 from kafka_forensics.folding.index_files import SnapshotCheck, transaction_findings
@@ -174,6 +175,7 @@ class _PartitionJudge:
         read = [number for number in group if self._replicas[number].read is not Read.NONE]
         members = [self._replicas[number] for number in read]
         compared = _compared(members, every, reader)
+        compared.findings = with_remote_losses(members, compared.findings)
         if any(member.context.compacted for member in members):
             from kafka_forensics.judging.compaction import compacted_findings  # few partitions pay for it
 

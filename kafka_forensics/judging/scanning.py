@@ -12,6 +12,7 @@ import numpy as np
 from kafka_forensics.analysis.incidents import incidents, risky_settings
 from kafka_forensics.analysis.placement import PartitionKeys
 from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.replicas import tiered_topics
 from kafka_forensics.analysis.transactions_across import PartitionTransactionFacts, TransactionsAcross, partition_transactions
 from kafka_forensics.compiled import have_compiled
 from kafka_forensics.evidence.inputs import Inputs, as_collected, attributed, broker_order, may_hide_log_directory, not_looked_into
@@ -362,9 +363,10 @@ class Scan:
         return findings
 
     def _with_settings(self, findings: list[Finding]) -> list[Finding]:
-        """With the settings that explain losses, or allow them."""
+        """With the settings that explain losses, or allow them, and the tiered topics."""
         topics = {plan.context.topic for plan in self.inputs.replicas}
-        return findings + risky_settings(self.witnesses.controller, topics, findings, self.options.as_of_ms)
+        risky = risky_settings(self.witnesses.controller, topics, findings, self.options.as_of_ms)
+        return findings + risky + tiered_topics(self.partitions, self.witnesses.remote_log)
 
     def _with_changed_files(self, findings: list[Finding]) -> list[Finding]:
         """With the files that changed meanwhile."""

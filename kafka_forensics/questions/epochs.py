@@ -30,9 +30,10 @@ class EpochRow:
     """One leader epoch on one replica. Offsets and times (ms) are None where the witness does not know the epoch.
 
     `status` says how checkpoint and batches agree: `agrees` · `start_removed` (records at its start are gone by retention or
-    compaction) · `below_log_start` (all of it is) · `in_remote_storage` (all of it, or its first records) · `at_log_end`, `wrote_nothing`, `compacted_away` (an entry without batches, as
-    it may be) · `no_checkpoint`, `malformed_checkpoint` (refused whole) · `controller_only` · `continues` (behind a batch of
-    another epoch) · `not_read` (its batches may lie in what could not be read of the log) · and those in `DISAGREEMENTS`.
+    compaction) · `below_log_start` (all of it is) · `in_remote_storage` (all of it, or its first records) · `at_log_end`,
+    `wrote_nothing`, `compacted_away` (an entry without batches, as it may be) · `no_checkpoint`, `malformed_checkpoint` (refused
+    whole) · `controller_only` · `continues` (behind a batch of another epoch) · `not_read` (its batches may lie in what could not
+    be read of the log) · and those in `DISAGREEMENTS`.
     """
 
     topic: str

@@ -96,7 +96,7 @@ def advice(finding: Finding) -> str | None:
     parts = [_filled(words.advice, finding)]
     if isinstance(holders, list) and finding.severity is not Severity.INFO:
         if len(holders) < 2 or finding.severity is Severity.CRITICAL:
-            parts.insert(0, _guard(holders))
+            parts.insert(0, _guard(holders, in_remote_storage=bool(finding.evidence.get("remote_segments"))))
         broker, there = finding.place.broker, not finding.evidence.get("absent")
         if words.repairable and there and len(holders) > 1 and broker is not None and clean(broker) not in map(clean, holders):
             parts.append(
@@ -106,8 +106,10 @@ def advice(finding: Finding) -> str | None:
     return " ".join(part for part in parts if part) or None
 
 
-def _guard(holders: list[int | str]) -> str:
-    """What to leave alone while these are known to have a good copy."""
+def _guard(holders: list[int | str], *, in_remote_storage: bool = False) -> str:
+    """What to leave alone while these are known to have a good copy, or remote segments are."""
+    if not holders and in_remote_storage:
+        return "Copy these remote segments to another place, and keep every log directory as it is: no other good copy is known."
     if not holders:
         return "No good copy is known: keep every log directory and every backup as it is."
     if len(holders) == 1:
@@ -365,6 +367,8 @@ def _spares(finding: Finding, cut: object) -> bool:
 def _cuts(finding: Finding) -> list[Json]:
     """Rows of what the holders would be cut at."""
     rows, holders = finding.evidence.get("truncation_offsets"), finding.evidence.get("held_by") or None
+    if holders is None and finding.evidence.get("remote_segments"):
+        return []
     given = [row for row in (rows if isinstance(rows, list) else [rows]) if isinstance(row, dict)]
     return [row for row in given if not isinstance(holders, list) or row.get("follower", holders[0]) in holders]
 
@@ -384,7 +388,10 @@ def rivals(finding: Finding) -> str | None:
     start, holders, texts = finding.evidence.get("offset"), finding.evidence.get("held_by"), []
     if not isinstance(start, int) or start < 0 or not isinstance(holders, list):
         return None
-    for side in _sides(finding)[:LIST_LIMIT]:
+    sides = _sides(finding)
+    if finding.evidence.get("remote_segments"):
+        sides = [side for side in sides if side.get("brokers") == finding.evidence.get("leaders")]
+    for side in sides[:LIST_LIMIT]:
         brokers = named_brokers(side.get("brokers"))
         ends = [end for end in (side.get("high_watermark"), side.get("log_end_offset")) if isinstance(end, int)]
         if brokers and len(ends) == 2 and min(ends) > start and not any(broker in holders for broker in side["brokers"]):

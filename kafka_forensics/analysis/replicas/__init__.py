@@ -31,6 +31,7 @@ from kafka_forensics.analysis.replicas.recovery_findings import (
     swap_finding,
     with_unclean_restart,
 )
+from kafka_forensics.analysis.replicas.remote_segments import finished_segments, is_in_lineage, tiered_topics, with_remote_losses
 from kafka_forensics.analysis.replicas.verdicts import damage_finding, own_findings
 
 __all__ = [
@@ -54,9 +55,11 @@ __all__ = [
     "damaged_offsets",
     "differences",
     "electable",
+    "finished_segments",
     "group_findings",
     "head_findings",
     "is_compacted",
+    "is_in_lineage",
     "judged_by_controller",
     "last_leader",
     "lineage",
@@ -75,6 +78,7 @@ __all__ = [
     "retention_for",
     "summarised",
     "swap_finding",
+    "tiered_topics",
     "timestamps_of",
     "uncover_gaps",
     "with_absent_members",
@@ -82,5 +86,6 @@ __all__ = [
     "with_lone_index_files",
     "with_offsets_held_aside",
     "with_records",
+    "with_remote_losses",
     "with_unclean_restart",
 ]

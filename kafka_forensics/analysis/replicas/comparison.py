@@ -18,6 +18,7 @@ from kafka_forensics.analysis.replicas.forks import (
     unexplained,
     untold,
 )
+from kafka_forensics.analysis.replicas.remote_segments import remote_witness
 from kafka_forensics.analysis.replicas.verdicts import CUT_BACK
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
@@ -144,12 +145,13 @@ def _some_missing(replicas: list[Replica]) -> bool:
 
 
 def _high_watermark(replicas: list[Replica]) -> tuple[int | None, str | None]:
-    """The largest checkpointed high watermark: a lower bound for the log it was read with."""
-    known = [replica for replica in replicas if replica.context.high_watermark]
-    if not known:
-        return None, None
-    best = max(known, key=lambda replica: replica.context.high_watermark or 0)
-    return best.context.high_watermark, f"replication-offset-checkpoint of broker {best.broker}"
+    """The largest checkpointed high watermark, or the end of the last remote segment: a lower bound for the log of its witness."""
+    best = max(replicas, key=lambda replica: replica.context.high_watermark or 0)
+    known = best.context.high_watermark or 0
+    remote = remote_witness(replicas)
+    if remote is not None and remote[0] > known:
+        return remote
+    return (known, f"replication-offset-checkpoint of broker {best.broker}") if known else (None, None)
 
 
 def _damaged(

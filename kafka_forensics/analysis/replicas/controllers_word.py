@@ -144,8 +144,7 @@ def _bills(replicas: list[Replica], control: PartitionControl, loss: Finding) ->
     start, end = loss.place.offset_start, loss.place.offset_end
     if not events or start is None or end is None:
         return []
-    brokers = _followers(loss)
-    held = _Lineage.of(lineage(next(replica for replica in replicas if replica.broker in brokers)))
+    held = _Lineage.of(_holders_epochs(replicas, loss))
     begun = [_begun(replicas, event.state.leader_epoch) for event in events]
     edges = {offset for log in (held, *begun) if log is not None for offset in log.starts if start < offset < end}
     bills: list[_Bill] = []
@@ -165,9 +164,11 @@ def _first_lacking(events: list[PartitionEvent], lacks: list[bool | None]) -> Pa
     return guilty[0] if guilty else (unsure or events)[-1]
 
 
-def _followers(loss: Finding) -> list[int | str]:
-    """Who has what a loss names."""
-    return loss.evidence["held_by"] or [row["follower"] for row in loss.evidence["truncation_offsets"]]
+def _holders_epochs(replicas: list[Replica], loss: Finding) -> list[EpochEntry]:
+    """The epochs of who has what a loss names; of remote segments that are of no log here, their last."""
+    brokers = loss.evidence["held_by"] or [row["follower"] for row in loss.evidence["truncation_offsets"]]
+    holder = next((replica for replica in replicas if replica.broker in brokers), None)
+    return [EpochEntry(loss.evidence["versions"][0]["epoch"], 0)] if holder is None else lineage(holder)
 
 
 def _losing_elections(replicas: list[Replica], control: PartitionControl, loss: Finding) -> list[PartitionEvent]:
@@ -177,10 +178,7 @@ def _losing_elections(replicas: list[Replica], control: PartitionControl, loss: 
     leader had all that the unclean ones before it left, and one of these is to blame; they may have left no record. None where the
     controller's log has neither.
     """
-    followers = _followers(loss)
-    known = max(
-        (entry.leader_epoch for replica in replicas if replica.broker in followers for entry in lineage(replica)), default=-1
-    )
+    known = max((entry.leader_epoch for entry in _holders_epochs(replicas, loss)), default=-1)
     leading = [lineage(replica) for replica in replicas if replica.broker in loss.evidence["leaders"]]
     begun = min((entry.leader_epoch for entries in leading for entry in entries if entry.leader_epoch > known), default=-1)
     since = [event for event in _elections(control) if known < event.state.leader_epoch <= begun and event.unknown_after is None]

@@ -140,6 +140,8 @@ def replica_words(replica: ReplicaSummary) -> list[str]:
     epochs = ", ".join(f"{epoch} from {first}" if first > start else str(epoch) for epoch, first in latest)
     earlier = "..., " if len(known) > len(latest) else ""
     rest = [f"epoch{'s' if len(known) > 1 else ''} {earlier}{epochs}" if epochs else ""]
+    local_start = replica.local_log_start_offset or 0
+    rest.append(f"in remote storage before {local_start}" if start < local_start else "")
     rest.append(f"{plural(replica.missing_offsets, 'offset')} missing" if replica.missing_offsets else "")
     rest += [
         f"{count} {word} transaction{'s' if count > 1 else ''}"

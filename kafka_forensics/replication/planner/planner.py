@@ -234,13 +234,21 @@ class _Planning:
             cut = by_file
         else:
             cut, halts = high_watermark_truncation(replica.log_end_offset, replica.high_watermark, new.log_end_offset)
-        anew = cut < new.copied_from  # then out of the leader's range (AbstractFetcherThread.fetchOffsetAndTruncate, TierStateMachine)
+        anew = (
+            cut < new.copied_from
+        )  # then out of the leader's range (AbstractFetcherThread.fetchOffsetAndTruncate, TierStateMachine)
         cut = max(cut, new.copied_from)
         if not (replica.is_live and replica.starts):
             cut, halts, anew = None, False, False
         lost = self._lost(number, leader, sound)
         removed = counted(clipped(self._on_disk[number], 0, new.log_start_offset)) if new.log_start_offset else 0
-        kept = () if anew else lost if cut is None or not lost else clipped(lost, 0 if new.head_start is None else new.log_start_offset, cut)
+        kept = (
+            ()
+            if anew
+            else lost
+            if cut is None or not lost
+            else clipped(lost, 0 if new.head_start is None else new.log_start_offset, cut)
+        )
         kept = kept if replica.is_live else ()
         return FollowerPlan(
             replica.broker, cut, replica.log_end_offset, by_file, by_batches, lost, kept, removed, halts, disagrees, anew

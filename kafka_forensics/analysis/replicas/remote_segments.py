@@ -1,0 +1,164 @@
+"""Remote segments of a tiered topic against the logs of its replicas: which belong to a log, and which are all that is left of lost
+records.
+
+A segment is copied once all in it is below the last stable offset: that it was finished proves its records committed
+(RemoteLogManager). Segments of another history than the leader's stay in the remote store, and no reader is given them.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.replicas.forks import last_epoch, lineage, premises
+from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.model.findings import Finding, Place
+from kafka_forensics.model.remote_log import RemoteLogHistory, RemoteSegment
+from kafka_forensics.model.results import PartitionSummary
+from kafka_forensics.replication.epochs import epoch_at
+from kafka_forensics.replication.offset_ranges import Ranges, clipped, normalised, outside
+
+if TYPE_CHECKING:
+    from kafka_forensics.analysis.evidence_classes import TieredEvidence
+
+_SEGMENTS_TOLD: Final = 64
+_TOPICS_TOLD: Final = 64
+
+
+def finished_segments(replicas: Sequence[Replica]) -> Sequence[RemoteSegment]:
+    """The partition's remote segments that were copied to their end; those of the first replica's topic id."""
+    log = next((replica.context.remote_log for replica in replicas if replica.context.remote_log is not None), None)
+    return () if log is None else log.finished
+
+
+def is_in_lineage(segment: RemoteSegment, epochs: Sequence[EpochEntry]) -> bool:
+    """Whether a segment is part of a log with these epochs, ascending (RemoteLogManager.isRemoteSegmentWithinLeaderEpochs)."""
+    own = segment.leader_epochs
+    first = next((number for number, entry in enumerate(epochs) if entry.leader_epoch == own[0].leader_epoch), None)
+    if first is None or (first > 0 and own[0].start_offset < epochs[first].start_offset):
+        return False
+    behind = first + len(own)
+    ends = epochs[behind].start_offset if behind < len(epochs) else None
+    return list(own[1:]) == list(epochs[first + 1 : behind]) and (ends is None or segment.end_offset < ends)
+
+
+def remote_witness(replicas: Sequence[Replica]) -> tuple[int, str] | None:
+    """Up to where remote segments prove the log of one of the replicas committed, and in words which segment does."""
+    epochs = [lineage(replica) for replica in replicas]
+    known = [segment for segment in finished_segments(replicas) if any(is_in_lineage(segment, entries) for entries in epochs)]
+    last = max(known, key=lambda segment: segment.end_offset, default=None)
+    return None if last is None else (last.end_offset + 1, f"remote segment {last.segment_id} copied by broker {last.broker_id}")
+
+
+def with_remote_losses(replicas: list[Replica], findings: list[Finding]) -> list[Finding]:
+    """`findings`, with the remote segments that hold what an `UNCLEAN_LOSS` is about, and one of those that no log here tells of:
+    segments that the present leader's epochs leave out, below its last epoch."""
+    leader = max(replicas, key=last_epoch, default=None)
+    if leader is None or not leader.end_is_known or leader.context.epoch_checkpoint is None:
+        return findings
+    lost = _left_out(leader, finished_segments(replicas))
+    if not lost:
+        return findings
+    told = [_with_segments(known, replicas, lost) for known in findings]
+    covered = [span for known in told if known.kind == "UNCLEAN_LOSS" for span in _span(known)]
+    rest = outside(normalised(span for spans in lost.values() for span in spans), covered)
+    return [*told, *(_loss(replicas, leader, span, lost) for span in rest)]
+
+
+def tiered_topics(partitions: Sequence[PartitionSummary], history: RemoteLogHistory | None) -> list[Finding]:
+    """`TIERED_TOPICS`, where a partition is of one."""
+    topics = sorted({partition.topic for partition in partitions if partition.is_tiered})
+    if not topics:
+        return []
+    logs = () if history is None else history.logs.values()
+    evidence: TieredEvidence = {
+        "topics": topics[:_TOPICS_TOLD],
+        "count": len(topics),
+        "remote_segments_count": sum(len(log.finished) for log in logs if log.topic in topics),
+    }
+    place = Place(topics[0] if len(topics) == 1 else None)
+    return [finding("TIERED_TOPICS", place, evidence | ({"metadata_not_read": True} if history is None else {}))]
+
+
+def _span(loss: Finding) -> Ranges:
+    start, end = loss.place.offset_start, loss.place.offset_end
+    return () if start is None or end is None else ((start, end),)
+
+
+def _left_out(leader: Replica, segments: Sequence[RemoteSegment]) -> dict[RemoteSegment, Ranges]:
+    """Segments that hold other records than the leader's log, each with the offsets of these."""
+    epochs, latest = lineage(leader), last_epoch(leader)
+    left_out = {}
+    for segment in segments:
+        own = segment.leader_epochs
+        if own[-1].leader_epoch >= latest or segment.end_offset < leader.log_start_offset or is_in_lineage(segment, epochs):
+            continue
+        edges = {entry.start_offset for entry in (*own, *epochs)} | {leader.log_start_offset}
+        edges = {segment.start_offset, *(edge for edge in edges if segment.start_offset < edge <= segment.end_offset)}
+        ordered = [*sorted(edges), segment.end_offset + 1]
+        spans = [
+            (start, end)
+            for start, end in itertools.pairwise(ordered)
+            if start >= leader.log_start_offset and epoch_at(epochs, start) not in (None, epoch_at(own, start))
+        ]
+        if spans:
+            left_out[segment] = normalised(spans)
+    return left_out
+
+
+def _with_segments(loss: Finding, replicas: Sequence[Replica], lost: dict[RemoteSegment, Ranges]) -> Finding:
+    """An `UNCLEAN_LOSS` with the remote segments that hold some of it; a broker whose log has only these does not hold it."""
+    if loss.kind != "UNCLEAN_LOSS" or not (span := _span(loss)):
+        return loss
+    held = {segment: clipped(spans, *span[0]) for segment, spans in lost.items()}
+    held = {segment: spans for segment, spans in held.items() if spans}
+    if not held:
+        return loss
+    remote = {replica.broker for replica in replicas if clipped(replica.remote, *span[0])}
+    holders = [broker for broker in loss.evidence["held_by"] if broker not in remote]
+    return replace(loss, evidence={**loss.evidence, "held_by": holders, **_segments(held, span)})
+
+
+def _segments(held: dict[RemoteSegment, Ranges], span: Ranges) -> dict[str, object]:
+    """Evidence: the segments, and what of the offsets they do not hold."""
+    missing = outside(span, normalised(part for spans in held.values() for part in spans))
+    return {
+        "remote_segments": [
+            {"segment_id": segment.segment_id, "offset_start": segment.start_offset, "offset_end": segment.end_offset + 1}
+            for segment in list(held)[:_SEGMENTS_TOLD]
+        ],
+        "remote_segments_count": len(held),
+    } | ({"not_in_remote_storage": [list(part) for part in missing]} if missing else {})
+
+
+def _loss(replicas: list[Replica], leader: Replica, span: tuple[int, int], lost: dict[RemoteSegment, Ranges]) -> Finding:
+    """`UNCLEAN_LOSS` of offsets that only remote segments tell of."""
+    context, (start, end) = leader.context, span
+    held = {segment: parts for segment, spans in lost.items() if (parts := clipped(spans, start, end))}
+    epoch = next(iter(held)).leader_epochs[-1].leader_epoch
+    versions = [
+        {"brokers": [], "epoch": epoch, "log_end_offset": end, "high_watermark": end},
+        {
+            "brokers": [leader.broker],
+            "epoch": last_epoch(leader),
+            "log_end_offset": leader.log_end_offset,
+            "high_watermark": context.high_watermark or 0,
+        },
+    ]
+    evidence = {
+        "offset": start,
+        "versions": versions,
+        "held_by": [],
+        "loses": end - start,
+        "premises": [
+            *premises(replicas),
+            f"{len(held)} remote segments were copied to their end in an epoch before {last_epoch(leader)}",
+        ],
+        "leaders": [leader.broker],
+        "latest_epoch": last_epoch(leader),
+        "truncation_offsets": [],
+    } | _segments(held, (span,))
+    place = Place(context.topic, context.partition, offset_start=start, offset_end=end)
+    return finding("UNCLEAN_LOSS", place, evidence)
