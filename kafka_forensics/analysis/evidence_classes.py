@@ -475,6 +475,8 @@ class ForkEvidence(LaterEvidence):
     leaders: NotRequired[list[Broker]]
     latest_epoch: NotRequired[int]
     election: NotRequired[ElectionOfLoss]
+    in_remote_storage: NotRequired[bool]
+    partly_on: NotRequired[list[Broker]]
     remote_segments: NotRequired[JsonArray]
     remote_segments_count: NotRequired[int]
     not_in_remote_storage: NotRequired[JsonArray]

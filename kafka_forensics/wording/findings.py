@@ -96,7 +96,7 @@ def advice(finding: Finding) -> str | None:
     parts = [_filled(words.advice, finding)]
     if isinstance(holders, list) and finding.severity is not Severity.INFO:
         if len(holders) < 2 or finding.severity is Severity.CRITICAL:
-            parts.insert(0, _guard(holders, in_remote_storage=bool(finding.evidence.get("remote_segments"))))
+            parts.insert(0, _guard(holders, in_remote_storage=bool(finding.evidence.get("in_remote_storage"))))
         broker, there = finding.place.broker, not finding.evidence.get("absent")
         if words.repairable and there and len(holders) > 1 and broker is not None and clean(broker) not in map(clean, holders):
             parts.append(
@@ -367,7 +367,7 @@ def _spares(finding: Finding, cut: object) -> bool:
 def _cuts(finding: Finding) -> list[Json]:
     """Rows of what the holders would be cut at."""
     rows, holders = finding.evidence.get("truncation_offsets"), finding.evidence.get("held_by") or None
-    if holders is None and finding.evidence.get("remote_segments"):
+    if holders is None and finding.evidence.get("in_remote_storage"):
         return []
     given = [row for row in (rows if isinstance(rows, list) else [rows]) if isinstance(row, dict)]
     return [row for row in given if not isinstance(holders, list) or row.get("follower", holders[0]) in holders]
@@ -389,7 +389,7 @@ def rivals(finding: Finding) -> str | None:
     if not isinstance(start, int) or start < 0 or not isinstance(holders, list):
         return None
     sides = _sides(finding)
-    if finding.evidence.get("remote_segments"):
+    if finding.evidence.get("in_remote_storage"):
         sides = [side for side in sides if side.get("brokers") == finding.evidence.get("leaders")]
     for side in sides[:LIST_LIMIT]:
         brokers = named_brokers(side.get("brokers"))

@@ -236,7 +236,7 @@ def _several_log_dirs(replica_facts: ReplicaFacts) -> bool:
 def _only_copies(case: Case) -> Answer:
     """Whether one replica alone holds what an unclean leader lacks."""
     losses = case.of("UNCLEAN_LOSS")
-    remote = any(finding.evidence.get("remote_segments") for finding in losses)  # those that one leader copied
+    remote = any(finding.evidence.get("in_remote_storage") for finding in losses)  # those that one leader copied
     return max((len(finding.evidence.get("held_by", [])) for finding in losses), default=0) == (0 if remote else 1)
 
 

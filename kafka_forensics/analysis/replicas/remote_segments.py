@@ -59,8 +59,6 @@ def with_remote_losses(replicas: list[Replica], findings: list[Finding]) -> list
     if leader is None or not leader.end_is_known or leader.context.epoch_checkpoint is None:
         return findings
     lost = _left_out(leader, finished_segments(replicas))
-    if not lost:
-        return findings
     told = [_with_segments(known, replicas, lost) for known in findings]
     covered = [span for known in told if known.kind == "UNCLEAN_LOSS" for span in _span(known)]
     rest = outside(normalised(span for spans in lost.values() for span in spans), covered)
@@ -109,16 +107,22 @@ def _left_out(leader: Replica, segments: Sequence[RemoteSegment]) -> dict[Remote
 
 
 def _with_segments(loss: Finding, replicas: Sequence[Replica], lost: dict[RemoteSegment, Ranges]) -> Finding:
-    """An `UNCLEAN_LOSS` with the remote segments that hold some of it; a broker whose log has only these does not hold it."""
+    """An `UNCLEAN_LOSS` with the remote segments that hold some of it; a broker whose log has it there holds it only in part."""
     if loss.kind != "UNCLEAN_LOSS" or not (span := _span(loss)):
         return loss
     held = {segment: clipped(spans, *span[0]) for segment, spans in lost.items()}
     held = {segment: spans for segment, spans in held.items() if spans}
-    if not held:
+    remote = {replica.broker: replica for replica in replicas if clipped(replica.remote, *span[0])}
+    if not held and not remote.keys() & {*loss.evidence["held_by"]}:
         return loss
-    remote = {replica.broker for replica in replicas if clipped(replica.remote, *span[0])}
     holders = [broker for broker in loss.evidence["held_by"] if broker not in remote]
-    return replace(loss, evidence={**loss.evidence, "held_by": holders, **_segments(held, span)})
+    partly = [
+        broker
+        for broker in loss.evidence["held_by"]
+        if broker in remote and remote[broker].local_log_start_offset < min(span[0][1], remote[broker].log_end_offset)
+    ]
+    evidence = {**loss.evidence, "held_by": holders, "in_remote_storage": True} | ({"partly_on": partly} if partly else {})
+    return replace(loss, evidence=evidence | (_segments(held, span) if held else {}))
 
 
 def _segments(held: dict[RemoteSegment, Ranges], span: Ranges) -> dict[str, object]:
@@ -151,6 +155,7 @@ def _loss(replicas: list[Replica], leader: Replica, span: tuple[int, int], lost:
         "offset": start,
         "versions": versions,
         "held_by": [],
+        "in_remote_storage": True,
         "loses": end - start,
         "premises": [
             *premises(replicas),
