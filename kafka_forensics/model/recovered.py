@@ -73,7 +73,7 @@ class Tally:
     no_record: int = 0
     """Offsets whose records a cleaner took, or a batch left out."""
     unreadable: int = 0
-    """Offsets whose records no copy gives: damaged, too large, or in a bundle without payloads."""
+    """Offsets whose records no copy gives: damaged, too large, in a bundle without payloads, or in remote storage."""
 
     @property
     def offsets(self) -> int:
@@ -95,7 +95,7 @@ TALLIED: Final = (
     *("recovered", "surviving", "surviving_by_content", "merged", "superseded", "aborted", "open"),
     *("control", "no_record", "unreadable"),
 )
-UNREADABLE: Final = ("damaged", "too_large", "not_collected")
+UNREADABLE: Final = ("damaged", "too_large", "not_collected", "in_remote_storage")
 """Why no copy gives what stood at an offset."""
 
 

@@ -26,7 +26,12 @@ REASONS: Final = {
     "open": "transactions wrote that never ended",
 }
 """Why a record that was read is left out → the end of `records that ...`."""
-_UNREADABLE: Final = {"damaged": "damaged", "too_large": "too large", "not_collected": "not collected"}
+_UNREADABLE: Final = {
+    "damaged": "damaged",
+    "too_large": "too large",
+    "not_collected": "not collected",
+    "in_remote_storage": "in remote storage, which is not read",
+}
 """Why no copy gives what stood at some offsets."""
 _UNSAID: Final = "to say{} whether there are further replicas, which may hold more"
 _MORE: Final = {
@@ -129,7 +134,7 @@ def _sentence(partition: RecoveredPartition) -> str:
 def _cells(recovered: RecoveredRange) -> list[str]:
     loss, tally = recovered.loss, recovered.count.all
     numbers = (loss.committed, tally.recovered, _filtered(tally), tally.control + tally.no_record, tally.unreadable)
-    held_by = ", ".join(printable(str(broker)) for broker in loss.held_by)
+    held_by = ", ".join(printable(str(broker)) for broker in loss.held_by) or "remote storage"
     return [offset_range(loss.start, loss.end), held_by, *(str(number) if number else "" for number in numbers)]
 
 

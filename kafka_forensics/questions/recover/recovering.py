@@ -1,7 +1,7 @@
 """`recover`: what the election of the surviving side loses, read from those who hold it, without what is there all the same."""
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from kafka_forensics.analysis.replica import Replica
@@ -10,13 +10,15 @@ from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
+from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.recovered import Count, RecoveredRecord
 from kafka_forensics.model.results import Incomplete, Read, ScanResult
 from kafka_forensics.questions.plan import Amount, PlanMaker, Planned, PlanOptions, check_dead, check_names
 from kafka_forensics.questions.recover.copies import Copies
 from kafka_forensics.questions.recover.sides import Kept, Undecided, kept_side, name_of_kept
 from kafka_forensics.questions.recover.versions import RecoveredRange, Versions
-from kafka_forensics.replication.planner import UNBOUNDED, Broker
+from kafka_forensics.replication.offset_ranges import normalised, without
+from kafka_forensics.replication.planner import UNBOUNDED, Broker, Loss
 from kafka_forensics.rereading.reader import LogReader
 from kafka_forensics.witnesses.witnesses import Witnesses, read_witnesses
 
@@ -47,7 +49,7 @@ class RecoveredPartition:
     missing: list[tuple[str, Broker | None]] = field(default_factory=list)
     """Witnesses that are not there, as the plan calls them."""
     unreadable: Counter[str] = field(default_factory=Counter)
-    """Why no copy gives what stood at some lost offsets (`damaged`, `too_large`, `not_collected`) → how many."""
+    """Why no copy gives what stood at some lost offsets (`model.recovered.UNREADABLE`) → how many."""
     not_compared: bool = False
     """Whether the surviving log may hold some of the records given, for not all of its own records could be had."""
 
@@ -145,6 +147,7 @@ class _Recovering:
         partition = _partition_of(planned, kept_side(planned, self._keep))
         if isinstance(partition.side, Kept) and partition.side.candidate.losses:
             self._recover(planned, partition, partition.side, self._maker.present(replicas)[0])
+        _take_remote(partition, result.findings)
         unseen = [missing for missing in planned.plan.missing if missing.kind in UNBOUNDED]
         self.answer.may_hold_more.update((missing.kind, missing.broker) for missing in unseen)
         self._take(partition, matters=bool(partition.ranges) or (partition.kept is None and _loses(planned)))
@@ -172,6 +175,20 @@ class _Recovering:
             partitions.clear()
         if matters or self.answer.looked_at == 1:
             partitions.append(partition)
+
+
+def _take_remote(partition: RecoveredPartition, findings: Sequence[Finding]) -> None:
+    """Add the losses that remote segments alone hold, and so no replica that a plan is made of."""
+    told = normalised((recovered.loss.start, recovered.loss.end) for recovered in partition.ranges)
+    for finding in findings:
+        start, end = finding.place.offset_start, finding.place.offset_end
+        if not finding.evidence.get("in_remote_storage") or finding.kind != "UNCLEAN_LOSS" or start is None or end is None:
+            continue
+        for low, high in without([(start, end)], told):
+            recovered = RecoveredRange(Loss(low, high, (), (), high), Amount(None, None), [])
+            recovered.count.note("unreadable", low, high, high)
+            partition.ranges.append(recovered)
+            partition.unreadable["in_remote_storage"] += high - low
 
 
 def _loses(planned: Planned) -> bool:

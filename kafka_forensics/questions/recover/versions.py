@@ -232,9 +232,18 @@ class Versions:
 
     def _gap(self, number: int, start: int, end: int) -> Iterator[tuple[int, _Stretch]]:
         """Offsets of a range of which no copy has a good batch: a cleaner may have taken them."""
+        remote_end = min(end, max(start, self._remote_end(self._ranges[number].loss)))
+        if start < remote_end:
+            yield number, _unreadable(start, remote_end, "in_remote_storage")
+        start = remote_end
         if start < end:
             is_cleaned = self._copies.given.compacted and not self._copies.is_damaged(self._ranges[number].loss, start, end)
             yield number, _Stretch(start, end, "no_record") if is_cleaned else _unreadable(start, end, "damaged")
+
+    def _remote_end(self, loss: Loss) -> int:
+        """Up to where the logs of those who hold a loss are in remote storage alone; 0 of a topic that is not tiered."""
+        holding = [replica for replica in self._copies.given.replicas if replica.broker in loss.held_by]
+        return min((replica.local_log_start_offset or 0 for replica in holding), default=0)
 
     def _of_batch(self, loss: Loss, batch: ReadBatch, broker: Broker, offsets: tuple[int, int]) -> Iterator[_Stretch]:
         at, end = offsets
