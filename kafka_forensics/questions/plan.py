@@ -15,6 +15,7 @@ from kafka_forensics.analysis.replicas import (
     brokers_epochs,
     damaged_by_headers,
     differences,
+    finished_segments,
     last_leader,
     refused_at,
 )
@@ -655,6 +656,7 @@ class _Copies:
             self._dead,
             self._left_out(),
             self._strays,
+            finished_segments(self.read),
         )
 
     def _value(self, replica: Replica, witnesses: Sequence[Witness]) -> PlanReplica:

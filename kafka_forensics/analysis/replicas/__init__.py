@@ -31,7 +31,7 @@ from kafka_forensics.analysis.replicas.recovery_findings import (
     swap_finding,
     with_unclean_restart,
 )
-from kafka_forensics.analysis.replicas.remote_segments import finished_segments, is_in_lineage, tiered_topics, with_remote_losses
+from kafka_forensics.analysis.replicas.remote_segments import finished_segments, tiered_topics, with_remote_losses
 from kafka_forensics.analysis.replicas.verdicts import damage_finding, own_findings
 
 __all__ = [
@@ -59,7 +59,6 @@ __all__ = [
     "group_findings",
     "head_findings",
     "is_compacted",
-    "is_in_lineage",
     "judged_by_controller",
     "last_leader",
     "lineage",

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas.forks import last_epoch, lineage, premises
-from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Finding, Place
 from kafka_forensics.model.remote_log import RemoteLogHistory, RemoteSegment
 from kafka_forensics.model.results import PartitionSummary
 from kafka_forensics.replication.epochs import epoch_at
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, normalised, outside
+from kafka_forensics.replication.remote_segments import is_in_lineage
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.evidence_classes import TieredEvidence
@@ -31,17 +31,6 @@ def finished_segments(replicas: Sequence[Replica]) -> Sequence[RemoteSegment]:
     """The partition's remote segments that were copied to their end; those of the first replica's topic id."""
     log = next((replica.context.remote_log for replica in replicas if replica.context.remote_log is not None), None)
     return () if log is None else log.finished
-
-
-def is_in_lineage(segment: RemoteSegment, epochs: Sequence[EpochEntry]) -> bool:
-    """Whether a segment is part of a log with these epochs, ascending (RemoteLogManager.isRemoteSegmentWithinLeaderEpochs)."""
-    own = segment.leader_epochs
-    first = next((number for number, entry in enumerate(epochs) if entry.leader_epoch == own[0].leader_epoch), None)
-    if first is None or (first > 0 and own[0].start_offset < epochs[first].start_offset):
-        return False
-    behind = first + len(own)
-    ends = epochs[behind].start_offset if behind < len(epochs) else None
-    return list(own[1:]) == list(epochs[first + 1 : behind]) and (ends is None or segment.end_offset < ends)
 
 
 def remote_witness(replicas: Sequence[Replica]) -> tuple[int, str] | None:

@@ -162,6 +162,7 @@ _ALREADY_LOST: Final[Columns] = {
 }
 _REPLICA: Final[Columns] = {
     **attributes("broker log_start_offset"),
+    "local_log_start_offset": attribute("copied_from"),
     "log_end_offset": lambda replica: replica.log_end_offset if replica.end_is_known else None,
     "high_watermark": attribute("high_watermark"),
     "leader_epochs": lambda replica: _entries(replica.epochs),
@@ -180,6 +181,7 @@ _FOLLOWER: Final = attributes(
     "broker log_end_offset truncation_offset truncation_offset_by_checkpoint=by_checkpoint truncation_offset_by_batches=by_batches"
     " checkpoint_disagrees=disagrees halts_unless_unclean=halts lost kept_different=kept below_leaders_start begins_anew"
 )
+_REMOTE_FATE: Final = attributes("remote_segments_unreferenced=unreferenced remote_segments_deleted=deleted")
 _WITNESS: Final = attributes("kind broker name end_offset said_end_offset=said")
 _LOSSES_SHOWN: Final = 12
 """Losses of one candidate that a table lists."""
@@ -364,6 +366,7 @@ def _candidate_object(planned: Planned, candidate: Candidate) -> Json:
         "broker": candidate.broker,
         **_cost(planned, candidate),
         "own_recovery_drops": candidate.own_cut,
+        **object_of(_REMOTE_FATE, candidate.remote),
         "losses": [_loss_object(planned, loss) for loss in candidate.losses],
         "followers": [object_of(_FOLLOWER, follower) for follower in candidate.followers],
     }

@@ -263,6 +263,7 @@ def notes(planned: Planned, shown: Sequence[Candidate], *, every_follower: bool)
         if candidate.own_cut:
             own = plural(candidate.own_cut, "offset")
             yield f"If {brokers([candidate.broker])} leads, it has lost {own} from the end of its log by recovery as it started."
+        yield from _remote_sentences(candidate)
     yield from ordinary_lines(planned)
     yield from damage_lines(planned)
     separate = ("same_broker", "topic_unknown")
@@ -273,6 +274,16 @@ def notes(planned: Planned, shown: Sequence[Candidate], *, every_follower: bool)
         yield f"Contradiction: {finding.kind}: {printable(message(finding))}"
     if len(contradictions) > CONTRADICTIONS_SHOWN:
         yield f"Contradiction: {len(contradictions) - CONTRADICTIONS_SHOWN} more, which a scan of the same paths tells."
+
+
+def _remote_sentences(candidate: Candidate) -> Iterator[str]:
+    """What becomes of remote segments under a leader."""
+    who, (unreferenced, deleted) = f"If {brokers([candidate.broker])} leads", candidate.remote
+    if unreferenced:
+        stays = "stays" if unreferenced == 1 else "stay"
+        yield f"{who}, {plural(unreferenced, 'remote segment')} of another history {stays} in the remote store, unread."
+    if deleted:
+        yield f"{who}, it deletes {plural(deleted, 'remote segment')}."
 
 
 def _recovered(finding: Finding) -> bool:

@@ -30,6 +30,7 @@ from kafka_forensics.replication.planner.plans import (
     TruncateBy,
     Witness,
 )
+from kafka_forensics.replication.remote_segments import remote_fate
 
 _FORCED: Final = {"leads": 0, "clean": 1, "elr": 2, "last-known-leader": 3, "unclean": 4, "unknown": 4}
 """Elections by how little they need to be forced."""
@@ -215,7 +216,8 @@ class _Planning:
         lost = own or rotten or any(follower_plan.lost for follower_plan in followers)
         losses = tuple(self._losses(leader, own, rotten, followers)) if lost else ()
         kind = election_kind(self._given.control, self.node(leader), crashed=replica.crashed)
-        return Candidate(replica.broker, kind, followers, losses, counted(own) if own else 0)
+        remote = remote_fate(self._given.remote_segments, loaded, replica.log_start_offset, replica.log_end_offset)
+        return Candidate(replica.broker, kind, followers, losses, counted(own) if own else 0, remote)
 
     def _follower(
         self, number: int, leader: int, sound: Ranges, epochs: list[EpochEntry], loaded: list[EpochEntry]

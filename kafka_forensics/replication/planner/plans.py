@@ -6,7 +6,9 @@ from typing import Final, Literal, NamedTuple
 
 from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.model.remote_log import RemoteSegment
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, normalised
+from kafka_forensics.replication.remote_segments import RemoteFate
 
 TruncateBy = Literal["epochs", "high-watermark"]
 Broker = int | str
@@ -164,6 +166,8 @@ class PlanPartition:
     """Brokers whose log directory was copied in part, and this replica is not in the copy; or could not be read."""
     strays: Strays | None = None
     """What brokers do with their directories of it as they start, for the controllers do not know the topic; None: they know it."""
+    remote_segments: Sequence[RemoteSegment] = ()
+    """Of a tiered topic: those that were copied to their end."""
 
     def node(self, broker: Broker) -> Broker:
         """What the controller calls a broker; where that is not known, its name here."""
@@ -235,6 +239,8 @@ class Candidate(NamedTuple):
     losses: tuple[Loss, ...]
     own_cut: int = 0
     """Offsets that its own recovery would drop."""
+    remote: RemoteFate = RemoteFate()
+    """What becomes of the remote segments that its log does not have."""
 
     @property
     def at_most(self) -> int:

@@ -1,0 +1,45 @@
+"""Which remote segments of a tiered topic belong to a log, and what becomes of the others under its leader (RemoteLogManager)."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.model.remote_log import RemoteSegment
+
+
+class RemoteFate(NamedTuple):
+    """Numbers of remote segments that a leader's log does not have."""
+
+    unreferenced: int = 0
+    """They stay in the remote store, and no reader is given them."""
+    deleted: int = 0
+    """The leader deletes them."""
+
+
+def is_in_lineage(segment: RemoteSegment, epochs: Sequence[EpochEntry]) -> bool:
+    """Whether a segment is part of a log with these epochs, ascending, however far the log goes."""
+    own = segment.leader_epochs
+    first = next((number for number, entry in enumerate(epochs) if entry.leader_epoch == own[0].leader_epoch), None)
+    if first is None or (first > 0 and own[0].start_offset < epochs[first].start_offset):
+        return False
+    behind = first + len(own)
+    ends = epochs[behind].start_offset if behind < len(epochs) else None
+    return list(own[1:]) == list(epochs[first + 1 : behind]) and (ends is None or segment.end_offset < ends)
+
+
+def remote_fate(
+    segments: Iterable[RemoteSegment], epochs: Sequence[EpochEntry], log_start_offset: int, log_end_offset: int
+) -> RemoteFate:
+    """What becomes of finished segments under a leader with these epochs, the one that it begins among them.
+
+    It deletes what ends below its log start, and what is of epochs that are all older than its first.
+    """
+    unreferenced = deleted = 0
+    for segment in segments:
+        if segment.end_offset < log_start_offset or all(
+            entry.leader_epoch < epochs[0].leader_epoch for entry in segment.leader_epochs
+        ):
+            deleted += 1
+        elif segment.end_offset >= log_end_offset or not is_in_lineage(segment, epochs):
+            unreferenced += 1
+    return RemoteFate(unreferenced, deleted)
