@@ -117,7 +117,7 @@ def put_log_dir(
     ends = {name: log.next_offset for name, log in logs.items()}
     put_checkpoint(log_dir, "replication", ends | dict(committed or {}))
     put_checkpoint(log_dir, "recovery-point", ends)
-    put_checkpoint(log_dir, "log-start", dict.fromkeys(ends, 0))
+    put_checkpoint(log_dir, "log-start", {})
     put_checkpoint(log_dir, "cleaner", {})
 
 

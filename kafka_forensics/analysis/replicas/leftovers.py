@@ -81,10 +81,9 @@ def _contents(members: Sequence[HeldAside], lacking: Sequence[Range], live: Sequ
         "suffix": members[0].suffix,
         "batches": sum(held_aside.batches for held_aside in members),
         "offsets": [[low, high] for low, high in lacking[:LISTED]],
-        "in_remote_storage": bool(live) and not any(outside(lacking, replica.remote) for replica in live),
         "expired": bool(live) and lacking[-1][1] <= min(replica.log_start_offset for replica in live),
         "behind_log_end": bool(live) and lacking[0][0] >= max(replica.log_end_offset for replica in live),
-    }
+    } | ({"in_remote_storage": True} if live and not any(outside(lacking, replica.remote) for replica in live) else {})
 
 
 def _leftover(

@@ -325,7 +325,7 @@ def replicas_of(logs: Logs, sides: Sides) -> list[Replica]:
     for broker, one in (sides if isinstance(sides, dict) else dict(enumerate(sides, 1))).items():
         replica = logs.add(broker, one.log, high_watermark=one.high_watermark, checkpoint=one.checkpoint)
         known = dict(one.known)
-        replica.log_start_offset = known.pop("log_start_offset", replica.log_start_offset)
+        replica.log_start_offset = replica.local_log_start_offset = known.pop("log_start_offset", replica.log_start_offset)
         if damage := known.pop("damage", None):
             assert replica.context.leader_epochs is not None
             replica.context.leader_epochs = replace(replica.context.leader_epochs, damage=damage)
