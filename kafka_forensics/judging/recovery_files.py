@@ -239,6 +239,7 @@ class _Loader:
                 for offset, entry in directory.snapshots
             ),
             epochs=self._epochs(kraft=kraft),
+            is_tiered=self._replica.is_tiered,
             is_metadata=kraft,
             unreadable=tuple(self._unreadable(kraft=kraft)),
         )

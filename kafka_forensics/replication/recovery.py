@@ -129,6 +129,8 @@ class LogFacts:
     epochs: tuple[EpochEntry, ...] = ()
     faults: tuple[ReplayFault, ...] = ()
     """Where replaying its producers throws, from `replayed_from` on; only the first is looked for."""
+    is_tiered: bool = False
+    """Whether the log begins in remote storage: then the checkpoint alone says where."""
     is_metadata: bool = False
     """Whether it is the controller's log; then `epochs` are those of its batches, too."""
     unreadable: tuple[tuple[str, str], ...] = ()
@@ -534,7 +536,7 @@ def _offsets(loading: _Loading) -> Forecast:
         loading.steps.append(LoaderStep(NO_SEGMENT, "create", segment_file(log_start), log_start))
         end = log_start
         segments = [SegmentFacts(log_start, 0, log_start, log_start)]
-    start = max(log_start, segments[0].base_offset)
+    start = log_start if log.is_tiered else max(log_start, segments[0].base_offset)
     loading.steps += [] if emptied else _epoch_steps(log, end)
     loading.steps += _snapshot_steps(loading, segments, start, end)
     high_watermark = min(max(stored, start), end)

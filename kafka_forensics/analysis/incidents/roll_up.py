@@ -73,7 +73,7 @@ CAUSES: Final[dict[Cause, tuple[str, ...]]] = {
         *("REPLICA_NOT_GIVEN", "PARTIAL_COPY", "NON_REGULAR_SKIPPED", "SPARSE_FILE", "DIR_NAME_ILLEGAL", "FILE_UNKNOWN"),
     ),
     Cause.UNREADABLE_RECORDS: ("METADATA_RECORD_MALFORMED", "METADATA_RECORD_UNKNOWN", "BUDGET_EXCEEDED"),
-    Cause.SETTINGS: ("RISKY_CONFIG", "KEY_PLACEMENT", SIGNATURE),
+    Cause.SETTINGS: ("RISKY_CONFIG", "KEY_PLACEMENT", "TIERED_TOPICS", SIGNATURE),
 }
 """Of every kind the cause that its findings have by themselves."""
 CAUSE_OF: Final = {kind: cause for cause, kinds in CAUSES.items() for kind in kinds}
