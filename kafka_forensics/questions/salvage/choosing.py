@@ -72,10 +72,7 @@ class Chooser:
 
     def choose(self, sources: list[Source], planned: Planned, result: PartitionResult, reader: LogReader) -> Choice:
         """What to make a partition's log of. Raises RefusedError; SourceError where a copy cannot be read any more."""
-        context, control = sources[0].plan.context, sources[0].plan.context.control
-        if control is not None and control.is_tiered:
-            reason = "it is tiered: what was moved to remote storage is in no copy"
-            raise RefusedError(Refused(context.topic, context.partition, "tiered", reason))
+        context = sources[0].plan.context
         if any(missing.kind == "topic_undecided" for missing in planned.plan.missing):
             reason = "copies are of several topics of this name, and nothing says which is the present one"
             hint = "give only copies with one topic id (partition.metadata)"
@@ -136,6 +133,8 @@ class Chooser:
                 f" than on broker {listed(map(str, ours))}"
             )
             raise RefusedError(Refused(context.topic, context.partition, "rivals", reason, SAY_WHOSE, spans, (*ours, *brokers)))
+        if lineage.log_start_offset > 0:
+            _check_remote(sources, lineage.base, planned, prefer=prefer is not None)
         choice = Choice(lineage, chosen_by if lineage.base == base else "committed", sources, planned)
         self._slice(choice)
         lacking = _not_delivered(choice)
@@ -179,11 +178,11 @@ def _not_delivered(choice: Choice) -> dict[int, Ranges]:
 
 def _copy(source: Source, given: PlanReplica) -> Copy:
     """A copy as a lineage is traced through it."""
-    good = clipped(source.good, given.log_start_offset, NO_END)
+    good = clipped(source.good, given.copied_from, NO_END)
     return Copy(
         given.broker,
         good,
-        given.log_start_offset,
+        given.copied_from,
         source.replica.log_end_offset,
         given.epochs,
         given.damaged,
@@ -191,6 +190,30 @@ def _copy(source: Source, given: PlanReplica) -> Copy:
         given.head_start,
         0 if source.replica.context.live else given.high_watermark or 0,
     )
+
+
+def _check_remote(sources: Sequence[Source], base: int, planned: Planned, *, prefer: bool) -> None:
+    """Raise RefusedError where the log of the base begins in remote storage and its copy does not tell the epochs there, without
+    which brokers delete remote segments; and where copies have committed other records there."""
+    replica, context = sources[base].replica, sources[base].plan.context
+    local_start, epochs = replica.local_log_start_offset, context.epoch_checkpoint or ()
+    if replica.is_tiered and not any(entry.start_offset <= replica.log_start_offset for entry in epochs):
+        reason = f"its leader-epoch-checkpoint on broker {context.broker} does not tell the epochs of its remote segments"
+        hint = "give the copy of another replica, or --prefer-broker N for one that has the file"
+        raise RefusedError(Refused(context.topic, context.partition, "tiered", reason, hint, brokers=(context.broker,)))
+    ours = committed_end(planned.given.replicas[base])
+    for number, source in enumerate(sources):
+        pair = min(base, number), max(base, number)
+        apart = clipped(planned.given.differing.get(pair, ()), 0, local_start)
+        theirs = committed_end(planned.given.replicas[number])
+        if number != base and not prefer and any(start < min(ours, theirs) for start, _ in apart):
+            other = source.plan.context.broker
+            reason = (
+                f"from offset {apart[0][0]} on other records were committed on broker {other} than on broker {context.broker},"
+                " and are in remote storage"
+            )
+            brokers = (context.broker, other)
+            raise RefusedError(Refused(context.topic, context.partition, "rivals", reason, SAY_WHOSE, apart, brokers))
 
 
 def _without_planted(copies: Sequence[Copy], sources: Sequence[Source], apart: Mapping[tuple[int, int], Ranges]) -> list[Copy]:

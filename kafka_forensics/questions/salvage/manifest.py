@@ -26,8 +26,8 @@ _LOG_DIR: Final = attributes(
     "broker=node directory in_place_of=log_dir was_empty=is_empty directory_id meta_properties partitions bytes=size_in_bytes"
 )
 _PARTITION: Final = attributes(
-    "topic partition topic_id base chosen_by brokers log_start_offset log_end_offset high_watermark leader_epochs segments"
-    " bytes=size_in_bytes"
+    "topic partition topic_id base chosen_by brokers log_start_offset local_log_start_offset log_end_offset high_watermark"
+    " leader_epochs segments bytes=size_in_bytes"
 )
 _RANGE: Final = attributes(
     "file byte_start byte_end offset_start offset_end broker log_dir source_file source_byte_start source_byte_end why sha256"
@@ -105,6 +105,8 @@ class SalvagedPartition:
     """`plan` (recommends it) · `prefer-broker` · `committed` (its lineage alone was proven committed) · `longest` (neither: it is
     proven committed furthest, or goes on furthest) · `quorum` (of a majority of the voters, the most up-to-date)"""
     log_start_offset: int
+    local_log_start_offset: int
+    """Where its segments begin: the log start, but of a tiered topic."""
     log_end_offset: int
     high_watermark: int | None
     leader_epochs: list[EpochEntry] = field(default_factory=list)

@@ -18,7 +18,7 @@ import numpy as np
 from kafka_forensics.errors import ForensicsError
 from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.model.batches import BatchColumn
-from kafka_forensics.model.files import AbortedTxn, EpochEntry
+from kafka_forensics.model.files import AbortedTxn, EpochEntry, ProducerEntry
 from kafka_forensics.parsers.log import SegmentReader, inspector
 from kafka_forensics.questions.salvage.lineage import Lineage
 from kafka_forensics.questions.salvage.rebuilding import EpochReplay, ProducerReplay, SegmentIndexes
@@ -94,7 +94,10 @@ class PartitionSettings:
     deep: bool
     """Whether batches are opened when they are read back."""
     epochs: list[EpochEntry] | None = None
-    """Of a copy taken whole, where a cleaner may have taken the first batches of an epoch; None: as the batches show them."""
+    """Of a copy taken whole, where a cleaner may have taken the first batches of an epoch; those that begin before the segments;
+    None: as the batches show them."""
+    producers: Sequence[ProducerEntry] = ()
+    """Known where the segments begin."""
 
 
 @dataclass(slots=True)
@@ -170,7 +173,7 @@ class _Writer:
         self._written = Written()
         self._directory, self._plans, self._settings = directory, plans, settings
         self._sealing, self._copied = sealing, deque[tuple[_Segment, Copied]]()
-        self._producers, self._epochs = ProducerReplay(), EpochReplay()
+        self._producers, self._epochs = ProducerReplay(settings.producers), EpochReplay()
         self._end = -1
 
     def add(self, segment: _Segment) -> None:
@@ -185,7 +188,7 @@ class _Writer:
         """Write what a broker derives from the next segment."""
         segment, copied = self._copied[0]
         written, name = self._written, segment_file(segment.base_offset)
-        if written.segments:
+        if written.segments or self._settings.producers:
             self._write_snapshot(segment.base_offset)
         indexes, aborted = self._walk(copied, name, segment)
         for kind, data in zip(("index", "timeindex"), indexes.finish(), strict=True):

@@ -4,6 +4,7 @@ ProducerStateManager, ProducerAppendInfo, LeaderEpochFileCache): indexes, produc
 
 import re
 from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -99,8 +100,9 @@ class ProducerReplay:
     Held in memory is one entry a producer, as the broker does.
     """
 
-    def __init__(self) -> None:
-        self._entries: dict[int, ProducerEntry] = {}
+    def __init__(self, entries: Iterable[ProducerEntry] = ()) -> None:
+        """`entries` are known before the first batch, without open transactions."""
+        self._entries = {entry.producer_id: entry for entry in entries}
         self._open: dict[int, int] = {}
         """Producer id → first offset of its open transaction."""
 

@@ -53,6 +53,7 @@ from kafka_forensics.questions.salvage.partition_files import (
 )
 from kafka_forensics.questions.salvage.quorum_copies import QuorumCopy, read_copy, share_memory
 from kafka_forensics.questions.salvage.rebuilding import index_interval
+from kafka_forensics.questions.salvage.remote_parts import log_start_line, producers_before, remote_epochs
 from kafka_forensics.questions.salvage.sealing import Sealing
 from kafka_forensics.questions.salvage.slices import Slice, Source
 from kafka_forensics.questions.salvage.target import built
@@ -172,6 +173,8 @@ class _Salvager:
         self._deep = is_deep(options.deep, sum(plan.bytes for plan in inputs.replicas))
         self._cleaned: dict[tuple[str, int], int] = {}
         """Of compacted partitions, the first dirty offset."""
+        self._log_starts: dict[tuple[str, int], int | None] = {}
+        """What `log-start-offset-checkpoint` is to say of each partition."""
 
     def look(self, replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
         """Take the replicas of one partition, which were judged."""
@@ -218,7 +221,8 @@ class _Salvager:
         base = choice.sources[lineage.base].plan.context
         topic_id = _topic_id(choice.sources) or (controllers_log.TOPIC_ID if base.topic == CLUSTER_METADATA_TOPIC else None)
         interval = index_interval(None if base.control is None else base.control.setting("index.interval.bytes"))
-        epochs = known_epochs(lineage, choice.sources[lineage.base]) if choice.is_cleaned else None
+        replica = choice.sources[lineage.base].replica
+        epochs = known_epochs(lineage, choice.sources[lineage.base]) if choice.is_cleaned else remote_epochs(replica, lineage)
         if choice.is_cleaned:
             self._cleaned[base.topic, base.partition] = first_dirty_offset(lineage, choice.sources[lineage.base])
         absent_of_plan = () if choice.planned is None else choice.planned.plan.missing
@@ -229,6 +233,7 @@ class _Salvager:
             topic_id,
             base.broker,
             choice.chosen_by,
+            replica.log_start_offset if replica.is_tiered else lineage.log_start_offset,
             lineage.log_start_offset,
             lineage.log_end_offset,
             _high_watermark(choice),
@@ -243,8 +248,11 @@ class _Salvager:
             ],
             warning=choice.warning,
         )
+        self._log_starts[base.topic, base.partition] = log_start_line(replica, lineage)
         plans = [source.plan for source in choice.sources]
-        return _Chosen(partition, choice.slices, plans, lineage, PartitionSettings(topic_id, interval, self._deep, epochs))
+        producers = producers_before(self._inputs, choice.sources[lineage.base], lineage)
+        settings = PartitionSettings(topic_id, interval, self._deep, epochs, producers)
+        return _Chosen(partition, choice.slices, plans, lineage, settings)
 
     def find_places(self) -> None:
         """Find the log directories of every partition; refuse those that belong to none that was given."""
@@ -304,8 +312,8 @@ class _Salvager:
         partitions = [written[key] for key in keys if key in written]
         refused = {(one.topic, one.partition) for one in self.salvaged.refused}
         files = {
-            RECOVERY_POINT_FILE: {(one.topic, one.partition): one.log_start_offset for one in partitions},
-            LOG_START_FILE: {(one.topic, one.partition): one.log_start_offset for one in partitions if one.log_start_offset},
+            RECOVERY_POINT_FILE: {(one.topic, one.partition): one.local_log_start_offset for one in partitions},
+            LOG_START_FILE: {key: start for key in written if (start := self._log_starts[key]) is not None and key in keys},
             HIGH_WATERMARK_FILE: {
                 (one.topic, one.partition): one.high_watermark for one in partitions if one.high_watermark is not None
             },
@@ -410,6 +418,8 @@ def _topic_id(sources: list[Source]) -> str | None:
 def _passed_limits(context: ReplicaContext, written: Written) -> Iterator[PassedLimit]:
     """The limits of retention over which brokers would delete the first segment of a log by now."""
     control = context.control
+    if context.is_tiered:
+        return  # what the local limits delete is in remote storage
     policy = None if control is None else control.setting("cleanup.policy")
     if "delete" not in (policy or ("compact" if context.compacted or context.topic in INTERNAL_TOPICS else "delete")):
         return

@@ -231,7 +231,7 @@ def test_files_over_which_a_broker_does_not_start_are_mended_and_not_copied_back
 
 
 def test_a_controller_that_was_not_given_keeps_its_own_files_and_can_read_its_log(tmp_path: Path) -> None:
-    log = SalvagedPartition(*METADATA_LOG, None, 100, "quorum", 0, 9, None, quorum=Quorum([100, 101], [100], 5))
+    log = SalvagedPartition(*METADATA_LOG, None, 100, "quorum", 0, 0, 9, None, quorum=Quorum([100, 101], [100], 5))
     here = replace(target(100, ID_A, METADATA_LOG), partitions=[METADATA_LOG])
     steps = steps_of(Salvaged("DIR", [log], log_dirs=[here]))
     assert [(step.kind, step.brokers) for step in steps[3:6:2]] == [("copy", (101,)), ("own", (100, 101))]
