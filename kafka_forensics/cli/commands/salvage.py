@@ -72,7 +72,7 @@ def salvage(
     scan_options = reading.scan_options(selection, deep=deep)
     screen = screen_of(printing)
 
-    from kafka_forensics.cli.outputs.salvage import announcement, summary_lines, write_salvaged
+    from kafka_forensics.cli.outputs.salvage import announcement, remote_warnings, summary_lines, write_salvaged
     from kafka_forensics.cli.progress import Progress
     from kafka_forensics.questions.salvage import Salvaged, SalvageOptions, salvage
 
@@ -82,6 +82,7 @@ def salvage(
 
     with Progress(screen, quiet=printing.quiet) as progress:
         salvaged = salvage(paths, output, scan_options, SalvageOptions(prefer_broker, allow_gaps), progress, announce)
+    say(screen, remote_warnings(salvaged))
     with open_output(None, color=printing.color) as to:
         write_salvaged(salvaged, wanted, to)
     say(screen, summary_lines(salvaged, quiet=printing.quiet))

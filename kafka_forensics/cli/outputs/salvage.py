@@ -19,6 +19,7 @@ COLUMNS: Final = (
 )
 HEADS: Final = ("partition", "outcome", "offsets", "bytes", "from brokers", "gaps", "left behind")
 _RIGHT: Final = ("bytes",)
+_TIERED_NAMED: Final = 8
 _FINDINGS_NAMED: Final = 8
 """New findings of a partition that the table names; the manifest has all."""
 
@@ -39,6 +40,14 @@ def write_salvaged(salvaged: Salvaged, format_name: str, to: Destination) -> Non
             to.stream.write(json_text(document(salvaged)) + "\n")
         case _:
             raise AssertionError(format_name)
+
+
+def remote_warnings(salvaged: Salvaged) -> list[str]:
+    """What must not be done while tiered partitions are refused."""
+    lacking = [printable(f"{one.topic}-{one.partition}") for one in salvaged.refused if one.is_tiered]
+    named = listed(lacking if len(lacking) <= _TIERED_NAMED else [*lacking[:_TIERED_NAMED], f"{len(lacking) - _TIERED_NAMED} more"])
+    text = f"start no broker without the directories of {named}: Kafka then deletes their segments in remote storage"
+    return [text] if lacking else []
 
 
 def announcement(salvaged: Salvaged) -> str:

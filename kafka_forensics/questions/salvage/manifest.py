@@ -34,7 +34,7 @@ _RANGE: Final = attributes(
 )
 _FILE: Final = attributes("file bytes=size_in_bytes broker log_dir source_file sha256")
 _LEFT_BEHIND: Final = attributes("broker offset_start=start offset_end=end committed_end rival_of")
-_REFUSED: Final = attributes("topic partition kind reason hint")
+_REFUSED: Final = attributes("topic partition kind reason hint is_tiered")
 _FINDING: Final = {
     **attributes("kind severity=severity.value offset_start=place.offset_start offset_end=place.offset_end"),
     "producer_id": lambda finding: finding.evidence.get("producer_id"),
@@ -159,6 +159,8 @@ class Refused:
     offsets: tuple[tuple[int, int | None], ...] = ()
     """Ranges; an end of None is unknown."""
     brokers: tuple[int | str, ...] = ()
+    is_tiered: bool = False
+    """Whether a start of brokers without its directories has Kafka delete its remote log."""
 
 
 @dataclass(slots=True)

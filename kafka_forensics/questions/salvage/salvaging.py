@@ -122,7 +122,9 @@ def salvage(
         salvaged.to_mend = [
             finding for finding in result.findings if finding.evidence.get("starts") is False and _comes_back(finding, salvaged)
         ]
-        salvaged.refused.sort(key=lambda refused: (refused.topic, refused.partition))
+        tiered = {(plan.context.topic, plan.context.partition) for plan in inputs.replicas if plan.context.is_tiered}
+        refused = sorted(salvaged.refused, key=lambda refused: (refused.topic, refused.partition))
+        salvaged.refused = [replace(one, is_tiered=(one.topic, one.partition) in tiered) for one in refused]
         write_file(directory / ELECTION_FILE, json_text({"partitions": salvaged.to_elect()}).encode())
         write_file(directory / MANIFEST, f"{json_text(document(salvaged))}\n".encode())
     return salvaged

@@ -1,0 +1,164 @@
+"""Topics whose logs begin in remote storage (KIP-405): what each command says of them, and what a salvage keeps of them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_forensics.model.files import ProducerEntry
+from kafka_forensics.parsers.checkpoints import parse_leader_epochs
+from kafka_forensics.parsers.indexes import parse_producer_snapshot
+from kafka_forensics.writers.files import write_producer_snapshot
+from tests.cli.runs import Run
+from tests.support.brokers import DIRECTORY, OFFSETS_ID_TEXT, TOPIC_ID, put_offsets, put_replica, put_topic_id
+from tests.support.controllers import CONTROLLER, ControllerLog, change, partition, setting, topic
+from tests.support.groups import commit_key, commit_value, log_of
+from tests.support.memory import MemoryFile
+from tests.support.remote_log import COPY_FINISHED, copied, put_remote_log, updated
+from tests.support.segments import flipped, log, segment_file
+
+pytestmark = pytest.mark.usefixtures("wide")
+OLD, NEW = ((0, 0),), ((0, 0), (2, 20))
+LOST = (20, 30)
+"""Broker 1 had these offsets committed and copied; broker 2, elected uncleanly at 20, wrote others."""
+SEGMENTS = {1: (0, 19, ((0, 0),)), 2: (20, 29, ((0, 20),)), 3: (20, 23, ((2, 20),))}
+WITNESSES = ("settings", "events", "files")
+"""What tells that the topic is tiered: beside the files of the replicas the controllers' log, or `__remote_log_metadata`."""
+PRODUCER = ProducerEntry(7, 0, 5, 19, 0, 7, -1, -1)
+
+
+def put_tiered(
+    folder: Path, replicas: dict[int, tuple[int, int, tuple[tuple[int, int], ...]]], witness: str, line: int | None = 0
+) -> list[str]:
+    """Brokers with (first local offset, log end, epochs), and the paths of all."""
+    for broker, (start, end, epochs) in replicas.items():
+        batches = log((end - start) // 2, start=start, epoch=epochs[-1][0])
+        given: dict[str, Any] = {"log_start": line, "topic_id": TOPIC_ID, "epochs": epochs, "clean": True}
+        path = put_replica(folder, broker, {start: batches}, partition=DIRECTORY, high_watermark=end, **given)
+        (path / DIRECTORY / segment_file(start, "snapshot")).write_bytes(write_producer_snapshot([PRODUCER]))
+        if witness == "events":
+            begun = [
+                copied(number, first, last, epochs=epochs, topic_id=TOPIC_ID, broker_id=1 if number < 3 else 2)
+                for number, (first, last, epochs) in SEGMENTS.items()
+            ]
+            log_path = put_remote_log(path, *begun, *(updated(number, COPY_FINISHED, topic_id=TOPIC_ID) for number in SEGMENTS))
+            put_topic_id(log_path.parent, OFFSETS_ID_TEXT)
+    if witness == "settings":
+        made = topic(), setting("remote.storage.enable", "true"), partition([1], 1, replicas=list(replicas))
+        elected = change(leader=-1), change(leader=2, isr=[2], leader_recovery_state=1)
+        ControllerLog().lead([CONTROLLER]).append(*made, *elected).put(folder / "controller")
+    return sorted(map(str, folder.iterdir()))
+
+
+def forked(folder: Path, witness: str) -> list[str]:
+    """The state after the unclean election: broker 1's local log is empty."""
+    return put_tiered(folder, {1: (30, 30, OLD), 2: (24, 28, NEW)}, witness)
+
+
+def healthy(folder: Path, witness: str, line: int | None = 0) -> list[str]:
+    return put_tiered(folder, {1: (26, 28, NEW), 2: (24, 28, NEW)}, witness, line)
+
+
+def answer(run: Run, *arguments: str) -> Any:
+    return json.loads(run(*arguments, "--format", "json")[1])
+
+
+def losses(found: Any) -> list[Any]:
+    names = ("offset_start", "offset_end", "severity")
+    rows = [row for row in found["findings"] if row["kind"] == "UNCLEAN_LOSS"]
+    return [
+        [*(row[name] for name in names), row["evidence"]["held_by"], row["evidence"].get("remote_segments_count")] for row in rows
+    ]
+
+
+@pytest.mark.parametrize("witness", WITNESSES)
+def test_records_that_only_remote_segments_hold_are_lost(run: Run, tmp_path: Path, witness: str) -> None:
+    paths = forked(tmp_path, witness)
+    found = answer(run, "scan", *paths)
+    assert losses(found) == [[*LOST, "critical", [], 1 if witness == "events" else None]]
+    row = next(row for row in found["partitions"] if row["topic"] == "t")
+    assert [row["is_tiered"], *([one["log_start_offset"], one["local_log_start_offset"]] for one in row["replicas"])] == [
+        True,
+        [0, 30],
+        [0, 24],
+    ]
+    assert "TIERED_TOPICS" in {finding["kind"] for finding in found["findings"]}
+    text = run("scan", *paths, "--format", "table")[1]
+    assert "survive only in" in text
+    assert "empty" not in text
+
+
+def test_a_loss_of_which_no_replica_knows_any_more_is_told_by_remote_segments(run: Run, tmp_path: Path) -> None:
+    paths = healthy(tmp_path, "events")
+    assert losses(answer(run, "scan", *paths)) == [[*LOST, "critical", [], 1]]
+    run("recover", *paths, "--output", str(tmp_path / "out"))
+    report = json.loads((tmp_path / "out/report.json").read_text())
+    (told,) = [row for row in report["partitions"] if row["topic"] == "t"]
+    assert (told["unreadable"]["in_remote_storage"], told["ranges"][0]["held_by"]) == (10, [])
+
+
+@pytest.mark.parametrize("witness", WITNESSES)
+def test_an_election_costs_what_is_in_remote_storage(run: Run, tmp_path: Path, witness: str) -> None:
+    plans = answer(run, "plan", *forked(tmp_path, witness))["partitions"]
+    candidates = next(row for row in plans if row["topic"] == "t")["candidates"]
+    assert {one["broker"]: one["committed"] for one in candidates} == {1: 8, 2: 10}
+    fates = {one["broker"]: (one["remote_segments_unreferenced"], one["remote_segments_deleted"]) for one in candidates}
+    assert fates == ({1: (1, 0), 2: (1, 0)} if witness == "events" else {1: (0, 0), 2: (0, 0)})
+    assert all(loss["records"] is None for one in candidates for loss in one["losses"])
+
+
+def test_a_leader_without_epochs_deletes_remote_segments(run: Run, tmp_path: Path) -> None:
+    paths = forked(tmp_path, "events")
+    (tmp_path / "broker-2" / DIRECTORY / "leader-epoch-checkpoint").unlink()
+    plans = answer(run, "plan", *paths)["partitions"]
+    candidates = next(row for row in plans if row["topic"] == "t")["candidates"]
+    assert {one["broker"]: one["remote_segments_deleted"] for one in candidates} == {1: 0, 2: 3}
+
+
+@pytest.mark.parametrize("witness", ["settings", "files"])
+def test_logs_that_begin_remotely_are_sound(run: Run, tmp_path: Path, witness: str) -> None:
+    paths = healthy(tmp_path, witness)
+    assert {finding["severity"] for finding in answer(run, "scan", *paths)["findings"]} <= {"info"}
+    assert run("compare", *paths, "--topic", "t")[0] == 0
+    statuses = {
+        row["status"] for row in answer(run, "epochs", *paths, "--topic", "t") if row["checkpoint_start_offset"] is not None
+    }
+    assert statuses == {"in_remote_storage"}
+
+
+def test_offsets_in_remote_storage_are_named(run: Run, tmp_path: Path) -> None:
+    paths = healthy(tmp_path, "files")
+    put_offsets(tmp_path / "broker-1", log_of((commit_key("g", "t", 0), commit_value(10))))
+    assert "up to 24 from remote storage" in run("groups", *paths, "--format", "table")[1]
+    assert "before offset 24 are in remote storage" in run("find", *paths, "--offset", "10")[2]
+    assert "remote storage" not in run("find", *paths, "--offset", "27")[2]
+
+
+@pytest.mark.parametrize(("witness", "line"), [("settings", 0), ("files", 0), ("files", None), ("settings", None)])
+def test_a_salvage_keeps_log_starts_epochs_and_producers(run: Run, tmp_path: Path, witness: str, line: int | None) -> None:
+    paths = healthy(tmp_path / "in", witness, line)
+    damaged = tmp_path / "in/broker-1" / DIRECTORY / segment_file(26)
+    damaged.write_bytes(flipped(damaged.read_bytes(), 70))
+    status, _, text = run("salvage", *paths, "--topic", "t", "--output", str(tmp_path / "out"))
+    assert status == 0, text
+    for broker in (1, 2):
+        (made,) = (tmp_path / f"out/broker-{broker}").iterdir()
+        lines = (made / "log-start-offset-checkpoint").read_text().splitlines()[2:]
+        assert lines == ([] if line is None else ["t 0 0"])
+        assert (made / "recovery-point-offset-checkpoint").read_text().splitlines()[2:] == ["t 0 24"]
+        epochs = parse_leader_epochs(MemoryFile((made / DIRECTORY / "leader-epoch-checkpoint").read_bytes()))
+        assert [(entry.leader_epoch, entry.start_offset) for entry in epochs.entries] == list(NEW)
+        snapshot = (made / DIRECTORY / segment_file(24, "snapshot")).read_bytes()
+        assert parse_producer_snapshot(MemoryFile(snapshot), 24).entries == [PRODUCER]
+
+
+def test_a_salvage_does_not_choose_between_histories_or_make_up_epochs(run: Run, tmp_path: Path) -> None:
+    status, out, err = run("salvage", *forked(tmp_path / "in", "files"), "--topic", "t", "--output", str(tmp_path / "out"))
+    assert (status, "are in remote storage" in out) == (3, True)
+    assert err.splitlines()[1].startswith("start no broker without the directories of t-0: Kafka then deletes")
+    paths = healthy(tmp_path / "other", "settings")
+    for broker in (1, 2):
+        (tmp_path / f"other/broker-{broker}" / DIRECTORY / "leader-epoch-checkpoint").unlink()
+    status, out, _ = run("salvage", *paths, "--topic", "t", "--output", str(tmp_path / "third"))
+    assert (status, "does not tell the epochs of its remote segments" in out) == (3, True)
