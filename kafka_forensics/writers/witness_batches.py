@@ -115,11 +115,12 @@ def witness_batch(topic: str, batch: bytes | memoryview, pseudonyms: Pseudonyms 
     """The substitute of a whole stored batch of any magic: an uncompressed one of magic 2 that every reader takes in its place;
     with `pseudonyms` they stand for the names in it.
 
-    None if none is needed: of topics that are no witnesses, of what an idle controller appends, of what is larger than any reader
-    opens, and of bytes that are no batch. Any bytes give an answer, of at most `MAX_SUBSTITUTE_BYTES`, and of at most four times
-    the size of the records in `batch`, decompressed, and a header, and of what pseudonyms are longer than names.
+    None if none is needed: of topics that are no witnesses, which with `pseudonyms` have one without keys and values; of what an
+    idle controller appends, of what is larger than any reader opens, and of bytes that are no batch. Any bytes give an answer, of
+    at most `MAX_SUBSTITUTE_BYTES`, and of at most four times the size of the records in `batch`, decompressed, and a header, and
+    of what pseudonyms are longer than names.
     """
-    keep = _KEEPERS.get(topic)
+    keep = _KEEPERS.get(topic, None if pseudonyms is None else _no_record)
     if keep is None or len(batch) > MAX_BATCH_BYTES:
         return None
     is_metadata = topic == CLUSTER_METADATA_TOPIC
@@ -604,6 +605,10 @@ def _transaction_record(raw_key: bytes | None, value: bytes | None, pseudonyms: 
             metadata = replace(metadata, partitions=tuple(sorted(told)))  # Kafka's order comes from hashes of names
         return key, write_transaction_log_value(metadata, int.from_bytes(value[:2], "big"))
     return key, _too_many_partitions() if problem == "partitions" else _BAD_TRANSACTIONS[str(problem)]
+
+
+def _no_record(_: bytes | None, _value: bytes | None, _pseudonyms: Pseudonyms | None) -> Kept:
+    return None, None
 
 
 def _too_many_partitions() -> bytes:

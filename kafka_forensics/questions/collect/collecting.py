@@ -21,13 +21,12 @@ from kafka_forensics.model.pseudonyms import Pseudonyms
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.checkpoints import parse_meta_properties
 from kafka_forensics.parsers.log_dir import Discovery, FileKind
-from kafka_forensics.questions.collect.estimate import Estimate, estimated
+from kafka_forensics.questions.collect.estimate import INDEXES, Estimate, estimated
 from kafka_forensics.questions.collect.files import NOT_KAFKAS, CollectedEntry, Tree, tree_of
 from kafka_forensics.questions.collect.log_facts import FactsWanted, take_log
 from kafka_forensics.questions.collect.names import BundleNames
 from kafka_forensics.questions.collect.pace import Pace
 from kafka_forensics.questions.collect.politeness import leave_page_cache
-from kafka_forensics.questions.collect.relaid_logs import INDEXES, NewLayout
 from kafka_forensics.storage.bundles import (
     TRANSACTION_PARTITIONS,
     SectionKind,
@@ -141,8 +140,6 @@ class _Collecting:
         self.collected = Collected(bytes_in_all=self._total, is_deep=is_deep(options.scan.deep, self._total))
         compile_as_needed(self._total)
         self._done = 0
-        self._layout: tuple[object, NewLayout | None] = None, None
-        """Of the log that was taken last, with its segment."""
         self._pace = Pace(options.max_rate)
         self._writer = BundleWriter(output, self._about())
 
@@ -224,11 +221,8 @@ class _Collecting:
             size_in_bytes = file.size_in_bytes
             if entry.is_log:
                 self.collected.logs += 1
-                layout = NewLayout(size_in_bytes, _base_offset(entry)) if self._pseudonyms is not None and entry.has_names else None
-                wanted = self._wanted(entry)
-                batches, size_in_bytes = take_log(entry, file, self._writer, wanted, self._passed, layout)
+                batches, size_in_bytes = take_log(entry, file, self._writer, self._wanted(entry), self._passed)
                 self.collected.batches += batches
-                self._layout = _segment(entry), layout
             else:
                 file = self._redacted(entry, file)
                 size_in_bytes = file.size_in_bytes
@@ -241,10 +235,7 @@ class _Collecting:
         if self._pseudonyms is None or entry.name is None:
             return file
         if entry.has_names and entry.name.kind in INDEXES:
-            segment, layout = self._layout
-            if layout is None or segment != _segment(entry):
-                return RewrittenFile(b"")  # there is no log, or none that can be read
-            return layout.index(entry.name.kind, file)
+            return RewrittenFile(b"")  # its entries are positions in a log that is written anew
         return redacted_file(entry.name.kind, file, self._pseudonyms)
 
     def _wanted(self, entry: CollectedEntry) -> FactsWanted:
@@ -311,8 +302,8 @@ def compacted_partitions(paths: list[str], options: ScanOptions, cache: PageCach
     leave_page_cache(inputs.sources, cache)
     cleaned = {key for log_dir in inputs.log_dirs if (file := log_dir.checkpoints.get(CLEANED)) is not None for key in file.offsets}
     evidence = read_controller(inputs)
-    told = {} if evidence is None else evidence.history.partitions
-    return cleaned | {key for key, control in told.items() if control.was_compacted}
+    controls = {} if evidence is None else evidence.history.partitions
+    return cleaned | {key for key, control in controls.items() if control.was_compacted}
 
 
 def transaction_partitions(paths: list[str], options: ScanOptions, cache: PageCache) -> int:
@@ -341,15 +332,6 @@ def _is_of(entry: CollectedEntry, asked: RecordsAsked) -> bool:
 _LEFT_OUT: Final = 6
 """Where the row of a file says why its bytes were not looked at."""
 _KIND_NAMES: Final = {EntryKind.FILE: "f", EntryKind.SYMLINK: "l", EntryKind.OTHER: "o"}
-
-
-def _base_offset(entry: CollectedEntry) -> int:
-    return 0 if entry.name is None or entry.name.offset is None else entry.name.offset
-
-
-def _segment(entry: CollectedEntry) -> tuple[object, ...]:
-    """Of which segment a file is."""
-    return entry.path.rpartition("/")[0], _base_offset(entry), None if entry.name is None else entry.name.suffix
 
 
 def _stamp(entry: CollectedEntry) -> list[object]:

@@ -124,8 +124,8 @@ def _records(entry: "CollectedEntry", wanted: FactsWanted) -> float:
     except SourceError:
         return 0.0
     start, size = entry.name.offset, entry.entry.size_in_bytes
-    reach = start + sample.offsets * size // sample.bytes_read if entry.behind is None else entry.behind
-    end = min(believed_to(start, entry.behind), reach)
+    reach = start + sample.offsets * size // sample.bytes_read if entry.next_base_offset is None else entry.next_base_offset
+    end = min(believed_to(start, entry.next_base_offset), reach)
     offsets = sum(max(min(end, until) - max(start, first), 0) for first, until in wanted.records)
     return packed * size * offsets / max(end - start, 1)
 

@@ -28,7 +28,7 @@ NOT_KAFKAS: Final = "no file of Kafka's: its bytes are not collected"
 
 @dataclass(slots=True)
 class CollectedEntry:
-    """A file, link or pipe to be told of: `path` is its name in the bundle, `behind` the base offset of the segment behind it."""
+    """A file, link or pipe of a bundle: `path` is its name there, `next_base_offset` that of the next segment."""
 
     source: ByteSource
     entry: Entry
@@ -38,7 +38,7 @@ class CollectedEntry:
     """Whose directory it lies in."""
     left_out: str | None = None
     """Why its bytes are not looked at."""
-    behind: int | None = None
+    next_base_offset: int | None = None
     refused: str | None = None
     """Why a link was not followed, as the bundle says it."""
 
@@ -131,7 +131,7 @@ class Tree:
             collected.left_out = _reason(collected)
             if collected.name is not None and collected.name.kind is FileKind.LOG and collected.name.suffix is None:
                 if before is not None:
-                    before.behind = collected.name.offset
+                    before.next_base_offset = collected.name.offset
                 before = collected
             found.append(collected)
         found = [item for item in found if isinstance(item, CollectedEntry) or not self._is_read_elsewhere(source, item)]

@@ -61,12 +61,9 @@ class BundleNames:
         return self._pseudonyms.pseudonym(NameKind.OTHER, name)
 
     def order(self, name: str) -> NameOrder:
-        """Where an entry stands among those of its directory: pseudonyms do not stand in the order of the names, and a log, which
-        may be laid out anew, comes before its indexes."""
-        if self._pseudonyms is None:
+        """Where an entry stands among those of its directory: pseudonyms do not stand in the order of the names."""
+        if self._pseudonyms is None or parse_file_name(name) is not None:
             return False, name
-        if parse_file_name(name) is not None:
-            return False, name.replace(".log", ".!")
         return True, self._pseudonyms.unremembered(NameKind.OTHER, name)
 
     def reason(self, reason: str | None) -> str | None:

@@ -10,10 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import kafka_forensics as kf
+from kafka_forensics.questions.collect import CollectOptions, PseudonymMap, redacted_logs
+from tests.support.brokers import put_meta, put_offsets
 from tests.support.bundles import ORDERS, PAYMENTS, bundle_of, put_broker
+from tests.support.groups import commit_key, commit_value, log_of
 from tests.support.segments import MUTATIONS, legacy_entry, log, write_legacy_wrapper
 
 OLD = "old-0/00000000000000000000.log"
+NEED_RECORDS = {"RECORD_MALFORMED", "RECOVERY_WOULD_TRUNCATE"}
+MOST_OFFSET = 1 << 31
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +35,41 @@ def judged(path: Path) -> tuple[Any, ...]:
     findings = [{**finding, "log_dir": None, "message": None, "advice": None} for finding in scanned["findings"]]
     gaps = [gap for gap in scanned["incomplete"] if not gap["reason"].startswith("needs the records")]
     return findings, scanned["summary"], gaps
+
+
+def judged_by_headers(path: Path) -> tuple[Any, ...]:
+    """What a scan says of a log without the bytes and the records of it, and without offsets that no batch of it can have."""
+    scanned: dict[str, Any] = json.loads(kf.scan([str(path)]).to_json())
+    findings = [
+        [finding["kind"], finding["severity"], *(offset if (offset or 0) < MOST_OFFSET else None for offset in offsets)]
+        for finding in scanned["findings"]
+        if finding["kind"] not in NEED_RECORDS
+        for offsets in [(finding["offset_start"], finding["offset_end"])]
+    ]
+    (replica,) = (replica for partition in scanned["partitions"] for replica in partition["replicas"])
+    return sorted(map(str, findings)), replica["log_end_offset"], replica["records"]
+
+
+@given(seed=st.integers(0, (1 << 32) - 1))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_changed_logs_with_names_are_judged_alike_by_their_substitutes(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(seed)
+    monkeypatch.setattr(redacted_logs, "PART_BYTES", rng.choice((1, 1 << 20)))
+    log_dir = tmp_path / "broker-1"
+    shutil.rmtree(log_dir, ignore_errors=True)
+    put_meta(log_dir, 1)
+    data = b"".join(log_of((commit_key(f"group-{offset}"), commit_value(offset)), start=offset) for offset in range(9))
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        data = rng.choice(MUTATIONS)(rng, data)
+    place = rng.randrange(len(data))
+    put_offsets(
+        log_dir,
+        data + rng.choice((b"", bytes(5), bytes(5000))) if rng.random() < 0.8 else data[:place] + bytes(9000) + data[place:],
+    )
+    bundle = bundle_of(log_dir, tmp_path / "redacted.kfb", CollectOptions(pseudonyms=PseudonymMap("07" * 32, {})))
+    assert judged_by_headers(bundle) == judged_by_headers(log_dir)
 
 
 @given(seed=st.integers(0, (1 << 32) - 1))

@@ -199,16 +199,19 @@ def test_a_log_that_grows_before_its_index_is_read(tmp_path: Path) -> None:
     assert "INDEX_MISMATCH" not in {finding.kind for finding in kf.scan([file.name]).findings}
 
 
-def test_an_index_has_an_entry_for_every_batch_whatever_it_said(tmp_path: Path) -> None:
+def test_an_index_of_a_log_with_names_has_no_entries(tmp_path: Path) -> None:
     batches = [groups.log_of((groups.commit_key(), groups.commit_value(number)), start=number) for number in range(3)]
     path = put_offsets(tmp_path / "broker-1", b"".join(batches))
-    path.with_suffix(".index").write_bytes(struct.pack(">ii", 2, 7))
-    source = BundleSource(
-        str(bundle_of(tmp_path / "broker-1", tmp_path / "one.kfb", CollectOptions(pseudonyms=pseudonyms(tmp_path))))
-    )
-    with source.open(f"{path.parent.name}/{path.name}") as log, source.open(f"{path.parent.name}/{path.stem}.index") as index:
-        size = log.size_in_bytes // len(batches)
-        assert index.read_at(0, index.size_in_bytes) == struct.pack(">iiii", 1, size, 2, 2 * size)
+    for kind, entry in (
+        ("index", struct.pack(">ii", 2, 2 * len(batches[0]))),
+        ("timeindex", struct.pack(">qi", BASE_TIMESTAMP, 2)),
+    ):
+        path.with_suffix(f".{kind}").write_bytes(entry)
+    bundle = bundle_of(tmp_path / "broker-1", tmp_path / "one.kfb", CollectOptions(pseudonyms=pseudonyms(tmp_path)))
+    for kind in ("index", "timeindex"):
+        with BundleSource(str(bundle)).open(f"{path.parent.name}/{path.stem}.{kind}") as index:
+            assert index.size_in_bytes == 0
+    assert [finding.kind for finding in kf.scan([str(bundle)]).findings if "INDEX" in finding.kind] == []
 
 
 def test_records_are_not_taken_whole(tmp_path: Path) -> None:

@@ -1,0 +1,165 @@
+"""Logs whose records hold names, written anew with a substitute for each batch, to be collected as any other log is.
+
+Size, CRC, digest and hashes of a batch would confirm a guess at the names in it, and so would positions of batches and sizes of
+damage. In the log that is written all of them are those of substitutes. What remains of a batch is its header, and whether its CRC
+was right; of a damaged place, what a broker makes of its first bytes as a header.
+"""
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from kafka_forensics.model.batches import BatchColumn, Damage
+from kafka_forensics.model.constants import LOG_OVERHEAD, RECORD_BATCH_OVERHEAD
+from kafka_forensics.model.pseudonyms import Pseudonyms
+from kafka_forensics.parsers.internal_topics import is_no_op_batch
+from kafka_forensics.parsers.log import MAX_BATCH_BYTES, SegmentReader
+from kafka_forensics.writers.batches import fix_crc
+from kafka_forensics.writers.redacted_files import RewrittenFile
+from kafka_forensics.writers.witness_batches import witness_batch
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from kafka_forensics.storage.source import ByteFile
+
+    Ints = NDArray[np.int64]
+
+PART_BYTES: Final = 4 << 20
+"""Of substitutes that are held at once, if no damage keeps them together."""
+READ_BYTES: Final = 1 << 20
+FRAME: Final = struct.Struct(">qiibihi")
+"""The header of a batch up to the delta of its last offset."""
+MOST_LENGTH: Final = (1 << 31) - 1
+_LEAST_LENGTH: Final = 14
+"""Kafka's recovery throws at a smaller one."""
+_GAP_BYTES: Final = 64
+_SHORT_GAP_BYTES: Final = 8
+"""In the place of an end that is too short for a header."""
+_HEADER_UP_TO_MAGIC: Final = 17
+_HOLE: Final = bytes(4096)
+"""As many zeros in damage are a page that never reached the disk."""
+MAGIC: Final = 2
+_LENGTH_AT: Final = 8
+_MAGIC_AT: Final = 16
+_CRC_AT: Final = 17
+_HEADER: Final = struct.Struct(">qiiBIhiqqqhii")
+assert _HEADER.size == RECORD_BATCH_OVERHEAD
+_HEADER_COLUMNS: Final = [
+    *(BatchColumn.BASE_OFFSET, BatchColumn.PARTITION_LEADER_EPOCH, BatchColumn.MAGIC, BatchColumn.ATTRIBUTES),
+    *(BatchColumn.LAST_OFFSET_DELTA, BatchColumn.BASE_TIMESTAMP, BatchColumn.MAX_TIMESTAMP, BatchColumn.PRODUCER_ID),
+    *(BatchColumn.PRODUCER_EPOCH, BatchColumn.BASE_SEQUENCE, BatchColumn.RECORDS_COUNT),
+]
+"""The fields of `_HEADER` without length and CRC."""
+
+
+class LogPart(RewrittenFile):
+    """A log up to the end of these bytes, of which those before `start` are read no more."""
+
+    def __init__(self, data: bytes, start: int) -> None:
+        super().__init__(data)
+        self._start = start
+        self.size_in_bytes += start
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes from `position`, fewer only at the end."""
+        assert position >= self._start or not size
+        return self._data[position - self._start :][:size]
+
+    def data_ranges(self) -> list[tuple[int, int]]:
+        """All that is read."""
+        return [(self._start, self.size_in_bytes)]
+
+
+def redacted_log(
+    file: "ByteFile", topic: str, end_offset: int, pseudonyms: Pseudonyms, passed: Callable[[int], None]
+) -> Iterator[LogPart]:
+    """The log that is written for `file`, part by part, each to be read from where the last one ends.
+
+    A part begins with a sound batch after another one: it is read as the whole would be. No batch begins at `end_offset` or beyond;
+    `passed` is called with the bytes that are read. Raises SourceError.
+    """
+    data, start, was_sound = bytearray(), 0, False
+    for chunk in SegmentReader(file, next_base_offset=end_offset).chunks():
+        columns, damage = chunk.columns, {found.position: found for found in chunk.damage}
+        rows = {position: row for row, position in enumerate(columns[BatchColumn.POSITION].tolist())}
+        is_sound, attributes = with_right_crc(columns).tolist(), columns[BatchColumn.ATTRIBUTES].tolist()
+        batches = right_batches(file, columns)
+        for position in sorted({*damage, *rows}):
+            row = rows.get(position)
+            if row is None:
+                data += _gap(file, damage[position])
+                was_sound = False
+                continue
+            if was_sound and is_sound[row] and len(data) >= PART_BYTES:
+                yield LogPart(bytes(data), start)
+                start += len(data)
+                data.clear()
+            was_sound, batch = is_sound[row], next(batches)
+            if is_no_op_batch(batch, attributes[row]):
+                data += batch
+            else:
+                substitute = _substitute(topic, batch, pseudonyms, has_wrong_magic=position in damage) if batch else None
+                data += substitute or _without_records(columns[:, row], damage.get(position))
+        passed(chunk.bytes_decoded + chunk.bytes_damaged + chunk.bytes_skipped)
+    yield LogPart(bytes(data), start)
+
+
+def with_right_crc(columns: "Ints") -> "NDArray[np.bool_]":
+    """Which batches have a right CRC."""
+    is_right: NDArray[np.bool_] = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
+    return is_right
+
+
+def right_batches(file: "ByteFile", columns: "Ints") -> Iterator[bytes]:
+    """The bytes of each batch, none of one with a wrong CRC or with too many bytes. Raises SourceError."""
+    is_read = with_right_crc(columns) & (columns[BatchColumn.SIZE_IN_BYTES] <= MAX_BATCH_BYTES)
+    places = columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES]].tolist()
+    block, start = b"", 0
+    for position, size, is_wanted in zip(*places, is_read.tolist(), strict=True):
+        if is_wanted and not start <= position <= position + size <= start + len(block):
+            block, start = file.read_at(position, max(size, READ_BYTES)), position
+        yield block[position - start : position - start + size] if is_wanted else b""
+
+
+def _substitute(topic: str, batch: bytes, pseudonyms: Pseudonyms, *, has_wrong_magic: bool) -> bytes | None:
+    """The substitute of a batch, of magic 2 but for the byte that says so."""
+    if not has_wrong_magic:
+        return witness_batch(topic, batch, pseudonyms)
+    substitute = witness_batch(topic, _with_magic(batch, MAGIC), pseudonyms)
+    return substitute and _with_magic(substitute, batch[_MAGIC_AT])
+
+
+def _with_magic(batch: bytes, magic: int) -> bytes:
+    """A batch with another magic, which is no part of what the CRC is of."""
+    return batch[:_MAGIC_AT] + bytes([magic]) + batch[_MAGIC_AT + 1 :]
+
+
+def _without_records(column: "Ints", damage: Damage | None) -> bytes:
+    """The header alone of a batch without a substitute, with a wrong CRC if it had one; with a hole if it had one."""
+    is_right = bool(column[BatchColumn.CRC] == column[BatchColumn.CRC_COMPUTED])
+    offset, epoch, magic, *rest, count = column[_HEADER_COLUMNS].tolist()
+    payload = _HOLE if damage is not None and damage.kind == "SEG_HOLE" else b""
+    length = RECORD_BATCH_OVERHEAD - LOG_OVERHEAD + len(payload)
+    count, magic = 0 if is_right else count, max(magic, MAGIC)
+    batch = fix_crc(_HEADER.pack(offset, length, epoch, magic, 0, *rest, count) + payload)
+    return batch if is_right else batch[:_CRC_AT] + bytes([batch[_CRC_AT] ^ 1]) + batch[_CRC_AT + 1 :]
+
+
+def _gap(file: "ByteFile", damage: Damage) -> bytes:
+    """What stands for a place without a batch. The length in its header leads out of the log, to the next place or elsewhere, as it
+    did; where only the length was wrong, the CRC stays right."""
+    reason = damage.detail.get("reason")
+    if damage.kind == "SEG_ZERO_TAIL" or reason == "header":
+        return bytes(_GAP_BYTES if reason is None else _SHORT_GAP_BYTES)
+    header = file.read_at(damage.position, RECORD_BATCH_OVERHEAD).ljust(RECORD_BATCH_OVERHEAD, b"\0")
+    offset, length, _, magic, _, _, delta = map(int, FRAME.unpack_from(header))
+    hole = _HOLE if damage.kind == "SEG_HOLE" else b""
+    gap = FRAME.pack(offset, 0, 0, magic, 0, 0, delta) + hole + b"\xff" * (_GAP_BYTES - FRAME.size)
+    gap = fix_crc(header) if reason == "length_lies" else gap
+    if length >= _LEAST_LENGTH:
+        end, next_place = damage.position + LOG_OVERHEAD + length, damage.position + damage.size_in_bytes
+        length = len(gap) - LOG_OVERHEAD - _HEADER_UP_TO_MAGIC * (end != next_place)
+        length = length if end <= file.size_in_bytes else MOST_LENGTH
+    return gap[:_LENGTH_AT] + max(length, 0).to_bytes(4) + gap[LOG_OVERHEAD:]
