@@ -230,6 +230,9 @@ def _check_object(output: Output, spellings: list[str]) -> None:
 
 
 def _bucket_and_key(place: RemotePlace) -> str:
-    """`SCHEME://BUCKET/KEY`; of Azure without the account, which may stand in the options as well."""
+    """`SCHEME://BUCKET/KEY`; of Azure without the account, which may stand in the options as well, and of HDFS without the name
+    node: its host, its service and, for the default file system, nothing name the same one."""
     bucket, slash, key = place.root.partition("/")
+    if place.scheme == "hdfs":
+        return f"hdfs://{re.sub('/+', '/', slash + key)}"
     return f"{place.scheme}://{bucket.partition('@')[0] if place.scheme == 'abfs' else bucket}{slash}{key}"

@@ -98,6 +98,9 @@ def test_a_bind_mount_of_a_directory_in_the_evidence(copies: Path, tmp_path: Pat
         ("gcs://b/copies/out", "gs://b/copies", "lies inside"),
         ("s3://b/t-0/out", "s3://b/t-0/00000000000000000000.log", "lies inside"),
         ("abfss://c@a.dfs.core.windows.net/copies/x", "abfs://c/copies", "lies inside"),
+        ("hdfs:///copies/out", "hdfs://namenode:8020/copies", "lies inside"),
+        ("viewfs://cluster//copies", "hdfs:///copies/broker-1", "contains"),
+        ("hdfs:///copies2", "hdfs:///copies", None),
         ("s3://b/x", "/copies", None),
     ],
 )
