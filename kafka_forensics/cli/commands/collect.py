@@ -95,18 +95,20 @@ class Privacy:
     redact: Redact = False
     redact_map: RedactMap = None
 
-    def pseudonyms(self) -> "PseudonymMap | None":
-        """What gives names their pseudonyms; None where they stay. Raises UsageError for one option without the other, and for a
-        map that cannot be used."""
+    def pseudonyms(self, *, kept: bool) -> "PseudonymMap | None":
+        """What gives names their pseudonyms, by the map if they are `kept`; None where names stay. Raises UsageError for one option
+        without the other, and for a map that cannot be used."""
         if not self.redact:
             if self.redact_map is not None:
                 raise UsageError("--redact-map requires --redact", hint="add --redact")
             return None
+        from kafka_forensics.questions.collect import PseudonymMap
+
+        if not kept:
+            return PseudonymMap.unkept()
         if self.redact_map is None:
             hint = "add --redact-map names.json: it keeps the key and the name behind each pseudonym; keep it to yourself"
             raise UsageError("--redact needs --redact-map FILE", hint=hint)
-        from kafka_forensics.questions.collect import PseudonymMap
-
         return PseudonymMap.at(self.redact_map)
 
 
@@ -147,7 +149,7 @@ def collect(
     if privacy.redact and with_records:
         hint = "leave out one of them: no pseudonym stands for what is in records"
         raise UsageError("--redact and --with-records contradict each other", hint=hint)
-    pseudonyms = None if estimate else privacy.pseudonyms()
+    pseudonyms = privacy.pseudonyms(kept=not estimate)
     wanted = CollectOptions(
         replace(access.scope(selection), live=live, deep=deep),
         tuple(map(_records, with_records or ())),

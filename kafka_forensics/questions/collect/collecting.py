@@ -4,7 +4,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -102,13 +102,16 @@ def collect(paths: list[str], options: CollectOptions, output: BinaryIO, progres
     if options.pseudonyms is not None and options.records:
         hint = "leave out one of them: no pseudonym stands for what is in records"
         raise UsageError("records cannot be taken whole where pseudonyms stand for names", hint=hint)
-    with _without_notes() if options.pseudonyms is not None else nullcontext():
+    with _without_names_in_notes(options.pseudonyms):
         return _Collecting(paths, options, output, progress or (lambda _done, _total: None)).run()
 
 
 @contextmanager
-def _without_notes() -> Iterator[None]:
-    """While this holds, nothing is said of what is found, which would name it; `scan` says it of the bundle."""
+def _without_names_in_notes(pseudonyms: Pseudonyms | None) -> Iterator[None]:
+    """Where pseudonyms stand for names, no note is made of what is found, which would name it; `scan` says it of the bundle."""
+    if pseudonyms is None:
+        yield
+        return
     logger = logging.getLogger("kafka_forensics.evidence")
     usual = logger.level
     logger.setLevel(logging.ERROR)
@@ -277,14 +280,15 @@ class _Collecting:
 
 def estimate_of(paths: list[str], options: CollectOptions) -> Estimate:
     """What a bundle of these log directories will be. Raises UsageError as `collect` does."""
-    opened = open_paths(paths, storage_options=options.scan.storage_options)
-    cache = PageCache()
-    leave_page_cache((opened_path.source for opened_path in opened), cache)
-    tree = tree_of(opened, options.scan)
-    total = sum(entry.entry.size_in_bytes for entry in tree.entries() if entry.left_out is None)
-    compacted = compacted_partitions(paths, options.scan, cache)
-    deep = is_deep(options.scan.deep, total)
-    return estimated(tree, partial(facts_wanted, options, compacted, deep), options.max_rate)
+    with _without_names_in_notes(options.pseudonyms):
+        opened = open_paths(paths, storage_options=options.scan.storage_options)
+        cache = PageCache()
+        leave_page_cache((opened_path.source for opened_path in opened), cache)
+        tree = tree_of(opened, options.scan, options.pseudonyms)
+        total = sum(entry.entry.size_in_bytes for entry in tree.entries() if entry.left_out is None)
+        compacted = compacted_partitions(paths, options.scan, cache)
+        deep = is_deep(options.scan.deep, total)
+        return estimated(tree, partial(facts_wanted, options, compacted, deep), options.max_rate)
 
 
 def facts_wanted(options: CollectOptions, compacted: set[tuple[str, int]], deep: bool, entry: CollectedEntry) -> FactsWanted:

@@ -51,6 +51,11 @@ class PseudonymMap:
                 raise UsageError(f"{path} is no map of pseudonyms", hint=_REFUSED) from error
 
     @classmethod
+    def unkept(cls) -> "PseudonymMap":
+        """One with a new key, in no file: for what nobody reads."""
+        return cls(token_hex(_KEY_BYTES), {})
+
+    @classmethod
     def _made(cls, path: Path) -> "PseudonymMap":
         made = cls(token_hex(_KEY_BYTES), {}, path)
         with made._written_beside(path) as whole:

@@ -161,6 +161,7 @@ def test_no_name_is_in_it(given: str, tmp_path: Path, monkeypatch: pytest.Monkey
     put_names(log_dir)
     other = tmp_path / "hush-logs" / "hush-dir-2"
     put_segment(other / "hush-more-0", 0, log(1))
+    (tmp_path / "hush-logs" / "hush-empty").mkdir()  # a note names it
     segments = shutil.copytree(other / "hush-more-0", tmp_path / "hush-alone")
     paths = {
         "alone": [f"hush-broker={log_dir}"],
@@ -174,7 +175,10 @@ def test_no_name_is_in_it(given: str, tmp_path: Path, monkeypatch: pytest.Monkey
     assert outcome(["collect", *paths, *wanted]) in (0, 3)
     assert HUSH.encode() in b"".join(inflated_members(path).values())
     capsys.readouterr()
-    assert outcome(["collect", *paths, *wanted, "--redact", "--redact-map", str(tmp_path / "names.json")]) in (0, 3)
+    private = ["--redact", "--redact-map", str(tmp_path / "names.json")]
+    assert outcome(["collect", *paths, *wanted, *private, "--estimate"]) == 0
+    assert not (tmp_path / "names.json").exists()
+    assert outcome(["collect", *paths, *wanted, *private]) in (0, 3)
     printed = "".join(capsys.readouterr()).encode()
     names = pseudonyms(tmp_path)
     for name, data in {**inflated_members(path), "the file": path.read_bytes(), "streams": printed}.items():
