@@ -86,6 +86,7 @@ def test_records_that_only_remote_segments_hold_are_lost(run: Run, tmp_path: Pat
     assert "TIERED_TOPICS" in {finding["kind"] for finding in found["findings"]}
     text = run("scan", *paths, "--format", "table")[1]
     assert "survive only in" in text
+    assert [row["records_lost_at_most"] for row in found["incidents"] if row["severity"] == "critical"] == [None]
     assert "empty" not in text
 
 

@@ -65,7 +65,7 @@ def with_records(
 
 def _counted(finding: Finding, readable: "Mapping[Broker, Replica]", reader: "BatchReader") -> Finding:
     start, end = finding.place.offset_start, finding.place.offset_end
-    if start is None or end is None or "records_held" in finding.evidence:
+    if start is None or end is None or "records_held" in finding.evidence or finding.evidence.get("in_remote_storage"):
         return finding
     most = 0
     for holders in _sides(finding):
@@ -84,12 +84,12 @@ def _sides(finding: Finding) -> "list[list[Broker]]":
 
 
 def records_held(replica: Replica, reader: "BatchReader", start: int, end: int) -> int | None:
-    """Records of a replica's good batches in `[start, end)`; None where it has damage there, or counting takes too long,
-    or an end lies within a batch of which a cleaner took records.
+    """Records of a replica's good batches in `[start, end)`; None where it has damage there or remote segments, or counting takes
+    too long, or an end lies within a batch of which a cleaner took records.
 
     Of a log that is in order and has no control batch, those outside the range are taken from all there are, if they are fewer.
     """
-    if damaged_offsets(replica, start, end):
+    if damaged_offsets(replica, start, end) or clipped(replica.remote, start, end):
         return None
     runs = normalised((run.start_offset, run.end_offset) for run in replica.state.continuity.runs)
     first, last = (runs[0][0], runs[-1][1]) if runs else (0, 0)
