@@ -60,7 +60,7 @@ def change_words(change: Change) -> str:
         parts.append(REASONS.get(change.reason, change.reason.replace("_", " ")))
     counts = [f"{amount} {noun if amount == 1 else plural}" for amount, noun, plural in _counts(change) if amount is not None]
     parts += [", ".join(counts)] if counts else []
-    parts += ["in remote storage"] if change.evidence.get("in_remote_storage") else []
+    parts += ["records in remote storage"] if change.evidence.get("in_remote_storage") else []
     if change.committed_end is not None:
         parts.append(f"committed below {change.committed_end}, {_holders(change)}")
     parts += [
