@@ -69,23 +69,29 @@ from kafka_forensics.witnesses.witnesses import Witnesses, read_witnesses
 # Who is who in a plan: brokers as copies, controllers and users name them, and the controller's last word on a partition.
 
 
+def _copies(inputs: Inputs) -> dict[str, int | None]:
+    """Names of the copies here → node ids, None where a copy does not say; a controller's log by itself is no copy."""
+    nodes: dict[str, int | None] = {}
+    for log_dir in inputs.log_dirs:
+        partitions, meta = log_dir.found.partitions, log_dir.meta
+        if not partitions or any(directory.topic != CLUSTER_METADATA_TOPIC for directory in partitions):
+            nodes[str(log_dir.broker)] = nodes.get(str(log_dir.broker)) if meta is None or meta.node_id is None else meta.node_id
+    return nodes
+
+
+def _node(name: str) -> Broker:
+    return int(name) if name.isdecimal() else name
+
+
 def check_dead(dead: Collection[str], inputs: Inputs, controller: ControllerHistory | None) -> None:
     """Raise UsageError for a broker that is said not to come back, and that neither a copy nor the controller's log knows."""
-    copies = {
-        str(name)
-        for log_dir in inputs.log_dirs
-        for name in (log_dir.broker, None if log_dir.meta is None else log_dir.meta.node_id)
-        if name is not None and any(directory.topic != CLUSTER_METADATA_TOPIC for directory in log_dir.found.partitions)
-    }
-    said = {
-        str(node)
-        for control in (controller.partitions.values() if controller is not None else ())
-        for node in (*(control.replica_assignment or ()), *(control.isr or ()), *(control.elr or ()))
-    }
-    known = sorted(copies | said, key=lambda name: (not name.isdecimal(), int(name) if name.isdecimal() else 0, name))
-    for broker in sorted(set(dead).difference(known)):
+    nodes = _copies(inputs)
+    known = {*nodes, *(str(node) for node in nodes.values() if node is not None)}
+    for control in () if controller is None else controller.partitions.values():
+        known.update(str(node) for node in (*(control.replica_assignment or ()), *(control.isr or ()), *(control.elr or ())))
+    for broker in sorted(set(dead) - known):
         text = f"no copy here is of broker {broker}, and no controller's log here gives it a replica"
-        raise UsageError(text, hint=f"brokers known here: {listed(known)}")
+        raise UsageError(text, hint=f"brokers known here: {listed(map(str, sorted(map(_node, known), key=broker_order)))}")
 
 
 def is_of_dead(dead: Collection[Broker], name: Broker, node: Broker | None = None) -> bool:
@@ -98,22 +104,15 @@ def is_of_dead(dead: Collection[Broker], name: Broker, node: Broker | None = Non
 
 def dead_nodes(names: Collection[str], inputs: Inputs) -> frozenset[Broker]:
     """Brokers that will not come back as the controller calls them: copies that say whose they are tell the ids of names."""
-    metas = [(str(log_dir.broker), log_dir.meta) for log_dir in inputs.log_dirs]
-    nodes = {name: meta.node_id for name, meta in metas if meta is not None and meta.node_id is not None}
-    return frozenset(nodes.get(name, int(name) if name.isdecimal() else name) for name in names)
+    nodes = _copies(inputs)
+    return frozenset(_node(name) if (node := nodes.get(name)) is None else node for name in names)
 
 
 def name_here(asked: str, inputs: Inputs) -> str:
-    """What the broker that is asked for is called here: the one copy with that node id may have another name. A controller's log by
-    itself is no copy."""
-    known: dict[str, int | None] = {}
-    for log_dir in inputs.log_dirs:
-        of_data = not log_dir.found.partitions or any(found.topic != CLUSTER_METADATA_TOPIC for found in log_dir.found.partitions)
-        node = None if log_dir.meta is None else log_dir.meta.node_id
-        if of_data and (node is not None or str(log_dir.broker) not in known):
-            known[str(log_dir.broker)] = node
-    by_node = [name for name, node in known.items() if str(node) == asked]
-    return by_node[0] if asked not in known and len(by_node) == 1 else asked
+    """What the broker that is asked for is called here: the one copy with that node id may have another name."""
+    nodes = _copies(inputs)
+    by_node = [name for name, node in nodes.items() if str(node) == asked]
+    return by_node[0] if asked not in nodes and len(by_node) == 1 else asked
 
 
 def check_names(inputs: Inputs) -> None:

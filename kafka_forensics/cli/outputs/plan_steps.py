@@ -146,9 +146,8 @@ def _find_watermarks(elections: Sequence[_Election]) -> Iterator[Step]:
     contested: defaultdict[tuple[Broker, ...], list[Partition]] = defaultdict(list)
     for election in elections:
         plan = election.planned.plan
-        silent = [missing.broker for missing in plan.missing if missing.kind == "no_high_watermark" and missing.broker is not None]
         if plan.contested_by is not None and plan.recommended is not None:
-            contested[plan.recommended, plan.contested_by, *silent].append(election.partition)
+            contested[plan.recommended, plan.contested_by, *plan.without_high_watermark].append(election.partition)
     for (recommended, other, *silent), partitions in contested.items():
         text = (
             f"Whether {brokers([recommended])} or {brokers([other])} should lead {partitions_words(partitions)} depends on what "

@@ -17,6 +17,7 @@ from kafka_forensics.replication.planner import (
     FollowerPlan,
     Loss,
     Missing,
+    Plan,
     Witness,
     costs_of,
     truncates_by,
@@ -390,7 +391,7 @@ def verdict(planned: Planned, candidate: Candidate) -> str:
     rest = f"; and {len(candidate.losses) - 4} more ranges" if len(candidate.losses) > 4 else ""
     least = _least(planned, candidate) if best else ""
     back = " `kafka-forensics recover` takes them from these copies, to be produced again."
-    return f"{lead}{least}: {costs}{rest}. {bounds(planned, candidate)}{back}" + (_doubt(planned) if best else "") + rotten
+    return f"{lead}{least}: {costs}{rest}. {bounds(planned, candidate)}{back}" + (_doubt(planned.plan) if best else "") + rotten
 
 
 def _least(planned: Planned, candidate: Candidate) -> str:
@@ -405,16 +406,13 @@ def _least(planned: Planned, candidate: Candidate) -> str:
     return least + (f", as {brokers(sorted(alike, key=str))} would" if alike else "")
 
 
-def _doubt(planned: Planned) -> str:
+def _doubt(plan: Plan) -> str:
     """What speaks against a recommendation: proof that may only be missing."""
-    if planned.plan.contested_by is None:
+    if plan.contested_by is None:
         return ""
-    silent = [
-        missing.broker for missing in planned.plan.missing if missing.kind == "no_high_watermark" and missing.broker is not None
-    ]
     return (
-        f" That is not known for sure: no high watermark says what {brokers(silent)} committed, and if that was all, electing "
-        f"{brokers([planned.plan.contested_by])} would lose less of it."
+        f" That is not known for sure: no high watermark says what {brokers(plan.without_high_watermark)} committed, and if that "
+        f"was all, electing {brokers([plan.contested_by])} would lose less of it."
     )
 
 

@@ -1,7 +1,7 @@
 """What each partition's salvaged log is made of: which copy is the base, what others give, which bytes; or why it is refused."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Final
 
@@ -9,9 +9,9 @@ from kafka_forensics.evidence.options import listed
 from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.model.constants import INTERNAL_TOPICS
 from kafka_forensics.questions.plan import Planned
-from kafka_forensics.questions.salvage.lineage import Copy, Lineage, committed_end, trace
-from kafka_forensics.questions.salvage.manifest import MAY_BE_STALE, Refused
-from kafka_forensics.questions.salvage.slices import Slice, Source, slices_of
+from kafka_forensics.questions.salvage.lineage import Copy, committed_end, trace
+from kafka_forensics.questions.salvage.manifest import Refused, RefusedError
+from kafka_forensics.questions.salvage.slices import Choice, Source, slices_of
 from kafka_forensics.questions.salvage.whole_copies import SAY_WHOSE, WholeCopies
 from kafka_forensics.replication.epochs import epoch_at
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, normalised, without
@@ -38,32 +38,6 @@ class SalvageOptions:
         return (*prefer, *(("--allow-gaps",) if self.allow_gaps else ()))
 
 
-class RefusedError(Exception):
-    """A partition cannot be salvaged."""
-
-    def __init__(self, refused: Refused) -> None:
-        super().__init__(refused.reason)
-        self.refused = refused
-
-
-@dataclass(slots=True)
-class Choice:
-    """What a partition's log is to be made of."""
-
-    lineage: Lineage
-    chosen_by: str
-    sources: list[Source]
-    planned: Planned | None
-    """None of the controllers' log, for which there is no plan."""
-    is_cleaned: bool = False
-    """Whether it is one copy of a topic that cleaners change."""
-    slices: list[Slice] = field(default_factory=list)
-    damaged: list[Ranges] | None = None
-    """Offsets at which each copy is damaged, where that is better known than to the plan."""
-    warning: str | None = None
-    """What may be wrong with the rest where something was left out, and why the copy of the preferred broker was not taken."""
-
-
 class Chooser:
     """Chooses for one partition after the other, as the user wants it."""
 
@@ -78,7 +52,8 @@ class Chooser:
             hint = "give only copies with one topic id (partition.metadata)"
             raise RefusedError(Refused(context.topic, context.partition, "topic_undecided", reason, hint))
         if context.topic in INTERNAL_TOPICS or any(source.plan.context.compacted for source in sources):
-            return self._of_whole_copies(sources, planned, result, reader)
+            copies = WholeCopies(sources, planned, result.findings, reader)
+            return copies.take(self._options.prefer_broker, allow_gaps=self._options.allow_gaps)
         prefer = self._options.prefer_broker
         try:
             return self._of_lineage(sources, planned)
@@ -86,24 +61,6 @@ class Chooser:
             if prefer not in [str(source.plan.context.broker) for source in sources]:
                 raise
             return self._of_lineage(sources, planned, prefer)
-
-    def _of_whole_copies(self, sources: list[Source], planned: Planned, result: PartitionResult, reader: LogReader) -> Choice:
-        """Of a topic whose copies are cleaned one by one: one of them."""
-        copies = WholeCopies(sources, planned, result.findings, reader)
-        taken = copies.take(self._options.prefer_broker, allow_gaps=self._options.allow_gaps)
-        if isinstance(taken, Refused):
-            raise RefusedError(taken)
-        warnings = [*([] if taken.not_preferred is None else [taken.not_preferred]), *([] if taken.is_whole else [MAY_BE_STALE])]
-        return Choice(
-            taken.lineage,
-            taken.chosen_by,
-            sources,
-            planned,
-            is_cleaned=True,
-            slices=taken.slices,
-            damaged=taken.damaged,
-            warning="; ".join(warnings) or None,
-        )
 
     def _of_lineage(self, sources: list[Source], planned: Planned, prefer: str | None = None, rounds: int = ROUNDS) -> Choice:
         """Of an ordinary topic: the lineage of the copy that its plan recommends, or of the one to `prefer`, from all copies.

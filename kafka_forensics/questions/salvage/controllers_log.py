@@ -18,9 +18,8 @@ import numpy as np
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.parsers.log_dir import FileKind
 from kafka_forensics.parsers.quorum_state import MAX_EPOCH
-from kafka_forensics.questions.salvage.choosing import RefusedError
 from kafka_forensics.questions.salvage.lineage import BASE as BASE_PIECE, LeftBehind, Lineage, Piece
-from kafka_forensics.questions.salvage.manifest import CopiedFile, Quorum, Refused
+from kafka_forensics.questions.salvage.manifest import CopiedFile, Quorum, Refused, RefusedError
 from kafka_forensics.questions.salvage.partition_files import CopyChangedError, new_file, write_file
 from kafka_forensics.questions.salvage.quorum_copies import BASE, LAST, QuorumCopy, Snapshot, Stated, VoterSet
 from kafka_forensics.questions.salvage.slices import Slice, slices_of

@@ -9,7 +9,8 @@ from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.model.results import Read
 from kafka_forensics.questions.plan import Planned, SalvageForecast
-from kafka_forensics.questions.salvage.choosing import Chooser, RefusedError, SalvageOptions
+from kafka_forensics.questions.salvage.choosing import Chooser, SalvageOptions
+from kafka_forensics.questions.salvage.manifest import RefusedError
 from kafka_forensics.questions.salvage.slices import Source
 from kafka_forensics.replication.planner import losses_without
 from kafka_forensics.rereading.reader import LogReader

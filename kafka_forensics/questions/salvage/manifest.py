@@ -163,6 +163,14 @@ class Refused:
     """Whether a start of brokers without its directories has Kafka delete its remote log."""
 
 
+class RefusedError(Exception):
+    """A partition cannot be salvaged."""
+
+    def __init__(self, refused: Refused) -> None:
+        super().__init__(refused.reason)
+        self.refused = refused
+
+
 @dataclass(slots=True)
 class Salvaged:
     """The answer: what was written, and what was not."""

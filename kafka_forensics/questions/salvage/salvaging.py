@@ -27,7 +27,7 @@ from kafka_forensics.model.json_objects import json_text
 from kafka_forensics.model.results import Read, ScanResult
 from kafka_forensics.questions.plan import PlanMaker, PlanOptions, check_names, name_here
 from kafka_forensics.questions.salvage import controllers_log
-from kafka_forensics.questions.salvage.choosing import Choice, Chooser, RefusedError, SalvageOptions
+from kafka_forensics.questions.salvage.choosing import Chooser, SalvageOptions
 from kafka_forensics.questions.salvage.controllers_log import ControllersLog
 from kafka_forensics.questions.salvage.lineage import Lineage
 from kafka_forensics.questions.salvage.log_dirs import TargetDir, places_of, put_partition, target_dirs
@@ -38,6 +38,7 @@ from kafka_forensics.questions.salvage.manifest import (
     Gap,
     PassedLimit,
     Refused,
+    RefusedError,
     Salvaged,
     SalvagedPartition,
     document,
@@ -55,7 +56,7 @@ from kafka_forensics.questions.salvage.quorum_copies import QuorumCopy, read_cop
 from kafka_forensics.questions.salvage.rebuilding import index_interval
 from kafka_forensics.questions.salvage.remote_parts import log_start_line, producers_before, remote_epochs
 from kafka_forensics.questions.salvage.sealing import Sealing
-from kafka_forensics.questions.salvage.slices import Slice, Source
+from kafka_forensics.questions.salvage.slices import Choice, Slice, Source
 from kafka_forensics.questions.salvage.target import built
 from kafka_forensics.questions.salvage.whole_copies import first_dirty_offset, known_epochs
 from kafka_forensics.replication.offset_ranges import clipped

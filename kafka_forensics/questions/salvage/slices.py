@@ -1,7 +1,7 @@
 """Where in the copies' segments the batches of a lineage lie: byte ranges, whole batches each, found before anything is written."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -13,7 +13,8 @@ from kafka_forensics.model.batches import HARMLESS_TAILS, LOG_DAMAGE, BatchColum
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.parsers.log import SegmentReader, believed_to, inspector
 from kafka_forensics.parsers.log_dir import SegmentFiles
-from kafka_forensics.questions.salvage.lineage import Piece
+from kafka_forensics.questions.plan import Planned
+from kafka_forensics.questions.salvage.lineage import Lineage, Piece
 from kafka_forensics.replication.offset_ranges import Ranges, holds, normalised, without
 from kafka_forensics.replication.planner import NO_END
 from kafka_forensics.replication.recovery import MAX_RELATIVE_OFFSET
@@ -120,6 +121,24 @@ class Slice:
     def size_in_bytes(self) -> int:
         """How many bytes."""
         return self.byte_end - self.byte_start
+
+
+@dataclass(slots=True)
+class Choice:
+    """What a partition's log is to be made of."""
+
+    lineage: Lineage
+    chosen_by: str
+    sources: list[Source]
+    planned: Planned | None
+    """None of the controllers' log, for which there is no plan."""
+    is_cleaned: bool = False
+    """Whether it is one copy of a topic that cleaners change."""
+    slices: list[Slice] = field(default_factory=list)
+    damaged: list[Ranges] | None = None
+    """Offsets at which each copy is damaged, where that is better known than to the plan."""
+    warning: str | None = None
+    """What may be wrong with the rest where something was left out, and why the copy of the preferred broker was not taken."""
 
 
 def slices_of(source: Source, pieces: Sequence[Piece], *, gaps: bool = False, begins: bool = False) -> Iterator[Slice]:

@@ -17,8 +17,8 @@ from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Read
 from kafka_forensics.questions.plan import Planned
 from kafka_forensics.questions.salvage.lineage import BASE, LeftBehind, Lineage, Piece, committed_end, conflicting
-from kafka_forensics.questions.salvage.manifest import Refused, open_ended
-from kafka_forensics.questions.salvage.slices import Slice, Source, slices_of
+from kafka_forensics.questions.salvage.manifest import MAY_BE_STALE, Refused, RefusedError, open_ended
+from kafka_forensics.questions.salvage.slices import Choice, Slice, Source, slices_of
 from kafka_forensics.replication.offset_ranges import Range, Ranges, clipped, normalised, without
 from kafka_forensics.replication.planner import NO_END, Broker, PlanReplica, loaded_epochs
 from kafka_forensics.rereading.reader import LogReader
@@ -38,20 +38,6 @@ _CONTRADICTING: Final = ("contents", "markers")
 """Reasons why the latest values of a key differ that no missing record explains."""
 SAY_WHOSE: Final = "choose whose records to keep with --prefer-broker; `plan` and `compare` show both sides"
 _RANGES_NAMED: Final = 4
-
-
-@dataclass(frozen=True, slots=True)
-class TakenCopy:
-    """The copy that a log is made of, as the base of its lineage, and how it was chosen."""
-
-    lineage: Lineage
-    chosen_by: str
-    slices: list[Slice]
-    damaged: list[Ranges]
-    """Offsets at which each copy is damaged, as far as copies were examined."""
-    is_whole: bool
-    not_preferred: str | None = None
-    """Why another copy was taken than that of the preferred broker."""
 
 
 @dataclass(slots=True)
@@ -80,24 +66,24 @@ class _Examined:
 class WholeCopies:
     """The copies of one partition, of which one is taken."""
 
-    def __init__(self, sources: Sequence[Source], planned: Planned, findings: Sequence[Finding], reader: LogReader) -> None:
+    def __init__(self, sources: list[Source], planned: Planned, findings: Sequence[Finding], reader: LogReader) -> None:
         """`findings` are those of the scan; `reader` reads the copies again."""
         self._sources, self._planned, self._reader = sources, planned, reader
         differing = [finding for finding in findings if finding.kind in DIFFERING]
         self._values = [finding for finding in differing if finding.kind == "COMPACTED_VALUE_DIFFERS"]
         self._rivals = [finding for finding in differing if not _is_only_missing_values(finding)]
 
-    def take(self, prefer: str | None, *, allow_gaps: bool) -> TakenCopy | Refused:
+    def take(self, prefer: str | None, *, allow_gaps: bool) -> Choice:
         """The first whole copy; if none is whole and gaps are allowed, the first.
 
         The copy of the preferred broker comes first, then the one that the plan recommends, then the longest. If the copies are of
-        rival histories, only the first two are considered. Raises SourceError.
+        rival histories, only the first two are considered. Raises RefusedError, SourceError.
         """
         order = self._order(prefer)
         if self._rivals:
             order = [(number, why) for number, why in order if why in self._decisive(prefer)]
             if not order:
-                return self._differ()
+                raise self._differ()
         log_end_offset = self._promised_end([number for number, _ in order])
         examined = list[_Examined]()
         for number, why in order:
@@ -107,7 +93,7 @@ class WholeCopies:
             examined.append(copy)
         taken = next(((copy, why) for copy, (_, why) in zip(examined, order, strict=True) if copy.was_read), None)
         if taken is None or not allow_gaps:
-            return self._not_whole(examined, None if taken is None else taken[0])
+            raise self._not_whole(examined, None if taken is None else taken[0])
         return self._taken(*taken, log_end_offset, examined, prefer)
 
     def _order(self, prefer: str | None) -> list[tuple[int, str]]:
@@ -202,9 +188,7 @@ class WholeCopies:
             if finding.evidence.get("keys", 0) > len(records) and held_by is not None and broker not in held_by:
                 yield (finding.place.offset_start or 0, finding.place.offset_end or NO_END), held_by, "missing"
 
-    def _taken(
-        self, copy: _Examined, why: str, log_end_offset: int, examined: Sequence[_Examined], prefer: str | None
-    ) -> TakenCopy | Refused:
+    def _taken(self, copy: _Examined, why: str, log_end_offset: int, examined: Sequence[_Examined], prefer: str | None) -> Choice:
         """The log made of a copy, with what the other copies hold besides."""
         number = copy.number
         start = self._sources[number].replica.log_start_offset
@@ -212,13 +196,26 @@ class WholeCopies:
         lineage = Lineage(number, start, log_end_offset, pieces, copy.gaps)
         left = self._left_behind(lineage) if copy.problems or self._rivals else []
         if self._rivals and why == "plan" and any(span.committed_end > span.start for span in left):
-            return self._differ()
+            raise self._differ()
         damaged_on = {other.number: other.damaged for other in (*examined, copy)}
         damaged = [damaged_on.get(other, ()) for other in range(len(self._sources))]
         lineage = Lineage(number, start, log_end_offset, pieces, copy.gaps, left_behind=tuple(left))
-        passed_over = [other for other in examined if str(other.broker) == prefer and other is not copy]
-        not_preferred = f"the copy of broker {copy.broker} was taken, because {passed_over[0]}" if passed_over else None
-        return TakenCopy(lineage, why, copy.slices, damaged, is_whole=not copy.problems, not_preferred=not_preferred)
+        warnings = [
+            f"the copy of broker {copy.broker} was taken, because {other}"
+            for other in examined
+            if str(other.broker) == prefer and other is not copy
+        ]
+        warning = "; ".join([*warnings, *([MAY_BE_STALE] if copy.problems else [])]) or None
+        return Choice(
+            lineage,
+            why,
+            list(self._sources),
+            self._planned,
+            slices=copy.slices,
+            damaged=damaged,
+            is_cleaned=True,
+            warning=warning or None,
+        )
 
     def _left_behind(self, lineage: Lineage) -> list[LeftBehind]:
         """What other copies hold and the log lacks: before its start, in its gaps, after its end, and latest values of keys; of
@@ -247,13 +244,13 @@ class WholeCopies:
         found = slices_of(source, [Piece(number, *span, BASE) for span in spans], gaps=True)
         return normalised((part.start_offset, part.end_offset) for part in found)
 
-    def _differ(self) -> Refused:
+    def _differ(self) -> RefusedError:
         kinds = listed(sorted({finding.kind for finding in self._rivals}))
         return self._refused(
             f"its copies differ ({kinds})", SAY_WHOSE, (), [source.plan.context.broker for source in self._sources]
         )
 
-    def _not_whole(self, examined: Sequence[_Examined], first: _Examined | None) -> Refused:
+    def _not_whole(self, examined: Sequence[_Examined], first: _Examined | None) -> RefusedError:
         subject = "the chosen copy is not whole" if self._rivals else "no copy of it is whole"
         reason = f"{subject}: {'; '.join(map(str, examined))}"
         hint = "give the log directories of more brokers"
@@ -265,11 +262,12 @@ class WholeCopies:
         offsets = () if first is None else first.gaps
         return self._refused(reason, hint, offsets, [copy.broker for copy in examined])
 
-    def _refused(self, reason: str, hint: str, offsets: Ranges, brokers: Sequence[Broker]) -> Refused:
+    def _refused(self, reason: str, hint: str, offsets: Ranges, brokers: Sequence[Broker]) -> RefusedError:
         context = self._sources[0].plan.context
         kind, noun = ("internal_topic", "an internal topic") if context.topic in INTERNAL_TOPICS else ("compacted", "compacted")
         reason = f"it is {noun}, and {reason}"
-        return Refused(context.topic, context.partition, kind, reason, hint, open_ended(offsets), tuple(dict.fromkeys(brokers)))
+        named = tuple(dict.fromkeys(brokers))
+        return RefusedError(Refused(context.topic, context.partition, kind, reason, hint, open_ended(offsets), named))
 
 
 def first_dirty_offset(lineage: Lineage, source: Source) -> int:

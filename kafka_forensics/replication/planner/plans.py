@@ -332,6 +332,11 @@ class Plan:
     """Who would lose less of what was committed than `recommended`, if all was that is on a replica without a high watermark."""
 
     @property
+    def without_high_watermark(self) -> tuple[Broker, ...]:
+        """Replicas of which no checkpoint says what they committed."""
+        return tuple(gap.broker for gap in self.missing if gap.kind == "no_high_watermark" and gap.broker is not None)
+
+    @property
     def ordinary_loss(self) -> int | None:
         """Offsets proven committed that an ordinary start may lose; None where it cannot be told, for copies are not here."""
         if any(missing.kind in CANNOT_TELL for missing in self.missing):
