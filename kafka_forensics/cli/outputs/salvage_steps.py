@@ -122,7 +122,8 @@ def _start(salvaged: Salvaged) -> Iterator[Step]:
         yield _retention_suspended(passed, topics, is_kraft=salvaged.is_kraft)
     if order:
         one_by_one, absent = ", then ".join(brokers([node]) for node in order), _absent(salvaged)
-        text = f"Start {one_by_one}, each when the one before is up. Recovery reads every batch, and cuts nothing."
+        each = ", each when the one before is up" if len(order) > 1 else ""
+        text = f"Start {one_by_one}{each}. Recovery reads every batch, and cuts nothing."
         yield Step("start", text, None, order)
         if salvaged.is_kraft and salvaged.to_elect():
             partitions = tuple((one.topic, one.partition) for one in salvaged.partitions if one.quorum is None)
