@@ -181,7 +181,8 @@ def test_an_empty_checkpoint_of_high_watermarks_is_a_warning_and_makes_no_other_
     (only,) = plan_document(copies)["steps"]
     assert (only["kind"], only["brokers"]) == ("find_watermark", [2])
     words = plan_words(copies, *AUDIT)
-    assert "no high watermark says what broker 2 committed, and if that was all, electing broker 2 would lose less of it." in words
+    assert "Whom to elect is not known; by the high watermarks here: broker 1, which loses least" in words
+    assert "None says what broker 2 committed: if that was all, electing broker 2 would lose less of it." in words
     assert "Start" not in words
     assert "Start broker 2, and no other yet." in plan_words(copies, *AUDIT, "--elect", "2")
     out = run("salvage", copies, "--output", tmp_path / "out", "--format", "table")[1]

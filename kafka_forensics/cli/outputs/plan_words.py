@@ -379,6 +379,8 @@ def verdict(planned: Planned, candidate: Candidate) -> str:
         return f"{salvage_words(planned)} The best election loses {plural(candidate.at_most, 'offset')}."
     instead = "salvage" if planned.salvage is not None else printable(str(planned.plan.recommended))
     lead = f"Recommended{some}: {who}" if best else f"Asked for: {who} (recommended is {instead})"
+    if planned.plan.contested_by is not None:
+        lead = f"Whom to elect is not known; by the high watermarks here: {who}" if best else f"Asked for: {who}"
     rotten = _rotten(planned, candidate)
     if not candidate.losses:
         alike = sorted(planned.plan.alike, key=str) if best else []
@@ -410,10 +412,8 @@ def _doubt(plan: Plan) -> str:
     """What speaks against a recommendation: proof that may only be missing."""
     if plan.contested_by is None:
         return ""
-    return (
-        f" That is not known for sure: no high watermark says what {brokers(plan.without_high_watermark)} committed, and if that "
-        f"was all, electing {brokers([plan.contested_by])} would lose less of it."
-    )
+    silent = brokers(plan.without_high_watermark)
+    return f" None says what {silent} committed: if that was all, electing {brokers([plan.contested_by])} would lose less of it."
 
 
 def wrapped(text: str, width: int, indent: str = "") -> Iterator[str]:
