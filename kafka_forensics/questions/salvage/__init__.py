@@ -1,7 +1,6 @@
 """`salvage`: log directories on which a broker starts, made of the best of all copies; a manifest of what came from where."""
 
-from kafka_forensics.questions.salvage.choosing import SalvageOptions
-from kafka_forensics.questions.salvage.forecast import forecast
+from kafka_forensics.questions.salvage.choosing import SalvageOptions, forecast
 from kafka_forensics.questions.salvage.log_dirs import METADATA_LOG, TargetDir
 from kafka_forensics.questions.salvage.manifest import (
     ELECTION_FILE,

@@ -2,20 +2,25 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product, starmap
 from operator import attrgetter
 from typing import Final
 
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.errors import SourceError
+from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.model.constants import INTERNAL_TOPICS
-from kafka_forensics.questions.plan import Planned
+from kafka_forensics.model.results import Read
+from kafka_forensics.questions.plan import Planned, SalvageForecast
 from kafka_forensics.questions.salvage.lineage import Copy, committed_end, trace
 from kafka_forensics.questions.salvage.manifest import Refused, RefusedError
 from kafka_forensics.questions.salvage.slices import Choice, Source, slices_of
 from kafka_forensics.questions.salvage.whole_copies import SAY_WHOSE, WholeCopies
 from kafka_forensics.replication.epochs import epoch_at
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, normalised, without
-from kafka_forensics.replication.planner import NO_END, PlanReplica
+from kafka_forensics.replication.planner import NO_END, PlanReplica, losses_without
 from kafka_forensics.rereading.reader import LogReader
 
 ROUNDS: Final = 4
@@ -120,6 +125,24 @@ class Chooser:
             reason = f"no copy has offsets {offsets} of this lineage"
             hint = "give the log directories of more brokers, or --allow-gaps"
             raise RefusedError(Refused(context.topic, context.partition, "gaps", reason, hint, gaps))
+
+
+def forecast(
+    copies: Sequence[tuple[ReplicaPlan, Replica]], planned: Planned, result: PartitionResult, reader: LogReader
+) -> SalvageForecast | None:
+    """The losses of a salvage with the options that it needs, and the recommended broker preferred; None: it is refused."""
+    read = [(plan, replica) for plan, replica in copies if replica.read is not Read.NONE]
+    sources = [Source.of(plan, replica, result.findings, deep=False) for plan, replica in read]
+    preferred = (None,) if planned.plan.contested_by is not None else (None, str(planned.plan.recommended))
+    for options in starmap(SalvageOptions, product(preferred, (False, True))):
+        try:
+            lineage = Chooser(options).choose(sources, planned, result, reader).lineage
+        except (RefusedError, SourceError):
+            continue
+        pieces = [(piece.copy, piece.start, piece.end) for piece in lineage.pieces]
+        losses = losses_without(planned.given, planned.plan.truncate_by, pieces, lineage.log_start_offset)
+        return SalvageForecast(losses, options.words)
+    return None
 
 
 def _not_delivered(choice: Choice) -> dict[int, Ranges]:
