@@ -8,6 +8,7 @@ from typing import Final
 
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.errors import TRY_AGAIN, may_pass
+from kafka_forensics.evidence.options import listed
 from kafka_forensics.export.json_document import severity_counts
 from kafka_forensics.model.amounts import plural, size
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
@@ -19,6 +20,7 @@ from kafka_forensics.wording import asked_command, cost, gravity, message
 
 _TOLD_FINDINGS: Final = 20
 _NAMED_PARTITIONS: Final = 3
+_NAMED_TOPICS: Final = 4
 _NAMED_EPOCHS: Final = 3
 _NAMED_BROKERS: Final = 6
 _OF_MOMENTS: Final = frozenset(
@@ -261,8 +263,13 @@ def nothing_found(result: ScanResult) -> str:
 
 
 def incomplete_lines(result: ScanResult) -> list[str]:
-    """A line for each input that could not be read, and what to do about them, where something can be done."""
-    return gap_lines(result.incomplete)
+    """A line for each input that could not be read, and what to do about them, where something can be done; and one for what tiered
+    topics have in remote storage."""
+    topics = sorted({partition.topic for partition in result.partitions if partition.is_tiered})
+    more = len(topics) - _NAMED_TOPICS
+    named = printable(listed(topics if more <= 0 else [*topics[:_NAMED_TOPICS], f"{more} more"]))
+    remote = [f"not read: what tiered topics have in remote storage ({named})"] if topics else []
+    return [*gap_lines(result.incomplete), *remote]
 
 
 def gap_lines(gaps: Iterable[Incomplete]) -> list[str]:
