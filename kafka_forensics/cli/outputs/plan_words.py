@@ -159,7 +159,10 @@ def loss_words(planned: Planned, loss: Loss) -> str:
     damaged = [broker for broker in loss.held_by if holds(damaged_by(planned, broker), loss.start)]
     if damaged:
         alone += ", damaged there" if len(damaged) == len(loss.held_by) else f" (damaged on {brokers(damaged)})"
-    text = f"{many}{offsets_words(((loss.start, loss.end),))}, on {brokers(loss.held_by)}{alone}"
+    where = (
+        f"in remote storage, of the log of {brokers(loss.held_by)}" if _is_remote(planned, loss) else f"on {brokers(loss.held_by)}"
+    )
+    text = f"{many}{offsets_words(((loss.start, loss.end),))}, {where}{alone}"
     if loss.committed and loss.witness is not None:
         part = "all" if loss.committed_end == loss.end else f"those at {offset_range(loss.start, loss.committed_end)}"
         text += f", {part} proven committed ({witness_words(loss.witness)})"
@@ -167,6 +170,12 @@ def loss_words(planned: Planned, loss: Loss) -> str:
         how = "damaged as it is" if set(loss.kept_by) <= set(damaged) else "where no reader sees it"
         text += f"; {brokers(loss.kept_by)} {'keeps' if len(loss.kept_by) == 1 else 'keep'} it {how}"
     return text
+
+
+def _is_remote(planned: Planned, loss: Loss) -> bool:
+    """Whether nobody has any of a loss on a disk."""
+    holding = [replica for broker in loss.held_by if (replica := planned.replica(broker)) is not None]
+    return all(replica.local_log_start_offset is not None and loss.end <= replica.copied_from for replica in holding)
 
 
 def damaged_by(planned: Planned, broker: Broker) -> Ranges:
@@ -393,6 +402,7 @@ def verdict(planned: Planned, candidate: Candidate) -> str:
     rest = f"; and {len(candidate.losses) - 4} more ranges" if len(candidate.losses) > 4 else ""
     least = _least(planned, candidate) if best else ""
     back = " `kafka-forensics recover` takes them from these copies, to be produced again."
+    back = "" if all(_is_remote(planned, loss) for loss in candidate.losses) else back
     return f"{lead}{least}: {costs}{rest}. {bounds(planned, candidate)}{back}" + (_doubt(planned.plan) if best else "") + rotten
 
 

@@ -139,8 +139,11 @@ def forecast(
             lineage = Chooser(options).choose(sources, planned, result, reader).lineage
         except (RefusedError, SourceError):
             continue
-        pieces = [(piece.copy, piece.start, piece.end) for piece in lineage.pieces]
-        losses = losses_without(planned.given, planned.plan.truncate_by, pieces, lineage.log_start_offset)
+        base = sources[lineage.base].replica
+        kept = [(piece.copy, piece.start, piece.end) for piece in lineage.pieces]
+        kept += [(lineage.base, *span) for span in base.remote]
+        start = base.log_start_offset if base.is_tiered else lineage.log_start_offset
+        losses = losses_without(planned.given, planned.plan.truncate_by, kept, start)
         return SalvageForecast(losses, options.words)
     return None
 

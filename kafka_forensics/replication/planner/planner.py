@@ -206,6 +206,8 @@ class _Planning:
         begun = [EpochEntry(self._next_epoch, replica.log_end_offset)]
         epochs, loaded = self._batches[leader] + begun, self._files[leader] + begun
         sound = clipped(self._on_disk[leader], replica.log_start_offset, replica.log_end_offset)
+        forgotten = self._forgotten(leader)
+        sound = without(sound, forgotten) if forgotten else sound
         rotten = self._damaged[leader]
         if rotten:
             rotten = clipped(rotten, 0, replica.log_end_offset)
@@ -213,11 +215,18 @@ class _Planning:
         numbers = range(len(self._replicas))
         followers = tuple([self._follower(number, leader, sound, epochs, loaded) for number in numbers if number != leader])
         own = clipped(self._on_disk[leader], replica.log_end_offset, NO_END)
-        lost = own or rotten or any(follower_plan.lost for follower_plan in followers)
-        losses = tuple(self._losses(leader, own, rotten, followers)) if lost else ()
+        lost = own or rotten or forgotten or any(follower_plan.lost for follower_plan in followers)
+        losses = tuple(self._losses(leader, normalised((*own, *forgotten)), rotten, followers)) if lost else ()
         kind = election_kind(self._given.control, self.node(leader), crashed=replica.crashed)
         remote = remote_fate(self._given.remote_segments, loaded, replica.log_start_offset, replica.log_end_offset)
         return Candidate(replica.broker, kind, followers, losses, counted(own) if own else 0, remote)
+
+    def _forgotten(self, leader: int) -> Ranges:
+        """What of a replica's log is in remote storage and older than the epochs its broker knows: the leader deletes that."""
+        replica, known = self._replicas[leader], self._files[leader]
+        first = known[0].start_offset if known else replica.copied_from
+        start, end = replica.log_start_offset, min(first, replica.copied_from)
+        return ((start, end),) if start < end else ()
 
     def _follower(
         self, number: int, leader: int, sound: Ranges, epochs: list[EpochEntry], loaded: list[EpochEntry]
@@ -251,6 +260,7 @@ class _Planning:
             if cut is None or not lost
             else clipped(lost, 0 if new.head_start is None else new.log_start_offset, cut)
         )
+        kept = without(kept, ((0, replica.copied_from),)) if replica.local_log_start_offset is not None else kept
         kept = kept if replica.is_live else ()
         return FollowerPlan(
             replica.broker, cut, replica.log_end_offset, by_file, by_batches, lost, kept, removed, halts, disagrees, anew
@@ -278,7 +288,7 @@ class _Planning:
     def _losses(self, leader: int, own: Ranges, rotten: Ranges, followers: Sequence[FollowerPlan]) -> Iterator[Loss]:
         """What is lost, version by version of the log, in ranges as long as who holds and who keeps it stays the same.
 
-        `own` is what the leader's recovery drops, `rotten` what it keeps and nobody can read."""
+        `own` is what the leader drops of its own log, `rotten` what it keeps and nobody can read."""
         numbers = [number for number in range(len(self._replicas)) if number != leader]
         lost = [
             (number, follower_plan.lost, follower_plan.kept)

@@ -80,8 +80,9 @@ def test_a_tiered_topic_is_known_by_its_setting(tmp_path: Path, value: str) -> N
     """Broker 1 has only its younger segment on disk; the older one is in remote storage, and deleted nowhere."""
     said = topic(), controlled_partition([1, 2], 1), setting("remote.storage.enable", value)
     ControllerLog().lead([CONTROLLER]).append(*said).put(tmp_path / f"controller-{CONTROLLER}")
-    brokers.put_replica(tmp_path, 1, {4: batch(4, 4)}, partition="t-0", high_watermark=8, topic_id=brokers.TOPIC_ID)
-    brokers.put_replica(tmp_path, 2, batch(0, 4) + batch(4, 4), partition="t-0", high_watermark=8, topic_id=brokers.TOPIC_ID)
+    given: dict[str, Any] = {"partition": "t-0", "high_watermark": 8, "topic_id": brokers.TOPIC_ID, "epochs": [(0, 0)]}
+    brokers.put_replica(tmp_path, 1, {4: batch(4, 4)}, **given)
+    brokers.put_replica(tmp_path, 2, batch(0, 4) + batch(4, 4), **given)
     leads = candidate_of(one_of(planned_on([tmp_path])), 1)
     assert leads.followers[0].below_leaders_start == (0 if value == "true" else 4)
     lost = [(loss.start, loss.end, loss.held_by, loss.kept_by) for loss in leads.losses]

@@ -74,8 +74,8 @@ BELOW = {
 }
 NOT_TIERED = BEGUN_LATE, replica(2, 20, (0, 0)), replica(3, 5, (0, 0))
 TIERED = [
-    replace(each, log_start_offset=0, held=((0, each.log_end_offset),), local_log_start_offset=each.log_start_offset)
-    for each in NOT_TIERED
+    replace(whole, log_start_offset=0, held=((0, whole.log_end_offset),), epochs=entries((0, 0)), checkpoint=entries((0, 0)))
+    for whole in (replace(each, local_log_start_offset=each.log_start_offset) for each in NOT_TIERED)
 ]
 LAST_KNOWN = PlanControl(-1, 2, 2, (), (2,), (1, 2, 3))
 PLANS: dict[str, PlanPartition] = {
