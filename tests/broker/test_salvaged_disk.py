@@ -20,6 +20,7 @@ from lab.jvm import wait_until
 from lab.salvage_states import copy_killed, cut, flip
 from lab.salvaged_start import Served, Started, read, start_on, watermarks
 from lab.unclean_election import fully_replicated
+from lab.versions import VERSIONS
 from lab.workload import write_append_time, write_orders, write_payments
 
 pytestmark = [pytest.mark.broker, pytest.mark.nightly]
@@ -40,11 +41,11 @@ class Restarted:
     promises: list[Verified]
 
 
-@pytest.fixture(scope="module", name="restarted")
-def brokers_on_a_salvage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restarted]:
+@pytest.fixture(scope="module", name="restarted", params=["4.2.1", "4.3.0"])
+def brokers_on_a_salvage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restarted]:
     root = tmp_path_factory.mktemp("disk")
     copies, sound, disk = root / "copies", root / "sound", root / "disk"
-    with Cluster(root / "nodes", broker_settings=BROKER_SETTINGS) as cluster:
+    with Cluster(root / "nodes", version_jars=VERSIONS[request.param].jars, broker_settings=BROKER_SETTINGS) as cluster:
         for write in (write_orders, write_payments, write_append_time):
             write(cluster)
         wait_until("all replicas are in sync", lambda: fully_replicated(cluster), timeout_seconds=90, step_seconds=1.0)

@@ -14,8 +14,8 @@ from confluent_kafka import Consumer, TopicPartition
 from kafka_forensics.cli.main import outcome
 from lab.cluster import Cluster
 from lab.jvm import QUICK_START, wait_until
-from lab.kafka_jars import kafka_jars
 from lab.unclean_election import ALLOWED, MANY, Acknowledged, fully_replicated, lose_partitions
+from lab.versions import VERSIONS
 
 pytestmark = [pytest.mark.broker, pytest.mark.nightly]
 
@@ -31,11 +31,11 @@ TOOLS = {
 class Follower:
     """Does what each step says, and nothing else; `server.properties` is the controller's."""
 
-    def __init__(self, cluster: Cluster, folder: Path) -> None:
+    def __init__(self, cluster: Cluster, folder: Path, jars: Path) -> None:
         self.cluster, self.folder = cluster, folder
         folder.mkdir()
         for script, main_class in TOOLS.items():
-            (folder / script).write_text(f'#!/bin/sh\nexec java {" ".join(QUICK_START)} -cp "{kafka_jars()}/*" {main_class} "$@"\n')
+            (folder / script).write_text(f'#!/bin/sh\nexec java {" ".join(QUICK_START)} -cp "{jars}/*" {main_class} "$@"\n')
             (folder / script).chmod(0o755)
         settings = cluster.directory / f"node-{cluster.controllers[0]}.properties"
         (folder / "server.properties").write_text(settings.read_text())
@@ -118,9 +118,11 @@ def promised(plan: dict[str, Any], acknowledged: Acknowledged) -> dict[tuple[int
     return left
 
 
+@pytest.mark.parametrize("version", ["4.2.1", "4.3.0"])
 @pytest.mark.parametrize("unharmed", [0, 4], ids=["one leader for all", "two leaders"])
-def test_the_kept_leader_leads_all_and_what_was_promised_is_there(unharmed: int, tmp_path: Path) -> None:
-    with Cluster(tmp_path / "cluster", broker_settings=ALLOWED, controller_settings=ALLOWED) as cluster:
+def test_the_kept_leader_leads_all_and_what_was_promised_is_there(unharmed: int, version: str, tmp_path: Path) -> None:
+    jars = VERSIONS[version].jars
+    with Cluster(tmp_path / "cluster", version_jars=jars, broker_settings=ALLOWED, controller_settings=ALLOWED) as cluster:
         acknowledged = lose_partitions(cluster, PARTITIONS, unharmed)
         cluster.stop(*cluster.controllers)
         cluster.copy(tmp_path / "before", [*cluster.controllers, *cluster.brokers])
@@ -128,7 +130,7 @@ def test_the_kept_leader_leads_all_and_what_was_promised_is_there(unharmed: int,
         assert outcome(["plan", str(tmp_path / "before"), "--format", "json", "-q", "--output", str(file)]) == 0
         plan = json.loads(file.read_text())
         assert len(plan["partitions"]) == PARTITIONS
-        follower = Follower(cluster, tmp_path / "followed")
+        follower = Follower(cluster, tmp_path / "followed", jars)
         for step in plan["steps"]:
             follower.follow(step)
         wait_until("all replicas are in sync", lambda: fully_replicated(cluster), timeout_seconds=120, step_seconds=1.0)
