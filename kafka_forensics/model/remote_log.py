@@ -89,6 +89,8 @@ class RemoteLogHistory:
     """By topic id and partition."""
     partitions_read: set[int] = field(default_factory=set)
     """Those of `__remote_log_metadata` of which a copy is there."""
+    partitions_missing: set[int] = field(default_factory=set)
+    """Those that the controllers' log knows and of which no copy is there: any segment may have its events there."""
     copies_read: set[tuple[int | str, str, int]] = field(default_factory=set)
     """Broker, log directory and partition of the copies that were replayed: one of each partition of a cluster."""
     damaged: bool = False

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan
-from kafka_forensics.model.constants import INTERNAL_TOPICS, TRANSACTION_STATE_TOPIC
+from kafka_forensics.model.constants import INTERNAL_TOPICS, REMOTE_LOG_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.model.coordinators import GroupHistory, TransactionLog
 from kafka_forensics.model.findings import Finding
@@ -53,6 +53,9 @@ def read_witnesses(inputs: Inputs) -> Witnesses:
         witnesses.findings += [finding for log in witnesses.groups.logs for finding in malformed_findings(log)]
     witnesses.remote_log, findings = read_remote_log(inputs)
     witnesses.findings += findings
+    if witnesses.remote_log is not None:
+        known_partitions = {partition for topic, partition in _partitions(witnesses) if topic == REMOTE_LOG_METADATA_TOPIC}
+        witnesses.remote_log.partitions_missing = known_partitions - witnesses.remote_log.partitions_read
     return witnesses
 
 

@@ -428,28 +428,22 @@ def remote_log_text(record: str, fields: Json) -> str:
     of = fields.get("remote_log_segment_id", fields)
     partition = of.get("topic_id_partition")
     named = None if partition is None else f"{partition['id']}:{partition['name']}-{partition['partition']}"
-    text = fields.get("custom_metadata")
-    custom = "Optional.empty" if text is None else f"Optional[CustomMetadata{{{len(b64decode(text))} bytes}}]"
+    custom = fields.get("custom_metadata")
     epochs = {entry["leader_epoch"]: entry["offset"] for entry in fields.get("segment_leader_epochs", ())}
     words = {
         "remoteLogSegmentId": f"RemoteLogSegmentId{{topicIdPartition={named}, id={of.get('id')}}}",
-        "segmentId": fields.get("segment_id"),
         "topicPartition": named,
-        "startOffset": fields.get("start_offset"),
-        "endOffset": fields.get("end_offset"),
-        "brokerId": fields["broker_id"],
-        "maxTimestampMs": fields.get("max_timestamp_ms"),
-        "eventTimestampMs": fields["event_timestamp_ms"],
         "segmentLeaderEpochs": f"{{{', '.join(f'{epoch}={offset}' for epoch, offset in sorted(epochs.items()))}}}",
-        "segmentSizeInBytes": fields.get("segment_size_in_bytes"),
-        "customMetadata": custom,
+        "customMetadata": "Optional.empty" if custom is None else f"Optional[CustomMetadata{{{len(b64decode(custom))} bytes}}]",
         "state": fields.get("remote_log_segment_state", fields.get("remote_partition_delete_state")),
         "txnIdxEmpty": str(fields.get("txn_index_empty")).lower(),
     }
+    words |= {field: fields.get(name) for field in _NUMBERS for name in snake({field: None})}
     name, names = _REMOTE_LOG_TEXTS[record]
     return f"{name}{{{', '.join(f'{field}={words[field]}' for field in names.split())}}}"
 
 
+_NUMBERS: Final = ["startOffset", "endOffset", "brokerId", "maxTimestampMs", "eventTimestampMs", "segmentSizeInBytes", "segmentId"]
 _LAST_FIELDS: Final = " segmentSizeInBytes customMetadata state txnIdxEmpty"
 _REMOTE_LOG_TEXTS: Final = {
     "RemoteLogSegmentMetadataRecord": (

@@ -52,13 +52,7 @@ def told(path: Path, fact: str, **limits: Any) -> list[Row]:
 
 def test_segments_in_their_last_states(copies: Path) -> None:
     second, first, other = told(copies, "remote_segments")
-    assert {name: second[name] for name in ("topic", "partition", "topic_id", "segment_id", "state")} == {
-        "topic": "t",
-        "partition": 0,
-        "topic_id": TOPIC_ID_TEXT,
-        "segment_id": segment_id(2),
-        "state": "COPY_SEGMENT_STARTED",
-    }
+    assert list(second.values())[:5] == ["t", 0, TOPIC_ID_TEXT, segment_id(2), "COPY_SEGMENT_STARTED"]
     assert (second["start_offset"], second["last_offset"], second["custom_metadata"]) == (10, 19, b"\0\1\2")
     assert second["leader_epochs"] == [{"leader_epoch": 0, "start_offset": 10}, {"leader_epoch": 3, "start_offset": 15}]
     assert (first["state"], first["broker_id"], first["custom_metadata"]) == ("COPY_SEGMENT_FINISHED", 4, b"\xff")
@@ -80,7 +74,6 @@ def test_every_event_of_one_copy(copies: Path) -> None:
     ]
     begun, ended, deleted, broken = rows[0], rows[2], rows[4], rows[5]
     assert (begun["start_offset"], begun["last_offset"], begun["txn_index_empty"]) == (10, 19, True)
-    assert begun["leader_epochs"] == [{"leader_epoch": 0, "start_offset": 10}, {"leader_epoch": 3, "start_offset": 15}]
     assert (ended["partition"], ended["broker_id"], ended["custom_metadata"], ended["start_offset"]) == (1, 4, b"\xff", None)
     assert (deleted["topic"], deleted["topic_id"], deleted["segment_id"]) == ("t", TOPIC_ID_TEXT, None)
     assert (broken["topic"], broken["record"]) == (None, "RemoteLogSegmentMetadataUpdateRecord")

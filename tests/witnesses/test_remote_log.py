@@ -15,6 +15,7 @@ from kafka_forensics.parsers.internal_topics import decode_remote_log_record
 from kafka_forensics.witnesses.witnesses import read_witnesses
 from tests.support.archives import members
 from tests.support.brokers import put_replica
+from tests.support.controllers import put_controller
 from tests.support.groups import TOPIC_ID_TEXT
 from tests.support.remote_log import (
     COPY_FINISHED,
@@ -69,6 +70,13 @@ def test_segments_in_their_last_states(tmp_path: Path) -> None:
     assert [segment.state for segment in other.segments] == [RemoteSegmentState.DELETE_SEGMENT_FINISHED]
     assert history.log_of("t", 1) is history.logs[TOPIC_ID_TEXT, 1]
     assert [history.log_of(*key) for key in (("t", 2), ("u", 0), ("t", 1, OTHER_ID))] == [None] * 3
+
+
+def test_partitions_that_the_controllers_know_and_that_are_not_there(tmp_path: Path) -> None:
+    put_remote_log(tmp_path / "b1", copied(1, 0, 9), partition=1)
+    put_controller(tmp_path / "b1", isr=[1], replicas=[1], leader=1, topic_id=bytes(16), topic_name="__remote_log_metadata")
+    history, _ = history_of(tmp_path / "b1")
+    assert (history.partitions_read, history.partitions_missing) == ({1}, {0})
 
 
 def test_the_newest_topic_of_a_name_is_meant_where_no_id_is_known(tmp_path: Path) -> None:

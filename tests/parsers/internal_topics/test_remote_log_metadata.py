@@ -64,26 +64,6 @@ def test_every_kind_to_its_last_byte() -> None:
         assert assert_twins_agree(value + b"\0").problem == "fields"
 
 
-def test_what_a_broker_wrote() -> None:
-    begun, ended = (decode_remote_log_record(bytes.fromhex(text)).fields for text in BY_A_BROKER)
-    of = {"name": "aud", "id": "u2IhgSiHTBWmFox9pR8USQ", "partition": 0}
-    assert begun == {
-        "remote_log_segment_id": {"topic_id_partition": of, "id": "wg_8mU6aQlWMrOayvIEXlQ"},
-        "start_offset": 0,
-        "end_offset": 59,
-        "broker_id": 1,
-        "max_timestamp_ms": 1795771860846,
-        "event_timestamp_ms": 1795771864932,
-        "segment_leader_epochs": [{"leader_epoch": 0, "offset": 0}],
-        "segment_size_in_bytes": 4144,
-        "custom_metadata": None,
-        "remote_log_segment_state": 0,
-        "txn_index_empty": True,
-    }
-    assert ended is not None
-    assert (ended["broker_id"], ended["remote_log_segment_state"]) == (1, 1)
-
-
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
