@@ -67,6 +67,9 @@ _PARTITION: Final = re.compile(
     r"(?P<topic>(?!\.{1,2}-[0-9]+(?:\.[0-9a-f]{32}-[a-z]+)?\Z)[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})"
     r"(?:\.[0-9a-f]{32}-(?P<suffix>delete|future|stray))?"
 )
+REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
+"""A log directory's directory of the indexes of remote segments that were read last."""
+_REMOTE_INDEX: Final = re.compile(r"(0|[1-9][0-9]{0,18})_([A-Za-z0-9_-]{21}[AQgw])\.(?:index|timeindex|txnindex)(?:\.deleted)?")
 _MAX_INT32: Final = 2**31 - 1
 
 
@@ -116,6 +119,12 @@ def parse_file_name(name: str) -> FileName | None:
     return None
 
 
+def parse_remote_index_name(name: str) -> tuple[int, str] | None:
+    """Start offset and id of the remote segment of which a file in `remote-log-index-cache` is an index; None for other names."""
+    match = _REMOTE_INDEX.fullmatch(name)
+    return None if match is None or int(match[1]) > INT64_MAX else (int(match[1]), match[2])
+
+
 def classify_file(name: str) -> FileKind | None:
     """The kind of file that `name` promises, whatever suffix is appended to it; None if it is none of Kafka's names."""
     parsed = parse_file_name(name)
@@ -141,13 +150,14 @@ __all__ = [
     "discover",
     "parse_file_name",
     "parse_partition_name",
+    "parse_remote_index_name",
 ]
 
 MAX_DEPTH: Final = 3
 """Log directories are looked for down to this many levels below the root."""
 SYSTEM_FILES: Final = frozenset({".lock", ".DS_Store"})
 """Files beside those of Kafka that say nothing;"""
-SYSTEM_DIRECTORIES: Final = frozenset({"remote-log-index-cache", "lost+found"})
+SYSTEM_DIRECTORIES: Final = frozenset({REMOTE_INDEX_CACHE, "lost+found"})
 """and directories."""
 _PARTITION_SHAPE: Final = re.compile(r".*-(?:[0-9]+|delete|future|stray)", re.DOTALL)
 _ARCHIVE_SUFFIX: Final = re.compile(r"\.(?:tar|tar\.gz|tgz|tar\.xz|txz|tar\.zst|zip|kfb)\Z", re.IGNORECASE)

@@ -9,10 +9,12 @@ from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.log_dir import (
     LOG_DIRECTORY_KINDS,
     PARTITION_KINDS,
+    REMOTE_INDEX_CACHE,
     SYSTEM_DIRECTORIES,
     SYSTEM_FILES,
     parse_file_name,
     parse_partition_name,
+    parse_remote_index_name,
 )
 from kafka_forensics.storage.source import Entry, EntryKind
 
@@ -54,7 +56,7 @@ class BundleNames:
     def file(self, entry: Entry) -> str:
         """What a file, a link or a pipe is called."""
         name = entry.name
-        if self._pseudonyms is None or name in SYSTEM_FILES or parse_file_name(name) is not None:
+        if self._pseudonyms is None or name in SYSTEM_FILES or parse_file_name(name) is not None or _is_remote_index(entry):
             return name
         if entry.kind is not EntryKind.FILE and (name in SYSTEM_DIRECTORIES or parse_partition_name(name) is not None):
             return self.directory(name)
@@ -93,6 +95,11 @@ class BundleNames:
     def topics(self, pattern: str | None) -> str | None:
         """A pattern of topics' names."""
         return pattern if self._pseudonyms is None or pattern is None else self._pseudonyms.pseudonym(NameKind.TOPIC, pattern)
+
+
+def _is_remote_index(entry: Entry) -> bool:
+    """Whether a file is an index of a remote segment, whose name holds the segment's id and no name."""
+    return f"/{entry.path}".endswith(f"/{REMOTE_INDEX_CACHE}/{entry.name}") and parse_remote_index_name(entry.name) is not None
 
 
 def _holds_segments(listed: Sequence[Entry]) -> bool:

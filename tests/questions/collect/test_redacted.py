@@ -5,6 +5,7 @@ import re
 import shutil
 import socket
 import struct
+from base64 import b64encode
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,7 +29,7 @@ from kafka_forensics.writers.batches import (
     write_transaction_log_value,
 )
 from kafka_forensics.writers.files import write_leader_epochs, write_offset_checkpoint, write_properties
-from tests.support import groups
+from tests.support import groups, remote_log
 from tests.support.brokers import put_meta, put_offsets, put_segment, put_share_state
 from tests.support.bundles import LOG, Names, bundle_of, inflated_members, names_of, read_back, taken_apart
 from tests.support.controllers import ControllerLog, control, put_snapshot, record, setting, snapshot, topic
@@ -93,6 +94,9 @@ def put_names(log_dir: Path) -> None:
     )
     put_groups(log_dir)
     put_transactions(log_dir)
+    object_key = b64encode(b"hush-object").decode()
+    events = (remote_log.copied(1, 0, 9, topic="hush-orders", custom_metadata=object_key), remote_log.deleted_partition())
+    remote_log.put_remote_log(log_dir, *events, remote_log.updated(1, 1, topic="hush-orders", custom_metadata=object_key))
     marker = write_marker(True, base_offset=4, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp=BASE_TIMESTAMP)  # noqa: FBT003
     odd = [RecordToWrite(b"\0\0\0\1hush-key", b"\0\0\0\0\0\0", (("hush-header", b"hush"),)), control(6, voters=[VOTER])]
     controls = b"".join(
