@@ -138,7 +138,11 @@ RECOVERED_FACT: Final = fact(
         column("txn_state", pa.string(), "none, committed, or unknown (its marker cannot be read, or may be in lost bytes)"),
         column("held_by", pa.list_(pa.string()), "brokers whose copies hold it"),
         column("proof", pa.string(), "committed, or maybe: nothing proves it"),
-        maybe("witness_kind", pa.string(), "high_watermark, group_offset or transaction_marker; null: nothing proves it"),
+        maybe(
+            "witness_kind",
+            pa.string(),
+            "high_watermark, group_offset, transaction_marker, remote_segment; null: nothing proves it",
+        ),
         maybe("witness_broker", pa.string(), "for whose log the witness speaks"),
         maybe("witness_name", pa.string(), "the group or the transactional id"),
         maybe("witness_end_offset", pa.int64(), "up to where it proves that log committed, exclusive"),

@@ -674,7 +674,7 @@ def _count_losses(planned: Planned, by_broker: Mapping[Broker, Replica], reader:
     """Count what the plan's losses come to, as far as they are counted."""
     for losses in [planned.plan.at_stake, *(candidate.losses for candidate in planned.plan.candidates)]:
         for loss in (*losses, *_runs(losses)):
-            if _key(loss) not in planned.amounts and len(planned.amounts) < LOSSES_COUNTED:
+            if loss.held_by and _key(loss) not in planned.amounts and len(planned.amounts) < LOSSES_COUNTED:
                 planned.amounts[_key(loss)] = _amount(by_broker[_soundest(planned.given, loss)], reader, loss)
 
 
@@ -684,7 +684,7 @@ def _is_older(control: PartitionControl | None, plan: Plan, by_broker: dict[Brok
     if control is None or control.as_of_ms is None:
         return False
     ordinary = [candidate for candidate in plan.candidates if candidate.broker in plan.ordinary]
-    for loss in (loss for candidate in ordinary for loss in candidate.losses if loss.committed):
+    for loss in (loss for candidate in ordinary for loss in candidate.losses if loss.committed and loss.held_by):
         rows = reader.batches(by_broker[loss.held_by[0]], loss.committed_end - 1, loss.committed_end)
         if rows.shape[1] and int(rows[BatchColumn.MAX_TIMESTAMP, -1]) > control.as_of_ms:
             return True
@@ -694,8 +694,8 @@ def _is_older(control: PartitionControl | None, plan: Plan, by_broker: dict[Brok
 def _runs(losses: Sequence[Loss]) -> list[Loss]:
     """Losses of one log that follow each other as one."""
     joined_losses: list[Loss] = []
-    for loss in sorted(losses, key=lambda loss: (str(loss.held_by[0]), loss.start)):
-        if joined_losses and joined_losses[-1].held_by[0] == loss.held_by[0] and joined_losses[-1].end == loss.start:
+    for loss in sorted(losses, key=lambda loss: (str(loss.held_by[:1]), loss.start)):
+        if joined_losses and joined_losses[-1].held_by[:1] == loss.held_by[:1] and joined_losses[-1].end == loss.start:
             holders = tuple(broker for broker in joined_losses[-1].held_by if broker in loss.held_by)
             joined_losses[-1] = joined_losses[-1]._replace(end=loss.end, held_by=holders)
         else:
@@ -710,7 +710,7 @@ def _soundest(given: PlanPartition, loss: Loss) -> Broker:
 
 
 def _key(loss: Loss) -> tuple[int, int, str]:
-    return loss.start, loss.end, str(loss.held_by[0])
+    return loss.start, loss.end, str(loss.held_by[:1])
 
 
 def _absent(row: ExpectedReplica, dead: Collection[Broker]) -> PlanReplica:

@@ -1,10 +1,13 @@
 """Which remote segments of a tiered topic belong to a log, and what becomes of the others under its leader (RemoteLogManager)."""
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.remote_log import RemoteSegment
+from kafka_forensics.replication.epochs import epoch_at
+from kafka_forensics.replication.offset_ranges import Ranges, normalised
 
 
 class RemoteFate(NamedTuple):
@@ -25,6 +28,20 @@ def is_in_lineage(segment: RemoteSegment, epochs: Sequence[EpochEntry]) -> bool:
     behind = first + len(own)
     ends = epochs[behind].start_offset if behind < len(epochs) else None
     return list(own[1:]) == list(epochs[first + 1 : behind]) and (ends is None or segment.end_offset < ends)
+
+
+def left_out(segment: RemoteSegment, epochs: Sequence[EpochEntry], log_start_offset: int) -> Ranges:
+    """The offsets of a segment at which a log with these epochs has other records, from its log start on."""
+    if is_in_lineage(segment, epochs):
+        return ()
+    own = segment.leader_epochs
+    begun = {log_start_offset, *(entry.start_offset for entry in (*own, *epochs))}
+    edges = sorted({segment.start_offset, *(edge for edge in begun if segment.start_offset < edge <= segment.end_offset)})
+    return normalised(
+        (start, end)
+        for start, end in itertools.pairwise([*edges, segment.end_offset + 1])
+        if start >= log_start_offset and epoch_at(epochs, start) not in (None, epoch_at(own, start))
+    )
 
 
 def remote_fate(

@@ -163,3 +163,13 @@ def test_a_salvage_does_not_choose_between_histories_or_make_up_epochs(run: Run,
         (tmp_path / f"other/broker-{broker}" / DIRECTORY / "leader-epoch-checkpoint").unlink()
     status, out, _ = run("salvage", *paths, "--topic", "t", "--output", str(tmp_path / "third"))
     assert (status, "does not tell the epochs of its remote segments" in out) == (3, True)
+
+
+def test_what_only_remote_segments_prove_counts_as_lost(run: Run, tmp_path: Path) -> None:
+    """The old leader's copy is not here: the other replica ends before what that had copied."""
+    paths = put_tiered(tmp_path, {2: (14, 20, OLD)}, "events")
+    plans = answer(run, "plan", *paths)["partitions"]
+    (candidate,) = next(row for row in plans if row["topic"] == "t")["candidates"]
+    assert [(loss["offset_start"], loss["offset_end"], loss["held_by"]) for loss in candidate["losses"]] == [(*LOST, [])]
+    assert candidate["losses"][0]["witness"]["kind"] == "remote_segment"
+    assert "in remote storage, of no log here" in run("plan", *paths, "--topic", "t", "--partition", "0", "--format", "table")[1]

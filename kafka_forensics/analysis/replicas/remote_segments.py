@@ -5,7 +5,6 @@ A segment is copied once all in it is below the last stable offset: that it was 
 (RemoteLogManager). Segments of another history than the leader's stay in the remote store, and no reader is given them.
 """
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -16,9 +15,8 @@ from kafka_forensics.analysis.replicas.forks import last_epoch, lineage, premise
 from kafka_forensics.model.findings import Finding, Place
 from kafka_forensics.model.remote_log import RemoteLogHistory, RemoteSegment
 from kafka_forensics.model.results import PartitionSummary
-from kafka_forensics.replication.epochs import epoch_at
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, normalised, outside
-from kafka_forensics.replication.remote_segments import is_in_lineage
+from kafka_forensics.replication.remote_segments import is_in_lineage, left_out
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.evidence_classes import TieredEvidence
@@ -77,22 +75,9 @@ def _span(loss: Finding) -> Ranges:
 def _left_out(leader: Replica, segments: Sequence[RemoteSegment]) -> dict[RemoteSegment, Ranges]:
     """Segments that hold other records than the leader's log, each with the offsets of these."""
     epochs, latest = lineage(leader), last_epoch(leader)
-    left_out = {}
-    for segment in segments:
-        own = segment.leader_epochs
-        if own[-1].leader_epoch >= latest or segment.end_offset < leader.log_start_offset or is_in_lineage(segment, epochs):
-            continue
-        edges = {entry.start_offset for entry in (*own, *epochs)} | {leader.log_start_offset}
-        edges = {segment.start_offset, *(edge for edge in edges if segment.start_offset < edge <= segment.end_offset)}
-        ordered = [*sorted(edges), segment.end_offset + 1]
-        spans = [
-            (start, end)
-            for start, end in itertools.pairwise(ordered)
-            if start >= leader.log_start_offset and epoch_at(epochs, start) not in (None, epoch_at(own, start))
-        ]
-        if spans:
-            left_out[segment] = normalised(spans)
-    return left_out
+    older = [segment for segment in segments if segment.leader_epochs[-1].leader_epoch < latest]
+    spans = {segment: left_out(segment, epochs, leader.log_start_offset) for segment in older}
+    return {segment: parts for segment, parts in spans.items() if parts}
 
 
 def _with_segments(loss: Finding, replicas: Sequence[Replica], lost: dict[RemoteSegment, Ranges]) -> Finding:

@@ -262,7 +262,7 @@ def _cells(planned: Planned, candidate: Candidate) -> list[list[str]]:
         [plan_words.election(planned, candidate)],
         cutting,
         [*(offset_range(loss.start, loss.end) for loss, _ in losses), *more] or ["none"],
-        [", ".join(called[broker] for broker in loss.held_by) for loss, _ in losses],
+        [", ".join(called[broker] for broker in loss.held_by) or "remote storage" for loss, _ in losses],
         ["?" if amount.records is None else str(amount.records) for _, amount in losses],
         ["?" if amount.bytes is None else str(amount.bytes) for _, amount in losses],
         [str(loss.committed) for loss, _ in losses],

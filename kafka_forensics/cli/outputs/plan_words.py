@@ -120,6 +120,8 @@ def witness_words(witness: Witness) -> str:
             return f"offset {offset} committed by group {printable(witness.name or '')}"
         case "transaction_marker":
             return f"transaction marker {offset - 1} of {printable(witness.name or '')} on broker {whose}"
+        case "remote_segment":
+            return f"remote segment {printable(witness.name or '')} copied by broker {whose}"
         case _:
             return f"high watermark {offset} of broker {whose}"
 
@@ -159,9 +161,9 @@ def loss_words(planned: Planned, loss: Loss) -> str:
     damaged = [broker for broker in loss.held_by if holds(damaged_by(planned, broker), loss.start)]
     if damaged:
         alone += ", damaged there" if len(damaged) == len(loss.held_by) else f" (damaged on {brokers(damaged)})"
-    where = (
-        f"in remote storage, of the log of {brokers(loss.held_by)}" if _is_remote(planned, loss) else f"on {brokers(loss.held_by)}"
-    )
+    where = f"on {brokers(loss.held_by)}" if loss.held_by else "in remote storage, of no log here"
+    if loss.held_by and _is_remote(planned, loss):
+        where = f"in remote storage, of the log of {brokers(loss.held_by)}"
     text = f"{many}{offsets_words(((loss.start, loss.end),))}, {where}{alone}"
     if loss.committed and loss.witness is not None:
         part = "all" if loss.committed_end == loss.end else f"those at {offset_range(loss.start, loss.committed_end)}"

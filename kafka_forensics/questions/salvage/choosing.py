@@ -144,6 +144,8 @@ def forecast(
         kept += [(lineage.base, *span) for span in base.remote]
         start = base.log_start_offset if base.is_tiered else lineage.log_start_offset
         losses = losses_without(planned.given, planned.plan.truncate_by, kept, start)
+        leading = planned.candidate(base.broker)
+        losses += () if leading is None else tuple([loss for loss in leading.losses if not loss.held_by])  # in remote storage alone
         return SalvageForecast(losses, options.words)
     return None
 

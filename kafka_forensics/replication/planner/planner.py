@@ -30,7 +30,7 @@ from kafka_forensics.replication.planner.plans import (
     TruncateBy,
     Witness,
 )
-from kafka_forensics.replication.remote_segments import remote_fate
+from kafka_forensics.replication.remote_segments import is_in_lineage, left_out, remote_fate
 
 _FORCED: Final = {"leads": 0, "clean": 1, "elr": 2, "last-known-leader": 3, "unclean": 4, "unknown": 4}
 """Elections by how little they need to be forced."""
@@ -199,6 +199,9 @@ class _Planning:
         self._holed = [number for number, held in enumerate(self._on_disk) if len(held) > 1]
         self._proven_end = max([witness.end_offset for witnesses in self._witnesses for witness in witnesses], default=0)
         self._next_epoch = _next_epoch(given)
+        latest = max(self._files, key=lambda epochs: epochs[-1].leader_epoch if epochs else -1, default=[])
+        self._remote_segments = [segment for segment in given.remote_segments if latest and is_in_lineage(segment, latest)]
+        """Those that no later leader's log has left out already."""
 
     def candidate(self, leader: int) -> Candidate:
         """The election of one replica."""
@@ -218,8 +221,16 @@ class _Planning:
         lost = own or rotten or forgotten or any(follower_plan.lost for follower_plan in followers)
         losses = tuple(self._losses(leader, normalised((*own, *forgotten)), rotten, followers)) if lost else ()
         kind = election_kind(self._given.control, self.node(leader), crashed=replica.crashed)
+        losses += tuple(_joined([*self._lost_remotely(replica, loaded, losses)]))
         remote = remote_fate(self._given.remote_segments, loaded, replica.log_start_offset, replica.log_end_offset)
         return Candidate(replica.broker, kind, followers, losses, counted(own) if own else 0, remote)
+
+    def _lost_remotely(self, leader: PlanReplica, loaded: list[EpochEntry], losses: Sequence[Loss]) -> Iterator[Loss]:
+        """What remote segments prove committed, this leader's log lacks, and no copy here holds."""
+        told = normalised((loss.start, loss.end) for loss in losses)
+        for segment in self._remote_segments:
+            for start, end in without(left_out(segment, loaded, leader.log_start_offset), told):
+                yield Loss(start, end, (), (), end, Witness(end, "remote_segment", segment.broker_id, segment.segment_id))
 
     def _forgotten(self, leader: int) -> Ranges:
         """What of a replica's log is in remote storage and older than the epochs its broker knows: the leader deletes that."""

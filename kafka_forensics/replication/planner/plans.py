@@ -41,7 +41,8 @@ NO_END: Final = INT64_MAX
 class Witness:
     """Something that proves `[0, end_offset)` of the log it was read with to have been committed.
 
-    `kind` is `high_watermark`, `group_offset` or `transaction_marker`; `name` the group or the transactional id.
+    `kind` is `high_watermark`, `group_offset`, `transaction_marker` or `remote_segment`; `name` the group, the transactional id or
+    the segment.
     """
 
     end_offset: int
