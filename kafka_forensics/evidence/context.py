@@ -71,15 +71,16 @@ class ReplicaContext:
     def is_tiered(self) -> bool:
         """Whether segments of the topic are moved to remote storage (KIP-405): the log begins before its first local segment.
 
-        The topic's setting decides where the controllers' log tells it. Elsewhere `__remote_log_metadata` does, or the replica's
-        own files: brokers write a log start below the first segment, and epochs that begin there, for tiered topics only.
+        `__remote_log_metadata` tells by finished segments, the controllers' log by the topic's setting. Where it is not here the
+        replica's own files do: brokers write a log start below the first segment, and epochs that begin there, for tiered topics
+        only.
         """
-        if self.control is not None and self.control.unknown_after is None:
-            return self.control.is_tiered
         if self.compacted:
             return False
         if self.remote_log is not None and self.remote_log.finished:
             return True
+        if self.control is not None and self.control.unknown_after is None:
+            return self.control.is_tiered
         first, epochs = min(self.segment_base_offsets, default=0), self.epoch_checkpoint
         start = first if self.log_start_checkpoint is None else self.log_start_checkpoint
         return start < first and epochs is not None and any(entry.start_offset < first for entry in epochs[:1])
