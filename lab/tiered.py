@@ -1,0 +1,425 @@
+"""Disks of a cluster with tiered topics (KIP-405) in many states: `python -m lab.tiered FOLDER` makes all of them.
+
+Kafka 4.3.1 with `LocalTieredStorage` of its own tests: the remote store is a directory, one file an object. Broker 4 holds no
+topic of clients, only `__remote_log_metadata`, which so survives an election that the others lose.
+"""
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
+from lab.cluster import ADMIN_TIMEOUT_SECONDS, FIRST_CONTROLLER
+from lab.errors import LabError
+from lab.files import copy_tree
+from lab.jvm import run_tool, wait_until
+from lab.kafka_jars import LAB, kafka_jars
+from lab.salvage_states import Acknowledged, go_on, values, write_transactions
+from lab.unclean_election import fully_replicated
+from lab.version_healthy import Traffic
+from lab.version_histories import META_PROPERTIES
+from lab.version_workload import Contents, Place, delete_records, lost, read_everything, spans
+from lab.versions import PROMPT, SESSION, SinceKafka4
+from lab.workload import SMALL_SEGMENTS, Writer
+
+VERSION: Final = "4.3.1"
+GET_OFFSETS: Final = "org.apache.kafka.tools.GetOffsetShell"
+WANTED_OFFSETS: Final = ("earliest", "earliest-local", "latest-tiered", "latest")
+TASK_INTERVAL_SECONDS: Final = 1
+QUIET_SECONDS: Final = 8
+"""Nothing is copied or deleted for so long: many runs of every task."""
+STAYING_SECONDS: Final = 40
+"""After a start, in which Kafka deleted 43 of 44 segments within seconds where the log start was wrong."""
+STORE: Final = "remote"
+METADATA: Final = f"{CLUSTER_METADATA_TOPIC}-0"
+METADATA_HOLDER: Final = 4
+WIPED: Final = 3
+LEADER, BEHIND, FAR_BEHIND = 1, 2, 3
+COMMON, WITHOUT_ONE, ALONE, AFTERWARDS = 300, 100, 75, 45
+"""Records that three replicas of `aud` and `lag` have, two, the leader alone, and those of the leader elected uncleanly."""
+TRIMMED_TO: Final = 100
+
+TIERED: Final = {"remote.storage.enable": "true", "retention.ms": "-1"}
+DRAINED: Final = {**TIERED, "local.retention.ms": "1000"}
+"""Everything becomes remote, and local logs are empty when nobody writes."""
+PARTLY: Final = {**TIERED, "local.retention.bytes": "16384"}
+"""Some segments stay, as on most clusters."""
+TOPICS: Final[Mapping[str, Mapping[str, str]]] = {
+    "drained": DRAINED,
+    "partly": PARTLY,
+    "trimmed": PARTLY,
+    "expiring": {**TIERED, "retention.bytes": "32768", "local.retention.bytes": "8192"},
+    "late": {"retention.ms": "-1"},
+    "frozen": DRAINED,
+    "off": DRAINED,
+    "deleted": DRAINED,
+    "flat": {"retention.ms": "-1"},
+}
+WRITTEN_ON: Final = ("drained", "partly", "trimmed", "expiring", "late", "frozen", "flat")
+"""Topics under traffic; `transactions` has one that stays open, and `off` and `deleted` are as their names say."""
+UNCLEAN_TOPICS: Final[Mapping[str, Mapping[str, str]]] = {"aud": DRAINED, "lag": PARTLY}
+
+SETTINGS: Final = {
+    **PROMPT,
+    "default.replication.factor": "3",
+    "log.retention.check.interval.ms": "1000",
+    "log.flush.start.offset.checkpoint.interval.ms": "1000",
+    "log.local.retention.ms": "-2",
+    "remote.log.storage.system.enable": "true",
+    "remote.log.storage.manager.class.name": "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
+    "remote.log.metadata.manager.listener.name": "PLAINTEXT",
+    "remote.log.manager.task.interval.ms": str(TASK_INTERVAL_SECONDS * 1000),
+    "remote.log.manager.copier.thread.pool.size": "2",
+    "remote.log.manager.expiration.thread.pool.size": "2",
+    "remote.log.reader.threads": "2",
+    "rlmm.config.remote.log.metadata.topic.num.partitions": "3",
+    "rlmm.config.remote.log.metadata.topic.replication.factor": "4",
+    "rlmm.config.remote.log.metadata.topic.min.isr": "1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What clients had been told, and what brokers and the remote store say, at the moment of a copy."""
+
+    acknowledged: Contents
+    """Offset → value of each partition, below no log start; not of deleted topics."""
+    offsets: Mapping[str, Mapping[Place, int]]
+    """`earliest`, `earliest-local`, `latest-tiered` and `latest` of each partition; empty where no broker ran."""
+    objects: tuple[str, ...]
+    """The `.log` objects of the remote store, `TOPIC-PARTITION-ID/OFFSET-SEGMENT.log`."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Copies of all log directories, `broker-1` …, `controller-100`, and of the remote store, below one folder."""
+
+    name: str
+    folder: Path
+    truth: Truth
+    live: bool = False
+    lost: Contents = field(default_factory=dict)
+    """Acknowledged records that an election has lost."""
+
+    @property
+    def log_dirs(self) -> list[str]:
+        """The copies of log directories."""
+        return sorted(str(path) for path in self.folder.iterdir() if path.is_dir() and path.name != STORE)
+
+
+class TieredCluster(SinceKafka4):
+    """Controller 100 and brokers 1 … 4, whose remote store is the directory `remote` beside their log directories."""
+
+    def __init__(self, directory: Path) -> None:
+        self.store = directory.resolve() / STORE
+        super().__init__(
+            directory,
+            METADATA_HOLDER,
+            version_jars=kafka_jars(VERSION, LAB / "pom-tiered.xml", "kafka-tiered"),
+            broker_settings={**SETTINGS, "rsm.config.dir": str(self.store)},
+            controller_settings={**SESSION, "remote.log.storage.system.enable": "true"},
+        )
+
+    def create_topic(
+        self, name: str, *, assignment: list[list[int]] | None = None, settings: Mapping[str, str] | None = None
+    ) -> None:
+        """Create a topic on brokers 1 to 3 unless told otherwise."""
+        super().create_topic(name, assignment=assignment or [[1, 2, 3]], settings=settings)
+
+    def objects(self) -> tuple[str, ...]:
+        """The `.log` objects of the remote store."""
+        return tuple(sorted(f"{path.parent.name}/{path.name}" for path in self.store.rglob("*.log")))
+
+    def alter_topic(self, topic: str, settings: Mapping[str, str]) -> None:
+        """Change settings of a topic and keep the others."""
+        entries = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()]
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
+        self.admin().incremental_alter_configs([resource])[resource].result(ADMIN_TIMEOUT_SECONDS)
+
+    def offsets(self, wanted: str) -> dict[Place, int]:
+        """What `kafka-get-offsets --time` says of each partition of clients' topics that has such an offset. Raises LabError."""
+        arguments = ["--bootstrap-server", self.awake, "--time", wanted, "--exclude-internal-topics"]
+        done = run_tool(GET_OFFSETS, arguments, jars=self._jars)
+        if done.exit_code != 0:
+            raise LabError(f"no offsets {wanted}: {(done.stdout + done.stderr)[-500:].decode(errors='replace')}")
+        rows = [line.rsplit(":", 2) for line in done.stdout.decode().splitlines() if line.count(":") == 2]
+        return {(topic, int(partition)): int(offset) for topic, partition, offset in rows if offset}
+
+    def local_starts(self) -> dict[tuple[int, str], int]:
+        """(broker, partition directory) → base offset of the first local segment."""
+        starts: dict[tuple[int, str], int] = {}
+        for broker in self.brokers:
+            for path in self.log_dir(broker).glob("*-[0-9]*/*.log"):
+                key, base_offset = (broker, path.parent.name), int(path.stem)
+                starts[key] = min(starts.get(key, base_offset), base_offset)
+        return starts
+
+    def await_quiet(self, *, quiet_seconds: float = QUIET_SECONDS) -> None:
+        """Wait until nothing was copied to the remote store or deleted, there and locally, for a while. Raises LabError."""
+        seen: list[tuple[object, float]] = []
+
+        def quiet() -> bool:
+            now = (self.objects(), self.local_starts())
+            if not seen or seen[-1][0] != now:
+                seen.append((now, time.monotonic()))
+            return time.monotonic() - seen[-1][1] > quiet_seconds
+
+        wait_until("the remote store is quiet", quiet, timeout_seconds=120, step_seconds=0.5)
+
+    def await_in_sync(self) -> None:
+        """Wait until every partition has a leader and all its replicas are in sync. Raises LabError."""
+        wait_until("all replicas are in sync", lambda: fully_replicated(self), timeout_seconds=90, step_seconds=1.0)
+
+
+class TieredTraffic(Traffic):
+    """Clients that write to the tiered topics until the `with` block ends; what they are told is remembered."""
+
+    def __init__(self, cluster: TieredCluster, written: Mapping[str, Acknowledged]) -> None:
+        super().__init__(cluster)
+        self._written = written
+
+    def _write(self) -> None:
+        writer = Writer(self._cluster, enable_idempotence=True, linger_ms=5, message_timeout_ms=5000)
+        while not self._stop.wait(0.05):
+            for topic in WRITTEN_ON:
+                self._written[topic].batch(writer, topic, values(f"{topic} under traffic", self.rounds * 10, 10))
+            self.rounds += 1
+
+
+@dataclass
+class TieredHistory:
+    """A cluster whose disks go through states one after the other; their copies go below `root`."""
+
+    cluster: TieredCluster
+    root: Path
+    written: dict[str, Acknowledged] = field(default_factory=dict)
+
+    @property
+    def nodes(self) -> list[int]:
+        """All nodes."""
+        return [*self.cluster.controllers, *self.cluster.brokers]
+
+    def write(self, topic: str, count: int) -> None:
+        """Write further records to a topic."""
+        written = self.written.setdefault(topic, Acknowledged())
+        first = max(written.records, default=-1) + 1
+        go_on(self.cluster, topic, written, first, first + count)
+
+    def make_topics(self) -> None:
+        """Everything that is legal: see `TOPICS`."""
+        cluster = self.cluster
+        for topic, settings in TOPICS.items():
+            cluster.create_topic(topic, settings={**SMALL_SEGMENTS, **settings})
+            self.write(topic, 300)
+        self.written["transactions"] = write_transactions(cluster, "transactions")
+        cluster.alter_topic("transactions", DRAINED)
+        cluster.await_quiet()
+        cluster.alter_topic("late", DRAINED)
+        delete_records(cluster, "trimmed", TRIMMED_TO)
+        cluster.alter_topic(
+            "frozen", {"remote.log.copy.disable": "true", "local.retention.ms": "-2", "local.retention.bytes": "-2"}
+        )
+        cluster.alter_topic("off", {"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"})
+        cluster.admin().delete_topics(["deleted"])["deleted"].result(ADMIN_TIMEOUT_SECONDS)
+        for topic in WRITTEN_ON:
+            self.write(topic, 60)
+        del self.written["deleted"]
+        cluster.await_quiet()
+
+    def truth(self, *, with_offsets: bool = True) -> Truth:
+        """What is so now."""
+        offsets = {wanted: self.cluster.offsets(wanted) for wanted in WANTED_OFFSETS} if with_offsets else {}
+        starts = offsets.get("earliest", {})
+        acknowledged = {
+            (topic, 0): {
+                offset: value for offset, (value, _) in sorted(written.records.items()) if offset >= starts.get((topic, 0), 0)
+            }
+            for topic, written in self.written.items()
+        }
+        return Truth(acknowledged, offsets, self.cluster.objects())
+
+    def copy(self, name: str, truth: Truth, *, live: bool = False, gone: Contents | None = None) -> State:
+        """Copy all log directories, live ones file by file and others as of one instant, and the remote store."""
+        state = State(name, self.root / name, truth, live, gone or {})
+        if live:
+            for node in self.nodes:
+                copy_tree(self.cluster.log_dir(node), state.folder / self.cluster.log_dir(node).name)
+        else:
+            self.cluster.copy(state.folder, self.nodes)
+        copy_tree(self.cluster.store, state.folder / STORE)
+        (self.root / f"{name}.truth.json").write_text(json.dumps(told(state), indent=1))
+        return state
+
+    def restore(self, state: State) -> None:
+        """Give the stopped nodes the disks and the remote store of a state."""
+        cluster = self.cluster
+        shutil.rmtree(cluster.store)
+        copy_tree(state.folder / STORE, cluster.store)
+        for node in self.nodes:
+            for directory in (cluster.log_dir(node), before(cluster.log_dir(node))):
+                shutil.rmtree(directory, ignore_errors=True)
+            copy_tree(state.folder / cluster.log_dir(node).name, cluster.log_dir(node))
+
+    def stop(self) -> None:
+        """Stop all nodes cleanly, broker 1 last: it leads when they are started again."""
+        for broker in reversed(self.cluster.brokers):
+            self.cluster.stop(broker)
+        self.cluster.stop(*self.cluster.controllers)
+
+    def start(self) -> None:
+        """Start all nodes, and wait until all replicas are in sync."""
+        self.cluster.start(*self.nodes)
+        self.cluster.await_in_sync()
+
+    # States to which nothing bad happened.
+
+    def silent_states(self) -> list[State]:
+        """At rest and running, live, killed, stopped, and a broker with a new disk. All nodes are stopped then."""
+        cluster = self.cluster
+        self.make_topics()
+        states = [self.copy("running", self.truth())]
+        with TieredTraffic(cluster, self.written) as traffic:
+            for number in range(3):
+                states.append(self.copy(f"live-{number}", self.truth(with_offsets=False), live=True))
+                traffic.await_rounds(5)
+            cluster.freeze(*cluster.brokers)
+            cluster.kill(*cluster.brokers)
+        cluster.stop(*cluster.controllers)
+        states.append(self.copy("killed", self.truth(with_offsets=False)))
+        self.start()
+        cluster.await_quiet()
+        truth = self.truth()
+        self.stop()
+        states.append(self.copy("stopped", truth))
+        self.wipe(WIPED)
+        self.start()
+        cluster.await_quiet()
+        truth = self.truth()
+        self.stop()
+        states.append(self.copy("rebuilt", truth))
+        return states
+
+    def wipe(self, broker: int) -> None:
+        """Give a broker a new disk, with nothing but its `meta.properties`."""
+        log_dir = self.cluster.log_dir(broker)
+        kept = (log_dir / META_PROPERTIES).read_bytes()
+        shutil.rmtree(log_dir)
+        log_dir.mkdir()
+        (log_dir / META_PROPERTIES).write_bytes(kept)
+
+    # A leader that alone acknowledged and tiered records.
+
+    def isolate(self) -> State:
+        """`aud` and `lag`: broker 3 lacks 175 records, broker 2 75, and broker 1, who has all, dies. All nodes are stopped then,
+        of `aud` all segments are remote, of `lag` some are local."""
+        cluster = self.cluster
+        for topic, settings in UNCLEAN_TOPICS.items():
+            cluster.create_topic(topic, settings={**SMALL_SEGMENTS, **settings, "min.insync.replicas": "1"})
+            self.write(topic, COMMON)
+        cluster.await_quiet()
+        for stopped, count, isr in ((FAR_BEHIND, WITHOUT_ONE, [LEADER, BEHIND]), (BEHIND, ALONE, [LEADER])):
+            cluster.stop(stopped)
+            for topic in UNCLEAN_TOPICS:
+                cluster.await_isr(topic, isr)
+                self.write(topic, count)
+            cluster.await_quiet()
+        truth = self.truth()
+        cluster.kill(LEADER)
+        cluster.stop()
+        return self.copy("isolated", truth)
+
+    def elect(self, leader: int, topics: Iterable[str] = tuple(UNCLEAN_TOPICS)) -> Contents:
+        """Start all but broker 1 and have `leader` elected uncleanly; what of the acknowledged records readers do not get any
+        more. The other replica joins once it leads."""
+        cluster = self.cluster
+        cluster.start(FIRST_CONTROLLER, METADATA_HOLDER, leader)
+        for topic in topics:
+            elected = partial(self._elected, topic, leader)
+            wait_until(f"{topic} is led by broker {leader}", elected, timeout_seconds=90, step_seconds=1.0)
+        cluster.start(*{BEHIND, FAR_BEHIND} - {leader})
+        for topic in topics:
+            cluster.await_isr(topic, [BEHIND, FAR_BEHIND])
+        return {place: values for place, values in self.missing().items() if place[0] in topics}
+
+    def _elected(self, topic: str, leader: int) -> bool:
+        if self.cluster.leader_and_isr(topic)[0] != leader:
+            try:
+                self.cluster.elect_unclean(topic)
+            except LabError:
+                return False  # the controller does not know yet that the old leader is gone
+        return self.cluster.leader_and_isr(topic)[0] == leader
+
+    def missing(self, truth: Truth | None = None) -> dict[Place, dict[int, bytes]]:
+        """Acknowledged records that readers do not get (any more)."""
+        acknowledged = (truth or self.truth(with_offsets=False)).acknowledged
+        gone = lost(acknowledged, read_everything(self.cluster, acknowledged))
+        return {place: {offset: acknowledged[place][offset] for offset in offsets} for place, offsets in gone.items()}
+
+    def lose(self) -> State:
+        """Broker 2 is elected uncleanly after `isolate` and takes other records in the place of those that it lacks."""
+        gone = self.elect(BEHIND)
+        for topic in UNCLEAN_TOPICS:
+            go_on(self.cluster, topic, Acknowledged(), 1000, 1000 + AFTERWARDS)
+        self.cluster.await_quiet()
+        truth = self.truth()
+        self.cluster.stop()
+        return self.copy("unclean", truth, gone=gone)
+
+
+def before(log_dir: Path) -> Path:
+    """Where `put_in_place` moves a log directory."""
+    return log_dir.with_name(f"{log_dir.name}.before")
+
+
+def told(state: State) -> dict[str, object]:
+    """A truth as JSON."""
+    truth = state.truth
+    return {
+        "version": VERSION,
+        "live": state.live,
+        "lost": {f"{topic}-{partition}": spans(records) for (topic, partition), records in state.lost.items()},
+        "acknowledged": {f"{topic}-{partition}": len(records) for (topic, partition), records in truth.acknowledged.items()},
+        "offsets": {
+            wanted: {f"{topic}-{partition}": offset for (topic, partition), offset in sorted(rows.items())}
+            for wanted, rows in truth.offsets.items()
+        },
+        "remote_log_objects": truth.objects,
+    }
+
+
+def without_controllers_log(state: State, target: Path) -> list[str]:
+    """Copies of the brokers' log directories without the controllers' log."""
+    for log_dir in state.folder.glob("broker-*"):
+        copy_tree(log_dir, target / log_dir.name)
+        shutil.rmtree(target / log_dir.name / METADATA)
+    return sorted(str(path) for path in target.iterdir())
+
+
+STATES: Final[tuple[Callable[[TieredHistory], object], ...]] = (
+    TieredHistory.silent_states,
+    TieredHistory.start,
+    TieredHistory.isolate,
+    TieredHistory.lose,
+)
+
+
+def main() -> None:
+    """Make all states below a new folder."""
+    root = Path(sys.argv[1])
+    with TieredCluster(root / "nodes") as cluster:
+        history = TieredHistory(cluster, root)
+        for make in STATES:
+            make(history)
+            print(make.__name__, flush=True)
+
+
+if __name__ == "__main__":
+    main()

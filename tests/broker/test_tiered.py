@@ -1,0 +1,154 @@
+"""Tiered topics of real brokers: copies are not alarming, salvages keep the remote log, and elections cost what `plan` says."""
+
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.engine import local
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.model.findings import Severity
+from kafka_forensics.questions.plan import PlanOptions, make_plans
+from kafka_forensics.questions.salvage import SalvageOptions, salvage
+from lab.salvaged_start import put_in_place
+from lab.tiered import (
+    ALONE,
+    BEHIND,
+    COMMON,
+    FAR_BEHIND,
+    LEADER,
+    STAYING_SECONDS,
+    UNCLEAN_TOPICS,
+    WITHOUT_ONE,
+    State,
+    TieredCluster,
+    TieredHistory,
+    without_controllers_log,
+)
+from lab.version_workload import Contents, Place
+
+pytestmark = [pytest.mark.broker, pytest.mark.nightly, pytest.mark.timeout(1200)]
+
+SILENT = ("running", "live-0", "live-1", "live-2", "killed", "stopped", "rebuilt")
+LOST = {
+    BEHIND: range(COMMON + WITHOUT_ONE, COMMON + WITHOUT_ONE + ALONE),
+    FAR_BEHIND: range(COMMON, COMMON + WITHOUT_ONE + ALONE),
+}
+"""Leader elected uncleanly → acknowledged offsets of each topic that its log lacks."""
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A cluster, all of whose nodes are stopped, and the states that its disks went through."""
+
+    history: TieredHistory
+    states: dict[str, State]
+    gone: dict[int, Contents]
+    """Leader elected uncleanly → acknowledged records that readers did not get any more."""
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    root = tmp_path_factory.mktemp("tiered")
+    with TieredCluster(root / "nodes") as cluster:
+        history = TieredHistory(cluster, root)
+        states = history.silent_states()
+        history.start()
+        isolated = history.isolate()
+        far_behind = history.elect(FAR_BEHIND)
+        cluster.stop()
+        history.restore(isolated)
+        unclean = history.lose()
+        states += [isolated, unclean]
+        yield Lab(history, {state.name: state for state in states}, {BEHIND: unclean.lost, FAR_BEHIND: far_behind})
+
+
+def test_the_states_are_what_they_are_meant_to_be(lab: Lab) -> None:
+    stopped = lab.states["stopped"].truth.offsets
+    earliest, local_starts, latest = (stopped[wanted] for wanted in ("earliest", "earliest-local", "latest"))
+    assert (earliest["drained", 0], local_starts["drained", 0]) == (0, latest["drained", 0])
+    assert 0 == earliest["partly", 0] < local_starts["partly", 0] < latest["partly", 0]
+    assert 0 < earliest["trimmed", 0] < local_starts["trimmed", 0]
+    assert earliest["late", 0] == 0 < local_starts["late", 0]
+    assert earliest["expiring", 0] > 0
+    assert local_starts["flat", 0] == 0
+    assert ("deleted", 0) not in latest
+    assert {name.partition("/")[0][:-23] for name in lab.states["stopped"].truth.objects}.isdisjoint(
+        {"off-0", "deleted-0", "flat-0"}
+    )
+    for leader, gone in lab.gone.items():
+        assert {place: list(records) for place, records in gone.items()} == {
+            (topic, 0): list(LOST[leader]) for topic in UNCLEAN_TOPICS
+        }
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_nothing_is_said_of_a_sound_copy(lab: Lab, name: str) -> None:
+    state = lab.states[name]
+    result = local.scan(state.log_dirs, ScanOptions(jobs=1, live=state.live))
+    said = [
+        (finding.kind, finding.place.topic, finding.place.broker, finding.evidence)
+        for finding in result.findings
+        if finding.severity is not Severity.INFO
+    ]
+    assert said == []
+    assert result.incomplete == []
+
+
+@pytest.mark.parametrize("with_controllers_log", [True, False], ids=["controllers' log", "no controllers' log"])
+@pytest.mark.parametrize("name", ["stopped", "killed"])
+def test_the_remote_log_outlives_a_start_on_a_salvage(lab: Lab, name: str, tmp_path: Path, with_controllers_log: bool) -> None:
+    history, state = lab.history, lab.states[name]
+    paths = state.log_dirs if with_controllers_log else without_controllers_log(state, tmp_path / "copies")
+    salvaged = salvage(paths, tmp_path / "out", ScanOptions(), SalvageOptions())
+    assert {refused.topic for refused in salvaged.refused} <= {"__cluster_metadata"}
+    history.restore(state)
+    put_in_place(history.cluster, tmp_path / "out")
+    try:
+        history.start()
+        time.sleep(STAYING_SECONDS)
+        left = set(history.cluster.objects())
+        missing = history.missing(state.truth)
+        offsets = history.cluster.offsets("earliest")
+    finally:
+        history.cluster.stop()
+        shutil.rmtree(tmp_path / "out")
+    assert set(state.truth.objects) - left == set()
+    assert missing == {}
+    expected = state.truth.offsets.get("earliest", lab.states["running"].truth.offsets["earliest"])
+    assert {place: offsets[place] for place in expected if place[0] != "expiring"} == {
+        place: offset for place, offset in expected.items() if place[0] != "expiring"
+    }
+
+
+def promised(paths: list[str], topic: str, leader: int, options: PlanOptions) -> set[int]:
+    """The offsets that are lost by the plan where this broker leads."""
+    (planned,) = make_plans(paths, ScanOptions(topic), options).planned
+    candidate = planned.candidate(leader)
+    assert candidate is not None
+    return {offset for loss in candidate.losses for offset in range(loss.start, loss.end)}
+
+
+@pytest.mark.parametrize("leader", [BEHIND, FAR_BEHIND])
+@pytest.mark.parametrize("topic", UNCLEAN_TOPICS)
+@pytest.mark.parametrize("copied", [True, False], ids=["all copies", "no copy of the old leader"])
+def test_an_election_costs_what_the_plan_promises(lab: Lab, copied: bool, topic: str, leader: int) -> None:
+    state = lab.states["isolated"]
+    paths = [path for path in state.log_dirs if copied or not path.endswith(f"broker-{LEADER}")]
+    place: Place = (topic, 0)
+    assert promised(paths, topic, leader, PlanOptions(dead=frozenset({str(LEADER)}))) == set(lab.gone[leader][place])
+
+
+@pytest.mark.parametrize("topic", UNCLEAN_TOPICS)
+@pytest.mark.parametrize("copied", [True, False], ids=["all copies", "no copy of the old leader"])
+def test_a_scan_after_the_unclean_election_tells_what_was_lost(lab: Lab, copied: bool, topic: str) -> None:
+    state = lab.states["unclean"]
+    paths = [path for path in state.log_dirs if copied or not path.endswith(f"broker-{LEADER}")]
+    result = local.scan(paths, ScanOptions(topic, jobs=1))
+    ranges = {
+        (finding.place.offset_start, finding.place.offset_end) for finding in result.findings if finding.kind == "UNCLEAN_LOSS"
+    }
+    assert ranges == {(LOST[BEHIND].start, LOST[BEHIND].stop)}
