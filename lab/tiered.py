@@ -8,7 +8,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -65,6 +65,7 @@ TOPICS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 WRITTEN_ON: Final = ("drained", "partly", "trimmed", "expiring", "late", "frozen", "flat")
 """Topics under traffic; `transactions` has one that stays open, and `off` and `deleted` are as their names say."""
+TOPICS_LEFT: Final = (*(topic for topic in TOPICS if topic != "deleted"), "transactions")
 UNCLEAN_TOPICS: Final[Mapping[str, Mapping[str, str]]] = {"aud": DRAINED, "lag": PARTLY}
 
 SETTINGS: Final = {
@@ -110,9 +111,9 @@ class State:
     """Acknowledged records that an election has lost."""
 
     @property
-    def log_dirs(self) -> list[str]:
+    def log_dirs(self) -> tuple[Path, ...]:
         """The copies of log directories."""
-        return sorted(str(path) for path in self.folder.iterdir() if path.is_dir() and path.name != STORE)
+        return tuple(path for path in sorted(self.folder.iterdir()) if path.name != STORE)
 
 
 class TieredCluster(SinceKafka4):
@@ -142,7 +143,8 @@ class TieredCluster(SinceKafka4):
         """Change settings of a topic and keep the others."""
         entries = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()]
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
-        self.admin().incremental_alter_configs([resource])[resource].result(ADMIN_TIMEOUT_SECONDS)
+        admin = self.admin()
+        admin.incremental_alter_configs([resource])[resource].result(ADMIN_TIMEOUT_SECONDS)
 
     def offsets(self, wanted: str) -> dict[Place, int]:
         """What `kafka-get-offsets --time` says of each partition of clients' topics that has such an offset. Raises LabError."""
@@ -151,7 +153,7 @@ class TieredCluster(SinceKafka4):
         if done.exit_code != 0:
             raise LabError(f"no offsets {wanted}: {(done.stdout + done.stderr)[-500:].decode(errors='replace')}")
         rows = [line.rsplit(":", 2) for line in done.stdout.decode().splitlines() if line.count(":") == 2]
-        return {(topic, int(partition)): int(offset) for topic, partition, offset in rows if offset}
+        return {(topic, int(partition)): int(offset) for topic, partition, offset in rows if offset and not topic.startswith("__")}
 
     def local_starts(self) -> dict[tuple[int, str], int]:
         """(broker, partition directory) → base offset of the first local segment."""
@@ -228,7 +230,8 @@ class TieredHistory:
             "frozen", {"remote.log.copy.disable": "true", "local.retention.ms": "-2", "local.retention.bytes": "-2"}
         )
         cluster.alter_topic("off", {"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"})
-        cluster.admin().delete_topics(["deleted"])["deleted"].result(ADMIN_TIMEOUT_SECONDS)
+        admin = cluster.admin()
+        admin.delete_topics(["deleted"])["deleted"].result(ADMIN_TIMEOUT_SECONDS)
         for topic in WRITTEN_ON:
             self.write(topic, 60)
         del self.written["deleted"]
@@ -336,36 +339,35 @@ class TieredHistory:
         cluster.stop()
         return self.copy("isolated", truth)
 
-    def elect(self, leader: int, topics: Iterable[str] = tuple(UNCLEAN_TOPICS)) -> Contents:
+    def elect(self, leader: int, isolated: State) -> Contents:
         """Start all but broker 1 and have `leader` elected uncleanly; what of the acknowledged records readers do not get any
-        more. The other replica joins once it leads."""
+        more. The other replica joins once it leads. All topics have lost their leader; only `aud` and `lag` lose records."""
         cluster = self.cluster
         cluster.start(FIRST_CONTROLLER, METADATA_HOLDER, leader)
-        for topic in topics:
-            elected = partial(self._elected, topic, leader)
-            wait_until(f"{topic} is led by broker {leader}", elected, timeout_seconds=90, step_seconds=1.0)
+        wait_until("all partitions are led", partial(self._all_led, leader), timeout_seconds=90, step_seconds=1.0)
         cluster.start(*{BEHIND, FAR_BEHIND} - {leader})
-        for topic in topics:
+        for topic in (*TOPICS_LEFT, *UNCLEAN_TOPICS):
             cluster.await_isr(topic, [BEHIND, FAR_BEHIND])
-        return {place: values for place, values in self.missing().items() if place[0] in topics}
+        return self.missing(isolated.truth)
 
-    def _elected(self, topic: str, leader: int) -> bool:
-        if self.cluster.leader_and_isr(topic)[0] != leader:
+    def _all_led(self, leader: int) -> bool:
+        listed = self.cluster.admin().list_topics(timeout=ADMIN_TIMEOUT_SECONDS).topics
+        leaders = {(topic, number): its.leader for topic in listed for number, its in listed[topic].partitions.items()}
+        if leaderless := [place for place, led in leaders.items() if led < 0 or (place[0] in UNCLEAN_TOPICS and led == LEADER)]:
             try:
-                self.cluster.elect_unclean(topic)
+                self.cluster.elect_unclean_all(leaderless)
             except LabError:
                 return False  # the controller does not know yet that the old leader is gone
-        return self.cluster.leader_and_isr(topic)[0] == leader
+        return not leaderless and all(leaders.get((topic, 0)) == leader for topic in UNCLEAN_TOPICS)
 
-    def missing(self, truth: Truth | None = None) -> dict[Place, dict[int, bytes]]:
-        """Acknowledged records that readers do not get (any more)."""
-        acknowledged = (truth or self.truth(with_offsets=False)).acknowledged
-        gone = lost(acknowledged, read_everything(self.cluster, acknowledged))
-        return {place: {offset: acknowledged[place][offset] for offset in offsets} for place, offsets in gone.items()}
+    def missing(self, truth: Truth) -> dict[Place, dict[int, bytes]]:
+        """Acknowledged records that readers do not get any more."""
+        gone = lost(truth.acknowledged, read_everything(self.cluster, truth.acknowledged))
+        return {place: {offset: truth.acknowledged[place][offset] for offset in offsets} for place, offsets in gone.items()}
 
-    def lose(self) -> State:
-        """Broker 2 is elected uncleanly after `isolate` and takes other records in the place of those that it lacks."""
-        gone = self.elect(BEHIND)
+    def lose(self, isolated: State) -> State:
+        """Broker 2 is elected uncleanly and takes other records in the place of those that it lacks. All are stopped then."""
+        gone = self.elect(BEHIND, isolated)
         for topic in UNCLEAN_TOPICS:
             go_on(self.cluster, topic, Acknowledged(), 1000, 1000 + AFTERWARDS)
         self.cluster.await_quiet()
@@ -395,30 +397,29 @@ def told(state: State) -> dict[str, object]:
     }
 
 
-def without_controllers_log(state: State, target: Path) -> list[str]:
+def without_controllers_log(state: State, target: Path) -> tuple[Path, ...]:
     """Copies of the brokers' log directories without the controllers' log."""
     for log_dir in state.folder.glob("broker-*"):
         copy_tree(log_dir, target / log_dir.name)
         shutil.rmtree(target / log_dir.name / METADATA)
-    return sorted(str(path) for path in target.iterdir())
+    return tuple(sorted(target.iterdir()))
 
 
-STATES: Final[tuple[Callable[[TieredHistory], object], ...]] = (
-    TieredHistory.silent_states,
-    TieredHistory.start,
-    TieredHistory.isolate,
-    TieredHistory.lose,
-)
+def states(history: TieredHistory) -> Iterator[State]:
+    """All states, one after the other. All nodes are stopped then."""
+    yield from history.silent_states()
+    history.start()
+    isolated = history.isolate()
+    yield isolated
+    yield history.lose(isolated)
 
 
 def main() -> None:
     """Make all states below a new folder."""
     root = Path(sys.argv[1])
     with TieredCluster(root / "nodes") as cluster:
-        history = TieredHistory(cluster, root)
-        for make in STATES:
-            make(history)
-            print(make.__name__, flush=True)
+        for state in states(TieredHistory(cluster, root)):
+            print(state.name, flush=True)
 
 
 if __name__ == "__main__":

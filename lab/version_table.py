@@ -19,6 +19,7 @@ from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.questions.collect import CollectOptions, collect
 from lab.errors import LabError
+from lab.tiered import TieredCluster, TieredHistory, states as tiered_states
 from lab.version_healthy import at_rest, copied_live, killed_under_traffic, moving
 from lab.version_histories import (
     Change,
@@ -55,6 +56,8 @@ DAMAGE: Final[dict[str, Change]] = {
     "bit flipped": bit_flipped,
 }
 """The same of histories that happen to one partition each."""
+TIERED: Final = "4.3.1 tiered"
+"""Beside the versions: the states of `lab/tiered.py`."""
 STARTED: Final = "sole ISR member wiped"
 """Copied once more after the start."""
 BAD: Final = (Severity.ERROR, Severity.CRITICAL)
@@ -211,6 +214,16 @@ def cells(
             yield judge(version, state)
 
 
+def tiered_cells(root: Path, wanted: Callable[[str], bool] = lambda _: True) -> Iterator[Cell]:
+    """The same of a cluster with tiered topics; its leader that alone has some records is not gone for good before an election."""
+    with TieredCluster(root / "nodes") as cluster:
+        for state in tiered_states(TieredHistory(cluster, root)):
+            touched = None if state.name == "isolated" else frozenset(state.lost)
+            gone = {place: list(records) for place, records in state.lost.items()}
+            if wanted(state.name):
+                yield judge(Version(TIERED), State(state.name, state.log_dirs, state.live, touched, gone, started=bool(gone)))
+
+
 def states(histories: Histories, wanted: Callable[[str], bool], live: int, kills: int) -> Iterator[State]:
     """The states, each as soon as its disks are copied."""
     yield histories.make_base()
@@ -261,7 +274,7 @@ def summary(judged: Sequence[Cell]) -> str:
 def main() -> int:
     """Play all versions that are named, print the table, and end with 1 if the scan is wrong anywhere."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("versions", nargs="*", metavar="VERSION", help=f"of {', '.join(VERSIONS)}; default: all")
+    parser.add_argument("versions", nargs="*", metavar="VERSION", help=f"of {', '.join((*VERSIONS, TIERED))}; default: all")
     parser.add_argument("--live", type=int, default=LIVE_COPIES, help="copies of each version taken under traffic")
     parser.add_argument("--kills", type=int, default=KILLS, help="crashes of each version under traffic")
     parser.add_argument("--state", action="append", help="play only these states")
@@ -274,10 +287,12 @@ def main() -> int:
     judged: list[Cell] = []
     unplayed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="lab-versions-") as scratch:
-        for name in given.versions or VERSIONS:
-            root = (given.keep or Path(scratch)) / name
+        for name in given.versions or (*VERSIONS, TIERED):
+            root = (given.keep or Path(scratch)) / name.replace(" ", "-")
+            tiered = name == TIERED
             try:
-                for cell in cells(VERSIONS[name], root, wanted, given.live, given.kills):
+                played = tiered_cells(root, wanted) if tiered else cells(VERSIONS[name], root, wanted, given.live, given.kills)
+                for cell in played:
                     judged.append(cell)
                     print(f"{name}: {cell.state.name}: {cell.verdict}: {cell.wrong or 'right'}", flush=True)
             except (LabError, KafkaException) as error:

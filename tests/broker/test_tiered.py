@@ -58,10 +58,10 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         states = history.silent_states()
         history.start()
         isolated = history.isolate()
-        far_behind = history.elect(FAR_BEHIND)
+        far_behind = history.elect(FAR_BEHIND, isolated)
         cluster.stop()
         history.restore(isolated)
-        unclean = history.lose()
+        unclean = history.lose(isolated)
         states += [isolated, unclean]
         yield Lab(history, {state.name: state for state in states}, {BEHIND: unclean.lost, FAR_BEHIND: far_behind})
 
@@ -88,7 +88,7 @@ def test_the_states_are_what_they_are_meant_to_be(lab: Lab) -> None:
 @pytest.mark.parametrize("name", SILENT)
 def test_nothing_is_said_of_a_sound_copy(lab: Lab, name: str) -> None:
     state = lab.states[name]
-    result = local.scan(state.log_dirs, ScanOptions(jobs=1, live=state.live))
+    result = local.scan(list(map(str, state.log_dirs)), ScanOptions(jobs=1, live=state.live))
     said = [
         (finding.kind, finding.place.topic, finding.place.broker, finding.evidence)
         for finding in result.findings
@@ -103,7 +103,7 @@ def test_nothing_is_said_of_a_sound_copy(lab: Lab, name: str) -> None:
 def test_the_remote_log_outlives_a_start_on_a_salvage(lab: Lab, name: str, tmp_path: Path, with_controllers_log: bool) -> None:
     history, state = lab.history, lab.states[name]
     paths = state.log_dirs if with_controllers_log else without_controllers_log(state, tmp_path / "copies")
-    salvaged = salvage(paths, tmp_path / "out", ScanOptions(), SalvageOptions())
+    salvaged = salvage(list(map(str, paths)), tmp_path / "out", ScanOptions(), SalvageOptions())
     assert {refused.topic for refused in salvaged.refused} <= {"__cluster_metadata"}
     history.restore(state)
     put_in_place(history.cluster, tmp_path / "out")
@@ -137,7 +137,7 @@ def promised(paths: list[str], topic: str, leader: int, options: PlanOptions) ->
 @pytest.mark.parametrize("copied", [True, False], ids=["all copies", "no copy of the old leader"])
 def test_an_election_costs_what_the_plan_promises(lab: Lab, copied: bool, topic: str, leader: int) -> None:
     state = lab.states["isolated"]
-    paths = [path for path in state.log_dirs if copied or not path.endswith(f"broker-{LEADER}")]
+    paths = [str(path) for path in state.log_dirs if copied or path.name != f"broker-{LEADER}"]
     place: Place = (topic, 0)
     assert promised(paths, topic, leader, PlanOptions(dead=frozenset({str(LEADER)}))) == set(lab.gone[leader][place])
 
@@ -146,7 +146,7 @@ def test_an_election_costs_what_the_plan_promises(lab: Lab, copied: bool, topic:
 @pytest.mark.parametrize("copied", [True, False], ids=["all copies", "no copy of the old leader"])
 def test_a_scan_after_the_unclean_election_tells_what_was_lost(lab: Lab, copied: bool, topic: str) -> None:
     state = lab.states["unclean"]
-    paths = [path for path in state.log_dirs if copied or not path.endswith(f"broker-{LEADER}")]
+    paths = [str(path) for path in state.log_dirs if copied or path.name != f"broker-{LEADER}"]
     result = local.scan(paths, ScanOptions(topic, jobs=1))
     ranges = {
         (finding.place.offset_start, finding.place.offset_end) for finding in result.findings if finding.kind == "UNCLEAN_LOSS"
