@@ -46,6 +46,8 @@ LEADER, BEHIND, FAR_BEHIND = 1, 2, 3
 COMMON, WITHOUT_ONE, ALONE, AFTERWARDS = 300, 100, 75, 45
 """Records that three replicas of `aud` and `lag` have, two, the leader alone, and those of the leader elected uncleanly."""
 TRIMMED_TO: Final = 100
+EXPIRING: Final = "expiring"
+"""The topic of which retention may take more at any time: nothing is asserted of what is left of it."""
 
 TIERED: Final = {"remote.storage.enable": "true", "retention.ms": "-1"}
 DRAINED: Final = {**TIERED, "local.retention.ms": "1000"}
@@ -56,14 +58,14 @@ TOPICS: Final[Mapping[str, Mapping[str, str]]] = {
     "drained": DRAINED,
     "partly": PARTLY,
     "trimmed": PARTLY,
-    "expiring": {**TIERED, "retention.bytes": "32768", "local.retention.bytes": "8192"},
+    EXPIRING: {**TIERED, "retention.bytes": "32768", "local.retention.bytes": "8192"},
     "late": {"retention.ms": "-1"},
     "frozen": DRAINED,
     "off": DRAINED,
     "deleted": DRAINED,
     "flat": {"retention.ms": "-1"},
 }
-WRITTEN_ON: Final = ("drained", "partly", "trimmed", "expiring", "late", "frozen", "flat")
+WRITTEN_ON: Final = ("drained", "partly", "trimmed", EXPIRING, "late", "frozen", "flat")
 """Topics under traffic; `transactions` has one that stays open, and `off` and `deleted` are as their names say."""
 TOPICS_LEFT: Final = (*(topic for topic in TOPICS if topic != "deleted"), "transactions")
 UNCLEAN_TOPICS: Final[Mapping[str, Mapping[str, str]]] = {"aud": DRAINED, "lag": PARTLY}
@@ -92,7 +94,7 @@ class Truth:
     """What clients had been told, and what brokers and the remote store say, at the moment of a copy."""
 
     acknowledged: Contents
-    """Offset → value of each partition, below no log start; not of deleted topics."""
+    """Offset → value of each partition, below no log start; not of deleted topics and of `EXPIRING`."""
     offsets: Mapping[str, Mapping[Place, int]]
     """`earliest`, `earliest-local`, `latest-tiered` and `latest` of each partition; empty where no broker ran."""
     objects: tuple[str, ...]
@@ -203,6 +205,8 @@ class TieredHistory:
     cluster: TieredCluster
     root: Path
     written: dict[str, Acknowledged] = field(default_factory=dict)
+    starts: dict[Place, int] = field(default_factory=dict)
+    """The log starts that brokers told last."""
 
     @property
     def nodes(self) -> list[int]:
@@ -240,12 +244,13 @@ class TieredHistory:
     def truth(self, *, with_offsets: bool = True) -> Truth:
         """What is so now."""
         offsets = {wanted: self.cluster.offsets(wanted) for wanted in WANTED_OFFSETS} if with_offsets else {}
-        starts = offsets.get("earliest", {})
+        self.starts.update(offsets.get("earliest", {}))
         acknowledged = {
             (topic, 0): {
-                offset: value for offset, (value, _) in sorted(written.records.items()) if offset >= starts.get((topic, 0), 0)
+                offset: value for offset, (value, _) in sorted(written.records.items()) if offset >= self.starts.get((topic, 0), 0)
             }
             for topic, written in self.written.items()
+            if topic != EXPIRING
         }
         return Truth(acknowledged, offsets, self.cluster.objects())
 

@@ -18,6 +18,7 @@ from lab.tiered import (
     ALONE,
     BEHIND,
     COMMON,
+    EXPIRING,
     FAR_BEHIND,
     LEADER,
     STAYING_SECONDS,
@@ -28,7 +29,7 @@ from lab.tiered import (
     TieredHistory,
     without_controllers_log,
 )
-from lab.version_workload import Contents, Place
+from lab.version_workload import Contents, spans
 
 pytestmark = [pytest.mark.broker, pytest.mark.nightly, pytest.mark.timeout(1200)]
 
@@ -73,12 +74,14 @@ def test_the_states_are_what_they_are_meant_to_be(lab: Lab) -> None:
     assert 0 == earliest["partly", 0] < local_starts["partly", 0] < latest["partly", 0]
     assert 0 < earliest["trimmed", 0] < local_starts["trimmed", 0]
     assert earliest["late", 0] == 0 < local_starts["late", 0]
-    assert earliest["expiring", 0] > 0
+    assert earliest[EXPIRING, 0] > 0
     assert local_starts["flat", 0] == 0
     assert ("deleted", 0) not in latest
     assert {name.partition("/")[0][:-23] for name in lab.states["stopped"].truth.objects}.isdisjoint(
         {"off-0", "deleted-0", "flat-0"}
     )
+    tiered = lab.states["isolated"].truth.offsets["latest-tiered"]
+    assert COMMON + WITHOUT_ONE < tiered["lag", 0] + 1 < tiered["aud", 0] + 1 == COMMON + WITHOUT_ONE + ALONE
     for leader, gone in lab.gone.items():
         assert {place: list(records) for place, records in gone.items()} == {
             (topic, 0): list(LOST[leader]) for topic in UNCLEAN_TOPICS
@@ -116,12 +119,24 @@ def test_the_remote_log_outlives_a_start_on_a_salvage(lab: Lab, name: str, tmp_p
     finally:
         history.cluster.stop()
         shutil.rmtree(tmp_path / "out")
-    assert set(state.truth.objects) - left == set()
-    assert missing == {}
-    expected = state.truth.offsets.get("earliest", lab.states["running"].truth.offsets["earliest"])
-    assert {place: offsets[place] for place in expected if place[0] != "expiring"} == {
-        place: offset for place, offset in expected.items() if place[0] != "expiring"
-    }
+    assert {name for name in state.truth.objects if name not in left and not name.startswith(f"{EXPIRING}-")} == set()
+    assert {place: spans(records) for place, records in missing.items()} == {}
+    starts = dict(lab.states["running"].truth.offsets["earliest"])
+    for before in (starts, offsets):
+        del before[EXPIRING, 0]
+    assert offsets == starts
+
+
+def copied(state: State, *, all_copies: bool) -> list[str]:
+    """Log directories of all nodes, or without that of the leader that alone had some records."""
+    return [str(path) for path in state.log_dirs if all_copies or path.name != f"broker-{LEADER}"]
+
+
+def provably_lost(lab: Lab, topic: str, leader: int, *, all_copies: bool) -> list[tuple[int, int]]:
+    """What an election of this leader lost, as far as the copies prove that it was committed: without the old leader's copy by
+    `__remote_log_metadata` alone."""
+    tiered_end = lab.states["isolated"].truth.offsets["latest-tiered"][topic, 0] + 1
+    return spans(offset for offset in lab.gone[leader][topic, 0] if all_copies or offset < tiered_end)
 
 
 def promised(paths: list[str], topic: str, leader: int, options: PlanOptions) -> set[int]:
@@ -132,23 +147,22 @@ def promised(paths: list[str], topic: str, leader: int, options: PlanOptions) ->
     return {offset for loss in candidate.losses for offset in range(loss.start, loss.end)}
 
 
+ALL_COPIES = pytest.mark.parametrize("all_copies", [True, False], ids=["all copies", "no copy of the old leader"])
+
+
 @pytest.mark.parametrize("leader", [BEHIND, FAR_BEHIND])
 @pytest.mark.parametrize("topic", UNCLEAN_TOPICS)
-@pytest.mark.parametrize("copied", [True, False], ids=["all copies", "no copy of the old leader"])
-def test_an_election_costs_what_the_plan_promises(lab: Lab, copied: bool, topic: str, leader: int) -> None:
-    state = lab.states["isolated"]
-    paths = [str(path) for path in state.log_dirs if copied or path.name != f"broker-{LEADER}"]
-    place: Place = (topic, 0)
-    assert promised(paths, topic, leader, PlanOptions(dead=frozenset({str(LEADER)}))) == set(lab.gone[leader][place])
+@ALL_COPIES
+def test_an_election_costs_what_the_plan_promises(lab: Lab, all_copies: bool, topic: str, leader: int) -> None:
+    paths = copied(lab.states["isolated"], all_copies=all_copies)
+    lost = promised(paths, topic, leader, PlanOptions(dead=frozenset({str(LEADER)})))
+    assert spans(lost) == provably_lost(lab, topic, leader, all_copies=all_copies)
 
 
 @pytest.mark.parametrize("topic", UNCLEAN_TOPICS)
-@pytest.mark.parametrize("copied", [True, False], ids=["all copies", "no copy of the old leader"])
-def test_a_scan_after_the_unclean_election_tells_what_was_lost(lab: Lab, copied: bool, topic: str) -> None:
-    state = lab.states["unclean"]
-    paths = [str(path) for path in state.log_dirs if copied or path.name != f"broker-{LEADER}"]
-    result = local.scan(paths, ScanOptions(topic, jobs=1))
-    ranges = {
-        (finding.place.offset_start, finding.place.offset_end) for finding in result.findings if finding.kind == "UNCLEAN_LOSS"
-    }
-    assert ranges == {(LOST[BEHIND].start, LOST[BEHIND].stop)}
+@ALL_COPIES
+def test_a_scan_after_the_unclean_election_tells_what_was_lost(lab: Lab, all_copies: bool, topic: str) -> None:
+    result = local.scan(copied(lab.states["unclean"], all_copies=all_copies), ScanOptions(topic, jobs=1))
+    losses = [finding.place for finding in result.findings if finding.kind == "UNCLEAN_LOSS"]
+    ranges = [(place.offset_start, place.offset_end) for place in losses]
+    assert ranges == provably_lost(lab, topic, BEHIND, all_copies=all_copies)
