@@ -16,7 +16,7 @@ from typing import Final
 
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 
-from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, REMOTE_LOG_METADATA_TOPIC
 from lab.cluster import ADMIN_TIMEOUT_SECONDS, FIRST_CONTROLLER
 from lab.errors import LabError
 from lab.files import copy_tree
@@ -348,16 +348,25 @@ class TieredHistory:
         """Start all but broker 1 and have `leader` elected uncleanly; what of the acknowledged records readers do not get any
         more. The other replica joins once it leads. All topics have lost their leader; only `aud` and `lag` lose records."""
         cluster = self.cluster
-        cluster.start(FIRST_CONTROLLER, METADATA_HOLDER, leader)
+        cluster.start(FIRST_CONTROLLER, METADATA_HOLDER)
+        wait_until("broker 4 leads the metadata", self._metadata_kept, timeout_seconds=90, step_seconds=1.0)
+        cluster.start(leader)
         wait_until("all partitions are led", partial(self._all_led, leader), timeout_seconds=90, step_seconds=1.0)
         cluster.start(*{BEHIND, FAR_BEHIND} - {leader})
         for topic in (*TOPICS_LEFT, *UNCLEAN_TOPICS):
             cluster.await_isr(topic, [BEHIND, FAR_BEHIND])
         return self.missing(isolated.truth)
 
-    def _all_led(self, leader: int) -> bool:
+    def _leaders(self) -> dict[Place, int]:
         listed = self.cluster.admin().list_topics(timeout=ADMIN_TIMEOUT_SECONDS).topics
-        leaders = {(topic, number): its.leader for topic in listed for number, its in listed[topic].partitions.items()}
+        return {(topic, number): its.leader for topic in listed for number, its in listed[topic].partitions.items()}
+
+    def _metadata_kept(self) -> bool:
+        """Else an unclean election would lose what is known of the remote log, too."""
+        return {led for (topic, _), led in self._leaders().items() if topic == REMOTE_LOG_METADATA_TOPIC} == {METADATA_HOLDER}
+
+    def _all_led(self, leader: int) -> bool:
+        leaders = self._leaders()
         if leaderless := [place for place, led in leaders.items() if led < 0 or (place[0] in UNCLEAN_TOPICS and led == LEADER)]:
             try:
                 self.cluster.elect_unclean_all(leaderless)
