@@ -180,7 +180,10 @@ def _without_strangers(opened: list[OpenedPath], *, logs_only: bool) -> list[Ope
             (opened_path, StrangerError(f"there is no Kafka log in {opened_path.source.name}", hint=_hint(opened_path)))
             for opened_path in links
         ]
-    names = [opened_path.source.name for opened_path, _ in strangers if not opened_path.discovery.empty]
+    stores = [typed_path(one.source, entry.path) for one in opened for entry in one.discovery.remote_stores]
+    if stores:
+        _note(f"remote segments are not read: {_counted(stores)}")
+    names = [one.source.name for one, _ in strangers if not (one.discovery.empty or one.discovery.remote_stores)]
     if names:
         _note(f"skipped, as nothing of Kafka's is in them: {_counted(names)}")
     empty = [typed_path(one.source, entry.path) for one in opened for entry in one.discovery.empty]

@@ -68,6 +68,8 @@ _PARTITION: Final = re.compile(
     r"(?:\.[0-9a-f]{32}-(?P<suffix>delete|future|stray))?"
 )
 REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
+REMOTE_STORE: Final = "kafka-tiered-storage"
+"""In which LocalTieredStorage, the plugin of Kafka's own tests, keeps remote segments."""
 """A log directory's directory of the indexes of remote segments that were read last."""
 _REMOTE_INDEX: Final = re.compile(r"(0|[1-9][0-9]{0,18})_([A-Za-z0-9_-]{21}[AQgw])\.(?:index|timeindex|txnindex)(?:\.deleted)?")
 _MAX_INT32: Final = 2**31 - 1
@@ -271,6 +273,8 @@ class Discovery:
     """Links to directories that are read by another name."""
     empty: list[Entry] = field(default_factory=list)
     """Directories outside log directories that hold nothing, as a new disk does."""
+    remote_stores: list[Entry] = field(default_factory=list)
+    """Directories of remote segments, which are not looked into."""
 
     def take(self, other: "Discovery") -> None:
         """Append what was found elsewhere."""
@@ -281,6 +285,7 @@ class Discovery:
         self.incomplete.extend(other.incomplete)
         self.repeated.extend(other.repeated)
         self.empty.extend(other.empty)
+        self.remote_stores.extend(other.remote_stores)
 
 
 def discover(source: ByteSource) -> Discovery:
@@ -370,6 +375,9 @@ def _children(
                 discovery.repeated.append(entry)
                 continue
             seen.add(directory_key(entry))
+            if entry.name == REMOTE_STORE:
+                discovery.remote_stores.append(entry)
+                continue
             child = None if entry.name in SYSTEM_DIRECTORIES else _listed(source, entry, discovery)
             if child is not None:
                 children.append((child, nothing if child.is_partition else _search(source, child, depth + 1, seen)))

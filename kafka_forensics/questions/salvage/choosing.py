@@ -14,7 +14,7 @@ from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.model.constants import INTERNAL_TOPICS
 from kafka_forensics.model.results import Read
 from kafka_forensics.questions.plan import Planned, SalvageForecast
-from kafka_forensics.questions.salvage.lineage import Copy, committed_end, trace
+from kafka_forensics.questions.salvage.lineage import Copy, LeftBehind, committed_end, trace
 from kafka_forensics.questions.salvage.manifest import Refused, RefusedError
 from kafka_forensics.questions.salvage.slices import Choice, Source, slices_of
 from kafka_forensics.questions.salvage.whole_copies import SAY_WHOSE, WholeCopies
@@ -96,7 +96,9 @@ class Chooser:
             )
             raise RefusedError(Refused(context.topic, context.partition, "rivals", reason, SAY_WHOSE, spans, (*ours, *brokers)))
         if lineage.log_start_offset > 0:
-            _check_remote(sources, lineage.base, planned, prefer=prefer is not None)
+            remote = _left_in_remote_storage(sources, lineage.base, planned)
+            _check_remote(sources, lineage.base, remote, prefer=prefer is not None)
+            lineage = replace(lineage, left_behind=(*remote, *lineage.left_behind))
         choice = Choice(lineage, chosen_by if lineage.base == base else "committed", sources, planned)
         self._slice(choice)
         lacking = _not_delivered(choice)
@@ -177,28 +179,40 @@ def _copy(source: Source, given: PlanReplica) -> Copy:
     )
 
 
-def _check_remote(sources: Sequence[Source], base: int, planned: Planned, *, prefer: bool) -> None:
+def _left_in_remote_storage(sources: Sequence[Source], base: int, planned: Planned) -> list[LeftBehind]:
+    """What other copies have otherwise than the base where its log is in remote storage."""
+    left = []
+    for number, source in enumerate(sources):
+        pair, broker = (min(base, number), max(base, number)), source.plan.context.broker
+        committed = committed_end(planned.given.replicas[number])
+        own = clipped(source.replica.remote, 0, NO_END)
+        for start, end in own if number != base else ():
+            apart = clipped(planned.given.differing.get(pair, ()), start, end)
+            longer = ((max(start, sources[base].replica.log_end_offset), end),)
+            for low, high in normalised(span for span in (*apart, *longer) if span[0] < span[1]):
+                left.append(LeftBehind(broker, low, high, min(max(committed, low), high), sources[base].plan.context.broker))
+    return left
+
+
+def _check_remote(sources: Sequence[Source], base: int, remote: Sequence[LeftBehind], *, prefer: bool) -> None:
     """Raise RefusedError where the log of the base begins in remote storage and its copy does not tell the epochs there, without
-    which brokers delete remote segments; and where copies have committed other records there."""
+    which brokers delete remote segments; and where copies have committed other records there (`remote`)."""
     replica, context = sources[base].replica, sources[base].plan.context
-    local_start, epochs = replica.local_log_start_offset, context.epoch_checkpoint or ()
+    epochs = context.epoch_checkpoint or ()
     if replica.is_tiered and not any(entry.start_offset <= replica.log_start_offset for entry in epochs):
         reason = f"its leader-epoch-checkpoint on broker {context.broker} does not tell the epochs of its remote segments"
         hint = "give the copy of another replica, or --prefer-broker N for one that has the file"
         raise RefusedError(Refused(context.topic, context.partition, "tiered", reason, hint, brokers=(context.broker,)))
-    ours = committed_end(planned.given.replicas[base])
-    for number, source in enumerate(sources):
-        pair = min(base, number), max(base, number)
-        apart = clipped(planned.given.differing.get(pair, ()), 0, local_start)
-        theirs = committed_end(planned.given.replicas[number])
-        if number != base and not prefer and any(start < min(ours, theirs) for start, _ in apart):
-            other = source.plan.context.broker
-            reason = (
-                f"from offset {apart[0][0]} on other records were committed on broker {other} than on broker {context.broker},"
-                " and are in remote storage"
-            )
-            brokers = (context.broker, other)
-            raise RefusedError(Refused(context.topic, context.partition, "rivals", reason, SAY_WHOSE, apart, brokers))
+    committed = [left for left in remote if left.committed_end > left.start]
+    if committed and not prefer:
+        first = committed[0]
+        reason = (
+            f"from offset {first.start} on other records were committed on broker {first.broker} than on broker {context.broker},"
+            " and are in remote storage"
+        )
+        spans = normalised((left.start, left.end) for left in committed)
+        brokers = (context.broker, *dict.fromkeys(left.broker for left in committed))
+        raise RefusedError(Refused(context.topic, context.partition, "rivals", reason, SAY_WHOSE, spans, brokers))
 
 
 def _without_planted(copies: Sequence[Copy], sources: Sequence[Source], apart: Mapping[tuple[int, int], Ranges]) -> list[Copy]:

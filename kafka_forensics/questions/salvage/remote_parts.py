@@ -23,10 +23,10 @@ def may_begin_remotely(replica: Replica, lineage: Lineage) -> bool:
 
 
 def remote_epochs(replica: Replica, lineage: Lineage) -> list[EpochEntry] | None:
-    """The epochs that begin before the segments; None where the batches show all."""
+    """The epochs that begin before the segments, or with them; None where the batches show all."""
     if not may_begin_remotely(replica, lineage):
         return None
-    return [entry for entry in replica.context.epoch_checkpoint or () if entry.start_offset < lineage.log_start_offset]
+    return [entry for entry in replica.context.epoch_checkpoint or () if entry.start_offset <= lineage.log_start_offset]
 
 
 def log_start_line(replica: Replica, lineage: Lineage) -> int | None:
