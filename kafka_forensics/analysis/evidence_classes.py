@@ -707,7 +707,7 @@ class TieredEvidence(LaterEvidence):
 
     topics: list[str]
     count: int
-    remote_segments_count: int
+    remote_segments_count: NotRequired[int]
     metadata_not_read: NotRequired[bool]
 
 

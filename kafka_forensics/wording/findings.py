@@ -399,6 +399,13 @@ def rivals(finding: Finding) -> str | None:
     return " and ".join(texts) or None
 
 
+def remote_ids(finding: Finding) -> str | None:
+    """The first remote segments that hold what is lost, by the ids in the names of their objects."""
+    rows = finding.evidence.get("remote_segments")
+    ids = [clean(row.get("segment_id")) for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    return ", ".join(ids[:LIST_LIMIT]) + (", ..." if len(ids) > LIST_LIMIT else "") or None
+
+
 def _sides(finding: Finding) -> list[Json]:
     versions = finding.evidence.get("versions")
     return [side for side in versions if isinstance(side, dict)] if isinstance(versions, (list, tuple)) else []
@@ -439,6 +446,7 @@ DERIVED: Final[Mapping[str, Callable[[Finding], str | bool | None]]] = {
             mending,
             not_whole,
             on_start,
+            remote_ids,
             rivals,
             successor,
         ),

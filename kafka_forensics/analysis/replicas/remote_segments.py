@@ -57,14 +57,12 @@ def tiered_topics(partitions: Sequence[PartitionSummary], history: RemoteLogHist
     topics = sorted({partition.topic for partition in partitions if partition.is_tiered})
     if not topics:
         return []
-    logs = () if history is None else history.logs.values()
-    evidence: TieredEvidence = {
-        "topics": topics[:_TOPICS_TOLD],
-        "count": len(topics),
-        "remote_segments_count": sum(len(log.finished) for log in logs if log.topic in topics),
-    }
-    place = Place(topics[0] if len(topics) == 1 else None)
-    return [finding("TIERED_TOPICS", place, evidence | ({"metadata_not_read": True} if history is None else {}))]
+    evidence: TieredEvidence = {"topics": topics[:_TOPICS_TOLD], "count": len(topics)}
+    if history is None:
+        evidence["metadata_not_read"] = True
+    else:
+        evidence["remote_segments_count"] = sum(len(log.finished) for log in history.logs.values() if log.topic in topics)
+    return [finding("TIERED_TOPICS", Place(topics[0] if len(topics) == 1 else None), evidence)]
 
 
 def _span(loss: Finding) -> Ranges:

@@ -178,11 +178,13 @@ class _Recovering:
 
 
 def _take_remote(partition: RecoveredPartition, findings: Sequence[Finding]) -> None:
-    """Add the losses that remote segments alone hold, and so no replica that a plan is made of."""
+    """Add the losses that remote segments alone hold, and so no replica that a plan is made of; none of what the kept log has."""
     told = normalised((recovered.loss.start, recovered.loss.end) for recovered in partition.ranges)
     for finding in findings:
         start, end = finding.place.offset_start, finding.place.offset_end
         if not finding.evidence.get("in_remote_storage") or finding.kind != "UNCLEAN_LOSS" or start is None or end is None:
+            continue
+        if partition.kept not in (None, *finding.evidence["leaders"]):
             continue
         for low, high in without([(start, end)], told):
             recovered = RecoveredRange(Loss(low, high, (), (), high), Amount(None, None), [])
