@@ -41,6 +41,8 @@ class ReplicaContext:
     """The broker's id in the controller's log, where `broker` is a name that was given."""
     remote_log: RemoteLog | None = None
     """What `__remote_log_metadata` says of the partition's remote segments; None also where it has none yet."""
+    is_tiered: bool = False
+    """Whether segments of the topic are moved to remote storage (KIP-405): the log begins before its first local segment."""
     committed: list[Committed] = field(default_factory=list)
     """What groups committed on the partition."""
     decided: bool = False
@@ -66,24 +68,6 @@ class ReplicaContext:
         """What `leader-epoch-checkpoint` says; None without one, and of a malformed one, which Kafka refuses whole."""
         epochs = self.leader_epochs
         return None if epochs is None or epochs.damage else epochs.entries
-
-    @property
-    def is_tiered(self) -> bool:
-        """Whether segments of the topic are moved to remote storage (KIP-405): the log begins before its first local segment.
-
-        `__remote_log_metadata` tells by finished segments, the controllers' log by the topic's setting. Where it is not here the
-        replica's own files do: brokers write a log start below the first segment, and epochs that begin there, for tiered topics
-        only.
-        """
-        if self.compacted:
-            return False
-        if self.remote_log is not None and self.remote_log.finished:
-            return True
-        if self.control is not None and self.control.unknown_after is None:
-            return self.control.is_tiered
-        first, epochs = min(self.segment_base_offsets, default=0), self.epoch_checkpoint
-        start = first if self.log_start_checkpoint is None else self.log_start_checkpoint
-        return start < first and epochs is not None and any(entry.start_offset < first for entry in epochs[:1])
 
     def place(
         self,

@@ -28,6 +28,7 @@ from kafka_forensics.model.results import BrokerSummary, Incomplete, PartitionSu
 from kafka_forensics.rereading.reader import LogReader
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.storage.open import storage_words
+from kafka_forensics.witnesses.tiered_topics import take_tiered_topics
 from kafka_forensics.witnesses.witnesses import Witnesses, take_commits, take_control, take_decisions
 
 if TYPE_CHECKING:
@@ -240,6 +241,7 @@ class Scan:
             take_control(plan, witnesses)
             take_commits(plan, witnesses)
         take_decisions(inputs.replicas, witnesses)
+        take_tiered_topics(inputs, witnesses.remote_log)
         self.ledger = ledger_of(inputs, controller, options.copied)
         take_expectations(inputs, self.ledger)
         self._across = TransactionsAcross(

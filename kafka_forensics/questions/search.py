@@ -11,7 +11,7 @@ import numpy as np
 
 from kafka_forensics.compiled import compile_as_needed
 from kafka_forensics.errors import SourceError
-from kafka_forensics.evidence.inputs import LogDir, ReplicaPlan, broker_order, gather, read_leader_epochs, typed_path
+from kafka_forensics.evidence.inputs import LogDir, ReplicaPlan, broker_order, gather, typed_path
 from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.model.batches import (
     CHUNK_ROWS,
@@ -43,6 +43,7 @@ from kafka_forensics.parsers.log_dir import FileKind, PartitionDirectory, Segmen
 from kafka_forensics.rereading.logs_in_order import Placing
 from kafka_forensics.rereading.seeking import chunks_until, start_position, start_position_for_time
 from kafka_forensics.storage.archives import reading_order
+from kafka_forensics.witnesses.tiered_topics import take_tiered_topics
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -780,9 +781,7 @@ def search(
     Files on their way in or out are searched too: they may hold the last copy. Raises UsageError for paths that make no sense.
     """
     inputs = gather(paths, options)
-    for plan in inputs.replicas:
-        if plan.context.log_start_checkpoint is not None:
-            read_leader_epochs(inputs, plan)  # by which tiered topics are known
+    take_tiered_topics(inputs, None)
     pieces = [
         piece
         for log_dir in inputs.log_dirs

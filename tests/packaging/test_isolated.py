@@ -81,8 +81,10 @@ LEFT = {
 
 @pytest.mark.parametrize("command", daily_subset({"collect EVIDENCE/broker-1 --output out.kfb"}, LEFT))
 def test_a_full_disk_is_said_and_keeps_nothing_in_part(command: str, tmp_path: Path) -> None:
-    """A disk of 16 KiB, or for a plan 4; of a bundle its beginning stays, with which the same command goes on. A salvage says before it
-    writes that it would not fit."""
+    """A disk of 16 KiB, or for a plan 4; of a bundle its beginning stays, with which the same command goes on.
+
+    A salvage says before it writes that it would not fit.
+    """
     filled = command.replace("EVIDENCE", '"$ROOT/sample_logs/unclean-election"')
     size = "4k" if command.startswith("plan") else "16k"
     script = f"""

@@ -199,7 +199,9 @@ def _check_remote(sources: Sequence[Source], base: int, remote: Sequence[LeftBeh
     which brokers delete remote segments; and where copies have committed other records there (`remote`)."""
     replica, context = sources[base].replica, sources[base].plan.context
     epochs = context.epoch_checkpoint or ()
-    if replica.is_tiered and not any(entry.start_offset <= replica.log_start_offset for entry in epochs):
+    line = context.log_start_checkpoint
+    may_be_tiered = context.control is None and line is not None and line < replica.local_log_start_offset and not context.compacted
+    if (replica.is_tiered or may_be_tiered) and not any(entry.start_offset <= replica.log_start_offset for entry in epochs):
         reason = f"its leader-epoch-checkpoint on broker {context.broker} does not tell the epochs of its remote segments"
         hint = "give the copy of another replica, or --prefer-broker N for one that has the file"
         raise RefusedError(Refused(context.topic, context.partition, "tiered", reason, hint, brokers=(context.broker,)))

@@ -31,9 +31,11 @@ def remote_epochs(replica: Replica, lineage: Lineage) -> list[EpochEntry] | None
 
 def log_start_line(replica: Replica, lineage: Lineage) -> int | None:
     """What `log-start-offset-checkpoint` is to say of the partition; None: nothing."""
+    line = replica.context.log_start_checkpoint
     if may_begin_remotely(replica, lineage):
-        return replica.context.log_start_checkpoint
-    return lineage.log_start_offset or None
+        return line
+    start = lineage.log_start_offset if line is None or replica.context.control is not None else min(line, lineage.log_start_offset)
+    return start or None
 
 
 def producers_before(inputs: Inputs, source: Source, lineage: Lineage) -> list[ProducerEntry]:

@@ -1,0 +1,50 @@
+"""Which topics are tiered (KIP-405), so that their logs begin before the segments on a disk."""
+
+from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, read_leader_epochs
+from kafka_forensics.model.constants import REMOTE_LOG_METADATA_TOPIC
+from kafka_forensics.model.remote_log import RemoteLogHistory
+from kafka_forensics.parsers.log_dir import REMOTE_INDEX_CACHE
+
+
+def take_tiered_topics(inputs: Inputs, history: RemoteLogHistory | None) -> None:
+    """Let replicas know whether their topic is tiered.
+
+    Finished segments in `__remote_log_metadata` tell it, then the topic's setting in the controllers' log. Where neither log is
+    here, files of a replica do: of tiered topics alone brokers write a log start and epochs that begin before the first segment.
+    """
+    by_topic: dict[tuple[str, str | None], list[ReplicaPlan]] = {}
+    for plan in inputs.replicas:
+        by_topic.setdefault((plan.context.topic, plan.context.topic_id), []).append(plan)
+    is_complete = history is not None and not history.damaged and not history.partitions_missing
+    has_remote_storage = history is not None or _has_remote_storage(inputs)
+    for plans in by_topic.values():
+        contexts = [plan.context for plan in plans]
+        settings = [one.control.is_tiered for one in contexts if one.control is not None and one.control.unknown_after is None]
+        if any(context.remote_log is not None and context.remote_log.finished for context in contexts):
+            is_tiered = True
+        elif settings:
+            is_tiered = any(settings)
+        elif is_complete or any(context.compacted for context in contexts):
+            is_tiered = False
+        else:
+            is_tiered = any(_begins_before_its_segments(inputs, plan, has_remote_storage=has_remote_storage) for plan in plans)
+        for context in contexts:
+            context.is_tiered = is_tiered
+
+
+def _has_remote_storage(inputs: Inputs) -> bool:
+    """Whether a file of the cluster names remote storage: brokers cache indexes of remote segments, or had its metadata topic."""
+    caches = any(REMOTE_INDEX_CACHE in log_dir.found.entries for log_dir in inputs.log_dirs)
+    named = (key for log_dir in inputs.log_dirs for checkpoint in log_dir.checkpoints.values() for key in checkpoint.offsets)
+    return caches or any(topic == REMOTE_LOG_METADATA_TOPIC for topic, _ in named)
+
+
+def _begins_before_its_segments(inputs: Inputs, plan: ReplicaPlan, *, has_remote_storage: bool) -> bool:
+    """Whether the log start and the first epoch that a broker wrote lie before the first segment; a copy of a running broker may
+    have no log start yet."""
+    context = plan.context
+    first, start = min(context.segment_base_offsets, default=0), context.log_start_checkpoint
+    if first == 0 or (start is None and not has_remote_storage) or (start is not None and start >= first):
+        return False
+    read_leader_epochs(inputs, plan)
+    return any(entry.start_offset < first for entry in (context.epoch_checkpoint or ())[:1])
