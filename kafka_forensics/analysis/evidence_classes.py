@@ -167,6 +167,7 @@ class EpochCacheEvidence(LaterEvidence):
     reason: str
     epoch: NotRequired[int]
     file_missing: NotRequired[bool]
+    in_remote_storage: NotRequired[bool]
     checkpoint: list[list[int]]
     batches: list[list[int]]
     epochs_after_start: NotRequired[list[list[int]]]
@@ -479,6 +480,7 @@ class ForkEvidence(LaterEvidence):
     partly_on: NotRequired[list[Broker]]
     remote_segments: NotRequired[JsonArray]
     remote_segments_count: NotRequired[int]
+    remote_segments_deleted: NotRequired[int]
     not_in_remote_storage: NotRequired[JsonArray]
 
 

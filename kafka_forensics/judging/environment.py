@@ -252,9 +252,21 @@ def missing_epochs(plan: ReplicaPlan, replica: Replica) -> list[Finding]:
     Kafka begins with an empty one (CheckpointFile). After an orderly stop it knows no epochs of this log then, and cuts a follower
     at its high watermark; else its recovery takes them from the batches it walks. `epochs_after_start` has those it then knows.
 
+    It is an error of a log in remote storage: as a leader the broker deletes the segments there, whose epochs it does not know.
     Nothing is said of a directory without any small file: such a copy is of the logs alone.
     """
     context, epochs, entries = replica.context, replica.state.epochs, plan.directory.entries
+    if replica.remote and EPOCHS_FILE not in entries and not context.live:
+        forgotten: EpochCacheEvidence = {
+            "reason": "entry_missing",
+            "file_missing": True,
+            "in_remote_storage": True,
+            "checkpoint": [],
+            "batches": [],
+        }
+        return [
+            finding("EPOCH_CACHE_MISMATCH", context.place(), forgotten, severity=Severity.ERROR, confidence=Confidence.INFERRED)
+        ]
     if EPOCHS_FILE in entries or not plan.log_dir.has_leader_epochs or context.live:
         return []
     if "partition.metadata" not in entries and not plan.directory.snapshots:

@@ -52,10 +52,9 @@ def remote_fate(
     It deletes what ends below its log start, and what is of epochs that are all older than its first.
     """
     unreferenced = deleted = 0
+    first = epochs[0].leader_epoch if epochs else 0
     for segment in segments:
-        if segment.end_offset < log_start_offset or all(
-            entry.leader_epoch < epochs[0].leader_epoch for entry in segment.leader_epochs
-        ):
+        if segment.end_offset < log_start_offset or segment.leader_epochs[-1].leader_epoch < first:
             deleted += 1
         elif segment.end_offset >= log_end_offset or not is_in_lineage(segment, epochs):
             unreferenced += 1

@@ -399,6 +399,11 @@ def rivals(finding: Finding) -> str | None:
     return " and ".join(texts) or None
 
 
+def deleted_remotely(finding: Finding) -> bool:
+    """Whether the leader deletes remote segments that hold what is lost, for it knows no epoch as old as theirs."""
+    return bool(finding.evidence.get("remote_segments_deleted"))
+
+
 def remote_ids(finding: Finding) -> str | None:
     """The first remote segments that hold what is lost, by the ids in the names of their objects."""
     rows = finding.evidence.get("remote_segments")
@@ -442,6 +447,7 @@ DERIVED: Final[Mapping[str, Callable[[Finding], str | bool | None]]] = {
             _transactions,
             _weigh,
             defect,
+            deleted_remotely,
             kept_by,
             mending,
             not_whole,

@@ -173,3 +173,59 @@ def test_what_only_remote_segments_prove_counts_as_lost(run: Run, tmp_path: Path
     assert [(loss["offset_start"], loss["offset_end"], loss["held_by"]) for loss in candidate["losses"]] == [(*LOST, [])]
     assert candidate["losses"][0]["witness"]["kind"] == "remote_segment"
     assert "in remote storage, of no log here" in run("plan", *paths, "--topic", "t", "--partition", "0", "--format", "table")[1]
+
+
+def is_tiered(run: Run, paths: list[str]) -> bool:
+    return any(row["is_tiered"] for row in answer(run, "scan", *paths)["partitions"] if row["topic"] == "t")
+
+
+def test_one_replica_tells_for_all_that_their_topic_is_tiered(run: Run, tmp_path: Path) -> None:
+    """A running broker may not have written its log start yet."""
+    paths = forked(tmp_path, "files")
+    (tmp_path / "broker-1/log-start-offset-checkpoint").unlink()
+    assert losses(answer(run, "scan", *paths)) == [[*LOST, "critical", [], None]]
+
+
+def test_files_tell_nothing_where_the_events_of_all_topics_are_here(run: Run, tmp_path: Path) -> None:
+    paths = healthy(tmp_path, "files")
+    assert is_tiered(run, paths)
+    log_path = put_remote_log(tmp_path / "broker-1", copied(1, 0, 9, topic="other"))
+    put_topic_id(log_path.parent, OFFSETS_ID_TEXT)
+    assert not is_tiered(run, paths)
+
+
+def test_a_topic_that_was_compacted_once_can_be_tiered(run: Run, tmp_path: Path) -> None:
+    paths = put_tiered(tmp_path, {1: (26, 28, OLD)}, "files")
+    compacted, deleted = (setting("cleanup.policy", policy) for policy in ("compact", "delete"))
+    records = topic(), compacted, deleted, setting("remote.storage.enable", "true"), partition([1], 1)
+    ControllerLog().lead([CONTROLLER]).append(*records).put(tmp_path / "controller")
+    assert is_tiered(run, [*paths, str(tmp_path / "controller")])
+
+
+def test_a_salvage_raises_no_log_start_where_epochs_are_missing(run: Run, tmp_path: Path) -> None:
+    paths = healthy(tmp_path / "in", "files")
+    for broker in (1, 2):
+        (tmp_path / f"in/broker-{broker}" / DIRECTORY / "leader-epoch-checkpoint").unlink()
+    status, out, _ = run("salvage", *paths, "--topic", "t", "--output", str(tmp_path / "out"))
+    assert (status, "does not tell the epochs" in out) == (3, True)
+
+
+def test_what_a_leader_deletes_in_remote_storage_is_never_called_harmless(run: Run, tmp_path: Path) -> None:
+    """The topic began anew in epoch 2, or log starts were written anew as those of the local segments."""
+    begun_anew = put_tiered(tmp_path / "begun", {1: (0, 20, ((4, 0),)), 2: (0, 20, ((4, 0),))}, "events")
+    raised = put_tiered(tmp_path / "raised", {1: (24, 28, ((2, 24),)), 2: (24, 28, ((2, 24),))}, "events", 24)
+    for paths in (begun_anew, raised):
+        _, out, err = run("plan", *paths, "--topic", "t", "--format", "table")
+        assert "it deletes 3 remote segments" in out
+        assert "a leader would delete remote segments" in out + err
+        assert "nothing is lost" not in out
+    text = run("scan", *begun_anew, "--topic", "t", "--format", "table")[1]
+    assert "and which it deletes" in text
+
+
+def test_logs_in_remote_storage_without_epochs_are_an_error(run: Run, tmp_path: Path) -> None:
+    paths = healthy(tmp_path, "settings")
+    for broker in (1, 2):
+        (tmp_path / f"broker-{broker}" / DIRECTORY / "leader-epoch-checkpoint").unlink()
+    found = answer(run, "scan", *paths)["findings"]
+    assert [row["severity"] for row in found if row["kind"] == "EPOCH_CACHE_MISMATCH"] == ["error"] * 2

@@ -16,7 +16,7 @@ from kafka_forensics.model.findings import Finding, Place
 from kafka_forensics.model.remote_log import RemoteLogHistory, RemoteSegment
 from kafka_forensics.model.results import PartitionSummary
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, normalised, outside
-from kafka_forensics.replication.remote_segments import is_in_lineage, left_out
+from kafka_forensics.replication.remote_segments import is_in_lineage, left_out, remote_fate
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.evidence_classes import TieredEvidence
@@ -46,7 +46,7 @@ def with_remote_losses(replicas: list[Replica], findings: list[Finding]) -> list
     if leader is None or not leader.end_is_known or leader.context.epoch_checkpoint is None:
         return findings
     lost = _left_out(leader, finished_segments(replicas))
-    told = [_with_segments(known, replicas, lost) for known in findings]
+    told = [_with_segments(known, replicas, leader, lost) for known in findings]
     covered = [span for known in told if known.kind == "UNCLEAN_LOSS" for span in _span(known)]
     rest = outside(normalised(span for spans in lost.values() for span in spans), covered)
     return [*told, *(_loss(replicas, leader, span, lost) for span in rest)]
@@ -78,7 +78,7 @@ def _left_out(leader: Replica, segments: Sequence[RemoteSegment]) -> dict[Remote
     return {segment: parts for segment, parts in spans.items() if parts}
 
 
-def _with_segments(loss: Finding, replicas: Sequence[Replica], lost: dict[RemoteSegment, Ranges]) -> Finding:
+def _with_segments(loss: Finding, replicas: Sequence[Replica], leader: Replica, lost: dict[RemoteSegment, Ranges]) -> Finding:
     """An `UNCLEAN_LOSS` with the remote segments that hold some of it; a broker whose log has it there holds it only in part."""
     if loss.kind != "UNCLEAN_LOSS" or not (span := _span(loss)):
         return loss
@@ -94,11 +94,12 @@ def _with_segments(loss: Finding, replicas: Sequence[Replica], lost: dict[Remote
         if broker in remote and remote[broker].local_log_start_offset < min(span[0][1], remote[broker].log_end_offset)
     ]
     evidence = {**loss.evidence, "held_by": holders, "in_remote_storage": True} | ({"partly_on": partly} if partly else {})
-    return replace(loss, evidence=evidence | (_segments(held, span) if held else {}))
+    return replace(loss, evidence=evidence | (_segments(held, span, leader) if held else {}))
 
 
-def _segments(held: dict[RemoteSegment, Ranges], span: Ranges) -> dict[str, object]:
-    """Evidence: the segments, and what of the offsets they do not hold."""
+def _segments(held: dict[RemoteSegment, Ranges], span: Ranges, leader: Replica) -> dict[str, object]:
+    """Evidence: the segments, how many of them the leader deletes, and what of the offsets they do not hold."""
+    fate = remote_fate(held, lineage(leader), leader.log_start_offset, leader.log_end_offset)
     missing = outside(span, normalised(part for spans in held.values() for part in spans))
     return {
         "remote_segments": [
@@ -106,6 +107,7 @@ def _segments(held: dict[RemoteSegment, Ranges], span: Ranges) -> dict[str, obje
             for segment in list(held)[:_SEGMENTS_TOLD]
         ],
         "remote_segments_count": len(held),
+        "remote_segments_deleted": fate.deleted,
     } | ({"not_in_remote_storage": [list(part) for part in missing]} if missing else {})
 
 
@@ -136,6 +138,6 @@ def _loss(replicas: list[Replica], leader: Replica, span: tuple[int, int], lost:
         "leaders": [leader.broker],
         "latest_epoch": last_epoch(leader),
         "truncation_offsets": [],
-    } | _segments(held, (span,))
+    } | _segments(held, (span,), leader)
     place = Place(context.topic, context.partition, offset_start=start, offset_end=end)
     return finding("UNCLEAN_LOSS", place, evidence)

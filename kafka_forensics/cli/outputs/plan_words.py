@@ -399,7 +399,9 @@ def verdict(planned: Planned, candidate: Candidate) -> str:
         whoever = ", whoever leads: any order will do" if planned.needs(candidate).any_order else whoever
         unknown = any(missing.kind == "unknown_bytes" for missing in planned.plan.missing)
         subject = "Nothing that could be read of the copies" if unknown else "Nothing that the copies hold"
-        return f"{lead}. {subject} would be lost{whoever}.{rotten}"
+        segments = plural(candidate.remote.deleted, "remote segment")
+        deletes = f" As the leader it deletes {segments}." if candidate.remote.deleted else ""
+        return f"{lead}. {subject} would be lost{whoever}.{deletes}{rotten}"
     costs = "; ".join(loss_words(planned, loss) for loss in candidate.losses[:4])
     rest = f"; and {len(candidate.losses) - 4} more ranges" if len(candidate.losses) > 4 else ""
     least = _least(planned, candidate) if best else ""

@@ -353,9 +353,9 @@ class Plan:
 
     @property
     def matters(self) -> bool:
-        """Whether an election would lose something, elections would delete different numbers of remote segments, followers would
-        cut otherwise than by their batches, or nobody can lead."""
-        if len({candidate.remote.deleted for candidate in self.candidates}) > 1:
+        """Whether an election would lose something or delete remote segments, followers would cut otherwise than by their batches,
+        or nobody can lead."""
+        if any(candidate.remote.deleted for candidate in self.candidates):
             return True
         return not self.candidates or any(
             candidate.losses or any(follower_plan.disagrees for follower_plan in candidate.followers)
