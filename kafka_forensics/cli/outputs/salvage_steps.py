@@ -13,6 +13,7 @@ from kafka_forensics.cli.outputs.steps import (
     controllers_step,
     minutes_to_start,
     of_topics,
+    own_retention,
     partitions_words,
 )
 from kafka_forensics.cli.streams import printable
@@ -119,27 +120,23 @@ def _start(salvaged: Salvaged) -> Iterator[Step]:
     if salvaged.is_kraft:
         yield controllers_step([node for node in order if node in salvaged.combined])
     for passed, topics in limits.items():
-        yield _retention_suspended(passed, topics, is_kraft=salvaged.is_kraft)
+        yield from _retention_suspended(passed, topics, is_kraft=salvaged.is_kraft)
     if order:
         one_by_one, absent = ", then ".join(brokers([node]) for node in order), _absent(salvaged)
         each = ", each when the one before is up" if len(order) > 1 else ""
         text = f"Start {one_by_one}{each}. Recovery reads every batch, and cuts nothing."
         yield Step("start", text, None, order)
         if salvaged.is_kraft and salvaged.to_elect():
-            partitions = tuple((one.topic, one.partition) for one in salvaged.partitions if one.quorum is None)
             text = "Have leaders elected where a crash left none. The replicas in DIR are the same, so nothing in them is lost:"
             command = f"{ELECT_UNCLEANLY} --path-to-json-file {shlex.quote(f'{salvaged.output}/{ELECTION_FILE}')}"
-            yield Step("elect", text, command, order, partitions)
+            yield Step("elect", text, command, order, tuple(salvaged.to_elect()))
         command = f"{DESCRIBE} --under-replicated-partitions"
         lacking = f" but partitions that lack only {brokers(absent)}" if absent else ""
         yield Step("in_sync", f"See that all replicas are in sync: this prints nothing{lacking}.", command, order)
     command = asked_command("verify", None, "--against", f"{salvaged.output}/{MANIFEST}")
     yield Step("verify", "Copy the log directories again, and see that every byte is there:", command)
     for passed, topics in limits.items() if salvaged.is_kraft else ():
-        before = [f"--add-config {limit.setting}={limit.of_topic}" for limit in passed if limit.of_topic is not None]
-        before += [f"--delete-config {limit.setting}" for limit in passed if limit.of_topic is None]
-        text = f"When the old records of {listed(map(printable, topics))} are read or copied, let brokers delete them again:"
-        yield from (Step("restore_retention", text, of_topics(topics, change)) for change in before)
+        yield from _retention_restored(passed, topics)
 
 
 def _topics_by_limits(salvaged: Salvaged) -> dict[tuple[PassedLimit, ...], list[str]]:
@@ -154,21 +151,47 @@ def _topics_by_limits(salvaged: Salvaged) -> dict[tuple[PassedLimit, ...], list[
     return topics
 
 
-def _retention_suspended(passed: Sequence[PassedLimit], topics: Sequence[str], *, is_kraft: bool) -> Step:
+def _retention_suspended(passed: Sequence[PassedLimit], topics: Sequence[str], *, is_kraft: bool) -> Iterator[Step]:
     """How to keep what retention would delete, before any broker runs; what ZooKeeper holds of a topic is written whole."""
-    limits = [f"{limit.setting}={limit.value}{'' if limit.is_known else ', the default'}" for limit in passed]
-    named = listed(map(printable, topics))
-    text = f"Half a minute after they start, brokers delete the oldest records of {named} ({' and '.join(limits)}). To keep them, "
-    if is_kraft:
-        settings = ",".join(f"{limit.setting}=-1" for limit in passed)
-        return Step("keep_records", f"{text}change that before:", of_topics(topics, f"--add-config {settings}"))
-    text += (
-        "change that of each topic in ZooKeeper before, and back after the last step. With `get` for `set` it shows the topic's "
-        "other settings, which must stay:"
-    )
-    config = json.dumps({"version": 1, "config": {limit.setting: "-1" for limit in passed}})
-    command = f"zookeeper-shell.sh ZOOKEEPER:PORT set {shlex.quote(f'/config/topics/{topics[0]}')} {shlex.quote(config)}"
-    return Step("keep_records", text, command)
+    limits = " and ".join(f"{limit.setting}={limit.value}{'' if limit.is_known else ', the default'}" for limit in passed)
+    named, settings = listed(map(printable, topics)), ",".join(f"{limit.setting}=-1" for limit in passed)
+    text = f"Half a minute after they start, brokers delete the oldest records of {named} ({limits}). To keep them, "
+    if unknown := _unknown_settings(passed):
+        text = (
+            f"Half a minute after they start, brokers may delete the oldest records of {named}: no controllers' log here tells "
+            f"what {unknown} of these topics is ({limits}). To keep them, "
+        )
+    if not is_kraft:
+        text += (
+            "change that of each topic in ZooKeeper before, and back after the last step. First note what `get` for `set` shows: "
+            "the topic's other settings must stay."
+        )
+        config = json.dumps({"version": 1, "config": {limit.setting: "-1" for limit in passed}})
+        command = f"zookeeper-shell.sh ZOOKEEPER:PORT set {shlex.quote(f'/config/topics/{topics[0]}')} {shlex.quote(config)}"
+        yield Step("keep_records", text, command)
+    elif unknown:
+        yield Step("note_retention", f"{text}first note the topics' own {unknown}, if this shows any:", own_retention(topics))
+        yield Step("keep_records", "Then suspend it for the time being:", of_topics(topics, f"--add-config {settings}"))
+    else:
+        yield Step("keep_records", f"{text}change that before:", of_topics(topics, f"--add-config {settings}"))
+
+
+def _retention_restored(passed: Sequence[PassedLimit], topics: Sequence[str]) -> Iterator[Step]:
+    """How to undo that; of topics whose own settings are not known here, by what was noted."""
+    text = f"When the old records of {listed(map(printable, topics))} are read or copied, let brokers delete them again"
+    if unknown := _unknown_settings(passed):
+        text += f": set {unknown} of each topic as you noted. Remove it, with --delete-config, only where none was shown:"
+        noted = ",".join(f"{limit.setting}=NOTED" for limit in passed)
+        yield Step("restore_retention", text, of_topics(["TOPIC"], f"--add-config {noted}"))
+        return
+    changes = [f"--add-config {limit.setting}={limit.of_topic}" for limit in passed if limit.of_topic is not None]
+    changes += [f"--delete-config {limit.setting}" for limit in passed if limit.of_topic is None]
+    yield from (Step("restore_retention", f"{text}:", of_topics(topics, change)) for change in changes)
+
+
+def _unknown_settings(passed: Sequence[PassedLimit]) -> str:
+    """The settings of which no controllers' log tells whether the topics have values of their own; empty where one does."""
+    return " and ".join(limit.setting for limit in passed if not limit.of_topic_is_known)
 
 
 def _voters(salvaged: Salvaged) -> set[int]:

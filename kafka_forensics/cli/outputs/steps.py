@@ -21,8 +21,8 @@ _CONTROLLER: Final = "--bootstrap-controller HOST:PORT"
 DESCRIBE: Final = f"kafka-topics.sh {_SERVER} --describe"
 ELECT_UNCLEANLY: Final = f"kafka-leader-election.sh {_SERVER} --election-type unclean"
 _NAME_CONTROLLER: Final = f"kafka-metadata-quorum.sh {_CONTROLLER} describe --status"
-_CONFIGS: Final = f"kafka-configs.sh {_CONTROLLER} --alter"
-OF_ALL_BROKERS: Final = f"{_CONFIGS} --entity-type brokers --entity-default"
+_CONFIGS: Final = f"kafka-configs.sh {_CONTROLLER}"
+OF_ALL_BROKERS: Final = f"{_CONFIGS} --alter --entity-type brokers --entity-default"
 _NAMED: Final = 8
 """Runs of partitions that a sentence names."""
 _STEP: Final = attributes("kind text command brokers")
@@ -87,10 +87,20 @@ def controllers_step(both: Sequence[Broker], who: str = "the controllers") -> St
 
 def of_topics(topics: Collection[str], change: str) -> str:
     """The command that changes settings of topics, on running controllers."""
-    command = f"{_CONFIGS} --entity-type topics --entity-name"
+    return _for_each("--alter", topics, f" {change}")
+
+
+def own_retention(topics: Collection[str]) -> str:
+    """The command that shows the limits of retention that topics have of their own, on running controllers. Without `--all` it asks
+    for the list of topics first, which controllers do not give."""
+    return f"{_for_each('--describe --all', topics)} | grep -e 'All configs' -e DYNAMIC_TOPIC_CONFIG:retention"
+
+
+def _for_each(action: str, topics: Collection[str], change: str = "") -> str:
+    command = f"{_CONFIGS} {action} --entity-type topics --entity-name"
     if len(topics) == 1:
-        return f"{command} {shlex.join(topics)} {change}"
-    return f'for topic in {shlex.join(topics)}; do {command} "$topic" {change}; done'
+        return f"{command} {shlex.join(topics)}{change}"
+    return f'for topic in {shlex.join(topics)}; do {command} "$topic"{change}; done'
 
 
 # Many partitions in few words, and as the file that kafka-leader-election.sh reads.

@@ -89,7 +89,9 @@ class PassedLimit:
     is_known: bool
     """Whether the controllers' log has it; else it is Kafka's default."""
     of_topic: str | None
-    """The topic's own value, if it has one."""
+    """The topic's own value, if it has one;"""
+    of_topic_is_known: bool = True
+    """and whether a controllers' log tells that."""
 
 
 @dataclass(slots=True)
@@ -208,9 +210,9 @@ class Salvaged:
         """Whether a scan of the output finds what no copy has."""
         return bool(self.new) or any(partition.new for partition in self.partitions)
 
-    def to_elect(self) -> list[Json]:
-        """Partitions that need a leader, as kafka-leader-election.sh names them."""
-        return [object_of(attributes("topic partition"), one) for one in self.partitions if one.quorum is None]
+    def to_elect(self) -> list[tuple[str, int]]:
+        """Partitions that need a leader: the controllers elect among themselves."""
+        return [(partition.topic, partition.partition) for partition in self.partitions if partition.quorum is None]
 
     @property
     def size_in_bytes(self) -> int:

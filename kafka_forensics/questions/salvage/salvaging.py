@@ -21,7 +21,8 @@ from kafka_forensics.evidence.options import ScanOptions, fits, listed
 from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.judging.scanning import is_deep
 from kafka_forensics.model.amounts import size
-from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, WITNESS_TOPICS
+from kafka_forensics.model.controller import ControllerHistory
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.json_objects import json_text
 from kafka_forensics.model.results import Read, ScanResult
@@ -126,7 +127,8 @@ def salvage(
         tiered = {(plan.context.topic, plan.context.partition) for plan in inputs.replicas if plan.context.is_tiered}
         refused = sorted(salvaged.refused, key=lambda refused: (refused.topic, refused.partition))
         salvaged.refused = [replace(one, is_tiered=(one.topic, one.partition) in tiered) for one in refused]
-        write_file(directory / ELECTION_FILE, json_text({"partitions": salvaged.to_elect()}).encode())
+        to_elect = [{"topic": topic, "partition": partition} for topic, partition in salvaged.to_elect()]
+        write_file(directory / ELECTION_FILE, json_text({"partitions": to_elect}).encode())
         write_file(directory / MANIFEST, f"{json_text(document(salvaged))}\n".encode())
     return salvaged
 
@@ -292,7 +294,7 @@ class _Salvager:
         self._written[partition.topic, partition.partition] = written
         partition.leader_epochs, partition.segments = written.epochs, written.segments
         partition.size_in_bytes = written.size_in_bytes
-        partition.passed_limits = tuple(_passed_limits(chosen.plans[chosen.lineage.base].context, written))
+        partition.passed_limits = tuple(_passed_limits(chosen, written, self.witnesses.controller))
         if chosen.metadata is not None:
             partition.files = chosen.metadata.write_beside(directory)
 
@@ -418,23 +420,52 @@ def _topic_id(sources: list[Source]) -> str | None:
     return next((topic_id for topic_id in told if topic_id), None)
 
 
-def _passed_limits(context: ReplicaContext, written: Written) -> Iterator[PassedLimit]:
-    """The limits of retention over which brokers would delete the first segment of a log by now."""
-    control = context.control
-    if context.is_tiered:
-        return  # what the local limits delete is in remote storage
+def _passed_limits(chosen: _Chosen, written: Written, controller: ControllerHistory | None) -> Iterator[PassedLimit]:
+    """The limits of retention over which brokers would delete the first segment of a log by now.
+
+    The controllers' log has limits of its own, and internal topics have the settings that brokers made them with: where these are
+    not known, Kafka's defaults do not hold for them.
+    """
+    context = chosen.plans[chosen.lineage.base].context
+    control, now = context.control, int(time.time() * 1000)
     policy = None if control is None else control.setting("cleanup.policy")
     if "delete" not in (policy or ("compact" if context.compacted or context.topic in INTERNAL_TOPICS else "delete")):
         return
-    retention, now = retention_for(control), int(time.time() * 1000)
-    timestamp, size_in_bytes = written.first_segment
-    newest = now if timestamp < 0 else timestamp  # of records without a time the file's counts, which is new
+    first = _first_remote_segment(chosen, context) if context.is_tiered else _first_segment(written, now)
+    if first is None or context.topic == CLUSTER_METADATA_TOPIC:
+        return
+    timestamp, remaining_bytes = first
+    retention, settings = retention_for(control), {} if control is None else control.configs
     by_time, by_size = Retention(retention.retention_ms, -1), Retention(-1, retention.retention_bytes)
     for name, limit, value in (("ms", by_time, by_time.retention_ms), ("bytes", by_size, by_size.retention_bytes)):
-        if written.segments and explains(limit, newest, now, written.size_in_bytes - size_in_bytes):
-            setting = f"retention.{name}"
-            known, of_topic = (None, None) if control is None else (control.setting(setting), control.configs.get(setting))
-            yield PassedLimit(setting, value, known is not None, of_topic)
+        setting = f"retention.{name}"
+        holds = setting in settings or context.topic not in WITNESS_TOPICS
+        if holds and explains(limit, timestamp, now, remaining_bytes):
+            known = None if control is None else control.setting(setting)
+            of_topic_is_known = control is not None and controller is not None and controller.is_complete
+            yield PassedLimit(setting, value, known is not None, settings.get(setting), of_topic_is_known)
+
+
+def _first_segment(written: Written, now_ms: int) -> tuple[int, int] | None:
+    """The largest timestamp of the first segment and the bytes of the others; of records without a time the file's counts, which
+    is new. None: there is no segment."""
+    timestamp, size_in_bytes = written.first_segment
+    return (now_ms if timestamp < 0 else timestamp, written.size_in_bytes - size_in_bytes) if written.segments else None
+
+
+def _first_remote_segment(chosen: _Chosen, context: ReplicaContext) -> tuple[int, int] | None:
+    """The largest timestamp of the oldest remote segment of a tiered topic, whose leader deletes by the whole limits there
+    (RemoteLogManager), and the bytes of the others with those that are on disk alone. None: no remote segment is known.
+
+    What the local limits delete is in remote storage.
+    """
+    segments = () if context.remote_log is None else context.remote_log.finished
+    if not segments:
+        return None
+    end_offset = max(segment.end_offset for segment in segments) + 1
+    local = sum(part.size_in_bytes for part in chosen.slices if part.start_offset >= end_offset)
+    oldest = min(segments, key=lambda segment: segment.start_offset)
+    return oldest.max_timestamp_ms, local + sum(segment.size_in_bytes for segment in segments) - oldest.size_in_bytes
 
 
 def _under_kraft(sources: list[Source]) -> bool:

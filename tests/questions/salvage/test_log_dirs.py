@@ -5,6 +5,7 @@ import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,11 +20,23 @@ from kafka_forensics.questions.salvage.log_dirs import places_of, target_dirs
 from kafka_forensics.questions.salvage.manifest import Quorum, SalvagedPartition
 from kafka_forensics.questions.verify import Asked, Outcome, read_promises, verify
 from kafka_forensics.storage.local import LocalSource
+from kafka_forensics.writers.files import write_quorum_state
 from tests.questions.salvage.salvaged import NAME, batches_of, salvaged_of
-from tests.support.brokers import TOPIC_ID, put_copies, put_log_dir, put_meta, put_partition, put_replica, write_checkpoint
+from tests.support.brokers import (
+    OFFSETS_ID_TEXT,
+    TOPIC_ID,
+    put_copies,
+    put_log_dir,
+    put_meta,
+    put_partition,
+    put_replica,
+    put_topic_id,
+    write_checkpoint,
+)
 from tests.support.controllers import ControllerLog, partition as partition_record, setting, topic
 from tests.support.places import SAMPLES
-from tests.support.segments import batch, flipped
+from tests.support.remote_log import COPY_FINISHED, copied, put_remote_log, updated
+from tests.support.segments import batch, flipped, segment_file
 
 HEALTHY = SAMPLES / "healthy"
 KEY = ("orders", 0)
@@ -211,11 +224,88 @@ def test_what_retention_would_delete_is_kept_by_a_setting_before_brokers_start(
     assert "start as many as a majority needs with process.roles=controller" in by_kind["controllers"].text
 
 
+def old_log(age_ms: int = 8 * DAY_MS) -> dict[int, bytes]:
+    """Two segments of records of that age, as `put_replica` takes them."""
+    return {offset: batch(offset, 3, base_timestamp=int(time.time() * 1000) - age_ms) for offset in (0, 3)}
+
+
+def test_without_a_controllers_log_settings_are_noted_and_restored_and_internal_topics_are_left_alone(tmp_path: Path) -> None:
+    """Each of them may have a limit of its own, as `__remote_log_metadata` has none (-1)."""
+    for number, name in enumerate(("t", "u", "__remote_log_metadata", "__share_group_state")):
+        given: dict[str, Any] = {"topic_id": TOPIC_ID[:-1] + "AQgw"[number], "high_watermark": 6}
+        put_replica(tmp_path / "in", 1, old_log(), partition=f"{name}-0", **given)
+    put_meta(tmp_path / "in" / "broker-1", 1)
+    steps = steps_of(salvaged_of(tmp_path / "in", tmp_path / "out"))
+    assert "--delete-config" not in "".join(str(step.command) for step in steps)
+    assert [step.kind for step in steps if "__" in f"{step.text} {step.command}"] == []
+    noted, kept, restored = [step for step in steps if "retention" in str(step.command)]
+    assert (noted.kind, kept.kind, restored.kind) == ("note_retention", "keep_records", "restore_retention")
+    assert "brokers may delete the oldest records of t, u: no controllers' log here tells what retention.ms" in noted.text
+    configs = "kafka-configs.sh --bootstrap-controller HOST:PORT"
+    assert str(noted.command).startswith(f"for topic in t u; do {configs} --describe --all --entity-type topics --entity-name")
+    assert str(noted.command).endswith("; done | grep -e 'All configs' -e DYNAMIC_TOPIC_CONFIG:retention")
+    assert str(kept.command).endswith("--add-config retention.ms=-1; done")
+    assert restored.command == f"{configs} --alter --entity-type topics --entity-name TOPIC --add-config retention.ms=NOTED"
+
+
+def test_a_damaged_controllers_log_does_not_tell_what_settings_topics_have(tmp_path: Path) -> None:
+    log = ControllerLog().lead([1]).append(topic(), partition_record([1], 1)).append(setting("retention.ms", "-1"))
+    path = log.put(tmp_path / "in" / "broker-1", 1) / segment_file(0)
+    path.write_bytes(flipped(path.read_bytes(), path.stat().st_size - 3))
+    put_replica(tmp_path / "in", 1, old_log(), partition="t-0", topic_id=TOPIC_ID, high_watermark=6)
+    steps = steps_of(salvaged_of(tmp_path / "in", tmp_path / "out"))
+    assert "--delete-config" not in "".join(str(step.command) for step in steps)
+    assert "note_retention" in [step.kind for step in steps]
+
+
+def test_limits_of_topics_do_not_hold_for_the_controllers_log(tmp_path: Path) -> None:
+    log = ControllerLog().lead([1]).append(topic(), partition_record([1], 1))
+    directory = log.put(tmp_path / "in" / "broker-1", 1)
+    put_topic_id(directory, "AAAAAAAAAAAAAAAAAAAAAQ")
+    (directory / "quorum-state").write_bytes(write_quorum_state(1, 0, [1]))
+    put_replica(tmp_path / "in", 1, old_log(), partition="t-0", topic_id=TOPIC_ID, high_watermark=6)
+    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
+    limits = {partition.topic: [limit.setting for limit in partition.passed_limits] for partition in salvaged.partitions}
+    assert limits == {"__cluster_metadata": [], "t": ["retention.ms"]}
+    assert [step.kind for step in steps_of(salvaged) if "__cluster_metadata" in f"{step.text} {step.command}"] == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "age_ms", "changed"),
+    [
+        ({}, 8 * DAY_MS, ["retention.ms"]),
+        ({}, 6 * DAY_MS, []),
+        ({"retention.ms": "-1", "local.retention.ms": "1"}, 8 * DAY_MS, []),
+        ({"retention.bytes": "4096"}, 0, ["retention.bytes"]),
+        ({"retention.bytes": "8192"}, 0, []),
+    ],
+)
+def test_of_tiered_topics_the_oldest_remote_segment_counts(
+    tmp_path: Path, settings: dict[str, str], age_ms: int, changed: list[str]
+) -> None:
+    """It is of that age, one of two; the local segments are old."""
+    log = ControllerLog().lead([1]).append(topic(), partition_record([1], 1), setting("remote.storage.enable", "true"))
+    log.append(*(setting(*pair) for pair in settings.items())).put(tmp_path / "in" / "broker-1", 1)
+    batches = {6: batch(6, 3, base_timestamp=1_000)}
+    given: dict[str, Any] = {"topic_id": TOPIC_ID, "high_watermark": 9, "log_start": 0, "epochs": ((0, 0),)}
+    log_dir = put_replica(tmp_path / "in", 1, batches, partition="t-0", **given)
+    without = salvaged_of(tmp_path / "in", tmp_path / "before")
+    assert [partition.passed_limits for partition in without.partitions if partition.topic == "t"] == [()]
+    oldest = int(time.time() * 1000) - age_ms
+    begun = [copied(number, 3 * number, 3 * number + 2, topic_id=TOPIC_ID, max_timestamp_ms=oldest + number) for number in (0, 1)]
+    finished = [updated(number, COPY_FINISHED, topic_id=TOPIC_ID) for number in (0, 1)]
+    put_topic_id(put_remote_log(log_dir, *begun, *finished).parent, OFFSETS_ID_TEXT)
+    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
+    (tiered,) = [partition for partition in salvaged.partitions if partition.topic == "t"]
+    assert [limit.setting for limit in tiered.passed_limits] == changed
+
+
 def test_under_zookeeper_the_setting_is_changed_there(tmp_path: Path) -> None:
     put_replica(tmp_path / "in", 1, batch(0, 3), high_watermark=3)
     put_meta(tmp_path / "in" / "broker-1", 1, version=0)
     (kept,) = [step for step in steps_of(salvaged_of(tmp_path / "in", tmp_path / "out")) if step.kind == "keep_records"]
-    assert "delete the oldest records of orders (retention.ms=604800000, the default)" in kept.text
+    assert "may delete the oldest records of orders: no controllers' log" in kept.text
+    assert "(retention.ms=604800000, the default)" in kept.text
     config = '{"version": 1, "config": {"retention.ms": "-1"}}'
     assert kept.command == f"zookeeper-shell.sh ZOOKEEPER:PORT set /config/topics/orders '{config}'"
 
