@@ -14,6 +14,7 @@ from tests.gallery.of_files import SEGMENTS, SMALL_FILES
 from tests.gallery.of_groups import COMMITTED
 from tests.gallery.of_leftovers import OUTSIDE, STARTS
 from tests.gallery.of_replicas import ENVIRONMENT, REPLICAS
+from tests.gallery.of_tiered import TIERED_TOPICS
 from tests.gallery.of_transactions import TRANSACTIONS
 from tests.support.nightly import one_of_each
 
@@ -33,6 +34,7 @@ SECTIONS: Final[dict[str, tuple[Case, ...]]] = {
     "Transactions": TRANSACTIONS,
     "Internal topics": (*of_controller.MALFORMED, *of_transactions.MALFORMED, *of_groups.MALFORMED),
     "Committed offsets": COMMITTED,
+    "Tiered topics": TIERED_TOPICS,
     "Environment": (*ENVIRONMENT, *OUTSIDE),
     "Starts foretold, and leftovers": STARTS,
 }

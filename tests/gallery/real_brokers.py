@@ -55,6 +55,7 @@ NOT_ON_REAL_LOGS: Final = {
     "Transactions": "Endings are chosen there, up to hours apart; what brokers do in a minute is below (F41 to F44).",
     "Internal topics": "No coordinator and no controller writes such values.",
     "Committed offsets": "What was committed, and when, is chosen there; a group that outlives its records is below.",
+    "Tiered topics": "These brokers have no remote store; those of `tests/broker/test_tiered.py` come to the same states.",
     "Environment": "Links are made outside of the log directories, files change under the scan's hands (that brokers do, too: F46 "
     "below), or records are chosen.",
 }

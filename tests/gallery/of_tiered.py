@@ -1,0 +1,78 @@
+"""The gallery's cases of tiered topics (KIP-405), whose logs begin in remote storage."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from tests.gallery.case import Case
+from tests.support.brokers import OFFSETS_ID_TEXT, TOPIC_ID, Brokers, put_epochs, put_replicas, put_topic_id, write_checkpoint
+from tests.support.controllers import controlled_by, partition, setting, topic
+from tests.support.logs import Log, history
+from tests.support.remote_log import COPY_FINISHED, copied, put_remote_log, updated
+
+TIERED: Final = setting("remote.storage.enable", "true")
+COMMON: Final = (*[("p", 0)] * 2, ("|", 0), *[("p", 0)] * 2, ("|", 0))
+LONG: Final = history(*COMMON, *[("p", 0)] * 2)
+OTHER: Final = history(*COMMON, ("q", 1))
+"""Of a leader elected without the last segment of `LONG`."""
+SEGMENTS: Final = (0, 1), (2, 3), (4, 5)
+"""First and last offset of each remote segment, all of epoch 0."""
+
+
+def tiered(root: Path, logs: Mapping[int, Log], local_starts: Mapping[int, int], with_events: Iterable[int] = ()) -> Brokers:
+    """Replicas of which local retention took what is below these offsets; these brokers have `__remote_log_metadata`."""
+    brokers = put_replicas(root, logs)
+    for broker, start in local_starts.items():
+        for segment in [segment for segment in logs[broker].segments if segment < start]:
+            brokers.remove(broker, segment, "log", "index", "timeindex", "snapshot")
+        for suffix in () if any(brokers.directory(broker).glob("*.log")) else ("log", "timeindex"):
+            brokers.file(broker, start, suffix).touch()
+        write_checkpoint(brokers.log_dir(broker), "log-start", 0)
+    for broker in with_events:
+        begun = [copied(number, *offsets, topic_id=TOPIC_ID) for number, offsets in enumerate(SEGMENTS)]
+        ended = [updated(number, COPY_FINISHED, topic_id=TOPIC_ID) for number in range(len(SEGMENTS))]
+        directory = put_remote_log(brokers.log_dir(broker), *begun, *ended).parent
+        put_topic_id(directory, OFFSETS_ID_TEXT)
+        put_epochs(directory, (0, 0))
+    return brokers
+
+
+def sound(root: Path, with_events: Iterable[int] = ()) -> Brokers:
+    """Local logs begin at 2, at 4 and at the log end."""
+    return tiered(root, dict.fromkeys((1, 2, 3), LONG), {1: 2, 2: 4, 3: 6}, with_events)
+
+
+def by_setting(root: Path) -> Brokers:
+    return controlled_by(sound(root), topic(), TIERED, partition([1, 2, 3], 1))
+
+
+def by_events(root: Path) -> Brokers:
+    return sound(root, (1, 2, 3))
+
+
+def lost(root: Path, brokers: tuple[int, ...] = (1, 2, 3), with_events: Iterable[int] = ()) -> Brokers:
+    """Broker 1 alone had offsets 4 and 5, copied them, and its local log is empty; broker 3 was elected uncleanly."""
+    logs = {1: LONG, 2: OTHER, 3: OTHER}
+    return tiered(
+        root, {broker: logs[broker] for broker in brokers}, {broker: 6 if broker == 1 else 2 for broker in brokers}, with_events
+    )
+
+
+TIERED_TOPICS: Final = (
+    Case("-", "the controller's log says that `t` is tiered; local logs begin at 2, 4 and the log end", by_setting, control=True),
+    Case("-", "the same by `__remote_log_metadata`, without the controller's log", by_events, control=True),
+    Case("-", "the same by log starts and epochs alone", sound, control=True),
+    Case("F37", "b1 alone had [4, 6) and its local log is empty, b2 and b3 took another record", lost),
+    Case(
+        "F37",
+        "the same with `__remote_log_metadata`",
+        lambda root: lost(root, with_events=(2, 3)),
+        shown=("in_remote_storage", "remote_segments_count"),
+    ),
+    Case(
+        "F37",
+        "the same without the copy of b1",
+        lambda root: lost(root, (2, 3), (2, 3)),
+        shown=("in_remote_storage", "remote_segments_count"),
+    ),
+)
