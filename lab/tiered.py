@@ -341,6 +341,7 @@ class TieredHistory:
             cluster.await_quiet()
         truth = self.truth()
         cluster.kill(LEADER)
+        self._await_metadata()
         cluster.stop()
         return self.copy("isolated", truth)
 
@@ -349,7 +350,7 @@ class TieredHistory:
         more. The other replica joins once it leads. All topics have lost their leader; only `aud` and `lag` lose records."""
         cluster = self.cluster
         cluster.start(FIRST_CONTROLLER, METADATA_HOLDER)
-        wait_until("broker 4 leads the metadata", self._metadata_kept, timeout_seconds=90, step_seconds=1.0)
+        self._await_metadata()
         cluster.start(leader)
         wait_until("all partitions are led", partial(self._all_led, leader), timeout_seconds=90, step_seconds=1.0)
         cluster.start(*{BEHIND, FAR_BEHIND} - {leader})
@@ -361,9 +362,13 @@ class TieredHistory:
         listed = self.cluster.admin().list_topics(timeout=ADMIN_TIMEOUT_SECONDS).topics
         return {(topic, number): its.leader for topic in listed for number, its in listed[topic].partitions.items()}
 
-    def _metadata_kept(self) -> bool:
-        """Else an unclean election would lose what is known of the remote log, too."""
-        return {led for (topic, _), led in self._leaders().items() if topic == REMOTE_LOG_METADATA_TOPIC} == {METADATA_HOLDER}
+    def _await_metadata(self) -> None:
+        """Wait until broker 4 leads `__remote_log_metadata`: else an unclean election loses what it says, too."""
+
+        def led() -> bool:
+            return {led for (topic, _), led in self._leaders().items() if topic == REMOTE_LOG_METADATA_TOPIC} == {METADATA_HOLDER}
+
+        wait_until("broker 4 leads the metadata", led, timeout_seconds=90, step_seconds=1.0)
 
     def _all_led(self, leader: int) -> bool:
         leaders = self._leaders()
