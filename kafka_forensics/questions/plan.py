@@ -34,11 +34,13 @@ from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.model.coordinators import TransactionLog
 from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.model.remote_log import RemoteSegment
 from kafka_forensics.model.results import Read, ScanResult
 from kafka_forensics.parsers.log import SegmentReader, believed_to
 from kafka_forensics.replication.epochs import epoch_at
 from kafka_forensics.replication.offset_ranges import Range, Ranges, clipped, counted, normalised, without
 from kafka_forensics.replication.planner import (
+    NO_END,
     NO_WORD,
     UNSAID,
     Broker,
@@ -655,8 +657,13 @@ class _Copies:
             self._dead,
             self._left_out(),
             self._strays,
-            finished_segments(self.read),
+            self._remote_segments(),
         )
+
+    def _remote_segments(self) -> list[RemoteSegment]:
+        """Of running brokers none that was copied after their logs were."""
+        end = max((replica.log_end_offset for replica in self.read), default=0) if self.context.live else NO_END
+        return [segment for segment in finished_segments(self.read) if segment.end_offset < end]
 
     def _value(self, replica: Replica, witnesses: Sequence[Witness]) -> PlanReplica:
         is_live = not is_of_dead(self._dead, replica.broker, self._nodes.get(replica.broker))

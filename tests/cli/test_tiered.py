@@ -12,7 +12,7 @@ from kafka_forensics.parsers.indexes import parse_producer_snapshot
 from kafka_forensics.writers.files import write_producer_snapshot
 from tests.cli.runs import Run
 from tests.support.brokers import DIRECTORY, OFFSETS_ID_TEXT, TOPIC_ID, put_offsets, put_replica, put_topic_id
-from tests.support.controllers import CONTROLLER, ControllerLog, change, partition, setting, topic
+from tests.support.controllers import CONTROLLER, START_MS, ControllerLog, change, partition, setting, topic
 from tests.support.groups import commit_key, commit_value, log_of
 from tests.support.memory import MemoryFile
 from tests.support.remote_log import COPY_FINISHED, copied, put_remote_log, updated
@@ -229,3 +229,12 @@ def test_logs_in_remote_storage_without_epochs_are_an_error(run: Run, tmp_path: 
         (tmp_path / f"broker-{broker}" / DIRECTORY / "leader-epoch-checkpoint").unlink()
     found = answer(run, "scan", *paths)["findings"]
     assert [row["severity"] for row in found if row["kind"] == "EPOCH_CACHE_MISMATCH"] == ["error"] * 2
+
+
+def test_a_member_of_the_isr_that_lacks_what_is_in_remote_storage_is_reported(run: Run, tmp_path: Path) -> None:
+    paths = put_tiered(tmp_path, {1: (30, 30, OLD), 2: (14, 20, OLD)}, "files")
+    records = topic(), setting("remote.storage.enable", "true"), partition([1, 2], 1)
+    ControllerLog(start_ms=START_MS).lead([CONTROLLER]).append(*records).put(tmp_path / "controller")
+    found = answer(run, "scan", *paths, str(tmp_path / "controller"))["findings"]
+    missing = [row for row in found if row["kind"] == "ISR_MEMBER_MISSING_COMMITTED"]
+    assert [(row["broker"], row["offset_start"], row["offset_end"]) for row in missing] == [(2, *LOST)]

@@ -12,6 +12,7 @@ from kafka_forensics.analysis.catalogue import finding, on_premises
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas.controllers_word import electable
 from kafka_forensics.analysis.replicas.diff import BatchReader
+from kafka_forensics.analysis.replicas.remote_segments import was_copied_by
 from kafka_forensics.evidence.ledger import ExpectedReplica, Presence
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.controller import PartitionControl
@@ -124,6 +125,8 @@ def _older_than_control(holding: Sequence[Replica], risk: _AtRisk, control: Part
     if control.as_of_ms is None:
         return False
     holder = next(replica for replica in holding if replica.broker in risk.held_by)
+    if risk.start < holder.local_log_start_offset:
+        return was_copied_by(holding, risk.start, control.as_of_ms)
     first = next((run for run in holder.state.continuity.runs if run.end_offset > risk.start), None)
     if first is None:
         return False

@@ -15,6 +15,7 @@ from kafka_forensics.analysis.catalogue import finding, on_premises
 from kafka_forensics.analysis.replica import Replica, kept_from
 from kafka_forensics.analysis.replicas.diff import BatchReader, Conflicts
 from kafka_forensics.analysis.replicas.forks import lineage
+from kafka_forensics.analysis.replicas.remote_segments import was_copied_by
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.controller import NO_LEADER, PartitionControl, PartitionEvent
 from kafka_forensics.model.files import EpochEntry
@@ -367,6 +368,8 @@ def _seen_by_controller(
     if control.as_of_ms is None:
         return False
     holder = next(other for other in replicas if other.broker in committed.held_by)
+    if committed.end <= holder.local_log_start_offset:
+        return was_copied_by(replicas, committed.end - 1, control.as_of_ms)
     stop, step = committed.end, 1
     while stop > replica.log_end_offset:
         start = max(stop - step, replica.log_end_offset)

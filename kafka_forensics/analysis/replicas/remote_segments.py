@@ -31,6 +31,13 @@ def finished_segments(replicas: Sequence[Replica]) -> Sequence[RemoteSegment]:
     return () if log is None else log.finished
 
 
+def was_copied_by(replicas: Sequence[Replica], offset: int, as_of_ms: int) -> bool:
+    """Whether a record in remote storage is not newer than a moment, by the segments that hold its offset; also where none tells,
+    for what is there is older than what is on the disks."""
+    there = [segment for segment in finished_segments(replicas) if segment.start_offset <= offset <= segment.end_offset]
+    return all(segment.max_timestamp_ms <= as_of_ms for segment in there)
+
+
 def remote_witness(replicas: Sequence[Replica]) -> tuple[int, str] | None:
     """Up to where remote segments prove the log of one of the replicas committed, and in words which segment does."""
     epochs = [lineage(replica) for replica in replicas]

@@ -293,7 +293,7 @@ def _remote_sentences(candidate: Candidate) -> Iterator[str]:
     who, (unreferenced, deleted) = f"If {brokers([candidate.broker])} leads", candidate.remote
     if unreferenced:
         stays = "stays" if unreferenced == 1 else "stay"
-        yield f"{who}, {plural(unreferenced, 'remote segment')} of another history {stays} in the remote store, unread."
+        yield f"{who}, {plural(unreferenced, 'remote segment')} that its log does not have {stays} in the remote store, unread."
     if deleted:
         yield f"{who}, it deletes {plural(deleted, 'remote segment')}."
 
