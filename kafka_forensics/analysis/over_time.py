@@ -104,7 +104,9 @@ def change(
     assert known is not None
     context = known.context
     if any(clipped(replica.remote, *offsets) for replica in (old, new) if replica is not None):
-        counts, more["evidence"] = None, more.get("evidence", {}) | {"in_remote_storage": True}
+        counts = None
+        if new is not None and clipped(new.remote, *offsets):
+            more["evidence"] = more.get("evidence", {}) | {"in_remote_storage": True}
     if counts is not None:
         more |= {"batches": counts.batches, "records": counts.records, "bytes": counts.bytes}
     before, after = (None if replica is None else replica_at(replica) for replica in (old, new))
