@@ -318,6 +318,11 @@ class Planned:
         return self.candidate(self.plan.recommended)
 
     @property
+    def names_leader(self) -> bool:
+        """Whether one election is recommended: no salvage loses less, and high watermarks decide between candidates."""
+        return self.salvage is None and self.plan.contested_by is None
+
+    @property
     def leading(self) -> Candidate | None:
         """The candidate that leads, by the controller's last word; None where nobody does, or no copy of it is here."""
         leader = None if self.given.control is None else self.given.control.leader

@@ -180,10 +180,18 @@ def test_an_empty_checkpoint_of_high_watermarks_is_a_warning_and_makes_no_other_
     (copies / "broker-2" / "replication-offset-checkpoint").write_bytes(b"")
     (only,) = plan_document(copies)["steps"]
     assert (only["kind"], only["brokers"]) == ("find_watermark", [2])
+    assert "make a second copy of the log directory, add only the lines that are missing to that file there" in only["text"]
+    (planned,) = plan_document(copies, *AUDIT)["partitions"]
+    assert (planned["contested_by"], planned["recommended"]) == (2, None)
+    assert [row["broker"] for row in planned["candidates"] if row["is_recommended"]] == []
     words = plan_words(copies, *AUDIT)
     assert "Whom to elect is not known; by the high watermarks here: broker 1, which loses least" in words
     assert "None says what broker 2 committed: if that was all, electing broker 2 would lose less of it." in words
     assert "Start" not in words
+    assert "1 *" not in words
+    put_partition(copies / "broker-1" / "other-0", batch(0, 3), topic_id=OF_TOPIC)
+    (row,) = [line for line in run("plan", copies, "--format", "table")[1].splitlines() if line.startswith("audit-0 ")]
+    assert row.split() == ["audit-0", "not", "known", "?", "?", "3", "115", "45"]
     assert "Start broker 2, and no other yet." in plan_words(copies, *AUDIT, "--elect", "2")
     out = run("salvage", copies, "--output", tmp_path / "out", "--format", "table")[1]
     assert "refused audit-0: which of its copies holds what was committed is not known: one has no high watermark" in out

@@ -117,6 +117,21 @@ def test_a_leader_without_epochs_deletes_remote_segments(run: Run, tmp_path: Pat
     assert {one["broker"]: one["remote_segments_deleted"] for one in candidates} == {1: 0, 2: 3}
 
 
+@pytest.mark.parametrize(("options", "first", "copies_logs"), [(("--dead", "1"), "broker 2", False), ((), "brokers 1 and 2", True)])
+def test_steps_copy_remote_segments_that_an_election_gives_up(
+    run: Run, tmp_path: Path, options: tuple[str, ...], first: str, *, copies_logs: bool
+) -> None:
+    """Of what is lost broker 1 has nothing on its disk, so that its copy need not be kept; broker 2 has part of it there."""
+    steps = answer(run, "plan", *forked(tmp_path, "events"), "--topic", "t", *options)["steps"]
+    (stop,) = [step["text"] for step in steps if step["kind"] == "stop"]
+    copied_first = ", and copy the log directories of broker 2, whole: no other copy holds what this plan gives up"
+    assert stop == (
+        f"Stop {first}, if running{copied_first if copies_logs else ''}. Copy the remote segments of t-0, which this plan gives "
+        "up, from the remote store to another place first. If a broker ran since it was copied, plan again."
+    )
+    assert "keep" not in {step["kind"] for step in steps}
+
+
 @pytest.mark.parametrize("witness", ["settings", "files"])
 def test_logs_that_begin_remotely_are_sound(run: Run, tmp_path: Path, witness: str) -> None:
     paths = healthy(tmp_path, witness)

@@ -56,6 +56,8 @@ def _row(planned: Planned) -> list[str]:
         return ["salvage", "", str(lost), str(committed), *at_worst]
     if best is None:
         return ["", "nobody can", str(lost), str(committed), *at_worst]
+    if planned.plan.contested_by is not None:
+        return ["", "not known", "?", "?", *at_worst]
     return [called[best.broker], plan_words.election(planned, best), str(best.at_most), str(best.committed), *at_worst]
 
 
@@ -304,7 +306,7 @@ def _partition_object(planned: Planned, elect: str | None) -> Json:
         **object_of(attributes("topic partition truncate_by"), plan),
         "controller": None if control is None else object_of(_CONTROLLER, control),
         "replicas": _replica_objects(planned),
-        "recommended": plan.recommended if planned.salvage is None else None,
+        "recommended": plan.recommended if planned.names_leader else None,
         "salvage": _salvage_object(planned),
         **object_of(attributes("loses_alike=alike chosen_by contested_by"), plan),
         "candidates": [_candidate_object(planned, candidate) for candidate in shown_of(planned, elect)],
@@ -339,7 +341,7 @@ def _cost(planned: Planned, candidate: Candidate) -> Json:
 
 
 def _is_recommended(planned: Planned, candidate: Candidate) -> bool:
-    return candidate.broker == planned.plan.recommended and planned.salvage is None
+    return candidate.broker == planned.plan.recommended and planned.names_leader
 
 
 def _salvage_object(planned: Planned) -> Json | None:

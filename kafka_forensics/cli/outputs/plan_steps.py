@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from kafka_forensics.cli.outputs.plan_words import STRAYS, brokers, capital, mend_words, refusal
+from kafka_forensics.cli.outputs.plan_words import STRAYS, begins_remotely, brokers, capital, holders_on_disk, mend_words, refusal
 from kafka_forensics.cli.outputs.steps import (
     DESCRIBE,
     OF_ALL_BROKERS,
@@ -152,7 +152,10 @@ def _find_watermarks(elections: Sequence[_Election]) -> Iterator[Step]:
         text = (
             f"Whether {brokers([recommended])} or {brokers([other])} should lead {partitions_words(partitions)} depends on what "
             f"{brokers(silent)} had committed, and no high watermark says so. Look for an older replication-offset-checkpoint of "
-            "that log directory, put it into the copy and plan again. Without one, decide: plan each with --elect N."
+            "that log directory. If it names a high watermark of them, make a second copy of the log directory, add only the "
+            "lines that are missing to that file there (it begins with a line 0, then the number of lines that follow), and plan "
+            "again with the second copy. "
+            "Without one, decide: plan each with --elect N."
         )
         yield Step("find_watermark", text, None, tuple(silent), tuple(partitions))
 
@@ -193,10 +196,15 @@ def _any_order(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]:
 def _ordered(plans: Plans, elections: Sequence[_Election], starts: StartOrder) -> Iterator[Step]:
     """Stop, copy, start one broker after the other, and have it elected."""
     held = _distinct(broker for election in elections for broker in election.needs.started)
-    copied = _distinct(broker for election in elections for broker in election.needs.copy_first)
+    copied = _distinct(broker for election in elections for broker in _copied_first(election))
     text = f"Stop {brokers(held)}, if running"
     if copied:
         text += f", and copy the log directories of {brokers(copied)}, whole: no other copy holds what this plan gives up"
+    if given_up := [election.partition for election in elections if _gives_up_remote_segments(election)]:
+        text += (
+            f". Copy the remote segments of {partitions_words(given_up)}, which this plan gives up, from the remote store to "
+            "another place first"
+        )
     yield Step("stop", f"{text}. If a broker ran since it was copied, plan again.", None, held)
     if dead := _distinct(broker for election in elections for broker in _dead_holders(election)):
         copies = "copy" if len(dead) == 1 else "copies"
@@ -310,9 +318,26 @@ def _refused(plans: Plans) -> Iterator[Step]:
                 yield Step("mend", text, None, (replica.broker,))
 
 
+def _holders(election: _Election) -> set[Broker]:
+    """Who has some of what would be lost on a disk."""
+    return {broker for loss in election.candidate.losses for broker in holders_on_disk(election.planned, loss)}
+
+
+def _copied_first(election: _Election) -> Iterator[Broker]:
+    """Of these, brokers whose log directories are to be copied."""
+    holders = _holders(election)
+    return (broker for broker in election.needs.copy_first if broker in holders)
+
+
+def _gives_up_remote_segments(election: _Election) -> bool:
+    """Whether the leader would delete remote segments, or not serve what they hold."""
+    lost = any(begins_remotely(election.planned, loss) for loss in election.candidate.losses)
+    return lost or election.candidate.remote.deleted > 0
+
+
 def _dead_holders(election: _Election) -> Iterator[Broker]:
-    """Of what would be lost, brokers that hold it and will not come back."""
-    holders = {broker for loss in election.candidate.losses for broker in loss.held_by}
+    """Of what would be lost, brokers that hold it on a disk and will not come back."""
+    holders = _holders(election)
     return (replica.broker for replica in election.planned.given.replicas if replica.broker in holders and not replica.is_live)
 
 

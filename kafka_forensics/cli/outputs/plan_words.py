@@ -162,7 +162,7 @@ def loss_words(planned: Planned, loss: Loss) -> str:
     if damaged:
         alone += ", damaged there" if len(damaged) == len(loss.held_by) else f" (damaged on {brokers(damaged)})"
     where = f"on {brokers(loss.held_by)}" if loss.held_by else "in remote storage, of no log here"
-    if loss.held_by and _is_remote(planned, loss):
+    if loss.held_by and not holders_on_disk(planned, loss):
         where = f"in remote storage, of the log of {brokers(loss.held_by)}"
     text = f"{many}{offsets_words(((loss.start, loss.end),))}, {where}{alone}"
     if loss.committed and loss.witness is not None:
@@ -174,10 +174,15 @@ def loss_words(planned: Planned, loss: Loss) -> str:
     return text
 
 
-def _is_remote(planned: Planned, loss: Loss) -> bool:
-    """Whether nobody has any of a loss on a disk."""
-    holding = [replica for broker in loss.held_by if (replica := planned.replica(broker)) is not None]
-    return all(replica.local_log_start_offset is not None and loss.end <= replica.copied_from for replica in holding)
+def holders_on_disk(planned: Planned, loss: Loss) -> list[Broker]:
+    """Those of its holders who have some of a loss on a disk; nobody has where it is in remote storage alone."""
+    replicas = [replica for broker in loss.held_by if (replica := planned.replica(broker)) is not None]
+    return [replica.broker for replica in replicas if replica.local_log_start_offset is None or loss.end > replica.copied_from]
+
+
+def begins_remotely(planned: Planned, loss: Loss) -> bool:
+    """Whether nobody has the first offset of a loss on a disk."""
+    return not holders_on_disk(planned, loss._replace(end=loss.start + 1))
 
 
 def damaged_by(planned: Planned, broker: Broker) -> Ranges:
@@ -406,7 +411,7 @@ def verdict(planned: Planned, candidate: Candidate) -> str:
     rest = f"; and {len(candidate.losses) - 4} more ranges" if len(candidate.losses) > 4 else ""
     least = _least(planned, candidate) if best else ""
     back = " `kafka-forensics recover` takes them from these copies, to be produced again."
-    back = "" if all(_is_remote(planned, loss) for loss in candidate.losses) else back
+    back = "" if not any(holders_on_disk(planned, loss) for loss in candidate.losses) else back
     return f"{lead}{least}: {costs}{rest}. {bounds(planned, candidate)}{back}" + (_doubt(planned.plan) if best else "") + rotten
 
 
