@@ -56,7 +56,7 @@ TASK_REPLICAS: Final = 192
 @rarely_collected()
 def scan(paths: list[str], options: ScanOptions, progress: Progress | None = None, listener: Listener | None = None) -> ScanResult:
     """Scan log directories, archives and files. Raises UsageError for paths that make no sense; bad bytes are findings."""
-    return scan_inputs(gather(paths, options), options, progress, listener=listener)
+    return scan_inputs(gather(paths, options, scanned=True), options, progress, listener=listener)
 
 
 @rarely_collected()

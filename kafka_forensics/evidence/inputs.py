@@ -53,6 +53,7 @@ __all__ = [
     "not_looked_into",
     "read_leader_epochs",
     "require_asked",
+    "require_or_note",
     "typed_path",
 ]
 
@@ -171,6 +172,8 @@ class Inputs:
     """Storage options that were given, those in URIs among them."""
     given: tuple[str, ...] = ()
     """The paths, as the user typed them but for credentials in URIs."""
+    is_unchecked: bool = False
+    """Whether it is for the scan to say that nothing is there that was asked for (`gather`)."""
     around: dict[str, LogDir] = field(default_factory=dict)
     """Path → small files of a log directory around partition directories that were given by themselves."""
 
@@ -190,12 +193,15 @@ class Inputs:
             return None
 
 
-def gather(paths: list[str], options: ScanOptions, *, elsewhere: bool = False, ids_later: bool = False) -> Inputs:
+def gather(
+    paths: list[str], options: ScanOptions, *, elsewhere: bool = False, ids_later: bool = False, scanned: bool = False
+) -> Inputs:
     """Open every path and read the small files of all log directories; with `ids_later` no topic ids where they cost much: of very
     many replicas, and where each is a request.
 
     Raises UsageError for paths that make no sense (`open_paths`), for a name given to several brokers, and unless the answer may
-    lie `elsewhere` (in the log of an internal topic), where no partition is what `options` ask for.
+    lie `elsewhere` (in the log of an internal topic), where no partition is what `options` ask for. Of what is `scanned` the scan
+    says so: it knows which partitions should be here, too.
     """
     inputs = gather_log_dirs(paths, options.storage_options)
     inputs.given = tuple(paths)
@@ -204,8 +210,9 @@ def gather(paths: list[str], options: ScanOptions, *, elsewhere: bool = False, i
     if any("://" in path for path in paths):
         bare, reached = without_secrets(paths, options)
         inputs.given, inputs.reached = tuple(bare), reached.storage_options
-    if not elsewhere:
-        _require_or_note(inputs, options)
+    inputs.is_unchecked = scanned
+    if not (elsewhere or scanned):
+        require_or_note(inputs, options)
     compacted = {key for log_dir in inputs.log_dirs for key in _compacted(log_dir)}
     for log_dir in inputs.log_dirs:
         for directory in log_dir.found.partitions:
@@ -233,10 +240,10 @@ def not_looked_into(sources: Iterable[ByteSource]) -> list[Incomplete]:
     return [Incomplete(source.name, reason) for source in sources if isinstance(source, BundleSource) and not source.about.is_deep]
 
 
-def _require_or_note(inputs: Inputs, options: ScanOptions) -> None:
-    """Raise UsageError if nothing is there that `options` ask for; a note where it may be in what could not be read."""
+def require_or_note(inputs: Inputs, options: ScanOptions, also: Iterable[tuple[str, int]] = ()) -> None:
+    """`require_asked`, with a note alone where what is asked for may be in what could not be read."""
     try:
-        require_asked(inputs, options)
+        require_asked(inputs, options, also)
     except UsageError as error:
         raise_unless_hidden(error, hidden=bool(inputs.incomplete))
 

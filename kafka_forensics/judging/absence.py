@@ -129,6 +129,27 @@ def take_expectations(inputs: Inputs, ledger: Ledger) -> None:
         context.without_copy = without[key]
 
 
+def partitions_without_copy(inputs: Inputs, ledger: Ledger) -> dict[TopicPartition, list[ExpectedReplica]]:
+    """Partitions of which no directory is here, though log directories that were given should have one → the replicas that are
+    absent there and may have held records."""
+    absent: dict[TopicPartition, list[ExpectedReplica]] = {}
+    for row in ledger.without_copy():
+        if row.case is Presence.ABSENT and not ledger.is_there(row.key) and _may_have_held_records(row, inputs):
+            absent.setdefault(row.key, []).append(row)
+    return absent
+
+
+def _may_have_held_records(row: ExpectedReplica, inputs: Inputs) -> bool:
+    """By the checkpoint of its log directory, which names every replica with committed records; without one by the controllers."""
+    if HIGH_WATERMARKS in row.expected_by:
+        return not row.is_deleted and row.is_assigned is not False
+    of_row = [log_dir for log_dir in inputs.log_dirs if (log_dir.broker, log_dir.name) == (row.broker, row.log_dir)]
+    if any(HIGH_WATERMARKS in log_dir.checkpoints for log_dir in of_row):
+        return False
+    control = None if inputs.controller is None else inputs.controller.partitions.get(row.key)
+    return control is not None and (control.isr is None or row.node in electable(control))
+
+
 def may_be_told_lost(inputs: Inputs, ledger: Ledger) -> frozenset[TopicPartition]:
     """The partitions that `absence_findings` may bring up to date, as far as that is known before any log is read."""
     by_key: dict[TopicPartition, list[ExpectedReplica]] = {}

@@ -15,7 +15,15 @@ from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import tiered_topics
 from kafka_forensics.analysis.transactions_across import PartitionTransactionFacts, TransactionsAcross, partition_transactions
 from kafka_forensics.compiled import have_compiled
-from kafka_forensics.evidence.inputs import Inputs, as_collected, attributed, broker_order, may_hide_log_directory, not_looked_into
+from kafka_forensics.evidence.inputs import (
+    Inputs,
+    as_collected,
+    attributed,
+    broker_order,
+    may_hide_log_directory,
+    not_looked_into,
+    require_or_note,
+)
 from kafka_forensics.evidence.options import ScanOptions, concerns, shown_storage_options
 from kafka_forensics.folding.fold_split import Merged
 from kafka_forensics.judging.absence import absence_findings, ledger_of, may_be_told_lost, take_expectations
@@ -243,6 +251,8 @@ class Scan:
         take_decisions(inputs.replicas, witnesses)
         take_tiered_topics(inputs, witnesses.remote_log)
         self.ledger = ledger_of(inputs, controller, options.copied)
+        if inputs.is_unchecked and not inputs.replicas:
+            require_or_note(inputs, options, self.ledger.keys())
         take_expectations(inputs, self.ledger)
         self._across = TransactionsAcross(
             witnesses.transaction_log, options.as_of_ms, None if controller is None else controller.last_ms

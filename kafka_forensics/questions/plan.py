@@ -27,7 +27,7 @@ from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, broker_order, gather, misnamed
 from kafka_forensics.evidence.ledger import NOT_READ, ExpectedReplica, Presence
 from kafka_forensics.evidence.options import ScanOptions, fits, listed
-from kafka_forensics.judging.absence import may_delete, unknown_to_controller, voters_end
+from kafka_forensics.judging.absence import ledger_of, may_delete, partitions_without_copy, unknown_to_controller, voters_end
 from kafka_forensics.judging.partitions import PartitionResult, identity_groups
 from kafka_forensics.model.batches import HARMLESS_TAILS, BatchColumn, Damage
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
@@ -385,6 +385,8 @@ class Plans:
     result: ScanResult | None = None
     dead: frozenset[int | str] = frozenset()
     """Brokers that will not come back, as the controller calls them."""
+    without_copy: list[tuple[str, int]] = field(default_factory=list)
+    """Partitions that should be here, and of which there is no copy."""
     others: int = 0
     """Further partitions in the log directories that were given, for which the same brokers start."""
     live: bool = False
@@ -434,9 +436,23 @@ class Plans:
         for planned in self.planned:
             plan = planned.plan
             leader = leaders.get((plan.topic, plan.partition), plan.recommended)
-            if leader != plan.recommended and plan.recommended is not None:
-                alike = tuple(plan.recommended if broker == leader else broker for broker in plan.alike)
-                planned.plan = replace(plan, recommended=leader, alike=alike, chosen_by=("start_order",))
+            if leader is not None and plan.recommended not in (leader, None):
+                planned.plan = _recommending(plan, leader, "start_order")
+
+    def recommend_those_who_lead(self) -> bool:
+        """Recommend, of several leaders under whom a partition loses as little, the one that leads now; whether all that are
+        recommended do."""
+        for planned in self.planned:
+            leading = planned.leading
+            if leading is not None and leading.election == "leads" and leading.broker in planned.plan.alike:
+                planned.plan = _recommending(planned.plan, leading.broker, "election")
+        return all(planned.recommended is None or planned.recommended.election == "leads" for planned in self.planned)
+
+
+def _recommending(plan: Plan, leader: Broker, chosen_by: str) -> Plan:
+    """The plan with another of those recommended who lose alike."""
+    alike = tuple([plan.recommended if broker == leader else broker for broker in plan.alike if plan.recommended is not None])
+    return replace(plan, recommended=leader, alike=alike, chosen_by=(chosen_by,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -455,14 +471,17 @@ class PlanOptions:
 def make_plans(paths: list[str], options: ScanOptions, plan_options: PlanOptions, progress: Progress | None = None) -> Plans:
     """Plan the elections of every partition that `options` leave. Raises UsageError for paths that make no sense, and for dead
     brokers that neither the copies nor the controller's log know."""
-    inputs = gather(paths, options)
+    inputs = gather(paths, options, scanned=True)
     witnesses = read_witnesses(inputs)
     check_names(inputs)
     check_dead(plan_options.dead, inputs, witnesses.controller)
     maker = PlanMaker(inputs, witnesses, plan_options)
     maker.plans.result = scan_inputs(inputs, options, progress, maker.look, witnesses)
     maker.plans.drop_salvages()
-    maker.plans.recommend_by_start_order()
+    if not (maker.plans.live and maker.plans.recommend_those_who_lead()):
+        maker.plans.recommend_by_start_order()
+    absent = partitions_without_copy(inputs, ledger_of(inputs, witnesses.controller, options.copied))
+    maker.plans.without_copy = [partition for partition in absent if fits(partition, options)]
     maker.plans.others = sum(not fits(partition, options) for partition in _partitions_there(inputs))
     return maker.plans
 

@@ -144,7 +144,7 @@ def report(
     listener: Listener | None = None,
 ) -> Reported:
     """Scan the paths, and look closer at every partition that may be drawn. Raises UsageError for paths that make no sense."""
-    inputs = gather(paths, options)
+    inputs = gather(paths, options, scanned=True)
     witnesses = read_witnesses(inputs)
     closer = _Closer(inputs, PlanMaker(inputs, witnesses, PlanOptions()), asked)
     try:

@@ -566,7 +566,7 @@ def scanned(spark: "SparkSession", paths: list[str], options: ScanOptions, input
     """
     paths, options = without_secrets(paths, options)
     with rarely_collected():
-        inputs = gather(paths, options, ids_later=True) if inputs is None else inputs
+        inputs = gather(paths, options, ids_later=True, scanned=True) if inputs is None else inputs
         plain, witnesses = scan_inputs(spark, inputs, options)
     selection = {
         "topics": options.topic_glob,

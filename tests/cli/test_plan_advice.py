@@ -125,6 +125,25 @@ def test_running_brokers_that_lead_need_no_start(plan_document: Document, tmp_pa
     assert starts == [[1], [2]]
 
 
+def test_running_brokers_keep_leaders_under_whom_as_little_is_lost(plan_document: Document, tmp_path: Path) -> None:
+    """Though other leaders would start in fewer rounds, or have longer logs."""
+    led, ids = (
+        {"a-0": ([3, 1], 3), "b-0": ([1], 1), "c-0": ([1, 3], 3)},
+        ("AAECAwQFBgcICQoLDA0ODw", TOPIC_ID, "BBECAwQFBgcICQoLDA0ODw"),
+    )
+    log = ControllerLog().lead([CONTROLLER])
+    for (name, (isr, leader)), topic_id in zip(led.items(), ids, strict=True):
+        log.append(topic(name[0], topic_id), partition_record(isr, leader, topic_id=topic_id, replicas=[3, 1, 2]))
+        for broker in (1, 2, 3):
+            held = batch(0, 3) + (batch(3, 2) if broker in isr else b"")
+            start = 2 if (name, broker) == ("c-0", 3) else 0
+            put_replica(tmp_path, broker, held, partition=name, high_watermark=3, topic_id=topic_id, log_start=start)
+    log.put(tmp_path / f"controller-{CONTROLLER}")
+    document = plan_document(tmp_path, "--live")
+    assert [(row["topic"], row["recommended"]) for row in document["partitions"]] == [("a", 3), ("b", 1), ("c", 3)]
+    assert [step["kind"] for step in document["steps"]] == ["leads"]
+
+
 def test_a_dead_broker_among_copies_without_names_is_asked_for(run_plan: Run, copies: Path) -> None:
     for broker in (2, 3):
         (copies / f"broker-{broker}" / "meta.properties").unlink()

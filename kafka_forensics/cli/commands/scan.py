@@ -146,7 +146,7 @@ def _run_on_spark(
     from kafka_forensics.spark.sessions import require_pyspark
 
     require_pyspark()
-    inputs = gather(paths, scan_options, ids_later=True)
+    inputs = gather(paths, scan_options, ids_later=True, scanned=True)
     result: ScanResult
     try:
         with stopping(screen, where, scan_options.jobs, quiet=quiet) as spark:

@@ -6,7 +6,7 @@ from itertools import zip_longest
 from typing import Final
 
 from kafka_forensics.cli.outputs import plan_words
-from kafka_forensics.cli.outputs.plan_steps import preamble, steps_of
+from kafka_forensics.cli.outputs.plan_steps import named, preamble, steps_of
 from kafka_forensics.cli.outputs.rows import drawn, markdown, markdown_lines, plain_table, table_lines, tsv_lines
 from kafka_forensics.cli.outputs.steps import markdown_of, minutes_to_start, partitions_words, text_of
 from kafka_forensics.cli.outputs.words import name
@@ -97,6 +97,8 @@ def _scan_found(plans: Plans) -> str:
 
 def summary_line(plans: Plans) -> str:
     """What is said on stderr at the end."""
+    if not plans.partitions and plans.without_copy:
+        return f"nothing to plan: {_without_copy(plans)}{_scan_found(plans)}"
     if not plans.partitions and plans.by_raft:
         why = "the leader of __cluster_metadata is elected by the controllers among themselves"
         return f"nothing to plan: {why}{_scan_found(plans)}"
@@ -108,6 +110,8 @@ def summary_line(plans: Plans) -> str:
 def _summary(plans: Plans) -> Iterator[str]:
     """The clauses of the last line: what is at stake, else that nothing is; and what else is to be known."""
     alone = plans.partitions == 1
+    if plans.without_copy:
+        yield _without_copy(plans)
     at_stake = list(_at_stake(plans.planned, alone=alone))
     salvaged = sum(planned.salvage is not None for planned in plans.planned)
     if salvaged:
@@ -124,6 +128,10 @@ def _summary(plans: Plans) -> Iterator[str]:
         yield "a log without a topic id would not be served" + ("" if alone else f" in {lacking}")
     if not alone and plans.planned:
         yield "with --topic and --partition, one is shown in full"
+
+
+def _without_copy(plans: Plans) -> str:
+    return f"no copy is here of {plural(len(plans.without_copy), 'partition')} ({named(plans.without_copy)})"
 
 
 def _at_stake(every: list[Planned], *, alone: bool) -> Iterator[str]:
@@ -143,7 +151,7 @@ def _at_stake(every: list[Planned], *, alone: bool) -> Iterator[str]:
 
 def _nothing_lost(plans: Plans) -> str:
     no_election = "no election" + (" of a broker that would start" if plans.refused else "")
-    in_part = " that the copies here hold" if plans.absent or plans.unsaid or plans.not_read else ""
+    in_part = " that the copies here hold" if plans.absent or plans.unsaid or plans.not_read or plans.without_copy else ""
     if any(missing.kind == "unknown_bytes" for planned in plans.planned for missing in planned.plan.missing):
         in_part = " that could be read of the copies here"
     return f"{no_election} would lose anything{in_part}"

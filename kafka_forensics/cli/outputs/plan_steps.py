@@ -25,6 +25,7 @@ from kafka_forensics.cli.streams import printable
 from kafka_forensics.evidence.inputs import broker_order
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.amounts import plural
+from kafka_forensics.model.constants import REMOTE_LOG_METADATA_TOPIC
 from kafka_forensics.model.json_objects import rfc3339
 from kafka_forensics.questions.plan import Planned, Plans
 from kafka_forensics.replication.planner import UNSAID, Broker, Candidate, ElectionNeeds, Round, StartOrder
@@ -62,7 +63,7 @@ def steps_of(plans: Plans, elect: str | None) -> list[Step]:
     elections = [_Election(planned, one, planned.needs(one)) for planned, one in chosen if one is not None]
     again = [*_plan_again(plans, elections), *(_find_watermarks(elections) if elect is None else ())]
     ordered = [] if again else [*_asked_first(plans, elections), *_to_leaders(plans, elections, elect)]
-    return list(dict.fromkeys([*_all_partitions(plans), *again, *ordered, *(_hanging(plans) if plans.live else ())]))
+    return list(dict.fromkeys([*_before_all(plans), *again, *ordered, *(_hanging(plans) if plans.live else ())]))
 
 
 def _to_leaders(plans: Plans, elections: Sequence[_Election], elect: str | None) -> Iterable[Step]:
@@ -113,11 +114,26 @@ def _salvaged(plans: Plans, rescued: Sequence[Planned]) -> Iterator[Step]:
     yield Step("salvage", text, command, (), partitions)
 
 
-def _all_partitions(plans: Plans) -> Iterator[Step]:
+def _before_all(plans: Plans) -> Iterator[Step]:
+    """What is to be found, and planned, before a plan of what is here."""
+    if plans.without_copy:
+        text = (
+            f"No copy of {named(plans.without_copy)} is here, and brokers begin without those records. Look for further copies "
+            "first: other brokers, other log directories, backups. Plan again with them; go on only if there are none."
+        )
+        if any(topic == REMOTE_LOG_METADATA_TOPIC for topic, _ in plans.without_copy):
+            text += f" Without {REMOTE_LOG_METADATA_TOPIC} brokers know no remote segment that it lists."
+        yield Step("copy", text, None, (), tuple(plans.without_copy))
     if plans.others:
         more = plural(plans.others, "further partition")
         text = f"Plan without --topic and --partition first: brokers start for {more} in these log directories, too."
         yield Step("plan_all", text)
+
+
+def named(partitions: Sequence[Partition]) -> str:
+    """The first four of these partitions, and how many more there are."""
+    more = f" and {len(partitions) - 4} more" if len(partitions) > 4 else ""
+    return ", ".join(name(*partition) for partition in partitions[:4]) + more
 
 
 def _plan_again(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]:
@@ -186,7 +202,8 @@ def _any_order(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]:
     trimmed = any(follower.below_leaders_start for candidate in candidates for follower in candidate.followers)
     except_start = " but what lies below the leader's log start" if trimmed else ""
     whoever = "whoever of them" if unsaid else "whoever"
-    text = f"Start the brokers in any order: {whoever} is elected, nothing is lost{except_start}."
+    nothing = "nothing that the copies hold" if plans.without_copy else "nothing"
+    text = f"Start the brokers in any order: {whoever} is elected, {nothing} is lost{except_start}."
     if len(elections) == 1 and elections[0].candidate.broker != elections[0].planned.plan.recommended:
         text += f" {capital(brokers([elections[0].candidate.broker]))} can be made the leader without force once it is in the ISR."
     yield Step("start", text, None, _distinct(broker for election in elections for broker in election.needs.started))

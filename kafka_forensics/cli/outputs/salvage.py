@@ -11,7 +11,7 @@ from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.amounts import plural, size
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.json_objects import Json, json_text
-from kafka_forensics.questions.salvage import MANIFEST, Refused, Salvaged, SalvagedPartition, document
+from kafka_forensics.questions.salvage import MANIFEST, Salvaged, SalvagedPartition, document
 
 COLUMNS: Final = (
     *("topic", "partition", "outcome", "log_start_offset", "log_end_offset", "bytes", "segments", "brokers", "gaps", "left_behind"),
@@ -30,7 +30,7 @@ def write_salvaged(salvaged: Salvaged, format_name: str, to: Destination) -> Non
         case "table":
             to.stream.writelines(table_lines(HEADS, _RIGHT, map(_cells, salvaged.partitions), to.width))
             to.stream.writelines(_new_findings(salvaged))
-            to.stream.writelines(_refusals(salvaged.refused))
+            to.stream.writelines(_refusals(salvaged))
             to.stream.writelines(text_of(head(salvaged), steps_of(salvaged), to.width))
         case "markdown":
             to.stream.writelines(_page(salvaged))
@@ -43,8 +43,8 @@ def write_salvaged(salvaged: Salvaged, format_name: str, to: Destination) -> Non
 
 
 def remote_warnings(salvaged: Salvaged) -> list[str]:
-    """What must not be done while tiered partitions are refused."""
-    lacking = [printable(f"{one.topic}-{one.partition}") for one in salvaged.refused if one.is_tiered]
+    """What must not be done while tiered partitions are refused, or no copy of them is here."""
+    lacking = [printable(f"{one.topic}-{one.partition}") for one in (*salvaged.refused, *salvaged.begun_empty) if one.is_tiered]
     named = listed(lacking if len(lacking) <= _TIERED_NAMED else [*lacking[:_TIERED_NAMED], f"{len(lacking) - _TIERED_NAMED} more"])
     text = f"start no broker without the directories of {named}: Kafka then deletes their segments in remote storage"
     return [text] if lacking else []
@@ -60,7 +60,7 @@ def _page(salvaged: Salvaged) -> Iterator[str]:
     """The table, the refusals and the steps as Markdown."""
     yield "# kafka-forensics: salvage\n\n"
     yield from markdown_lines(HEADS, (dict(zip(HEADS, _cells(one), strict=True)) for one in salvaged.partitions))
-    for line in (*_new_findings(salvaged), *_refusals(salvaged.refused)):
+    for line in (*_new_findings(salvaged), *_refusals(salvaged)):
         yield f"\n{markdown(line.strip())}\n"
     yield from markdown_of(head(salvaged), steps_of(salvaged))
 
@@ -126,8 +126,10 @@ def _new_findings(salvaged: Salvaged) -> Iterator[str]:
             yield "  no copy has this at these offsets: compare the copies there before a broker starts on it\n"
 
 
-def _refusals(refused: list[Refused]) -> Iterator[str]:
-    for refusal in refused:
+def _refusals(salvaged: Salvaged) -> Iterator[str]:
+    for one in salvaged.begun_empty:
+        yield f"begun empty {printable(one.topic)}-{one.partition}: {printable(one.reason)}\n"
+    for refusal in salvaged.refused:
         yield f"refused {printable(refusal.topic)}-{refusal.partition}: {printable(refusal.reason)}\n"
         if refusal.hint is not None:
             yield f"  {printable(refusal.hint)}\n"
@@ -151,7 +153,8 @@ def _rows(salvaged: Salvaged) -> Iterator[Json]:
         }
     if salvaged.new:
         yield dict.fromkeys(COLUMNS) | {"new": ", ".join(map(_found, salvaged.new))}
-    for refusal in salvaged.refused:
+    outcomes = [("begun_empty", one) for one in salvaged.begun_empty] + [("refused", one) for one in salvaged.refused]
+    for outcome, refusal in outcomes:
         row: Json = dict.fromkeys(COLUMNS)
-        known = {"topic": refusal.topic, "partition": refusal.partition, "outcome": "refused", "reason": refusal.reason}
+        known = {"topic": refusal.topic, "partition": refusal.partition, "outcome": outcome, "reason": refusal.reason}
         yield row | known | {"brokers": ",".join(map(str, refusal.brokers)) or None, "gaps": _spans(refusal.offsets) or None}

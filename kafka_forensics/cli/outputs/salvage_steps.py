@@ -58,6 +58,9 @@ def steps_of(salvaged: Salvaged) -> list[Step]:
 def _put(salvaged: Salvaged) -> Iterator[Step]:
     """Stop, move aside, copy."""
     targets, absent, order = salvaged.log_dirs, _absent(salvaged), _order(salvaged)
+    if empty := tuple((one.topic, one.partition) for one in salvaged.begun_empty):
+        text = f"DIR has nothing of {partitions_words(empty)}, and brokers begin without those records. Look for further copies"
+        yield Step("copy", f"{text} first, and salvage again with them. Go on only if there are none.", None, (), empty)
     nodes = tuple(sorted({target.node for target in targets}, key=broker_order))
     if absent:
         text = (

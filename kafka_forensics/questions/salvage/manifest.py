@@ -154,8 +154,8 @@ class Refused:
     topic: str
     partition: int
     kind: str
-    """`rivals` · `gaps` · `internal_topic` · `compacted` · `controllers_log` · `tiered` · `topic_undecided` · `nothing_read` ·
-    `not_readable` · `not_sound` · `no_log_dir`"""
+    """`rivals` · `gaps` · `internal_topic` · `compacted` · `controllers_log` · `tiered` · `topic_undecided` · `no_copy` ·
+    `nothing_read` · `not_readable` · `not_sound` · `no_log_dir`"""
     reason: str
     hint: str | None = None
     offsets: tuple[tuple[int, int | None], ...] = ()
@@ -180,6 +180,8 @@ class Salvaged:
     output: str
     partitions: list[SalvagedPartition] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
+    begun_empty: list[Refused] = field(default_factory=list)
+    """Partitions of which no copy is here, and that brokers may begin empty."""
     incomplete: list[Incomplete] = field(default_factory=list)
     inherited: list[Finding] = field(default_factory=list)
     """Findings of no single partition that an input has, too."""
@@ -233,13 +235,15 @@ def document(salvaged: Salvaged) -> Json:
         "bytes_to_write": salvaged.bytes_to_write,
         "log_dirs": [{**object_of(_LOG_DIR, target), "partitions": len(target.partitions)} for target in salvaged.log_dirs],
         "partitions": [_partition(partition) for partition in salvaged.partitions],
-        "refused": [
-            {**object_of(_REFUSED, refused), "offsets": [list(span) for span in refused.offsets], "brokers": list(refused.brokers)}
-            for refused in salvaged.refused
-        ],
+        "refused": [_refused(refused) for refused in salvaged.refused],
+        **({"begun_empty": [_refused(one) for one in salvaged.begun_empty]} if salvaged.begun_empty else {}),
         "incomplete": [object_of(attributes("path reason"), gap) for gap in salvaged.incomplete],
         **_findings(salvaged),
     }
+
+
+def _refused(refused: Refused) -> Json:
+    return {**object_of(_REFUSED, refused), "offsets": [list(span) for span in refused.offsets], "brokers": list(refused.brokers)}
 
 
 def _partition(partition: SalvagedPartition) -> Json:

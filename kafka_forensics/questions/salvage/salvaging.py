@@ -17,11 +17,13 @@ from kafka_forensics.engine.local import Progress, scan, scan_inputs
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import Inputs, LogDir, ReplicaPlan, gather
+from kafka_forensics.evidence.ledger import ExpectedReplica
 from kafka_forensics.evidence.options import ScanOptions, fits, listed
+from kafka_forensics.judging.absence import ledger_of, partitions_without_copy
 from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.judging.scanning import is_deep
 from kafka_forensics.model.amounts import size
-from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, WITNESS_TOPICS
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, REMOTE_LOG_METADATA_TOPIC, WITNESS_TOPICS
 from kafka_forensics.model.controller import ControllerHistory
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.json_objects import json_text
@@ -93,7 +95,7 @@ def salvage(
     Raises UsageError for paths that make no sense, for a bundle (it holds no records), for a broker that none of the copies is of,
     for an empty log directory of no known node, and where nothing can be written, or not so much.
     """
-    inputs, words = gather(paths, options), salvage_options.words
+    inputs, words = gather(paths, options, scanned=True), salvage_options.words
     check_names(inputs)
     if salvage_options.prefer_broker is not None:
         salvage_options = replace(salvage_options, prefer_broker=name_here(salvage_options.prefer_broker, inputs))
@@ -109,7 +111,7 @@ def salvage(
         salvaged.is_kraft = any(log_dir.meta is not None and log_dir.meta.version == 1 for log_dir in inputs.log_dirs)
         if salvager.witnesses.controller is not None:
             salvaged.combined = frozenset(salvager.witnesses.controller.voters or ())
-        salvager.refuse_unread(result)
+        salvager.refuse_unread(result, allow_gaps=salvage_options.allow_gaps)
         salvager.find_places()
         free = shutil.disk_usage(directory).free
         if salvaged.bytes_to_write > free:
@@ -126,7 +128,7 @@ def salvage(
         ]
         tiered = {(plan.context.topic, plan.context.partition) for plan in inputs.replicas if plan.context.is_tiered}
         refused = sorted(salvaged.refused, key=lambda refused: (refused.topic, refused.partition))
-        salvaged.refused = [replace(one, is_tiered=(one.topic, one.partition) in tiered) for one in refused]
+        salvaged.refused = [replace(one, is_tiered=one.is_tiered or (one.topic, one.partition) in tiered) for one in refused]
         to_elect = [{"topic": topic, "partition": partition} for topic, partition in salvaged.to_elect()]
         write_file(directory / ELECTION_FILE, json_text({"partitions": to_elect}).encode())
         write_file(directory / MANIFEST, f"{json_text(document(salvaged))}\n".encode())
@@ -298,14 +300,20 @@ class _Salvager:
         if chosen.metadata is not None:
             partition.files = chosen.metadata.write_beside(directory)
 
-    def refuse_unread(self, result: ScanResult) -> None:
-        """Refuse partitions that a scan knows of and none was looked at."""
+    def refuse_unread(self, result: ScanResult, *, allow_gaps: bool) -> None:
+        """Refuse partitions of which no copy was looked at, or none is here; with `allow_gaps` brokers begin the latter empty."""
         known = {(chosen.partition.topic, chosen.partition.partition) for chosen in self._chosen}
         known |= {(refused.topic, refused.partition) for refused in self.salvaged.refused}
         for partition in result.partitions:
             if (partition.topic, partition.partition) not in known and fits((partition.topic, partition.partition), self._options):
                 reason = "no copy of it could be read"
                 self.salvaged.refused.append(Refused(partition.topic, partition.partition, "nothing_read", reason))
+        ledger = ledger_of(self._inputs, self.witnesses.controller, self._options.copied)
+        into = self.salvaged.begun_empty if allow_gaps else self.salvaged.refused
+        for key, rows in partitions_without_copy(self._inputs, ledger).items():
+            if fits(key, self._options):
+                control = self.witnesses.control(*key)
+                into.append(replace(_no_copy(key, rows), is_tiered=control is not None and control.is_tiered))
 
     def write_checkpoints(self, directory: Path, keys: list[tuple[str, int]], given: Iterable[LogDir]) -> None:
         """Write what a log directory has once, of some partitions. Recovery begins at the start of each log. Refused partitions
@@ -400,6 +408,19 @@ class _Salvager:
     def _place_of(self, topic: str, partition: int) -> Path:
         """Where a partition is built: the controllers' log apart, for it bears witness, and what it says of others is not asked."""
         return self._directory / (APART if topic == CLUSTER_METADATA_TOPIC else BUILT) / f"{topic}-{partition}"
+
+
+def _no_copy(key: tuple[str, int], rows: list[ExpectedReplica]) -> Refused:
+    """A partition of which no copy is here, and who says that there should be one."""
+    best = max(rows, key=lambda row: row.high_watermark or 0)
+    reason = f"the controllers' log assigns it to broker {listed(str(row.broker) for row in rows)}"
+    if best.high_watermark:
+        reason = f"{HIGH_WATERMARK_FILE} of broker {best.broker} gives it {best.high_watermark} committed offsets"
+    if key[0] == REMOTE_LOG_METADATA_TOPIC:
+        reason += "; without it brokers know no remote segment that it lists"
+    hint = "give further copies: other brokers, other log directories, backups; or --allow-gaps: brokers then begin it empty"
+    brokers = tuple(row.broker for row in rows)
+    return Refused(*key, "no_copy", f"no copy of it is here, though {reason}", hint, brokers=brokers)
 
 
 def _comes_back(finding: Finding, salvaged: Salvaged) -> bool:
