@@ -887,6 +887,7 @@ class LeftoverEvidence(LaterEvidence):
     suffix: str
     batches: int
     offsets: list[list[int]]
+    in_remote_storage: NotRequired[bool]
     expired: bool
     behind_log_end: bool
     fills: list[str]

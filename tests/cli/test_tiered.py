@@ -253,3 +253,9 @@ def test_a_member_of_the_isr_that_lacks_what_is_in_remote_storage_is_reported(ru
     found = answer(run, "scan", *paths, str(tmp_path / "controller"))["findings"]
     missing = [row for row in found if row["kind"] == "ISR_MEMBER_MISSING_COMMITTED"]
     assert [(row["broker"], row["offset_start"], row["offset_end"]) for row in missing] == [(2, *LOST)]
+
+
+def test_a_salvage_that_would_end_before_remote_segments_is_refused(run: Run, tmp_path: Path) -> None:
+    paths = put_tiered(tmp_path / "in", {2: (14, 20, OLD)}, "events")
+    status, out, _ = run("salvage", *paths, "--topic", "t", "--output", str(tmp_path / "out"))
+    assert (status, "remote segments have offsets [20, 30) of it" in out) == (3, True)

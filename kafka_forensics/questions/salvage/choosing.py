@@ -8,6 +8,7 @@ from typing import Final
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.errors import SourceError
+from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.judging.partitions import PartitionResult
@@ -98,6 +99,8 @@ class Chooser:
         if lineage.log_start_offset > 0:
             remote = _left_in_remote_storage(sources, lineage.base, planned)
             _check_remote(sources, lineage.base, remote, prefer=prefer is not None)
+            if not self._options.allow_gaps:
+                _check_remote_end(planned, sources[lineage.base].plan.context)
             lineage = replace(lineage, left_behind=(*remote, *lineage.left_behind))
         choice = Choice(lineage, chosen_by if lineage.base == base else "committed", sources, planned)
         self._slice(choice)
@@ -215,6 +218,18 @@ def _check_remote(sources: Sequence[Source], base: int, remote: Sequence[LeftBeh
         spans = normalised((left.start, left.end) for left in committed)
         brokers = (context.broker, *dict.fromkeys(left.broker for left in committed))
         raise RefusedError(Refused(context.topic, context.partition, "rivals", reason, SAY_WHOSE, spans, brokers))
+
+
+def _check_remote_end(planned: Planned, context: ReplicaContext) -> None:
+    """Raise RefusedError where remote segments prove offsets behind the end of the base's log to be committed: a leader that ends
+    before them gives these offsets to other records."""
+    leading = planned.candidate(context.broker)
+    behind = normalised((loss.start, loss.end) for loss in (() if leading is None else leading.losses) if not loss.held_by)
+    if behind:
+        offsets = ", ".join(f"[{start}, {end})" for start, end in behind[:4])
+        reason = f"remote segments have offsets {offsets} of it, behind the end of every copy's log"
+        hint = "give the log directories of more brokers, or --allow-gaps"
+        raise RefusedError(Refused(context.topic, context.partition, "gaps", reason, hint, behind))
 
 
 def _without_planted(copies: Sequence[Copy], sources: Sequence[Source], apart: Mapping[tuple[int, int], Ranges]) -> list[Copy]:
