@@ -7,6 +7,7 @@ import pytest
 from confluent_kafka import Producer
 
 from kafka_forensics.cli.outputs.salvage_steps import steps_of
+from kafka_forensics.cli.outputs.steps import own_retention
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.salvage import SalvageOptions, salvage
 from lab.cluster import Cluster
@@ -23,13 +24,13 @@ PROMPT = {"log.initial.task.delay.ms": "2000", "log.retention.check.interval.ms"
 IN_2023_MS = 1_700_000_000_000
 
 
-def change(cluster: Cluster, version: str, command: str | None) -> None:
-    """Run a command of kafka-configs.sh on the controller."""
+def configs(cluster: Cluster, version: str, command: str | None) -> str:
+    """What a command of kafka-configs.sh prints, on the controller."""
     assert command is not None
     java = f'java {" ".join(QUICK_START)} -cp "{VERSIONS[version].jars}/*" kafka.admin.ConfigCommand'
     address = f"127.0.0.1:{cluster.ports[cluster.controllers[0]]}"
     command = command.replace("kafka-configs.sh", java).replace("HOST:PORT", address)
-    subprocess.run(["sh", "-c", command], check=True, capture_output=True, timeout=120)
+    return subprocess.run(["sh", "-c", command], check=True, capture_output=True, timeout=120, text=True).stdout
 
 
 @pytest.mark.parametrize("version", ["4.2.1", "4.3.0"])
@@ -47,7 +48,7 @@ def test_old_records_stay_until_the_last_step_restores_retention(version: str, t
         cluster.kill(*cluster.brokers)
         nodes = [*cluster.controllers, *cluster.brokers]
         topic = "--alter --entity-type topics --entity-name old"
-        change(cluster, version, f"kafka-configs.sh --bootstrap-controller HOST:PORT {topic} --delete-config retention.ms")
+        configs(cluster, version, f"kafka-configs.sh --bootstrap-controller HOST:PORT {topic} --delete-config retention.ms")
         cluster.stop(*cluster.controllers)
         for node in nodes:
             copy_tree(cluster.log_dir(node), tmp_path / "copies" / cluster.log_dir(node).name)
@@ -55,7 +56,9 @@ def test_old_records_stay_until_the_last_step_restores_retention(version: str, t
         steps = {step.kind: step for step in steps_of(salvaged)}
         put_in_place(cluster, tmp_path / "out")
         cluster.start(*cluster.controllers)
-        change(cluster, version, steps["keep_records"].command)
+        assert configs(cluster, version, own_retention(["old"])) == "All configs for topic old are:\n"
+        configs(cluster, version, steps["keep_records"].command)
+        assert "retention.ms=-1 " in configs(cluster, version, own_retention(["old"]))
         cluster.start(*cluster.brokers)
 
         def has_deleted() -> bool:
@@ -64,5 +67,5 @@ def test_old_records_stay_until_the_last_step_restores_retention(version: str, t
         with pytest.raises(LabTimeoutError):
             wait_until("retention deletes the records", has_deleted, timeout_seconds=10)
         assert watermarks(cluster, [OLD])[OLD] == (0, 10)
-        change(cluster, version, steps["restore_retention"].command)
+        configs(cluster, version, steps["restore_retention"].command)
         wait_until("retention deletes the records", has_deleted, timeout_seconds=30)

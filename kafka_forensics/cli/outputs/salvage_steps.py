@@ -161,8 +161,8 @@ def _retention_suspended(passed: Sequence[PassedLimit], topics: Sequence[str], *
     text = f"Half a minute after they start, brokers delete the oldest records of {named} ({limits}). To keep them, "
     if unknown := _unknown_settings(passed):
         text = (
-            f"Half a minute after they start, brokers may delete the oldest records of {named}: no controllers' log here tells "
-            f"what {unknown} of these topics is ({limits}). To keep them, "
+            f"Half a minute after they start, brokers may delete the oldest records of {named}: they have passed {limits}, and no "
+            "controllers' log here tells whether these topics have limits of their own. To keep them, "
         )
     if not is_kraft:
         text += (
