@@ -15,6 +15,7 @@ from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, WITNESS_TOPICS
 from kafka_forensics.model.controller import ControllerHistory
 from kafka_forensics.model.files import CleanShutdown, MetaProperties, OffsetCheckpoint
+from kafka_forensics.model.remote_log import RemoteLogHistory
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.checkpoints import (
     parse_clean_shutdown,
@@ -158,6 +159,8 @@ class Inputs:
     """Levels of the cluster's features, where a controller's log was among the copies and has been read."""
     controller: ControllerHistory | None = None
     """The controllers' log, once it has been read and if one was among the copies."""
+    remote_log: RemoteLogHistory | None = None
+    """`__remote_log_metadata`, in the same way."""
     aside: dict[tuple[str, int], list[tuple[LogDir, PartitionDirectory]]] = field(default_factory=dict)
     """(topic, partition) → directories among those asked for with log files that no broker reads: on their way in or out."""
     manifest: Manifest = field(default_factory=Manifest)

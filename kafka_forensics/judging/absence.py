@@ -143,6 +143,9 @@ def _may_have_held_records(row: ExpectedReplica, inputs: Inputs) -> bool:
     """By the checkpoint of its log directory, which names every replica with committed records; without one by the controllers."""
     if HIGH_WATERMARKS in row.expected_by:
         return not row.is_deleted and row.is_assigned is not False
+    log = None if inputs.remote_log is None else inputs.remote_log.log_of(*row.key)
+    if log is not None and log.finished and not row.is_deleted and row.is_assigned is not False:
+        return True
     of_row = [log_dir for log_dir in inputs.log_dirs if (log_dir.broker, log_dir.name) == (row.broker, row.log_dir)]
     if any(HIGH_WATERMARKS in log_dir.checkpoints for log_dir in of_row):
         return False

@@ -256,12 +256,12 @@ def missing_epochs(plan: ReplicaPlan, replica: Replica) -> list[Finding]:
     Nothing is said of a directory without any small file: such a copy is of the logs alone.
     """
     context, epochs, entries = replica.context, replica.state.epochs, plan.directory.entries
-    if replica.remote and EPOCHS_FILE not in entries and not context.live:
+    begins = [entry for entry in context.epoch_checkpoint or () if entry.start_offset <= replica.log_start_offset]
+    if replica.remote and not begins and not context.live:
         forgotten: EpochCacheEvidence = {
             "reason": "entry_missing",
-            "file_missing": True,
             "in_remote_storage": True,
-            "checkpoint": [],
+            "checkpoint": [[entry.leader_epoch, entry.start_offset] for entry in (context.epoch_checkpoint or ())[:_EPOCHS_TOLD]],
             "batches": [],
         }
         return [

@@ -15,8 +15,15 @@ class RemoteFate(NamedTuple):
 
     unreferenced: int = 0
     """They stay in the remote store, and no reader is given them."""
-    deleted: int = 0
-    """The leader deletes them."""
+    expired: int = 0
+    """The leader deletes them, for they end before its log start."""
+    forgotten: int = 0
+    """It deletes them though they do not, for it knows no epoch as old as theirs."""
+
+    @property
+    def deleted(self) -> int:
+        """All that it deletes."""
+        return self.expired + self.forgotten
 
 
 def is_in_lineage(segment: RemoteSegment, epochs: Sequence[EpochEntry]) -> bool:
@@ -51,11 +58,13 @@ def remote_fate(
 
     It deletes what ends below its log start, and what is of epochs that are all older than its first.
     """
-    unreferenced = deleted = 0
+    unreferenced = expired = forgotten = 0
     first = epochs[0].leader_epoch if epochs else 0
     for segment in segments:
-        if segment.end_offset < log_start_offset or segment.leader_epochs[-1].leader_epoch < first:
-            deleted += 1
+        if segment.end_offset < log_start_offset:
+            expired += 1
+        elif segment.leader_epochs[-1].leader_epoch < first:
+            forgotten += 1
         elif segment.end_offset >= log_end_offset or not is_in_lineage(segment, epochs):
             unreferenced += 1
-    return RemoteFate(unreferenced, deleted)
+    return RemoteFate(unreferenced, expired, forgotten)

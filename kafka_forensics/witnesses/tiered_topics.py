@@ -2,7 +2,8 @@
 
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, read_leader_epochs
 from kafka_forensics.model.constants import REMOTE_LOG_METADATA_TOPIC
-from kafka_forensics.model.remote_log import RemoteLogHistory
+from kafka_forensics.model.controller import PartitionControl
+from kafka_forensics.model.remote_log import RemoteLog, RemoteLogHistory
 from kafka_forensics.parsers.log_dir import REMOTE_INDEX_CACHE
 
 
@@ -20,7 +21,7 @@ def take_tiered_topics(inputs: Inputs, history: RemoteLogHistory | None) -> None
     for plans in by_topic.values():
         contexts = [plan.context for plan in plans]
         settings = [one.control.is_tiered for one in contexts if one.control is not None and one.control.unknown_after is None]
-        if any(context.remote_log is not None and context.remote_log.finished for context in contexts):
+        if any(context.remote_log is not None and _is_later(context.remote_log, context.control) for context in contexts):
             is_tiered = True
         elif settings:
             is_tiered = any(settings)
@@ -30,6 +31,13 @@ def take_tiered_topics(inputs: Inputs, history: RemoteLogHistory | None) -> None
             is_tiered = any(_begins_before_its_segments(inputs, plan, has_remote_storage=has_remote_storage) for plan in plans)
         for context in contexts:
             context.is_tiered = is_tiered
+
+
+def _is_later(log: RemoteLog, control: PartitionControl | None) -> bool:
+    """Whether finished segments were copied after the controllers' log was; where it was not, its settings decide."""
+    if control is None or control.as_of_ms is None or control.is_tiered:
+        return bool(log.finished)
+    return any(segment.event_timestamp_ms > control.as_of_ms for segment in log.finished)
 
 
 def _has_remote_storage(inputs: Inputs) -> bool:
@@ -47,4 +55,6 @@ def _begins_before_its_segments(inputs: Inputs, plan: ReplicaPlan, *, has_remote
     if first == 0 or (start is None and not has_remote_storage) or (start is not None and start >= first):
         return False
     read_leader_epochs(inputs, plan)
+    if context.epoch_checkpoint is None and has_remote_storage:
+        return start is not None
     return any(entry.start_offset < first for entry in (context.epoch_checkpoint or ())[:1])

@@ -53,6 +53,7 @@ def read_witnesses(inputs: Inputs) -> Witnesses:
         witnesses.findings += [finding for log in witnesses.groups.logs for finding in malformed_findings(log)]
     witnesses.remote_log, findings = read_remote_log(inputs)
     witnesses.findings += findings
+    inputs.remote_log = witnesses.remote_log
     if witnesses.remote_log is not None:
         known_partitions = {partition for topic, partition in _partitions(witnesses) if topic == REMOTE_LOG_METADATA_TOPIC}
         witnesses.remote_log.partitions_missing = known_partitions - witnesses.remote_log.partitions_read

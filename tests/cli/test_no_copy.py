@@ -61,7 +61,7 @@ def test_the_controllers_are_asked_what_was_deleted_and_what_is_theirs_alone(run
             f"{outcome} __remote_log_metadata-0: {WHY}9 committed offsets; without it brokers know no remote segment that it lists",
             f"{outcome} other-0: no copy of it is here, though the controllers' log assigns it to broker 4",
         ]
-        assert "start no broker without the directories of other-0: Kafka then deletes" in err
+        assert "start no broker before other-0 is salvaged or copied back: Kafka would delete" in err
     assert [run("scan", brokers.root, "--topic", name)[0] for name in ("other", "gone", "nobody")] == [0, 0, 2]
 
 

@@ -172,7 +172,7 @@ def test_a_salvage_keeps_log_starts_epochs_and_producers(run: Run, tmp_path: Pat
 def test_a_salvage_does_not_choose_between_histories_or_make_up_epochs(run: Run, tmp_path: Path) -> None:
     status, out, err = run("salvage", *forked(tmp_path / "in", "files"), "--topic", "t", "--output", str(tmp_path / "out"))
     assert (status, "are in remote storage" in out) == (3, True)
-    assert err.splitlines()[1].startswith("start no broker without the directories of t-0: Kafka then deletes")
+    assert err.splitlines()[1].startswith("start no broker before t-0 is salvaged or copied back: Kafka would delete")
     paths = healthy(tmp_path / "other", "settings")
     for broker in (1, 2):
         (tmp_path / f"other/broker-{broker}" / DIRECTORY / "leader-epoch-checkpoint").unlink()

@@ -140,7 +140,8 @@ def _at_stake(every: list[Planned], *, alone: bool) -> Iterator[str]:
     leaderless = sum(not planned.plan.candidates for planned in every) - strays
     if costly:
         yield "an election could lose records" + ("" if alone else f" of {costly}")
-    deleting = sum(any(candidate.remote.deleted for candidate in planned.plan.candidates) for planned in every)
+    matter = [planned.plan for planned in every if planned.plan.matters]
+    deleting = sum(any(candidate.remote.deleted for candidate in plan.candidates) for plan in matter)
     if deleting:
         yield "a leader would delete remote segments" + ("" if alone else f" of {deleting}")
     for count, why in ((strays, "the controller's log does not know"), (leaderless, "nobody can lead")):

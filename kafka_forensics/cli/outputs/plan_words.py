@@ -295,12 +295,15 @@ def notes(planned: Planned, shown: Sequence[Candidate], *, every_follower: bool)
 
 def _remote_sentences(candidate: Candidate) -> Iterator[str]:
     """What becomes of remote segments under a leader."""
-    who, (unreferenced, deleted) = f"If {brokers([candidate.broker])} leads", candidate.remote
-    if unreferenced:
-        stays = "stays" if unreferenced == 1 else "stay"
-        yield f"{who}, {plural(unreferenced, 'remote segment')} that its log does not have {stays} in the remote store, unread."
-    if deleted:
-        yield f"{who}, it deletes {plural(deleted, 'remote segment')}."
+    who, fate = f"If {brokers([candidate.broker])} leads", candidate.remote
+    if fate.unreferenced:
+        stays = "stays" if fate.unreferenced == 1 else "stay"
+        segments = plural(fate.unreferenced, "remote segment")
+        yield f"{who}, {segments} that its log does not have {stays} in the remote store, unread."
+    if fate.expired:
+        yield f"{who}, it deletes {plural(fate.expired, 'remote segment')} below its log start."
+    if fate.forgotten:
+        yield f"{who}, it deletes {plural(fate.forgotten, 'remote segment')}, for it knows no epoch as old as theirs."
 
 
 def _recovered(finding: Finding) -> bool:
@@ -405,7 +408,7 @@ def verdict(planned: Planned, candidate: Candidate) -> str:
         unknown = any(missing.kind == "unknown_bytes" for missing in planned.plan.missing)
         subject = "Nothing that could be read of the copies" if unknown else "Nothing that the copies hold"
         segments = plural(candidate.remote.deleted, "remote segment")
-        deletes = f" As the leader it deletes {segments}." if candidate.remote.deleted else ""
+        deletes = f" As the leader it deletes {segments}." if candidate.remote.deleted and planned.plan.matters else ""
         return f"{lead}. {subject} would be lost{whoever}.{deletes}{rotten}"
     costs = "; ".join(loss_words(planned, loss) for loss in candidate.losses[:4])
     rest = f"; and {len(candidate.losses) - 4} more ranges" if len(candidate.losses) > 4 else ""

@@ -46,7 +46,7 @@ def remote_warnings(salvaged: Salvaged) -> list[str]:
     """What must not be done while tiered partitions are refused, or no copy of them is here."""
     lacking = [printable(f"{one.topic}-{one.partition}") for one in (*salvaged.refused, *salvaged.begun_empty) if one.is_tiered]
     named = listed(lacking if len(lacking) <= _TIERED_NAMED else [*lacking[:_TIERED_NAMED], f"{len(lacking) - _TIERED_NAMED} more"])
-    text = f"start no broker without the directories of {named}: Kafka then deletes their segments in remote storage"
+    text = f"start no broker before {named} is salvaged or copied back: Kafka would delete what it has in remote storage"
     return [text] if lacking else []
 
 

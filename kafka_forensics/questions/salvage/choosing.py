@@ -101,6 +101,9 @@ class Chooser:
             _check_remote(sources, lineage.base, remote, prefer=prefer is not None)
             if not self._options.allow_gaps:
                 _check_remote_end(planned, sources[lineage.base].plan.context)
+            leading = planned.candidate(sources[lineage.base].plan.context.broker)
+            losses = [] if leading is None else [loss for loss in leading.losses if not loss.held_by]
+            remote += [LeftBehind("remote storage", loss.start, loss.end, loss.end, None) for loss in losses]
             lineage = replace(lineage, left_behind=(*remote, *lineage.left_behind))
         choice = Choice(lineage, chosen_by if lineage.base == base else "committed", sources, planned)
         self._slice(choice)
@@ -221,9 +224,13 @@ def _check_remote(sources: Sequence[Source], base: int, remote: Sequence[LeftBeh
 
 
 def _check_remote_end(planned: Planned, context: ReplicaContext) -> None:
-    """Raise RefusedError where remote segments prove offsets behind the end of the base's log to be committed: a leader that ends
-    before them gives these offsets to other records."""
+    """Raise RefusedError where a start deletes remote segments, for no log knows their epochs; and where these prove offsets behind
+    the end of the base's log to be committed: a leader that ends before them gives these offsets to other records."""
     leading = planned.candidate(context.broker)
+    if leading is not None and leading.remote.forgotten:
+        reason = f"its leader would delete {leading.remote.forgotten} remote segments of epochs that no copy's log knows"
+        hint = "give the copy of another replica, or --allow-gaps"
+        raise RefusedError(Refused(context.topic, context.partition, "tiered", reason, hint))
     behind = normalised((loss.start, loss.end) for loss in (() if leading is None else leading.losses) if not loss.held_by)
     if behind:
         offsets = ", ".join(f"[{start}, {end})" for start, end in behind[:4])

@@ -355,7 +355,9 @@ class Plan:
     def matters(self) -> bool:
         """Whether an election would lose something or delete remote segments, followers would cut otherwise than by their batches,
         or nobody can lead."""
-        if any(candidate.remote.deleted for candidate in self.candidates):
+        if any(candidate.remote.forgotten for candidate in self.candidates):
+            return True
+        if len({candidate.remote.expired for candidate in self.candidates}) > 1:
             return True
         return not self.candidates or any(
             candidate.losses or any(follower_plan.disagrees for follower_plan in candidate.followers)
