@@ -132,19 +132,27 @@ def take_expectations(inputs: Inputs, ledger: Ledger) -> None:
 def partitions_without_copy(inputs: Inputs, ledger: Ledger) -> dict[TopicPartition, list[ExpectedReplica]]:
     """Partitions of which no directory is here, though log directories that were given should have one → the replicas that are
     absent there and may have held records."""
+    found = (part for log_dir in inputs.log_dirs for part in log_dir.found.partitions if part.suffix is None)
+    served = {(part.topic, part.partition) for part in found}
     absent: dict[TopicPartition, list[ExpectedReplica]] = {}
     for row in ledger.without_copy():
-        if row.case is Presence.ABSENT and not ledger.is_there(row.key) and _may_have_held_records(row, inputs):
+        is_there = row.key in served if _is_in_remote_storage(row, inputs) else ledger.is_there(row.key)
+        if row.case is Presence.ABSENT and not is_there and _may_have_held_records(row, inputs):
             absent.setdefault(row.key, []).append(row)
     return absent
+
+
+def _is_in_remote_storage(row: ExpectedReplica, inputs: Inputs) -> bool:
+    """Whether it has remote segments, which brokers delete that start without a directory of it, be another set aside or not."""
+    log = None if inputs.remote_log is None else inputs.remote_log.log_of(*row.key)
+    return log is not None and bool(log.finished)
 
 
 def _may_have_held_records(row: ExpectedReplica, inputs: Inputs) -> bool:
     """By the checkpoint of its log directory, which names every replica with committed records; without one by the controllers."""
     if HIGH_WATERMARKS in row.expected_by:
         return not row.is_deleted and row.is_assigned is not False
-    log = None if inputs.remote_log is None else inputs.remote_log.log_of(*row.key)
-    if log is not None and log.finished and not row.is_deleted and row.is_assigned is not False:
+    if _is_in_remote_storage(row, inputs) and not row.is_deleted and row.is_assigned is not False:
         return True
     of_row = [log_dir for log_dir in inputs.log_dirs if (log_dir.broker, log_dir.name) == (row.broker, row.log_dir)]
     if any(HIGH_WATERMARKS in log_dir.checkpoints for log_dir in of_row):

@@ -272,6 +272,7 @@ def notes(planned: Planned, shown: Sequence[Candidate], *, every_follower: bool)
             f"({witness_words(lost.witness)}), by a cut to its own high watermark or by an election while it lacked them: it holds "
             f"{other}{absent}. {capital(brokers(lost.held_by))} {'holds' if len(lost.held_by) == 1 else 'hold'} what was there."
         )
+    yield from _lost_in_remote_storage(planned)
     for candidate in shown:
         for follower in candidate.followers:
             plain = not (follower.halts or follower.kept or follower.disagrees)
@@ -291,6 +292,15 @@ def notes(planned: Planned, shown: Sequence[Candidate], *, every_follower: bool)
         yield f"Contradiction: {finding.kind}: {printable(message(finding))}"
     if len(contradictions) > CONTRADICTIONS_SHOWN:
         yield f"Contradiction: {len(contradictions) - CONTRADICTIONS_SHOWN} more, which a scan of the same paths tells."
+
+
+def _lost_in_remote_storage(planned: Planned) -> Iterator[str]:
+    """Losses that a scan finds and no election here can bring back."""
+    told = normalised((loss.start, loss.end) for candidate in planned.plan.candidates for loss in candidate.losses)
+    for finding in planned.findings:
+        start, end = finding.place.offset_start or 0, finding.place.offset_end or 0
+        if finding.kind == "UNCLEAN_LOSS" and finding.evidence.get("in_remote_storage") and without(((start, end),), told):
+            yield f"Already happened: {printable(message(finding))}"
 
 
 def _remote_sentences(candidate: Candidate) -> Iterator[str]:
