@@ -236,6 +236,8 @@ def test_what_a_leader_deletes_in_remote_storage_is_never_called_harmless(run: R
         assert "nothing is lost" not in out
     text = run("scan", *begun_anew, "--topic", "t", "--format", "table")[1]
     assert "and which it deletes" in text
+    status, out, _ = run("salvage", *begun_anew, "--topic", "t", "--output", str(tmp_path / "out"))
+    assert (status, "its leader would delete 3 remote segments" in out) == (3, True)
 
 
 def test_logs_in_remote_storage_without_epochs_are_an_error(run: Run, tmp_path: Path) -> None:

@@ -96,15 +96,16 @@ class Chooser:
                 f" than on broker {listed(map(str, ours))}"
             )
             raise RefusedError(Refused(context.topic, context.partition, "rivals", reason, SAY_WHOSE, spans, (*ours, *brokers)))
-        if lineage.log_start_offset > 0:
+        if lineage.log_start_offset > 0 or any(source.replica.is_tiered for source in sources):
             remote = _left_in_remote_storage(sources, lineage.base, planned)
             _check_remote(sources, lineage.base, remote, prefer=prefer is not None)
+            base_context = sources[lineage.base].plan.context
             if not self._options.allow_gaps:
-                _check_remote_end(planned, sources[lineage.base].plan.context)
-            leading = planned.candidate(sources[lineage.base].plan.context.broker)
-            losses = [] if leading is None else [loss for loss in leading.losses if not loss.held_by]
-            remote += [LeftBehind("remote storage", loss.start, loss.end, loss.end, None) for loss in losses]
-            lineage = replace(lineage, left_behind=(*remote, *lineage.left_behind))
+                _check_remote_end(planned, base_context)
+            behind = [
+                LeftBehind("remote storage", start, end, end, None) for start, end in _behind_every_log(planned, base_context)
+            ]
+            lineage = replace(lineage, left_behind=(*remote, *behind, *lineage.left_behind))
         choice = Choice(lineage, chosen_by if lineage.base == base else "committed", sources, planned)
         self._slice(choice)
         lacking = _not_delivered(choice)
@@ -207,7 +208,7 @@ def _check_remote(sources: Sequence[Source], base: int, remote: Sequence[LeftBeh
     epochs = context.epoch_checkpoint or ()
     line = context.log_start_checkpoint
     may_be_tiered = context.control is None and line is not None and line < replica.local_log_start_offset and not context.compacted
-    if (replica.is_tiered or may_be_tiered) and not any(entry.start_offset <= replica.log_start_offset for entry in epochs):
+    if (replica.remote or may_be_tiered) and not any(entry.start_offset <= replica.log_start_offset for entry in epochs):
         reason = f"its leader-epoch-checkpoint on broker {context.broker} does not tell the epochs of its remote segments"
         hint = "give the copy of another replica, or --prefer-broker N for one that has the file"
         raise RefusedError(Refused(context.topic, context.partition, "tiered", reason, hint, brokers=(context.broker,)))
@@ -223,6 +224,12 @@ def _check_remote(sources: Sequence[Source], base: int, remote: Sequence[LeftBeh
         raise RefusedError(Refused(context.topic, context.partition, "rivals", reason, SAY_WHOSE, spans, brokers))
 
 
+def _behind_every_log(planned: Planned, context: ReplicaContext) -> Ranges:
+    """Offsets that remote segments alone hold, and a log that ends as the base's does would not have."""
+    leading = planned.candidate(context.broker)
+    return normalised((loss.start, loss.end) for loss in (() if leading is None else leading.losses) if not loss.held_by)
+
+
 def _check_remote_end(planned: Planned, context: ReplicaContext) -> None:
     """Raise RefusedError where a start deletes remote segments, for no log knows their epochs; and where these prove offsets behind
     the end of the base's log to be committed: a leader that ends before them gives these offsets to other records."""
@@ -231,8 +238,7 @@ def _check_remote_end(planned: Planned, context: ReplicaContext) -> None:
         reason = f"its leader would delete {leading.remote.forgotten} remote segments of epochs that no copy's log knows"
         hint = "give the copy of another replica, or --allow-gaps"
         raise RefusedError(Refused(context.topic, context.partition, "tiered", reason, hint))
-    behind = normalised((loss.start, loss.end) for loss in (() if leading is None else leading.losses) if not loss.held_by)
-    if behind:
+    if behind := _behind_every_log(planned, context):
         offsets = ", ".join(f"[{start}, {end})" for start, end in behind[:4])
         reason = f"remote segments have offsets {offsets} of it, behind the end of every copy's log"
         hint = "give the log directories of more brokers, or --allow-gaps"
