@@ -1,6 +1,7 @@
 """Topics whose logs begin in remote storage (KIP-405): what each command says of them, and what a salvage keeps of them."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -261,3 +262,17 @@ def test_a_salvage_that_would_end_before_remote_segments_is_refused(run: Run, tm
     paths = put_tiered(tmp_path / "in", {2: (14, 20, OLD)}, "events")
     status, out, _ = run("salvage", *paths, "--topic", "t", "--output", str(tmp_path / "out"))
     assert (status, "remote segments have offsets [20, 30) of it" in out) == (3, True)
+
+
+@pytest.mark.parametrize("given", [True, False], ids=["its broker given", "its broker not given"])
+def test_a_partition_that_only_the_remote_log_names_is_refused(run: Run, tmp_path: Path, given: bool) -> None:
+    """No directory, no line in a checkpoint, no controllers' log: a start of that broker would delete its remote segments."""
+    for path in map(Path, healthy(tmp_path / "copies", "events")):
+        shutil.rmtree(path / DIRECTORY)
+        (path / "replication-offset-checkpoint").unlink()
+        if not given:
+            meta = path / "meta.properties"
+            meta.write_text(meta.read_text().replace("node.id=", "node.id=7"))
+    code, out, err = run("salvage", str(tmp_path / "copies"), "--output", str(tmp_path / "out"))
+    warning = "start no broker before t-0 is salvaged or copied back: Kafka would delete what it has in remote storage"
+    assert (code, warning in err, "copied segments of it to remote storage" in out) == (3 if given else 0, given, given)

@@ -313,7 +313,8 @@ class _Salvager:
         for key, rows in partitions_without_copy(self._inputs, ledger).items():
             if fits(key, self._options):
                 control = self.witnesses.control(*key)
-                into.append(replace(_no_copy(key, rows), is_tiered=control is not None and control.is_tiered))
+                is_tiered = REMOTE_LOG_METADATA_TOPIC in rows[0].expected_by or (control is not None and control.is_tiered)
+                into.append(replace(_no_copy(key, rows), is_tiered=is_tiered))
 
     def write_checkpoints(self, directory: Path, keys: list[tuple[str, int]], given: Iterable[LogDir]) -> None:
         """Write what a log directory has once, of some partitions. Recovery begins at the start of each log. Refused partitions
@@ -416,6 +417,8 @@ def _no_copy(key: tuple[str, int], rows: list[ExpectedReplica]) -> Refused:
     reason = f"the controllers' log assigns it to broker {listed(str(row.broker) for row in rows)}"
     if best.high_watermark:
         reason = f"{HIGH_WATERMARK_FILE} of broker {best.broker} gives it {best.high_watermark} committed offsets"
+    elif REMOTE_LOG_METADATA_TOPIC in best.expected_by:
+        reason = f"broker {best.broker} copied segments of it to remote storage, as {REMOTE_LOG_METADATA_TOPIC} says"
     if key[0] == REMOTE_LOG_METADATA_TOPIC:
         reason += "; without it brokers know no remote segment that it lists"
     hint = "give further copies: other brokers, other log directories, backups; or --allow-gaps: brokers then begin it empty"
