@@ -1,4 +1,4 @@
-"""Six trees that hold the cases of the fault gallery and the known incidents side by side, each case as a partition of its own."""
+"""Seven trees that hold the cases of the fault gallery and known incidents side by side, each case as a partition of its own."""
 
 import re
 import shutil
@@ -43,6 +43,7 @@ SECTIONS_OF: Final = {
     "compacted": ("Compacted topics",),
     "transactions": ("Transactions", "Internal topics"),
     "incidents": ("Environment",),
+    "tiered": ("Tiered topics",),
 }
 """Name of a tree → headings of the gallery whose cases it holds."""
 
@@ -54,7 +55,10 @@ def cases_of(tree: str, *, every: bool) -> Iterator[Make]:
         yield from (incident.make for incident in chosen)
         yield from (incident.make_near_miss for incident in chosen if every)
     seen = set()
-    for case in (case for heading in SECTIONS_OF[tree] for case in SECTIONS[heading]):
+    cases = [case for heading in SECTIONS_OF[tree] for case in SECTIONS[heading]]
+    if tree == "tiered":
+        cases.reverse()  # the last have `__remote_log_metadata`, whose events are of `t-0`
+    for case in cases:
         if case.during is None and case.injected not in LEFT_OUT | NEEDS_RECORDS:
             if every or case.fault not in seen or tree == "compacted":
                 yield case.make
