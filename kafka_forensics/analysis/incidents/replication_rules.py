@@ -318,7 +318,7 @@ HISTORIES: Final = (
         (),
         (
             must("a leader of a later epoch lacks committed records", has("UNCLEAN_LOSS")),
-            expected("the records are on one replica only", _only_copies),
+            expected("one replica alone had the records", _only_copies),
             extra("the controller's log shows an unclean election", has("UNCLEAN_ELECTION")),
         ),
     ),
