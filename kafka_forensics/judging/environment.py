@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import brokers_epochs
+from kafka_forensics.analysis.replicas.remote_segments import lacks_remote_epochs
 from kafka_forensics.evidence.inputs import CHECKPOINTS, METADATA, Inputs, LogDir, ReplicaPlan, misnamed
 from kafka_forensics.evidence.ledger import lost_directory_ids
 from kafka_forensics.judging.topic_ids import known_topic_id, left_out_topic_ids
@@ -256,8 +257,7 @@ def missing_epochs(plan: ReplicaPlan, replica: Replica) -> list[Finding]:
     Nothing is said of a directory without any small file: such a copy is of the logs alone.
     """
     context, epochs, entries = replica.context, replica.state.epochs, plan.directory.entries
-    begins = [entry for entry in context.epoch_checkpoint or () if entry.start_offset <= replica.log_start_offset]
-    if replica.remote and not begins and not context.live:
+    if replica.remote and not context.live and lacks_remote_epochs(replica):
         forgotten: EpochCacheEvidence = {
             "reason": "entry_missing",
             "in_remote_storage": True,

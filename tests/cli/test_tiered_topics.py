@@ -16,7 +16,7 @@ from tests.support.brokers import DIRECTORY, OFFSETS_ID_TEXT, TOPIC_ID, put_offs
 from tests.support.controllers import CONTROLLER, START_MS, ControllerLog, change, partition, setting, topic
 from tests.support.groups import commit_key, commit_value, log_of
 from tests.support.memory import MemoryFile
-from tests.support.remote_log import COPY_FINISHED, copied, put_remote_log, updated
+from tests.support.remote_log import COPY_FINISHED, DELETE_STARTED, copied, put_remote_log, updated
 from tests.support.segments import flipped, log, segment_file
 
 pytestmark = pytest.mark.usefixtures("wide")
@@ -224,6 +224,24 @@ def test_a_salvage_raises_no_log_start_where_epochs_are_missing(run: Run, tmp_pa
         (tmp_path / f"in/broker-{broker}" / DIRECTORY / "leader-epoch-checkpoint").unlink()
     status, out, _ = run("salvage", *paths, "--topic", "t", "--output", str(tmp_path / "out"))
     assert (status, "does not tell the epochs" in out) == (3, True)
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_epochs_of_what_retention_took_are_not_missed(run: Run, tmp_path: Path, deleted: bool) -> None:
+    """The first entry moves with the log start, whose line in the checkpoint follows a minute later.."""
+    paths = put_tiered(tmp_path, {1: (26, 28, NEW[1:]), 2: (24, 28, NEW[1:])}, "events")
+    if deleted:
+        begun = [
+            copied(number, first, last, epochs=epochs, topic_id=TOPIC_ID) for number, (first, last, epochs) in SEGMENTS.items()
+        ]
+        ended = [updated(number, COPY_FINISHED, topic_id=TOPIC_ID) for number in (1, 3)]
+        for path in map(Path, paths):
+            put_topic_id(
+                put_remote_log(path, *begun, *ended, updated(1, DELETE_STARTED, topic_id=TOPIC_ID)).parent, OFFSETS_ID_TEXT
+            )
+    findings = [row for row in answer(run, "scan", *paths)["findings"] if row["topic"] == "t"]
+    told = [row["severity"] for row in findings if row["kind"] == "EPOCH_CACHE_MISMATCH"]
+    assert told == ([] if deleted else ["error", "error"])
 
 
 def test_what_a_leader_deletes_in_remote_storage_is_never_called_harmless(run: Run, tmp_path: Path) -> None:

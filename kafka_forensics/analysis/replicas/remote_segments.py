@@ -31,6 +31,21 @@ def finished_segments(replicas: Sequence[Replica]) -> Sequence[RemoteSegment]:
     return () if log is None else log.finished
 
 
+def lacks_remote_epochs(replica: Replica) -> bool:
+    """Whether its leader-epoch-checkpoint does not tell the epochs of the log's beginning in remote storage.
+
+    Retention moves its first entry with the log start, whose line a broker writes once a minute and when it stops: after a kill the
+    line may be too low. Where no remote segment ends before that entry, none is missing.
+    """
+    context = replica.context
+    entries = context.epoch_checkpoint or ()
+    if not entries or any(entry.start_offset <= replica.log_start_offset for entry in entries):
+        return not entries
+    if context.remote_log is None:
+        return context.clean_shutdown
+    return any(segment.end_offset < entries[0].start_offset for segment in context.remote_log.finished)
+
+
 def was_copied_by(replicas: Sequence[Replica], offset: int, as_of_ms: int) -> bool:
     """Whether a record in remote storage is not newer than a moment, by the segments that hold its offset; also where none tells,
     for what is there is older than what is on the disks."""

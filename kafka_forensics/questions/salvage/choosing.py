@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Final
 
 from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.replicas.remote_segments import lacks_remote_epochs
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import ReplicaPlan
@@ -205,10 +206,9 @@ def _check_remote(sources: Sequence[Source], base: int, remote: Sequence[LeftBeh
     """Raise RefusedError where the log of the base begins in remote storage and its copy does not tell the epochs there, without
     which brokers delete remote segments; and where copies have committed other records there (`remote`)."""
     replica, context = sources[base].replica, sources[base].plan.context
-    epochs = context.epoch_checkpoint or ()
     line = context.log_start_checkpoint
     may_be_tiered = context.control is None and line is not None and line < replica.local_log_start_offset and not context.compacted
-    if (replica.remote or may_be_tiered) and not any(entry.start_offset <= replica.log_start_offset for entry in epochs):
+    if (replica.remote or may_be_tiered) and lacks_remote_epochs(replica):
         reason = f"its leader-epoch-checkpoint on broker {context.broker} does not tell the epochs of its remote segments"
         hint = "give the copy of another replica, or --prefer-broker N for one that has the file"
         raise RefusedError(Refused(context.topic, context.partition, "tiered", reason, hint, brokers=(context.broker,)))
