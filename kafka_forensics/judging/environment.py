@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.analysis.replicas import brokers_epochs
-from kafka_forensics.analysis.replicas.remote_segments import lacks_remote_epochs
+from kafka_forensics.analysis.replicas import brokers_epochs, lacks_remote_epochs
 from kafka_forensics.evidence.inputs import CHECKPOINTS, METADATA, Inputs, LogDir, ReplicaPlan, misnamed
 from kafka_forensics.evidence.ledger import lost_directory_ids
 from kafka_forensics.judging.topic_ids import known_topic_id, left_out_topic_ids

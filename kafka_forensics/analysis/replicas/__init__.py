@@ -31,7 +31,12 @@ from kafka_forensics.analysis.replicas.recovery_findings import (
     swap_finding,
     with_unclean_restart,
 )
-from kafka_forensics.analysis.replicas.remote_segments import finished_segments, tiered_topics, with_remote_losses
+from kafka_forensics.analysis.replicas.remote_segments import (
+    finished_segments,
+    lacks_remote_epochs,
+    tiered_topics,
+    with_remote_losses,
+)
 from kafka_forensics.analysis.replicas.verdicts import damage_finding, own_findings
 
 __all__ = [
@@ -60,6 +65,7 @@ __all__ = [
     "head_findings",
     "is_compacted",
     "judged_by_controller",
+    "lacks_remote_epochs",
     "last_leader",
     "lineage",
     "malformed_findings",

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Final
 
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.analysis.replicas.remote_segments import lacks_remote_epochs
+from kafka_forensics.analysis.replicas import lacks_remote_epochs
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import ReplicaPlan
