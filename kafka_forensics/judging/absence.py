@@ -139,20 +139,23 @@ def partitions_without_copy(inputs: Inputs, ledger: Ledger) -> dict[TopicPartiti
         is_there = row.key in served if _is_in_remote_storage(row, inputs) else ledger.is_there(row.key)
         if row.case is Presence.ABSENT and not is_there and _may_have_held_records(row, inputs):
             absent.setdefault(row.key, []).append(row)
-    for row in [] if inputs.controller is not None else _known_by_remote_log(inputs, ledger):
+    for row in _known_by_remote_log(inputs, ledger):
         if row.key not in served:
             absent.setdefault(row.key, []).append(row)
     return absent
 
 
 def _known_by_remote_log(inputs: Inputs, ledger: Ledger) -> Iterable[ExpectedReplica]:
-    """The replicas that copied a partition's last remote segment, of brokers whose log directories were given whole."""
+    """The replicas that copied a partition's last remote segment, of brokers whose log directories were given whole; none where a
+    controllers' log says who has replicas."""
+    if inputs.controller is not None or inputs.remote_log is None:
+        return
     given = {one.directory.node_id: one.directory.broker for one in ledger.readings if one.reading is not Extent.PARTIAL}
-    for log in () if inputs.remote_log is None else inputs.remote_log.logs.values():
-        node = max(log.finished, key=lambda segment: segment.event_timestamp_ms).broker_id if log.finished else None
-        if node is not None and node in given:
-            expected_by = (REMOTE_LOG_METADATA_TOPIC,)
-            yield ExpectedReplica(log.topic, log.partition, given[node], Presence.ABSENT, expected_by, node=node)
+    for log in inputs.remote_log.logs.values():
+        last = max(log.finished, key=lambda segment: segment.event_timestamp_ms, default=None)
+        if last is not None and last.broker_id in given:
+            broker, expected_by = given[last.broker_id], (REMOTE_LOG_METADATA_TOPIC,)
+            yield ExpectedReplica(log.topic, log.partition, broker, Presence.ABSENT, expected_by, node=last.broker_id)
 
 
 def _is_in_remote_storage(row: ExpectedReplica, inputs: Inputs) -> bool:

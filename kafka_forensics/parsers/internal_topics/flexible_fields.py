@@ -80,17 +80,7 @@ def float64(data: bytes, position: int) -> tuple[float | str, int]:
 
 def base64_bytes(*, nullable: bool) -> Read:
     """Compact bytes, as Kafka's JSON has them, null an error unless `nullable`."""
-
-    def read(data: bytes, position: int) -> tuple[str | None, int]:
-        length, position = _length(data, position, nullable=nullable)
-        if length < 0:
-            return None, position
-        end = position + length
-        if end > len(data):
-            raise Malformed("bytes")
-        return b64encode(data[position:end]).decode(), end
-
-    return read
+    return _of_length("bytes", lambda raw: b64encode(raw).decode(), nullable=nullable)
 
 
 def uuid(data: bytes, position: int) -> tuple[str, int]:
@@ -117,6 +107,11 @@ def _length(data: bytes, position: int, *, nullable: bool) -> tuple[int, int]:
 
 def string(*, nullable: bool) -> Read:
     """A compact string, null an error unless `nullable`."""
+    return _of_length("string", bytes.decode, nullable=nullable)
+
+
+def _of_length(kind: str, text_of: Callable[[bytes], str], *, nullable: bool) -> Read:
+    """Bytes behind their compact length, as text; `kind` is the reason where they end too early."""
 
     def read(data: bytes, position: int) -> tuple[str | None, int]:
         length, position = _length(data, position, nullable=nullable)
@@ -124,8 +119,8 @@ def string(*, nullable: bool) -> Read:
             return None, position
         end = position + length
         if end > len(data):
-            raise Malformed("string")
-        return data[position:end].decode(), end
+            raise Malformed(kind)
+        return text_of(data[position:end]), end
 
     return read
 

@@ -114,7 +114,7 @@ class _ChunkFacts(NamedTuple):
 
 
 def _add(entry: "CollectedEntry", writer: TakesSections, checks: "_Checks", facts: _ChunkFacts) -> None:
-    """Add a facts, but for the batches that are held."""
+    """Add the facts of a chunk, but for the batches that are held."""
     start, end, columns = facts.start, facts.end, facts.columns
     if facts.frames:
         writer.add(entry.path, SectionKind.FRAMES, start, end, write_frames(facts.frames))
@@ -126,7 +126,7 @@ def _add(entry: "CollectedEntry", writer: TakesSections, checks: "_Checks", fact
 
 
 def _add_held(entry: "CollectedEntry", file: "ByteFile", writer: TakesSections, facts: _ChunkFacts, wanted: FactsWanted) -> None:
-    """Add what is held of a facts; a batch that is held with pseudonyms has its CRC again."""
+    """Add the batches of a chunk that are held; one that is held with pseudonyms has its CRC again."""
     columns = facts.columns
     if entry.partition is not None and entry.partition.topic in WITNESS_TOPICS:
         held = _Held(entry, writer, SectionKind.TOLD, facts.start)

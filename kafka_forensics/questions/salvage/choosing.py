@@ -22,7 +22,7 @@ from kafka_forensics.questions.salvage.slices import Choice, Source, slices_of
 from kafka_forensics.questions.salvage.whole_copies import SAY_WHOSE, WholeCopies
 from kafka_forensics.replication.epochs import epoch_at
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, normalised, without
-from kafka_forensics.replication.planner import NO_END, PlanReplica, losses_without
+from kafka_forensics.replication.planner import NO_END, Candidate, PlanReplica, losses_without
 from kafka_forensics.rereading.reader import LogReader
 
 ROUNDS: Final = 4
@@ -101,11 +101,11 @@ class Chooser:
             remote = _left_in_remote_storage(sources, lineage.base, planned)
             _check_remote(sources, lineage.base, remote, prefer=prefer is not None)
             base_context = sources[lineage.base].plan.context
+            leading = planned.candidate(base_context.broker)
+            spans = _behind_every_log(leading)
             if not self._options.allow_gaps:
-                _check_remote_end(planned, base_context)
-            behind = [
-                LeftBehind("remote storage", start, end, end, None) for start, end in _behind_every_log(planned, base_context)
-            ]
+                _check_remote_end(base_context, leading, spans)
+            behind = [LeftBehind("remote storage", start, end, end, None) for start, end in spans]
             lineage = replace(lineage, left_behind=(*remote, *behind, *lineage.left_behind))
         choice = Choice(lineage, chosen_by if lineage.base == base else "committed", sources, planned)
         self._slice(choice)
@@ -193,8 +193,7 @@ def _left_in_remote_storage(sources: Sequence[Source], base: int, planned: Plann
     for number, source in enumerate(sources):
         pair, broker = (min(base, number), max(base, number)), source.plan.context.broker
         committed = committed_end(planned.given.replicas[number])
-        own = clipped(source.replica.remote, 0, NO_END)
-        for start, end in own if number != base else ():
+        for start, end in source.replica.remote if number != base else ():
             apart = clipped(planned.given.differing.get(pair, ()), start, end)
             longer = ((max(start, sources[base].replica.log_end_offset), end),)
             for low, high in normalised(span for span in (*apart, *longer) if span[0] < span[1]):
@@ -224,21 +223,19 @@ def _check_remote(sources: Sequence[Source], base: int, remote: Sequence[LeftBeh
         raise RefusedError(Refused(context.topic, context.partition, "rivals", reason, SAY_WHOSE, spans, brokers))
 
 
-def _behind_every_log(planned: Planned, context: ReplicaContext) -> Ranges:
-    """Offsets that remote segments alone hold, and a log that ends as the base's does would not have."""
-    leading = planned.candidate(context.broker)
+def _behind_every_log(leading: Candidate | None) -> Ranges:
+    """Offsets that remote segments alone hold, and a log that ends as the leader's does would not have."""
     return normalised((loss.start, loss.end) for loss in (() if leading is None else leading.losses) if not loss.held_by)
 
 
-def _check_remote_end(planned: Planned, context: ReplicaContext) -> None:
-    """Raise RefusedError where a start deletes remote segments, for no log knows their epochs; and where these prove offsets behind
-    the end of the base's log to be committed: a leader that ends before them gives these offsets to other records."""
-    leading = planned.candidate(context.broker)
+def _check_remote_end(context: ReplicaContext, leading: Candidate | None, behind: Ranges) -> None:
+    """Raise RefusedError where a start deletes remote segments, for no log knows their epochs; and where these prove offsets
+    `behind` the end of the base's log to be committed: a leader that ends before them gives these offsets to other records."""
     if leading is not None and leading.remote.forgotten:
         reason = f"its leader would delete {leading.remote.forgotten} remote segments of epochs that no copy's log knows"
         hint = "give the copy of another replica, or --allow-gaps"
         raise RefusedError(Refused(context.topic, context.partition, "tiered", reason, hint))
-    if behind := _behind_every_log(planned, context):
+    if behind:
         offsets = ", ".join(f"[{start}, {end})" for start, end in behind[:4])
         reason = f"remote segments have offsets {offsets} of it, behind the end of every copy's log"
         hint = "give the log directories of more brokers, or --allow-gaps"

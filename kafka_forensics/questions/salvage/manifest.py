@@ -34,6 +34,7 @@ _RANGE: Final = attributes(
 )
 _FILE: Final = attributes("file bytes=size_in_bytes broker log_dir source_file sha256")
 _LEFT_BEHIND: Final = attributes("broker offset_start=start offset_end=end committed_end rival_of")
+_INCOMPLETE: Final = attributes("path reason")
 _REFUSED: Final = attributes("topic partition kind reason hint is_tiered")
 _FINDING: Final = {
     **attributes("kind severity=severity.value offset_start=place.offset_start offset_end=place.offset_end"),
@@ -237,7 +238,7 @@ def document(salvaged: Salvaged) -> Json:
         "partitions": [_partition(partition) for partition in salvaged.partitions],
         "refused": [_refused(refused) for refused in salvaged.refused],
         **({"begun_empty": [_refused(one) for one in salvaged.begun_empty]} if salvaged.begun_empty else {}),
-        "incomplete": [object_of(attributes("path reason"), gap) for gap in salvaged.incomplete],
+        "incomplete": [object_of(_INCOMPLETE, gap) for gap in salvaged.incomplete],
         **_findings(salvaged),
     }
 

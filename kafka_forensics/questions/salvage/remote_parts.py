@@ -19,7 +19,7 @@ def may_begin_remotely(replica: Replica, lineage: Lineage) -> bool:
     context, epochs = replica.context, replica.context.epoch_checkpoint
     if replica.is_tiered or context.control is not None or context.compacted:
         return replica.is_tiered
-    return bool(epochs) and any(entry.start_offset < lineage.log_start_offset for entry in epochs or ())
+    return any(entry.start_offset < lineage.log_start_offset for entry in epochs or ())
 
 
 def remote_epochs(replica: Replica, lineage: Lineage) -> list[EpochEntry] | None:

@@ -314,7 +314,7 @@ class _Salvager:
             if fits(key, self._options):
                 control = self.witnesses.control(*key)
                 is_tiered = REMOTE_LOG_METADATA_TOPIC in rows[0].expected_by or (control is not None and control.is_tiered)
-                into.append(replace(_no_copy(key, rows), is_tiered=is_tiered))
+                into.append(_no_copy(key, rows, is_tiered=is_tiered))
 
     def write_checkpoints(self, directory: Path, keys: list[tuple[str, int]], given: Iterable[LogDir]) -> None:
         """Write what a log directory has once, of some partitions. Recovery begins at the start of each log. Refused partitions
@@ -411,7 +411,7 @@ class _Salvager:
         return self._directory / (APART if topic == CLUSTER_METADATA_TOPIC else BUILT) / f"{topic}-{partition}"
 
 
-def _no_copy(key: tuple[str, int], rows: list[ExpectedReplica]) -> Refused:
+def _no_copy(key: tuple[str, int], rows: list[ExpectedReplica], *, is_tiered: bool) -> Refused:
     """A partition of which no copy is here, and who says that there should be one."""
     best = max(rows, key=lambda row: row.high_watermark or 0)
     reason = f"the controllers' log assigns it to broker {listed(str(row.broker) for row in rows)}"
@@ -423,7 +423,7 @@ def _no_copy(key: tuple[str, int], rows: list[ExpectedReplica]) -> Refused:
         reason += "; without it brokers know no remote segment that it lists"
     hint = "give further copies: other brokers, other log directories, backups; or --allow-gaps: brokers then begin it empty"
     brokers = tuple(row.broker for row in rows)
-    return Refused(*key, "no_copy", f"no copy of it is here, though {reason}", hint, brokers=brokers)
+    return Refused(*key, "no_copy", f"no copy of it is here, though {reason}", hint, brokers=brokers, is_tiered=is_tiered)
 
 
 def _comes_back(finding: Finding, salvaged: Salvaged) -> bool:

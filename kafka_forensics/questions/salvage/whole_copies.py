@@ -214,7 +214,7 @@ class WholeCopies:
             slices=copy.slices,
             damaged=damaged,
             is_cleaned=True,
-            warning=warning or None,
+            warning=warning,
         )
 
     def _left_behind(self, lineage: Lineage) -> list[LeftBehind]:
