@@ -99,14 +99,14 @@ def test_what_can_be_read_again_changes_nothing_the_rest_is_said(storage: S3Prox
 
 @pytest.mark.parametrize("small_bytes", [-1, 16 << 20])
 def test_a_store_that_refuses_some_requests_changes_nothing(storage: S3Proxy, scans: Driver, judged: str, small_bytes: int) -> None:
-    """Folded apart from where it is judged, or there; nothing twice in a row, as readers that wait may fall into step."""
-    just_refused: set[str] = set()
+    """Folded apart from where it is judged, or there; no method of a path twice in a row, as readers that wait fall into step."""
+    just_refused: set[tuple[str, str]] = set()
 
     def fault(method: str, path: str, number: int) -> tuple[int, bytes] | None:
-        if number % EVERY or path in just_refused:
-            just_refused.discard(path)
+        if number % EVERY or (method, path) in just_refused:
+            just_refused.discard((method, path))
             return None
-        just_refused.add(path)
+        just_refused.add((method, path))
         return (SLOW_DOWN, INTERNAL_ERROR)[number % 2]
 
     before = len(storage.requests)
