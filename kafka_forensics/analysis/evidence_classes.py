@@ -142,6 +142,8 @@ class OrderEvidence(LaterEvidence):
     found_offset: int
     witnesses: NotRequired[list[str]]
     missing: NotRequired[int]
+    snapshot_end: NotRequired[int]
+    """Of the controllers' log: a snapshot on this node states all before this offset."""
 
 
 class SegmentMissingEvidence(LaterEvidence):
@@ -598,6 +600,9 @@ class HeadMissingEvidence(LaterEvidence):
     retention_bytes: NotRequired[int]
     head_timestamp_ms: NotRequired[int | None]
     epochs_start: NotRequired[int]
+    needs_snapshot: NotRequired[bool]
+    snapshot_end: NotRequired[int]
+    """Of the controllers' log: no snapshot on this node reaches its start, or this one does."""
 
 
 class HeldBackEvidence(LaterEvidence):

@@ -55,6 +55,8 @@ class ReplicaContext:
     """Base offsets of the live `.log` files, ascending."""
     not_followed: list[int] = field(default_factory=list)
     """Those of them that are only in the names of links that are not followed, or of pipes: no log need have got there."""
+    snapshots: list[int] = field(default_factory=list)
+    """Of the controllers' log: each whole snapshot states all before one of these offsets, ascending."""
     unlisted: bool = False
     """Its directory is there and could not be listed: not even the names of its files are known."""
 
@@ -62,6 +64,11 @@ class ReplicaContext:
     def node(self) -> int | str:
         """What the controller calls the replica's broker."""
         return self.broker if self.node_id is None else self.node_id
+
+    @property
+    def snapshot_end(self) -> int:
+        """Before this offset a snapshot states all of the controllers' log; 0 without one."""
+        return max(self.snapshots, default=0)
 
     @property
     def epoch_checkpoint(self) -> list[EpochEntry] | None:

@@ -15,6 +15,7 @@ from kafka_forensics.analysis.replicas import (
     head_findings,
     judged_by_controller,
     missing_heads,
+    missing_snapshots,
     not_told,
     own_findings,
     uncover_gaps,
@@ -153,7 +154,7 @@ class _PartitionJudge:
             findings += judged
             members = [replica for replica in map(self._replicas.__getitem__, group) if replica.read is not Read.NONE]
             heads = missing_heads(members, compared.conflicts, self._reader)
-            findings += not_told([*head_findings(heads), *beheaded(members)], findings)
+            findings += not_told([*head_findings(heads), *beheaded(members), *missing_snapshots(members)], findings)
             comparisons.append(compared)
         return _over_groups(comparisons, present_topic(groups, self._replicas)[0]), findings
 

@@ -16,7 +16,7 @@ from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, typed_path
 from kafka_forensics.model.batches import HARMLESS_TAILS, BatchChunk, BatchColumn
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
 from kafka_forensics.model.controller import ControllerHistory, MetadataBatch, MetadataRecord, MetadataSnapshot
-from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.findings import Finding, Place
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.internal_topics import decode_metadata_record, is_no_op_batch
@@ -77,10 +77,10 @@ def read_controller(inputs: Inputs) -> ControllerEvidence | None:
     for plan in _in_reading_order(plans):
         add_copy(copies, _read_copy(reading, plan))
     log = agree(copies)
-    snapshots = _snapshots(plans)
-    if not log.base_offsets.size and not snapshots:
+    files = _snapshot_files(plans)
+    if not log.base_offsets.size and not files:
         return None
-    evidence = _replayed(reading, log, snapshots)
+    evidence = _replayed(reading, log, files)
     inputs.controller = evidence.history
     return evidence
 
@@ -257,21 +257,20 @@ def _voters(key: bytes | None, value: bytes | None) -> tuple[int, ...] | None:
     return tuple(voter["voter_id"] for voter in control.fields["voters"]) or None
 
 
-def _snapshots(plans: list[ReplicaPlan]) -> list[tuple[int, int, "ReplicaPlan", "Entry"]]:
-    """(offset, epoch, plan, file) of every snapshot, one copy of each, by offset."""
-    snapshots: dict[tuple[int, int], tuple[int, int, ReplicaPlan, Entry]] = {}
-    for plan in plans:
-        for offset, epoch, entry in plan.directory.metadata_snapshots:
-            snapshots.setdefault((offset, epoch), (offset, epoch, plan, entry))
-    return [snapshots[key] for key in sorted(snapshots)]
+@dataclass(frozen=True, slots=True)
+class _SnapshotFile:
+    offset: int
+    epoch: int
+    plan: ReplicaPlan
+    entry: "Entry"
 
 
-def _taken_up_to(waiting: list[tuple[int, int, ReplicaPlan, "Entry"]], offset: int) -> list[tuple[int, int, ReplicaPlan, "Entry"]]:
-    """Snapshots up to an offset, the newest last, taken from those that wait, the oldest last."""
-    usable = []
-    while waiting and waiting[-1][0] <= offset:
-        usable.append(waiting.pop())
-    return usable
+def _snapshot_files(plans: list[ReplicaPlan]) -> list[_SnapshotFile]:
+    """Every copy of every snapshot, by offset."""
+    files = [
+        _SnapshotFile(offset, epoch, plan, entry) for plan in plans for offset, epoch, entry in plan.directory.metadata_snapshots
+    ]
+    return sorted(files, key=lambda file: (file.offset, file.epoch))
 
 
 def _stated_voters(batches: list[MetadataBatch]) -> list[int] | None:
@@ -279,7 +278,7 @@ def _stated_voters(batches: list[MetadataBatch]) -> list[int] | None:
     return next((list(batch.voters) for batch in reversed(batches) if batch.voters), None)
 
 
-def _replayed(reading: _Reading, log: AgreedLog, snapshots: list[tuple[int, int, ReplicaPlan, "Entry"]]) -> ControllerEvidence:
+def _replayed(reading: _Reading, log: AgreedLog, files: list[_SnapshotFile]) -> ControllerEvidence:
     keys = list(zip(log.base_offsets.tolist(), log.identities.tolist(), strict=True))
     batches = [(key, reading.opened[key]) for key in keys if key in reading.opened]
     voters = _stated_voters([batch for _, batch in batches])
@@ -288,39 +287,46 @@ def _replayed(reading: _Reading, log: AgreedLog, snapshots: list[tuple[int, int,
     replay.history.copy_ends = log.agreed_ends
     replay.history.gaps = log.gaps
     replay.history.end_is_known = reading.end_is_known
-    gaps = iter([*log.gaps, (1 << 63, 1 << 63)])
-    gap = next(gaps)
-    waiting = list(reversed(snapshots))
     malformed = MalformedRecords()
     unknown = UnknownKinds()
+    whole = [file for file in files if _is_whole(reading.inputs, file, malformed)]
+    for file in whole:
+        file.plan.context.snapshots.append(file.offset)
+    waiting = [file for file in reversed(whole) if log.agrees_with(file.offset, file.epoch)]
 
-    def restate(offset: int) -> None:
-        """Take the newest snapshot up to `offset`, if anything is in doubt."""
-        usable = _taken_up_to(waiting, offset)
-        while usable and replay.in_doubt:
-            _, _, plan, entry = usable.pop()
-            snapshot = _read_snapshot(reading.inputs, plan, entry, malformed, unknown)
+    def restate(known_end: int, offset: int) -> int:
+        """Take the state from the newest snapshot up to `offset`, if it reaches beyond `known_end` or something before is in doubt.
+
+        Returns up to where all is known then: the snapshot's offset, else `known_end`.
+        """
+        usable = []
+        while waiting and waiting[-1].offset <= offset:
+            usable.append(waiting.pop())
+        while usable and (replay.in_doubt or usable[-1].offset > known_end):
+            file = usable.pop()
+            snapshot = _read_snapshot(reading.inputs, file, malformed, unknown)
             if snapshot is not None:
                 replay.restate(snapshot)
-                return
+                return max(file.offset, known_end)
+        return known_end
 
-    if log.base_offsets.size:
-        for key, batch in batches:
-            while gap[0] < batch.base_offset:
-                restate(gap[0])
-                replay.gap(gap[0])
-                gap = next(gaps)
-            restate(batch.base_offset)
-            for offset, record in batch.records:
-                replay.step(offset, batch.timestamp_ms, record)
-            if key in reading.places:
-                _add_malformed(malformed, reading, key, batch)
-                _add_unknown(unknown, reading, key, batch)
-    else:
-        replay.gap(0)
-    restate(1 << 62)
+    gaps = [*log.missing_ranges(max((file.offset for file in files), default=0)), (1 << 63, 1 << 63)]
+    for key, batch in [*batches, (None, None)]:
+        offset = 1 << 62 if batch is None else batch.base_offset
+        while gaps[0][0] < offset:
+            start, end = gaps.pop(0)
+            if (start := restate(start, end)) < end:
+                replay.gap(start)
+        restate(offset, offset)
+        if key is None or batch is None:
+            break
+        for record_offset, record in batch.records:
+            replay.step(record_offset, batch.timestamp_ms, record)
+        if key in reading.places:
+            _add_malformed(malformed, reading, key, batch)
+            _add_unknown(unknown, reading, key, batch)
     replay.history.last_ms = max(reading.newest_ms, replay.history.last_ms or 0) or None
-    history = replay.finish(max([log.end_offset, *(offset for offset, _, _, _ in snapshots)]))
+    history = replay.finish(max([log.end_offset, *(file.offset for file in files)]))
     return ControllerEvidence(history, malformed.findings() + unknown.findings())
 
 
@@ -356,45 +362,61 @@ def _told(record: MetadataRecord) -> Json:
     return evidence | ({"api_key": record.api_key, "record_version": record.version} if record.api_key >= 0 else {})
 
 
+def _is_whole(inputs: Inputs, file: _SnapshotFile, malformed: MalformedRecords) -> bool:
+    """Whether a snapshot can be used; of one that cannot, a finding."""
+    problem = inputs.read(file.plan.log_dir.source, file.entry, lambda opened: snapshot_problem(opened) or "")
+    if problem:
+        evidence = {"reason": problem, "record_type": "snapshot"} | _of_snapshot(file)
+        malformed.add(partial(finding, "METADATA_RECORD_MALFORMED", _place(file), evidence))
+    return problem == ""
+
+
+def _place(file: _SnapshotFile) -> Place:
+    return file.plan.context.place(file.entry.name, byte_start=0, byte_end=file.entry.size_in_bytes, offset_end=file.offset)
+
+
+def _of_snapshot(file: _SnapshotFile) -> Json:
+    return {"brokers": [file.plan.context.broker], "unknown_after_offset": file.offset - 1}
+
+
 def _read_snapshot(
-    inputs: Inputs, plan: ReplicaPlan, entry: "Entry", malformed: MalformedRecords, unknown: UnknownKinds
+    inputs: Inputs, file: _SnapshotFile, malformed: MalformedRecords, unknown: UnknownKinds
 ) -> MetadataSnapshot | None:
-    """A `.checkpoint` that is whole; of one that is not, a finding. A record in it that cannot be read is one too; those of
-    unknown kinds are added to `unknown`."""
-    offset = next(snapshot_offset for snapshot_offset, _, other in plan.directory.metadata_snapshots if other is entry)
-    snapshot = inputs.read(plan.log_dir.source, entry, lambda file: parse_snapshot(file, offset))
-    if snapshot is None:
-        return None
-    place = plan.context.place(entry.name, byte_start=0, byte_end=entry.size_in_bytes, offset_end=offset)
-    where = {"brokers": [plan.context.broker], "unknown_after_offset": offset - 1}
-    if isinstance(snapshot, str):
-        evidence = {"reason": snapshot, "record_type": "snapshot"} | where
-        malformed.add(lambda: finding("METADATA_RECORD_MALFORMED", place, evidence))
-        return None
-    bad = [record for batch in snapshot.batches for _, record in batch.records if record.problem is not None]
-    for record in bad:
+    """A `.checkpoint` that is whole, None if it cannot be read any more. Records in it that cannot be read, and those of unknown
+    kinds, are added to the others."""
+    snapshot = inputs.read(file.plan.log_dir.source, file.entry, lambda opened: parse_snapshot(opened, file.offset))
+    for record in () if snapshot is None else (record for batch in snapshot.batches for _, record in batch.records):
         if record.is_unknown:
-            unknown.add(record, place, [plan.context.broker])
-        else:
-            malformed.add(partial(finding, "METADATA_RECORD_MALFORMED", place, _told(record) | where))
+            unknown.add(record, _place(file), [file.plan.context.broker])
+        elif record.problem is not None:
+            malformed.add(partial(finding, "METADATA_RECORD_MALFORMED", _place(file), _told(record) | _of_snapshot(file)))
     return snapshot
 
 
-def parse_snapshot(file: "ByteFile", offset: int) -> MetadataSnapshot | str:
-    """The snapshot in a `.checkpoint` file, or why it cannot be used: `damaged`, `no_header`, `no_footer`."""
-    batches: list[MetadataBatch] = []
-    moment, last = -1, -1
+def snapshot_problem(file: "ByteFile") -> str | None:
+    """Why the snapshot in a `.checkpoint` file cannot be used: `damaged`, `no_header`, `no_footer`; None if it is whole."""
+    first = last = None
     for chunk in SegmentReader(file).chunks():
         columns = chunk.columns
         if chunk.damage or (columns[BatchColumn.CRC] != columns[BatchColumn.CRC_COMPUTED]).any():
             return "damaged"
-        for row, data in _batches(file, columns):
-            last = int(columns[BatchColumn.CONTROL_RECORD_TYPE, row])
-            if not batches and last != SNAPSHOT_HEADER:
-                return "no_header"
-            if last == SNAPSHOT_HEADER:
+        types = columns[BatchColumn.CONTROL_RECORD_TYPE]
+        first = int(types[0]) if first is None and types.size else first
+        last = int(types[-1]) if types.size else last
+    if first is not None and first != SNAPSHOT_HEADER:
+        return "no_header"
+    return None if last == SNAPSHOT_FOOTER else "no_footer"
+
+
+def parse_snapshot(file: "ByteFile", offset: int) -> MetadataSnapshot:
+    """The snapshot in a `.checkpoint` file that is whole (`snapshot_problem`)."""
+    batches: list[MetadataBatch] = []
+    moment = -1
+    for chunk in SegmentReader(file).chunks():
+        for _, data in _batches(file, chunk.columns):
+            if not batches:
                 first = next(decode_batch(data).iter_records(), None)
                 record = None if first is None else parse_control_record(first.key, first.value)
                 moment = -1 if record is None else int(record.fields.get("last_contained_log_timestamp", -1))
             batches.append(open_batch(data))
-    return MetadataSnapshot(offset, moment, tuple(batches)) if last == SNAPSHOT_FOOTER else "no_footer"
+    return MetadataSnapshot(offset, moment, tuple(batches))

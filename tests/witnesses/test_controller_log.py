@@ -13,11 +13,11 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.controller import ControllerHistory, MetadataRecord, PartitionControl
 from kafka_forensics.model.findings import Finding, Place
 from kafka_forensics.witnesses import malformed_records
-from kafka_forensics.witnesses.controller import ControllerEvidence, open_batch, parse_snapshot, read_controller
+from kafka_forensics.witnesses.controller import ControllerEvidence, open_batch, read_controller, snapshot_problem
 from kafka_forensics.witnesses.malformed_records import KINDS_TOLD, UnknownKinds
 from kafka_forensics.wording import message
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from tests.gallery.of_controller import BAD, lost_member, malformed_twice
+from tests.gallery.of_controller import BAD, OTHER_ID, lost_member, malformed_twice
 from tests.support.brokers import TOPIC, put_meta, put_replica
 from tests.support.controllers import (
     CONTROLLER,
@@ -117,7 +117,57 @@ def test_a_snapshot_that_is_not_whole_is_not_used(tmp_path: Path, data: bytes, r
     found = evidence(tmp_path / "c0")
     assert [(finding.kind, finding.evidence["reason"]) for finding in found.findings] == [("METADATA_RECORD_MALFORMED", reason)]
     assert found.history.partitions[TOPIC, 0].leader == 1
-    assert parse_snapshot(MemoryFile(data), 1) == reason
+    assert snapshot_problem(MemoryFile(data)) == reason
+
+
+def test_every_damaged_copy_of_a_snapshot_is_named_and_a_good_one_is_used(tmp_path: Path) -> None:
+    state = snapshot(topic(), partition([1], 1, leader_epoch=4))
+    for node in range(4):
+        directory = log(change(isr=[1]), change(leader=2)).put(tmp_path / f"c{node}", 100 + node, start=5)
+        put_snapshot(directory, 5, state if node == 2 else state[:-1])
+    found = evidence(*sorted(tmp_path.iterdir()))
+    assert [(finding.place.broker, finding.evidence["reason"]) for finding in found.findings] == [
+        (100, "damaged"), (101, "damaged"), (103, "damaged")
+    ]  # fmt: skip
+    assert (last(found.history).leader, last(found.history).leader_epoch, found.history.unknown_after) == (2, 5, None)
+
+
+@pytest.mark.parametrize(
+    ("snapshots", "leader", "unknown_after"),
+    [
+        ({2: 7}, None, 2),
+        ({2: 7, 5: 8}, 3, None),
+        ({2: 7, 4: 8}, None, 4),
+        ({2: 7, 7: 8}, 8, None),
+        ({7: 8}, 8, None),
+        ({9: 8}, 8, None),
+    ],
+)
+def test_state_comes_from_the_newest_snapshot_and_the_records_after_it(
+    tmp_path: Path, snapshots: dict[int, int], leader: int | None, unknown_after: int | None
+) -> None:
+    """A log of [5, 7) with snapshots, by the leader that each states; the record at 6 elects 3."""
+    directory = log(change(isr=[1]), change(isr=[1]), change(leader=3)).put(tmp_path / "c0", start=5)
+    for offset, stated in snapshots.items():
+        put_snapshot(directory, offset, snapshot(topic(), partition([stated], stated)))
+    history = history_of(tmp_path / "c0")
+    assert (last(history).leader, last(history).unknown_after, history.unknown_after) == (leader, unknown_after, unknown_after)
+
+
+def test_a_snapshot_before_a_hole_covers_nothing_of_it(tmp_path: Path) -> None:
+    directory = log(change(isr=[1]), change(leader=2), change(isr=[1])).put(tmp_path / "c0", without=(5,))
+    put_snapshot(directory, 4, snapshot(topic(), partition([1], 1)))
+    assert last(history_of(tmp_path / "c0")).unknown_after == 5
+    put_snapshot(directory, 6, snapshot(topic(), partition([2], 2, leader_epoch=1)))
+    assert (last(history_of(tmp_path / "c0")).leader, last(history_of(tmp_path / "c0")).isr) == (2, [1])
+
+
+def test_a_snapshot_of_another_history_is_not_used(tmp_path: Path) -> None:
+    rival = ControllerLog().lead([100], leader_epoch=3).append(*CREATED).append(change(isr=[1]))
+    directory = rival.put(tmp_path / "c0", start=1)
+    put_snapshot(directory, 1, snapshot(topic(), partition([1, 2], 1)))
+    put_snapshot(directory, 4, snapshot(topic("other", OTHER_ID)))
+    assert last(history_of(tmp_path / "c0")).isr == [1]
 
 
 def test_unknown_kinds_are_told_once_each_with_their_bytes_wherever_they_lie(tmp_path: Path) -> None:
@@ -180,7 +230,7 @@ def test_any_bytes_have_an_answer(data: bytes, at: int) -> None:
     assert len(open_batch(batch).records) == 1
     assert open_batch(batch[:at] + data).records is not None
     whole = snapshot(topic())
-    assert isinstance(parse_snapshot(MemoryFile(whole[:at] + data + whole[at:]), 1), str) == (data != b"")
+    assert (snapshot_problem(MemoryFile(whole[:at] + data + whole[at:])) is not None) == (data != b"")
 
 
 def test_real_controllers_tell_isr_and_policies(archives: Path) -> None:

@@ -103,7 +103,7 @@ class _Known:
     history: PartitionHistory
     state: PartitionState
     stated: int
-    """Offset of the last record that told all of its state."""
+    """Offset of the last record that told all of its state, or of the last before a snapshot that did."""
     last_leader: int
     """-1: none ever."""
 
@@ -147,7 +147,7 @@ class Replay:
         """By topic, then by identity."""
         self._committed_end, self._possible_end = committed_end, possible_end
         if log_start_offset > 0:
-            self.gap(log_start_offset)
+            self.gap(0)
 
     @property
     def in_doubt(self) -> bool:
@@ -186,13 +186,14 @@ class Replay:
         before = dict(self._topics)
         self._topics, self._ids, self._configs, self._held = {}, {}, {}, None
         self._marks, self._setting_marks = _Marks(), _Marks()
+        self.history.features = {}
         offset, moment = snapshot.offset, snapshot.timestamp_ms
         for batch in snapshot.batches:
             for number, record in batch.records:
                 if record.is_unknown:
                     self.history.unknown_records += 1
                 elif record.problem is not None:
-                    self._malformed(number, record, seen_at=offset)
+                    self._malformed(number, record, seen_at=offset - 1)
                 elif record.api_key == 2 and record.fields is not None:
                     name, topic_id = record.fields["name"], record.fields["topic_id"]
                     old = before.get(topic_id)
@@ -341,9 +342,9 @@ class Replay:
             known = topic.partitions[partition] = _Known(topic.history.topic, PartitionHistory(), state, offset, NO_LEADER)
             topic.history.partitions[partition] = known.history
         elif kind == "snapshot" and state == known.state:
-            known.stated = offset
+            known.stated = offset - 1
             return
-        known.stated = offset
+        known.stated = offset - (kind == "snapshot")
         self._note(known, self._event(known, offset, timestamp_ms, kind, state))
 
     def _changed(self, offset: int, timestamp_ms: int, fields: Json) -> None:
@@ -369,7 +370,7 @@ class Replay:
             state,
             previous_leader=known.last_leader,
             previous_isr=known.state.isr if known.history.events else (),
-            unknown_after=None if known.stated == offset else self._marks.after(known.stated),
+            unknown_after=self._marks.after(known.stated),
             is_committed=self._is_committed(offset),
         )
 
@@ -475,6 +476,17 @@ class AgreedLog:
     gaps: list[tuple[int, int]]
     agreed_ends: dict[int | str, int]
     """Node → up to where its copy is this log."""
+
+    def missing_ranges(self, snapshot_end: int) -> list[tuple[int, int]]:
+        """Offsets [start, end) before `snapshot_end`, or within the log, that are on no copy: those before the log begins, too."""
+        before = [(0, self.start_offset)] if self.start_offset else []
+        after = [(self.end_offset, snapshot_end)] if snapshot_end > self.end_offset else []
+        return [*before, *self.gaps, *after]
+
+    def agrees_with(self, offset: int, epoch: int) -> bool:
+        """Whether a snapshot of the records before `offset`, the last of them of leader epoch `epoch`, may be of this log."""
+        epochs, at = self.identities >> 32, int(np.searchsorted(self.base_offsets, offset))
+        return bool((epochs[:at][-1:] <= epoch).all() and (epochs[at : at + 1] >= epoch).all())
 
     def committed_end(self, voters: list[int] | None) -> int | None:
         """Up to where a majority of `voters` holds the log; None if the copies given cannot show a majority."""

@@ -18,7 +18,15 @@ from kafka_forensics.analysis.replicas.diff import (
 )
 from kafka_forensics.analysis.replicas.forks import brokers_epochs, lineage
 from kafka_forensics.analysis.replicas.group_offsets import group_findings, malformed_findings, timestamps_of
-from kafka_forensics.analysis.replicas.heads import beheaded, head_findings, missing_heads, newest_time, not_told, retention_for
+from kafka_forensics.analysis.replicas.heads import (
+    beheaded,
+    head_findings,
+    missing_heads,
+    missing_snapshots,
+    newest_time,
+    not_told,
+    retention_for,
+)
 from kafka_forensics.analysis.replicas.leftovers import HeldAside, LoneIndex, with_lone_index_files, with_offsets_held_aside
 from kafka_forensics.analysis.replicas.readers import Readable, readable
 from kafka_forensics.analysis.replicas.records_held import batches_held, records_held, with_records
@@ -71,6 +79,7 @@ __all__ = [
     "malformed_findings",
     "member_lacks",
     "missing_heads",
+    "missing_snapshots",
     "newest_time",
     "not_told",
     "own_findings",

@@ -17,6 +17,7 @@ from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas.controllers_word import electable
 from kafka_forensics.analysis.replicas.diff import BatchReader, Conflicts, is_compacted
 from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.model.findings import Confidence, Finding, Severity
 from kafka_forensics.replication.retention import Retention, explains, retention_of
@@ -94,6 +95,36 @@ def beheaded(replicas: Sequence[Replica]) -> list[Finding]:
         severity, confidence = (Severity.WARNING, None) if control is not None else (Severity.INFO, Confidence.SUSPECTED)
         place = context.place(offset_start=before, offset_end=start)
         findings.append(finding("LOG_HEAD_MISSING", place, evidence, severity=severity, confidence=confidence))
+    return findings
+
+
+def missing_snapshots(replicas: Sequence[Replica]) -> list[Finding]:
+    """`LOG_HEAD_MISSING` of copies of the controllers' log that begin after a snapshot, or after offset 0 without one.
+
+    Without a snapshot that reaches its start a node does not start (KafkaRaftLog). With one, or of a copy of a running node, whose
+    snapshot may be younger than the copy, it is a note.
+    """
+    findings = []
+    for replica in replicas:
+        context, start = replica.context, replica.log_start_offset
+        before = [offset for offset in context.snapshots if offset < start]
+        is_covered = context.snapshot_end >= start
+        if context.topic != CLUSTER_METADATA_TOPIC or not replica.state.framing.batches or not start or (is_covered and not before):
+            continue
+        known_end = max(before, default=0)
+        holders = [
+            other.context.broker
+            for other in replicas
+            if other.context.snapshot_end >= start or other.covers(known_end, start)
+        ]
+        evidence: Json = {
+            "log_start_offset": start,
+            "loses": start - known_end,
+            "held_by": holders,
+        } | ({"snapshot_end": context.snapshot_end} if is_covered else {"needs_snapshot": True})
+        severity = Severity.INFO if context.live or is_covered else None
+        place = context.place(offset_start=known_end, offset_end=start)
+        findings.append(finding("LOG_HEAD_MISSING", place, evidence, severity=severity, confidence=Confidence.PROVEN))
     return findings
 
 

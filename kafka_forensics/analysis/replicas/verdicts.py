@@ -110,24 +110,27 @@ def order_findings(replica: Replica) -> list[Finding]:
     findings = []
     for irregularity in replica.course.irregularities:
         evidence: Json = {"expected_offset": irregularity.expected, "found_offset": irregularity.run.start_offset}
-        confidence = None
+        severity = confidence = None
         if irregularity.kind == "OFFSET_DISCONTINUITY" and irregularity.run.last_place in misplaced:
             witnesses = misplaced[irregularity.run.last_place].witnesses
             evidence["witnesses"] = list(witnesses)
             confidence = Confidence.INFERRED if witnesses == (BATCH_BEFORE,) else None
         if irregularity.kind == "OFFSET_GAP":
             evidence["missing"] = irregularity.end - irregularity.start
+            if irregularity.end <= context.snapshot_end:
+                evidence["snapshot_end"] = context.snapshot_end
+                severity = Severity.INFO
         place = context.place(
             context.log_file(irregularity.run.segment),
             byte_start=irregularity.run.position,
             offset_start=irregularity.start,
             offset_end=irregularity.end,
         )
-        findings.append(finding(irregularity.kind, place, evidence, confidence=confidence))
+        findings.append(finding(irregularity.kind, place, evidence, severity=severity, confidence=confidence))
         cut = _cut_between_batches(replica, irregularity.start) if irregularity.kind == "OFFSET_GAP" else None
         if cut is not None:
             findings.append(cut)
-        if irregularity.kind == "OFFSET_GAP" and _whole_segment(replica, irregularity.start, irregularity.end):
+        if irregularity.kind == "OFFSET_GAP" and severity is None and _whole_segment(replica, irregularity.start, irregularity.end):
             missing = context.place(offset_start=irregularity.start, offset_end=irregularity.end)
             findings.append(
                 finding(

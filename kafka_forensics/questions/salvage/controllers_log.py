@@ -26,7 +26,7 @@ from kafka_forensics.questions.salvage.slices import Slice, slices_of
 from kafka_forensics.storage.copying import copy_range
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.open import sha256_of
-from kafka_forensics.witnesses.controller import parse_snapshot
+from kafka_forensics.witnesses.controller import snapshot_problem
 from kafka_forensics.writers.files import write_quorum_state
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class ControllersLog:
         with new_file(directory / entry.name) as descriptor, plan.log_dir.source.open(entry.path) as file:
             copy_range(file, entry.path, 0, file.size_in_bytes, descriptor)
         with LocalSource(str(directory)).open(entry.name) as written:
-            if isinstance(parse_snapshot(written, snapshot.offset), str):
+            if snapshot_problem(written) is not None:
                 raise CopyChangedError(f"{entry.name} is not whole any more, and was when it was scanned")
             size, digest = written.size_in_bytes, sha256_of(written)
         source_file = f"{plan.context.directory}/{entry.name}"

@@ -33,7 +33,7 @@ from kafka_forensics.parsers.log_dir import FileKind
 from kafka_forensics.parsers.quorum_state import QuorumState, parse_quorum_state
 from kafka_forensics.questions.salvage.slices import Source
 from kafka_forensics.rereading.logs_in_order import logs_of
-from kafka_forensics.witnesses.controller import KRAFT_VOTERS, LEADER_CHANGE, node_id, parse_snapshot
+from kafka_forensics.witnesses.controller import KRAFT_VOTERS, LEADER_CHANGE, node_id, snapshot_problem
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -203,9 +203,8 @@ def _take_snapshots(copy: QuorumCopy) -> str | None:
     wrong = None
     for offset, leader_epoch, entry in plan.directory.metadata_snapshots:
         with plan.log_dir.source.open(entry.path) as file:
-            parsed = parse_snapshot(file, offset)
-            if isinstance(parsed, str):
-                wrong = wrong or f"has a snapshot that is not whole ({entry.name}: {parsed.replace('_', ' ')})"
+            if problem := snapshot_problem(file):
+                wrong = wrong or f"has a snapshot that is not whole ({entry.name}: {problem.replace('_', ' ')})"
                 continue
             copy.snapshots.append(Snapshot(offset, leader_epoch, entry))
             for chunk in SegmentReader(file).chunks():
