@@ -56,7 +56,7 @@ class ReplicaContext:
     not_followed: list[int] = field(default_factory=list)
     """Those of them that are only in the names of links that are not followed, or of pipes: no log need have got there."""
     snapshots: list[int] = field(default_factory=list)
-    """Of the controllers' log: each whole snapshot states all before one of these offsets, ascending."""
+    """Of the controllers' log: each whole snapshot states all before one of these offsets."""
     unlisted: bool = False
     """Its directory is there and could not be listed: not even the names of its files are known."""
 

@@ -1,5 +1,6 @@
 """What the controller's log (`__cluster_metadata`) says of topics and partitions."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -37,6 +38,57 @@ class MetadataRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class VoterSet:
+    """The voters of the controllers' quorum: node id → directory id, None where it is not stated."""
+
+    directories: Mapping[int, str | None]
+
+    @property
+    def majority(self) -> int:
+        """How many of them decide."""
+        return len(self.directories) // 2 + 1
+
+    def has(self, node: int | str, directory_id: str | None) -> bool:
+        """Whether a node votes with the log directory that has this id (KIP-853)."""
+        if node not in self.directories:
+            return False
+        stated = self.directories[int(node)]
+        return stated is None or stated == directory_id
+
+
+@dataclass(frozen=True, slots=True)
+class StatedVoters:
+    """Voters as a copy states them: in a record at `offset`, or in the snapshot of all before `offset`."""
+
+    offset: int
+    voters: VoterSet
+    in_snapshot: bool = False
+    is_leader_change: bool = False
+    """A leader named the voters that it knew, without their directories (LeaderChangeMessage of version 0); else it is the quorum's
+    own record of them, which changes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumLog:
+    """What an election asks of one node's copy of the controllers' log, as a start leaves it."""
+
+    node: int | str
+    directory_id: str | None
+    last_epoch: int
+    """Leader epoch of its last record; -1 of an empty log."""
+    end_offset: int
+    agreed_end: int
+    """Up to where it is the log that all copies together make."""
+    voters: VoterSet | None
+    """The voters whom the node asks for votes; None where it knows none, so that it cannot become the leader."""
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """What decides whose log is the more up-to-date in an election."""
+        return self.last_epoch, self.end_offset
+
+
+@dataclass(frozen=True, slots=True)
 class MetadataBatch:
     """A batch of `__cluster_metadata`, or of a snapshot, opened."""
 
@@ -45,8 +97,10 @@ class MetadataBatch:
     """Every record of a batch has the controller's time of appending it."""
     records: tuple[tuple[int, MetadataRecord], ...] = ()
     """(offset, record); none in a control batch."""
-    voters: tuple[int, ...] | None = None
-    """Ids of the quorum's voters where a control record names them."""
+    voters: StatedVoters | None = None
+    """The quorum's voters where a control record names them."""
+    kraft_version: int | None = None
+    """Where a control record states it: from 1 on the voters are in the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +258,12 @@ class ControllerHistory:
     committed_end_offset: int | None = None
     """Up to where a majority of the voters is known to hold the log; None: too few of their copies were given to say."""
     voters: list[int] | None = None
+    quorum: list[QuorumLog] = field(default_factory=list)
+    """Every node with a copy, voter or not."""
+    proven_end: int = 0
+    """Records before this offset are known to be committed, whoever holds them."""
+    snapshots: dict[tuple[int | str, str], list[int]] = field(default_factory=dict)
+    """(broker, log directory) → the offsets of its whole snapshots."""
     copy_ends: dict[int | str, int] = field(default_factory=dict)
     """Node → up to where its copy is this log."""
     last_ms: int | None = None

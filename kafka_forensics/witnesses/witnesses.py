@@ -5,12 +5,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan
-from kafka_forensics.model.constants import INTERNAL_TOPICS, REMOTE_LOG_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from kafka_forensics.model.constants import (
+    CLUSTER_METADATA_TOPIC,
+    INTERNAL_TOPICS,
+    REMOTE_LOG_METADATA_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+)
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.model.coordinators import GroupHistory, TransactionLog
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.remote_log import RemoteLogHistory
-from kafka_forensics.witnesses.controller import node_id, read_controller
+from kafka_forensics.witnesses.controller import read_controller
+from kafka_forensics.witnesses.controller_copies import node_id
 
 
 @dataclass(slots=True)
@@ -70,6 +76,8 @@ def take_control(plan: ReplicaPlan, witnesses: Witnesses) -> None:
     context.node_id = node_id(plan)
     if witnesses.remote_log is not None:
         context.remote_log = witnesses.remote_log.log_of(context.topic, context.partition, context.topic_id)
+    if witnesses.controller is not None and context.topic == CLUSTER_METADATA_TOPIC:
+        context.snapshots = witnesses.controller.snapshots.get((context.broker, context.log_dir), [])
     context.control = control = witnesses.control(context.topic, context.partition, context.topic_id)
     if control is None or control.was_compacted is None or context.topic in INTERNAL_TOPICS:
         return

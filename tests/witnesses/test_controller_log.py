@@ -13,7 +13,8 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.controller import ControllerHistory, MetadataRecord, PartitionControl
 from kafka_forensics.model.findings import Finding, Place
 from kafka_forensics.witnesses import malformed_records
-from kafka_forensics.witnesses.controller import ControllerEvidence, open_batch, read_controller, snapshot_problem
+from kafka_forensics.witnesses.controller import ControllerEvidence, read_controller
+from kafka_forensics.witnesses.controller_copies import check_snapshot, open_batch
 from kafka_forensics.witnesses.malformed_records import KINDS_TOLD, UnknownKinds
 from kafka_forensics.wording import message
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
@@ -62,6 +63,10 @@ def put(root: Path, *logs: ControllerLog) -> list[Path]:
     for number, controller_log in enumerate(logs):
         controller_log.put(root / f"c{number}", 100 + number)
     return sorted(root.iterdir())
+
+
+def problem_of(snapshot_data: bytes) -> str | None:
+    return check_snapshot(MemoryFile(snapshot_data), 1).problem
 
 
 def test_what_a_majority_of_the_voters_holds_is_committed(tmp_path: Path) -> None:
@@ -117,7 +122,7 @@ def test_a_snapshot_that_is_not_whole_is_not_used(tmp_path: Path, data: bytes, r
     found = evidence(tmp_path / "c0")
     assert [(finding.kind, finding.evidence["reason"]) for finding in found.findings] == [("METADATA_RECORD_MALFORMED", reason)]
     assert found.history.partitions[TOPIC, 0].leader == 1
-    assert snapshot_problem(MemoryFile(data)) == reason
+    assert problem_of(data) == reason
 
 
 def test_every_damaged_copy_of_a_snapshot_is_named_and_a_good_one_is_used(tmp_path: Path) -> None:
@@ -230,7 +235,7 @@ def test_any_bytes_have_an_answer(data: bytes, at: int) -> None:
     assert len(open_batch(batch).records) == 1
     assert open_batch(batch[:at] + data).records is not None
     whole = snapshot(topic())
-    assert (snapshot_problem(MemoryFile(whole[:at] + data + whole[at:])) is not None) == (data != b"")
+    assert (problem_of(whole[:at] + data + whole[at:]) is not None) == (data != b"")
 
 
 def test_real_controllers_tell_isr_and_policies(archives: Path) -> None:

@@ -431,6 +431,12 @@ class MetadataCopy:
     last_epoch: int
 
     @property
+    def epochs(self) -> "NDArray[np.int64]":
+        """Leader epoch of each batch."""
+        epochs: NDArray[np.int64] = self.identities >> 32
+        return epochs
+
+    @property
     def start_offset(self) -> int:
         """First offset; 0 of an empty log."""
         return int(self.base_offsets[0]) if self.base_offsets.size else 0

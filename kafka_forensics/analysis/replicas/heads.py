@@ -113,9 +113,7 @@ def missing_snapshots(replicas: Sequence[Replica]) -> list[Finding]:
             continue
         known_end = max(before, default=0)
         holders = [
-            other.context.broker
-            for other in replicas
-            if other.context.snapshot_end >= start or other.covers(known_end, start)
+            other.context.broker for other in replicas if other.context.snapshot_end >= start or other.covers(known_end, start)
         ]
         evidence: Json = {
             "log_start_offset": start,

@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafka_forensics.model.amounts import plural
+from kafka_forensics.model.controller import StatedVoters, VoterSet
 from kafka_forensics.parsers.log_dir import FileKind
 from kafka_forensics.parsers.quorum_state import MAX_EPOCH
-from kafka_forensics.questions.salvage.lineage import BASE as BASE_PIECE, LeftBehind, Lineage, Piece
+from kafka_forensics.questions.salvage.lineage import BASE, LeftBehind, Lineage, Piece
 from kafka_forensics.questions.salvage.manifest import CopiedFile, Quorum, Refused, RefusedError
 from kafka_forensics.questions.salvage.partition_files import CopyChangedError, new_file, write_file
-from kafka_forensics.questions.salvage.quorum_copies import BASE, LAST, QuorumCopy, Snapshot, Stated, VoterSet
+from kafka_forensics.questions.salvage.quorum_copies import QuorumCopy
 from kafka_forensics.questions.salvage.slices import Slice, slices_of
 from kafka_forensics.storage.copying import copy_range
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.open import sha256_of
-from kafka_forensics.witnesses.controller import snapshot_problem
+from kafka_forensics.witnesses.controller_copies import SnapshotFile, check_snapshot
 from kafka_forensics.writers.files import write_quorum_state
 
 if TYPE_CHECKING:
@@ -58,14 +59,14 @@ class ControllersLog:
         Raises CopyChangedError for a snapshot that is not whole any more, SourceError, OSError where nothing can be written.
         """
         write_file(directory / FileKind.QUORUM_STATE, self.quorum_state)
-        return [self._copied(directory, snapshot) for snapshot in self.base.snapshots]
+        return [self._copied(directory, snapshot) for snapshot in self.base.facts.snapshots]
 
-    def _copied(self, directory: Path, snapshot: Snapshot) -> CopiedFile:
+    def _copied(self, directory: Path, snapshot: SnapshotFile) -> CopiedFile:
         plan, entry = self.base.source.plan, snapshot.entry
         with new_file(directory / entry.name) as descriptor, plan.log_dir.source.open(entry.path) as file:
             copy_range(file, entry.path, 0, file.size_in_bytes, descriptor)
         with LocalSource(str(directory)).open(entry.name) as written:
-            if snapshot_problem(written) is not None:
+            if check_snapshot(written, snapshot.offset).problem is not None:
                 raise CopyChangedError(f"{entry.name} is not whole any more, and was when it was scanned")
             size, digest = written.size_in_bytes, sha256_of(written)
         source_file = f"{plan.context.directory}/{entry.name}"
@@ -81,7 +82,7 @@ def choose(copies: Sequence[QuorumCopy]) -> ControllersLog:
     if not whole:
         raise _refused("no copy of it is whole and good: " + "; ".join(_said(copy) for copy in copies), _MORE, copies)
     sets = _voter_sets(max(whole, key=lambda copy: copy.rank), copies)
-    counted = [copy for copy in whole if any(voters.has(copy) for voters in sets)]
+    counted = [copy for copy in whole if any(copy.votes_by(voters) for voters in sets)]
     _require_majorities(sets, counted, copies)
     base = max(counted, key=lambda copy: copy.rank)
     sets = list(
@@ -90,7 +91,7 @@ def choose(copies: Sequence[QuorumCopy]) -> ControllersLog:
     _require_majorities(sets, counted, copies)
     _refuse_contradictions(base, whole, copies)
     _require_votes(sets, copies)
-    epoch = max(copy.epoch_seen for copy in copies) + 1
+    epoch = max(copy.facts.epoch_seen for copy in copies) + 1
     if epoch > MAX_EPOCH:
         raise _refused("copies tell of the last leader epoch that there can be", None, copies)
     voters = sorted({voter for stated in sets for voter in stated.directories})
@@ -131,30 +132,34 @@ def _voter_sets(copy: QuorumCopy, copies: Sequence[QuorumCopy]) -> list[VoterSet
     nothing proves that committed, the one before. Snapshots are of what is committed. Without such records the voters are
     configured: each set that a leader or a `quorum-state` names may be it.
     """
-    records = [stated for stated in copy.stated if not stated.is_leader_change]
+    records = [stated for stated in copy.facts.stated if not stated.is_leader_change]
     if records:
-        newest = copy.snapshots[-1].offset if copy.snapshots else 0
+        newest = copy.facts.snapshots[-1].offset if copy.facts.snapshots else 0
         if records[-1].in_snapshot or records[-1].offset < newest:
             return [records[-1].voters]
         before = records[-2] if len(records) > 1 else _led_before(copy, records[-1].offset)
         if before is None:
             raise _refused("who voted before its voters last changed is not known", _MORE, copies)
         return [before.voters, records[-1].voters]
-    named = [stated.voters.directories.keys() for stated in copy.stated[-1:]]
-    named += [dict.fromkeys(other.state.voters).keys() for other in copies if other.state is not None and other.state.voters]
+    named = [stated.voters.directories.keys() for stated in copy.facts.stated[-1:]]
+    named += [
+        dict.fromkeys(other.facts.state.voters).keys()
+        for other in copies
+        if other.facts.state is not None and other.facts.state.voters
+    ]
     if not named:
         raise _refused("nothing here names its voters", _MORE, copies)
     return [VoterSet(dict.fromkeys(sorted(voters))) for voters in dict.fromkeys(map(frozenset, named))]
 
 
-def _led_before(copy: QuorumCopy, offset: int) -> Stated | None:
+def _led_before(copy: QuorumCopy, offset: int) -> StatedVoters | None:
     """The last leader's word on the voters before an offset."""
-    return next((stated for stated in reversed(copy.stated) if stated.is_leader_change and stated.offset < offset), None)
+    return next((stated for stated in reversed(copy.facts.stated) if stated.is_leader_change and stated.offset < offset), None)
 
 
 def _require_majorities(sets: Sequence[VoterSet], counted: Sequence[QuorumCopy], copies: Sequence[QuorumCopy]) -> None:
     for voters in sets:
-        own = [copy for copy in counted if voters.has(copy)]
+        own = [copy for copy in counted if copy.votes_by(voters)]
         if len(own) < voters.majority:
             given = f"{', '.join(str(copy.node) for copy in own)} {'was' if len(own) == 1 else 'were'}" if own else "none was"
             others = "; ".join(_missing(voters, own, copies))
@@ -184,8 +189,8 @@ def _refuse_contradictions(base: QuorumCopy, whole: Sequence[QuorumCopy], copies
             reason = f"from offset {offset} on {base.node} and {other.node} have other records of the same leader epoch"
             raise _refused(reason, "compare the copies: an epoch has one leader", [base, other], ((offset, base.end_offset),))
     for other in copies:
-        if other.snapshots and other.snapshots[-1].offset > base.end_offset:
-            committed = other.snapshots[-1].offset
+        if other.facts.snapshots and other.facts.snapshots[-1].offset > base.end_offset:
+            committed = other.facts.snapshots[-1].offset
             reason = (
                 f"{other.node} has a snapshot of what was committed up to offset {committed}, and no voter's whole copy reaches it"
             )
@@ -194,10 +199,10 @@ def _refuse_contradictions(base: QuorumCopy, whole: Sequence[QuorumCopy], copies
 
 def _agreed_end(left: QuorumCopy, right: QuorumCopy) -> int:
     """Up to where two logs must be the same: the end of the highest leader epoch that both have (KIP-101); 0 if they share none."""
-    both = np.intersect1d(left.epochs, right.epochs)
+    both = np.intersect1d(left.facts.log.epochs, right.facts.log.epochs)
     if not both.size:
         return 0
-    return min(int(copy.batches[LAST][copy.epochs == both[-1]].max()) + 1 for copy in (left, right))
+    return min(int(log.last_offsets[log.epochs == both[-1]].max()) + 1 for log in (left.facts.log, right.facts.log))
 
 
 def _conflict(left: QuorumCopy, right: QuorumCopy) -> int | None:
@@ -207,14 +212,15 @@ def _conflict(left: QuorumCopy, right: QuorumCopy) -> int | None:
     count = min(ours.shape[1], theirs.shape[1])
     differing = np.flatnonzero((ours[:, :count] != theirs[:, :count]).any(axis=0))
     if differing.size:
-        return int(min(ours[BASE, differing[0]], theirs[BASE, differing[0]]))
-    return None if ours.shape == theirs.shape else int(max((ours, theirs), key=lambda rows: rows.shape[1])[BASE, count])
+        return int(min(ours[0, differing[0]], theirs[0, differing[0]]))
+    return None if ours.shape == theirs.shape else int(max((ours, theirs), key=lambda rows: rows.shape[1])[0, count])
 
 
 def _stretch(copy: QuorumCopy, start: int, end: int) -> "NDArray[np.int64]":
     """Base offset, last offset and identity of the batches that lie in `[start, end)`, (3, n)."""
-    inside = (copy.batches[BASE] >= start) & (copy.batches[LAST] < end)
-    return copy.batches[:, inside]
+    log = copy.facts.log
+    inside = (log.base_offsets >= start) & (log.last_offsets < end)
+    return np.stack([log.base_offsets[inside], log.last_offsets[inside], log.identities[inside]])
 
 
 def _require_votes(sets: Sequence[VoterSet], copies: Sequence[QuorumCopy]) -> None:
@@ -224,8 +230,8 @@ def _require_votes(sets: Sequence[VoterSet], copies: Sequence[QuorumCopy]) -> No
     without the one, and one of them without the other.
     """
     for voters in sets:
-        remembered = {copy.node for copy in copies if voters.has(copy) and copy.remembers_votes}
-        known = remembered | {copy.node for copy in copies if voters.has(copy) and copy.wrong is None}
+        remembered = {copy.node for copy in copies if copy.votes_by(voters) and copy.facts.remembers_votes}
+        known = remembered | {copy.node for copy in copies if copy.votes_by(voters) and copy.wrong is None}
         forgetful = sorted(set(voters.directories) - remembered)
         unknown = [voter for voter in forgetful if voter not in known]
         if len(forgetful) >= voters.majority and unknown:
@@ -239,7 +245,7 @@ def _require_votes(sets: Sequence[VoterSet], copies: Sequence[QuorumCopy]) -> No
 def _taken(base: QuorumCopy, copies: Sequence[QuorumCopy]) -> tuple[Lineage, list[Slice]]:
     """The base's log from start to end, as bytes of its segments; what others hold beside it stays behind."""
     start, end = base.source.replica.log_start_offset, base.end_offset
-    piece = Piece(0, start, end, BASE_PIECE)
+    piece = Piece(0, start, end, BASE)
     left = []
     for copy in copies:
         agreed = min(max(_agreed_end(base, copy), start), copy.end_offset)
@@ -254,16 +260,16 @@ def _taken(base: QuorumCopy, copies: Sequence[QuorumCopy]) -> tuple[Lineage, lis
 
 def _undecided(base: QuorumCopy, sets: Sequence[VoterSet], epoch: int) -> bytes:
     """The `quorum-state` of a node that knows of an epoch and of nobody in it, of the base's own version."""
-    if base.state is None:
-        return write_quorum_state(epoch, int(base.is_dynamic), sorted(sets[-1].directories))
-    state = base.state
+    if base.facts.state is None:
+        return write_quorum_state(epoch, int(base.facts.is_dynamic), sorted(sets[-1].directories))
+    state = base.facts.state
     voters = state.voters or sorted(sets[-1].directories)
     return write_quorum_state(epoch, state.data_version, voters, cluster_id=state.cluster_id, applied_offset=state.applied_offset)
 
 
 def _unseen(voters: Sequence[int], counted: Sequence[QuorumCopy], copies: Sequence[QuorumCopy]) -> list[str]:
     good = {copy.node for copy in counted}
-    remembered = {copy.node for copy in copies if copy.remembers_votes}
+    remembered = {copy.node for copy in copies if copy.facts.remembers_votes}
     return [
         *(f"voter:{voter}" for voter in voters if voter not in good),
         *(f"quorum_state:{voter}" for voter in voters if voter not in remembered),

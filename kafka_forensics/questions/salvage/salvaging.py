@@ -55,7 +55,7 @@ from kafka_forensics.questions.salvage.partition_files import (
     write_file,
     write_partition,
 )
-from kafka_forensics.questions.salvage.quorum_copies import QuorumCopy, read_copy, share_memory
+from kafka_forensics.questions.salvage.quorum_copies import quorum_copy
 from kafka_forensics.questions.salvage.rebuilding import index_interval
 from kafka_forensics.questions.salvage.remote_parts import log_start_line, producers_before, remote_epochs
 from kafka_forensics.questions.salvage.sealing import Sealing
@@ -69,6 +69,7 @@ from kafka_forensics.replication.retention import Retention, explains
 from kafka_forensics.replication.small_files import BOOTSTRAP, META_PROPERTIES
 from kafka_forensics.rereading.reader import LogReader
 from kafka_forensics.storage.bundles import BundleSource
+from kafka_forensics.witnesses.controller_copies import read_copies
 from kafka_forensics.witnesses.witnesses import read_witnesses
 from kafka_forensics.writers.files import write_offset_checkpoint
 
@@ -212,11 +213,12 @@ class _Salvager:
 
     def _chosen_of_controllers(self, replicas: list[Replica], result: PartitionResult) -> _Chosen:
         """Choose the controllers' log. Raises RefusedError, SourceError."""
-        copies: list[QuorumCopy] = []
+        read = read_copies(self._inputs, replicas[0].context.partition).copies
+        of_context = {id(copy.plan.context): copy for copy in read}
+        copies = []
         for replica in replicas:
-            copy = read_copy(self._plan_of[id(replica.context)], replica, result.findings, deep=self._deep)
-            share_memory(copies, copy)
-            copies.append(copy)
+            source = Source.of(self._plan_of[id(replica.context)], replica, result.findings, deep=self._deep)
+            copies.append(quorum_copy(source, of_context[id(replica.context)]))
         log = controllers_log.choose(copies)
         chosen = self._chosen_of(Choice(log.lineage, "quorum", [log.base.source], None, slices=log.slices))
         chosen.partition.quorum, chosen.partition.unseen, chosen.metadata = log.quorum, log.unseen, log
