@@ -69,6 +69,7 @@ VERSIONS: Final = {
         ),
         Version("4.2.1", share_groups=True, streams_groups=True),
         Version("4.3.0", share_groups=True, streams_groups=True),
+        Version("4.4.0", share_groups=True, streams_groups=True),
     )
 }
 

@@ -103,9 +103,10 @@ CATALOGUE: Final[dict[str, Kind]] = {
     "RISKY_CONFIG": Kind(_INFO, _PROVEN, classes.RiskyConfigEvidence),
     "TIERED_TOPICS": Kind(_INFO, _INFERRED, classes.TieredEvidence),
     "TOPIC_UNKNOWN_TO_CONTROLLER": Kind(_ERROR, _INFERRED, classes.TopicUnknownEvidence),
-    "CONTROLLER_LOG_OLD": Kind(_ERROR, _INFERRED, classes.ControllerOldEvidence),
+    "QUORUM_WOULD_TRUNCATE": Kind(_CRITICAL, _INFERRED, classes.QuorumEvidence),
     # internal topics
     "METADATA_RECORD_MALFORMED": Kind(_ERROR, _PROVEN, classes.MetadataMalformedEvidence),
+    "METADATA_RECORD_REJECTED": Kind(_ERROR, _PROVEN, classes.MetadataRejectedEvidence),
     "METADATA_RECORD_UNKNOWN": Kind(_INFO, _PROVEN, classes.MetadataUnknownEvidence),
     "GROUP_OFFSET_BEYOND_LOG": Kind(_CRITICAL, _PROVEN, classes.GroupOffsetEvidence),
     # environment

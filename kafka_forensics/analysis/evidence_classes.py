@@ -634,10 +634,13 @@ class ReplicaNotGivenEvidence(LaterEvidence):
     """A broker of which no log directory was given."""
 
     node_id: int
-    replicas: int
-    in_isr: int
-    led: int
     as_of_ms: int | None
+    replicas: NotRequired[int]
+    in_isr: NotRequired[int]
+    led: NotRequired[int]
+    other_log_dirs: NotRequired[bool]
+    votes: NotRequired[bool]
+    """Whether it is a voter of the controllers' quorum."""
 
 
 class PartialCopyEvidence(LaterEvidence):
@@ -678,12 +681,19 @@ class TopicUnknownEvidence(LaterEvidence):
     """Which of them brokers do with what the controllers do not know."""
 
 
-class ControllerOldEvidence(LaterEvidence):
-    """A controllers' log that is behind its observers'."""
+class QuorumEvidence(LaterEvidence):
+    """Voters that may be elected though they lack committed records of the controllers' log."""
 
-    voters: list[int] | None
-    voters_end: int
-    observers_end: int
+    voters: list[int]
+    leaders: list[Broker]
+    """Who may be elected so."""
+    empty: list[Broker]
+    """Those of them that have no record at all."""
+    loses: int
+    proven_end: int
+    """Records before this offset are known to be committed."""
+    not_given: list[int]
+    """Voters of which nothing was given."""
 
 
 class UncleanElectionEvidence(LaterEvidence, Election):
@@ -734,6 +744,24 @@ class MetadataMalformedEvidence(LaterEvidence):
     transactional_id: NotRequired[str]
     group: NotRequired[str]
     records_more: NotRequired[int]
+
+
+class MetadataRejectedEvidence(LaterEvidence):
+    """A record of the controllers' log that a controller cannot apply."""
+
+    record_type: str
+    reason: str
+    exception: str
+    """Kafka's, with which the controller stops."""
+    brokers: list[Broker]
+    """Whose copies have the record."""
+    records_more: NotRequired[int]
+    name: NotRequired[str]
+    topic_name: NotRequired[str]
+    topic_id: NotRequired[str]
+    partition_id: NotRequired[int]
+    broker_id: NotRequired[int]
+    controller_id: NotRequired[int]
 
 
 class MetadataUnknownEvidence(LaterEvidence):

@@ -20,6 +20,7 @@ from kafka_forensics.evidence.ledger import (
 )
 from kafka_forensics.evidence.options import ScanOptions, concerns
 from kafka_forensics.evidence.paths import is_alone
+from kafka_forensics.judging.quorum import quorum_of, voters_end
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, REMOTE_LOG_METADATA_TOPIC, WITNESS_TOPICS
 from kafka_forensics.model.controller import ControllerHistory, passed_over
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
@@ -30,9 +31,9 @@ from kafka_forensics.storage.source import EntryKind
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.evidence_classes import (
-        ControllerOldEvidence,
         PartialCopyEvidence,
         ReplicaMissingEvidence,
+        ReplicaNotGivenEvidence,
         TopicUnknownEvidence,
         WipedEvidence,
     )
@@ -213,7 +214,7 @@ def absence_findings(
     findings += _readings(ledger, rows, options) + _not_given(inputs, rows, ledger)
     if (options.topic_glob, options.partition, options.broker) == (None, None, None):
         findings += _all_empty(inputs, partitions)
-    return findings + _unknown_to_controller(inputs, partitions, options)
+    return findings + _unknown_to_controller(inputs, partitions)
 
 
 def _is_told_missing(row: ExpectedReplica, controller: ControllerHistory | None) -> bool:
@@ -432,7 +433,8 @@ def _examples(keys: Iterable[TopicPartition]) -> list[str]:
 
 
 def _not_given(inputs: Inputs, rows: Sequence[ExpectedReplica], ledger: Ledger) -> list[Finding]:
-    """One `REPLICA_NOT_GIVEN` for each broker with assigned replicas and no log directory of theirs among the inputs.
+    """One `REPLICA_NOT_GIVEN` for each broker with assigned replicas and no log directory of theirs among the inputs, and for each
+    such voter of the controllers, if others of them were given.
 
     Where a scan is limited, only partitions that it reads are counted.
     """
@@ -444,22 +446,25 @@ def _not_given(inputs: Inputs, rows: Sequence[ExpectedReplica], ledger: Ledger) 
     for row in rows:
         if row.case is Presence.NOT_GIVEN and row.node is not None and (wanted is None or row.key in wanted):
             by_node.setdefault(row.node, []).append(row)
+    quorum = quorum_of(inputs, ledger)
+    voters = quorum.not_given if quorum is not None and quorum.given and wanted is None else []
+    for voter in voters:
+        by_node.setdefault(voter, [])
     findings = []
     for node, of_node in sorted(by_node.items()):
         states = [controller.partitions[row.key] for row in of_node]
-        evidence = {
-            "node_id": node,
-            "replicas": len(of_node),
-            "examples": _examples([row.key for row in of_node]),
-            "in_isr": sum(node in (state.isr or ()) for state in states),
-            "led": sum(state.leader == node for state in states),
-            "as_of_ms": controller.last_ms,
-        } | ({"other_log_dirs": True} if ledger.has_node(node) else {})
-        findings.append(
-            on_premises(
-                finding("REPLICA_NOT_GIVEN", Place(broker=of_node[0].broker), evidence), passed_over(controller.unknown_records)
-            )
-        )
+        evidence: ReplicaNotGivenEvidence = {"node_id": node, "as_of_ms": controller.last_ms}
+        if of_node:
+            evidence |= {
+                "replicas": len(of_node),
+                "examples": _examples([row.key for row in of_node]),
+                "in_isr": sum(node in (state.isr or ()) for state in states),
+                "led": sum(state.leader == node for state in states),
+            }
+        evidence |= {"other_log_dirs": True} if ledger.has_node(node) else {}
+        evidence |= {"votes": True} if node in voters else {}
+        place = Place(broker=of_node[0].broker if of_node else node)
+        findings.append(on_premises(finding("REPLICA_NOT_GIVEN", place, evidence), passed_over(controller.unknown_records)))
     return findings
 
 
@@ -506,14 +511,13 @@ def may_delete(controller: ControllerHistory) -> bool:
     return controller.features.get("metadata.version", _FIRST_TO_SET_ASIDE) < _FIRST_TO_SET_ASIDE
 
 
-def _unknown_to_controller(inputs: Inputs, partitions: Sequence[PartitionSummary], options: ScanOptions) -> list[Finding]:
-    """`CONTROLLER_LOG_OLD` where every voter's copy ends before what observers hold of partitions, and
-    `TOPIC_UNKNOWN_TO_CONTROLLER` of partitions whose topic the voters' log does not know; brings `partitions` up to date."""
+def _unknown_to_controller(inputs: Inputs, partitions: Sequence[PartitionSummary]) -> list[Finding]:
+    """`TOPIC_UNKNOWN_TO_CONTROLLER` of partitions whose topic the voters' log does not know; brings `partitions` up to date."""
     controller = inputs.controller
     if controller is None:
         return []
     end = voters_end(controller)
-    findings = [] if end is None or options.live else [_old_controller(controller, end)]
+    findings = []
     summaries = {(partition.topic, partition.partition): partition for partition in partitions}
     sure = end is not None or controller.log_start_offset == 0
     confidence = None if sure else Confidence.SUSPECTED
@@ -530,31 +534,6 @@ def _unknown_to_controller(inputs: Inputs, partitions: Sequence[PartitionSummary
         if summary is not None and summary.verdict != Severity.CRITICAL.value:
             summary.verdict = severity.value
     return findings
-
-
-def voters_end(controller: ControllerHistory) -> int | None:
-    """Where the longest copy of a voter ends, if all voters' are here and observers hold changes of partitions beyond it."""
-    voters = controller.voters or []
-    if not voters or any(voter not in controller.copy_ends for voter in voters):
-        return None
-    end = max(controller.copy_ends[voter] for voter in voters)
-    changed = (
-        event.offset for topic in controller.topics.values() for history in topic.partitions.values() for event in history.events
-    )
-    return end if any(offset >= end for offset in changed) else None
-
-
-def _old_controller(controller: ControllerHistory, end: int) -> Finding:
-    beyond = sorted((node for node, reached in controller.copy_ends.items() if reached > end), key=str)
-    evidence: ControllerOldEvidence = {
-        "voters": controller.voters,
-        "voters_end": end,
-        "observers_end": max(controller.copy_ends.values()),
-        "held_by": beyond,
-        "harmless_if": "the voters' copies were made before the others', while all ran",
-    }
-    place = Place(CLUSTER_METADATA_TOPIC, 0, offset_start=end, offset_end=max(controller.copy_ends.values()))
-    return finding("CONTROLLER_LOG_OLD", place, evidence, confidence=Confidence.SUSPECTED)
 
 
 def _is_unknown(controller: ControllerHistory, topic_id: str, end: int | None) -> bool:

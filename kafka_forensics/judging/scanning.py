@@ -30,6 +30,7 @@ from kafka_forensics.judging.absence import absence_findings, ledger_of, may_be_
 from kafka_forensics.judging.environment import changed_findings, environment_findings
 from kafka_forensics.judging.partitions import PartitionResult, judge_partition, scan_matches
 from kafka_forensics.judging.placement import TopicPlacements, partition_keys
+from kafka_forensics.judging.quorum import quorum_findings
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CODEC_BACK_ENDS, WITNESS_TOPICS
 from kafka_forensics.model.findings import Asked, Confidence, Finding, Place, Severity
 from kafka_forensics.model.results import BrokerSummary, Incomplete, PartitionSummary, ScanResult, Totals
@@ -354,7 +355,12 @@ class Scan:
         gaps = [*inputs.incomplete, *self.incomplete]
         hidden = may_hide_log_directory(inputs)
         absent = absence_findings(inputs, self.ledger, self.partitions, self.options, gaps, hidden=hidden)
-        findings = [*around, *absent, *map(self._with_copies, self.witnesses.findings), *findings]
+        quorum = quorum_findings(inputs, self.ledger, live=self.options.live)
+        quorum = [finding for finding in quorum if concerns(finding.place, self.options)]
+        for summary in self.partitions:
+            if summary.topic == CLUSTER_METADATA_TOPIC and quorum and summary.verdict != Severity.CRITICAL.value:
+                summary.verdict = max((finding.severity for finding in quorum), key=lambda severity: severity.rank).value
+        findings = [*around, *absent, *quorum, *map(self._with_copies, self.witnesses.findings), *findings]
         return [_unless_hidden(finding) for finding in findings] if hidden else findings
 
     def _with_copies(self, finding: Finding) -> Finding:

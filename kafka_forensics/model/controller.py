@@ -258,6 +258,8 @@ class ControllerHistory:
     committed_end_offset: int | None = None
     """Up to where a majority of the voters is known to hold the log; None: too few of their copies were given to say."""
     voters: list[int] | None = None
+    voters_in_log: bool = False
+    """Whether the voters are those of the quorum's own records (`kraft.version` 1), not of every node's settings."""
     quorum: list[QuorumLog] = field(default_factory=list)
     """Every node with a copy, voter or not."""
     proven_end: int = 0

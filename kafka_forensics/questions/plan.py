@@ -27,8 +27,9 @@ from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, broker_order, gather, misnamed
 from kafka_forensics.evidence.ledger import NOT_READ, ExpectedReplica, Presence
 from kafka_forensics.evidence.options import ScanOptions, fits, listed
-from kafka_forensics.judging.absence import ledger_of, may_delete, partitions_without_copy, unknown_to_controller, voters_end
+from kafka_forensics.judging.absence import ledger_of, may_delete, partitions_without_copy, unknown_to_controller
 from kafka_forensics.judging.partitions import PartitionResult, identity_groups
+from kafka_forensics.judging.quorum import Quorum, quorum_of, voters_end
 from kafka_forensics.model.batches import HARMLESS_TAILS, BatchColumn, Damage
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
@@ -382,6 +383,8 @@ class Plans:
     """Broker that would not start on its copy → partitions of which that has replicas."""
     by_raft: int = 0
     """Partitions of the controllers' log, which elect among themselves."""
+    quorum: Quorum | None = None
+    """The controllers; None where nothing here names them."""
     result: ScanResult | None = None
     dead: frozenset[int | str] = frozenset()
     """Brokers that will not come back, as the controller calls them."""
@@ -480,7 +483,9 @@ def make_plans(paths: list[str], options: ScanOptions, plan_options: PlanOptions
     maker.plans.drop_salvages()
     if not (maker.plans.live and maker.plans.recommend_those_who_lead()):
         maker.plans.recommend_by_start_order()
-    absent = partitions_without_copy(inputs, ledger_of(inputs, witnesses.controller, options.copied))
+    ledger = ledger_of(inputs, witnesses.controller, options.copied)
+    maker.plans.quorum = quorum_of(inputs, ledger)
+    absent = partitions_without_copy(inputs, ledger)
     maker.plans.without_copy = [partition for partition in absent if fits(partition, options)]
     maker.plans.others = sum(not fits(partition, options) for partition in _partitions_there(inputs))
     return maker.plans

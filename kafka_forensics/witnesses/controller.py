@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.analysis.internal_topics import AgreedLog, Replay, agree
+from kafka_forensics.analysis.internal_topics import EXCEPTIONS, AgreedLog, MetadataChecks, Replay, agree
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import Inputs
@@ -97,12 +97,15 @@ def _replayed(copies: ControllerCopies, log: AgreedLog) -> ControllerEvidence:
     voters = None if voter_set is None else sorted(voter_set.directories)
     replay = Replay(log.start_offset, committed_end=log.committed_end(voters), possible_end=log.possible_end(voters))
     replay.history.voters = voters
+    committed_end = 1 << 63 if replay.history.committed_end_offset is None else replay.history.committed_end_offset
     replay.history.copy_ends = log.agreed_ends
+    replay.history.voters_in_log = any(copy.is_dynamic for copy in copies.copies)
     replay.history.quorum = copies.quorum(log.agreed_ends)
     replay.history.gaps = log.gaps
     replay.history.end_is_known = copies.end_is_known
     malformed = MalformedRecords()
     unknown = UnknownKinds()
+    checks, rejected = MetadataChecks(), MalformedRecords()
     usable: list[SnapshotFile] = []
     for file in files:
         context = file.plan.context
@@ -126,6 +129,7 @@ def _replayed(copies: ControllerCopies, log: AgreedLog) -> ControllerEvidence:
             snapshot = _read_snapshot(copies.inputs, file, malformed, unknown)
             if snapshot is not None:
                 replay.restate(snapshot)
+                checks.restate(snapshot)
                 return max(file.offset, known_end)
         return known_end
 
@@ -136,17 +140,20 @@ def _replayed(copies: ControllerCopies, log: AgreedLog) -> ControllerEvidence:
             start, end = gaps.pop(0)
             if (start := restate(start, end)) < end:
                 replay.gap(start)
+                checks.gap()
         restate(offset, offset)
         if key is None or batch is None:
             break
         for record_offset, record in batch.records:
             replay.step(record_offset, batch.timestamp_ms, record)
+            if (problem := checks.step(record)) is not None and record_offset < committed_end:
+                rejected.add(partial(_rejected, copies, key, record_offset, record, problem))
         if key in copies.places:
             _add_malformed(malformed, copies, key, batch)
             _add_unknown(unknown, copies, key, batch)
     replay.history.last_ms = max(copies.newest_ms, replay.history.last_ms or 0) or None
     history = replay.finish(max([log.end_offset, *(file.offset for file in files)]))
-    return ControllerEvidence(history, malformed.findings() + unknown.findings())
+    return ControllerEvidence(history, malformed.findings() + unknown.findings() + rejected.findings())
 
 
 def _add_unknown(unknown: UnknownKinds, copies: ControllerCopies, key: BatchKey, batch: MetadataBatch) -> None:
@@ -175,8 +182,33 @@ def _add_malformed(malformed: MalformedRecords, copies: ControllerCopies, key: B
             malformed.add(partial(found, offset, record))
 
 
+def _rejected(copies: ControllerCopies, key: BatchKey, offset: int, record: MetadataRecord, problem: str) -> Finding:
+    """`METADATA_RECORD_REJECTED`, in the first copy that has the batch."""
+    holders = [copy for copy in copies.copies if copy.log.has(*key)]
+    context, directory = holders[0].plan.context, holders[0].plan.directory
+    segment = max((segment.base_offset for segment in directory.segments if segment.base_offset <= key[0]), default=0)
+    place = context.place(context.log_file(segment), offset_start=offset, offset_end=offset + 1)
+    fields = record.fields or {}
+    evidence: Json = {
+        "record_type": _kind(record),
+        "reason": problem,
+        "exception": " or ".join(EXCEPTIONS.get(problem, ("RuntimeException",))),
+        "brokers": [copy.plan.context.broker for copy in holders],
+    }
+    evidence |= {name: fields[name] for name in _NAMED if name in fields}
+    return finding("METADATA_RECORD_REJECTED", place, evidence)
+
+
+_NAMED = ("name", "topic_name", "topic_id", "partition_id", "broker_id", "controller_id")
+"""Fields that say of what a record is."""
+
+
+def _kind(record: MetadataRecord) -> str:
+    return record.name.removesuffix("_RECORD").lower().replace("_", " ")
+
+
 def _told(record: MetadataRecord) -> Json:
-    named = record.name.removesuffix("_RECORD").lower().replace("_", " ") if record.api_key >= 0 else "cluster metadata"
+    named = _kind(record) if record.api_key >= 0 else "cluster metadata"
     evidence: Json = {"reason": record.problem, "record_type": named, "record_bytes": record.size_in_bytes}
     return evidence | ({"api_key": record.api_key, "record_version": record.version} if record.api_key >= 0 else {})
 

@@ -1,7 +1,7 @@
 """Copies of the controllers' log, `__cluster_metadata`, each read once: its batches, its snapshots, and who votes by it."""
 
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -16,7 +16,7 @@ from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import MetadataBatch, MetadataRecord, MetadataSnapshot, QuorumLog, StatedVoters, VoterSet
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.internal_topics import decode_metadata_record, is_no_op_batch
+from kafka_forensics.parsers.internal_topics import REPLAYED_FIELDS, decode_metadata_record, is_no_op_batch
 from kafka_forensics.parsers.log import MAX_BATCH_BYTES, SegmentReader, decode_batch, parse_control_record, read_batch
 from kafka_forensics.parsers.log_dir import FileKind
 from kafka_forensics.parsers.quorum_state import QuorumState, parse_quorum_state
@@ -34,8 +34,6 @@ BLOCK_BYTES: Final = 4 << 20
 LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VERSION, KRAFT_VOTERS = 2, 3, 4, 5, 6
 UNREADABLE: Final = "unreadable"
 PLACES_KEPT: Final = 64
-REPLAYED: Final = frozenset({2, 3, 4, 5, 9, 12, 23, 24, 25, 28})
-"""Kinds whose fields a replay takes."""
 
 BatchKey = tuple[int, int]
 """(base offset, identity) of a batch."""
@@ -130,13 +128,11 @@ class ControllerCopies:
     """See `ControllerHistory.end_is_known`."""
 
     def voters(self) -> VoterSet | None:
-        """Who votes by the newest statement of the copy that is the most up-to-date; else by any node's `quorum-state`."""
+        """Who votes by the newest statement of the copy that is the most up-to-date, else by any node's `quorum-state`; None where
+        nothing says."""
         best = max(self.copies, key=lambda copy: copy.as_a_start_leaves_it())
-        if best.stated:
-            return best.stated[-1].voters
-        states = [copy.state for copy in self.copies if copy.state is not None and copy.state.voters]
-        newest = max(states, key=lambda state: state.leader_epoch, default=None)
-        return None if newest is None else VoterSet(dict.fromkeys(newest.voters))
+        sets = voter_sets(best, self.copies)
+        return None if not sets else sets[-1] if best.is_dynamic else sets[0]
 
     def quorum(self, agreed_ends: dict[int | str, int]) -> list[QuorumLog]:
         """What an election asks of each node; `agreed_ends` by node. Voters in the log are known to a node only by its own copy."""
@@ -170,6 +166,27 @@ def read_copies(inputs: Inputs, partition: int = 0) -> ControllerCopies:
         copy.log = log
     copies.snapshots.sort(key=lambda file: (file.offset, file.leader_epoch))
     return copies
+
+
+def voter_sets(copy: ControllerCopy, copies: Sequence[ControllerCopy]) -> list[VoterSet | None]:
+    """All sets of voters of which a majority may have decided, by a copy; None for one that is not known.
+
+    The quorum's records change its voters one by one, the next once the last is committed (KIP-853). So it was the last set or, if
+    nothing proves that committed, the one before. Snapshots are of what is committed. Without such records the voters are
+    configured: each set that a leader or a `quorum-state` names may be it.
+    """
+    records = [stated for stated in copy.stated if not stated.is_leader_change]
+    if not records:
+        named = [frozenset(stated.voters.directories) for stated in copy.stated[-1:]]
+        named += [frozenset(other.state.voters) for other in copies if other.state is not None and other.state.voters]
+        return [VoterSet(dict.fromkeys(sorted(voters))) for voters in dict.fromkeys(named)]
+    newest = copy.snapshots[-1].offset if copy.snapshots else 0
+    last = records[-1]
+    if last.in_snapshot or last.offset < newest:
+        return [last.voters]
+    led = (stated for stated in reversed(copy.stated) if stated.is_leader_change and stated.offset < last.offset)
+    before = records[-2] if len(records) > 1 else next(led, None)
+    return [None if before is None else before.voters, last.voters]
 
 
 def node_id(plan: ReplicaPlan) -> int | str:
@@ -359,8 +376,11 @@ def open_batch(data: bytes | memoryview) -> MetadataBatch:
 
 
 def _needed(record: MetadataRecord) -> MetadataRecord:
-    """The record, without the fields of kinds that are not replayed: logs hold many of them."""
-    return record if record.fields is None or record.api_key in REPLAYED else replace(record, fields=None)
+    """The record with the fields that a replay looks at: logs hold many of them."""
+    names = REPLAYED_FIELDS.get(record.api_key)
+    if record.fields is None or names is None:
+        return replace(record, fields=None)
+    return replace(record, fields={name: record.fields[name] for name in names if name in record.fields})
 
 
 _UNREADABLE: Final = MetadataRecord(-1, "UNKNOWN", -1, 0, None, "batch")

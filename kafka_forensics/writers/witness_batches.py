@@ -48,6 +48,7 @@ from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.pseudonyms import NameKind, Pseudonyms
 from kafka_forensics.parsers.internal_topics import (
     MAX_VALUE_BYTES,
+    REPLAYED_FIELDS,
     SHARE_RECORDS,
     check_value,
     decode_metadata_record,
@@ -252,25 +253,11 @@ def _control_record(key: bytes | None, value: bytes | None, _: Pseudonyms | None
 # `__cluster_metadata`: the kinds that a replay takes.
 
 
-KEPT_FIELDS: Final[dict[int, tuple[str, ...]]] = {
-    2: ("name", "topic_id"),
-    3: (
-        *("partition_id", "topic_id", "replicas", "isr", "removing_replicas", "adding_replicas", "leader", "leader_epoch"),
-        *("partition_epoch", "directories", "leader_recovery_state", "eligible_leader_replicas", "last_known_elr"),
-    ),
-    4: ("resource_type", "resource_name", "name", "value"),
-    5: (
-        *("partition_id", "topic_id", "replicas", "isr", "removing_replicas", "adding_replicas", "leader"),
-        *("directories", "leader_recovery_state", "eligible_leader_replicas", "last_known_elr"),
-    ),
-    9: ("topic_id",),
-    12: ("name", "feature_level"),
-    28: ("topic_name",),
-}
-"""Kinds and their fields; of the others that stand. Settings (4) and features (12) are kept by their names, too."""
 _SETTING, _FEATURE = 4, 12
 _NAMES_OF_TOPICS: Final = {2: "name", _SETTING: "resource_name", 28: "topic_name"}
 """Kinds that name a topic, and the field in which they do."""
+_CREDENTIALS: Final = frozenset({11, 22})
+"""Kinds that name a user, of which nothing is kept."""
 _TOPIC, _BROKER = 2, 4
 KEPT_SETTINGS: Final = {
     _TOPIC: frozenset(
@@ -331,11 +318,14 @@ def _kept_fields(api_key: int, fields: Json) -> Json:
         is_of_all = kind == _BROKER and fields["resource_name"] == ""
         if name not in KEPT_SETTINGS.get(kind, ()) or not (is_of_all or kind == _TOPIC):
             return {}
+    if api_key in _CREDENTIALS:
+        return {}
     if api_key == _FEATURE and fields["name"] not in KEPT_FEATURES:
         return {}
-    kept: Json = {name: fields[name] for name in KEPT_FIELDS.get(api_key, ()) if name in fields}
-    if "topic_id" in kept:
-        kept["topic_id"] = _raw_id(kept["topic_id"])
+    kept: Json = {name: fields[name] for name in REPLAYED_FIELDS.get(api_key, ()) if name in fields}
+    for name in ("topic_id", "id"):
+        if isinstance(kept.get(name), str):
+            kept[name] = _raw_id(kept[name])
     if kept.get("directories") is not None:
         kept["directories"] = [_raw_id(directory) for directory in kept["directories"]]
     return kept

@@ -60,6 +60,19 @@ def setting(name: str, value: str | None, resource: str = TOPIC, resource_type: 
     return record(4, resource_type=resource_type, resource_name=resource, name=name, value=value)
 
 
+def registered(broker: int, epoch: int) -> bytes:
+    """A broker registers; its epoch is the offset of this record."""
+    flags: dict[str, Any] = dict.fromkeys(("is_migrating_zk_broker", "in_controlled_shutdown"), False)
+    given: dict[str, Any] = {
+        "broker_id": broker,
+        "broker_epoch": epoch,
+        "incarnation_id": bytes(15) + b"\1",
+        "fenced": True,
+        "rack": None,
+    }
+    return record(0, **given, **flags, end_points=[], features=[], log_dirs=[])
+
+
 def read(value: bytes) -> MetadataRecord:
     return decode_metadata_record(value)
 

@@ -32,6 +32,7 @@ CAUSES: Final[dict[Cause, tuple[str, ...]]] = {
             "LRS_RISK",
             "HW_BEYOND_LEO",
             "LOG_HEAD_MISSING",
+            "QUORUM_WOULD_TRUNCATE",
             "REPLICA_LAGS",
             "CHECKPOINT_OUT_OF_ORDER",
         ),
@@ -69,10 +70,15 @@ CAUSES: Final[dict[Cause, tuple[str, ...]]] = {
     Cause.COMMITTED_LOST: (*("COMMITTED_LOST_EVERYWHERE", "GROUP_OFFSET_BEYOND_LOG"),),
     Cause.LOST_SINCE: ("COMMITTED_TRUNCATED_SINCE", "KEYS_LOST_SINCE"),
     Cause.MIXED_COPIES: (
-        *("CLUSTER_ID_MISMATCH", "NODE_ID_CLASH", "NODE_ID_MISMATCH", "EVIDENCE_CHANGED", "INCONSISTENT_CUT", "CONTROLLER_LOG_OLD"),
+        *("CLUSTER_ID_MISMATCH", "NODE_ID_CLASH", "NODE_ID_MISMATCH", "EVIDENCE_CHANGED", "INCONSISTENT_CUT"),
         *("REPLICA_NOT_GIVEN", "PARTIAL_COPY", "NON_REGULAR_SKIPPED", "SPARSE_FILE", "DIR_NAME_ILLEGAL", "FILE_UNKNOWN"),
     ),
-    Cause.UNREADABLE_RECORDS: ("METADATA_RECORD_MALFORMED", "METADATA_RECORD_UNKNOWN", "BUDGET_EXCEEDED"),
+    Cause.UNREADABLE_RECORDS: (
+        "METADATA_RECORD_MALFORMED",
+        "METADATA_RECORD_REJECTED",
+        "METADATA_RECORD_UNKNOWN",
+        "BUDGET_EXCEEDED",
+    ),
     Cause.SETTINGS: ("RISKY_CONFIG", "KEY_PLACEMENT", "TIERED_TOPICS", SIGNATURE),
 }
 """Of every kind the cause that its findings have by themselves."""
@@ -124,7 +130,7 @@ LOST: Final = frozenset(
 """Kinds whose offsets are committed and lost, if that is proven."""
 AT_RISK: Final = LOST | {
     *("FORK_BELOW_HW", "SAME_EPOCH_DIVERGENCE", "ISR_MEMBER_MISSING_COMMITTED", "LRS_RISK", "EMPTY_REPLICA_MAY_LEAD"),
-    *("LOG_HEAD_MISSING", "TXN_PARTLY_LOST"),
+    *("LOG_HEAD_MISSING", "QUORUM_WOULD_TRUNCATE", "TXN_PARTLY_LOST"),
 }
 """Kinds whose offsets may come to be lost, whoever holds them now."""
 _IF_NOWHERE_ELSE: Final = {Cause.DAMAGED_LOG, Cause.UNCLEAN_SHUTDOWN, Cause.SHORT_REPLICA}

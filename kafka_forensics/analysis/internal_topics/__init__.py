@@ -2,13 +2,16 @@
 
 from kafka_forensics.analysis.internal_topics.controller import AgreedLog, MetadataCopy, Replay, add_copy, agree
 from kafka_forensics.analysis.internal_topics.group_log import GroupReplay
+from kafka_forensics.analysis.internal_topics.metadata_checks import EXCEPTIONS, MetadataChecks
 from kafka_forensics.analysis.internal_topics.remote_log import RemoteLogReplay, remote_logs
 from kafka_forensics.analysis.internal_topics.share_log import ShareReplay
 from kafka_forensics.analysis.internal_topics.transaction_log import TransactionLogReplay, describes
 
 __all__ = [
+    "EXCEPTIONS",
     "AgreedLog",
     "GroupReplay",
+    "MetadataChecks",
     "MetadataCopy",
     "RemoteLogReplay",
     "Replay",

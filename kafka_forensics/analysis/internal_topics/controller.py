@@ -93,6 +93,8 @@ _HARMLESS: Final = frozenset({0, 1, 7, 8, 10, 11, 12, 14, 15, 17, 18, 19, 20, 21
 """Kinds that change neither partitions nor settings: one of them malformed leaves nothing else in doubt."""
 _SETTING: Final = 4
 _BEGIN, _END, _ABORT = 23, 24, 25
+_BROKER_EPOCHS: Final = {7: "epoch", 8: "epoch", 15: "broker_epoch", 17: "broker_epoch"}
+"""Kinds of records that only a broker that knows its epoch causes, and the field that has the epoch."""
 
 
 @dataclass(slots=True)
@@ -162,6 +164,7 @@ class Replay:
     def step(self, offset: int, timestamp_ms: int, record: MetadataRecord) -> None:
         """Add the record at `offset`; what stands in a metadata transaction counts when that ends."""
         self.history.last_ms = max(timestamp_ms, self.history.last_ms or 0)
+        self.history.proven_end = max(self.history.proven_end, _proven_by(offset, record))
         if record.is_unknown:
             self.history.unknown_records += 1
         elif record.problem is not None:
@@ -188,6 +191,7 @@ class Replay:
         self._marks, self._setting_marks = _Marks(), _Marks()
         self.history.features = {}
         offset, moment = snapshot.offset, snapshot.timestamp_ms
+        self.history.proven_end = max(self.history.proven_end, offset)
         for batch in snapshot.batches:
             for number, record in batch.records:
                 if record.is_unknown:
@@ -403,6 +407,13 @@ class Replay:
             history.events[:half] = kept
 
 
+def _proven_by(offset: int, record: MetadataRecord) -> int:
+    """Up to where a record proves that others were committed: a broker learns its epoch, which is the offset of its registration,
+    once that is committed, and writes of nothing else under it."""
+    epoch = (record.fields or {}).get(_BROKER_EPOCHS.get(record.api_key, ""), -1)
+    return epoch + 1 if epoch < offset else 0
+
+
 def _ordered(policy: str | None) -> str | None:
     """`compact`, `delete` or `compact,delete`, whatever the order and the blanks."""
     if policy is None:
@@ -435,6 +446,11 @@ class MetadataCopy:
         """Leader epoch of each batch."""
         epochs: NDArray[np.int64] = self.identities >> 32
         return epochs
+
+    def has(self, base_offset: int, identity: int) -> bool:
+        """Whether this batch is in it."""
+        at = int(np.searchsorted(self.base_offsets, base_offset))
+        return at < self.base_offsets.size and (self.base_offsets[at], self.identities[at]) == (base_offset, identity)
 
     @property
     def start_offset(self) -> int:
@@ -481,7 +497,7 @@ class AgreedLog:
     end_offset: int
     gaps: list[tuple[int, int]]
     agreed_ends: dict[int | str, int]
-    """Node → up to where its copy is this log."""
+    """Node → up to where its copy is this log. An empty log among others was lost, and says nothing of what its node had."""
 
     def missing_ranges(self, snapshot_end: int) -> list[tuple[int, int]]:
         """Offsets [start, end) before `snapshot_end`, or within the log, that are on no copy: those before the log begins, too."""
@@ -516,7 +532,8 @@ def agree(copies: list[MetadataCopy]) -> AgreedLog:
     bases, lasts, identities = [best.base_offsets], [best.last_offsets], [best.identities]
     for copy in copies:
         end = _agreed_end(copy, best)
-        ends[copy.node] = max(end, ends.get(copy.node, 0))
+        if copy.base_offsets.size or not best.base_offsets.size:
+            ends[copy.node] = max(end, ends.get(copy.node, 0))
         missing = ~np.isin(copy.base_offsets, best.base_offsets) & (copy.last_offsets < end)
         if copy is not best and missing.any():
             bases.append(copy.base_offsets[missing])

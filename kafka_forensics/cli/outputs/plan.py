@@ -83,6 +83,11 @@ def unseen_lines(plans: Plans) -> Iterator[str]:
         copies = f"{'copy' if count == 1 else 'copies'} of {plural(count, 'partition')}"
         who = plan_words.capital(plan_words.brokers([broker]))
         yield f"{who} would not start on its {copies}: what it would do, once that is mended, is not planned."
+    if plans.quorum is not None and plans.quorum.given and plans.quorum.not_given:
+        count, voters = len(plans.quorum.given), len(plans.quorum.voters)
+        majority = "" if plans.quorum.has_majority else ", which is no majority"
+        text = f"Of the {voters} voters of the controllers' log {count} {'was' if count == 1 else 'were'} given{majority}"
+        yield f"{text}: what {plan_words.brokers(plans.quorum.not_given)} may add or delete is not known."
     for kind, count in plans.unsaid.items():
         yield f"{_UNSAID[kind].format(plural(count, 'partition'))} whether there are further replicas, which may hold more."
 

@@ -30,7 +30,7 @@ from kafka_forensics.model.json_objects import rfc3339
 from kafka_forensics.questions.plan import Planned, Plans
 from kafka_forensics.replication.planner import UNSAID, Broker, Candidate, ElectionNeeds, Round, StartOrder
 from kafka_forensics.replication.small_files import ABSENT
-from kafka_forensics.wording import asked_command
+from kafka_forensics.wording import advice, asked_command, message
 
 _SETTING: Final = "unclean.leader.election.enable"
 _TOPICS: Final = 5
@@ -141,6 +141,9 @@ def _plan_again(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]:
     for broker, finding in plans.to_mend:
         if finding.evidence.get("reason") != ABSENT:
             yield Step("mend", mend_words(broker, finding), None, (broker,))
+    for finding in () if plans.result is None else plans.result.findings:
+        if finding.kind == "QUORUM_WOULD_TRUNCATE":
+            yield Step("quorum", f"{message(finding)} {advice(finding)}", None, tuple(finding.evidence["leaders"]))
     missing = [missing for election in elections for missing in election.planned.plan.missing]
     not_read = [gap.broker for gap in missing if gap.kind in ("log_not_read", "copy_not_read")]
     if unread := _distinct(broker for broker in not_read if broker is not None):

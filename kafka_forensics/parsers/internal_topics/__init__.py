@@ -9,7 +9,7 @@ from kafka_forensics.parsers.internal_topics.consumer_offsets import (
     read_offset_commit,
 )
 from kafka_forensics.parsers.internal_topics.internal_records import teller
-from kafka_forensics.parsers.internal_topics.metadata_log import decode_metadata_record, is_no_op_batch
+from kafka_forensics.parsers.internal_topics.metadata_log import REPLAYED_FIELDS, decode_metadata_record, is_no_op_batch
 from kafka_forensics.parsers.internal_topics.remote_log_metadata import decode_remote_log_record
 from kafka_forensics.parsers.internal_topics.share_state import (
     SHARE_RECORDS,
@@ -22,6 +22,7 @@ from kafka_forensics.parsers.internal_topics.share_state import (
 
 __all__ = [
     "MAX_VALUE_BYTES",
+    "REPLAYED_FIELDS",
     "SHARE_RECORDS",
     "SNAPSHOT",
     "check_value",

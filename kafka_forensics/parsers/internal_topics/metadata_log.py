@@ -63,6 +63,37 @@ NAMES: Final = {
     29: "UNREGISTER_CONTROLLER_RECORD",
 }
 """apiKey → Kafka's name of the kind (MetadataRecordType)."""
+REPLAYED_FIELDS: Final[dict[int, tuple[str, ...]]] = {
+    0: ("broker_id", "broker_epoch"),
+    1: ("broker_id", "broker_epoch"),
+    2: ("name", "topic_id"),
+    3: (
+        *("partition_id", "topic_id", "replicas", "isr", "removing_replicas", "adding_replicas", "leader", "leader_epoch"),
+        *("partition_epoch", "directories", "leader_recovery_state", "eligible_leader_replicas", "last_known_elr"),
+    ),
+    4: ("resource_type", "resource_name", "name", "value"),
+    5: (
+        *("partition_id", "topic_id", "replicas", "isr", "removing_replicas", "adding_replicas", "leader"),
+        *("directories", "leader_recovery_state", "eligible_leader_replicas", "last_known_elr"),
+    ),
+    7: ("id", "epoch"),
+    8: ("id", "epoch"),
+    9: ("topic_id",),
+    11: ("name", "mechanism"),
+    12: ("name", "feature_level"),
+    15: ("broker_epoch", "next_producer_id"),
+    17: ("broker_id", "broker_epoch", "fenced", "in_controlled_shutdown"),
+    18: ("id",),
+    19: ("id",),
+    22: ("name", "mechanism"),
+    23: (),
+    24: (),
+    25: (),
+    27: ("controller_id",),
+    28: ("topic_name",),
+    29: ("controller_id",),
+}
+"""Kinds that a replay takes, and of each the fields that it looks at."""
 _NO_OP_FRAME: Final = bytes((1, 20, 0, 0))
 _NO_OP_BYTES: Final = 72
 """Size of a batch that holds nothing but that; the record's value stands at bytes 67 to 71."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafka_forensics.model.amounts import plural
-from kafka_forensics.model.controller import StatedVoters, VoterSet
+from kafka_forensics.model.controller import VoterSet
 from kafka_forensics.parsers.log_dir import FileKind
 from kafka_forensics.parsers.quorum_state import MAX_EPOCH
 from kafka_forensics.questions.salvage.lineage import BASE, LeftBehind, Lineage, Piece
@@ -27,7 +27,7 @@ from kafka_forensics.questions.salvage.slices import Slice, slices_of
 from kafka_forensics.storage.copying import copy_range
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.open import sha256_of
-from kafka_forensics.witnesses.controller_copies import SnapshotFile, check_snapshot
+from kafka_forensics.witnesses.controller_copies import SnapshotFile, check_snapshot, voter_sets
 from kafka_forensics.writers.files import write_quorum_state
 
 if TYPE_CHECKING:
@@ -126,35 +126,14 @@ def _count_each_once(copies: Sequence[QuorumCopy]) -> None:
 
 
 def _voter_sets(copy: QuorumCopy, copies: Sequence[QuorumCopy]) -> list[VoterSet]:
-    """All sets of voters of which a majority may have decided, by a copy. Raises RefusedError where nothing tells who votes.
-
-    The quorum's records change its voters one by one, the next once the last is committed (KIP-853). So it was the last set or, if
-    nothing proves that committed, the one before. Snapshots are of what is committed. Without such records the voters are
-    configured: each set that a leader or a `quorum-state` names may be it.
-    """
-    records = [stated for stated in copy.facts.stated if not stated.is_leader_change]
-    if records:
-        newest = copy.facts.snapshots[-1].offset if copy.facts.snapshots else 0
-        if records[-1].in_snapshot or records[-1].offset < newest:
-            return [records[-1].voters]
-        before = records[-2] if len(records) > 1 else _led_before(copy, records[-1].offset)
-        if before is None:
-            raise _refused("who voted before its voters last changed is not known", _MORE, copies)
-        return [before.voters, records[-1].voters]
-    named = [stated.voters.directories.keys() for stated in copy.facts.stated[-1:]]
-    named += [
-        dict.fromkeys(other.facts.state.voters).keys()
-        for other in copies
-        if other.facts.state is not None and other.facts.state.voters
-    ]
-    if not named:
+    """All sets of voters of which a majority may have decided, by a copy. Raises RefusedError where nothing tells who votes."""
+    sets = voter_sets(copy.facts, [other.facts for other in copies])
+    if not sets:
         raise _refused("nothing here names its voters", _MORE, copies)
-    return [VoterSet(dict.fromkeys(sorted(voters))) for voters in dict.fromkeys(map(frozenset, named))]
-
-
-def _led_before(copy: QuorumCopy, offset: int) -> StatedVoters | None:
-    """The last leader's word on the voters before an offset."""
-    return next((stated for stated in reversed(copy.facts.stated) if stated.is_leader_change and stated.offset < offset), None)
+    known = [voters for voters in sets if voters is not None]
+    if len(known) < len(sets):
+        raise _refused("who voted before its voters last changed is not known", _MORE, copies)
+    return known
 
 
 def _require_majorities(sets: Sequence[VoterSet], counted: Sequence[QuorumCopy], copies: Sequence[QuorumCopy]) -> None:

@@ -1,0 +1,52 @@
+"""Records over which controllers stop; real controllers say the same of these cases (`tests/broker/test_rejected_records.py`)."""
+
+import pytest
+
+from kafka_forensics.analysis.internal_topics import EXCEPTIONS, MetadataChecks
+from kafka_forensics.model.controller import MetadataBatch, MetadataSnapshot
+from kafka_forensics.parsers.internal_topics import decode_metadata_record
+from tests.analysis.internal_topics.rejected_records import CASES, MADE
+from tests.support.controllers import change, record, topic
+
+
+def problems(values: tuple[bytes, ...], checks: MetadataChecks | None = None) -> list[str | None]:
+    checks = checks or MetadataChecks()
+    return [checks.step(decode_metadata_record(value)) for value in values]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_last_record_is_the_one_that_cannot_be_applied(name: str) -> None:
+    values, reason = CASES[name]
+    assert problems(values) == [*[None] * (len(values) - 1), reason]
+
+
+def test_every_exception_is_of_a_problem_that_occurs() -> None:
+    assert EXCEPTIONS.keys() <= {reason for _, reason in CASES.values()}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_is_said_behind_a_gap_until_a_snapshot(name: str) -> None:
+    values, reason = CASES[name]
+    checks = MetadataChecks()
+    checks.gap()
+    assert problems(values, checks) == [None] * len(values)
+    checks.restate(MetadataSnapshot(9, 0, ()))
+    assert problems(values, checks)[-1] == reason
+
+
+def test_a_snapshot_with_a_record_that_cannot_be_read_states_nothing() -> None:
+    bad = MetadataBatch(0, 0, ((0, decode_metadata_record(b"\1\2\x63")),))
+    checks = MetadataChecks()
+    checks.restate(MetadataSnapshot(9, 0, (bad,)))
+    assert problems((change(leader=1),), checks) == [None]
+
+
+def test_a_record_that_cannot_be_read_leaves_what_follows_unjudged() -> None:
+    assert problems((*MADE, b"\1\2\x63", change(partition_id=9, leader=1))) == [None] * 4
+
+
+def test_what_is_in_a_snapshot_is_there() -> None:
+    records = tuple((0, decode_metadata_record(value)) for value in MADE)
+    checks = MetadataChecks()
+    checks.restate(MetadataSnapshot(9, 0, (MetadataBatch(0, 0, records),)))
+    assert problems((change(leader=1), topic(), record(20)), checks) == [None, "a_topic_of_this_name_exists", None]

@@ -1,0 +1,70 @@
+"""Controllers that lost their logs: a real quorum elects one of them, and cuts the others' logs, exactly where a scan says so."""
+
+import contextlib
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.engine.local import scan
+from kafka_forensics.evidence.options import ScanOptions
+from lab.combined import CombinedCluster
+from lab.errors import LabError
+from lab.jvm import wait_until
+from tests.support.controllers import METADATA
+
+pytestmark = [pytest.mark.broker, pytest.mark.nightly]
+
+TOPIC = "kept"
+SECONDS = 60
+
+
+def created_on(cluster: CombinedCluster, node: int) -> bool:
+    """Whether a node's copy of the controllers' log has the record of the topic."""
+    return any(TOPIC.encode() in log.read_bytes() for log in (cluster.log_dir(node) / METADATA).glob("*.log"))
+
+
+def leader_epoch(cluster: CombinedCluster, node: int) -> int:
+    return int(json.loads((cluster.log_dir(node) / METADATA / "quorum-state").read_text())["leaderEpoch"])
+
+
+def all_have_it(cluster: CombinedCluster) -> None:
+    wait_until("all have the topic", lambda: all(created_on(cluster, node) for node in cluster.brokers), timeout_seconds=SECONDS)
+
+
+@pytest.mark.parametrize(
+    ("voters_in_log", "count", "cuts"),
+    [(False, 2, True), (False, 1, False), (True, 2, False)],
+    ids=["two of three", "one of three", "two of three, voters in the log"],
+)
+def test_who_lost_the_log_is_elected_by_those_who_lost_it(tmp_path: Path, voters_in_log: bool, count: int, cuts: bool) -> None:
+    """The last leader keeps its log: a node that others take for the leader ends when it starts without its own. Those who lost
+    theirs must reach a higher epoch before the others follow them."""
+    with CombinedCluster(tmp_path / "nodes", voters_in_log=voters_in_log) as cluster:
+        cluster.create_topic(TOPIC)
+        all_have_it(cluster)
+        leader = cluster.quorum_leader()
+        assert leader is not None
+        lost = [node for node in cluster.brokers if node != leader][:count]
+        epoch = leader_epoch(cluster, leader)
+        cluster.kill(*cluster.brokers)
+        for node in lost:
+            shutil.rmtree(cluster.log_dir(node) / METADATA)
+        result = scan([str(cluster.log_dir(node)) for node in cluster.brokers], ScanOptions(jobs=1))
+        found = [finding for finding in result.findings if finding.kind == "QUORUM_WOULD_TRUNCATE"]
+        assert [(finding.evidence["leaders"], finding.evidence["held_by"]) for finding in found] == [(lost, [leader])] * cuts
+        if cuts:
+            cluster.start(*lost)
+            wait_until("one of them leads", lambda: cluster.quorum_leader() in lost, timeout_seconds=SECONDS)
+            while leader_epoch(cluster, lost[0]) <= epoch:
+                cluster.restart(*lost)
+                wait_until("one of them leads", lambda: cluster.quorum_leader() in lost, timeout_seconds=SECONDS)
+            with contextlib.suppress(LabError):  # its broker may wait for what the log had
+                cluster.start(leader)
+            wait_until("the log is cut", lambda: not created_on(cluster, leader), timeout_seconds=SECONDS)
+        else:
+            for _ in range(5):  # a node with an empty log may end when others speak of a leader that it does not know
+                with contextlib.suppress(LabError):
+                    cluster.start(*(node for node in cluster.brokers if not cluster.server(node).running))
+            all_have_it(cluster)
