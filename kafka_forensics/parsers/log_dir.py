@@ -301,7 +301,7 @@ def discover(source: ByteSource) -> Discovery:
         return Discovery(irregular=[root])
     last = source.name.rstrip("/").rpartition("/")[2]
     name = os.path.basename(os.path.abspath(source.name)) if last in {".", ".."} else _ARCHIVE_SUFFIX.sub("", last)
-    return _search(source, _folder(root, name, source.list("")), 0, {directory_key(root)})
+    return _search(source, _folder(root, name, source.list("")), 0, {directory_key(root): False})
 
 
 def directory_key(entry: Entry) -> object:
@@ -345,8 +345,9 @@ def _folder(of: Entry, name: str, entries: list[Entry]) -> _Folder:
     return _Folder(of, name, files, directories, irregular, is_log_directory, is_partition)
 
 
-def _search(source: ByteSource, folder: _Folder, depth: int, seen: set[object]) -> Discovery:
-    """What `folder`, `depth` levels below the root, is or holds; a link to one of the directories `seen` is not searched again."""
+def _search(source: ByteSource, folder: _Folder, depth: int, seen: dict[object, bool]) -> Discovery:
+    """What `folder`, `depth` levels below the root, is or holds; a link to one of the directories `seen` is not searched
+    again, nor is what a link of a log directory above led to."""
     if folder.is_partition:
         return _alone(folder)
     discovery = Discovery()
@@ -364,17 +365,22 @@ def _search(source: ByteSource, folder: _Folder, depth: int, seen: set[object]) 
 
 
 def _children(
-    source: ByteSource, folder: _Folder, depth: int, seen: set[object], discovery: Discovery
+    source: ByteSource, folder: _Folder, depth: int, seen: dict[object, bool], discovery: Discovery
 ) -> list[tuple[_Folder, Discovery]]:
-    """The directories of a folder that can be listed, each with what is below it, if it is no partition's."""
+    """The directories of a folder that can be listed, each with what is below it, if it is no partition's.
+
+    A partition that is a link to a place below the folder belongs to it: such links come first, and their places are not searched.
+    """
     children = []
     nothing = Discovery()  # one for all partitions, of which a broker has very many
     with holding(source, folder.path):
-        for entry in folder.directories:
-            if entry.link is not None and directory_key(entry) in seen:
+        below = {entry.path for entry in folder.directories if _leads_below(source, folder, entry)}
+        for entry in sorted(folder.directories, key=lambda entry: entry.path not in below):
+            key = directory_key(entry)
+            if seen.get(key, False) or (entry.link is not None and key in seen):
                 discovery.repeated.append(entry)
                 continue
-            seen.add(directory_key(entry))
+            seen[key] = entry.path in below
             if entry.name == REMOTE_STORE:
                 discovery.remote_stores.append(entry)
                 continue
@@ -382,6 +388,16 @@ def _children(
             if child is not None:
                 children.append((child, nothing if child.is_partition else _search(source, child, depth + 1, seen)))
     return children
+
+
+def _leads_below(source: ByteSource, folder: _Folder, entry: Entry) -> bool:
+    """Whether a partition's directory is a link to a place below the folder in which it stands."""
+    if entry.link is None or parse_partition_name(entry.name) is None:
+        return False
+    root = os.path.realpath(source.name) if entry.link.startswith("/") else ""  # in an archive links lead to its own names
+    place = os.path.join(root, folder.path) if folder.entry.link is None else folder.entry.link
+    below = f"{place.rstrip('/')}/" if place else ""
+    return entry.link.startswith(below) and entry.link != f"{below}{entry.name}"  # else a link stands above the folder
 
 
 def _take_folder(discovery: Discovery, folder: _Folder, children: list[tuple[_Folder, Discovery]], *, is_root: bool) -> None:

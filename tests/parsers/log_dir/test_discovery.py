@@ -1,10 +1,15 @@
+import tarfile
+from pathlib import Path
+
 import pytest
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.log_dir import Discovery, FileKind, LogDirectory, PartitionDirectory, discover
+from kafka_forensics.storage.open import open_source
 from kafka_forensics.storage.source import EntryKind
 from tests.support.memory import MemorySource
+from tests.support.segments import segment_file
 
 ZERO = "00000000000000000000"
 LATER = "00000000000000000370"
@@ -221,3 +226,37 @@ def test_what_cannot_be_listed_is_said_and_the_rest_found() -> None:
     ]
     with pytest.raises(SourceError):
         discover(MemorySource(files("a"), unreadable=[""]))
+
+
+@pytest.mark.parametrize("archived", [False, True])
+@pytest.mark.parametrize("place", ["zz", "aa", "aa/disk"])
+@pytest.mark.parametrize("given", ["", "parent"])
+def test_a_partition_that_is_a_link_below_its_log_directory_belongs_to_it(
+    tmp_path: Path, archived: bool, place: str, given: str
+) -> None:
+    log_dir = tmp_path / "all" / given / "b1"
+    for name in ("t-0", "t-1"):
+        (log_dir / place / name).mkdir(parents=True)
+        (log_dir / place / name / segment_file(0)).write_bytes(b"")
+        (log_dir / name).symlink_to(f"{place}/{name}")
+    (log_dir / "meta.properties").write_text("version=1\nnode.id=1\n")
+    path = tmp_path / "all"
+    if archived:
+        path = tmp_path / "all.tar"
+        with tarfile.open(path, "w") as archive:
+            archive.add(tmp_path / "all", "")
+    found = discover(open_source(str(path)))
+    (directory,) = found.log_directories
+    assert [part.name for part in directory.partitions if part.legal] == ["t-0", "t-1"]
+    assert all(part.segments for part in directory.partitions if part.legal)
+
+
+def test_a_link_to_another_log_directory_is_read_there(tmp_path: Path) -> None:
+    for broker in (1, 2):
+        (tmp_path / f"b{broker}").mkdir()
+        (tmp_path / f"b{broker}" / "meta.properties").write_text(f"version=1\nnode.id={broker}\n")
+    (tmp_path / "b2" / "t-0").mkdir()
+    (tmp_path / "b2" / "t-0" / segment_file(0)).write_bytes(b"")
+    (tmp_path / "b1" / "t-0").symlink_to("../b2/t-0")
+    found = discover(open_source(str(tmp_path)))
+    assert [[part.path for part in directory.partitions] for directory in found.log_directories] == [["b1/t-0"], ["b2/t-0"]]
