@@ -33,6 +33,8 @@ has none ends. “Ends” means that the broker ends, also one that has another 
 - The `partition.metadata` or `leader-epoch-checkpoint` of one partition decides for all partitions of the log directory.
 - Without `directory.id` in its `meta.properties` a log directory gets a new id when the broker starts. The controllers have its
   partitions in the old one, and they had no leader for two minutes.
+- With an empty `cluster.id` a lone node serves all. A broker of 4.3.0 beside a controller ran on, and the controller refused it
+  (`INCONSISTENT_CLUSTER_ID`).
 - Without `.kafka_cleanshutdown` a start recovers every log from its recovery point on. What is in the file changes nothing.
 
 """

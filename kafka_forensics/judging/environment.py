@@ -100,11 +100,12 @@ def _log_dir_findings(log_dir: LogDir, inputs: Inputs) -> list[Finding]:
 
 
 def _identity_findings(log_dir: LogDir, inputs: Inputs) -> list[Finding]:
-    """What is wrong with `meta.properties`. It is not there, though checkpoints are: the copy may lack it, or the disk. Or the
-    controllers know the log directory by an id that it does not have."""
+    """What is wrong with `meta.properties`. It is not there, though checkpoints or a `quorum-state` are: the copy may lack it, or
+    the disk. Or the controllers know the log directory by an id that it does not have."""
     meta, entries = log_dir.meta, log_dir.found.entries
     if meta is None:
-        is_absent = META_PROPERTIES not in entries and any(file in entries for file in CHECKPOINTS)
+        voted = any("quorum-state" in directory.entries for directory in log_dir.found.partitions)
+        is_absent = META_PROPERTIES not in entries and (voted or any(file in entries for file in CHECKPOINTS))
         damage = [Damage("CHECKPOINT_MALFORMED", 0, 0, detail={"reason": ABSENT})] if is_absent else []
     else:
         damage = meta.damage

@@ -127,15 +127,16 @@ def parse_meta_properties(file: ByteFile) -> MetaProperties:
     """The identity in a `meta.properties` (MetaProperties; Java's properties form; of equal keys the last counts).
 
     Version 0 names the node by `broker.id` and needs nothing; version 1 must have `node.id` and `cluster.id`. Damage
-    `CHECKPOINT_MALFORMED`, reasons: `version`, `node_id`, `cluster_id`, `directory_id` (unreadable), `missing` (with `key`),
-    `escape` (a bad Unicode escape), and those of `bounded`.
+    `CHECKPOINT_MALFORMED`, reasons: `version`, `node_id`, `cluster_id`, `directory_id` (unreadable), `cluster_id_empty`, `missing`
+    (with `key`), `escape` (a bad Unicode escape), and those of `bounded`.
     """
     damage = DamageList(_KIND)
     values = _read_properties(file, damage)
     version = _number(values.get("version"), "version", 1, damage)
     node_key = "node.id" if version == 1 or "node.id" in values else "broker.id"
     node_id = _number(values.get(node_key), "node_id", MAX_INT32, damage)
-    cluster_id = _matching(values.get("cluster.id"), "cluster_id", _CLUSTER_ID, damage)
+    is_empty = "cluster.id" in values and not values["cluster.id"].text
+    cluster_id = _matching(values.get("cluster.id"), "cluster_id_empty" if is_empty else "cluster_id", _CLUSTER_ID, damage)
     directory_id = _matching(values.get("directory.id"), "directory_id", UUID, damage)
     for key in ("version", "node.id", "cluster.id") if version == 1 else ("version",):
         if key not in values:

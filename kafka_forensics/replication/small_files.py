@@ -25,6 +25,8 @@ class Outcome(Enum):
     """Also a broker with another log directory."""
     DIRECTORY_OFFLINE = "directory_offline"
     """A broker without another log directory ends."""
+    REFUSED = "refused"
+    """The node runs, and the others of its cluster refuse what it asks for."""
     NOT_SERVED = "not_served"
     """The broker runs, and serves no log of the directory that the file is of."""
     BEGINS_EMPTY = "begins_empty"
@@ -38,7 +40,9 @@ class Outcome(Enum):
     """Everything is served, and the file stays as it is."""
 
 
-STOPPING: Final = frozenset({Outcome.BROKER_STOPS, Outcome.DIRECTORY_OFFLINE, Outcome.NOT_SERVED, Outcome.BEGINS_EMPTY})
+STOPPING: Final = frozenset(
+    {Outcome.BROKER_STOPS, Outcome.DIRECTORY_OFFLINE, Outcome.REFUSED, Outcome.NOT_SERVED, Outcome.BEGINS_EMPTY}
+)
 """Not all logs are served after the start."""
 _OTHER: Final = "other"
 OUTCOMES: Final[Mapping[str, Mapping[Outcome, str]]] = {
@@ -63,7 +67,12 @@ OUTCOMES: Final[Mapping[str, Mapping[Outcome, str]]] = {
         Outcome.CLEANER_STOPS: "offset partition",
         Outcome.DIRECTORY_OFFLINE: _OTHER,
     },
-    META_PROPERTIES: {Outcome.IGNORED: "right", Outcome.NOT_SERVED: "no_directory.id", Outcome.BROKER_STOPS: _OTHER},
+    META_PROPERTIES: {
+        Outcome.IGNORED: "right",
+        Outcome.NOT_SERVED: "no_directory.id",
+        Outcome.REFUSED: "cluster_id_empty",
+        Outcome.BROKER_STOPS: _OTHER,
+    },
     CLEAN_SHUTDOWN: {Outcome.IGNORED: _OTHER},
     BOOTSTRAP: {Outcome.IGNORED: "right absent", Outcome.BROKER_STOPS: _OTHER},
     f"{KRAFT_DIRECTORY}/quorum-state": {Outcome.REBUILT: "right absent", Outcome.BROKER_STOPS: _OTHER},

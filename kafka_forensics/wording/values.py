@@ -118,6 +118,7 @@ DEFECTS: Final = {
     "batches": "its batches cannot be read",
     "broker_epoch": "its broker epoch cannot be read",
     "cluster_id": "its cluster id cannot be read",
+    "cluster_id_empty": "its cluster.id is empty",
     "count": "the number of its entries is missing or wrong",
     "directory_id": "its directory id cannot be read",
     "empty": "it is empty",
@@ -182,6 +183,7 @@ ON_START: Final[Mapping[str, str]] = {
     Outcome.DIRECTORY_OFFLINE.value: (
         "Kafka takes the log directory offline over it, and a broker without another one does not start"
     ),
+    Outcome.REFUSED.value: "the node runs, and every other node of its cluster refuses it (INCONSISTENT_CLUSTER_ID)",
     Outcome.NOT_SERVED.value: "the broker starts and serves no log of this directory",
     Outcome.SERVES_OTHER.value: (
         "the broker starts, and logs begin at their first segments again: records come back that DeleteRecords deleted there"

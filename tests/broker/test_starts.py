@@ -1,5 +1,7 @@
 """A real broker is started on each small file with each kind of damage, and does what the table and the finding say of it."""
 
+import contextlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +10,9 @@ import pytest
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.replication.small_files import RIGHT, STOPPING, Outcome, start_outcome
+from lab.cluster import Cluster
 from lab.combined import CombinedCluster
+from lab.errors import LabTimeoutError
 from lab.kafka_jars import KAFKA_VERSION
 from lab.start_page import table
 from lab.start_table import BROKER, FILES, damages, observe, outcome, places, put_damage, written
@@ -59,3 +63,19 @@ def test_a_start_does_what_is_said_of_a_damaged_file(cluster: CombinedCluster, b
         if real is not ALONE[file, damage] or said not in (None, found):
             wrong[damage] = (real, ALONE[file, damage], found, said)
     assert wrong == {}
+
+
+def test_a_node_with_an_empty_cluster_id_is_refused_by_the_others(tmp_path: Path) -> None:
+    with Cluster(tmp_path / "nodes", 1, 1) as cluster:
+        cluster.stop(BROKER)
+        path = cluster.log_dir(BROKER) / "meta.properties"
+        path.write_text(re.sub("cluster.id=.*", "cluster.id=", path.read_text()))
+        result = local.scan([str(cluster.log_dir(BROKER))], ScanOptions(jobs=1))
+        (found,) = [finding for finding in result.findings if finding.kind == "CHECKPOINT_MALFORMED"]
+        assert (found.evidence["reason"], found.evidence["on_start"]) == ("cluster_id_empty", Outcome.REFUSED.value)
+        with contextlib.suppress(LabTimeoutError):  # it waits for a controller that hears it
+            cluster.start(BROKER)
+        server = cluster.server(BROKER)
+        assert server.running
+        assert server.mentions("INCONSISTENT_CLUSTER_ID")
+        cluster.kill(BROKER)

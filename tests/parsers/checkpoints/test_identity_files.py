@@ -62,7 +62,7 @@ def test_surrogates_come_out_as_characters() -> None:
         ("version=0\nbroker.id=-1", ["node_id"], MetaProperties(0, None, None, None)),
         ("version=0\nbroker.id=2147483648", ["node_id"], MetaProperties(0, None, None, None)),
         ("version=0\nbroker.id=" + "1" * 50_000, ["node_id"], MetaProperties(0, None, None, None)),
-        ("version=0\ncluster.id=", ["cluster_id"], MetaProperties(0, None, None, None)),
+        ("version=0\ncluster.id=", ["cluster_id_empty"], MetaProperties(0, None, None, None)),
         ("version=0\ncluster.id=" + "c" * 256, ["cluster_id"], MetaProperties(0, None, None, None)),
         ("version=0\ndirectory.id=short", ["directory_id"], MetaProperties(0, None, None, None)),
         ("version=0\nbroker.id=3\nx=\\u12g4", ["escape"], MetaProperties(0, 3, None, None)),
