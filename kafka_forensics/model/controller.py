@@ -64,8 +64,8 @@ class StatedVoters:
     voters: VoterSet
     in_snapshot: bool = False
     is_leader_change: bool = False
-    """A leader named the voters that it knew, without their directories (LeaderChangeMessage of version 0); else it is the quorum's
-    own record of them, which changes them."""
+    """A leader named the voters that it knew (LeaderChangeMessage); else it is the quorum's own record of them, which changes
+    them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -365,7 +365,7 @@ def open_batch(data: bytes | memoryview) -> MetadataBatch:
                 continue
             if control.type == KRAFT_VERSION:
                 kraft_version = control.fields["kraft_version"]
-            is_change = control.type == LEADER_CHANGE and control.version == 0
+            is_change = control.type == LEADER_CHANGE
             if (is_change or control.type == KRAFT_VOTERS) and control.fields["voters"]:
                 voters = StatedVoters(record.offset, _voter_set(control.fields["voters"]), is_leader_change=is_change)
         return MetadataBatch(header.base_offset, header.max_timestamp, voters=voters, kraft_version=kraft_version)

@@ -82,7 +82,7 @@ from kafka_forensics.parsers.spec.consumer_offsets import (
     key_layout,
     write_value,
 )
-from kafka_forensics.parsers.spec.control import CONTROL_RECORD_VALUES
+from kafka_forensics.parsers.spec.control import value_layout
 from kafka_forensics.parsers.spec.flexible import blank
 from kafka_forensics.parsers.spec.metadata_records import FRAME, FRAME_VERSION, MESSAGES, write_metadata_record
 from kafka_forensics.parsers.spec.record_batch import encode_unsigned, encode_zigzag
@@ -247,7 +247,7 @@ def _control_record(key: bytes | None, value: bytes | None, _: Pseudonyms | None
     fields = control.fields | {"version": control.version}
     if voters and "endpoints" in voters[0]:
         fields["voters"] = [voter | {"endpoints": []} for voter in voters]
-    return kept_key, CONTROL_RECORD_VALUES[control.type].build(fields)
+    return kept_key, value_layout(control.type, control.version).build(fields)
 
 
 # `__cluster_metadata`: the kinds that a replay takes.

@@ -14,7 +14,7 @@ from kafka_forensics.model.json_objects import Json
 from kafka_forensics.parsers.kernels.records import COUNT_LIE, MALFORMED, OK, OUT_OF_BOUNDS, VARINT_OVERLONG
 from kafka_forensics.parsers.spec import record_batch
 from kafka_forensics.parsers.spec.consumer_offsets import _STATE_BATCHES, GROUP_METADATA_VALUES, OFFSET_COMMIT_VALUES
-from kafka_forensics.parsers.spec.flexible import TAGGED_FIELDS, Flexible, plain, whole
+from kafka_forensics.parsers.spec.flexible import TAGGED_FIELDS, Flexible, plain, unknown_tags, whole
 from kafka_forensics.parsers.spec.metadata_records import FRAME, FRAME_VERSION, MESSAGES, Message
 from kafka_forensics.parsers.spec.remote_log_metadata import REMOTE_LOG_MESSAGES
 
@@ -89,6 +89,7 @@ def _read_framed(value: bytes, messages: Mapping[int, tuple[Message, ...]]) -> t
         tagged = TAGGED_FIELDS.parse_stream(stream)
         for tag in message.tags:
             fields[tag.name] = whole(tag.layout, tagged[tag.number]) if tag.number in tagged else tag.default
+        fields |= unknown_tags(tagged, {tag.number for tag in message.tags})
     except ConstructError:
         return None
     return None if stream.read(1) else (frame.api_key, frame.version, fields)

@@ -361,6 +361,8 @@ _LAYOUTS: Final[dict[int, tuple[Layout, ...]]] = {
             tags={
                 0: ("validated_topology_epoch", INT32, LEFT_OUT),
                 1: ("last_assignment_configs", array(_KEY_VALUE, nullable=True), LEFT_OUT),
+                2: ("stored_description_topology_epoch", INT32, LEFT_OUT),
+                3: ("failed_description_topology_epoch", INT32, LEFT_OUT),
             },
         ),
     ),

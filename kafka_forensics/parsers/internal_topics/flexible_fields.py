@@ -27,12 +27,16 @@ class Malformed(Exception):  # noqa: N818 - no error of the program; parsers cat
 
 
 UNREADABLE: Final = (IndexError, error, UnicodeDecodeError, UnsignedVarintError, Malformed)
+UNKNOWN_TAGS: Final = "unknown_tags"
 LEFT_OUT: Final = object()
 """The default of a tagged field that has no place among the fields where it is left out."""
 
 
 def read_message(data: bytes, position: int, layout: Layout) -> tuple[Json, int]:
-    """Fields of one structure, its tagged fields among them, and the position behind."""
+    """Fields of one structure, its tagged fields among them, and the position behind.
+
+    Tagged fields that the layout does not know are `unknown_tags`, tag → base64 of its bytes; absent without any.
+    """
     body, tags = layout
     fields: Json = {}
     for name, read in body:
@@ -53,6 +57,8 @@ def read_message(data: bytes, position: int, layout: Layout) -> tuple[Json, int]
             fields[name], stop = read(data[position:end], 0)
             if stop != size:
                 raise Malformed("tag")
+        else:
+            fields.setdefault(UNKNOWN_TAGS, {})[str(tag)] = b64encode(data[position:end]).decode()
         last, position, count = tag, end, count - 1
     return fields, position
 

@@ -232,6 +232,8 @@ GROUP_VALUES: Final[dict[int, Flexible]] = {
         "metadata_hash" / Int64sb,
         Tag(0, "validated_topology_epoch", Int32sb, -1),
         Tag(1, "last_assignment_configs", CompactArray(_KEY_VALUE, nullable=True), []),
+        Tag(2, "stored_description_topology_epoch", Int32sb, -1),
+        Tag(3, "failed_description_topology_epoch", Int32sb, -1),
     ),
     19: STREAMS_MEMBER,
     20: _TARGET_EPOCH,

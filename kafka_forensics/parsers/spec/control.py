@@ -1,4 +1,4 @@
-"""What control records hold: ControlRecordType, EndTxnMarker.json, and KRaft's flexible messages (all of schema version 0)."""
+"""What control records hold: ControlRecordType, EndTxnMarker.json, and KRaft's flexible messages."""
 
 from typing import Final
 
@@ -14,15 +14,22 @@ END_TXN_MARKER: Final = Struct("version" / Int16sb, "coordinator_epoch" / Int32s
 """Value of an ABORT or COMMIT marker."""
 
 
-LEADER_CHANGE_VOTER: Final = Struct("voter_id" / Int32sb, "tagged_fields" / TAGGED_FIELDS)
-LEADER_CHANGE: Final = Struct(
-    "version" / Int16sb,
-    "leader_id" / Int32sb,
-    "voters" / CompactArray(LEADER_CHANGE_VOTER),
-    "granting_voters" / CompactArray(LEADER_CHANGE_VOTER),
-    "tagged_fields" / TAGGED_FIELDS,
-)
+def _leader_change(voter: Struct) -> Struct:
+    return Struct(
+        "version" / Int16sb,
+        "leader_id" / Int32sb,
+        "voters" / CompactArray(voter),
+        "granting_voters" / CompactArray(voter),
+        "tagged_fields" / TAGGED_FIELDS,
+    )
+
+
+LEADER_CHANGE: Final = _leader_change(Struct("voter_id" / Int32sb, "tagged_fields" / TAGGED_FIELDS))
 """LeaderChangeMessage.json, version 0."""
+LEADER_CHANGE_1: Final = _leader_change(
+    Struct("voter_id" / Int32sb, "voter_directory_id" / UUID, "tagged_fields" / TAGGED_FIELDS)
+)
+"""Version 1, since Kafka 3.9."""
 
 SNAPSHOT_HEADER: Final = Struct("version" / Int16sb, "last_contained_log_timestamp" / Int64sb, "tagged_fields" / TAGGED_FIELDS)
 """SnapshotHeaderRecord.json: the time is that of the last record the snapshot holds, in ms."""
@@ -63,7 +70,13 @@ CONTROL_RECORD_VALUES: Final = (
     KRAFT_VERSION,
     KRAFT_VOTERS,
 )
-"""Layout of the value by control record type."""
+"""Layout of the value by control record type; `value_layout` has those of other versions."""
+
+
+def value_layout(control_record_type: int, version: int) -> Struct:
+    """Layout of the value of a control record."""
+    layout = CONTROL_RECORD_VALUES[control_record_type]
+    return LEADER_CHANGE_1 if layout is LEADER_CHANGE and version > 0 else layout
 
 
 def read_control_value(control_record_type: int, value: bytes) -> Json | None:
@@ -72,7 +85,7 @@ def read_control_value(control_record_type: int, value: bytes) -> Json | None:
     Bytes behind the last field are ignored, as Kafka's readers ignore them.
     """
     try:
-        fields = CONTROL_RECORD_VALUES[control_record_type].parse(value)
+        fields = value_layout(control_record_type, int.from_bytes(value[:2], "big", signed=True)).parse(value)
     except ConstructError:
         return None
     values: Json = plain(fields)

@@ -4,7 +4,8 @@ arrays as they were before it.
 Exact and slow; nothing is allocated from a declared length before its bytes exist.
 """
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Collection
 from dataclasses import dataclass
 from io import BytesIO
 from typing import BinaryIO, Final
@@ -71,10 +72,18 @@ def read_elements(element: Construct, count: int, stream: BinaryIO, path: str, *
 def plain(value: JsonValue) -> JsonValue:
     """A parsed structure as dictionaries, lists and values, without what construct and the encoding add."""
     if isinstance(value, dict):
-        return {name: plain(item) for name, item in value.items() if name not in ("_io", "tagged_fields")}
+        fields = {name: plain(item) for name, item in value.items() if name not in ("_io", "tagged_fields")}
+        return fields | unknown_tags(value.get("tagged_fields"))
     if isinstance(value, list):
         return [plain(item) for item in value]
     return value
+
+
+def unknown_tags(tagged: JsonValue, known: Collection[int] = ()) -> Json:
+    """Tagged fields of a newer version, which are kept as they are: `unknown_tags`, tag → base64 of its bytes; {} without any."""
+    items = tagged.items() if isinstance(tagged, dict) else ()
+    unknown = {str(number): b64encode(data).decode() for number, data in items if number not in known}
+    return {"unknown_tags": unknown} if unknown else {}
 
 
 class ShortString(Construct):
@@ -233,7 +242,8 @@ class Flexible(Construct):
         values = {field.name: field.parse_stream(stream) for field in self.fields if not isinstance(field, Tag)}
         tagged = TAGGED_FIELDS._parse(stream, context, path)
         values |= {tag.name: whole(tag.layout, tagged[tag.number]) for tag in self.tags if tag.number in tagged}
-        return {field.name: values[field.name] for field in self.fields if field.name in values}
+        fields = {field.name: values[field.name] for field in self.fields if field.name in values}
+        return fields | unknown_tags(tagged, {tag.number for tag in self.tags})
 
     def _build(self, obj: Json, stream: BinaryIO, context: Container, path: str) -> Json:
         for field in self.fields:

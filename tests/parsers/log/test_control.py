@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kafka_forensics.parsers.log.records import ControlRecord, parse_control_record
-from kafka_forensics.parsers.spec.control import CONTROL_RECORD_KEY, CONTROL_RECORD_VALUES
+from kafka_forensics.parsers.spec.control import CONTROL_RECORD_KEY, CONTROL_RECORD_VALUES, value_layout
 
 DIRECTORY = bytes(range(16))
 
@@ -26,6 +26,11 @@ def test_markers(control_type: int, name: str) -> None:
 
 KRAFT = [
     (2, "0000 00000064 02 00000064 00 01 00", {"leader_id": 100, "voters": [{"voter_id": 100}], "granting_voters": []}),
+    (
+        2,
+        "0001 00000064 02 00000064" + DIRECTORY.hex() + "00 01 00",
+        {"leader_id": 100, "voters": [{"voter_id": 100, "voter_directory_id": DIRECTORY}], "granting_voters": []},
+    ),
     (3, "0000 0000018bcfe56800 00", {"last_contained_log_timestamp": 1_700_000_000_000}),
     (4, "0000 00", {}),
     (5, "0000 0001 00", {"kraft_version": 1}),
@@ -50,9 +55,9 @@ KRAFT = [
 def test_kraft_records(control_type: int, spelled: str, fields: dict[str, Any]) -> None:
     value = bytes.fromhex(spelled)
     record = parse_control_record(key(control_type), value)
-    assert (record.type, record.version, record.coordinator_epoch, record.problem) == (control_type, 0, None, None)
+    assert (record.type, record.version, record.coordinator_epoch, record.problem) == (control_type, value[1], None, None)
     assert record.fields == fields
-    layout = CONTROL_RECORD_VALUES[control_type]
+    layout = value_layout(control_type, value[1])
     assert layout.build(layout.parse(value)) == value
     for size in range(len(value)):
         assert parse_control_record(key(control_type), value[:size]).problem == "value"
