@@ -10,6 +10,7 @@ from tests.gallery.case import Case
 from tests.gallery.of_bytes import BATCHES, COMPRESSION
 from tests.gallery.of_compaction import COMPACTED
 from tests.gallery.of_controller import CONTROLLED
+from tests.gallery.of_controllers_files import CONTROLLERS_FILES
 from tests.gallery.of_files import SEGMENTS, SMALL_FILES
 from tests.gallery.of_groups import COMMITTED
 from tests.gallery.of_leftovers import OUTSIDE, STARTS
@@ -32,6 +33,7 @@ SECTIONS: Final[dict[str, tuple[Case, ...]]] = {
     "Replicas and producers": _by_number(*CONTROLLED, *REPLICAS),
     "Compacted topics": COMPACTED,
     "Transactions": TRANSACTIONS,
+    "The controllers' log, its snapshots and small files": CONTROLLERS_FILES,
     "Internal topics": (*of_controller.MALFORMED, *of_transactions.MALFORMED, *of_groups.MALFORMED),
     "Committed offsets": COMMITTED,
     "Tiered topics": TIERED_TOPICS,
