@@ -8,7 +8,7 @@ from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.internal_topics import EXCEPTIONS, AgreedLog, MetadataChecks, Replay, agree
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.evidence.context import ReplicaContext
-from kafka_forensics.evidence.inputs import Inputs
+from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, broker_order
 from kafka_forensics.model.constants import INTERNAL_TOPICS
 from kafka_forensics.model.controller import ControllerHistory, MetadataBatch, MetadataRecord, MetadataSnapshot
 from kafka_forensics.model.findings import Finding, Place
@@ -156,10 +156,15 @@ def _replayed(copies: ControllerCopies, log: AgreedLog) -> ControllerEvidence:
     return ControllerEvidence(history, malformed.findings() + unknown.findings() + rejected.findings())
 
 
+def _places(copies: ControllerCopies, key: BatchKey) -> tuple[tuple[ReplicaPlan, str, int, int], list[int | str]]:
+    """Where the first of the brokers that hold a batch has it, in their order, and all that do."""
+    places = sorted(copies.places[key], key=lambda place: broker_order(place[0].context.broker))
+    return places[0], [plan.context.broker for plan, _, _, _ in places]
+
+
 def _add_unknown(unknown: UnknownKinds, copies: ControllerCopies, key: BatchKey, batch: MetadataBatch) -> None:
     """Count the records of unknown kinds in a batch, at their place in the first copy."""
-    plan, name, position, size = copies.places[key][0]
-    holders = [replica_plan.context.broker for replica_plan, _, _, _ in copies.places[key]]
+    (plan, name, position, size), holders = _places(copies, key)
     for offset, record in batch.records:
         if record.is_unknown:
             place = plan.context.place(
@@ -170,8 +175,7 @@ def _add_unknown(unknown: UnknownKinds, copies: ControllerCopies, key: BatchKey,
 
 def _add_malformed(malformed: MalformedRecords, copies: ControllerCopies, key: BatchKey, batch: MetadataBatch) -> None:
     """Add the records of a batch that could not be read, at their place in the first copy."""
-    plan, name, position, size = copies.places[key][0]
-    holders = [replica_plan.context.broker for replica_plan, _, _, _ in copies.places[key]]
+    (plan, name, position, size), holders = _places(copies, key)
 
     def found(offset: int, record: MetadataRecord) -> Finding:
         place = plan.context.place(name, byte_start=position, byte_end=position + size, offset_start=offset, offset_end=offset + 1)
@@ -184,7 +188,9 @@ def _add_malformed(malformed: MalformedRecords, copies: ControllerCopies, key: B
 
 def _rejected(copies: ControllerCopies, key: BatchKey, offset: int, record: MetadataRecord, problem: str) -> Finding:
     """`METADATA_RECORD_REJECTED`, in the first copy that has the batch."""
-    holders = [copy for copy in copies.copies if copy.log.has(*key)]
+    holders = sorted(
+        (copy for copy in copies.copies if copy.log.has(*key)), key=lambda copy: broker_order(copy.plan.context.broker)
+    )
     context, directory = holders[0].plan.context, holders[0].plan.directory
     segment = max((segment.base_offset for segment in directory.segments if segment.base_offset <= key[0]), default=0)
     place = context.place(context.log_file(segment), offset_start=offset, offset_end=offset + 1)

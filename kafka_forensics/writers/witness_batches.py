@@ -247,7 +247,7 @@ def _control_record(key: bytes | None, value: bytes | None, _: Pseudonyms | None
     fields = control.fields | {"version": control.version}
     if voters and "endpoints" in voters[0]:
         fields["voters"] = [voter | {"endpoints": []} for voter in voters]
-    return kept_key, value_layout(control.type, control.version).build(fields)
+    return kept_key, value_layout(control.type, control.version or 0).build(fields)
 
 
 # `__cluster_metadata`: the kinds that a replay takes.

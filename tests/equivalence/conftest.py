@@ -1,4 +1,4 @@
-"""The seven trees, each made and scanned once a session as a plain directory by one process."""
+"""The eight trees, each made and scanned once a session as a plain directory by one process."""
 
 from dataclasses import dataclass
 from functools import cache

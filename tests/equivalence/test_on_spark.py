@@ -1,4 +1,4 @@
-"""Seven trees scanned by Spark's workers give the JSON of one process here."""
+"""Eight trees scanned by Spark's workers give the JSON of one process here."""
 
 import pytest
 from pyspark.sql import SparkSession

@@ -1,4 +1,4 @@
-"""Seven trees that hold the cases of the fault gallery and known incidents side by side, each case as a partition of its own."""
+"""Eight trees that hold the cases of the fault gallery and known incidents side by side, each case as a partition of its own."""
 
 import re
 import shutil
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.gallery.cases import SECTIONS
+from tests.gallery.of_controllers_files import everything_wrong
 from tests.gallery.incidents import TREES as INCIDENTS
 from tests.support.brokers import Brokers
 
@@ -44,6 +45,7 @@ SECTIONS_OF: Final = {
     "transactions": ("Transactions", "Internal topics"),
     "incidents": ("Environment",),
     "tiered": ("Tiered topics",),
+    "controllers": (),
 }
 """Name of a tree → headings of the gallery whose cases it holds."""
 
@@ -54,6 +56,8 @@ def cases_of(tree: str, *, every: bool) -> Iterator[Make]:
         chosen = [incident for incident in INCIDENTS if incident.key not in LEFT_OUT]
         yield from (incident.make for incident in chosen)
         yield from (incident.make_near_miss for incident in chosen if every)
+    if tree == "controllers":
+        yield everything_wrong
     seen = set()
     cases = [case for heading in SECTIONS_OF[tree] for case in SECTIONS[heading]]
     if tree == "tiered":

@@ -71,6 +71,16 @@ def identity(root: Path, file: str, data: bytes) -> Brokers:
     return brokers
 
 
+def everything_wrong(root: Path) -> Brokers:
+    """Two controllers without records; the third's log has a hole, a snapshot cut short and a record that cannot be applied."""
+    brokers = controllers(root, {101: EMPTY, 102: None, 103: written(*LATER)}, without=(5,))
+    put_snapshot(brokers.root / "c103" / METADATA, 6, STATED)
+    put_snapshot(brokers.root / "c103" / METADATA, 9, STATED[:-1])
+    written(*LATER, topic()).put(brokers.root / "c104", 104)
+    (brokers.root / "c101" / METADATA / "quorum-state").write_bytes(b"")
+    return brokers
+
+
 def linked(root: Path) -> Brokers:
     """The partition's directory on b2 is a link to a place below the same log directory."""
     brokers = healthy(root)

@@ -26,9 +26,7 @@ def _leader_change(voter: Struct) -> Struct:
 
 LEADER_CHANGE: Final = _leader_change(Struct("voter_id" / Int32sb, "tagged_fields" / TAGGED_FIELDS))
 """LeaderChangeMessage.json, version 0."""
-LEADER_CHANGE_1: Final = _leader_change(
-    Struct("voter_id" / Int32sb, "voter_directory_id" / UUID, "tagged_fields" / TAGGED_FIELDS)
-)
+LEADER_CHANGE_1: Final = _leader_change(Struct("voter_id" / Int32sb, "voter_directory_id" / UUID, "tagged_fields" / TAGGED_FIELDS))
 """Version 1, since Kafka 3.9."""
 
 SNAPSHOT_HEADER: Final = Struct("version" / Int16sb, "last_contained_log_timestamp" / Int64sb, "tagged_fields" / TAGGED_FIELDS)
