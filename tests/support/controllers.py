@@ -95,6 +95,9 @@ class ControllerLog:
         named = [{"voter_id": voter} for voter in voters]
         return self._append([control(2, leader_id=voters[0], voters=named, granting_voters=named)], is_control_batch=True)
 
+    def control(self, *records: RecordToWrite) -> "ControllerLog":
+        return self._append(list(records), is_control_batch=True)
+
     def append(self, *values: bytes) -> "ControllerLog":
         return self._append([RecordToWrite(None, value) for value in values])
 
