@@ -403,6 +403,8 @@ class CheckpointEvidence(LaterEvidence, total=False):
     limit: int
     count: int
     places: int
+    empty: bool
+    """Whether the file has no bytes."""
     starts: bool
     on_start: str
     topic_id: str
@@ -689,6 +691,8 @@ class QuorumEvidence(LaterEvidence):
     """Who may be elected so."""
     empty: list[Broker]
     """Those of them that have no record at all."""
+    behind: list[Broker]
+    """Those of them whose log ends too early."""
     loses: int
     proven_end: int
     """Records before this offset are known to be committed."""
@@ -885,6 +889,8 @@ class DirectoryNameEvidence(LaterEvidence):
 
     name: str
     refused: bool
+    holds: NotRequired[list[str]]
+    """Partitions that are links to what lies in it."""
 
 
 class SwapEvidence(LaterEvidence):

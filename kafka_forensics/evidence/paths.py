@@ -365,10 +365,9 @@ def _log_directories_once(opened: list[OpenedPath]) -> list[str]:
     kept = _keepers(opened)
     notes = []
     for opened_path in opened:
-        notes += [
-            f"{typed_path(opened_path.source, entry.path)} leads to what is read by another name"
-            for entry in opened_path.discovery.repeated
-        ]
+        for entry in opened_path.discovery.repeated:
+            what = "leads to what is read by another name" if entry.link else "is read by the name of a link to it"
+            notes.append(f"{typed_path(opened_path.source, entry.path)} {what}")
         directories = []
         for directory in opened_path.discovery.log_directories:
             keeper, chosen = kept.get(_key(opened_path, directory.entry), (opened_path, directory))

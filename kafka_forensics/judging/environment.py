@@ -94,8 +94,9 @@ def _log_dir_findings(log_dir: LogDir, inputs: Inputs) -> list[Finding]:
     if data and has_files and "replication-offset-checkpoint" not in log_dir.checkpoints:
         place = Place(broker=broker, log_dir=name, file="replication-offset-checkpoint")
         findings.append(finding("HW_UNKNOWN", place, {"reason": "missing", "partitions": len(data)}))
+    linked = [part for part in log_dir.found.partitions if part.entry is not None and part.entry.link is not None]
     for directory in log_dir.found.partitions:
-        findings += _directory_findings(directory, broker, name)
+        findings += _directory_findings(directory, broker, name, linked)
     return findings
 
 
@@ -133,10 +134,16 @@ def log_dir_damage(log_dir: LogDir) -> dict[str, list[Damage]]:
     }
 
 
-def _directory_findings(directory: PartitionDirectory, broker: int | str, name: str) -> list[Finding]:
+def _directory_findings(
+    directory: PartitionDirectory, broker: int | str, name: str, linked: list[PartitionDirectory]
+) -> list[Finding]:
+    """`linked`: partitions of the log directory whose directories are links."""
     findings = [_irregular(entry, broker, name) for entry in directory.irregular]
     if not directory.legal:
         evidence: Json = {"name": directory.name, "refused": not loads_as_partition(directory.name)}
+        links = {part.name: f"/{part.entry.link}" for part in linked if part.entry is not None}
+        holds = [part for part, link in links.items() if f"/{directory.name}/" in link]
+        evidence |= {"holds": holds} if holds else {}
         findings.append(finding("DIR_NAME_ILLEGAL", Place(None, None, broker, name, directory.name), evidence))
     findings += _unknown(directory.unknown, broker, name)
     for segment in directory.segments:
@@ -196,6 +203,8 @@ def _malformed(
     first = damage[0]
     outcome = outcome_of(file, damage, None if entry is None else entry.size_in_bytes)
     evidence: Json = dict(first.detail) | {"places": len(damage), "on_start": outcome.value}
+    if entry is not None and not entry.size_in_bytes:
+        evidence["empty"] = True
     if outcome in STOPPING:
         evidence |= {"starts": False, **known}
     where = place or Place(

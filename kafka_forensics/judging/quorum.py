@@ -85,6 +85,7 @@ def quorum_findings(inputs: Inputs, ledger: Ledger, *, live: bool) -> list[Findi
         "voters": quorum.voters,
         "leaders": _names([log.node for log in leaders], inputs),
         "empty": _names([log.node for log in leaders if not log.end_offset], inputs),
+        "behind": _names([log.node for log in leaders if log.end_offset], inputs),
         "loses": quorum.proven_end - start,
         "proven_end": quorum.proven_end,
         "held_by": _names([log.node for log in quorum.logs if log.agreed_end >= quorum.proven_end], inputs),
@@ -97,6 +98,14 @@ def quorum_findings(inputs: Inputs, ledger: Ledger, *, live: bool) -> list[Findi
         confidence, evidence["harmless_if"] = Confidence.SUSPECTED, _OTHER_DIRECTORY
     place = Place(CLUSTER_METADATA_TOPIC, 0, offset_start=start, offset_end=quorum.end_offset)
     return [finding("QUORUM_WOULD_TRUNCATE", place, evidence, severity=severity, confidence=confidence)]
+
+
+def stops_controllers(finding: Finding) -> bool:
+    """Whether controllers must not start, or do not start, before what a finding says is mended."""
+    evidence = finding.evidence
+    no_start = "needs_snapshot" in evidence and not evidence["held_by"]
+    is_about_them = no_start or finding.kind in ("QUORUM_WOULD_TRUNCATE", "METADATA_RECORD_REJECTED")
+    return is_about_them and finding.severity.rank >= Severity.ERROR.rank
 
 
 def _names(nodes: Sequence[int | str], inputs: Inputs) -> list[int | str]:

@@ -33,7 +33,7 @@ from kafka_forensics.judging.placement import TopicPlacements, partition_keys
 from kafka_forensics.judging.quorum import quorum_findings
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CODEC_BACK_ENDS, WITNESS_TOPICS
 from kafka_forensics.model.findings import Asked, Confidence, Finding, Place, Severity
-from kafka_forensics.model.results import BrokerSummary, Incomplete, PartitionSummary, ScanResult, Totals
+from kafka_forensics.model.results import BrokerSummary, Incomplete, PartitionSummary, ScanResult, Totals, worst
 from kafka_forensics.rereading.reader import LogReader
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.storage.open import storage_words
@@ -255,6 +255,12 @@ class Scan:
         if inputs.is_unchecked and not inputs.replicas:
             require_or_note(inputs, options, self.ledger.keys())
         take_expectations(inputs, self.ledger)
+        quorum = quorum_findings(inputs, self.ledger, live=options.live)
+        self._of_witnesses = [*(finding for finding in quorum if concerns(finding.place, options)), *witnesses.findings]
+        self._verdicts: dict[tuple[str | None, int | None], str] = {}
+        for finding in self._of_witnesses:
+            key = finding.place.topic, finding.place.partition
+            self._verdicts[key] = worst(self._verdicts.get(key, "clean"), finding.severity.value)
         self._across = TransactionsAcross(
             witnesses.transaction_log, options.as_of_ms, None if controller is None else controller.last_ms
         )
@@ -273,7 +279,9 @@ class Scan:
     def take(self, answer: PartitionAnswer) -> None:
         """Add a partition; they come by topic and partition."""
         result = answer.result
-        self.partitions.append(result.summary)
+        summary = result.summary
+        summary.verdict = worst(summary.verdict, self._verdicts.get((summary.topic, summary.partition), "clean"))
+        self.partitions.append(summary)
         several = self.ledger.copies((result.summary.topic, result.summary.partition)) > 1  # though --broker leaves one of them
         findings = [replace(finding, alone=False) for finding in result.findings] if several else result.findings
         self.findings += findings
@@ -355,12 +363,7 @@ class Scan:
         gaps = [*inputs.incomplete, *self.incomplete]
         hidden = may_hide_log_directory(inputs)
         absent = absence_findings(inputs, self.ledger, self.partitions, self.options, gaps, hidden=hidden)
-        quorum = quorum_findings(inputs, self.ledger, live=self.options.live)
-        quorum = [finding for finding in quorum if concerns(finding.place, self.options)]
-        for summary in self.partitions:
-            if summary.topic == CLUSTER_METADATA_TOPIC and quorum and summary.verdict != Severity.CRITICAL.value:
-                summary.verdict = max((finding.severity for finding in quorum), key=lambda severity: severity.rank).value
-        findings = [*around, *absent, *quorum, *map(self._with_copies, self.witnesses.findings), *findings]
+        findings = [*around, *absent, *map(self._with_copies, self._of_witnesses), *findings]
         return [_unless_hidden(finding) for finding in findings] if hidden else findings
 
     def _with_copies(self, finding: Finding) -> Finding:

@@ -43,6 +43,8 @@ class Cause(StrEnum):
     """Committed records that an older snapshot has are gone in a newer one."""
     MIXED_COPIES = "mixed_copies"
     """Copies of different clusters, nodes or moments, or directories that are none of Kafka's."""
+    CONTROLLERS = "controllers"
+    """Controllers lost metadata, or cannot apply it."""
     UNREADABLE_RECORDS = "unreadable_records"
     """Records, or parts of a log, that were not read."""
     SETTINGS = "settings"

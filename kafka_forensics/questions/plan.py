@@ -29,7 +29,7 @@ from kafka_forensics.evidence.ledger import NOT_READ, ExpectedReplica, Presence
 from kafka_forensics.evidence.options import ScanOptions, fits, listed
 from kafka_forensics.judging.absence import ledger_of, may_delete, partitions_without_copy, unknown_to_controller
 from kafka_forensics.judging.partitions import PartitionResult, identity_groups
-from kafka_forensics.judging.quorum import Quorum, quorum_of, voters_end
+from kafka_forensics.judging.quorum import Quorum, quorum_of, stops_controllers, voters_end
 from kafka_forensics.model.batches import HARMLESS_TAILS, BatchColumn, Damage
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
@@ -400,6 +400,11 @@ class Plans:
     """Brokers to come back whose only log directory is empty."""
     bytes_to_recover: Counter[int | str] = field(default_factory=Counter)
     """Broker that was not stopped cleanly → bytes of its logs."""
+
+    @property
+    def of_controllers(self) -> list[Finding]:
+        """What must be mended before controllers start."""
+        return [] if self.result is None else [finding for finding in self.result.findings if stops_controllers(finding)]
 
     @property
     def to_mend(self) -> list[tuple[Broker, Finding]]:

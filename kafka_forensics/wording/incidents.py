@@ -113,6 +113,11 @@ WORDS: Final[dict[Cause, _Words]] = {
         "records of {{ partitions }} could not be read, so what they say is not known",
         "Scan again with the newest version of this tool and every replica of these partitions.",
     ),
+    Cause.CONTROLLERS: _Words(
+        "controllers that must not start",
+        "controllers lost records of {{ partitions }} that others hold, or cannot apply a record of it",
+        "Keep the controllers stopped until what the findings say is mended, and copy every log directory elsewhere first.",
+    ),
     Cause.SETTINGS: _Words(
         "risky settings",
         "settings of {{ partitions }} allow losses",

@@ -174,6 +174,8 @@ def defect(finding: Finding) -> str | None:
     reason, line = finding.evidence.get("reason"), finding.evidence.get("line")
     if reason is None:
         return None
+    if finding.evidence.get("empty"):
+        return "it has 0 bytes"
     words = DEFECTS.get(reason) if isinstance(reason, str) else None
     return (clean(spoken(reason)) if words is None else words) + (f" (line {clean(line)})" if isinstance(line, int) else "")
 
@@ -208,6 +210,9 @@ def mending(finding: Finding) -> str:
     cost = without(finding)
     if cost is not None:
         return f"move this file (never delete it) out of its log directory: {cost}"
+    if finding.evidence.get("reason") == "cluster_id_empty":
+        cluster_id = clean(finding.evidence.get("cluster_id") or "ID")
+        return f"set `cluster.id={cluster_id}` in this file and leave its other lines as they are"
     told_by = finding.evidence.get("told_by")
     lines = f"write this file anew, of the lines {written_anew(finding)}" + (
         f" (the id is from {listed(told_by)})" if told_by else ""

@@ -32,7 +32,6 @@ CAUSES: Final[dict[Cause, tuple[str, ...]]] = {
             "LRS_RISK",
             "HW_BEYOND_LEO",
             "LOG_HEAD_MISSING",
-            "QUORUM_WOULD_TRUNCATE",
             "REPLICA_LAGS",
             "CHECKPOINT_OUT_OF_ORDER",
         ),
@@ -73,12 +72,8 @@ CAUSES: Final[dict[Cause, tuple[str, ...]]] = {
         *("CLUSTER_ID_MISMATCH", "NODE_ID_CLASH", "NODE_ID_MISMATCH", "EVIDENCE_CHANGED", "INCONSISTENT_CUT"),
         *("REPLICA_NOT_GIVEN", "PARTIAL_COPY", "NON_REGULAR_SKIPPED", "SPARSE_FILE", "DIR_NAME_ILLEGAL", "FILE_UNKNOWN"),
     ),
-    Cause.UNREADABLE_RECORDS: (
-        "METADATA_RECORD_MALFORMED",
-        "METADATA_RECORD_REJECTED",
-        "METADATA_RECORD_UNKNOWN",
-        "BUDGET_EXCEEDED",
-    ),
+    Cause.UNREADABLE_RECORDS: ("METADATA_RECORD_MALFORMED", "METADATA_RECORD_UNKNOWN", "BUDGET_EXCEEDED"),
+    Cause.CONTROLLERS: ("QUORUM_WOULD_TRUNCATE", "METADATA_RECORD_REJECTED"),
     Cause.SETTINGS: ("RISKY_CONFIG", "KEY_PLACEMENT", "TIERED_TOPICS", SIGNATURE),
 }
 """Of every kind the cause that its findings have by themselves."""

@@ -109,7 +109,8 @@ def summary_line(plans: Plans) -> str:
         return f"nothing to plan: {why}{_scan_found(plans)}"
     if not plans.partitions:
         return f"nothing to plan: no partition was found, or none is asked for{_scan_found(plans)}"
-    return f"{plural(plans.partitions, 'partition')}: {'; '.join(_summary(plans))}"
+    first = "; controllers must not start before step 1 is done" if plans.of_controllers else ""
+    return f"{plural(plans.partitions, 'partition')}: {'; '.join(_summary(plans))}{first}"
 
 
 def _summary(plans: Plans) -> Iterator[str]:

@@ -14,6 +14,7 @@ from kafka_forensics.cli.outputs.steps import (
     OF_ALL_BROKERS,
     Partition,
     Step,
+    controllers_first,
     controllers_step,
     election_command,
     minutes_to_start,
@@ -30,7 +31,7 @@ from kafka_forensics.model.json_objects import rfc3339
 from kafka_forensics.questions.plan import Planned, Plans
 from kafka_forensics.replication.planner import UNSAID, Broker, Candidate, ElectionNeeds, Round, StartOrder
 from kafka_forensics.replication.small_files import ABSENT
-from kafka_forensics.wording import advice, asked_command, message
+from kafka_forensics.wording import asked_command
 
 _SETTING: Final = "unclean.leader.election.enable"
 _TOPICS: Final = 5
@@ -138,12 +139,10 @@ def named(partitions: Sequence[Partition]) -> str:
 
 def _plan_again(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]:
     """What must be known or mended before any other step is right: each ends with another plan."""
+    yield from controllers_first(plans.of_controllers)
     for broker, finding in plans.to_mend:
         if finding.evidence.get("reason") != ABSENT:
             yield Step("mend", mend_words(broker, finding), None, (broker,))
-    for finding in () if plans.result is None else plans.result.findings:
-        if finding.kind == "QUORUM_WOULD_TRUNCATE":
-            yield Step("quorum", f"{message(finding)} {advice(finding)}", None, tuple(finding.evidence["leaders"]))
     missing = [missing for election in elections for missing in election.planned.plan.missing]
     not_read = [gap.broker for gap in missing if gap.kind in ("log_not_read", "copy_not_read")]
     if unread := _distinct(broker for broker in not_read if broker is not None):

@@ -10,6 +10,7 @@ from kafka_forensics.cli.outputs.steps import (
     DESCRIBE,
     ELECT_UNCLEANLY,
     Step,
+    controllers_first,
     controllers_step,
     minutes_to_start,
     of_topics,
@@ -52,6 +53,8 @@ def steps_of(salvaged: Salvaged) -> list[Step]:
             "that cannot be done, the steps of plan --elect N need no salvage."
         )
         return [Step("refused", text, None, (), refused)]
+    if salvaged.of_controllers:
+        return list(controllers_first(salvaged.of_controllers))
     return [*_put(salvaged), *_start(salvaged)]
 
 
@@ -73,8 +76,8 @@ def _put(salvaged: Salvaged) -> Iterator[Step]:
     too = " and all controllers" if with_metadata else ""
     yield Step("stop", f"Stop {held_by}{too}. If a broker ran since it was copied, salvage again.", None, (*nodes, *absent))
     text = (
-        "Move the log directories that were given aside; of a mount point move all that is in it to LOG_DIR.before on another "
-        "disk. Never delete them: they are evidence."
+        f"Move the log directories of {brokers(nodes)} that were given aside; of a mount point move all that is in it to "
+        "LOG_DIR.before on another disk. Never delete them: they are evidence. All other log directories stay where they are."
     )
     yield Step("move_aside", text, "mv LOG_DIR LOG_DIR.before", nodes)
     places = [
@@ -107,7 +110,7 @@ def _put(salvaged: Salvaged) -> Iterator[Step]:
         command = r"printf 'version: 0\ntopic_id: ID\n' > LOG_DIR/TOPIC-N/partition.metadata"
         yield Step("write_topic_id", text, command, (), without_id)
     if salvaged.refused:
-        text = "Copy back the controllers' log, which was refused, wherever there is one."
+        text = f"Copy back the controllers' log, which was refused, to those of {brokers(nodes)} that had one."
         yield Step("copy_back", text, f"cp -a LOG_DIR.before/{KRAFT_DIRECTORY} LOG_DIR", (), (METADATA_LOG,))
     for finding in salvaged.to_mend:
         whose = () if finding.place.broker is None else (finding.place.broker,)

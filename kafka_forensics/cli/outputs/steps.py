@@ -11,8 +11,10 @@ from kafka_forensics.cli.outputs.rows import markdown
 from kafka_forensics.cli.outputs.words import command_lines, name
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.model.amounts import plural
+from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.json_objects import Json, attributes, object_of
 from kafka_forensics.replication.planner import Broker
+from kafka_forensics.wording import advice, message
 
 _BYTES_A_MINUTE: Final = 3_000_000_000
 """What a broker's recovery reads, at 50 MB a second."""
@@ -71,6 +73,14 @@ def markdown_of(head: str, steps: Sequence[Step]) -> Iterator[str]:
         yield f"\n{number}. {markdown(step.text)}\n"
         if step.command is not None:
             yield f"\n   ```sh\n   {printable(step.command)}\n   ```\n"
+
+
+def controllers_first(findings: Iterable[Finding]) -> Iterator[Step]:
+    """What must be mended before any controller starts, and so before any broker."""
+    for finding in findings:
+        place, evidence = finding.place, finding.evidence
+        whose = evidence.get("leaders") or evidence.get("brokers") or ([] if place.broker is None else [place.broker])
+        yield Step("controllers", f"{message(finding)} {advice(finding)} Then copy again.", None, tuple(whose))
 
 
 def controllers_step(both: Sequence[Broker], who: str = "the controllers") -> Step:

@@ -197,6 +197,8 @@ class Salvaged:
     """Nodes that vote among the controllers; those that are brokers, too, run as both."""
     is_selection: bool = False
     """Whether --topic, --partition or --broker left out partitions."""
+    of_controllers: list[Finding] = field(default_factory=list)
+    """What must be mended before controllers start, where their log was refused."""
     to_mend: list[Finding] = field(default_factory=list)
     """Small files that come from the copies as they are, and over which a broker does not start, or does not serve its logs."""
     asked: Asked | None = None

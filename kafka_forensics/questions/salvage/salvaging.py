@@ -21,6 +21,7 @@ from kafka_forensics.evidence.ledger import ExpectedReplica
 from kafka_forensics.evidence.options import ScanOptions, fits, listed
 from kafka_forensics.judging.absence import ledger_of, partitions_without_copy
 from kafka_forensics.judging.partitions import PartitionResult
+from kafka_forensics.judging.quorum import stops_controllers
 from kafka_forensics.judging.scanning import is_deep
 from kafka_forensics.model.amounts import size
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, REMOTE_LOG_METADATA_TOPIC, WITNESS_TOPICS
@@ -127,6 +128,8 @@ def salvage(
         salvaged.to_mend = [
             finding for finding in result.findings if finding.evidence.get("starts") is False and _comes_back(finding, salvaged)
         ]
+        if any(one.topic == CLUSTER_METADATA_TOPIC for one in salvaged.refused):
+            salvaged.of_controllers = [finding for finding in result.findings if stops_controllers(finding)]
         tiered = {(plan.context.topic, plan.context.partition) for plan in inputs.replicas if plan.context.is_tiered}
         refused = sorted(salvaged.refused, key=lambda refused: (refused.topic, refused.partition))
         salvaged.refused = [replace(one, is_tiered=one.is_tiered or (one.topic, one.partition) in tiered) for one in refused]
@@ -220,6 +223,11 @@ class _Salvager:
             source = Source.of(self._plan_of[id(replica.context)], replica, result.findings, deep=self._deep)
             copies.append(quorum_copy(source, of_context[id(replica.context)]))
         log = controllers_log.choose(copies)
+        if rejected := [one for one in self.witnesses.findings if one.kind == "METADATA_RECORD_REJECTED"]:
+            hint = "`kafka-forensics scan` says which record it is, and why"
+            offsets = tuple((one.place.offset_start or 0, one.place.offset_end or 0) for one in rejected)
+            reason = f"controllers stop at its record {offsets[0][0]}, which they cannot apply"
+            raise RefusedError(Refused(CLUSTER_METADATA_TOPIC, 0, controllers_log.KIND, reason, hint, offsets))
         chosen = self._chosen_of(Choice(log.lineage, "quorum", [log.base.source], None, slices=log.slices))
         chosen.partition.quorum, chosen.partition.unseen, chosen.metadata = log.quorum, log.unseen, log
         return chosen
