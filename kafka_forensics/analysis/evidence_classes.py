@@ -740,6 +740,8 @@ class MetadataMalformedEvidence(LaterEvidence):
 
     reason: str
     unknown_after_offset: int
+    is_snapshot: NotRequired[bool]
+    """Whether it is a whole `.checkpoint` file."""
     record_type: NotRequired[str]
     record_bytes: NotRequired[int]
     api_key: NotRequired[int]

@@ -55,8 +55,9 @@ class ReplicaContext:
     """Base offsets of the live `.log` files, ascending."""
     not_followed: list[int] = field(default_factory=list)
     """Those of them that are only in the names of links that are not followed, or of pipes: no log need have got there."""
-    snapshots: list[int] = field(default_factory=list)
-    """Of the controllers' log: each whole snapshot states all before one of these offsets."""
+    snapshots: list[int] | None = None
+    """Of the controllers' log: each snapshot from which the node may start states all before one of these offsets; None where they
+    are not known, and of other logs."""
     unlisted: bool = False
     """Its directory is there and could not be listed: not even the names of its files are known."""
 
@@ -68,7 +69,7 @@ class ReplicaContext:
     @property
     def snapshot_end(self) -> int:
         """Before this offset a snapshot states all of the controllers' log; 0 without one."""
-        return max(self.snapshots, default=0)
+        return max(self.snapshots or (), default=0)
 
     @property
     def epoch_checkpoint(self) -> list[EpochEntry] | None:

@@ -1,4 +1,4 @@
-"""The controllers' quorum: whom a start of the nodes given may elect, and what of the log that cuts."""
+"""The controllers' quorum: which of the nodes given may be elected, and what of the log the others then truncate."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.evidence.inputs import Inputs
-from kafka_forensics.evidence.ledger import Extent, Ledger
+from kafka_forensics.evidence.ledger import NOT_READ, Extent, Ledger
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import ControllerHistory, QuorumLog
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
@@ -30,8 +30,10 @@ class Quorum:
     """Voters whose log directories were given, without `__cluster_metadata-0`."""
     not_given: list[int]
     proven_end: int
-    """Records before this offset are known to be committed: by the log itself, by topics that brokers have, or as a node without a
-    vote has fetched them and no voter has them any more."""
+    """Records before this offset are known to be committed: by the log itself, or by topics that brokers have."""
+    observed_end: int
+    """Before this offset observers hold records that no voter has any more. Most likely they were committed: for a moment leaders
+    also answer observers with what is not committed yet."""
     end_offset: int
 
     @property
@@ -46,7 +48,14 @@ class Quorum:
 
     def harmful_leaders(self) -> list[QuorumLog]:
         """Nodes that may be elected though they lack committed records; the one that cuts most first."""
-        leaders = [log for log in possible_leaders(self.logs) if log.agreed_end < self.proven_end]
+        return self._harmful(self.logs, max(self.proven_end, self.observed_end))
+
+    def proven_leaders(self) -> list[QuorumLog]:
+        """Those of them that are certain: without what only observers hold, and without voters whose log may lie elsewhere."""
+        return self._harmful([log for log in self.logs if log.node not in self.absent], self.proven_end)
+
+    def _harmful(self, logs: list[QuorumLog], end: int) -> list[QuorumLog]:
+        leaders = [log for log in possible_leaders(logs) if log.agreed_end < end]
         return sorted(leaders, key=lambda log: (log.agreed_end, str(log.node)))
 
 
@@ -55,21 +64,31 @@ def quorum_of(inputs: Inputs, ledger: Ledger) -> Quorum | None:
     controller = inputs.controller
     if controller is None or not controller.voters:
         return None
-    partial = {reading.directory.node_id for reading in ledger.readings if reading.reading is Extent.PARTIAL}
-    held = {log.node for log in controller.quorum}
-    missing = [voter for voter in controller.voters if voter not in held]
-    absent = [voter for voter in missing if ledger.has_node(voter) and voter not in partial]
+    unknown = {
+        reading.directory.node_id
+        for reading in ledger.readings
+        if reading.reading is Extent.PARTIAL or reading.directory.there.get((CLUSTER_METADATA_TOPIC, 0)) in NOT_READ
+    }
+    logs = [log for log in controller.quorum if log.end_offset or log.node not in unknown]
+    with_log = {log.node for log in logs}
+    missing = [voter for voter in controller.voters if voter not in with_log]
+    absent = [voter for voter in missing if ledger.has_node(voter) and voter not in unknown and voter not in controller.unread]
     ids = {log_dir.node_id: log_dir.meta.directory_id for log_dir in inputs.log_dirs if log_dir.meta is not None}
-    configured = next((log.voters for log in controller.quorum if log.voters is not None), None)
-    stands = None if controller.voters_in_log else configured
-    empty = [QuorumLog(voter, ids.get(voter), -1, 0, 0, stands) for voter in absent]
-    known = [controller.topics.get(plan.context.topic_id or "") for plan in inputs.replicas]
-    made = [topic.created_offset + 1 for topic in known if topic is not None and topic.created_offset is not None]
-    made += [] if voters_end(controller) is None else [_last_change(controller) + 1]
-    ends = [controller.log_end_offset, *(log.end_offset for log in controller.quorum)]
-    not_given = [voter for voter in missing if voter not in absent]
-    proven_end = max([controller.proven_end, *made])
-    return Quorum(controller.voters, [*controller.quorum, *empty], absent, not_given, proven_end, max(ends))
+    configured = next((log.voters for log in logs if log.voters is not None), None)
+    empty_voters = None if controller.voters_in_log else configured
+    empty = [QuorumLog(voter, ids.get(voter), -1, 0, 0, empty_voters) for voter in absent]
+    topics = [controller.topics.get(plan.context.topic_id or "") for plan in inputs.replicas]
+    created = [topic.created_offset + 1 for topic in topics if topic is not None and topic.created_offset is not None]
+    ends = [controller.log_end_offset, *(log.end_offset for log in logs)]
+    return Quorum(
+        controller.voters,
+        [*logs, *empty],
+        absent,
+        [voter for voter in missing if voter not in absent],
+        proven_end=max([controller.proven_end, *created]),
+        observed_end=0 if voters_end(controller) is None else _last_change(controller) + 1,
+        end_offset=max(ends),
+    )
 
 
 def quorum_findings(inputs: Inputs, ledger: Ledger, *, live: bool) -> list[Finding]:
@@ -80,22 +99,22 @@ def quorum_findings(inputs: Inputs, ledger: Ledger, *, live: bool) -> list[Findi
     leaders = [] if quorum is None or live else quorum.harmful_leaders()
     if quorum is None or not leaders:
         return []
-    start = leaders[0].agreed_end
+    start, end = leaders[0].agreed_end, max(quorum.proven_end, quorum.observed_end)
+    proven = quorum.proven_leaders()
     evidence: QuorumEvidence = {
         "voters": quorum.voters,
         "leaders": _names([log.node for log in leaders], inputs),
         "empty": _names([log.node for log in leaders if not log.end_offset], inputs),
         "behind": _names([log.node for log in leaders if log.end_offset], inputs),
-        "loses": quorum.proven_end - start,
-        "proven_end": quorum.proven_end,
-        "held_by": _names([log.node for log in quorum.logs if log.agreed_end >= quorum.proven_end], inputs),
+        "loses": end - start,
+        "proven_end": end,
+        "held_by": _names([log.node for log in quorum.logs if log.agreed_end >= end], inputs),
         "not_given": list(quorum.not_given),
     }
-    severity, confidence = None, None
-    if leaders[0].end_offset:
-        severity, confidence, evidence["harmless_if"] = Severity.ERROR, Confidence.SUSPECTED, _OTHER_MOMENTS
-    elif all(log.node in quorum.absent for log in leaders):
-        confidence, evidence["harmless_if"] = Confidence.SUSPECTED, _OTHER_DIRECTORY
+    severity = None if evidence["empty"] else Severity.ERROR
+    confidence = None if any(not log.end_offset for log in proven) else Confidence.SUSPECTED
+    if confidence is not None:
+        evidence["harmless_if"] = _OTHER_DIRECTORY if quorum.absent and not proven else _OTHER_MOMENTS
     place = Place(CLUSTER_METADATA_TOPIC, 0, offset_start=start, offset_end=quorum.end_offset)
     return [finding("QUORUM_WOULD_TRUNCATE", place, evidence, severity=severity, confidence=confidence)]
 
@@ -116,10 +135,11 @@ def _names(nodes: Sequence[int | str], inputs: Inputs) -> list[int | str]:
 
 def voters_end(controller: ControllerHistory) -> int | None:
     """Where the longest copy of a voter ends, if all voters' are here and observers hold changes of partitions beyond it."""
+    ends = {log.node: log.agreed_end for log in controller.quorum}
     voters = controller.voters or []
-    if not voters or any(voter not in controller.copy_ends for voter in voters):
+    if not voters or any(voter not in ends for voter in voters):
         return None
-    end = max(controller.copy_ends[voter] for voter in voters)
+    end = max(ends[voter] for voter in voters)
     return end if _last_change(controller) >= end else None
 
 

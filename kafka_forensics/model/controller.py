@@ -261,11 +261,13 @@ class ControllerHistory:
     voters_in_log: bool = False
     """Whether the voters are those of the quorum's own records (`kraft.version` 1), not of every node's settings."""
     quorum: list[QuorumLog] = field(default_factory=list)
-    """Every node with a copy, voter or not."""
+    """Every node with a copy that could be read, voter or not."""
+    unread: list[int | str] = field(default_factory=list)
+    """Nodes with a copy that could not be read whole."""
     proven_end: int = 0
     """Records before this offset are known to be committed, whoever holds them."""
-    snapshots: dict[tuple[int | str, str], list[int]] = field(default_factory=dict)
-    """(broker, log directory) → the offsets of its whole snapshots."""
+    snapshots: dict[tuple[int | str, str], list[int] | None] = field(default_factory=dict)
+    """(broker, log directory) → the ends of the snapshots from which the node may start; None where one was not read."""
     copy_ends: dict[int | str, int] = field(default_factory=dict)
     """Node → up to where its copy is this log."""
     last_ms: int | None = None

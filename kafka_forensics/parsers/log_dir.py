@@ -374,7 +374,7 @@ def _children(
     children = []
     nothing = Discovery()  # one for all partitions, of which a broker has very many
     with holding(source, folder.path):
-        below = {entry.path for entry in folder.directories if _leads_below(source, folder, entry)}
+        below = {entry.path for entry in folder.directories if folder.is_log_directory and _leads_below(source, folder, entry)}
         for entry in sorted(folder.directories, key=lambda entry: entry.path not in below):
             key = directory_key(entry)
             if seen.get(key, False) or (entry.link is not None and key in seen):

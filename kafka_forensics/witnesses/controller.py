@@ -100,21 +100,24 @@ def _replayed(copies: ControllerCopies, log: AgreedLog) -> ControllerEvidence:
     committed_end = 1 << 63 if replay.history.committed_end_offset is None else replay.history.committed_end_offset
     replay.history.copy_ends = log.agreed_ends
     replay.history.voters_in_log = any(copy.is_dynamic for copy in copies.copies)
-    replay.history.quorum = copies.quorum(log.agreed_ends)
+    replay.history.quorum = copies.quorum(log)
+    replay.history.unread = [copy.node for copy in copies.copies if not copy.was_read]
     replay.history.gaps = log.gaps
     replay.history.end_is_known = copies.end_is_known
     malformed = MalformedRecords()
     unknown = UnknownKinds()
     checks, rejected = MetadataChecks(), MalformedRecords()
     usable: list[SnapshotFile] = []
+    for copy in copies.copies:
+        context = copy.plan.context
+        replay.history.snapshots[context.broker, context.log_dir] = copy.usable_snapshots
     for file in files:
-        context = file.plan.context
         if file.check.problem is None:
-            replay.history.snapshots.setdefault((context.broker, context.log_dir), []).append(file.offset)
             usable += [file] if log.agrees_with(file.offset, file.leader_epoch) else []
         elif file.check.problem != UNREADABLE:
             _add_damaged(malformed, file)
     waiting = usable[::-1]
+    replay.history.proven_end = max((file.offset for file in usable), default=0)
 
     def restate(known_end: int, offset: int) -> int:
         """Take the state from the newest snapshot up to `offset`, if it reaches beyond `known_end` or something before is in doubt.
@@ -124,20 +127,21 @@ def _replayed(copies: ControllerCopies, log: AgreedLog) -> ControllerEvidence:
         reached = []
         while waiting and waiting[-1].offset <= offset:
             reached.append(waiting.pop())
-        while reached and (replay.in_doubt or reached[-1].offset > known_end):
+        while reached and (replay.in_doubt or not checks.is_known or reached[-1].offset > known_end):
             file = reached.pop()
             snapshot = _read_snapshot(copies.inputs, file, malformed, unknown)
             if snapshot is not None:
-                replay.restate(snapshot)
+                if replay.in_doubt or file.offset > known_end:
+                    replay.restate(snapshot)
                 checks.restate(snapshot)
                 return max(file.offset, known_end)
         return known_end
 
-    gaps = [*log.missing_ranges(max((file.offset for file in files), default=0)), (1 << 63, 1 << 63)]
+    gaps = [(1 << 63, 1 << 63), *reversed(log.missing_ranges(max((file.offset for file in files), default=0)))]
     for key, batch in [*batches, (None, None)]:
         offset = 1 << 62 if batch is None else batch.base_offset
-        while gaps[0][0] < offset:
-            start, end = gaps.pop(0)
+        while gaps[-1][0] < offset:
+            start, end = gaps.pop()
             if (start := restate(start, end)) < end:
                 replay.gap(start)
                 checks.gap()
@@ -202,6 +206,7 @@ def _rejected(copies: ControllerCopies, key: BatchKey, offset: int, record: Meta
         "brokers": [copy.plan.context.broker for copy in holders],
     }
     evidence |= {name: fields[name] for name in _NAMED if name in fields}
+    evidence |= {"broker_id": fields["id"]} if isinstance(fields.get("id"), int) else {}
     return finding("METADATA_RECORD_REJECTED", place, evidence)
 
 
@@ -221,7 +226,7 @@ def _told(record: MetadataRecord) -> Json:
 
 def _add_damaged(malformed: MalformedRecords, file: SnapshotFile) -> None:
     """Add a snapshot that cannot be used."""
-    evidence = {"reason": file.check.problem, "record_type": "snapshot"} | _of_snapshot(file)
+    evidence = {"reason": file.check.problem, "record_type": "snapshot", "is_snapshot": True} | _of_snapshot(file)
     malformed.add(partial(finding, "METADATA_RECORD_MALFORMED", _place(file), evidence))
 
 

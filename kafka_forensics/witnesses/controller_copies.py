@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from kafka_forensics.analysis.internal_topics import MetadataCopy, add_copy
+from kafka_forensics.analysis.internal_topics import AgreedLog, MetadataCopy, add_copy
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, typed_path
 from kafka_forensics.model.batches import HARMLESS_TAILS, BatchChunk, BatchColumn
@@ -85,6 +85,22 @@ class ControllerCopy:
     """Why it could not be read."""
 
     @property
+    def was_read(self) -> bool:
+        """Whether all of it could be read: else it is not known where it ends."""
+        context = self.plan.context
+        return self.problem is None and not context.unlisted and not context.not_followed
+
+    @property
+    def usable_snapshots(self) -> list[int] | None:
+        """Ends of the snapshots from which the node may start: all that are whole, if its newest is. None: one was not read."""
+        if any(file.check.problem == UNREADABLE for file in self.damaged_snapshots):
+            return None
+        files = [*self.snapshots, *self.damaged_snapshots]
+        newest = max(files, key=lambda file: (file.leader_epoch, file.offset), default=None)
+        is_whole = newest is None or newest.check.problem is None
+        return [file.offset for file in self.snapshots] if is_whole else []
+
+    @property
     def last_epoch(self) -> int:
         """The leader epoch of its last record; of an empty log that of the snapshot that it follows, -1 of nothing at all."""
         if self.log.base_offsets.size:
@@ -105,11 +121,11 @@ class ControllerCopy:
     def as_a_start_leaves_it(self) -> tuple[int, int]:
         """Leader epoch of the last record and log end once the node has cut the log at its first damage; a newer snapshot replaces
         the log (KafkaRaftLog)."""
-        ends = [(snapshot.leader_epoch, snapshot.offset) for snapshot in self.snapshots[-1:]]
+        ends = [(snapshot.leader_epoch, snapshot.offset) for snapshot in self.snapshots]
         if self.sound_batches:
             last = self.sound_batches - 1
             ends.append((int(self.log.identities[last] >> 32), int(self.log.last_offsets[last]) + 1))
-        return max(ends, key=lambda end: end[1], default=(-1, 0))
+        return max(ends, default=(-1, 0))
 
 
 @dataclass(slots=True)
@@ -134,18 +150,21 @@ class ControllerCopies:
         sets = voter_sets(best, self.copies)
         return None if not sets else sets[-1] if best.is_dynamic else sets[0]
 
-    def quorum(self, agreed_ends: dict[int | str, int]) -> list[QuorumLog]:
-        """What an election asks of each node; `agreed_ends` by node. Voters in the log are known to a node only by its own copy."""
+    def quorum(self, agreed: AgreedLog) -> list[QuorumLog]:
+        """What an election asks of each node whose copy could be read. Voters in the log are taken for known to a node only by its
+        own copy: `controller.quorum.voters` in its settings is not seen."""
         is_dynamic = any(copy.is_dynamic for copy in self.copies)
         configured = None if is_dynamic else self.voters()
         logs: dict[int | str, QuorumLog] = {}
         for copy in self.copies:
+            if not copy.was_read:
+                continue
             records = [stated.voters for stated in copy.stated if not stated.is_leader_change]
             voters = (records[-1] if records else None) if is_dynamic else configured
             epoch, end = copy.as_a_start_leaves_it()
-            snapshot_end = max((snapshot.offset for snapshot in copy.snapshots), default=0)
-            agreed = max(min(agreed_ends.get(copy.node, 0), end), snapshot_end)
-            log = QuorumLog(copy.node, copy.directory_id, epoch, end, agreed, voters)
+            fitting = [file.offset for file in copy.snapshots if agreed.agrees_with(file.offset, file.leader_epoch)]
+            agreed_end = max(min(agreed.agreed_ends.get(copy.node, 0), end), *fitting, 0)
+            log = QuorumLog(copy.node, copy.directory_id, epoch, end, agreed_end, voters)
             if copy.node not in logs or logs[copy.node].rank < log.rank:
                 logs[copy.node] = log
         return list(logs.values())
@@ -227,6 +246,7 @@ def _read_copy(copies: ControllerCopies, plan: ReplicaPlan) -> ControllerCopy:
     columns = np.concatenate(rows, axis=1)
     rising = np.ones(columns.shape[1], np.bool_)
     rising[1:] = columns[0, 1:] > np.maximum.accumulate(columns[1])[:-1]
+    rising &= columns[1] >= columns[0]
     sound = int(rising[:sound].sum())
     bases, lasts, identities, epochs, types, _ = columns[:, rising]
     meta = plan.log_dir.meta

@@ -77,7 +77,7 @@ def take_control(plan: ReplicaPlan, witnesses: Witnesses) -> None:
     if witnesses.remote_log is not None:
         context.remote_log = witnesses.remote_log.log_of(context.topic, context.partition, context.topic_id)
     if witnesses.controller is not None and context.topic == CLUSTER_METADATA_TOPIC:
-        context.snapshots = witnesses.controller.snapshots.get((context.broker, context.log_dir), [])
+        context.snapshots = witnesses.controller.snapshots.get((context.broker, context.log_dir))
     context.control = control = witnesses.control(context.topic, context.partition, context.topic_id)
     if control is None or control.was_compacted is None or context.topic in INTERNAL_TOPICS:
         return

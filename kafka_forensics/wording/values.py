@@ -185,7 +185,7 @@ ON_START: Final[Mapping[str, str]] = {
     Outcome.DIRECTORY_OFFLINE.value: (
         "Kafka takes the log directory offline over it, and a broker without another one does not start"
     ),
-    Outcome.REFUSED.value: "the node runs, and every other node of its cluster refuses it (INCONSISTENT_CLUSTER_ID)",
+    Outcome.REFUSED.value: "the node runs, and the other nodes of its cluster, if any, refuse it (INCONSISTENT_CLUSTER_ID)",
     Outcome.NOT_SERVED.value: "the broker starts and serves no log of this directory",
     Outcome.SERVES_OTHER.value: (
         "the broker starts, and logs begin at their first segments again: records come back that DeleteRecords deleted there"

@@ -64,7 +64,7 @@ class Written:
         data, expected, tagged = b"", {}, dict[int, bytes]()
         for field in fields:
             tag = None if field.get("tag") is None else int(field["tag"])
-            if not covers(field.get("versions", field.get("taggedVersions", "0+")), self.version):
+            if not covers(str(field.get("versions", field.get("taggedVersions", "0+"))), self.version):
                 continue
             if tag is not None and covers(field["taggedVersions"], self.version):
                 if not self.nulls:

@@ -190,6 +190,16 @@ def test_a_link_and_its_target_are_one_replica(run: Run, brokers: Brokers, given
     assert f"{brokers.log_dir(2)}/t-0 is in {disk}/t-0 as well: read once" in err
 
 
+def test_a_shortcut_beside_log_directories_takes_nothing_out_of_them(run: Run, brokers: Brokers) -> None:
+    (brokers.root / "a-0").symlink_to("b1/t-0")
+    (brokers.root / "t-0").symlink_to("b1/t-0")
+    status, answer, _ = scanned(run, brokers.root)
+    (partition,) = answer["partitions"]
+    assert (status, [(one["broker"], one["log_dir"]) for one in partition["replicas"]]) == (
+        0, [(broker, str(brokers.log_dir(broker))) for broker in (1, 2, 3)]
+    )  # fmt: skip
+
+
 def test_a_directory_of_links_that_lead_back_ends(run: Run, brokers: Brokers) -> None:
     """Links to all above and beside: each directory is read once, and in little time."""
     for folder in (brokers.root, *brokers.log_dirs):

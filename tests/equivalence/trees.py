@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from tests.gallery.cases import SECTIONS
-from tests.gallery.of_controllers_files import everything_wrong
 from tests.gallery.incidents import TREES as INCIDENTS
+from tests.gallery.of_controllers_files import everything_wrong
 from tests.support.brokers import Brokers
 
 Make = Callable[[Path], Brokers]

@@ -45,7 +45,7 @@ def controllers(root: Path, logs: Mapping[int, ControllerLog | None], **given: A
 
 
 def with_snapshots(root: Path, snapshots: Mapping[int, bytes], **given: Any) -> Brokers:
-    """One controller of three, whose log begins later or has a hole, with these snapshots by their ends."""
+    """Three controllers whose logs begin later or have a hole, each with these snapshots by their ends."""
     brokers = controllers(root, dict.fromkeys(VOTERS, written(*LATER)), **given)
     for node in VOTERS:
         for end, data in snapshots.items():
@@ -72,7 +72,8 @@ def identity(root: Path, file: str, data: bytes) -> Brokers:
 
 
 def everything_wrong(root: Path) -> Brokers:
-    """Two controllers without records; the third's log has a hole, a snapshot cut short and a record that cannot be applied."""
+    """Two controllers without records; the third's log has a hole, and one of its snapshots is cut short; the log of a fourth node
+    ends with a record that cannot be applied."""
     brokers = controllers(root, {101: EMPTY, 102: None, 103: written(*LATER)}, without=(5,))
     put_snapshot(brokers.root / "c103" / METADATA, 6, STATED)
     put_snapshot(brokers.root / "c103" / METADATA, 9, STATED[:-1])

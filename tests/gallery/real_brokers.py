@@ -53,8 +53,8 @@ NOT_ON_REAL_LOGS: Final = {
     "F37, F45), the others need versions before KIP-101 or a controller's log made for them.",
     "Compacted topics": "Which keys the cleaner met is chosen there; a cleaner of its own accord is below (F39).",
     "Transactions": "Endings are chosen there, up to hours apart; what brokers do in a minute is below (F41 to F44).",
-    "The controllers' log, its snapshots and small files": "These brokers have one controller; real controllers come to the same in "
-    "`test_quorum_elections.py`, `test_rejected_records.py` and `test_starts.py` of `tests/broker`.",
+    "The controllers' log, its snapshots and small files": "These brokers have one controller; real controllers come to the same in"
+    " `test_quorum_elections.py`, `test_rejected_records.py` and `test_starts.py` of `tests/broker`.",
     "Internal topics": "No coordinator and no controller writes such values.",
     "Committed offsets": "What was committed, and when, is chosen there; a group that outlives its records is below.",
     "Tiered topics": "These brokers have no remote store; those of `tests/broker/test_tiered.py` come to the same states.",

@@ -31,6 +31,16 @@ def test_a_part_of_a_node_says_nothing_of_its_log(tmp_path: Path) -> None:
     assert found(put(tmp_path, None, None, AHEAD), copied=Extent.PARTIAL) == []
 
 
+def test_a_log_that_was_not_read_is_not_empty(tmp_path: Path) -> None:
+    """Two of three logs are links to files that were not copied."""
+    brokers = put(tmp_path, AHEAD, AHEAD, AHEAD)
+    for node in VOTERS[:2]:
+        path = next((brokers.root / f"c{node}" / METADATA).glob("*.log"))
+        path.unlink()
+        path.symlink_to("/elsewhere/0.log")
+    assert found(brokers) == []
+
+
 def test_a_start_cuts_a_log_at_damage(tmp_path: Path) -> None:
     """Two of three logs are damaged in their first batch."""
     brokers = put(tmp_path, AHEAD, AHEAD, AHEAD)

@@ -16,7 +16,7 @@ from tests.support.controllers import ControllerLog, topic
     ("data", "severity", "words"),
     [
         (None, "info", "it is not in this copy"),
-        (b"", "error", "a line is missing"),
+        (b"", "error", "it has 0 bytes"),
         (
             b"version=1\nnode.id=100\ncluster.id=\n",
             "error",

@@ -247,6 +247,36 @@ def test_real_controllers_tell_isr_and_policies(archives: Path) -> None:
     assert history.defaults == {"min.insync.replicas": "1"}
 
 
+def test_without_a_witness_it_is_not_known_what_a_snapshot_states(tmp_path: Path) -> None:
+    paths = [log(change(isr=[1])).put(tmp_path / f"c{node}", node, start=4).parent for node in (100, 101)]
+
+    def kinds() -> set[str]:
+        return {finding.kind for finding in scan([str(path) for path in paths], ScanOptions(jobs=1)).findings}
+
+    assert "LOG_HEAD_MISSING" in kinds()
+    put_meta(paths[1], 101, cluster_id="AAAAAAAAAAAAAAAAAAAAAA")
+    assert "LOG_HEAD_MISSING" not in kinds()
+
+
+def test_a_snapshot_states_what_a_record_of_an_unknown_kind_may_have_changed(tmp_path: Path) -> None:
+    unknown = log(b"\1\x63\0", topic())
+    directory = unknown.put(tmp_path / "c0")
+    assert [finding.kind for finding in evidence(tmp_path / "c0").findings] == ["METADATA_RECORD_UNKNOWN"]
+    put_snapshot(directory, 5, snapshot(*CREATED))
+    kinds = [finding.kind for finding in evidence(tmp_path / "c0").findings]
+    assert kinds == ["METADATA_RECORD_UNKNOWN", "METADATA_RECORD_REJECTED"]
+
+
+def test_a_batch_that_ends_before_it_begins_is_left_out(tmp_path: Path) -> None:
+    lying = write_batch([RecordToWrite(None, setting("retention.ms", "1"), offset_delta=-8)], base_offset=9, base_timestamp=1)
+    written = log()
+    written.batches.append((9, lying))
+    written.append(change(leader=2)).append(change(leader=1)).put(tmp_path / "c0")
+    history = history_of(tmp_path / "c0")
+    assert (history.log_end_offset, history.gaps, history.defaults) == (6, [], {})
+    assert last(history).leader == 1
+
+
 @pytest.mark.parametrize(("snapshot_offset", "starts"), [(None, False), (4, False), (5, True)])
 def test_a_start_on_a_log_without_its_start_needs_a_snapshot(tmp_path: Path, snapshot_offset: int | None, starts: bool) -> None:
     directory = log(change(isr=[1]), change(leader=2)).put(tmp_path / "c0", start=5)

@@ -94,7 +94,7 @@ _HARMLESS: Final = frozenset({0, 1, 7, 8, 10, 11, 12, 14, 15, 17, 18, 19, 20, 21
 _SETTING: Final = 4
 _BEGIN, _END, _ABORT = 23, 24, 25
 _BROKER_EPOCHS: Final = {7: "epoch", 8: "epoch", 15: "broker_epoch", 17: "broker_epoch"}
-"""Kinds of records that only a broker that knows its epoch causes, and the field that has the epoch."""
+"""Kinds of records about a broker that has learnt its epoch, and the field that has the epoch."""
 
 
 @dataclass(slots=True)
@@ -408,8 +408,8 @@ class Replay:
 
 
 def _proven_by(offset: int, record: MetadataRecord) -> int:
-    """Up to where a record proves that others were committed: a broker learns its epoch, which is the offset of its registration,
-    once that is committed, and writes of nothing else under it."""
+    """Up to where a record proves that others were committed: a broker learns its epoch, the offset of its registration, once that
+    is committed; the controller fences or changes only brokers that were unfenced under it."""
     epoch = (record.fields or {}).get(_BROKER_EPOCHS.get(record.api_key, ""), -1)
     return epoch + 1 if epoch < offset else 0
 

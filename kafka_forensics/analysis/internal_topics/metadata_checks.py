@@ -6,7 +6,6 @@ ClusterDelta, AclsDelta, MetadataBatchLoader). On a node that is a controller, a
 node that is a broker alone goes on without the record.
 """
 
-from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,7 +20,7 @@ _CREDENTIAL, _REMOVE_CREDENTIAL, _ACL, _REMOVE_ACL = 11, 22, 18, 19
 _BEGIN, _END, _ABORT = 23, 24, 25
 _OF_IMAGE, _OF_MANAGER = "IllegalStateException", "RuntimeException"
 EXCEPTIONS: Final = {
-    "directories_do_not_match_the_replicas": ("InvalidReplicaDirectoriesException",),
+    "directories_do_not_match_the_replicas": ("IllegalArgumentException", "InvalidReplicaDirectoriesException"),
     "a_fencing_value_is_unknown": (_OF_IMAGE,),
     "the_acl_does_not_exist": (_OF_IMAGE, _OF_MANAGER),
     "the_broker_has_another_epoch": (_OF_IMAGE, _OF_MANAGER),
@@ -34,6 +33,8 @@ EXCEPTIONS: Final = {
 RuntimeException."""
 RECOVERY_STATES: Final = frozenset({0, 1})
 NO_CHANGE: Final = -1
+MIGRATING: Final = "AAAAAAAAAAAAAAAAAAAAAA"
+"""The directory of a replica before directories have ids; where all are this, they count as none (PartitionRegistration)."""
 
 
 @dataclass(slots=True)
@@ -43,8 +44,8 @@ class _State:
     topics: dict[str, str] = field(default_factory=dict)
     """topic id → name."""
     ids: dict[str, str] = field(default_factory=dict)
-    partitions: dict[str, dict[int, int]] = field(default_factory=dict)
-    """topic id → partition → number of replicas."""
+    partitions: dict[str, dict[int, tuple[int, int]]] = field(default_factory=dict)
+    """topic id → partition → how many replicas and how many directories it has; no directories fit any replicas."""
     brokers: dict[int, int] = field(default_factory=dict)
     """broker → its epoch."""
     controllers: set[int] = field(default_factory=set)
@@ -56,43 +57,41 @@ class _State:
 class MetadataChecks:
     """Records go in by offset; each gives why a node stops over it, None if it does not.
 
-    Where records are missing, nothing is said until a snapshot states all anew.
+    Where records are missing, and after a transaction that was aborted, nothing is said until a snapshot states all anew.
     """
 
     def __init__(self) -> None:
         self._state = _State()
-        self._before_transaction: _State | None = None
-        self._is_known = True
+        self._in_transaction = False
+        self.is_known = True
+        """Whether all that the records before say is known."""
 
     def gap(self) -> None:
         """Some records are not known from here on."""
-        self._is_known = False
+        self.is_known = False
 
     def restate(self, snapshot: MetadataSnapshot) -> None:
         """Begin with the state in a snapshot."""
-        self._state, self._before_transaction = _State(), None
-        self._is_known = all(record.problem is None for batch in snapshot.batches for _, record in batch.records)
+        self._state, self._in_transaction = _State(), False
+        self.is_known = all(record.problem is None for batch in snapshot.batches for _, record in batch.records)
         for batch in snapshot.batches:
             for _, record in batch.records:
                 if record.fields is not None:
                     self._apply(record.api_key, record.fields)
 
     def step(self, record: MetadataRecord) -> str | None:
-        """Apply a record. A node that could not apply an earlier one has stopped there: what follows is judged as if it had."""
+        """Apply a record. A node stops at the first that it cannot apply; those after it are judged as if it had gone on."""
         if record.problem is not None:
             self.gap()
         fields = record.fields
-        if fields is None or not self._is_known:
+        if fields is None or not self.is_known:
             return None
         problem = self._problem(record.api_key, fields)
-        if record.api_key == _BEGIN:
-            self._before_transaction = deepcopy(self._state)
-        elif record.api_key == _ABORT and self._before_transaction is not None:
-            self._state, self._before_transaction = self._before_transaction, None
-        elif record.api_key == _END:
-            self._before_transaction = None
-        else:
-            self._apply(record.api_key, fields)
+        if record.api_key == _ABORT and self._in_transaction:
+            self.gap()  # what it undoes is not kept
+        if record.api_key in (_BEGIN, _END, _ABORT):
+            self._in_transaction = record.api_key == _BEGIN
+        self._apply(record.api_key, fields)
         return problem
 
     def _problem(self, api_key: int, fields: Json) -> str | None:
@@ -111,9 +110,9 @@ class MetadataChecks:
             case _ if api_key == _REMOVE_ACL:
                 return None if fields["id"] in self._state.acls else "the_acl_does_not_exist"
             case _ if api_key == _BEGIN:
-                return None if self._before_transaction is None else "a_transaction_is_open"
+                return "a_transaction_is_open" if self._in_transaction else None
             case _ if api_key in (_END, _ABORT):
-                return "no_transaction_is_open" if self._before_transaction is None else None
+                return None if self._in_transaction else "no_transaction_is_open"
             case _:
                 return None
 
@@ -132,12 +131,16 @@ class MetadataChecks:
         recovery = fields["leader_recovery_state"]
         if recovery not in RECOVERY_STATES and not (api_key == _CHANGE and recovery == NO_CHANGE):
             return "the_leader_recovery_state_is_unknown"
+        replicas, directories = self._sizes(api_key, fields)
+        return "directories_do_not_match_the_replicas" if directories not in (0, replicas) else None
+
+    def _sizes(self, api_key: int, fields: Json) -> tuple[int, int]:
+        """How many replicas and directories a partition has once a record is applied to it."""
         replicas, directories = fields["replicas"], fields.get("directories")
-        return (
-            "directories_do_not_match_the_replicas"
-            if directories and replicas is not None and len(directories) != len(replicas)
-            else None
-        )
+        partitions = self._state.partitions.get(fields["topic_id"], {})
+        before = partitions.get(fields["partition_id"], (0, 0)) if api_key == _CHANGE else (0, 0)
+        given = [] if directories is None or set(directories) <= {MIGRATING} else directories
+        return before[0] if replicas is None else len(replicas), before[1] if directories is None else len(given)
 
     def _broker_problem(self, fields: Json) -> str | None:
         broker, epoch = fields.get("broker_id", fields.get("id")), fields.get("broker_epoch", fields.get("epoch"))
@@ -154,8 +157,8 @@ class MetadataChecks:
         if api_key == _TOPIC:
             state.topics[fields["topic_id"]], state.ids[fields["name"]] = fields["name"], fields["topic_id"]
             state.partitions[fields["topic_id"]] = {}
-        elif api_key == _PARTITION:
-            state.partitions.setdefault(fields["topic_id"], {})[fields["partition_id"]] = len(fields["replicas"])
+        elif api_key in (_PARTITION, _CHANGE):
+            state.partitions.setdefault(fields["topic_id"], {})[fields["partition_id"]] = self._sizes(api_key, fields)
         elif api_key == _REMOVE_TOPIC:
             state.ids.pop(state.topics.pop(fields["topic_id"], ""), None)
             state.partitions.pop(fields["topic_id"], None)

@@ -107,9 +107,11 @@ def missing_snapshots(replicas: Sequence[Replica]) -> list[Finding]:
     findings = []
     for replica in replicas:
         context, start = replica.context, replica.log_start_offset
+        if context.topic != CLUSTER_METADATA_TOPIC or context.snapshots is None:
+            continue
         before = [offset for offset in context.snapshots if offset < start]
         is_covered = context.snapshot_end >= start
-        if context.topic != CLUSTER_METADATA_TOPIC or not replica.state.framing.batches or not start or (is_covered and not before):
+        if not replica.state.framing.batches or not start or (is_covered and not before):
             continue
         known_end = max(before, default=0)
         holders = [

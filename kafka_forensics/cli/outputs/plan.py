@@ -243,14 +243,16 @@ def _pages(plans: Plans, to: Destination, elect: str | None) -> Iterator[str]:
         for line in plan_words.notes(planned, shown, every_follower=elect is not None):
             yield from plan_words.wrapped(line, to.width)
         yield "\n"
-        yield from plan_words.wrapped(" ".join(_advice(planned, elect)), to.width)
+        yield from plan_words.wrapped(" ".join(_advice(planned, elect, plans)), to.width)
     yield from text_of(preamble(plans), steps_of(plans, elect), to.width)
 
 
-def _advice(planned: Planned, elect: str | None) -> list[str]:
-    """What is recommended, and what it costs."""
+def _advice(planned: Planned, elect: str | None, plans: Plans | None = None) -> list[str]:
+    """What is recommended, and what it costs; with `plans`, whether it waits for the controllers."""
     chosen = planned.chosen(elect)
-    return list(plan_words.nobody(planned)) if chosen is None else [plan_words.verdict(planned, chosen)]
+    words = list(plan_words.nobody(planned)) if chosen is None else [plan_words.verdict(planned, chosen)]
+    waits = plans is not None and plans.of_controllers
+    return [*words, "Nothing may start before step 1 is done: it is about the controllers."] if waits else words
 
 
 def _candidates(planned: Planned, shown: Sequence[Candidate], to: Destination) -> Iterator[str]:
@@ -464,4 +466,4 @@ def _report(plans: Plans, elect: str | None) -> Iterator[str]:
         yield from markdown_lines(_HEADS, (dict(zip(_HEADS, line, strict=True)) for line in lines))
         for note in plan_words.notes(planned, shown, every_follower=elect is not None):
             yield f"\n{markdown(note)}\n"
-        yield f"\n**{markdown(' '.join(_advice(planned, elect)))}**\n"
+        yield f"\n**{markdown(' '.join(_advice(planned, elect, plans)))}**\n"

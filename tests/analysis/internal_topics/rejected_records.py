@@ -42,6 +42,20 @@ CASES: Final[dict[str, tuple[tuple[bytes, ...], str | None]]] = {
     "a change to fewer directories": (
         (*MADE, change(replicas=[1, 2], directories=[DIRECTORY])), "directories_do_not_match_the_replicas"
     ),
+    "a change of the directories to fewer than the replicas": (
+        (*MADE, change(directories=[DIRECTORY])), "directories_do_not_match_the_replicas"
+    ),
+    "a change of the replicas to more than the directories": (
+        (topic(), partition([1, 2], 1, directories=[DIRECTORY] * 2), change(replicas=[1, 2, 3])),
+        "directories_do_not_match_the_replicas",
+    ),
+    "a change of the replicas where no directory has an id": (
+        (topic(), partition([1, 2], 1, directories=[bytes(16)] * 2), change(replicas=[1, 2, 3])), None
+    ),
+    "a change of the directories to none": (
+        (topic(), partition([1, 2], 1, directories=[DIRECTORY] * 2), change(directories=[bytes(16)]), change(replicas=[1, 2, 3])),
+        None,
+    ),
     "no topic to remove": ((record(9, topic_id=raw_id(OTHER_ID)),), "the_topic_to_remove_does_not_exist"),
     "a change of an unknown broker": ((record(17, broker_id=9, broker_epoch=0, fenced=-1),), "the_broker_is_not_registered"),
     "a change under another epoch": (
