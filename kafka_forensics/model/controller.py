@@ -256,7 +256,8 @@ class ControllerHistory:
     end_is_known: bool = True
     """Whether no copy ends with damage, or could not be read, so that the log may have gone on."""
     committed_end_offset: int | None = None
-    """Up to where a majority of the voters is known to hold the log; None: too few of their copies were given to say."""
+    """Up to where a majority of the voters is known to hold the log, or a snapshot states it; None: too few of them have it here,
+    so nothing can be said."""
     voters: list[int] | None = None
     voters_in_log: bool = False
     """Whether the voters are those of the quorum's own records (`kraft.version` 1), not of every node's settings."""

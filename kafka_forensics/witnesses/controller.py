@@ -95,7 +95,10 @@ def _replayed(copies: ControllerCopies, log: AgreedLog) -> ControllerEvidence:
     batches = [(key, copies.opened[key]) for key in keys if key in copies.opened]
     voter_set, files = copies.voters(), copies.snapshots
     voters = None if voter_set is None else sorted(voter_set.directories)
-    replay = Replay(log.start_offset, committed_end=log.committed_end(voters), possible_end=log.possible_end(voters))
+    usable = [file for file in files if file.check.problem is None and log.agrees_with(file.offset, file.leader_epoch)]
+    stated_end = max((file.offset for file in usable), default=0)  # snapshots are of what is committed
+    ends = [None if end is None else max(end, stated_end) for end in (log.committed_end(voters), log.possible_end(voters))]
+    replay = Replay(log.start_offset, committed_end=ends[0], possible_end=ends[1])
     replay.history.voters = voters
     committed_end = 1 << 63 if replay.history.committed_end_offset is None else replay.history.committed_end_offset
     replay.history.copy_ends = log.agreed_ends
@@ -107,17 +110,14 @@ def _replayed(copies: ControllerCopies, log: AgreedLog) -> ControllerEvidence:
     malformed = MalformedRecords()
     unknown = UnknownKinds()
     checks, rejected = MetadataChecks(), MalformedRecords()
-    usable: list[SnapshotFile] = []
     for copy in copies.copies:
         context = copy.plan.context
         replay.history.snapshots[context.broker, context.log_dir] = copy.usable_snapshots
     for file in files:
-        if file.check.problem is None:
-            usable += [file] if log.agrees_with(file.offset, file.leader_epoch) else []
-        elif file.check.problem != UNREADABLE:
+        if file.check.problem not in (None, UNREADABLE):
             _add_damaged(malformed, file)
     waiting = usable[::-1]
-    replay.history.proven_end = max((file.offset for file in usable), default=0)
+    replay.history.proven_end = stated_end
 
     def restate(known_end: int, offset: int) -> int:
         """Take the state from the newest snapshot up to `offset`, if it reaches beyond `known_end` or something before is in doubt.

@@ -51,7 +51,7 @@ def test_the_sample_shows_the_unclean_election_with_its_time_and_cost(run: Run) 
     assert (election["previous_leader"], election["leader"], election["isr"]) == (2, 1, [1])
     assert election["timestamp"].startswith("20")
     assert "1 unclean election" in err
-    assert "no majority of the voters' copies was given" in err
+    assert "no majority of the voters has it in these copies" in err
     _, table, _ = run(*brokers, "--topic", "audit", "--format", "table")
     assert "UNCLEAN election: cost offsets 300 to 369" in table
 

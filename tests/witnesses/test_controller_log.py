@@ -22,6 +22,7 @@ from tests.gallery.of_controller import BAD, OTHER_ID, lost_member, malformed_tw
 from tests.support.brokers import TOPIC, put_meta, put_replica
 from tests.support.controllers import (
     CONTROLLER,
+    METADATA,
     START_MS,
     ControllerLog,
     change,
@@ -76,6 +77,17 @@ def test_what_a_majority_of_the_voters_holds_is_committed(tmp_path: Path) -> Non
     assert (history.voters, history.log_end_offset, history.committed_end_offset) == ([100, 101, 102], 7, 7)
     assert (last(history).leader, last(history).leader_epoch) == (1, 2)
     assert last(history).unknown_after is None
+
+
+def test_what_a_snapshot_states_is_committed_whoever_lost_it(tmp_path: Path) -> None:
+    short, long = log(), log(change(isr=[1]), change(leader=2))
+    paths = put(tmp_path, short, short, long)
+    assert history_of(*paths).committed_end_offset == 4
+    put_snapshot(paths[2] / METADATA, 5, snapshot(*CREATED, change(isr=[1])))
+    history = history_of(*paths)
+    kept = last(history).history
+    assert kept is not None
+    assert (history.committed_end_offset, [event.is_committed for event in kept.events]) == (5, [True, True, False])
 
 
 def test_a_tail_that_a_voter_may_hold_whose_copy_is_missing_is_not_called_uncommitted(tmp_path: Path) -> None:

@@ -179,5 +179,5 @@ def _say_rest(events: "ControllerEvents", screen: Destination, *, quiet: bool) -
 
 def _committed(end_offset: int | None) -> str:
     if end_offset is None:
-        return "whether all of it was committed is not known: no majority of the voters' copies was given"
+        return "whether all of it was committed is not known: no majority of the voters has it in these copies"
     return f"committed below offset {end_offset}"

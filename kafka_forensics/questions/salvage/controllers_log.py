@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 KIND: Final = "controllers_log"
 TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 """Of `__cluster_metadata` in every cluster (Uuid.METADATA_TOPIC_ID)."""
-_MORE: Final = "give the log directories of more controllers, as they were when all had stopped"
+_MORE: Final = "give the log directories of more controllers, or better copies of these, as they were when all had stopped"
 
 
 @dataclass(slots=True)
