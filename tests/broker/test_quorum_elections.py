@@ -33,6 +33,14 @@ def all_have_it(cluster: CombinedCluster) -> None:
     wait_until("all have the topic", lambda: all(created_on(cluster, node) for node in cluster.brokers), timeout_seconds=SECONDS)
 
 
+def start_again(cluster: CombinedCluster) -> None:
+    """Start all nodes, and see that all have the topic; one that others take for the leader may end first."""
+    for _ in range(5):
+        with contextlib.suppress(LabError):
+            cluster.start(*(node for node in cluster.brokers if not cluster.server(node).running))
+    all_have_it(cluster)
+
+
 @pytest.mark.parametrize(
     ("voters_in_log", "count", "cuts"),
     [(False, 2, True), (False, 1, False), (True, 2, False)],
@@ -64,7 +72,25 @@ def test_who_lost_the_log_is_elected_by_those_who_lost_it(tmp_path: Path, voters
                 cluster.start(leader)
             wait_until("the log is cut", lambda: not created_on(cluster, leader), timeout_seconds=SECONDS)
         else:
-            for _ in range(5):  # a node with an empty log may end when others speak of a leader that it does not know
-                with contextlib.suppress(LabError):
-                    cluster.start(*(node for node in cluster.brokers if not cluster.server(node).running))
-            all_have_it(cluster)
+            start_again(cluster)
+
+
+@pytest.mark.parametrize("voters_in_log", [False, True], ids=["configured voters", "voters in the log"])
+def test_a_copy_of_the_whole_log_brings_a_quorum_back(tmp_path: Path, voters_in_log: bool) -> None:
+    """As the finding's advice says: with all nodes stopped, the log goes to those who lost it, without `quorum-state`."""
+    with CombinedCluster(tmp_path / "nodes", voters_in_log=voters_in_log) as cluster:
+        cluster.create_topic(TOPIC)
+        all_have_it(cluster)
+        leader = cluster.quorum_leader()
+        assert leader is not None
+        cluster.kill(*cluster.brokers)
+        for node in cluster.brokers:
+            if node != leader:
+                shutil.rmtree(cluster.log_dir(node) / METADATA)
+                shutil.copytree(
+                    cluster.log_dir(leader) / METADATA,
+                    cluster.log_dir(node) / METADATA,
+                    ignore=shutil.ignore_patterns("quorum-state"),
+                )
+        start_again(cluster)
+        cluster.create_topic("more")
