@@ -92,6 +92,13 @@ def linked(root: Path) -> Brokers:
     return brokers
 
 
+def shortcut(root: Path) -> Brokers:
+    """Beside the log directories stands a link to a partition of one."""
+    brokers = healthy(root)
+    (brokers.root / "t-0").symlink_to("b2/t-0")
+    return brokers
+
+
 UNFENCED: Final = record(17, broker_id=1, broker_epoch=3, fenced=-1)
 OTHER_EPOCH: Final = record(17, broker_id=1, broker_epoch=9, fenced=-1)
 _TAGS_AT: Final = 23
@@ -122,8 +129,8 @@ def ending(words: str, *values: bytes, control: bool = False) -> Case:
     return Case("-", words, partial(holding, values=values), control=control, shown=("reason", "exception"))
 
 
-def small_file(words: str, file: str, data: bytes) -> Case:
-    return Case("-", words, partial(identity, file=file, data=data), shown=("reason", "on_start"))
+def small_file(words: str, file: str, data: bytes, *, control: bool = False) -> Case:
+    return Case("-", words, partial(identity, file=file, data=data), control=control, shown=("reason", "on_start"))
 
 
 CONTROLLERS_FILES: Final = (
@@ -147,6 +154,8 @@ CONTROLLERS_FILES: Final = (
     ending("a tagged field of a newer version", with_newer_tag(LATER[0]), control=True),
     small_file("`quorum-state` of 0 bytes", f"{METADATA}/quorum-state", b""),
     small_file("`bootstrap.checkpoint` of NUL bytes", "bootstrap.checkpoint", bytes(99)),
+    small_file("`bootstrap.checkpoint` that is whole", "bootstrap.checkpoint", STATED, control=True),
     small_file("`meta.properties` with an empty `cluster.id`", "meta.properties", b"version=1\nnode.id=102\ncluster.id=\n"),
     Case("-", "b2's partition is a link to a place below its log directory", linked),
+    Case("-", "a link to b2's partition stands beside the log directories", shortcut, control=True),
 )
