@@ -20,7 +20,7 @@ from kafka_forensics.evidence.ledger import (
 )
 from kafka_forensics.evidence.options import ScanOptions, concerns
 from kafka_forensics.evidence.paths import is_alone
-from kafka_forensics.judging.quorum import quorum_of, voters_end
+from kafka_forensics.judging.quorum import Quorum, voters_end
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, REMOTE_LOG_METADATA_TOPIC, WITNESS_TOPICS
 from kafka_forensics.model.controller import ControllerHistory, passed_over
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
@@ -194,6 +194,7 @@ def absence_findings(
     options: ScanOptions,
     incomplete: Sequence[Incomplete],
     *,
+    quorum: Quorum | None,
     hidden: bool,
 ) -> list[Finding]:
     """What is said of replicas without a copy; `partitions` are brought up to date where records are in no copy.
@@ -211,7 +212,7 @@ def absence_findings(
         findings += [finding for finding in _lost_everywhere(inputs, ledger, by_key) if concerns(finding.place, options)]
     if options.broker is None and not hidden and not options.live:
         findings += _lost_beyond_copies(inputs, by_key, partitions, incomplete)
-    findings += _readings(ledger, rows, options) + _not_given(inputs, rows, ledger)
+    findings += _readings(ledger, rows, options) + _not_given(inputs, rows, ledger, quorum)
     if (options.topic_glob, options.partition, options.broker) == (None, None, None):
         findings += _all_empty(inputs, partitions)
     return findings + _unknown_to_controller(inputs, partitions)
@@ -432,7 +433,7 @@ def _examples(keys: Iterable[TopicPartition]) -> list[str]:
     return [f"{topic}-{partition}" for topic, partition in ordered[:EXAMPLES]]
 
 
-def _not_given(inputs: Inputs, rows: Sequence[ExpectedReplica], ledger: Ledger) -> list[Finding]:
+def _not_given(inputs: Inputs, rows: Sequence[ExpectedReplica], ledger: Ledger, quorum: Quorum | None) -> list[Finding]:
     """One `REPLICA_NOT_GIVEN` for each broker with assigned replicas and no log directory of theirs among the inputs, and for each
     such voter of the controllers, if others of them were given.
 
@@ -446,7 +447,6 @@ def _not_given(inputs: Inputs, rows: Sequence[ExpectedReplica], ledger: Ledger) 
     for row in rows:
         if row.case is Presence.NOT_GIVEN and row.node is not None and (wanted is None or row.key in wanted):
             by_node.setdefault(row.node, []).append(row)
-    quorum = quorum_of(inputs, ledger)
     voters = quorum.not_given if quorum is not None and quorum.given and wanted is None else []
     for voter in voters:
         by_node.setdefault(voter, [])

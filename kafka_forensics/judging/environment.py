@@ -94,9 +94,10 @@ def _log_dir_findings(log_dir: LogDir, inputs: Inputs) -> list[Finding]:
     if data and has_files and "replication-offset-checkpoint" not in log_dir.checkpoints:
         place = Place(broker=broker, log_dir=name, file="replication-offset-checkpoint")
         findings.append(finding("HW_UNKNOWN", place, {"reason": "missing", "partitions": len(data)}))
-    linked = [part for part in log_dir.found.partitions if part.entry is not None and part.entry.link is not None]
+    linked = [(part.name, part.entry.link) for part in log_dir.found.partitions if part.entry is not None]
+    links = {partition: f"/{link}" for partition, link in linked if link is not None}
     for directory in log_dir.found.partitions:
-        findings += _directory_findings(directory, broker, name, linked)
+        findings += _directory_findings(directory, broker, name, links)
     return findings
 
 
@@ -134,15 +135,12 @@ def log_dir_damage(log_dir: LogDir) -> dict[str, list[Damage]]:
     }
 
 
-def _directory_findings(
-    directory: PartitionDirectory, broker: int | str, name: str, linked: list[PartitionDirectory]
-) -> list[Finding]:
-    """`linked`: partitions of the log directory whose directories are links."""
+def _directory_findings(directory: PartitionDirectory, broker: int | str, name: str, links: dict[str, str]) -> list[Finding]:
+    """`links`: directory of a partition that is a link → where it leads, behind a slash."""
     findings = [_irregular(entry, broker, name) for entry in directory.irregular]
     if not directory.legal:
         evidence: Json = {"name": directory.name, "refused": not loads_as_partition(directory.name)}
-        links = {part.name: f"/{part.entry.link}" for part in linked if part.entry is not None}
-        holds = [part for part, link in links.items() if f"/{directory.name}/" in link]
+        holds = [partition for partition, link in links.items() if f"/{directory.name}/" in link]
         evidence |= {"holds": holds} if holds else {}
         findings.append(finding("DIR_NAME_ILLEGAL", Place(None, None, broker, name, directory.name), evidence))
     findings += _unknown(directory.unknown, broker, name)

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.incidents import CAUSE_OF
 from kafka_forensics.evidence.inputs import Inputs
 from kafka_forensics.evidence.ledger import NOT_READ, Extent, Ledger
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import ControllerHistory, QuorumLog
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+from kafka_forensics.model.incidents import Cause
 from kafka_forensics.replication.quorum import possible_leaders
 
 if TYPE_CHECKING:
@@ -91,11 +93,10 @@ def quorum_of(inputs: Inputs, ledger: Ledger) -> Quorum | None:
     )
 
 
-def quorum_findings(inputs: Inputs, ledger: Ledger, *, live: bool) -> list[Finding]:
+def quorum_findings(quorum: Quorum | None, inputs: Inputs, *, live: bool) -> list[Finding]:
     """`QUORUM_WOULD_TRUNCATE` where voters may elect a node that lacks committed records.
 
     Nothing is said of running nodes: they have elected a leader, and their copies are of different moments."""
-    quorum = quorum_of(inputs, ledger)
     leaders = [] if quorum is None or live else quorum.harmful_leaders()
     if quorum is None or not leaders:
         return []
@@ -123,7 +124,7 @@ def stops_controllers(finding: Finding) -> bool:
     """Whether controllers must not start, or do not start, before what a finding says is mended."""
     evidence = finding.evidence
     no_start = "needs_snapshot" in evidence and not evidence["held_by"]
-    is_about_them = no_start or finding.kind in ("QUORUM_WOULD_TRUNCATE", "METADATA_RECORD_REJECTED")
+    is_about_them = no_start or CAUSE_OF[finding.kind] is Cause.CONTROLLERS
     return is_about_them and finding.severity.rank >= Severity.ERROR.rank
 
 

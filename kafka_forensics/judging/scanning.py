@@ -30,7 +30,7 @@ from kafka_forensics.judging.absence import absence_findings, ledger_of, may_be_
 from kafka_forensics.judging.environment import changed_findings, environment_findings
 from kafka_forensics.judging.partitions import PartitionResult, judge_partition, scan_matches
 from kafka_forensics.judging.placement import TopicPlacements, partition_keys
-from kafka_forensics.judging.quorum import quorum_findings
+from kafka_forensics.judging.quorum import quorum_findings, quorum_of
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CODEC_BACK_ENDS, WITNESS_TOPICS
 from kafka_forensics.model.findings import Asked, Confidence, Finding, Place, Severity
 from kafka_forensics.model.results import BrokerSummary, Incomplete, PartitionSummary, ScanResult, Totals, worst
@@ -255,8 +255,9 @@ class Scan:
         if inputs.is_unchecked and not inputs.replicas:
             require_or_note(inputs, options, self.ledger.keys())
         take_expectations(inputs, self.ledger)
-        quorum = quorum_findings(inputs, self.ledger, live=options.live)
-        self._of_witnesses = [*(finding for finding in quorum if concerns(finding.place, options)), *witnesses.findings]
+        self._quorum = quorum_of(inputs, self.ledger)
+        elections = quorum_findings(self._quorum, inputs, live=options.live)
+        self._of_witnesses = [*(finding for finding in elections if concerns(finding.place, options)), *witnesses.findings]
         self._verdicts: dict[tuple[str | None, int | None], str] = {}
         for finding in self._of_witnesses:
             key = finding.place.topic, finding.place.partition
@@ -362,7 +363,7 @@ class Scan:
         around = [finding for finding in environment_findings(inputs) if concerns(finding.place, self.options)]
         gaps = [*inputs.incomplete, *self.incomplete]
         hidden = may_hide_log_directory(inputs)
-        absent = absence_findings(inputs, self.ledger, self.partitions, self.options, gaps, hidden=hidden)
+        absent = absence_findings(inputs, self.ledger, self.partitions, self.options, gaps, quorum=self._quorum, hidden=hidden)
         findings = [*around, *absent, *map(self._with_copies, self._of_witnesses), *findings]
         return [_unless_hidden(finding) for finding in findings] if hidden else findings
 

@@ -8,7 +8,7 @@ from kafka_forensics.model.controller import QuorumLog
 
 def possible_leaders(logs: Sequence[QuorumLog]) -> list[QuorumLog]:
     """The nodes that the others of `logs`, one a node, may elect; a node stands for election by the voters that it knows itself."""
-    return [log for log in logs if log.voters is not None and _has_majority(log, logs)]
+    return [log for log in logs if _has_majority(log, logs)]
 
 
 def _has_majority(candidate: QuorumLog, logs: Sequence[QuorumLog]) -> bool:
