@@ -80,7 +80,7 @@ class QuorumLog:
     agreed_end: int
     """Up to where it is the log that all copies together make."""
     voters: VoterSet | None
-    """The voters whom the node asks for votes; None where it knows none, so that it cannot become the leader."""
+    """The voters that the node asks for votes; None if it knows no voters and cannot become leader."""
 
     @property
     def rank(self) -> tuple[int, int]:

@@ -109,7 +109,7 @@ class ControllerCopy:
 
     @property
     def epoch_seen(self) -> int:
-        """The highest leader epoch of which it tells; -1 of none."""
+        """The highest leader epoch in its log, its snapshots and its `quorum-state`; -1 without any."""
         states = [] if self.state is None else [self.state.leader_epoch]
         return max(-1, self.log.last_epoch, *states, *(snapshot.leader_epoch for snapshot in self.snapshots))
 

@@ -105,7 +105,7 @@ class _Known:
     history: PartitionHistory
     state: PartitionState
     stated: int
-    """Offset of the last record that told all of its state, or of the last before a snapshot that did."""
+    """Offset of the last record that states all of its state; for a snapshot, the last offset before its end."""
     last_leader: int
     """-1: none ever."""
 

@@ -126,7 +126,7 @@ def _count_each_once(copies: Sequence[QuorumCopy]) -> None:
 
 
 def _voter_sets(copy: QuorumCopy, copies: Sequence[QuorumCopy]) -> list[VoterSet]:
-    """All sets of voters of which a majority may have decided, by a copy. Raises RefusedError where nothing tells who votes."""
+    """Every possible voter set, by this copy. Raises RefusedError if the copies do not name the voters."""
     sets = voter_sets(copy.facts, [other.facts for other in copies])
     if not sets:
         raise _refused("nothing here names its voters", _MORE, copies)
