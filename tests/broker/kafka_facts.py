@@ -26,6 +26,7 @@ from kafka_forensics.model.constants import (
 from kafka_forensics.model.coordinators import RECORD_TYPES, TRANSACTION_STATES
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.parsers.internal_topics import teller
+from kafka_forensics.parsers.internal_topics.flexible_fields import UNKNOWN_TAGS
 from kafka_forensics.parsers.log.records import parse_control_record
 from kafka_forensics.parsers.spec.metadata_records import MESSAGES
 from lab.dump_facts import DECODERS, INDEXES, LOGS, Row, tables
@@ -473,9 +474,9 @@ def snake(value: Any) -> Any:
 
 
 def fits(printed: Any, ours: Any, unprinted: Json) -> bool:
-    """Whether a value is what was printed, each field that was not printed being what it is then."""
+    """Whether a value is what was printed, each field that was not printed being what it is then; the tool drops unknown tags."""
     if isinstance(printed, dict):
-        left_out = {name: value for name, value in ours.items() if name not in printed}
+        left_out = {name: value for name, value in ours.items() if name not in printed and name != UNKNOWN_TAGS}
         return all(name in ours and fits(value, ours[name], unprinted) for name, value in printed.items()) and all(
             name in unprinted and unprinted[name] == value for name, value in left_out.items()
         )
