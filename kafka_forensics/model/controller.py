@@ -209,6 +209,8 @@ class PartitionControl:
     """Records of kinds not known here that the controller's log holds: all that is said here passed over them."""
     exists_since_ms: int | None = None
     """When the topic was created, or the earliest that is known to be later; None: not known."""
+    metadata_version: int | None = None
+    """The finalized level of `metadata.version`; None: not known."""
 
     @property
     def premises(self) -> list[str]:
@@ -219,6 +221,20 @@ class PartitionControl:
     def is_tiered(self) -> bool:
         """Whether the topic's older segments are moved to remote storage (KIP-405)."""
         return (self.setting("remote.storage.enable") or "").lower() == "true"
+
+    @property
+    def min_insync_replicas(self) -> int | None:
+        """`min.insync.replicas` in force, never more than there are replicas; None: not in the controller's log."""
+        text = self.setting("min.insync.replicas")
+        if text is None or not (text.isascii() and text.isdigit() and len(text) < 10):
+            return None
+        return min([int(text), *([len(self.replica_assignment)] if self.replica_assignment else [])])
+
+    @property
+    def isr_is_below_minimum(self) -> bool:
+        """Whether fewer replicas are in sync than `min.insync.replicas` asks for; only then are there eligible leader replicas."""
+        minimum = self.min_insync_replicas
+        return self.isr is not None and (bool(self.elr) or (minimum is not None and len(self.isr) < minimum))
 
     def setting(self, name: str) -> str | None:
         """A topic setting in force as far as the controller's log holds it; None: server.properties or Kafka's default decides."""

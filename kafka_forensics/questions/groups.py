@@ -85,6 +85,21 @@ class GroupRow:
         return max(self.ends.readable.log_end_offset - self.commit.offset, 0)
 
     @property
+    def deleted_unread(self) -> int | None:
+        """Offsets from the committed one on that lie before the leader's log start, so that no consumer can read them any more."""
+        if self.ends is None or self.commit is None:
+            return None
+        return max(self.ends.readable.log_start_offset - self.commit.offset, 0)
+
+    @property
+    def readable(self) -> int | None:
+        """Offsets from the committed one on, or from the log start, that consumers can read; None where that is not known."""
+        end = None if self.ends is None or not self.ends.all_read else self.ends.readable.readable_end_offset
+        if self.ends is None or self.commit is None or end is None:
+            return None
+        return max(end - max(self.commit.offset, self.ends.readable.log_start_offset), 0)
+
+    @property
     def beyond_end(self) -> int | None:
         """Offsets committed beyond the end of every copy; 0 where there are none, None where a copy not read may have them."""
         if self.ends is None or self.commit is None:

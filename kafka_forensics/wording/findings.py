@@ -189,7 +189,7 @@ def _held(finding: Finding) -> str:
 def _harmless(finding: Finding) -> str:
     """How a sentence goes on of which it is known what would make it harmless."""
     condition = _evidence(finding, "harmless_if")
-    return "" if condition is None else f", which is harmless if {condition}"
+    return "" if condition is None else f", which is harmless if {clean(condition.value, 4 * TEXT_LIMIT)}"
 
 
 def _not_read(finding: Finding) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from kafka_forensics.cli.streams import printable
 from tests.cli.runs import Run, assert_as_kept, rows
-from tests.support.brokers import put_offsets, put_replica, put_share_state
+from tests.support.brokers import put_offsets, put_replica, put_share_state, write_checkpoint
 from tests.support.controllers import CONTROLLER, ControllerLog, partition, topic
 from tests.support.groups import (
     TOPIC_ID_TEXT,
@@ -120,11 +120,26 @@ def test_how_it_ends(run: Run, copies: Path, tmp_path: Path) -> None:
     assert err.splitlines()[0] == nothing
 
 
+def test_a_commit_below_the_log_start_is_out_of_range(run: Run, tmp_path: Path) -> None:
+    """What was deleted unread, and what is left; a commit at the log start, or one that is pending, has lost nothing."""
+    records = log_of((commit_key("late", "orders"), commit_value(1)), (commit_key("in time", "orders"), commit_value(4)))
+    records += transaction_of((commit_key("streams", "orders"), commit_value(2)), start=2, producer_id=77)
+    log_dir = put_replica(tmp_path, 1, log(5), high_watermark=10)
+    write_checkpoint(log_dir, "log-start", 4, "orders-0")
+    put_offsets(log_dir, records)
+    shown = {(row["group"], row["lag"], row["readable"], row["deleted_unread"]) for row in rows(run, tmp_path)}
+    assert shown == {("late", 9, 6, 3), ("in time", 6, 6, 0), ("streams", 8, 6, 2)}
+    _, table, _ = run(tmp_path, "--format", "table")
+    [line] = [line for line in table.splitlines() if "OUT OF RANGE" in line]
+    assert line.startswith("late")
+    assert line.endswith("OUT OF RANGE: 3 offsets deleted unread, 6 are left to read; auto.offset.reset decides")
+
+
 def test_members_of_the_isr_whose_logs_are_missing_are_a_column_too(run: Run, tmp_path: Path) -> None:
     folder = tmp_path / "copies"
     for broker in (1, 2):
         records = log_of((commit_key("g", "orders"), commit_value(7)))
-        put_offsets(put_replica(folder, broker, log(5), high_watermark=10), records)
+        put_offsets(put_replica(folder, broker, log(5), high_watermark=8), records)
     ControllerLog().lead([CONTROLLER]).append(topic("orders")).append(partition([1, 2, 3], 1)).put(folder / f"c{CONTROLLER}")
     [row] = rows(run, folder)
     _, table, _ = run(folder, "--format", "table")

@@ -263,6 +263,7 @@ class Replay:
             history=known.history,
             unknown_records=self.history.unknown_records,
             exists_since_ms=events[0].timestamp_ms if events and topic.created_ms is None else topic.created_ms,
+            metadata_version=self.history.features.get("metadata.version"),
         )
 
     def _malformed(self, offset: int, record: MetadataRecord, seen_at: int | None = None) -> None:

@@ -1,9 +1,9 @@
 """Why consumers cannot read the newest records of a partition, as far as files tell.
 
 Consumers read up to the high watermark, those of committed transactions up to the last stable offset. The high watermark is the
-smallest log end among the ISR, and with Kafka's stricter rule (KIP-966) does not move while the ISR is below its minimum. It never
-falls: a member of the ISR that ends below what the leader has checkpointed holds nothing back; it has left the ISR since, or lost
-records.
+smallest log end among the ISR, and since Kafka 3.7 does not move while the ISR is below its minimum (`Partition.isUnderMinIsr`). It
+never falls: a member of the ISR that ends below what the leader has checkpointed holds nothing back; it has left the ISR since, or
+lost records.
 """
 
 from collections.abc import Callable
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 LAG_TIME_MAX_MS: Final = 30_000
 """`replica.lag.time.max.ms` by default: a follower that is behind for longer leaves the ISR; shorter waits are an active tail."""
 
+_KAFKA_3_7: Final = 15
+"""The first `metadata.version` of brokers whose high watermark waits for `min.insync.replicas` (3.7-IV0)."""
+
 TimestampAt = Callable[[Replica, int], int | None]
 """(replica, offset) → timestamp of the batch that holds it, in ms; None if that cannot be told."""
 
@@ -35,10 +38,15 @@ class Readable:
     held_back_by: str
     leader: int | str
     """Whose log is the longest that counts: the leader's, or the longest copy's where no leader is known."""
+    log_start_offset: int
+    """Of the leader's log: before it nothing can be read."""
     log_end_offset: int
+    checkpointed: int | None = None
+    """The leader's checkpointed high watermark, at most its log end."""
     high_watermark: int | None = None
-    """By the rule, from the log ends of the ISR, but for members that end below the leader's checkpointed one; None if not every
-    member's log was given."""
+    """By the rule, from the log ends of the ISR, but for members that end below the leader's checkpointed one; while the ISR is below
+    its minimum, also from those of the eligible leader replicas, or as checkpointed. None if the ISR is not known, or not every
+    member's log was given, unless the leader has checkpointed its log end."""
     brokers: tuple[int | str, ...] = ()
     """The members of the ISR that end first, or the copies that may; without a leader, the ids of those that were last in sync."""
     since_ms: int | None = None
@@ -55,33 +63,33 @@ class Readable:
     missing: tuple[int, ...] = ()
     """Members of the ISR of which no log was given: the high watermark may be lower because of them."""
 
-
-def _by_in_sync(leader: Replica, isr: tuple[int, ...] | None, members: list[Replica], minimum: int | None) -> Readable:
-    """What the in-sync replicas let readers have, as long as nothing else holds them back; `members`: those with a copy."""
-    missing = tuple(sorted(set(isr or ()) - {replica.context.node for replica in members}))
-    return Readable(
-        "unknown" if missing else "nothing",
-        leader.broker,
-        leader.log_end_offset,
-        _least_high_watermark(leader, members) if isr is not None and not missing else None,
-        isr=isr,
-        min_insync_replicas=minimum,
-        isr_below_minimum=isr is not None and minimum is not None and len(isr) < minimum,
-        missing=missing,
-    )
+    @property
+    def readable_end_offset(self) -> int | None:
+        """Where consumers stop that read all that is committed, open transactions too; None: not known, or there is no leader."""
+        return None if self.held_back_by in ("unknown", "no_leader") else self.high_watermark
 
 
 def readable(replicas: list[Replica], control: PartitionControl | None, timestamp_at: TimestampAt) -> Readable:
     """What holds readers of one partition back; `replicas` is not empty. A pure rule: `timestamp_at` lends it the log."""
     leader = _leader(replicas, control)
     isr = None if control is None or control.isr is None else tuple(control.isr)
-    members = [replica for replica in replicas if isr is None or replica.context.node in isr]
-    answer = _by_in_sync(leader, isr, members, _minimum(control))
+    answer = Readable(
+        "nothing",
+        leader.broker,
+        leader.log_start_offset,
+        leader.log_end_offset,
+        None if leader.context.high_watermark is None else min(leader.context.high_watermark, leader.log_end_offset),
+        isr=isr,
+        min_insync_replicas=None if control is None else control.min_insync_replicas,
+        isr_below_minimum=control is not None and control.isr_is_below_minimum,
+        missing=tuple(sorted(set(isr or ()) - {replica.context.node for replica in replicas})),
+    )
     if control is not None and control.leader == NO_LEADER:
         since, last = _leaderless(control)
-        return replace(answer, held_back_by="no_leader", high_watermark=None, brokers=last, since_ms=since)
-    if shortest := _shorter(leader, members):
-        return _behind(answer, leader, shortest, timestamp_at)
+        return replace(answer, held_back_by="no_leader", brokers=last, since_ms=since)
+    answer = _by_in_sync(answer, leader, replicas, control, timestamp_at)
+    if answer.held_back_at is not None:
+        return answer
     open_transaction = next(iter(leader.state.transactions.open_transactions()), None)
     if open_transaction is not None and open_transaction.first_offset < leader.log_end_offset:
         return replace(
@@ -94,38 +102,43 @@ def readable(replicas: list[Replica], control: PartitionControl | None, timestam
     return answer
 
 
-def _caught_up(leader: Replica, members: list[Replica]) -> list[Replica]:
-    """In-sync replicas that reach to the leader's own high watermark."""
-    passed = min(leader.context.high_watermark or 0, leader.log_end_offset)
-    return [replica for replica in members if replica.log_end_offset >= passed]
-
-
-def _least_high_watermark(leader: Replica, members: list[Replica]) -> int:
-    """To where the high watermark can have come, all in-sync replicas being here."""
-    return min((replica.log_end_offset for replica in _caught_up(leader, members)), default=leader.log_end_offset)
-
-
-def _shorter(leader: Replica, members: list[Replica]) -> list[Replica]:
-    """The in-sync replicas that reach least far, none if they reach to the leader's end."""
-    end = _least_high_watermark(leader, members)
-    if end >= leader.log_end_offset:
-        return []
-    return [replica for replica in _caught_up(leader, members) if replica.log_end_offset == end]
-
-
-def _behind(answer: Readable, leader: Replica, shortest: list[Replica], timestamp_at: TimestampAt) -> Readable:
-    """The answer where in-sync replicas that lag hold the high watermark back."""
-    held_back_at = shortest[0].log_end_offset
-    since = timestamp_at(leader, held_back_at)
+def _by_in_sync(
+    answer: Readable, leader: Replica, replicas: list[Replica], control: PartitionControl | None, timestamp_at: TimestampAt
+) -> Readable:
+    """What the replicas in sync let readers have."""
+    waits_for_minimum = control is not None and _waits_for_minimum(control)
+    passed = answer.checkpointed or 0
+    counting = None if answer.isr is None or control is None else {*answer.isr, *((control.elr or ()) if waits_for_minimum else ())}
+    ends = {
+        replica.broker: replica.log_end_offset
+        for replica in replicas
+        if (counting is None or replica.context.node in counting) and replica.log_end_offset >= passed
+    }
+    end = min(ends.values(), default=answer.log_end_offset)
+    if waits_for_minimum and end >= answer.log_end_offset and answer.checkpointed is not None:
+        end = answer.checkpointed
+    end = min(end, answer.log_end_offset)
+    is_known = (answer.isr is not None and not answer.missing) or answer.checkpointed == answer.log_end_offset
+    answer = replace(answer, high_watermark=end if is_known else None)
+    if end == answer.log_end_offset:
+        return answer if is_known else replace(answer, held_back_by="unknown")
+    in_sync = [replica.broker for replica in replicas if answer.isr is None or replica.context.node in answer.isr]
+    since = timestamp_at(leader, end)
     newest = leader.state.framing.max_timestamp
     return replace(
         answer,
-        held_back_by="unknown" if answer.high_watermark is None else "high_watermark",
-        brokers=tuple(replica.broker for replica in shortest),
-        held_back_at=held_back_at,
+        held_back_by="high_watermark" if is_known else "unknown",
+        brokers=tuple(broker for broker in in_sync if ends.get(broker) == end),
+        held_back_at=end,
         since_ms=since,
         waiting_ms=None if since is None or newest < since else newest - since,
     )
+
+
+def _waits_for_minimum(control: PartitionControl) -> bool:
+    """Whether the high watermark does not move because the ISR is below its minimum, as it did before Kafka 3.7."""
+    is_new = bool(control.elr) or (control.metadata_version or 0) >= _KAFKA_3_7
+    return control.isr_is_below_minimum and is_new
 
 
 def _leaderless(control: PartitionControl) -> tuple[int | None, tuple[int, ...]]:
@@ -144,18 +157,13 @@ def _leader(replicas: list[Replica], control: PartitionControl | None) -> Replic
     return leaders[0] if leaders else max(replicas, key=lambda replica: replica.log_end_offset)
 
 
-def _minimum(control: PartitionControl | None) -> int | None:
-    """`min.insync.replicas` of the topic; the brokers' default is not in their files."""
-    text = None if control is None else control.configs.get("min.insync.replicas")
-    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 10 else None
-
-
 def held_back_finding(replicas: list[Replica], answer: Readable) -> list[Finding]:
-    """`READERS_HELD_BACK` where a member of the ISR holds the high watermark back for longer than it may stay in the ISR so.
+    """`READERS_HELD_BACK` where the ISR is too small for the high watermark to move, or a member of it holds it back for longer than
+    it may stay in the ISR so.
 
     A shorter wait is what every busy partition looks like; open transactions have a finding of their own.
     """
-    waits = answer.waiting_ms is not None and answer.waiting_ms > LAG_TIME_MAX_MS
+    waits = not answer.brokers or (answer.waiting_ms is not None and answer.waiting_ms > LAG_TIME_MAX_MS)
     if answer.held_back_by != "high_watermark" or not waits or answer.high_watermark is None:
         return []
     context = replicas[0].context
@@ -175,4 +183,6 @@ def held_back_finding(replicas: list[Replica], answer: Readable) -> list[Finding
     place = Place(context.topic, context.partition, offset_start=answer.high_watermark, offset_end=answer.log_end_offset)
     known = {name: value for name, value in evidence.items() if value is not None}
     premises = [] if context.control is None else context.control.premises
+    if not answer.brokers:
+        premises = [*premises, "the leader's high watermark has not moved since it was checkpointed"]
     return [on_premises(finding("READERS_HELD_BACK", place, known), premises)]

@@ -19,6 +19,7 @@ from kafka_forensics.model.constants import (
     SHARE_GROUP_STATE_TOPIC,
     delivery_state_name,
 )
+from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.json_objects import Columns, Json, attribute, attributes, object_of, rfc3339, times
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ COLUMNS: Final[Columns] = {
     **attributes("kind state members=members_count generation", of="about"),
     **attributes("topic partition status committed_offset=commit.offset"),
     **attributes("log_start_offset local_log_start_offset log_end_offset=readable.log_end_offset", of="ends"),
-    **attributes("lag beyond_end"),
+    **attributes("lag readable deleted_unread beyond_end"),
     **times("committed", "commit.commit_timestamp"),
     "expires_ms": _if_any("commit.expire_timestamp"),
     "leader_epoch": _if_any("commit.leader_epoch"),
@@ -66,7 +67,7 @@ COLUMNS: Final[Columns] = {
     "producer_id": attribute("producer_id"),
     "metadata_length": lambda row: None if row.commit is None else len(row.commit.metadata.encode()),
     **attributes("offsets_partition=log_partition offsets_broker=log_broker offsets_offset=record_offset unknown_after_offset"),
-    **attributes("held_back_by held_back_at", of="ends.readable"),
+    **attributes("high_watermark high_watermark_checkpointed=checkpointed held_back_by held_back_at", of="ends.readable"),
     **times("held_back_since", "ends.readable.since_ms"),
     **attributes("held_back_brokers=brokers held_back_producer_id=producer_id", of="ends.readable"),
     **attributes("isr min_insync_replicas missing_isr_members=missing", of="ends.readable"),
@@ -152,10 +153,12 @@ def readers_in_words(answer: "Readable") -> str:
     brokers = f"broker{'s' if len(answer.brokers) > 1 else ''} {', '.join(map(str, answer.brokers))}"
     since = "" if answer.since_ms is None else f" since {rfc3339(answer.since_ms) or answer.since_ms}"
     size = 0 if answer.isr is None else len(answer.isr)
-    below = f"; ISR of {size}, below min.insync.replicas {answer.min_insync_replicas}" if answer.isr_below_minimum else ""
+    minimum = "its minimum" if answer.min_insync_replicas is None else f"min.insync.replicas {answer.min_insync_replicas}"
+    below = f"; ISR of {size}, below {minimum}" if answer.isr_below_minimum else ""
     match answer.held_back_by:
         case "high_watermark":
-            return f"high watermark held at {answer.held_back_at} by {brokers}{since}{below}"
+            by = f" by {brokers}" if answer.brokers else ""
+            return f"high watermark held at {answer.held_back_at}{by}{since}{below}"
         case "last_stable_offset":
             before = f", or before: {_missing(answer)}" if answer.missing else ""
             return f"committed reads held at {answer.held_back_at} by producer {answer.producer_id}{since}{below}{before}"
@@ -167,6 +170,9 @@ def readers_in_words(answer: "Readable") -> str:
             return f"how far consumers can read is not known: {_missing(answer)}"
         case "unknown" if answer.missing:
             return f"held at {answer.held_back_at} or before: by {brokers}, and {_missing(answer)}"
+        case "unknown" if answer.held_back_at is None:
+            least = f"readable to {answer.checkpointed} at least" if answer.checkpointed else "how far consumers can read is not known"
+            return f"{least}: nothing says who is in the ISR"
         case "unknown":
             return f"held at {answer.held_back_at} if {brokers} is in the ISR"
         case _:
@@ -182,6 +188,9 @@ def _missing(answer: "Readable") -> str:
 def _notes(row: "GroupRow") -> Iterator[str]:
     if row.beyond_end:
         yield f"BEYOND EVERY LOG by {row.beyond_end}"
+    if row.deleted_unread and row.status == "committed":
+        left = "" if row.readable is None else f", {row.readable} are left to read"
+        yield f"OUT OF RANGE: {plural(row.deleted_unread, 'offset')} deleted unread{left}; auto.offset.reset decides"
     if row.ends is not None and row.commit is not None and 0 <= row.commit.offset < row.ends.local_log_start_offset:
         local_start = row.ends.local_log_start_offset
         if row.ends.log_start_offset < local_start:
@@ -235,8 +244,6 @@ def _say_rest(answer: "GroupsAnswer", screen: Destination, group: str | None, *,
 
 def _summary(rows: "list[GroupRow]") -> str:
     """How many groups, commits and share partitions there are, and how many commits lie beyond all logs."""
-    from kafka_forensics.model.amounts import plural
-
     names = {row.group for row in rows if row.group is not None}
     committed = [row for row in rows if row.status == "committed"]
     beyond = sum(bool(row.beyond_end) for row in committed)

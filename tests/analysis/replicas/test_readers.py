@@ -56,7 +56,7 @@ def test_who_holds_readers_back(
     answer = judged(found, control(isr))
     assert (answer.held_back_by, answer.leader, answer.high_watermark, answer.held_back_at, answer.brokers) == expected
     assert (held_back_finding(found, answer) == []) is (answer.held_back_by == "nothing")
-    assert judged(found, None).high_watermark is None
+    assert judged(found, None).high_watermark == (9 if checkpointed >= 9 else None)
 
 
 def test_the_shortest_members_of_the_isr_hold_the_high_watermark() -> None:
@@ -153,3 +153,56 @@ def test_brokers_that_were_given_names_are_known_by_their_ids() -> None:
         replica.context.broker = f"rack-{replica.context.broker}"
     answer = judged(found, control([1, 2]))
     assert (answer.held_back_by, answer.leader, answer.brokers) == ("high_watermark", "rack-1", ("rack-2",))
+
+
+@pytest.mark.parametrize(
+    ("ends", "about", "high_watermark", "brokers"),
+    [
+        ({"b1": 9}, {"isr": [1], "elr": [2], "min_insync_replicas": "2"}, 6, ()),
+        ({"b1": 9, "b2": 6}, {"isr": [1], "elr": [2], "min_insync_replicas": "2"}, 6, ()),
+        ({"b1": 9, "b2": 8}, {"isr": [1], "elr": [2]}, 8, ()),
+        ({"b1": 9}, {"isr": [1], "metadata_version": 15, "min_insync_replicas": "2"}, 6, ()),
+        ({"b1": 9, "b2": 7}, {"isr": [1, 2], "metadata_version": 15, "min_insync_replicas": "3"}, 7, (2,)),
+        ({"b1": 9, "b2": 9}, {"isr": [1, 2], "metadata_version": 15, "min_insync_replicas": "2"}, 9, None),
+        ({"b1": 9, "b2": 6}, {"isr": [1], "metadata_version": 14, "min_insync_replicas": "2"}, 9, None),
+        ({"b1": 9, "b2": 6}, {"isr": [1], "metadata_version": 15, "min_insync_replicas": "1"}, 9, None),
+        ({"b1": 9}, {"isr": [1], "metadata_version": 15, "min_insync_replicas": "2", "replicas": [1]}, 9, None),
+    ],
+)
+def test_the_high_watermark_waits_for_the_minimum_of_the_isr(
+    ends: dict[str, int], about: dict[str, Any], high_watermark: int, brokers: tuple[int, ...] | None
+) -> None:
+    """Since Kafka 3.7, and never for more replicas than there are; `brokers` is None where nothing holds readers back."""
+    found = replicas(**ends)
+    found[0].context.high_watermark = 6
+    settings = {name: value for name, value in about.items() if name == "min_insync_replicas"}
+    known = replace(
+        control(about["isr"], **settings),
+        elr=about.get("elr"),
+        metadata_version=about.get("metadata_version"),
+        replica_assignment=about.get("replicas", [1, 2, 3]),
+    )
+    answer = judged(found, known)
+    assert (answer.high_watermark, answer.readable_end_offset) == (high_watermark, high_watermark)
+    findings = held_back_finding(found, answer)
+    assert [finding.evidence["brokers"] for finding in findings] == ([] if brokers is None else [list(brokers)])
+    if brokers == ():
+        assert "the ISR (1) is below" in message(findings[0])
+        assert readers_in_words(answer).startswith(f"high watermark held at {high_watermark} since ")
+
+
+@pytest.mark.parametrize(
+    ("checkpointed", "held", "end", "words"),
+    [
+        (9, "nothing", 9, "readable"),
+        (6, "unknown", None, "readable to 6 at least: nothing says who is in the ISR"),
+        (None, "unknown", None, "how far consumers can read is not known: nothing says who is in the ISR"),
+    ],
+)
+def test_nothing_is_readable_for_certain_beyond_a_checkpoint_where_the_isr_is_not_known(
+    checkpointed: int | None, held: str, end: int | None, words: str
+) -> None:
+    found = replicas(b1=9, b2=9)
+    found[0].context.high_watermark = checkpointed
+    answer = judged(found, None)
+    assert (answer.held_back_by, answer.readable_end_offset, readers_in_words(answer)) == (held, end, words)
