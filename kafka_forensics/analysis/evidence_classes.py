@@ -229,6 +229,8 @@ class OpenTransactionEvidence(LaterEvidence):
     find_hanging: NotRequired[str]
     command: NotRequired[str]
     late_write_after: NotRequired[int]
+    waiting_groups: NotRequired[list[str]]
+    waiting_groups_count: NotRequired[int]
     safe_to_abort: bool | None
 
 

@@ -263,7 +263,7 @@ class Scan:
             key = finding.place.topic, finding.place.partition
             self._verdicts[key] = worst(self._verdicts.get(key, "clean"), finding.severity.value)
         self._across = TransactionsAcross(
-            witnesses.transaction_log, options.as_of_ms, None if controller is None else controller.last_ms
+            witnesses.transaction_log, options.as_of_ms, None if controller is None else controller.last_ms, witnesses.groups
         )
         self._placements = TopicPlacements(inputs, witnesses)
         self._asked = AskedAgain(inputs, options)

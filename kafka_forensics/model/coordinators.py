@@ -223,6 +223,11 @@ class GroupHistory:
                 (log.cluster_id, committed_offset)
             )
 
+    def waiting_for(self, log_partition: int, producer_id: int) -> list[str]:
+        """Groups with offsets in an open transaction in a partition of `__consumer_offsets`: they cannot fetch these until it ends."""
+        logs = [log for log in self.logs if log.partition == log_partition]
+        return sorted({commit.group for log in logs for commit in log.pending if commit.producer_id == producer_id})
+
     def committed(self, topic: str, partition: int, cluster_id: str | None) -> list[Committed]:
         """What groups committed on a partition of a cluster; a log or a partition that does not tell its cluster is of any."""
         of_clusters = self.by_partition.get((topic, partition), [])

@@ -44,9 +44,9 @@ class Readable:
     checkpointed: int | None = None
     """The leader's checkpointed high watermark, at most its log end."""
     high_watermark: int | None = None
-    """By the rule, from the log ends of the ISR, but for members that end below the leader's checkpointed one; while the ISR is below
-    its minimum, also from those of the eligible leader replicas, or as checkpointed. None if the ISR is not known, or not every
-    member's log was given, unless the leader has checkpointed its log end."""
+    """By the rule, from the log ends of the ISR, but for members that end below the leader's checkpointed one; while the ISR is
+    below its minimum, also from those of the eligible leader replicas, or as checkpointed. None if the ISR is not known, or not
+    every member's log was given, unless the leader has checkpointed its log end."""
     brokers: tuple[int | str, ...] = ()
     """The members of the ISR that end first, or the copies that may; without a leader, the ids of those that were last in sync."""
     since_ms: int | None = None
@@ -158,8 +158,8 @@ def _leader(replicas: list[Replica], control: PartitionControl | None) -> Replic
 
 
 def held_back_finding(replicas: list[Replica], answer: Readable) -> list[Finding]:
-    """`READERS_HELD_BACK` where the ISR is too small for the high watermark to move, or a member of it holds it back for longer than
-    it may stay in the ISR so.
+    """`READERS_HELD_BACK` where the ISR is too small for the high watermark to move, or a member of it holds it back for longer
+    than it may stay in the ISR so.
 
     A shorter wait is what every busy partition looks like; open transactions have a finding of their own.
     """

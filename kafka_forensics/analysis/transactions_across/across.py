@@ -12,12 +12,13 @@ from kafka_forensics.analysis.transactions import OFFSET, PRODUCER_EPOCH, PRODUC
 from kafka_forensics.analysis.transactions_across.decided import SKEW_MS, TV2, Commits, Contradiction, contradictions, disagreements
 from kafka_forensics.analysis.transactions_across.facts import CollectedFacts, PartitionFacts, PartitionTransactionFacts
 from kafka_forensics.evidence.context import ReplicaContext
-from kafka_forensics.model.constants import CONTROL_COMMIT
+from kafka_forensics.model.constants import CONSUMER_OFFSETS_TOPIC, CONTROL_COMMIT
 from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.model.coordinators import (
     DEFAULT_MAX_TIMEOUT_MS,
     LATE_BUFFER_MS,
     Decision,
+    GroupHistory,
     LoggedState,
     TopicPartition,
     TransactionLog,
@@ -46,11 +47,20 @@ Decided = Mapping[tuple[int, int], Sequence[Decision]]
 class TransactionsAcross:
     """Collects what is needed of every partition, and judges when all are known."""
 
-    def __init__(self, log: TransactionLog | None, as_of_ms: int | None, controller_ms: int | None = None) -> None:
+    def __init__(
+        self,
+        log: TransactionLog | None,
+        as_of_ms: int | None,
+        controller_ms: int | None = None,
+        groups: GroupHistory | None = None,
+    ) -> None:
         self._log = log
+        self._groups = groups or GroupHistory()
         self._as_of = as_of_ms
         self._controller_ms = controller_ms
         """When the controller wrote the last record of its log."""
+        self._grace_ms = LATE_BUFFER_MS if as_of_ms is None else 0
+        """For how long copies of different moments may show a transaction open beyond its timeout."""
         self._facts = CollectedFacts()
         self._commits: Commits | None = None
 
@@ -125,8 +135,10 @@ class TransactionsAcross:
         producer_id = int(evidence["producer_id"])
         if ended_on := _ended_on(evidence, facts):
             return replace(subject, evidence={**evidence, "ended_on": ended_on, "safe_to_abort": False})
+        if where[0] == CONSUMER_OFFSETS_TOPIC and (waiting := self._groups.waiting_for(where[1], producer_id)):
+            evidence |= {"waiting_groups": waiting[:MAX_LISTED], "waiting_groups_count": len(waiting)}
         if self._log is None:
-            return _without_coordinator(subject, evidence)
+            return self._without_coordinator(subject, evidence)
         owners = self._log.owners(producer_id)
         evidence |= _described(owners)
         timeouts = [logged_state.metadata.transaction_timeout_ms for logged_state in owners if logged_state.metadata]
@@ -167,11 +179,18 @@ class TransactionsAcross:
                 if metadata.last_update_timestamp < 0:
                     continue
                 late = self.as_of - metadata.last_update_timestamp - DEFAULT_MAX_TIMEOUT_MS
-            if late > LATE_BUFFER_MS:
+            if late > self._grace_ms:
                 age = self.as_of - metadata.start_timestamp
                 known = {"overdue": True, "transaction_age_ms": age, "transaction_timeout_ms": metadata.transaction_timeout_ms}
                 return known | {"coordinator": "should have ended it", "safe_to_abort": None}
         return None
+
+    def _without_coordinator(self, subject: Finding, evidence: Json) -> Finding:
+        """Without the coordinators' log nobody can say that it hangs; that it is overdue, its own timestamps say."""
+        evidence |= {"coordinator": "not among the copies"} | _UNJUDGED
+        if evidence["age_ms"] <= DEFAULT_MAX_TIMEOUT_MS + self._grace_ms:
+            return replace(subject, evidence=evidence)
+        return replace(subject, severity=Severity.WARNING, confidence=Confidence.SUSPECTED, evidence=evidence | {"late": True})
 
     def _unknown(self, producer_id: int) -> Json | None:
         """Why the log cannot tell whether a transaction of this producer id is still to be ended; None if it can."""
@@ -257,14 +276,6 @@ def _described(owners: list[LoggedState]) -> Json:
             "transaction_start_timestamp": last.metadata.start_timestamp,
         }
     return evidence
-
-
-def _without_coordinator(subject: Finding, evidence: Json) -> Finding:
-    """Without the coordinators' log nobody can say that it hangs; that it is overdue, its own timestamps say."""
-    evidence |= {"coordinator": "not among the copies"} | _UNJUDGED
-    if evidence["age_ms"] <= DEFAULT_MAX_TIMEOUT_MS + LATE_BUFFER_MS:
-        return replace(subject, evidence=evidence)
-    return replace(subject, severity=Severity.WARNING, confidence=Confidence.SUSPECTED, evidence=evidence | {"late": True})
 
 
 def _place(context: ReplicaContext, opened: OpenTransaction) -> Place:

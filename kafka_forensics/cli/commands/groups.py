@@ -12,6 +12,7 @@ from kafka_forensics.cli.commands.scan import exit_status
 from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.outputs.rows import Listing, cell
 from kafka_forensics.cli.streams import Destination, absent, chosen_format, open_output, printable, say, screen_of
+from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.constants import (
     CONSUMER_OFFSETS_TOPIC,
     DELIVERY_STATES,
@@ -19,7 +20,6 @@ from kafka_forensics.model.constants import (
     SHARE_GROUP_STATE_TOPIC,
     delivery_state_name,
 )
-from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.json_objects import Columns, Json, attribute, attributes, object_of, rfc3339, times
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ _RIGHT: Final = ("members", "committed", "log end", "lag")
 _MESSAGES: Final = 20
 _NO_GROUP: Final = "(no group)"
 """In a table, of partitions on which none committed."""
+_NOT_KNOWN: Final = "how far consumers can read is not known"
 
 
 def _if_any(path: str) -> "Callable[[GroupRow], int | None]":
@@ -167,11 +168,11 @@ def readers_in_words(answer: "Readable") -> str:
         case "no_leader":
             return f"no leader{since}"
         case "unknown" if answer.missing and answer.held_back_at is None:
-            return f"how far consumers can read is not known: {_missing(answer)}"
+            return f"{_NOT_KNOWN}: {_missing(answer)}"
         case "unknown" if answer.missing:
             return f"held at {answer.held_back_at} or before: by {brokers}, and {_missing(answer)}"
         case "unknown" if answer.held_back_at is None:
-            least = f"readable to {answer.checkpointed} at least" if answer.checkpointed else "how far consumers can read is not known"
+            least = f"readable to {answer.checkpointed} at least" if answer.checkpointed else _NOT_KNOWN
             return f"{least}: nothing says who is in the ISR"
         case "unknown":
             return f"held at {answer.held_back_at} if {brokers} is in the ISR"

@@ -57,6 +57,12 @@ _OF_MOMENTS: Final = frozenset(
     }
 )
 """Kinds that files of different moments look like: logs and their small files, one replica's head or end and another's."""
+_WAITING_READERS: Final = {
+    "TXN_HANGING": "hanging transaction",
+    "TXN_OPEN": "open transaction",
+    "READERS_HELD_BACK": "high watermark held back",
+}
+"""Kinds of records that consumers wait for → why."""
 _SHELL_WORD: Final = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""")
 _TAKES_VALUE: Final = re.compile(r"--(?!live$|whole$|partial$|explain$|all-partitions$|verbose$)[a-z-]+")
 """Of the options that stand in commands of ours those that take a value."""
@@ -202,12 +208,27 @@ def summary_lines(result: ScanResult) -> list[str]:
         f"{result.verdict}: {severities} in {scope}",
         f"{size(totals.bytes_total)} read: {decoded} decoded, {damaged} damaged, {skipped} skipped; {counted}",
     ]
+    if waiting := _waiting_readers(result.findings):
+        lines.append(waiting)
     if not totals.partitions:
         lines[0] = lines[0].replace(f"clean: {nothing_found(result)}", "nothing was judged")
         if result.is_interrupted:
             return [f"{result.verdict}: nothing was judged"]
         lines.append("no partition was found in the log directories")
     return lines
+
+
+def _waiting_readers(findings: Iterable[Finding]) -> str:
+    """`readers wait in 2 partitions: ledger-0 (open transaction), …`, nothing where none wait; each partition once."""
+    reasons: dict[str, str] = {}
+    for finding in findings:
+        if finding.kind in _WAITING_READERS:
+            reasons.setdefault(name(finding.place.topic, finding.place.partition), _WAITING_READERS[finding.kind])
+    if not reasons:
+        return ""
+    named = [f"{partition} ({reason})" for partition, reason in [*reasons.items()][:_NAMED_PARTITIONS]]
+    more = [f"{len(reasons) - len(named)} more"] if len(reasons) > len(named) else []
+    return f"readers wait in {plural(len(reasons), 'partition')}: {', '.join([*named, *more])}"
 
 
 def live_lines(result: ScanResult) -> list[str]:
