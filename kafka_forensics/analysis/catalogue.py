@@ -108,6 +108,7 @@ CATALOGUE: Final[dict[str, Kind]] = {
     "METADATA_RECORD_MALFORMED": Kind(_ERROR, _PROVEN, classes.MetadataMalformedEvidence),
     "METADATA_RECORD_REJECTED": Kind(_ERROR, _PROVEN, classes.MetadataRejectedEvidence),
     "METADATA_RECORD_UNKNOWN": Kind(_INFO, _PROVEN, classes.MetadataUnknownEvidence),
+    "COORDINATOR_STATE_MISPLACED": Kind(_ERROR, _PROVEN, classes.MisplacedStateEvidence),
     "GROUP_OFFSET_BEYOND_LOG": Kind(_CRITICAL, _PROVEN, classes.GroupOffsetEvidence),
     # environment
     "INCONSISTENT_CUT": Kind(_INFO, _INFERRED, classes.InconsistentCutEvidence),

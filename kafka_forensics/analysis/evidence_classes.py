@@ -722,6 +722,8 @@ class RiskyConfigEvidence(LaterEvidence):
     count: int
     risks: list[str]
     settings: dict[str, str]
+    of_coordinators: NotRequired[bool]
+    """Whether old segments of `__consumer_offsets` or `__transaction_state` are deleted."""
     explains: NotRequired[list[str]]
 
 
@@ -943,6 +945,17 @@ class FilesUnknownEvidence(LaterEvidence):
 
     names: list[str]
     count: int
+
+
+class MisplacedStateEvidence(LaterEvidence):
+    """Groups or transactional ids whose state their coordinators do not read."""
+
+    of_groups: bool
+    """Whether the names are groups; else they are transactional ids."""
+    names_count: int
+    partition_count: int
+    places: dict[str, str]
+    """Of the first names: in which partitions their state is, and which one is read."""
 
 
 class KeyPlacementEvidence(LaterEvidence):

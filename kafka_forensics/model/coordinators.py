@@ -212,6 +212,8 @@ class GroupHistory:
     """Every partition of `__consumer_offsets` among the copies."""
 
     logs: list[GroupLog] = field(default_factory=list)
+    read_from: dict[str, int] = field(default_factory=dict)
+    """Group with offsets in a partition that its coordinator does not read → the one that it reads."""
     by_partition: dict[tuple[str, int], list[tuple[str | None, Committed]]] = field(default_factory=dict)
     """(topic, partition) → what groups committed there, each with the cluster it was committed in."""
 
@@ -224,7 +226,7 @@ class GroupHistory:
             )
 
     def waiting_for(self, log_partition: int, producer_id: int) -> list[str]:
-        """Groups with offsets in an open transaction in a partition of `__consumer_offsets`: they cannot fetch these until it ends."""
+        """Groups with offsets in an open transaction of a partition of `__consumer_offsets`; they must wait until it ends."""
         logs = [log for log in self.logs if log.partition == log_partition]
         return sorted({commit.group for log in logs for commit in log.pending if commit.producer_id == producer_id})
 

@@ -59,6 +59,8 @@ class GroupRow:
     log_broker: int | str | None = None
     """Whose copy of it was read."""
     unknown_after_offset: int | None = None
+    coordinator_partition: int | None = None
+    """Of `__consumer_offsets`: the one that the group's coordinator reads, where that is not `log_partition`."""
     producer_id: int | None = None
     """Of a pending commit."""
     ends: PartitionEnds | None = None
@@ -218,7 +220,7 @@ def _rows(
     shares = [_share_row(log, state, names.get(state.topic_id), groups) for log in share_logs for state in log.states]
     rows: list[GroupRow] = [*shares]
     for log in history.logs:
-        rows += [_committed(log, committed_offset) for committed_offset in log.committed]
+        rows += [_committed(log, committed_offset, history) for committed_offset in log.committed]
         rows += [
             GroupRow(
                 commit.group,
@@ -259,7 +261,8 @@ def _is_wanted(row: GroupRow, options: ScanOptions, group_glob: str | None) -> b
     return fits((row.topic_or_id or "", row.partition), options)
 
 
-def _committed(log: GroupLog, committed_offset: Committed) -> GroupRow:
+def _committed(log: GroupLog, committed_offset: Committed, history: GroupHistory) -> GroupRow:
+    coordinator_partition = history.read_from.get(committed_offset.group)
     return GroupRow(
         committed_offset.group,
         log.groups.get(committed_offset.group),
@@ -272,6 +275,7 @@ def _committed(log: GroupLog, committed_offset: Committed) -> GroupRow:
         log.partition,
         log.broker,
         committed_offset.unknown_after,
+        None if coordinator_partition == log.partition else coordinator_partition,
     )
 
 

@@ -3,10 +3,12 @@ to."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan
 from kafka_forensics.model.constants import (
     CLUSTER_METADATA_TOPIC,
+    CONSUMER_OFFSETS_TOPIC,
     INTERNAL_TOPICS,
     REMOTE_LOG_METADATA_TOPIC,
     TRANSACTION_STATE_TOPIC,
@@ -15,8 +17,12 @@ from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.model.coordinators import GroupHistory, TransactionLog
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.remote_log import RemoteLogHistory
+from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.witnesses.controller import read_controller
 from kafka_forensics.witnesses.controller_copies import node_id
+
+if TYPE_CHECKING:
+    from kafka_forensics.analysis.internal_topics import PartitionCount
 
 
 @dataclass(slots=True)
@@ -57,6 +63,7 @@ def read_witnesses(inputs: Inputs) -> Witnesses:
     witnesses.groups = read_group_history(inputs)
     if witnesses.groups is not None:
         witnesses.findings += [finding for log in witnesses.groups.logs for finding in malformed_findings(log)]
+    witnesses.findings += _misplaced(inputs, witnesses, len(clusters))
     witnesses.remote_log, findings = read_remote_log(inputs)
     witnesses.findings += findings
     inputs.remote_log = witnesses.remote_log
@@ -100,6 +107,36 @@ def take_decisions(plans: Iterable[ReplicaPlan], witnesses: Witnesses) -> None:
         decided = {listed for decision in witnesses.transaction_log.decisions for listed in decision.partitions}
         for plan in plans:
             plan.context.decided = (plan.context.topic, plan.context.partition) in decided
+
+
+def _misplaced(inputs: Inputs, witnesses: Witnesses, clusters: int) -> list[Finding]:
+    """State of coordinators in partitions that they do not read; nothing of copies in which names are pseudonyms, or of several
+    clusters."""
+    if clusters > 1 or any(isinstance(source, BundleSource) and source.about.redaction is not None for source in inputs.sources):
+        return []
+    from kafka_forensics.analysis.internal_topics import misplaced_ids, misplaced_offsets
+
+    findings: list[Finding] = []
+    offsets, ids = (_partition_count(inputs, witnesses, topic) for topic in (CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC))
+    if offsets is not None and witnesses.groups is not None:
+        findings += misplaced_offsets(witnesses.groups, offsets)
+    if ids is not None and witnesses.transaction_log is not None:
+        findings += misplaced_ids(witnesses.transaction_log, ids)
+    return findings
+
+
+def _partition_count(inputs: Inputs, witnesses: Witnesses, topic: str) -> "PartitionCount | None":
+    """How many partitions a topic has, by the controller's log or else by copies; None where these have gaps, or know others."""
+    from kafka_forensics.analysis.internal_topics import PartitionCount
+
+    known = {partition for name, partition in _partitions(witnesses) if name == topic}
+    directories = (part for log_dir in inputs.log_dirs for part in log_dir.found.partitions if part.legal)
+    copied = {part.partition for part in directories if part.topic == topic and part.partition is not None}
+    checkpoints = (file for log_dir in inputs.log_dirs for file in log_dir.checkpoints.values())
+    copied |= {partition for file in checkpoints for name, partition in file.offsets if name == topic}
+    here = known or copied
+    has_gaps = here != set(range(len(here))) or not copied <= here
+    return None if has_gaps or not here else PartitionCount(len(here), is_exact=bool(known))
 
 
 def _partitions(witnesses: Witnesses) -> Iterable[tuple[str, int]]:

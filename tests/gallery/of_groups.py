@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.gallery.case import Case, patient, segment
-from tests.support.brokers import TOPIC_ID, Brokers, healthy, put_offsets, put_replicas
-from tests.support.controllers import put_controller
+from tests.support.brokers import OFFSETS_ID_BYTES, TOPIC_ID, Brokers, healthy, put_offsets, put_replicas, write_checkpoint
+from tests.support.controllers import controlled_by, partition, put_controller, record, setting, topic
 from tests.support.groups import commit_key, commit_value, log_of, transaction_of
 from tests.support.logs import HEALTHY, HIGH_WATERMARK, LOG_END, Log
 from tests.support.segments import BASE_TIMESTAMP
@@ -92,6 +92,42 @@ def copied(root: Path, *copies: int) -> Brokers:
     return brokers
 
 
+def below_minimum(root: Path, *, minimum: str = "2", version: int = 15) -> Brokers:
+    """The only in-sync replica ends 60 records behind the high watermark that it has checkpointed."""
+    short, long = Log(), Log()
+    short.plain(3)
+    for _ in range(21):
+        long.plain(3)
+    settings = setting("min.insync.replicas", minimum), record(12, name="metadata.version", feature_level=version)
+    state = partition([1], 1, replicas=[1, 2])
+    return controlled_by(put_replicas(root, {1: long, 2: short}, 3), topic(), *settings, state)
+
+
+def grown(root: Path, *, count: int = 6, since: int | None = None, policy: str | None = None) -> Brokers:
+    """Group `billing` committed in the partition that its hash gives of five."""
+    brokers = healthy(root)
+    for broker in (1, 2, 3):
+        for number in range(count):
+            offset = {OLD_PLACE: 9, NEW_PLACE: since}.get(number)
+            log = b"" if offset is None else log_of((commit_key(), commit_value(offset)))
+            put_offsets(brokers.log_dir(broker), log, number)
+            write_checkpoint(brokers.log_dir(broker), "replication", int(offset is not None), f"__consumer_offsets-{number}")
+    name, everyone = "__consumer_offsets", [1, 2, 3]
+    states = [partition(everyone, 1, partition_id=number, topic_id=OFFSETS_ID_BYTES) for number in range(count)]
+    given = [] if policy is None else [setting("cleanup.policy", policy, name)]
+    return controlled_by(brokers, topic(), partition(everyone, 1), topic(name, OFFSETS_ID_BYTES), *states, *given)
+
+
+def waiting(brokers: Brokers) -> None:
+    """Group `billing` has an offset of `t-0` in a transaction without a marker."""
+    for broker in (1, 2, 3):
+        brokers.crash(broker)
+        put_offsets(brokers.log_dir(broker), transaction_of((commit_key(), commit_value(9)), start=0))
+
+
+OLD_PLACE, NEW_PLACE = 4, 1
+"""Where the hash of `billing` puts it in 5 partitions, and in 6."""
+COUNTED: Final = ("partition_count", "confidence")
 OFFSETS: Final = segment(0, broker=1, directory="__consumer_offsets-0")
 SHORT: Final = segment(0)
 HOLDS: Final = ("confidence",)
@@ -136,6 +172,20 @@ COMMITTED: Final = (
     Case("-", "a member of the ISR ends 60 records before the leader", behind_a_leader, SHORT, shown=("brokers", "waiting_ms")),
     Case("-", "the same, 15 records", partial(behind_a_leader, batches=5), SHORT, control=True),
     Case("-", "the same, 60 records, and not in the ISR", partial(behind_a_leader, isr=(1,)), SHORT, control=True),
+    Case(
+        *("-", "an ISR of 1, below min.insync.replicas 2; the leader goes on for 60 records", below_minimum),
+        shown=("reason", "isr", "min_insync_replicas"),
+        control=True,
+    ),
+    Case("-", "the same, min.insync.replicas 1", partial(below_minimum, minimum="1"), control=True),
+    Case("-", "the same with min.insync.replicas 2, brokers of Kafka 3.6", partial(below_minimum, version=14), control=True),
+    Case("-", "group committed 9 in one of 5 partitions, and there are 6 now", grown, shown=COUNTED),
+    Case("-", "the same, and 5 since in the partition that is read", partial(grown, since=5), shown=COUNTED),
+    Case("-", "the same, and 9 since", partial(grown, since=9), control=True),
+    Case("-", "group committed 9 in one of 5 partitions", partial(grown, count=5), control=True),
+    Case("-", "`cleanup.policy` of `__consumer_offsets` is delete", partial(grown, count=5, policy="delete"), shown=("risks",)),
+    Case("-", "the same, compact", partial(grown, count=5, policy="compact"), control=True),
+    Case("-", "an open transaction has the group's offset", patient(waiting), control=True, shown=("waiting_groups",)),
 )
 MALFORMED: Final = tuple(
     Case(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.catalogue import finding, on_premises
 from kafka_forensics.analysis.incidents.signatures import Answer, Case, ReplicaFacts, Signature, against, expected, extra, must
+from kafka_forensics.model.constants import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl, passed_over
 from kafka_forensics.model.findings import Finding, Place, Severity
 from kafka_forensics.model.json_objects import Json
@@ -379,6 +380,9 @@ TOPICS_NAMED: Final = 64
 _LOSSES: Final = frozenset(
     {"UNCLEAN_LOSS", "LRS_LOSS", "LRS_RISK", "ISR_MEMBER_MISSING_COMMITTED", "FORK_BELOW_HW", "UNCLEAN_ELECTION"}
 )
+_CLEANUP_POLICY: Final = "cleanup.policy"
+_OF_COORDINATORS: Final = frozenset({CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC})
+"""Topics whose records count until newer ones of their keys replace them, however old."""
 _OPEN: Final = frozenset({"TXN_OPEN", "TXN_HANGING"})
 
 
@@ -413,7 +417,7 @@ def risky_settings(
     quiet: dict[tuple[_Risk, ...], list[str]] = {}
     risky = []
     for topic, controls in partitions.items():
-        risks = tuple(_risks(controls, by_topic.get(topic, []), moment))
+        risks = tuple(_risks(topic, controls, by_topic.get(topic, []), moment))
         if any(risk.explains for risk in risks):
             risky.append(_finding(risks, [topic], Place(topic)))
         elif risks:
@@ -430,10 +434,15 @@ def _finding(risks: tuple[_Risk, ...], topics: list[str], place: Place) -> Findi
         "settings": {risk.setting: risk.value for risk in risks},
     }
     explains = sorted({kind for risk in risks for kind in risk.explains})
-    return finding("RISKY_CONFIG", place, evidence | ({"explains": explains} if explains else {}))
+    if explains:
+        evidence["explains"] = explains
+    if not any(risk.setting == _CLEANUP_POLICY for risk in risks):
+        return finding("RISKY_CONFIG", place, evidence)
+    evidence["of_coordinators"] = True
+    return finding("RISKY_CONFIG", place, evidence, severity=Severity.WARNING)
 
 
-def _risks(controls: list[PartitionControl], findings: list[Finding], moment: int | None) -> list[_Risk]:
+def _risks(topic: str, controls: list[PartitionControl], findings: list[Finding], moment: int | None) -> list[_Risk]:
     """What is risky of one topic, by its partitions' last words."""
     first = controls[0]
     counts = {len(control.replica_assignment) for control in controls if control.replica_assignment}
@@ -441,13 +450,17 @@ def _risks(controls: list[PartitionControl], findings: list[Finding], moment: in
         sorted({finding.kind for finding in findings if finding.kind in _LOSSES and "same_leader" not in finding.evidence})
     )
     risks = []
+    policy = first.cleanup_policy
+    if topic in _OF_COORDINATORS and policy is not None and "delete" in policy.split(","):
+        risks.append(_Risk("old segments are deleted, with offsets or states still in force", _CLEANUP_POLICY, policy, ()))
     if first.setting("unclean.leader.election.enable") == "true":
         risks.append(_Risk("unclean elections on", "unclean.leader.election.enable", "true", losses))
     if first.setting("min.insync.replicas") == "1" and counts and min(counts) > 1:
         risk = f"min.insync.replicas 1 with {_span(counts)} replicas"
         risks.append(_Risk(risk, "min.insync.replicas", "1", losses))
     if 1 in counts:
-        damage = tuple(sorted({finding.kind for finding in findings if finding.severity.rank >= Severity.ERROR.rank}))
+        worse = [finding for finding in findings if finding.severity.rank >= Severity.ERROR.rank]
+        damage = tuple(sorted({finding.kind for finding in worse if finding.place.partition is not None}))
         risks.append(_Risk("one replica only", "replication.factor", "1", damage))
     return risks + _short_retention(first.setting("retention.ms"), findings, moment)
 

@@ -74,7 +74,7 @@ CAUSES: Final[dict[Cause, tuple[str, ...]]] = {
     ),
     Cause.UNREADABLE_RECORDS: ("METADATA_RECORD_MALFORMED", "METADATA_RECORD_UNKNOWN", "BUDGET_EXCEEDED"),
     Cause.CONTROLLERS: ("QUORUM_WOULD_TRUNCATE", "METADATA_RECORD_REJECTED"),
-    Cause.SETTINGS: ("RISKY_CONFIG", "KEY_PLACEMENT", "TIERED_TOPICS", SIGNATURE),
+    Cause.SETTINGS: ("RISKY_CONFIG", "COORDINATOR_STATE_MISPLACED", "KEY_PLACEMENT", "TIERED_TOPICS", SIGNATURE),
 }
 """Of every kind the cause that its findings have by themselves."""
 CAUSE_OF: Final = {kind: cause for cause, kinds in CAUSES.items() for kind in kinds}

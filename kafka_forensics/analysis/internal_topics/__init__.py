@@ -3,6 +3,7 @@
 from kafka_forensics.analysis.internal_topics.controller import AgreedLog, MetadataCopy, Replay, add_copy, agree
 from kafka_forensics.analysis.internal_topics.group_log import GroupReplay
 from kafka_forensics.analysis.internal_topics.metadata_checks import EXCEPTIONS, MetadataChecks
+from kafka_forensics.analysis.internal_topics.misplaced_state import PartitionCount, misplaced_ids, misplaced_offsets
 from kafka_forensics.analysis.internal_topics.remote_log import RemoteLogReplay, remote_logs
 from kafka_forensics.analysis.internal_topics.share_log import ShareReplay
 from kafka_forensics.analysis.internal_topics.transaction_log import TransactionLogReplay, describes
@@ -13,6 +14,7 @@ __all__ = [
     "GroupReplay",
     "MetadataChecks",
     "MetadataCopy",
+    "PartitionCount",
     "RemoteLogReplay",
     "Replay",
     "ShareReplay",
@@ -20,5 +22,7 @@ __all__ = [
     "add_copy",
     "agree",
     "describes",
+    "misplaced_ids",
+    "misplaced_offsets",
     "remote_logs",
 ]

@@ -97,9 +97,14 @@ class TransactionLogReplay:
         return bool(self._log.unknown_from)
 
     def merge(self, other: "TransactionLogReplay") -> None:
-        """Add what was replayed of other partitions, in which other ids stand."""
+        """Add what was replayed of other partitions. An id is in several where their number was raised: its newest state counts."""
         ours, theirs = self._log, other._log
-        ours.states |= theirs.states
+        for name, state in theirs.states.items():
+            known = ours.states.get(name)
+            older = known if known is None or known.timestamp <= state.timestamp else state
+            if older is not state:
+                ours.states[name] = state
+            self._listed -= 0 if older is None else _listed(older.metadata)
         ours.partitions |= theirs.partitions
         for partition, offset in theirs.unknown_from.items():
             self.lost(partition, offset)
@@ -113,7 +118,8 @@ class TransactionLogReplay:
         for producer_id, names in other._ids_of.items():
             for name in names:
                 self._owns(producer_id, name)
-        self._pending |= other._pending
+        self._decided.extend(other._pending[name] for name in self._pending.keys() & other._pending.keys())
+        self._pending = other._pending | self._pending
         self._decided.extend(other._decided)
         self._listed += other._listed
         self._forget()

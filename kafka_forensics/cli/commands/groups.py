@@ -68,6 +68,7 @@ COLUMNS: Final[Columns] = {
     "producer_id": attribute("producer_id"),
     "metadata_length": lambda row: None if row.commit is None else len(row.commit.metadata.encode()),
     **attributes("offsets_partition=log_partition offsets_broker=log_broker offsets_offset=record_offset unknown_after_offset"),
+    **attributes("coordinator_partition"),
     **attributes("high_watermark high_watermark_checkpointed=checkpointed held_back_by held_back_at", of="ends.readable"),
     **times("held_back_since", "ends.readable.since_ms"),
     **attributes("held_back_brokers=brokers held_back_producer_id=producer_id", of="ends.readable"),
@@ -196,6 +197,9 @@ def _notes(row: "GroupRow") -> Iterator[str]:
         local_start = row.ends.local_log_start_offset
         if row.ends.log_start_offset < local_start:
             yield f"up to {local_start} from remote storage"
+    if row.coordinator_partition is not None:
+        read = f"{CONSUMER_OFFSETS_TOPIC}-{row.coordinator_partition}"
+        yield f"NOT READ: in {CONSUMER_OFFSETS_TOPIC}-{row.log_partition}, its coordinator reads {read}"
     if row.status == "pending":
         yield f"pending: transaction of producer {row.producer_id} has no marker"
     if row.share is not None:

@@ -11,6 +11,7 @@ from kafka_forensics.analysis.incidents.replication_rules import risky_settings
 from kafka_forensics.analysis.incidents.signatures import Answer, Case, Condition, Signature, Weight, matches, version_bounds
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+from kafka_forensics.wording import advice
 
 YES: Answer = True
 SHOWN = Finding("SEG_HOLE", Severity.ERROR, Confidence.PROVEN, Place("t", 0, 2, "b2", "t-0/x.log", 10, 20, 5, 9))
@@ -137,6 +138,25 @@ def risks(found: list[Finding]) -> list[list[str]]:
 )
 def test_risks(replicas: int, configs: dict[str, str], expected: list[str]) -> None:
     assert risks(told(cluster(t=(replicas, configs)))) == ([expected] if expected else [])
+
+
+@pytest.mark.parametrize(
+    ("topic", "policy", "severity"),
+    [
+        ("__consumer_offsets", "delete", Severity.WARNING),
+        ("__transaction_state", "compact,delete", Severity.WARNING),
+        ("__consumer_offsets", "compact", None),
+        ("__consumer_offsets", None, None),
+        ("t", "delete", None),
+        ("__remote_log_metadata", "delete", None),
+    ],
+)
+def test_coordinators_must_keep_what_is_in_force(topic: str, policy: str | None, severity: Severity | None) -> None:
+    history = cluster(**{topic: (3, {})})
+    history.partitions[topic, 0] = replace(history.partitions[topic, 0], cleanup_policy=policy)
+    found = told(history)
+    assert [finding.severity for finding in found] == ([] if severity is None else [severity])
+    assert all("Set cleanup.policy=compact" in (advice(finding) or "") for finding in found)
 
 
 def test_topics_of_equal_risks_are_told_together_and_others_apart() -> None:

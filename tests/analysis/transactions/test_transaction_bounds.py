@@ -36,6 +36,20 @@ def judged(log: TransactionLog, producer_id: int, as_of: int | None = None) -> M
     return one.evidence
 
 
+@pytest.mark.parametrize(
+    ("as_of", "written", "overdue"),
+    [(NOW + 60_000, NOW, False), (NOW + 60_001, NOW, True), (None, NOW + 360_000, False), (None, NOW + 360_001, True)],
+)
+def test_a_transaction_is_overdue_past_its_timeout_by_a_given_moment_and_else_five_minutes_later(
+    as_of: int | None, written: int, overdue: bool
+) -> None:
+    """Without a moment, by the newest record of the coordinators."""
+    open_since = TransactionMetadata(7, 0, 60_000, "Ongoing", (P0,), NOW, NOW)
+    replay = replay_of(("app", open_since))
+    replay.take("other", 1, 0, written, meta(8))
+    assert judged(replay.finish(), 7, as_of).get("overdue", False) is overdue
+
+
 class Name(str):
     """A name that counts how often names like it are compared."""
 
