@@ -245,12 +245,10 @@ class _Comparison:
         if new.log_start_offset > min(new.context.segment_base_offsets, default=new.log_start_offset):
             return "log_start_moved"
         rows = self.reader.batches(self.old, end - 1, end)
-        expected = (
-            (new.context.log_start_checkpoint or 0) >= end or new.context.segments_being_deleted or is_compacted(self.old, new)
-        )
-        if expected or not rows.shape[1]:
-            return "retention"
         retention, now = retention_for(new.context.control), newest_time((self.old, new), self.reader)
+        expected = (new.context.log_start_checkpoint or 0) >= end or new.context.segments_being_deleted
+        if expected or not rows.shape[1] or (retention.deletes and is_compacted(self.old, new)):
+            return "retention"
         spared = retention.spares(int(rows[BatchColumn.MAX_TIMESTAMP, -1]), now, new.state.framing.bytes_decoded)
         return "head_gone" if spared else "retention"
 

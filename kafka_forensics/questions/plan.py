@@ -665,9 +665,9 @@ class _Copies:
         self._nodes: dict[Broker, int] = {**own, **self._guessed, **without_copy}
         self._dead = frozenset(self._nodes.get(broker, broker) for broker in dead)
         self._heads = {
-            (finding.place.broker, finding.place.log_dir, finding.place.offset_end): finding.place.offset_start
+            (finding.place.broker, finding.place.log_dir, finding.place.offset_end): (finding.place.offset_start, finding.severity)
             for finding in result.findings
-            if finding.kind in ("LOG_HEAD_MISSING", "SEGMENT_MISSING") and finding.severity.rank >= Severity.ERROR.rank
+            if finding.kind in ("LOG_HEAD_MISSING", "SEGMENT_MISSING") and finding.severity.rank >= Severity.WARNING.rank
         }
 
     def witnesses(self, log: TransactionLog | None, replica: Replica) -> Sequence[Witness]:
@@ -701,8 +701,11 @@ class _Copies:
 
     def _value(self, replica: Replica, witnesses: Sequence[Witness]) -> PlanReplica:
         is_live = not is_of_dead(self._dead, replica.broker, self._nodes.get(replica.broker))
-        head_start = self._heads.get((replica.broker, replica.context.log_dir, replica.log_start_offset))
-        return replace(_value(replica, is_live, witnesses), head_start=head_start)
+        value, head = (
+            _value(replica, is_live, witnesses),
+            self._heads.get((replica.broker, replica.context.log_dir, replica.log_start_offset)),
+        )
+        return value if head is None else replace(value, head_start=head[0], head_may_be_expired=head[1] is Severity.WARNING)
 
     def _left_out(self) -> tuple[Broker, ...]:
         """Brokers whose copy was not read, or not copied, and who have no other here."""

@@ -17,6 +17,11 @@ class Retention:
     retention_bytes: int = DEFAULT_RETENTION_BYTES
     is_known: bool = False
 
+    @property
+    def deletes(self) -> bool:
+        """Whether it deletes anything, ever."""
+        return self.retention_ms >= 0 or self.retention_bytes >= 0
+
     def is_sure(self, head_timestamp_ms: int, now_ms: int) -> bool:
         """Whether what it does not explain is not explained by settings that are not known either."""
         return self.is_known or 0 <= now_ms - head_timestamp_ms <= SURELY_TOO_YOUNG_MS
@@ -25,6 +30,9 @@ class Retention:
         """Whether it surely does not delete such a head; see `explains`."""
         spared = explains(self, head_timestamp_ms, now_ms, remaining_bytes) is None
         return spared and self.is_sure(head_timestamp_ms, now_ms)
+
+
+NO_RETENTION: Final = Retention(-1, -1, is_known=True)
 
 
 def retention_of(retention_ms: str | None, retention_bytes: str | None) -> Retention:

@@ -59,6 +59,30 @@ def test_without_a_controllers_log_nobody_is_stopped_where_all_logs_agree(run_pl
     assert "1. Plan without --topic and --partition first: brokers start for" in words
 
 
+def test_what_followers_delete_below_the_leaders_log_start_is_a_cost_unless_it_was_deleted_for_a_reason(
+    plan_words: Words, tmp_path: Path
+) -> None:
+    """Broker 1 lacks the first three records: by its log-start checkpoint, for no reason, or because retention may be short."""
+    reasons = (("checkpoint", 0), ("none", 0), ("unknown", 3_600_000))
+    for reason, step_ms in reasons:
+        first, second = batch(0, 3), batch(3, 3, base_timestamp=ms(0) + step_ms)
+        for broker in (1, 2, 3):
+            segments = {3: second} if broker == 1 else {0: first, 3: second}
+            log_start = 3 if (broker, reason) == (1, "checkpoint") else None
+            put_replica(tmp_path / reason, broker, segments, partition="t-0", high_watermark=6, log_start=log_start)
+        words = plan_words(tmp_path / reason)
+        assert "it deletes 3 offsets below the leader's log start" in words
+        assert ("1 not known none from 3 on" in words, "1 not known 0 to 2 2, 3 3" in words) == (
+            reason == "checkpoint",
+            reason != "checkpoint",
+        )
+        assert ("any order will do" in words) is (reason == "checkpoint")
+        assert ("Have it elected for t-0" in words) is (reason != "checkpoint")
+    words = plan_words(tmp_path / "checkpoint")
+    assert "but for what retention or DeleteRecords deleted from the leader's log (3 offsets if broker 1 leads): any order" in words
+    assert "nothing is lost but what retention or DeleteRecords deleted from the leader's log." in words
+
+
 def test_where_nothing_tells_the_present_topic_it_is_to_be_found_out(plan_words: Words, tmp_path: Path) -> None:
     for broker, topic_id in ((1, OF_TOPIC), (2, OF_TOPIC), (3, OF_ANOTHER)):
         put_replica(tmp_path, broker, batch(0, 3), high_watermark=3, topic_id=topic_id)

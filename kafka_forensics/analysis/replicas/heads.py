@@ -2,7 +2,7 @@
 
 Retention and DeleteRecords move a log's start for good reasons, on each broker at its own moment. They are asked first: ages
 against `retention.ms`, sizes against `retention.bytes`, the log-start checkpoints of all replicas, and segments that wait to
-be deleted.
+be deleted. A cleaner never moves it: what is left of the first segments keeps their name, even if that is nothing.
 
 Where no copy has them, a broker's own `leader-epoch-checkpoint` tells: whatever moves a log's start cuts that file there, before
 segments go (UnifiedLog.maybeIncrementLogStartOffset, LeaderEpochFileCache.truncateFromStart; since 0.11).
@@ -20,7 +20,7 @@ from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.model.findings import Confidence, Finding, Severity
-from kafka_forensics.replication.retention import Retention, explains, retention_of
+from kafka_forensics.replication.retention import NO_RETENTION, Retention, explains, retention_of
 
 if TYPE_CHECKING:
     from kafka_forensics.model.json_objects import Json
@@ -47,10 +47,9 @@ class MissingHead:
 def missing_heads(replicas: Sequence[Replica], conflicts: Conflicts, reader: BatchReader) -> list[MissingHead]:
     """Heads that replicas of one partition lack for no reason that is known.
 
-    Nothing is said of compacted or tiered topics, of live copies, and of logs that are not whole or conflict.
+    Nothing is said of tiered topics, of live copies, and of logs that are not whole or conflict.
     """
-    control = replicas[0].context.control if replicas else None
-    if len(replicas) < 2 or _is_not_for_us(replicas):
+    if len(replicas) < 2 or any(replica.context.live or replica.is_tiered for replica in replicas):
         return []
     deleted_to = max(replica.context.log_start_checkpoint or 0 for replica in replicas)
     apart = {number for pair in conflicts for number in pair}
@@ -60,8 +59,8 @@ def missing_heads(replicas: Sequence[Replica], conflicts: Conflicts, reader: Bat
         end = replica.log_start_offset
         if not _begins_late(replica, deleted_to):
             continue
-        holders = [other for other in agreeing if other.log_start_offset < end and other.covers(other.log_start_offset, end)]
-        head = _head(replica, holders, control, reader) if holders else None
+        holders = [other for other in agreeing if other.log_start_offset < end and _holds_before(other, end)]
+        head = _head(replica, holders, reader) if holders else None
         heads += [] if head is None else [head]
     return heads
 
@@ -72,7 +71,7 @@ def beheaded(replicas: Sequence[Replica]) -> list[Finding]:
     Of a topic with remote storage epochs begin with what lies there; where nothing says that it has none, this is but a note.
     """
     control = replicas[0].context.control if replicas else None
-    if _is_not_for_us(replicas):
+    if is_compacted(*replicas) or any(replica.context.live or replica.is_tiered for replica in replicas):
         return []
     findings = []
     first = min((replica.log_start_offset for replica in replicas), default=0)
@@ -128,26 +127,26 @@ def missing_snapshots(replicas: Sequence[Replica]) -> list[Finding]:
     return findings
 
 
-def _is_not_for_us(replicas: Sequence[Replica]) -> bool:
-    return is_compacted(*replicas) or any(replica.context.live or replica.is_tiered for replica in replicas)
-
-
 def _begins_late(replica: Replica, deleted_to: int) -> bool:
     """Whether a log that was read begins behind what was deleted, and no segment before it waits to be."""
     waiting = any(base < replica.log_start_offset for base in replica.context.segments_being_deleted)
     return replica.log_start_offset > deleted_to and not waiting and bool(replica.state.framing.batches) and replica.end_is_known
 
 
-def _head(
-    replica: Replica, holders: Sequence[Replica], control: PartitionControl | None, reader: BatchReader
-) -> MissingHead | None:
+def _holds_before(replica: Replica, end: int) -> bool:
+    """Whether a log has all that belongs to it before an offset; of a compacted one something."""
+    start = replica.first_batch_offset if replica.context.compacted else replica.log_start_offset
+    return start < end and replica.covers(start, end)
+
+
+def _head(replica: Replica, holders: Sequence[Replica], reader: BatchReader) -> MissingHead | None:
     """The head of `replica` that `holders` have, unless retention explains it."""
     end = replica.log_start_offset
     rows = reader.batches(holders[0], end - 1, end)
-    if not rows.shape[1]:
+    retention = retention_for(replica.context.control)
+    if not rows.shape[1] and retention.deletes:
         return None
-    timestamp = int(rows[BatchColumn.MAX_TIMESTAMP, -1])
-    retention = retention_for(control)
+    timestamp = int(rows[BatchColumn.MAX_TIMESTAMP, -1]) if rows.shape[1] else -1
     now = newest_time((replica, *holders), reader)
     if explains(retention, timestamp, now, replica.state.framing.bytes_decoded) is not None:
         return None
@@ -157,7 +156,10 @@ def _head(
 
 
 def retention_for(control: PartitionControl | None) -> Retention:
-    """A topic's retention as the controllers' log has it; Kafka's defaults where it does not say."""
+    """A topic's retention as the controllers' log has it, none where its `cleanup.policy` is compact alone; Kafka's defaults where
+    the log does not say."""
+    if control is not None and control.cleanup_policy == "compact":
+        return NO_RETENTION
     return Retention() if control is None else retention_of(control.setting("retention.ms"), control.setting("retention.bytes"))
 
 
@@ -187,7 +189,11 @@ def head_findings(heads: Sequence[MissingHead]) -> list[Finding]:
             "retention_bytes": head.retention.retention_bytes,
             "head_timestamp_ms": head.head_timestamp_ms,
             "premises": [
-                "retention as the controller's log has it" if head.retention.is_known else "Kafka's default retention",
+                "Kafka's default retention"
+                if not head.retention.is_known
+                else "retention as the controller's log has it"
+                if head.retention.deletes
+                else "the controller's log has the topic as compacted alone, and a cleaner moves no log start",
                 f"no log-start-offset-checkpoint reaches {head.end}",
             ],
             "harmless_if": _CHANGED if head.retention.is_known else _IN_SERVER_PROPERTIES,

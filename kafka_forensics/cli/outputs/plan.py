@@ -283,7 +283,7 @@ def _cells(planned: Planned, candidate: Candidate) -> list[list[str]]:
         [called[candidate.broker] + mark],
         [plan_words.election(planned, candidate)],
         cutting,
-        [*(offset_range(loss.start, loss.end) for loss, _ in losses), *more] or ["none"],
+        [*(offset_range(loss.start, loss.end) for loss, _ in losses), *more] or [plan_words.nothing_lost(planned, candidate)],
         [", ".join(called[broker] for broker in loss.held_by) or "remote storage" for loss, _ in losses],
         ["?" if amount.records is None else str(amount.records) for _, amount in losses],
         ["?" if amount.bytes is None else str(amount.bytes) for _, amount in losses],

@@ -202,7 +202,7 @@ def _any_order(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]:
     yield from _formatted(plans)
     candidates = [candidate for election in elections for candidate in election.planned.plan.candidates]
     trimmed = any(follower.below_leaders_start for candidate in candidates for follower in candidate.followers)
-    except_start = " but what lies below the leader's log start" if trimmed else ""
+    except_start = " but what retention or DeleteRecords deleted from the leader's log" if trimmed else ""
     whoever = "whoever of them" if unsaid else "whoever"
     nothing = "nothing that the copies hold" if plans.without_copy else "nothing"
     text = f"Start the brokers in any order: {whoever} is elected, {nothing} is lost{except_start}."

@@ -247,6 +247,24 @@ def follower_sentence(planned: Planned, candidate: Candidate, follower_plan: Fol
     return f"{who} {text}."
 
 
+def nothing_lost(planned: Planned, candidate: Candidate) -> str:
+    """`none`, or `none from 100 on` where followers delete what retention or DeleteRecords has deleted from the leader's log."""
+    if not any(follower.below_leaders_start for follower in candidate.followers):
+        return "none"
+    start = next(replica.log_start_offset for replica in planned.given.replicas if replica.broker == candidate.broker)
+    return f"none from {start} on"
+
+
+def _deleted_already(planned: Planned) -> str:
+    """What goes whoever leads, since the leader's log no longer has it; nothing where all logs start alike."""
+    deleted = {
+        candidate.broker: max((follower.below_leaders_start for follower in candidate.followers), default=0)
+        for candidate in planned.plan.candidates
+    }
+    costs = [f"{plural(count, 'offset')} if {brokers([broker])} leads" for broker, count in deleted.items() if count]
+    return f", but for what retention or DeleteRecords deleted from the leader's log ({', '.join(costs)})" if costs else ""
+
+
 def ordinary_lines(planned: Planned) -> Iterator[str]:
     """What an ordinary start of all brokers would lose of what is proven committed; nothing where that cannot be told."""
     plan = planned.plan
@@ -414,7 +432,8 @@ def verdict(planned: Planned, candidate: Candidate) -> str:
     if not candidate.losses:
         alike = sorted(planned.plan.alike, key=str) if best else []
         whoever = f", nor if {brokers(alike)} led" if alike else ""
-        whoever = ", whoever leads: any order will do" if planned.needs(candidate).any_order else whoever
+        if planned.needs(candidate).any_order:
+            whoever = f", whoever leads{_deleted_already(planned)}: any order will do"
         unknown = any(missing.kind == "unknown_bytes" for missing in planned.plan.missing)
         subject = "Nothing that could be read of the copies" if unknown else "Nothing that the copies hold"
         segments = plural(candidate.remote.deleted, "remote segment")

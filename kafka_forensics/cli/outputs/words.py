@@ -85,7 +85,7 @@ def headline(partition: PartitionSummary) -> str:
     if partition.read is Read.NONE:
         return "nothing of its log could be read" if len(partition.replicas) == 1 else "nothing of any replica's log could be read"
     text = _AGREEMENTS[agreement.kind] if len(partition.replicas) > 1 else "one replica was given"
-    if len(partition.replicas) > 1 and agreement.kind == "identical" and partition.verdict in {"error", "critical"}:
+    if len(partition.replicas) > 1 and agreement.kind in ("identical", "compacted") and partition.verdict in {"error", "critical"}:
         text = _HELD  # what damage or loss hides was not compared
     if agreement.common_end_offset is not None and agreement.kind == "conflict":
         text += f" at offset {agreement.common_end_offset}"

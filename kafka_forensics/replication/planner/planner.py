@@ -220,6 +220,8 @@ class _Planning:
         own = clipped(self._on_disk[leader], replica.log_end_offset, NO_END)
         lost = own or rotten or forgotten or any(follower_plan.lost for follower_plan in followers)
         losses = tuple(self._losses(leader, normalised((*own, *forgotten)), rotten, followers)) if lost else ()
+        if replica.head_may_be_expired:
+            losses = tuple(loss if loss.end > replica.log_start_offset else loss.unproven() for loss in losses)
         kind = election_kind(self._given.control, self.node(leader), crashed=replica.crashed)
         losses += tuple(_joined([*self._lost_remotely(replica, loaded, losses)]))
         remote = remote_fate(self._given.remote_segments, loaded, replica.log_start_offset, replica.log_end_offset)

@@ -91,6 +91,8 @@ class PlanReplica:
     """Offsets before its log end that could not be read: nothing tells whether it holds them, and they do not count as held."""
     head_start: int | None = None
     """Where its log would begin, if its head were not gone for no reason that is known; None: it begins where it should."""
+    head_may_be_expired: bool = False
+    """Whether a retention that is not known may have deleted that head: then none of it is proven to be committed still."""
     is_absent: bool = False
     """Whether no directory of it is in the log directory that was given: its broker starts with an empty log."""
     local_log_start_offset: int | None = None
@@ -196,6 +198,10 @@ class Loss(NamedTuple):
     kept_by: tuple[Broker, ...] = ()
     committed_end: int = -1
     witness: Witness | None = None
+
+    def unproven(self) -> "Loss":
+        """The same, with nothing of it proven committed."""
+        return self._replace(committed_end=self.start, witness=None)
 
     @property
     def committed(self) -> int:
