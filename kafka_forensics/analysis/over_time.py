@@ -178,8 +178,17 @@ class _Comparison:
             self._cut((result.cut, old.log_end_offset), fork)
         begin = old.log_end_offset if result.cut is None else min(result.cut, new.log_end_offset)
         if begin < new.log_end_offset and (result.cut is None or fork is not None):
-            offsets = (begin, new.log_end_offset)
-            counts = self._counts(new, offsets, whole_rest=old)
+            self._appended(begin)
+
+    def _appended(self, begin: int) -> None:
+        """Add the rows of what the newer log has from `begin` to its end, and of what lies below its log start again."""
+        new = self.new
+        start = min(max(begin, new.log_start_offset), new.log_end_offset)
+        if begin < start:
+            self.row(ChangeKind.DELETED, (begin, start), reason="came_and_went")
+        offsets = (start, new.log_end_offset)
+        if start < new.log_end_offset:
+            counts = self._counts(new, offsets, whole_rest=self.old)
             self.row(ChangeKind.APPENDED, offsets, counts=counts, leader_epochs=_epochs(new, offsets))
 
     def _find_cut(self) -> Difference | None:

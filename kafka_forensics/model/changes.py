@@ -17,7 +17,7 @@ class ChangeKind(StrEnum):
     """What became of a range of offsets of one replica."""
 
     APPENDED = "appended"
-    """Offsets that the newer log has behind the older one's end, or behind where that was cut."""
+    """Offsets that the newer log has behind the older one's end, or behind where that was cut, from its log start on."""
     TRUNCATED = "truncated"
     """Offsets cut off at the end of the older log; the newer one ends before them, or goes on with other records."""
     CLEANED = "cleaned"

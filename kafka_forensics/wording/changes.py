@@ -9,6 +9,7 @@ REASONS: Final = {
     "retention": "by retention, or as the leader did",
     "head_gone": "the first segments are gone, and no retention known takes records so young",
     "log_start_moved": "the log start moved: DeleteRecords, or as the leader did",
+    "came_and_went": "appended since the older snapshot and below the log start again, or never copied to this replica",
     "topic_deleted": "the topic was deleted",
     "topic_gone": "no broker given has the topic any more",
     "topic_recreated": "the topic was made anew under another id",

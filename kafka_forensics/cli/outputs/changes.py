@@ -44,9 +44,7 @@ def write_changes(result: SnapshotsResult, format_name: str, to: Destination, *,
 def summary_lines(result: SnapshotsResult) -> list[str]:
     """What was compared, what changed and what was found, in a few lines."""
     counts = Counter(change.kind for change in result.changes)
-    counted = (
-        ", ".join(f"{counts[kind]} {kind.value.replace('_', ' ')}" for kind in ChangeKind if counts[kind]) or "nothing to compare"
-    )
+    counted = ", ".join(f"{counts[kind]} {kind.value.replace('_', ' ')}" for kind in ChangeKind if counts[kind]) or "none"
     severities = by_severity(result.findings)
     names = list(map(printable, result.snapshots))
     spanned = " and ".join(names) if len(names) == 2 else f"{names[0]} to {names[-1]}"

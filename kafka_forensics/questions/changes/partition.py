@@ -177,7 +177,9 @@ def _between(older: At, newer: At, reader: LogReader, apart: "KeysApart | None",
                 went.append(Went(old, old.log_start_offset, len(changes)))
             changes.append(_whole(kind, reason, old, None, between, more))
         if new is not None:
-            changes.append(_whole(*_why_there(new, old, older), None, new, between))
+            kind, reason = _why_there(new, old, older)
+            if reason not in _NEW_PARTITION or new.read is not Read.WHOLE or new.log_end_offset:
+                changes.append(_whole(kind, reason, None, new, between))
     if older.summary is not None and went:
         held = [before[broker_id] for broker_id in sorted(before, key=broker_order)]
         findings += committed_gone(went, held, _newer(before, older, newer, between), older.summary, changes, reader)
@@ -189,6 +191,9 @@ def _between(older: At, newer: At, reader: LogReader, apart: "KeysApart | None",
 _CUT = frozenset({ChangeKind.TRUNCATED, ChangeKind.DAMAGED})
 _NEEDS_ANOTHER = frozenset({"moved_to_other_brokers", "replica_gone", "replica_being_deleted", "replica_stray"})
 """Reasons for which a replica may go as long as another has what it held."""
+
+_NEW_PARTITION = frozenset({"topic_created", "partition_added"})
+"""Reasons for which only the newer snapshot has a partition: one that never held a record gets no row."""
 
 
 def _made_anew(old: Replica, new: Replica) -> bool:

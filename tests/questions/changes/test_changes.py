@@ -12,8 +12,9 @@ from kafka_forensics.model.changes import ChangeKind
 from kafka_forensics.model.findings import Confidence
 from kafka_forensics.wording import advice, change_words, message
 from lab.mutations import in_batch
+from tests.gallery.of_tiered import LONG, tiered
 from tests.support.brokers import BROKERS, DIRECTORY, Brokers, put_partition, put_topic_id, write_checkpoint
-from tests.support.logs import HEALTHY, HIGH_WATERMARK, LOG_END, Log
+from tests.support.logs import HEALTHY, HIGH_WATERMARK, LOG_END, Log, history
 from tests.support.segments import segment_file
 from tests.support.snapshot_trees import NEW, OLD, Snapshots, findings, on_each, rows
 from tests.support.unread import refuse
@@ -215,8 +216,61 @@ def test_records_deleted_within_a_segment_are_deleted(trees: Snapshots) -> None:
 
 def test_retention_may_pass_the_end_of_the_older_log(trees: Snapshots) -> None:
     result = trees.between(HEALTHY.cut(29), HEALTHY.expired(55), log_start=55)
-    assert rows(result) == on_each(("deleted", "retention", 0, 29), ("appended", None, 29, LOG_END))
+    came = [("deleted", "came_and_went", 29, 55), ("appended", None, 55, LOG_END)]
+    assert rows(result) == on_each(("deleted", "retention", 0, 29), *came)
     assert result.findings == []
+
+
+def test_a_log_that_was_empty_and_starts_later_now_has_what_is_there_still(trees: Snapshots) -> None:
+    result = trees.between(Log(), HEALTHY.expired(55), log_start=60)
+    assert rows(result) == on_each(("deleted", "came_and_went", 0, 60), ("appended", None, 60, LOG_END))
+    gone, came = result.changes[:2]
+    assert (gone.batches, gone.records, gone.bytes) == (None, None, None)
+    assert came.batches == sum(batch.last_offset >= 60 for batch in HEALTHY.batches)
+    assert change_words(gone).startswith("deleted; appended since the older snapshot and below the log start again")
+    assert result.findings == []
+
+
+def test_a_log_that_is_empty_again_has_nothing_appended(trees: Snapshots) -> None:
+    result = trees.between(HEALTHY.cut(29), HEALTHY, log_start=LOG_END)
+    assert rows(result) == on_each(("deleted", "log_start_moved", 0, 29), ("deleted", "came_and_went", 29, LOG_END))
+    assert result.findings == []
+
+
+def test_a_log_start_before_the_end_of_the_older_log_takes_nothing_of_what_came(trees: Snapshots) -> None:
+    result = trees.between(HEALTHY.cut(55), HEALTHY.expired(29), log_start=29)
+    assert rows(result) == on_each(("deleted", "retention", 0, 29), ("appended", None, 55, LOG_END))
+
+
+@pytest.mark.parametrize("log_start", [0, 2])
+def test_of_a_tiered_topic_what_is_in_remote_storage_is_there_still(trees: Snapshots, log_start: int) -> None:
+    trees.put(OLD, history(("p", 0)), 1)
+    brokers = tiered(trees.root / NEW, dict.fromkeys(BROKERS, LONG), dict.fromkeys(BROKERS, 4))
+    brokers.checkpoint("log-start", log_start)
+    result = trees.told()
+    came = ("appended", None, max(log_start, 1), LONG.next_offset)
+    gone = [("deleted", "retention", 0, 1), ("deleted", "came_and_went", 1, 2)] if log_start else []
+    assert rows(result) == on_each(*gone, came)
+    assert [change.evidence for change in result.changes if change.kind is ChangeKind.APPENDED] == [{"in_remote_storage": True}] * 3
+
+
+def test_partitions_created_empty_have_no_rows(trees: Snapshots) -> None:
+    trees.put(OLD, HEALTHY)
+    new = trees.put(NEW, HEALTHY)
+    for broker in BROKERS:
+        for name, log in (("empty-0", Log()), ("t-1", Log()), ("t-2", HEALTHY)):
+            put_partition(new / f"b{broker}" / name, log)
+    result = trees.told()
+    assert rows(result, topic="empty") == rows(result, topic="t", partition=1) == []
+    assert rows(result, topic="t", partition=2) == on_each(("created", "partition_added", 0, LOG_END))
+    assert rows(result, topic="t", partition=0) == on_each(("unchanged", None, 0, LOG_END))
+
+
+def test_an_empty_replica_of_a_partition_that_was_there_has_a_row(trees: Snapshots) -> None:
+    trees.put(OLD, {1: HEALTHY, 2: HEALTHY, 3: Log()})
+    shutil.rmtree(trees.root / OLD / "b3" / DIRECTORY)
+    trees.put(NEW, {1: HEALTHY, 2: HEALTHY, 3: Log()}, 0)
+    assert rows(trees.told(), broker=3) == [(3, "created", "replica_added", 0, 0)]
 
 
 def test_a_tail_above_the_high_watermark_that_an_election_cut_is_no_finding(trees: Snapshots) -> None:
