@@ -82,6 +82,7 @@ CATALOGUE: Final[dict[str, Kind]] = {
     "COMMITTED_LOST_EVERYWHERE": Kind(_CRITICAL, _PROVEN, classes.LostEverywhereEvidence),
     "COMPACTED_VALUE_DIFFERS": Kind(_CRITICAL, _PROVEN, classes.CompactedDiffersEvidence),
     "COMPACTION_SKEW": Kind(_INFO, _INFERRED, classes.CompactionSkewEvidence),
+    "CLEANER_STOPPED": Kind(_WARNING, _SUSPECTED, classes.CleanerStoppedEvidence),
     "TOPIC_ID_MISMATCH": Kind(_ERROR, _PROVEN, classes.TopicsEvidence),
     "TOPIC_ID_MISSING": Kind(_ERROR, _PROVEN, classes.TopicIdMissingEvidence),
     "CLUSTER_ID_MISMATCH": Kind(_ERROR, _PROVEN, classes.ClustersEvidence),

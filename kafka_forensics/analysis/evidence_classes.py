@@ -899,6 +899,19 @@ class DirectoryNameEvidence(LaterEvidence):
     """Partitions that are links to what lies in it."""
 
 
+class CleanerStoppedEvidence(LaterEvidence):
+    """A broker whose logs were due for cleaning, and were not cleaned; `logs` has those with most to clean."""
+
+    partitions: int
+    dirty_bytes: int
+    clean_bytes: int
+    due_since_ms: int
+    last_cleaned_ms: int
+    """A time after which it cleaned a log."""
+    last_written_ms: int
+    logs: list[Json]
+
+
 class SwapEvidence(LaterEvidence):
     """A cleaner's swap that was interrupted."""
 

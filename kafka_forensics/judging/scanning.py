@@ -27,6 +27,7 @@ from kafka_forensics.evidence.inputs import (
 from kafka_forensics.evidence.options import ScanOptions, concerns, shown_storage_options
 from kafka_forensics.folding.fold_split import Merged
 from kafka_forensics.judging.absence import absence_findings, ledger_of, may_be_told_lost, take_expectations
+from kafka_forensics.judging.cleaners import stopped_cleaners
 from kafka_forensics.judging.environment import changed_findings, environment_findings
 from kafka_forensics.judging.partitions import PartitionResult, judge_partition, scan_matches
 from kafka_forensics.judging.placement import TopicPlacements, partition_keys
@@ -360,7 +361,8 @@ class Scan:
     def _with_surroundings(self, findings: list[Finding]) -> list[Finding]:
         """With what is said of log directories, of replicas that should be there, and of witnesses' logs."""
         inputs = self.inputs
-        around = [finding for finding in environment_findings(inputs) if concerns(finding.place, self.options)]
+        around = [*environment_findings(inputs), *stopped_cleaners(inputs, self.witnesses.controller)]
+        around = [finding for finding in around if concerns(finding.place, self.options)]
         gaps = [*inputs.incomplete, *self.incomplete]
         hidden = may_hide_log_directory(inputs)
         absent = absence_findings(inputs, self.ledger, self.partitions, self.options, gaps, quorum=self._quorum, hidden=hidden)

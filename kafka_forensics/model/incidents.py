@@ -37,6 +37,8 @@ class Cause(StrEnum):
     """Producers' sequences or epochs that do not follow each other."""
     READERS_HELD_BACK = "readers_held_back"
     """Readers wait for a high watermark that does not move."""
+    CLEANER_STOPPED = "cleaner_stopped"
+    """A broker does not clean its compacted logs any more."""
     COMMITTED_LOST = "committed_lost"
     """Committed records are in no copy, and no file says why."""
     LOST_SINCE = "lost_since"

@@ -93,6 +93,11 @@ WORDS: Final[dict[Cause, _Words]] = {
         "the high watermark of {{ partitions }} does not move, and consumers wait for it",
         "Find out which member of the ISR does not fetch, and why.",
     ),
+    Cause.CLEANER_STOPPED: _Words(
+        "log cleaner that stopped",
+        "{{ brokers or 'a broker' }} does not clean its compacted logs, which other brokers cleaned further",
+        "Look in the log of {{ brokers or 'this broker' }} for the end of kafka-log-cleaner-thread, and restart the broker.",
+    ),
     Cause.COMMITTED_LOST: _Words(
         "committed records are gone",
         "no copy holds committed records of {{ partitions }}, and no file says why",

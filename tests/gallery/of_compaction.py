@@ -1,13 +1,15 @@
 """The gallery's cases of compacted topics: replicas that cleaned at different times, and latest values that differ."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from tests.gallery.case import Case, segment
-from tests.support.brokers import BROKERS, Brokers, put_cleaned_apart, put_compacted
-from tests.support.logs import CLEANED, FUTURE_MS, History, fill_segment, keyed_history
+from tests.support.brokers import BROKERS, Brokers, put_brokers, put_cleaned_apart, put_compacted, write_checkpoint
+from tests.support.logs import CLEANED, FUTURE_MS, History, Log, fill_segment, history, keyed_history
+from tests.support.segments import BASE_TIMESTAMP, segment_file
 
 SECOND: Final = segment(0)
 
@@ -68,6 +70,43 @@ def offset_rotted_upwards(root: Path) -> Brokers:
     return brokers
 
 
+HOUR_MS: Final = 60 * 60 * 1000
+ROLLED: Final = 20
+"""Closed segments of two batches each in the cases of cleaners."""
+
+
+def rolled_log() -> Log:
+    return history(*[("p", 0), ("p", 0), ("|", 0)] * ROLLED, ("p", 0))
+
+
+def put_cleaners(
+    root: Path,
+    behind: Mapping[str, int] | None = None,
+    *,
+    hours: Callable[[int], float] = lambda segment: 2.0 * segment,
+    partitions: Sequence[str] = ("t-0", "t-1"),
+) -> Brokers:
+    """Three brokers that rolled a segment of each partition every two hours; all cleaned all closed segments.
+
+    On broker 2 the partitions `behind`, all of them unless some are named, are cleaned up to that segment (-1: there is no entry),
+    and each segment's file was last written at that one of the `hours`.
+    """
+    log = rolled_log()
+    behind = dict.fromkeys(partitions, 1) if behind is None else behind
+    brokers = put_brokers(root, dict.fromkeys(partitions, log))
+    for broker in BROKERS:
+        log_dir = brokers.log_dir(broker)
+        for partition in partitions:
+            cleaned = behind.get(partition, ROLLED) if broker == 2 else ROLLED
+            if cleaned >= 0:
+                write_checkpoint(log_dir, "cleaner", log.segments[cleaned], partition)
+            for number, base_offset in enumerate(log.segments):
+                hour = hours(number) if broker == 2 else 2.0 * number
+                seconds = (BASE_TIMESTAMP + hour * HOUR_MS) / 1000
+                os.utime(log_dir / partition / segment_file(base_offset), (seconds, seconds))
+    return brokers
+
+
 RECORDS: Final = ("records", "keys_cleaned_differently")
 COMPACTED: Final = (
     cleaned(keyed_history, {1: {0}, 2: {0}, 3: {0}})("F39", "equal replicas of a compacted topic", control=True),
@@ -123,4 +162,17 @@ COMPACTED: Final = (
         "F39", "aborted records stay on b2 when their marker is removed", shown=("keys", "markers")
     ),
     Case("F39", "b2's first segment cut between two batches", cut_between_batches, SECOND, shown=("keys", "missing")),
+    Case(
+        "-",
+        "b2 cleaned nothing for a day and a half, in which the others cleaned both partitions",
+        put_cleaners,
+        shown=("partitions", "dirty_bytes", "clean_bytes"),
+    ),
+    Case(
+        "-",
+        "the same entries, but b2 was down and wrote all since in the last hour",
+        partial(put_cleaners, hours=lambda segment: 2.0 * segment if segment < 1 else 39 + segment / ROLLED),
+        control=True,
+    ),
+    Case("-", "b2 is behind in one of the two partitions", partial(put_cleaners, behind={"t-0": 1}), control=True),
 )
