@@ -78,6 +78,8 @@ class GivenDirectory:
     """How it was copied, by what the copy itself says."""
     is_empty: bool = False
     """Whether nothing at all is in it, not even `meta.properties`: a replaced disk, which was given with its broker's name."""
+    log_starts: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """`log-start-offset-checkpoint`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,8 @@ class ExpectedReplica:
     is_wiped: bool = False
     """Whether all of its log directory is gone."""
     stopped_cleanly: bool = False
+    log_start_offset: int = 0
+    """By its log directory's checkpoint: what lay before was deleted; 0 where that does not name it."""
 
     @property
     def key(self) -> TopicPartition:
@@ -338,6 +342,7 @@ class Ledger:
             any(key in other.set_aside for other in self._of_broker[given_directory.broker]),
             self._reading[id(given_directory)] is Extent.WIPED,
             given_directory.stopped_cleanly,
+            given_directory.log_starts.get(key, 0),
         )
 
     def _assigned_to_directories(self) -> dict[int, list[TopicPartition]]:

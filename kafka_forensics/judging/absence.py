@@ -26,6 +26,7 @@ from kafka_forensics.model.controller import ControllerHistory, passed_over
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.model.results import Incomplete, PartitionSummary, Read
 from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory, parse_partition_name
+from kafka_forensics.replication.recovery import LOG_START_FILE
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.storage.source import EntryKind
 
@@ -87,7 +88,7 @@ def _there(listed: LogDirectory) -> dict[TopicPartition, Presence]:
 
 
 def _given(log_dir: LogDir, controllers: frozenset[str | None]) -> GivenDirectory:
-    watermarks = log_dir.checkpoints.get(HIGH_WATERMARKS)
+    watermarks, log_starts = (log_dir.checkpoints.get(name) for name in (HIGH_WATERMARKS, LOG_START_FILE))
     meta = log_dir.meta
     return GivenDirectory(
         log_dir.broker,
@@ -108,6 +109,7 @@ def _given(log_dir: LogDir, controllers: frozenset[str | None]) -> GivenDirector
         controllers != {_cluster(log_dir)} or meta is None,
         Extent.PARTIAL if isinstance(log_dir.source, BundleSource) and log_dir.source.about.is_selected else None,
         log_dir.is_empty,
+        {} if log_starts is None else log_starts.offsets,
     )
 
 
@@ -248,7 +250,7 @@ def _missing(row: ExpectedReplica, inputs: Inputs, ledger: Ledger) -> Finding:
         severity, evidence["harmless_if"] = Severity.INFO, _TOPIC_DELETED
     elif row.is_assigned is False:
         severity, evidence["harmless_if"] = Severity.INFO, _MOVED
-    start = None if row.high_watermark is None else 0
+    start = None if row.high_watermark is None else min(row.log_start_offset, row.high_watermark)
     place = Place(row.topic, row.partition, row.broker, row.log_dir, offset_start=start, offset_end=row.high_watermark)
     return finding("REPLICA_MISSING", place, evidence, severity=severity)
 
@@ -281,8 +283,11 @@ def _lost_everywhere(inputs: Inputs, ledger: Ledger, by_key: dict[TopicPartition
         if len({str(row.broker) for row in absent}) < 2:
             continue
         best = max(absent, key=lambda row: row.high_watermark or 0)
+        start, end = max(row.log_start_offset for row in absent), best.high_watermark or 0
+        if start >= end:
+            continue
         evidence: Json = {
-            "missing": best.high_watermark,
+            "missing": end - start,
             "high_watermark": best.high_watermark,
             "witness": f"{HIGH_WATERMARKS} of broker {best.broker}",
             "directories_missing_on": [row.broker for row in absent],
@@ -292,7 +297,7 @@ def _lost_everywhere(inputs: Inputs, ledger: Ledger, by_key: dict[TopicPartition
             evidence["never_known"] = True
         elif inputs.controller is None:
             evidence["harmless_if"] = "the topic was deleted within seconds before the copies were made"
-        place = Place(*key, offset_start=0, offset_end=best.high_watermark)
+        place = Place(*key, offset_start=start, offset_end=end)
         findings.append(finding("COMMITTED_LOST_EVERYWHERE", place, evidence, confidence=Confidence.INFERRED))
     return findings
 
@@ -331,18 +336,19 @@ def _beyond_every_log(inputs: Inputs, summary: PartitionSummary, absent: Sequenc
     committed, end = best.high_watermark or 0, max(replica.log_end_offset or 0 for replica in summary.replicas)
     brokers = {replica.broker for replica in summary.replicas}
     holders = [log_dir for log_dir in inputs.log_dirs if log_dir.broker in brokers]
-    if committed <= end or not _one_cluster(inputs, best, holders):
+    start = max(end, *(row.log_start_offset for row in absent))
+    if committed <= start or not _one_cluster(inputs, best, holders):
         return None
     running = any(log_dir.clean_shutdown is None for log_dir in holders)
     evidence = {
-        "missing": committed - end,
+        "missing": committed - start,
         "high_watermark": committed,
         "witness": f"{HIGH_WATERMARKS} of broker {best.broker}",
         "log_end_offset": end,
         "directories_missing_on": [row.broker for row in absent],
         "held_by": [],
     } | ({"harmless_if": _MADE_EARLIER} if running else {})
-    place = Place(summary.topic, summary.partition, offset_start=end, offset_end=committed)
+    place = Place(summary.topic, summary.partition, offset_start=start, offset_end=committed)
     confidence = Confidence.SUSPECTED if running else Confidence.INFERRED
     return finding("COMMITTED_LOST_EVERYWHERE", place, evidence, confidence=confidence)
 
