@@ -144,6 +144,8 @@ class OrderEvidence(LaterEvidence):
     missing: NotRequired[int]
     snapshot_end: NotRequired[int]
     """Of the controllers' log: a snapshot on this node states all before this offset."""
+    control_batches_left_out: NotRequired[bool]
+    """Whether another replica has only control batches there, which this log's older message format does not have."""
 
 
 class SegmentMissingEvidence(LaterEvidence):
@@ -516,10 +518,14 @@ class LagsEvidence(LaterEvidence):
 
 
 class ReencodedEvidence(LaterEvidence):
-    """Batches that differ and hold the same records."""
+    """Batches that differ and hold the same records, as far as the older of two message formats can hold them."""
 
     brokers: list[Broker]
     batches: int
+    message_formats: NotRequired[list[list[int]]]
+    not_compared: NotRequired[list[str]]
+    without_headers: NotRequired[list[Broker]]
+    without_transactions: NotRequired[list[Broker]]
 
 
 class LostEverywhereEvidence(LaterEvidence):

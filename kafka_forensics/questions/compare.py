@@ -1,7 +1,7 @@
 """`compare`: replicas of one partition side by side around their first difference, record by record."""
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
@@ -12,7 +12,7 @@ from kafka_forensics.errors import SourceError, UsageError, may_pass
 from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions, listed, nothing_there
 from kafka_forensics.judging.partitions import PartitionResult
-from kafka_forensics.model.batches import BatchColumn, Record
+from kafka_forensics.model.batches import NO_TIMESTAMP_TYPE, BatchColumn, Record
 from kafka_forensics.model.constants import CONTROL_MASK
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import PartitionSummary, Read, ScanResult
@@ -83,9 +83,18 @@ class HeldRecord:
     headers_count: int
     headers_digest: str | None
     is_valid: bool
+    magic: int = field(default=2, compare=False, repr=False)
+    """Message format of its batch."""
     key: bytes | None = field(default=None, compare=False, repr=False)
     value: bytes | None = field(default=None, compare=False, repr=False)
     headers: tuple[tuple[bytes, bytes | None], ...] = field(default=(), compare=False, repr=False)
+
+    def in_format(self, magic: int) -> "HeldRecord":
+        """The record without what a message format does not have; headers stay, since a consumer sees them."""
+        record = self
+        if magic < 2:
+            record = replace(record, partition_leader_epoch=-1, producer_id=-1, producer_epoch=-1, sequence=-1)
+        return replace(record, timestamp=-1, timestamp_type=NO_TIMESTAMP_TYPE) if magic < 1 else record
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +262,7 @@ def _held_record(record: Record, row: "NDArray[np.int64]", *, payloads: bool) ->
         len(record.headers),
         _digest(_joined(record.headers)) if record.headers else None,
         bool(row[BatchColumn.CRC] == row[BatchColumn.CRC_COMPUTED]),
+        int(row[BatchColumn.MAGIC]),
         *((record.key, record.value, record.headers) if payloads else ()),
     )
 
@@ -303,11 +313,15 @@ def _suspects(sides: list[_Side], result: PartitionResult) -> list[tuple[int, in
 def _contradict(held: list[Held], *, compacted: bool) -> bool:
     """Whether replicas that should hold an offset hold different things; what the cleaner may have removed is no difference."""
     cleaned = {OffsetState.ABSENT} if compacted else set()
-    return _are_several(held, {*NOT_HERE, OffsetState.BEYOND_LOG_END} | cleaned)
+    return are_several(held, {*NOT_HERE, OffsetState.BEYOND_LOG_END} | cleaned)
 
 
-def _are_several(held: list[Held], beside: set[OffsetState]) -> bool:
-    return len({(here.state, here.record) for here in held if here.state not in beside}) > 1
+def are_several(held: list[Held], beside: Collection[OffsetState]) -> bool:
+    """Whether replicas, but for those in states `beside`, hold different things at an offset, as far as all their message formats
+    can hold them."""
+    states = [here for here in held if here.state not in beside]
+    oldest = min((here.record.magic for here in states if here.record is not None), default=2)
+    return len({(here.state, None if here.record is None else here.record.in_format(oldest)) for here in states}) > 1
 
 
 def _read(
@@ -346,4 +360,4 @@ def _some(rows: Iterator[tuple[int, list[Held]]], count: int) -> list[tuple[int,
 
 
 def _differs(held: list[Held]) -> bool:
-    return _are_several(held, set(NOT_HERE))
+    return are_several(held, NOT_HERE)

@@ -669,6 +669,7 @@ class _Copies:
             for finding in result.findings
             if finding.kind in ("LOG_HEAD_MISSING", "SEGMENT_MISSING") and finding.severity.rank >= Severity.WARNING.rank
         }
+        self._converted = _converted(result.findings)
 
     def witnesses(self, log: TransactionLog | None, replica: Replica) -> Sequence[Witness]:
         """What in its own files, and in the coordinators' log, proves offsets of a replica committed."""
@@ -701,10 +702,8 @@ class _Copies:
 
     def _value(self, replica: Replica, witnesses: Sequence[Witness]) -> PlanReplica:
         is_live = not is_of_dead(self._dead, replica.broker, self._nodes.get(replica.broker))
-        value, head = (
-            _value(replica, is_live, witnesses),
-            self._heads.get((replica.broker, replica.context.log_dir, replica.log_start_offset)),
-        )
+        value = replace(_value(replica, is_live, witnesses), converted=self._converted.get(replica.broker, ()))
+        head = self._heads.get((replica.broker, replica.context.log_dir, replica.log_start_offset))
         return value if head is None else replace(value, head_start=head[0], head_may_be_expired=head[1] is Severity.WARNING)
 
     def _left_out(self) -> tuple[Broker, ...]:
@@ -812,6 +811,17 @@ def _apart(replicas: list[Replica], reader: LogReader) -> dict[tuple[int, int], 
         if ranges:
             by_pair[i, j] = ranges
     return by_pair
+
+
+def _converted(findings: Sequence[Finding]) -> dict[Broker, Ranges]:
+    """By broker the offsets of records without headers or transactions that another replica's have."""
+    ranges: dict[Broker, list[Range]] = {}
+    for finding in findings:
+        start, end = finding.place.offset_start, finding.place.offset_end
+        if finding.kind == "BATCHES_REENCODED" and start is not None and end is not None:
+            for broker in {*finding.evidence.get("without_headers", ()), *finding.evidence.get("without_transactions", ())}:
+                ranges.setdefault(broker, []).append((start, end))
+    return {broker: normalised(spans) for broker, spans in ranges.items()}
 
 
 def _contents(differing: Differences, end: int) -> Ranges:

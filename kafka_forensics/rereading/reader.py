@@ -7,6 +7,7 @@ import numpy as np
 
 from kafka_forensics.analysis.producers import offset_behind
 from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.replicas import AcrossFormats
 from kafka_forensics.analysis.segments import put_right
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
@@ -36,6 +37,7 @@ from kafka_forensics.rereading.facts_alike import (
     hold_the_same_as_written,
     same_hashes_where_both,
 )
+from kafka_forensics.rereading.message_formats import Contents, compared_across_formats, contents_by_hash, contents_of
 from kafka_forensics.rereading.seeking import start_position
 from kafka_forensics.storage.bundles import BundleSource, CollectedLog
 
@@ -88,6 +90,7 @@ def _bodies(batch: "DecodedBatch") -> dict[int, tuple[int, int, bytes]]:
     return bodies
 
 
+_BATCHES_KEPT: Final = 2
 _LYING_HEADERS = frozenset({"BATCH_COUNT_LIE", "BATCH_RANGE_INCONSISTENT"})
 """Problems of a batch whose records can be had all the same."""
 
@@ -109,6 +112,9 @@ class LogReader:
         """Of collected logs, by their paths: the offsets of which records are needed, and where in `incomplete` that is said."""
         self.problems: list[tuple[Replica, int, Damage]] = []
         """(replica, segment, damage) of batches that could not be decoded to be compared."""
+        self._opened: dict[tuple[int, int, int], Contents] = {}
+        """Records of the batches that were compared last with others of another message format, by context, segment and position:
+        one of them may span thousands of the other log's."""
 
     def batches(self, replica: Replica, start: int, end: int) -> "NDArray[np.int64]":
         """Batches that hold an offset of `[start, end)`, with their segment in a last row, in file order."""
@@ -202,6 +208,38 @@ class LogReader:
             shared = left_records.keys() & right_records.keys()
             return all(left_records[offset] == right_records[offset] for offset in shared)
         return left_records == right_records
+
+    def across_formats(
+        self, left: Replica, left_row: "NDArray[np.int64]", right: Replica, right_row: "NDArray[np.int64]", *, common: bool
+    ) -> AcrossFormats | None:
+        """How two batches of different message formats compare, see `BatchReader`."""
+        sides = ((left, left_row), (right, right_row))
+        broken = [self._told_broken(*side) for side in sides]
+        if any(broken):
+            return None
+        bundled = any(isinstance(self._source(replica), BundleSource) for replica in (left, right))
+        hashes = [self._hashes(*side, (left, right)) for side in sides] if bundled else [None]
+        if all(records is not None and not records.unread.size for records in hashes):
+            content = [
+                contents_by_hash(records, row) for records, (_, row) in zip(hashes, sides, strict=True) if records is not None
+            ]
+        else:
+            opened = [self._contents(*side) for side in sides]
+            content = [records for records in opened if records is not None]
+        return None if len(content) < 2 else compared_across_formats(content, [left_row, right_row], common=common)
+
+    def _contents(self, replica: Replica, row: "NDArray[np.int64]") -> Contents | None:
+        """The records of a batch, kept for the next ones that it is compared with; None if they cannot be read."""
+        place = id(replica.context), int(row[BATCH_COLUMNS]), int(row[BatchColumn.POSITION])
+        contents = self._opened.pop(place, None)
+        if contents is None:
+            decoded = self._sound(replica, row)
+            contents = None if decoded is None else contents_of(decoded.iter_records(), row)
+        if contents is not None:
+            self._opened[place] = contents
+            if len(self._opened) > _BATCHES_KEPT:
+                del self._opened[next(iter(self._opened))]
+        return contents
 
     def first_unlike(
         self, left: Replica, left_row: "NDArray[np.int64]", right: Replica, right_row: "NDArray[np.int64]"

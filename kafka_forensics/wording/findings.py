@@ -318,6 +318,24 @@ def _end_transaction(finding: Finding) -> str | None:
     return f"`kafka-transactions.sh --bootstrap-server HOST:PORT abort {where}`"
 
 
+def _formats(finding: Finding) -> str | None:
+    """`2 on broker 1, 0 and 1 on broker 2`: the message formats of two brokers' batches."""
+    brokers, formats = finding.evidence.get("brokers"), finding.evidence.get("message_formats")
+    if not isinstance(brokers, list) or not isinstance(formats, list):
+        return None
+    return ", ".join(f"{listed(each)} on {named_brokers([broker])}" for broker, each in zip(brokers, formats, strict=False)) or None
+
+
+def _not_held(finding: Finding) -> str | None:
+    """Whose message format lacks what records of another have."""
+    texts = []
+    for name, words in (("without_headers", "headers"), ("without_transactions", "transactions")):
+        brokers = named_brokers(finding.evidence.get(name))
+        if brokers:
+            texts.append(f"the older format on {brokers} lacks their {words}")
+    return " and ".join(texts) or None
+
+
 # What a fork's evidence says, in words: its versions, who holds them, and where Kafka cuts.
 
 
@@ -430,10 +448,12 @@ DERIVED: Final[Mapping[str, Callable[[Finding], str | bool | None]]] = {
             _dump,
             _end_transaction,
             _file,
+            _formats,
             _groups,
             _harmless,
             _held,
             _look,
+            _not_held,
             _not_read,
             _offsets,
             _only,

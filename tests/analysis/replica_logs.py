@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kafka_forensics.analysis.replica import Replica, ReplicaState, whole
+from kafka_forensics.analysis.replicas import AcrossFormats
 from kafka_forensics.analysis.replicas.diff import Difference, differences
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
 from kafka_forensics.model.files import EpochEntry, LeaderEpochs
+from kafka_forensics.parsers.log import decode_batch
+from kafka_forensics.rereading.message_formats import compared_across_formats, contents_of
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.segments import BASE_TIMESTAMP, legacy_entry, read
 
@@ -133,6 +136,19 @@ class Logs:
         if common:
             return all(ours[offset] == theirs[offset] for offset in ours.keys() & theirs.keys())
         return ours == theirs
+
+    def across_formats(
+        self, left: Replica, left_row: "NDArray[np.int64]", right: Replica, right_row: "NDArray[np.int64]", *, common: bool
+    ) -> AcrossFormats | None:
+        """How two batches of different message formats compare, see `BatchReader`."""
+        if {left.broker, right.broker} & self.unreadable:
+            return None
+        contents = []
+        for replica, row in ((left, left_row), (right, right_row)):
+            position, size = int(row[BatchColumn.POSITION]), int(row[BatchColumn.SIZE_IN_BYTES])
+            decoded = decode_batch(self.data[replica.broker][position : position + size])
+            contents.append(contents_of(decoded.iter_records(), row))
+        return compared_across_formats(contents, [left_row, right_row], common=common)
 
     def first_unlike(
         self, left: Replica, left_row: "NDArray[np.int64]", right: Replica, right_row: "NDArray[np.int64]"

@@ -8,7 +8,8 @@ from typing import Final
 
 from kafka_forensics.model.constants import MAX_SEQUENCE
 from kafka_forensics.model.files import ProducerEntry
-from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from kafka_forensics.parsers.log import decode_batch
+from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_legacy_entry
 from tests.gallery.case import Case, done, each, on_each, segment, trees
 from tests.gallery.injections import cut_log, rewritten
 from tests.support.brokers import (
@@ -261,12 +262,28 @@ def behind_the_watermark(root: Path) -> Brokers:
     return brokers
 
 
+def converted_down(root: Path, magic: int, other: int | None = None) -> Brokers:
+    """Broker 2 stored what the others' batches are in an older message format; `other`: one record with another value."""
+    log = threes(*COMMON)
+    brokers, old = put_replicas(root, {1: log, 2: log, 3: log}, 12), []
+    for held in (held for batch in log.batches for held in decode_batch(batch.data).iter_records()):
+        value = b"another" if held.offset == other else held.value
+        stamp = held.timestamp if magic else -1
+        old.append(write_legacy_entry(held.key, value, offset=held.offset, magic=magic, timestamp=stamp))
+    for suffix, data in (("log", b"".join(old)), ("index", b""), ("timeindex", b"")):
+        brokers.file(2, 0, suffix).write_bytes(data)
+    brokers.put_epochs(2)
+    return brokers
+
+
 SWAPPED: Final = (topic("orders", OTHER_TOPIC_ID), partition([2], 2, topic_id=OTHER_TOPIC_ID))
 EARLIER: Final = (topic(topic_id=OTHER_TOPIC_ID), partition([2], 2, topic_id=OTHER_TOPIC_ID), record(9, topic_id=OTHER_TOPIC_ID))
 REPLICA_VARIANTS: Final = (
     Case("F35", "b3 ends before the others part, and b4 where they do", lambda root: lagging(root, last=True), control=True),
     Case("-", "b3 ends before the others, which agree", lambda root: lagging(root, last=False, fork=False), control=True),
     Case("-", "b2 ends before the others, as its high watermark says", behind_the_watermark, control=True),
+    *trees("-", "b2 stored the same records in message format", converted_down, [(1,), (0,)], control=True),
+    *trees("F38", "b2 stored, in an older message format, another record at 7:", converted_down, [(1, 7), (0, 7)]),
     Case("F35", "b1 parted at 12; then one bit of a batch before and of one behind that on b2", parted_before_damage),
     *each("F38", "another record at 33 on b1, damage on b2 at", rewritten_elsewhere, [(40,), (40, 33)]),
     done("F40", "another cluster id on b2, b1 and b3 in conflict", lambda it: stranger(it, cluster=True)),

@@ -6,6 +6,7 @@ from kafka_forensics.analysis.replicas.controllers_word import electable, judged
 from kafka_forensics.analysis.replicas.damaged_forks import damaged_by_headers, damaged_offsets
 from kafka_forensics.analysis.replicas.diff import (
     BLOCK_OFFSETS,
+    AcrossFormats,
     BatchReader,
     Counts,
     Difference,
@@ -49,6 +50,7 @@ from kafka_forensics.analysis.replicas.verdicts import damage_finding, own_findi
 
 __all__ = [
     "BLOCK_OFFSETS",
+    "AcrossFormats",
     "BatchReader",
     "Comparison",
     "Counts",

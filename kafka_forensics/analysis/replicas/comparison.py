@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.replica import Replica, kept_from
 from kafka_forensics.analysis.replicas.damaged_forks import another_history, doubted_epoch, has_good_copy, with_damage_told
-from kafka_forensics.analysis.replicas.diff import BatchReader, Conflicts, Differences, differences, is_compacted
+from kafka_forensics.analysis.replicas.diff import (
+    BatchReader,
+    Conflicts,
+    Differences,
+    are_control_batches,
+    differences,
+    is_compacted,
+)
 from kafka_forensics.analysis.replicas.forks import (
     fork_findings,
     last_epoch,
@@ -43,6 +50,9 @@ class Comparison:
     conflicts: Conflicts = field(default_factory=dict)
     unlike: list[tuple[int, int]] = field(default_factory=list)
     """Pairs that do not hold the same batches where their logs overlap."""
+    left_out: set[tuple[int | str, int, int]] = field(default_factory=set)
+    """(broker, start, end) of gaps in logs of an older message format where another replica has control batches: these do not
+    exist before format 2, and converting down leaves them out."""
 
 
 def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
@@ -56,6 +66,7 @@ def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
     conflicts = {
         pair: [difference for difference in differences if difference.kind == "content"] for pair, differences in pairs.items()
     }
+    result.left_out = _left_out(replicas, pairs, reader)
     result.unlike = [pair for pair, differences in pairs.items() if differences.unlike]
     result.conflicts = forked = {pair: differences for pair, differences in conflicts.items() if differences}
     result.findings += _damaged(replicas, pairs, reader, forked)
@@ -67,7 +78,7 @@ def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
         result.findings.append(loss)
         result.agreement.kind = "prefix"
     else:
-        result.agreement = _agreement(replicas, pairs, result.agreement)
+        result.agreement = _agreement(replicas, pairs, result)
     result.findings = with_damage_told(replicas, result.findings)
     leading = {broker for finding in result.findings if finding.kind == "UNCLEAN_LOSS" for broker in finding.evidence["leaders"]}
     result.findings += [finding for finding in _lagging(replicas, forked) if finding.place.broker not in leading]
@@ -93,8 +104,29 @@ def _take_forks(result: Comparison, replicas: list[Replica], reader: BatchReader
     return Agreement("conflict", first, epochs)
 
 
-def _agreement(replicas: list[Replica], pairs: Mapping[tuple[int, int], Differences], identical: Agreement) -> Agreement:
-    """How replicas agree that hold no different records; `identical`: the answer where they differ in nothing."""
+def _left_out(
+    replicas: list[Replica], pairs: Mapping[tuple[int, int], Differences], reader: BatchReader
+) -> set[tuple[int | str, int, int]]:
+    """See `Comparison.left_out`."""
+    left_out = set()
+    for (i, j), differing in pairs.items():
+        for older, newer, side in ((i, j, 0), (j, i, 1)):
+            if any(formats[side] < 2 <= formats[1 - side] for formats in differing.formats):
+                left_out |= {
+                    (replicas[older].broker, start, end)
+                    for start, end in _gaps(replicas[older])
+                    if are_control_batches(replicas[newer], reader, start, end)
+                }
+    return left_out
+
+
+def _gaps(replica: Replica) -> list[tuple[int, int]]:
+    return [(gap.start, gap.end) for gap in replica.course.irregularities if gap.kind == "OFFSET_GAP"]
+
+
+def _agreement(replicas: list[Replica], pairs: Mapping[tuple[int, int], Differences], result: Comparison) -> Agreement:
+    """How replicas agree that hold no different records; the agreement of `result` is the answer where they differ in nothing."""
+    identical = result.agreement
     if any(replica.state.unread for replica in replicas):
         return Agreement("not_compared")
     if is_compacted(*replicas):
@@ -102,7 +134,7 @@ def _agreement(replicas: list[Replica], pairs: Mapping[tuple[int, int], Differen
     if any(difference.kind in ("damaged", "header") for differences in pairs.values() for difference in differences):
         first = min(differences[0].offset for differences in pairs.values() if differences)
         return replace(identical, kind="content", common_end_offset=first)
-    if _some_missing(replicas):
+    if _some_missing(replicas, result.left_out):
         return replace(identical, kind="missing")
     if len({replica.log_end_offset for replica in replicas}) > 1:
         return replace(identical, kind="prefix")
@@ -134,10 +166,10 @@ def _tell_unread(result: Comparison, ranges: int) -> None:
         result.agreement = Agreement("not_compared")
 
 
-def _some_missing(replicas: list[Replica]) -> bool:
-    """Whether a replica has a hole, in good order or eaten by damage, where another has batches."""
+def _some_missing(replicas: list[Replica], left_out: Collection[tuple[int | str, int, int]]) -> bool:
+    """Whether a replica has a hole, in good order or eaten by damage, where another has batches; but for those `left_out`."""
     for replica in replicas:
-        holes = [(gap.start, gap.end) for gap in replica.course.irregularities if gap.kind == "OFFSET_GAP"]
+        holes = [gap for gap in _gaps(replica) if (replica.broker, *gap) not in left_out]
         holes += list(replica.course.eaten.values())
         if any(other.covers(start, end) for start, end in holes for other in replicas if other is not replica):
             return True
@@ -239,18 +271,42 @@ def _headers(replicas: list[Replica], pairs: dict[tuple[int, int], Differences])
 
 
 def _reencoded(replicas: list[Replica], pairs: dict[tuple[int, int], Differences]) -> list[Finding]:
-    """Batches whose bytes differ and whose records do not: harmless, one finding a pair."""
+    """Batches whose bytes differ and whose records do not: harmless, one finding a pair. A warning where a log in an older message
+    format lacks what records of the other have beside key, value and timestamp."""
     findings = []
     for (i, j), pair_differences in sorted(pairs.items()):
         same = [difference for difference in pair_differences if difference.kind == "reencoded"]
+        parted_at = next((difference.offset for difference in pair_differences if difference.kind == "content"), None)
+        if pair_differences.formats and parted_at is not None:
+            same = [difference for difference in same if difference.offset < parted_at]
         if same:
             place = replace(_partition(replicas), offset_start=same[0].offset, offset_end=same[-1].end_offset)
-            evidence: ReencodedEvidence = {
-                "brokers": [replicas[i].broker, replicas[j].broker],
-                "batches": pair_differences.counts["reencoded"],
-            }
-            findings.append(finding("BATCHES_REENCODED", place, evidence))
+            brokers = [replicas[i].broker, replicas[j].broker]
+            batches = len(same) if pair_differences.formats and parted_at is not None else pair_differences.counts["reencoded"]
+            evidence: ReencodedEvidence = {"brokers": brokers, "batches": batches}
+            severity = _tell_formats(evidence, pair_differences)
+            findings.append(finding("BATCHES_REENCODED", place, evidence, severity=severity))
     return findings
+
+
+def _tell_formats(evidence: "ReencodedEvidence", differing: Differences) -> Severity | None:
+    """Add the message formats of two brokers' batches where they are two, and what the older one cannot hold; a severity if a
+    consumer can miss it."""
+    if not differing.formats:
+        return None
+    brokers = evidence["brokers"]
+    evidence["message_formats"] = [sorted(set(formats)) for formats in zip(*differing.formats, strict=True)]
+    if any("timestamps" in not_held for not_held in differing.not_held):
+        evidence["not_compared"] = ["timestamps"]
+    headers, transactions = (
+        [broker for broker, not_held in zip(brokers, differing.not_held, strict=True) if what in not_held]
+        for what in ("headers", "transactions")
+    )
+    if not headers and not transactions:
+        return None
+    evidence["without_headers"], evidence["without_transactions"] = headers, transactions
+    evidence["held_by"] = [broker for broker in brokers if broker not in (*headers, *transactions)]
+    return Severity.WARNING
 
 
 def _lagging(replicas: list[Replica], forked: Conflicts) -> list[Finding]:
@@ -292,6 +348,9 @@ def with_holders(
         start, end = gap.place.offset_start, gap.place.offset_end
         if gap.kind not in _HELD or start is None or end is None:
             judged.append(gap)
+            continue
+        if gap.kind == "OFFSET_GAP" and (gap.place.broker, start, end) in comparison.left_out:
+            judged.append(replace(gap.with_evidence(control_batches_left_out=True), severity=Severity.INFO))
             continue
         covering, holders = _holders(replicas, gap, comparison.conflicts, spoiled)
         below = _is_below(gap, comparison)

@@ -11,7 +11,7 @@ from kafka_forensics.analysis.replica import Replica, differing_blocks
 from kafka_forensics.analysis.replicas.damaged_forks import of_two_histories
 from kafka_forensics.analysis.segments import Irregularity
 from kafka_forensics.model.batches import BATCH_COLUMNS, IDENTITY, BatchColumn
-from kafka_forensics.model.constants import RECORD_BATCH_OVERHEAD
+from kafka_forensics.model.constants import CONTROL_MASK, RECORD_BATCH_OVERHEAD
 from kafka_forensics.replication.epochs import epoch_at
 
 if TYPE_CHECKING:
@@ -59,6 +59,15 @@ IN_REMOTE_STORAGE: Final = -1
 """Stands for the segment of a batch that is on no disk."""
 
 
+class AcrossFormats(NamedTuple):
+    """How the records of two batches of different message formats compare at the offsets that both batches span."""
+
+    unlike: tuple[int, int] | None
+    """The first offset at which they differ, and the end of the last; None if they do not."""
+    not_held: frozenset[str] = frozenset()
+    """What the newer batch has and the older format cannot hold: `timestamps`, `headers`, `transactions`."""
+
+
 class BatchReader(Protocol):
     """Reads a replica's log again; what an engine lends to the comparison."""
 
@@ -72,6 +81,12 @@ class BatchReader(Protocol):
         self, left: Replica, left_row: "NDArray[np.int64]", right: Replica, right_row: "NDArray[np.int64]", *, common: bool
     ) -> bool | None:
         """Whether two batches hold equal records (`common`: equal wherever both hold the offset); None if one cannot be read."""
+
+    def across_formats(
+        self, left: Replica, left_row: "NDArray[np.int64]", right: Replica, right_row: "NDArray[np.int64]", *, common: bool
+    ) -> AcrossFormats | None:
+        """How two batches of different message formats compare (`common`: only where both hold the offset); None if one cannot be
+        read."""
 
     def first_unlike(
         self, left: Replica, left_row: "NDArray[np.int64]", right: Replica, right_row: "NDArray[np.int64]"
@@ -109,6 +124,10 @@ class Difference:
     end_offset: int
     left: "NDArray[np.int64]"
     right: "NDArray[np.int64]"
+    formats: tuple[int, int] | None = None
+    """Message formats of the two, where they were compared across them."""
+    not_held: frozenset[str] = frozenset()
+    """See `AcrossFormats`."""
 
     @property
     def epochs(self) -> tuple[int, int]:
@@ -130,6 +149,10 @@ class Differences(list[Difference]):
         self.unlike = False
         """Whether any batch is not in both logs, or not the same."""
         self.ranges_not_compared = 0
+        self.formats: set[tuple[int, int]] = set()
+        """Message formats (left, right) of re-encoded batches, where they are two."""
+        self.not_held: tuple[set[str], set[str]] = set(), set()
+        """What re-encoded batches of the left and of the right log cannot hold and those of the other have, see `AcrossFormats`."""
 
     def add(self, difference: Difference) -> None:
         """Add the next difference, in the place of the last of its kind if too many are kept."""
@@ -137,6 +160,10 @@ class Differences(list[Difference]):
         if self.counts[difference.kind] > DIFFERENCES_KEPT:
             del self[next(index for index in range(len(self) - 1, -1, -1) if self[index].kind == difference.kind)]
         self.append(difference)
+        if difference.formats is not None:
+            left, right = difference.formats
+            self.formats.add(difference.formats)
+            self.not_held[left > right].update(difference.not_held)
 
     @property
     def full(self) -> bool:
@@ -179,6 +206,19 @@ def _in_remote_storage(left: Replica, right: Replica) -> "Iterator[Difference]":
         ours, theirs = epoch_at(left.epochs, start), epoch_at(right.epochs, start)
         if ours is not None and theirs is not None and ours != theirs:
             yield Difference("content", start, end, _remote_batch(start, end, ours), _remote_batch(start, end, theirs))
+
+
+def are_control_batches(replica: Replica, reader: BatchReader, start: int, end: int) -> bool:
+    """Whether a replica has control batches, and nothing else, at all offsets of `[start, end)`."""
+    if not replica.covers(start, end):
+        return False
+    read = False
+    for rows in walked(reader, replica, start, end):
+        control = (rows[BatchColumn.MAGIC] >= 2) & (rows[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0)
+        if not bool(control.all()):
+            return False
+        read = True
+    return read
 
 
 def _remote_batch(start: int, end: int, leader_epoch: int) -> "NDArray[np.int64]":
@@ -235,9 +275,9 @@ def _walk(
             offset = max(int(a[BatchColumn.BASE_OFFSET]), int(b[BatchColumn.BASE_OFFSET]))
             overlap = max(offset, bounds[0]) <= min(a_last, b_last)
             if overlap and bounds[1] <= max(offset, 0) < bounds[2]:
-                kind = _kind(pair[0], a, pair[1], b, reader)
-                if kind is not None:
-                    differing.add(Difference(kind, max(offset, 0), max(a_last, b_last) + 1, a.copy(), b.copy()))
+                difference = _difference(pair, a, b, reader, (max(offset, 0), a_last, b_last))
+                if difference is not None:
+                    differing.add(difference)
         i += a_last <= b_last
         j += b_last <= a_last
 
@@ -249,6 +289,42 @@ def _last_offset(batches: "NDArray[np.int64]", row: int) -> int:
         return last
     base, following = int(batches[BatchColumn.BASE_OFFSET, row]), int(batches[BatchColumn.BASE_OFFSET, row + 1])
     return min(last, following - 1) if base < following else last
+
+
+def _difference(
+    pair: tuple[Replica, Replica],
+    a: "NDArray[np.int64]",
+    b: "NDArray[np.int64]",
+    reader: BatchReader,
+    offsets: tuple[int, int, int],
+) -> Difference | None:
+    """How two batches differ that overlap from the first of `offsets` on, with the last offset of either; None if they differ as
+    two cleaned copies may."""
+    (left, right), (start, *last) = pair, offsets
+    if not _in_two_formats(left, a, right, b):
+        kind = _kind(left, a, right, b, reader)
+        return None if kind is None else Difference(kind, start, max(last) + 1, a.copy(), b.copy())
+    compacted = is_compacted(left, right)
+    across = reader.across_formats(left, a, right, b, common=compacted)
+    if across is None:
+        return Difference("damaged", start, max(last) + 1, a.copy(), b.copy())
+    if across.unlike is not None:
+        return Difference("content", *across.unlike, a.copy(), b.copy())
+    if compacted and across.not_held <= {"timestamps"}:
+        return None
+    formats = int(a[BatchColumn.MAGIC]), int(b[BatchColumn.MAGIC])
+    return Difference("reencoded", start, min(last) + 1, a.copy(), b.copy(), formats, across.not_held)
+
+
+def _in_two_formats(left: Replica, a: "NDArray[np.int64]", right: Replica, b: "NDArray[np.int64]") -> bool:
+    """Whether two sound batches are of different message formats, of which one is older than 2: they have neither equal bytes nor
+    equal ends, and the older no leader epoch, producer, headers or transaction (RecordsUtil.downConvert). With equal CRCs a magic
+    byte is wrong, which lies outside of them."""
+    formats = {int(row[BatchColumn.MAGIC]) for row in (a, b)}
+    sound = all(row[BatchColumn.CRC] == row[BatchColumn.CRC_COMPUTED] for row in (a, b))
+    if len(formats) == 1 or min(formats) >= 2 or not sound or a[BatchColumn.CRC] == b[BatchColumn.CRC]:
+        return False
+    return not _out_of_line(left, a) and not _out_of_line(right, b)
 
 
 def _kind(left: Replica, a: "NDArray[np.int64]", right: Replica, b: "NDArray[np.int64]", reader: BatchReader) -> str | None:

@@ -184,12 +184,14 @@ def versions_at(replicas: list[Replica], conflicts: Conflicts, every: Conflicts,
 
 
 def _without_conflict(epoch_of: dict[int, int], at: Mapping[tuple[int, int], object]) -> list[tuple[int, list[int]]]:
-    """(epoch, members) of groups of one epoch in which no two differ; `at`: pairs, and how they differ."""
+    """(epoch, members) of groups of one epoch in which no two differ; `at`: pairs, and how they differ. Who has none, as in message
+    formats before 2, belongs to any."""
     grouped: list[tuple[int, list[int]]] = []
     for index in sorted(epoch_of):
-        for epoch, members in grouped:
-            if epoch == epoch_of[index] and all(at.get((min(m, index), max(m, index))) is None for m in members):
-                members.append(index)
+        for number, (epoch, members) in enumerate(grouped):
+            of_one_epoch = epoch == epoch_of[index] or min(epoch, epoch_of[index]) < 0
+            if of_one_epoch and all(at.get((min(m, index), max(m, index))) is None for m in members):
+                grouped[number] = max(epoch, epoch_of[index]), [*members, index]
                 break
         else:
             grouped.append((epoch_of[index], [index]))

@@ -27,7 +27,7 @@ from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.json_objects import Columns, Json, attributes, json_text, object_of, rfc3339, times
 from kafka_forensics.model.results import SCHEMA_VERSION, Read, ReplicaSummary
-from kafka_forensics.questions.compare import CONFLICTS, Held, HeldRecord, OffsetRow, OffsetState, SideBySide
+from kafka_forensics.questions.compare import CONFLICTS, Held, HeldRecord, OffsetRow, OffsetState, SideBySide, are_several
 from kafka_forensics.wording import is_background, message
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ def title(compared: SideBySide) -> str:
 
 def _held_differently(compared: SideBySide) -> bool:
     row = next((offset_row for offset_row in compared.rows if offset_row.offset == compared.first_difference), None)
-    return row is not None and len({held.record for held in row.held if held.state not in _BEYOND}) > 1
+    return row is not None and are_several(row.held, _BEYOND)
 
 
 def summary_line(compared: SideBySide) -> str:

@@ -97,7 +97,7 @@ def _stays(follower_plan: FollowerPlan, replica: PlanReplica, leader: PlanReplic
     if follower_plan.truncation_offset is None or follower_plan.begins_anew:
         return False
     start = replica.log_start_offset
-    damaged = clipped(replica.damaged, start, follower_plan.truncation_offset)
+    damaged = clipped(normalised((*replica.damaged, *replica.converted)), start, follower_plan.truncation_offset)
     wanted = () if compacted else clipped(leader.on_disk, start, follower_plan.truncation_offset)
     lacking = without(wanted, normalised((*replica.on_disk, *replica.unread)))
     return follower_plan.halts or bool(without(normalised((*follower_plan.kept, *damaged, *lacking)), leader.damaged))

@@ -215,6 +215,7 @@ class _Planning:
         if rotten:
             rotten = clipped(rotten, 0, replica.log_end_offset)
             sound = without(sound, rotten)
+        sound = without(sound, replica.converted) if replica.converted else sound
         numbers = range(len(self._replicas))
         followers = tuple([self._follower(number, leader, sound, epochs, loaded) for number in numbers if number != leader])
         own = clipped(self._on_disk[leader], replica.log_end_offset, NO_END)

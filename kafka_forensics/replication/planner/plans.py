@@ -100,6 +100,8 @@ class PlanReplica:
     epochs_without_checkpoint: tuple[EpochEntry, ...] = ()
     """Where `checkpoint` is None, what its broker knows all the same: brokers load a file that is not there as an empty one, but
     recovery adds the epochs it meets, and a broker that was running when it was copied need load none."""
+    converted: Ranges = ()
+    """Offsets of records without headers or transactions that another replica's have: an older message format cannot hold these."""
 
     @property
     def copied_from(self) -> int:
