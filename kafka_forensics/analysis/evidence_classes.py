@@ -660,6 +660,8 @@ class PartialCopyEvidence(LaterEvidence):
     there: int
     log_dirs: list[str]
     reasons: list[str]
+    without_logs: NotRequired[bool]
+    """Whether none of its partitions has a `.log` file."""
 
 
 class WipedEvidence(LaterEvidence):

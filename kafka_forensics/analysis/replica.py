@@ -525,7 +525,7 @@ def whole(context: ReplicaContext, state: ReplicaState, misplaced: tuple[Misplac
     """The replica from its context and merged state: where its log starts and ends. `misplaced` are batches that the state has
     where they belong, and not where their base offsets say."""
     state.close_segment()
-    if context.unlisted:
+    if context.log_unknown:
         state.unread.add(-1)
     runs = state.continuity.runs
     course = judge([*_named_start(context, state), *runs, *_named_end(context, state)])

@@ -58,8 +58,8 @@ class ReplicaContext:
     snapshots: list[int] | None = None
     """Of the controllers' log: each snapshot from which the node may start states all before one of these offsets; None where they
     are not known, and of other logs."""
-    unlisted: bool = False
-    """Its directory is there and could not be listed: not even the names of its files are known."""
+    log_unknown: bool = False
+    """Nothing is known of its log: its directory is there and could not be listed, or was copied without `.log` files."""
 
     @property
     def node(self) -> int | str:

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 from kafka_forensics.compiled.code_cache import keep_out_of
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.context import ReplicaContext
+from kafka_forensics.evidence.ledger import Extent
 from kafka_forensics.evidence.options import ScanOptions, fits, listed, raise_unless_hidden, require_match, without_secrets
 from kafka_forensics.evidence.paths import members_left_out, not_listed, note_strangers, open_paths, typed_path
 from kafka_forensics.model.batches import Damage
@@ -71,6 +72,7 @@ MANY_PARTITIONS: Final = 512
 """Of a log directory whose topic ids are worth a task of their own."""
 METADATA: Final = "partition.metadata"
 """The file with the topic's id."""
+_NO_LOGS: Final = "holds no .log files: if they were excluded from the copy, copy the logs of broker {} again"
 _READ_AS: Final = "read as partition 0 of a topic of that name, as no partition has it"
 
 
@@ -95,6 +97,8 @@ class LogDir:
     """Whether any of its partitions has a `leader-epoch-checkpoint`; not the controller's log, which is copied by itself."""
     has_topic_ids: bool = False
     """Whether any of these has a `partition.metadata`."""
+    logs_left_out: bool = False
+    """Whether it was copied without `.log` files, see `_lacks_logs`: nothing is known of its logs."""
     node_id: int | None = None
     """By `meta.properties`; of an empty directory, which has none, by the name that was given."""
 
@@ -217,6 +221,10 @@ def gather(
     if not (elsewhere or scanned):
         require_or_note(inputs, options)
     compacted = {key for log_dir in inputs.log_dirs for key in _compacted(log_dir)}
+    for log_dir in inputs.log_dirs if options.copied is not Extent.WHOLE else ():
+        if _lacks_logs(log_dir):
+            log_dir.logs_left_out = True
+            inputs.incomplete.append(Incomplete(log_dir.name, _NO_LOGS.format(log_dir.broker), broker=log_dir.broker))
     for log_dir in inputs.log_dirs:
         for directory in log_dir.found.partitions:
             if directory.legal:
@@ -224,7 +232,7 @@ def gather(
         for directory in _unlisted(log_dir):
             if _wanted(log_dir, directory, options):
                 context = _context(log_dir, directory, compacted, options)
-                context.unlisted = True
+                context.log_unknown = True
                 inputs.replicas.append(ReplicaPlan(log_dir, directory, context, 0))
     inputs.replicas.sort(key=_plan_order)
     inputs.internal.sort(key=_plan_order)
@@ -547,6 +555,29 @@ def _separate_clashes(inputs: Inputs) -> None:
                 log_dir.broker = log_dir.name
 
 
+def _lacks_logs(log_dir: LogDir) -> bool:
+    """Whether a log directory was copied without `.log` files: none is in any of its partitions, and what brokers write beside
+    logs, or a checkpoint, says that some had them.
+
+    An empty partition has an empty `.log`, and so has one whose records are in remote storage. Logs that are being replaced or
+    deleted stand under other names for a moment (`.swap`, `.deleted`), and a node's first snapshot stands without any.
+    """
+    partitions = [directory for directory in log_dir.found.partitions if directory.legal]
+    if any(segment.log is not None for directory in partitions for segment in directory.segments):
+        return False
+    replicas = [directory for directory in partitions if directory.suffix is None]
+    return any(_had_log(log_dir, directory) for directory in replicas)
+
+
+def _had_log(log_dir: LogDir, directory: PartitionDirectory) -> bool:
+    if any(file.kind is FileKind.LOG for file in directory.leftovers):
+        return False
+    if directory.segments or directory.snapshots or "leader-epoch-checkpoint" in directory.entries:
+        return True
+    topic, partition = directory.topic or "", directory.partition or 0
+    return any((log_dir.offset(name, topic, partition) or 0) > 0 for name in CHECKPOINTS)
+
+
 def _compacted(log_dir: LogDir) -> set[tuple[str, int]]:
     checkpoint = log_dir.checkpoints.get("cleaner-offset-checkpoint")
     return set() if checkpoint is None else set(checkpoint.offsets)
@@ -633,6 +664,7 @@ def _context(
     context.cleaner_checkpoint = log_dir.offset("cleaner-offset-checkpoint", topic, partition)
     context.clean_shutdown = log_dir.clean_shutdown is not None
     context.live = options.live
+    context.log_unknown = log_dir.logs_left_out
     return context
 
 

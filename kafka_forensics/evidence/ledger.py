@@ -38,7 +38,7 @@ class Presence(StrEnum):
     LINK = "link"
     """Its directory, or a file of its log, is a link that was not followed, or a special file."""
     UNREADABLE = "unreadable"
-    """Its directory is there and could not be listed."""
+    """Its directory is there and could not be listed, or was copied without `.log` files."""
 
 
 class Extent(StrEnum):

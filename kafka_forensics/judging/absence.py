@@ -25,7 +25,7 @@ from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOP
 from kafka_forensics.model.controller import ControllerHistory, passed_over
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.model.results import Incomplete, PartitionSummary, Read
-from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory, parse_partition_name
+from kafka_forensics.parsers.log_dir import PartitionDirectory, parse_partition_name
 from kafka_forensics.replication.recovery import LOG_START_FILE
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.storage.source import EntryKind
@@ -74,10 +74,11 @@ def nodes_given(inputs: Inputs) -> frozenset[int] | None:
     return known if len(known) == len(nodes) else None
 
 
-def _there(listed: LogDirectory) -> dict[TopicPartition, Presence]:
+def _there(log_dir: LogDir) -> dict[TopicPartition, Presence]:
     """What is the case with every partition that has a directory, or something in its place."""
+    listed = log_dir.found
     there = {
-        (directory.topic or "", directory.partition or 0): _case(directory)
+        (directory.topic or "", directory.partition or 0): Presence.UNREADABLE if log_dir.logs_left_out else _case(directory)
         for directory in listed.partitions
         if directory.legal and not directory.suffix
     }
@@ -95,7 +96,7 @@ def _given(log_dir: LogDir, controllers: frozenset[str | None]) -> GivenDirector
         log_dir.name,
         log_dir.node_id,
         None if meta is None else meta.directory_id,
-        _there(log_dir.found),
+        _there(log_dir),
         frozenset(
             (directory.topic or "", directory.partition or 0)
             for directory in log_dir.found.partitions
@@ -215,6 +216,7 @@ def absence_findings(
     if options.broker is None and not hidden and not options.live:
         findings += _lost_beyond_copies(inputs, by_key, partitions, incomplete)
     findings += _readings(ledger, rows, options) + _not_given(inputs, rows, ledger, quorum)
+    findings += [finding for finding in _without_logs(inputs) if concerns(finding.place, options)]
     if (options.topic_glob, options.partition, options.broker) == (None, None, None):
         findings += _all_empty(inputs, partitions)
     return findings + _unknown_to_controller(inputs, partitions)
@@ -395,6 +397,26 @@ def _partial_copy(broker: int | str, readings: list[DirectoryReading], absent: l
         "reasons": sorted({directory_reading.reason for directory_reading in readings}),
     }
     return finding("PARTIAL_COPY", Place(broker=broker), evidence)
+
+
+def _without_logs(inputs: Inputs) -> list[Finding]:
+    """`PARTIAL_COPY` of each log directory that was copied without its `.log` files."""
+    findings = []
+    for log_dir in inputs.log_dirs:
+        if log_dir.logs_left_out:
+            directories = [directory for directory in log_dir.found.partitions if directory.legal and directory.suffix is None]
+            keys = [(directory.topic or "", directory.partition or 0) for directory in directories]
+            evidence: PartialCopyEvidence = {
+                "partitions": len(keys),
+                "there": 0,
+                "examples": _examples(keys),
+                "log_dirs": [log_dir.name],
+                "reasons": ["no_logs"],
+                "without_logs": True,
+            }
+            place = Place(broker=log_dir.broker, log_dir=log_dir.name)
+            findings.append(finding("PARTIAL_COPY", place, evidence, severity=Severity.WARNING))
+    return findings
 
 
 def _wiped(reading: DirectoryReading, place: Place, gone: Sequence[ExpectedReplica]) -> Finding:

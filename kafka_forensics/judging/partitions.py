@@ -300,7 +300,7 @@ def summarise(replica: Replica) -> ReplicaSummary:
 
 def _unread(replica: Replica) -> ReplicaSummary:
     """The row of a replica of whose log nothing could be read: what the names of its files and the checkpoints say."""
-    context, listed = replica.context, not replica.context.unlisted
+    context, listed = replica.context, not replica.context.log_unknown
     return ReplicaSummary(
         context.broker,
         context.log_dir,

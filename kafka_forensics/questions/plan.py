@@ -172,7 +172,7 @@ def control_of(control: PartitionControl | None) -> PlanControl | None:
 
 def why_no_word(inputs: Inputs, history: ControllerHistory | None) -> str:
     """A kind of `Missing`; the copies of the log are read again, to tell damage from silence."""
-    plans = [plan for plan in inputs.internal if plan.context.topic == CLUSTER_METADATA_TOPIC]
+    plans = [plan for plan in inputs.internal if plan.context.topic == CLUSTER_METADATA_TOPIC and not plan.context.log_unknown]
     if not plans:
         return NO_WORD
     if history is None or history.unknown_after is not None or history.malformed_records or any(map(_is_damaged, plans)):
@@ -396,6 +396,8 @@ class Plans:
     """Whether all copies were taken from running brokers."""
     combined: frozenset[int | str] = frozenset()
     """Nodes that vote among the controllers; those that are brokers, too, run as both."""
+    without_logs: tuple[int | str, ...] = ()
+    """Brokers of which a log directory was copied without its `.log` files."""
     unformatted: tuple[int | str, ...] = ()
     """Brokers to come back whose only log directory is empty."""
     bytes_to_recover: Counter[int | str] = field(default_factory=Counter)
@@ -514,6 +516,8 @@ class PlanMaker:
         voters = () if controller is None else controller.voters or ()
         self.plans = Plans(dead=dead_nodes(plan_options.dead, inputs), combined=frozenset(voters))
         self.plans.live = all(replica_plan.context.live for replica_plan in inputs.replicas)
+        lacking = {log_dir.broker for log_dir in inputs.log_dirs if log_dir.logs_left_out}
+        self.plans.without_logs = tuple(sorted(lacking, key=broker_order))
         filled = {log_dir.broker for log_dir in inputs.log_dirs if not log_dir.is_empty}
         empty = {log_dir.broker for log_dir in inputs.log_dirs if log_dir.is_empty} - filled
         self.plans.unformatted = tuple(sorted((one for one in empty if not is_of_dead(self.plans.dead, one)), key=broker_order))

@@ -88,7 +88,7 @@ class ControllerCopy:
     def was_read(self) -> bool:
         """Whether all of it could be read: else it is not known where it ends."""
         context = self.plan.context
-        return self.problem is None and not context.unlisted and not context.not_followed
+        return self.problem is None and not context.log_unknown and not context.not_followed
 
     @property
     def usable_snapshots(self) -> list[int] | None:

@@ -133,6 +133,7 @@ def nobody_holds_records(root: Path) -> Brokers:
     for broker in (1, 2):
         for segment in HEALTHY.segments:
             brokers.remove(broker, segment, "*")
+        brokers.file(broker, 0).touch()
         brokers.checkpoint("replication", 0, broker)
     return brokers
 
@@ -621,7 +622,7 @@ for epoch in (1, 2):
     started = *steps, lambda it: it.checkpoint("log-start", 12, 1)
     scene(f"the same, and it was written down, epoch {epoch}", written, [TWO_EPOCHS], [12], *started)
 scene("batches written anew before a conflict", reencoded)
-scene("a partition directory without any log", without_a_log)
+scene("a partition directory without any log", without_a_log, options=({}, WHOLE))
 
 # Electable replicas that lack what a marker or a group's offset proves committed.
 

@@ -129,8 +129,8 @@ def _agreement(replicas: list[Replica], pairs: Mapping[tuple[int, int], Differen
     identical = result.agreement
     if any(replica.state.unread for replica in replicas):
         return Agreement("not_compared")
-    if is_compacted(*replicas):
-        return replace(identical, kind="compacted")
+    if is_compacted(*replicas) and sum(replica.state.framing.records > 0 for replica in replicas) > 1:
+        return replace(identical, kind="compacted")  # without records nothing was cleaned, and no value compared
     if any(difference.kind in ("damaged", "header") for differences in pairs.values() for difference in differences):
         first = min(differences[0].offset for differences in pairs.values() if differences)
         return replace(identical, kind="content", common_end_offset=first)

@@ -128,7 +128,8 @@ def _summary(lineages: "Lineages") -> str:
     if not lineages.rows:
         return f"{replicas}: no leader epochs; logs from before Kafka 0.11 have none"
     differing = sum(row.status in DISAGREEMENTS for row in lineages.rows)
-    agree = "checkpoints and batches agree" + (", as far as batches can be read" if lineages.damaged else "")
+    unread = bool(lineages.damaged) or any(row.status == "not_read" for row in lineages.rows)
+    agree = "checkpoints and batches agree" + (", as far as batches can be read" if unread else "")
     return f"{replicas}: " + (f"{plural(differing, 'epoch')} to be looked at" if differing else agree)
 
 

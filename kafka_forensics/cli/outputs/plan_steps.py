@@ -140,12 +140,15 @@ def named(partitions: Sequence[Partition]) -> str:
 def _plan_again(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]:
     """What must be known or mended before any other step is right: each ends with another plan."""
     yield from controllers_first(plans.of_controllers)
+    if plans.without_logs:
+        text = f"Copy the log directories of {brokers(plans.without_logs)} again, with their .log files, and plan again."
+        yield Step("copy", text, None, plans.without_logs)
     for broker, finding in plans.to_mend:
         if finding.evidence.get("reason") != ABSENT:
             yield Step("mend", mend_words(broker, finding), None, (broker,))
     missing = [missing for election in elections for missing in election.planned.plan.missing]
     not_read = [gap.broker for gap in missing if gap.kind in ("log_not_read", "copy_not_read")]
-    if unread := _distinct(broker for broker in not_read if broker is not None):
+    if unread := _distinct(broker for broker in not_read if broker is not None and broker not in plans.without_logs):
         yield Step("read", f"See to it that the logs of {brokers(unread)} can be read whole, and plan again.", None, unread)
     for strays in sorted({planned.plan.strays for planned in plans.planned if planned.plan.strays is not None}):
         yield Step("copy", STRAYS[strays])
@@ -154,7 +157,8 @@ def _plan_again(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]:
         yield Step("find_topic", "Find out by the controller's log which topic id is the present one, and plan again.")
     if "voters_behind" in kinds:
         yield Step("copy", "Look for a newer copy of a voter's __cluster_metadata-0, and plan again before any controller starts.")
-    if absent := _distinct(broker for election in elections for broker in election.needs.plan_again_with):
+    lacking = [broker for election in elections for broker in election.needs.plan_again_with]
+    if absent := _distinct(broker for broker in lacking if broker not in plans.without_logs):
         text = f"Copy the log directories of {brokers(absent)} as well, and plan again: they may hold what no other copy holds."
         yield Step("copy", text, None, absent)
 

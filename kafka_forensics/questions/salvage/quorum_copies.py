@@ -65,7 +65,7 @@ def _wrong(source: Source, copy: ControllerCopy) -> str | None:
         return f"could not be read: {copy.problem}"
     if copy.damaged_snapshots:
         return f"has a snapshot that is not whole ({', '.join(file.entry.name for file in copy.damaged_snapshots)})"
-    if replica.read is not Read.WHOLE or plan.context.unlisted:
+    if replica.read is not Read.WHOLE or plan.context.log_unknown:
         return "could not be read whole"
     if not source.is_whole:
         return "is damaged"

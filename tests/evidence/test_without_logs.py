@@ -1,0 +1,170 @@
+"""Copies without any `.log` file: one finding a log directory, nothing said of their logs, and other copies judged as ever."""
+
+import shutil
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.cli.outputs.plan_steps import steps_of
+from kafka_forensics.cli.outputs.words import headline
+from kafka_forensics.engine.local import scan
+from kafka_forensics.evidence.ledger import Extent
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.export.json_document import document
+from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.model.results import Read, ScanResult
+from kafka_forensics.questions.plan import PlanOptions, make_plans
+from tests.engine import task_engine
+from tests.support.brokers import put_copies, put_log_dir, put_meta, put_partition
+from tests.support.bundles import bundle_of
+from tests.support.logs import HEALTHY, Log
+from tests.support.places import SAMPLES
+from tests.support.unread import check_unknown, check_unread
+
+
+def sample(root: Path, *without_logs: int) -> list[Path]:
+    """Log directories of three brokers with thirteen partitions each, of some of which no log was copied."""
+    copy = shutil.copytree(SAMPLES / "healthy", root / "copy")
+    log_dirs = [copy / f"broker-{broker}" for broker in (1, 2, 3)]
+    for broker in without_logs:
+        drop_logs(log_dirs[broker - 1])
+    return log_dirs
+
+
+def drop_logs(log_dir: Path) -> None:
+    for path in log_dir.rglob("*.log"):
+        path.unlink()
+
+
+def scanned(paths: Iterable[Path], copied: Extent | None = None) -> ScanResult:
+    return scan([str(path) for path in paths], ScanOptions(jobs=1, copied=copied))
+
+
+def told(result: ScanResult) -> list[Finding]:
+    return [finding for finding in result.findings if finding.severity is not Severity.INFO]
+
+
+def kinds(result: ScanResult) -> set[str]:
+    return {finding.kind for finding in result.findings}
+
+
+def test_one_broker_without_logs_is_one_finding(tmp_path: Path) -> None:
+    whole = {(it.topic, it.partition): it.verdict for it in scanned(sample(tmp_path / "whole")).partitions}
+    paths = sample(tmp_path, 2)
+    result = scanned(paths)
+    [finding] = told(result)
+    assert (finding.kind, finding.severity, finding.place.broker, finding.place.log_dir) == (
+        "PARTIAL_COPY",
+        Severity.WARNING,
+        2,
+        str(paths[1]),
+    )
+    assert (finding.evidence["without_logs"], finding.evidence["partitions"]) == (True, 13)
+    [gap] = result.incomplete
+    assert (gap.path, gap.broker, gap.topic) == (str(paths[1]), 2, None)
+    assert {(it.topic, it.partition): it.verdict for it in result.partitions} == whole
+    for partition in result.partitions:
+        assert (partition.not_read, partition.read, partition.agreement.kind) == ([2], Read.PART, "not_compared")
+        [unread] = [replica for replica in partition.replicas if replica.broker == 2]
+        check_unread(unread)
+
+
+def test_where_no_copy_has_logs_all_is_unknown(tmp_path: Path) -> None:
+    result = scanned(sample(tmp_path, 1, 2, 3))
+    assert [(finding.kind, finding.place.broker) for finding in told(result)] == [("PARTIAL_COPY", broker) for broker in (1, 2, 3)]
+    assert len(result.partitions) == 13
+    for partition in result.partitions:
+        check_unknown(partition)
+
+
+def test_logs_that_are_gone_from_a_whole_copy_are_missing(tmp_path: Path) -> None:
+    result = scanned(sample(tmp_path, 2), Extent.WHOLE)
+    assert {"HW_BEYOND_LEO", "SEGMENT_MISSING"} <= kinds(result)
+    assert "PARTIAL_COPY" not in kinds(result)
+
+
+def test_one_partition_without_its_log_is_not_a_copy_without_logs(tmp_path: Path) -> None:
+    paths = sample(tmp_path)
+    drop_logs(paths[1] / "orders-0")
+    result = scanned(paths)
+    assert "PARTIAL_COPY" not in kinds(result)
+    assert {(it.place.topic, it.place.partition, it.place.broker) for it in told(result)} == {("orders", 0, 2)}
+
+
+def test_a_fresh_broker_has_empty_logs(tmp_path: Path) -> None:
+    for broker in (1, 2):
+        put_log_dir(tmp_path / f"b{broker}", broker, {"t-0": Log(), "__consumer_offsets-3": Log()})
+    result = scanned([tmp_path])
+    assert (result.verdict, result.findings, result.incomplete) == ("clean", [], [])
+    assert [headline(partition) for partition in result.partitions] == ["the replicas are identical"] * 2
+
+
+def test_compacted_logs_with_records_are_said_to_hold_the_same_values(tmp_path: Path) -> None:
+    put_copies(tmp_path, (1, 2), [batch.data for batch in HEALTHY.batches[:2]], cleaned=3)
+    [partition] = scanned([tmp_path]).partitions
+    assert headline(partition) == "the replicas were compacted differently and hold the same values"
+
+
+def formatted(root: Path) -> None:
+    """A controller that was formatted and has not run."""
+    put_meta(root / "b1", 1)
+    directory = root / "b1" / "__cluster_metadata-0"
+    directory.mkdir()
+    (directory / "00000000000000000000-0000000000.checkpoint").touch()
+
+
+def being_replaced(root: Path) -> None:
+    """A cleaner's new segment stands under its name for a moment, the old ones under theirs."""
+    put_partition(root / "b1" / "t-0", HEALTHY)
+    put_meta(root / "b1", 1)
+    for path in (root / "b1" / "t-0").glob("*.log"):
+        path.rename(path.with_suffix(".log.swap" if path.name.startswith("0" * 20) else ".log.deleted"))
+
+
+@pytest.mark.parametrize("make", [formatted, being_replaced])
+def test_logs_under_other_names_are_not_left_out(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path)
+    assert "PARTIAL_COPY" not in kinds(scanned([tmp_path]))
+
+
+def packed(log_dir: Path, how: str) -> Path:
+    target = log_dir.with_name(f"{log_dir.name}.{how}")
+    if how == "kfb":
+        return bundle_of(log_dir, target)
+    if how == "zip":
+        with zipfile.ZipFile(target, "w") as archive:
+            for path in sorted(log_dir.rglob("*")):
+                archive.write(path, path.relative_to(log_dir.parent))
+        return target
+    with tarfile.open(target, "w:gz" if how.endswith("gz") else "w") as tar:
+        tar.add(log_dir, log_dir.name)
+    return target
+
+
+@pytest.mark.parametrize("how", ["tar", "tar.gz", "zip", "kfb"])
+def test_archives_and_bundles_say_the_same(tmp_path: Path, how: str) -> None:
+    first, second, third = sample(tmp_path, 2)
+    here, there = scanned([first, second, third]), scanned([first, packed(second, how), third])
+    assert [(it.kind, it.severity, it.place.topic, it.place.broker) for it in there.findings] == [
+        (it.kind, it.severity, it.place.topic, it.place.broker) for it in here.findings
+    ]
+    assert [(gap.broker, gap.reason) for gap in there.incomplete] == [(gap.broker, gap.reason) for gap in here.incomplete]
+
+
+def test_tasks_say_the_same(tmp_path: Path) -> None:
+    paths = [str(path) for path in sample(tmp_path, 2)]
+    carried, here = task_engine.scan(paths, ScanOptions(), work_bytes=1000), scan(paths, ScanOptions(jobs=1))
+    carried.engine = here.engine
+    assert list(document(carried)) == list(document(here))
+
+
+def test_no_step_of_a_plan_rests_on_such_a_copy(tmp_path: Path) -> None:
+    paths = [str(path) for path in sample(tmp_path, 2)]
+    plans = make_plans(paths, ScanOptions("orders", 0, jobs=1), PlanOptions())
+    [planned] = plans.planned
+    assert {candidate.broker for candidate in planned.plan.candidates} == {1, 3}
+    again = steps_of(plans, None)[-1]
+    assert again.text == "Copy the log directories of broker 2 again, with their .log files, and plan again."
