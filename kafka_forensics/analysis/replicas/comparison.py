@@ -150,6 +150,8 @@ def _record_named(fork: Finding, replicas: list[Replica], conflicts: Conflicts, 
     first = [(pair, differences[0]) for pair, differences in conflicts.items() if differences[0].offset == fork.evidence["offset"]]
     known = [
         reader.first_unlike(replicas[i], difference.left, replicas[j], difference.right)
+        if difference.formats is None
+        else difference.offset
         for (i, j), difference in first
         if difference.epochs[0] == difference.epochs[1]
     ]

@@ -125,7 +125,7 @@ class Difference:
     left: "NDArray[np.int64]"
     right: "NDArray[np.int64]"
     formats: tuple[int, int] | None = None
-    """Message formats of the two, where they were compared across them."""
+    """Message formats of the two, where they were compared across them, record by record."""
     not_held: frozenset[str] = frozenset()
     """See `AcrossFormats`."""
 
@@ -160,7 +160,7 @@ class Differences(list[Difference]):
         if self.counts[difference.kind] > DIFFERENCES_KEPT:
             del self[next(index for index in range(len(self) - 1, -1, -1) if self[index].kind == difference.kind)]
         self.append(difference)
-        if difference.formats is not None:
+        if difference.formats is not None and difference.kind == "reencoded":
             left, right = difference.formats
             self.formats.add(difference.formats)
             self.not_held[left > right].update(difference.not_held)
@@ -308,11 +308,11 @@ def _difference(
     across = reader.across_formats(left, a, right, b, common=compacted)
     if across is None:
         return Difference("damaged", start, max(last) + 1, a.copy(), b.copy())
+    formats = int(a[BatchColumn.MAGIC]), int(b[BatchColumn.MAGIC])
     if across.unlike is not None:
-        return Difference("content", *across.unlike, a.copy(), b.copy())
+        return Difference("content", *across.unlike, a.copy(), b.copy(), formats)
     if compacted and across.not_held <= {"timestamps"}:
         return None
-    formats = int(a[BatchColumn.MAGIC]), int(b[BatchColumn.MAGIC])
     return Difference("reencoded", start, min(last) + 1, a.copy(), b.copy(), formats, across.not_held)
 
 
