@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from kafka_forensics.cli.main import outcome
 from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding, Severity
@@ -13,10 +14,11 @@ from kafka_forensics.model.results import ScanResult
 from kafka_forensics.questions.collect import CollectOptions, RecordsAsked
 from kafka_forensics.questions.compare import compare
 from kafka_forensics.questions.plan import PlanOptions, make_plans
+from kafka_forensics.questions.verify import Asked, read_promises, verify
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_legacy_entry, write_marker
 from tests.support.brokers import TOPIC_ID, put_replica
 from tests.support.bundles import bundle_of
-from tests.support.segments import BASE_TIMESTAMP, write_legacy_wrapper
+from tests.support.segments import BASE_TIMESTAMP, flipped, write_legacy_wrapper
 
 COUNT: Final = 20
 VALUES: Final = [b"value %d" % offset for offset in range(COUNT)]
@@ -264,3 +266,24 @@ def test_bundles_say_the_same_by_hashes_or_by_records(tmp_path: Path, options: C
     assert [(it.kind, it.severity, it.place.offset_start) for it in of_bundles.findings] == [
         (it.kind, it.severity, it.place.offset_start) for it in result.findings
     ]
+
+
+@pytest.mark.parametrize(("headers", "reason"), [((), "follows"), (HEADERS, "differs")])
+def test_a_follower_in_an_older_format_holds_what_its_format_can(
+    tmp_path: Path, headers: tuple[tuple[str, bytes | None], ...], reason: str
+) -> None:
+    scanned(tmp_path / "copies", new(format_2(headers=headers)), old(1))
+    copies, file = str(tmp_path / "copies"), str(tmp_path / "plan.json")
+    assert outcome(["plan", copies, "--output", file, "--quiet"]) == 0
+    checked = verify([copies], read_promises(file), ScanOptions(jobs=1), Asked())
+    assert [promise.reason for promise in checked.promises if promise.promise == "cut"] == [reason]
+
+
+@pytest.mark.parametrize("broker", [1, 2])
+def test_damage_beside_an_older_format_has_its_good_copy_there(tmp_path: Path, broker: int) -> None:
+    logs = [format_2(), old(1)]
+    logs[broker - 1] = flipped(logs[broker - 1], 80)
+    result = scanned(tmp_path, new(logs[0]), logs[1])
+    [differs] = [finding for finding in result.findings if finding.kind == "REPLICA_DIFFERS"]
+    assert (differs.place.broker, differs.evidence["held_by"], differs.evidence.get("premises")) == (broker, [3 - broker], None)
+    assert "FORK_BELOW_HW" not in dict(told(result))

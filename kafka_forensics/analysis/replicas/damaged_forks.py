@@ -43,10 +43,16 @@ def has_good_copy(other: Replica, row: "NDArray[np.int64]", beside: "list[NDArra
 
 
 def doubted_epoch(row: "NDArray[np.int64]", beside: "list[NDArray[np.int64]]") -> list[str]:
-    """The premise on which a damaged batch is held to be one with those `beside` it; nothing if its header names their epoch."""
+    """The premise on which a damaged batch is held to be one with those `beside` it; nothing if its header names their epoch, or
+    where a message format has none."""
     epoch = int(row[BatchColumn.PARTITION_LEADER_EPOCH])
     others = sorted(
-        {int(other_row[BatchColumn.PARTITION_LEADER_EPOCH]) for other_row in beside if not one_batch(row, other_row)} - {epoch}
+        {
+            int(other_row[BatchColumn.PARTITION_LEADER_EPOCH])
+            for other_row in beside
+            if not one_batch(row, other_row) and min(row[BatchColumn.MAGIC], other_row[BatchColumn.MAGIC]) >= 2
+        }
+        - {epoch}
     )
     if not others:
         return []

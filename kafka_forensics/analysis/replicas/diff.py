@@ -130,6 +130,11 @@ class Difference:
     """See `AcrossFormats`."""
 
     @property
+    def lacks_content(self) -> bool:
+        """Whether records of the older message format lack headers or a transaction that those of the newer have."""
+        return bool(self.not_held - {"timestamps"})
+
+    @property
     def epochs(self) -> tuple[int, int]:
         """Leader epochs of the two batches."""
         return int(self.left[BatchColumn.PARTITION_LEADER_EPOCH]), int(self.right[BatchColumn.PARTITION_LEADER_EPOCH])
@@ -311,9 +316,8 @@ def _difference(
     formats = int(a[BatchColumn.MAGIC]), int(b[BatchColumn.MAGIC])
     if across.unlike is not None:
         return Difference("content", *across.unlike, a.copy(), b.copy(), formats)
-    if compacted and across.not_held <= {"timestamps"}:
-        return None
-    return Difference("reencoded", start, min(last) + 1, a.copy(), b.copy(), formats, across.not_held)
+    reencoded = Difference("reencoded", start, min(last) + 1, a.copy(), b.copy(), formats, across.not_held)
+    return None if compacted and not reencoded.lacks_content else reencoded
 
 
 def _in_two_formats(left: Replica, a: "NDArray[np.int64]", right: Replica, b: "NDArray[np.int64]") -> bool:

@@ -170,7 +170,8 @@ class _Partition:
             return self._said("cut", "no_copy", truncation_offset, None, follower.broker)
         if Read.NONE in (replica.read, leader.read):
             return self._said("cut", "not_read", truncation_offset, None, follower.broker)
-        apart = [found.offset for found in differences(leader, replica, self._reader) if found.kind == "content"]
+        differing = differences(leader, replica, self._reader)
+        apart = [found.offset for found in differing if found.kind == "content" or found.lacks_content]
         if apart:
             return self._said("cut", "differs", truncation_offset, apart[0], follower.broker)
         end = replica.log_end_offset
