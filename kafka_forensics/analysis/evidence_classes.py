@@ -16,7 +16,9 @@ class LaterEvidence(TypedDict, total=False):
     """What any finding may get after the rule that made it, when more is known."""
 
     held_by: list[Broker]
-    """Brokers with a good copy."""
+    """Brokers with a good copy of all of it."""
+    held_ranges: list["HeldRange"]
+    """Who has which of the offsets, where not all of them are on the same brokers; the first 64 ranges."""
     records_held: int
     """How many records one of these, or of a fork the version with most, has of the offsets; transaction markers not counted."""
     premises: list[str]
@@ -36,6 +38,14 @@ class LaterEvidence(TypedDict, total=False):
     counted: int
     """How many findings this one stands for."""
     examples: JsonArray
+
+
+class HeldRange(TypedDict):
+    """Offsets, and the brokers that have good copies of all of them; none where nobody has."""
+
+    offset_start: int
+    offset_end: int
+    brokers: list[Broker]
 
 
 class DamagedRange(TypedDict):

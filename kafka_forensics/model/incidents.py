@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from kafka_forensics.model.findings import Confidence, Severity
+from kafka_forensics.model.json_objects import Json
 
 Broker = int | str
 
@@ -70,6 +71,9 @@ class IncidentPartition:
     offset_end: int | None
     held_by: list[Broker]
     """Brokers with a good copy of some of it."""
+    held_ranges: list[Json] = field(default_factory=list)
+    """Who holds which of these offsets (`offset_start`, `offset_end`, `brokers`), where not all of them are on the same brokers:
+    finding by finding."""
 
 
 @dataclass(frozen=True, slots=True)

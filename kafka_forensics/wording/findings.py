@@ -18,6 +18,7 @@ from kafka_forensics.wording.values import (
     LIST_LIMIT,
     TEXT_LIMIT,
     amount,
+    brokers_by_offsets,
     clean,
     copies_on,
     defect,
@@ -96,7 +97,7 @@ def advice(finding: Finding) -> str | None:
     parts = [_filled(words.advice, finding)]
     if isinstance(holders, list) and finding.severity is not Severity.INFO:
         if len(holders) < 2 or finding.severity is Severity.CRITICAL:
-            parts.insert(0, _guard(holders, in_remote_storage=bool(finding.evidence.get("in_remote_storage"))))
+            parts.insert(0, _guard(finding, holders))
         broker, there = finding.place.broker, not finding.evidence.get("absent")
         if words.repairable and there and len(holders) > 1 and broker is not None and clean(broker) not in map(clean, holders):
             parts.append(
@@ -106,15 +107,18 @@ def advice(finding: Finding) -> str | None:
     return " ".join(part for part in parts if part) or None
 
 
-def _guard(holders: list[int | str], *, in_remote_storage: bool = False) -> str:
-    """What to leave alone while these are known to have a good copy, or remote segments are."""
-    if not holders and in_remote_storage:
+def _guard(finding: Finding, whole: list[int | str]) -> str:
+    """What to leave alone while these are known to have a good copy of all of it, or remote segments are."""
+    in_part = any(broker not in whole for row in _held_ranges(finding) for broker in row["brokers"])
+    if not whole and finding.evidence.get("in_remote_storage"):
         return "Copy these remote segments to another place, and keep every log directory as it is: no other good copy is known."
-    if not holders:
-        return "No good copy is known: keep every log directory and every backup as it is."
-    if len(holders) == 1:
-        return f"Leave {named_brokers(holders)} stopped until its log directory is copied elsewhere: no other good copy is known."
-    return f"Copy the log directories of {named_brokers(holders)} elsewhere before any broker of this partition starts."
+    if not whole:
+        known = "No copy is known to have all of it" if in_part else "No good copy is known"
+        return f"{known}: keep every log directory and every backup as it is."
+    if len(whole) == 1:
+        why = "no other copy has all of it" if in_part else "no other good copy is known"
+        return f"Leave {named_brokers(whole)} stopped until its log directory is copied elsewhere: {why}."
+    return f"Copy the log directories of {named_brokers(whole)} elsewhere before any broker of this partition starts."
 
 
 def explain_page(kind: str) -> str:
@@ -179,11 +183,14 @@ def _batch(finding: Finding) -> str:
 
 def _held(finding: Finding) -> str:
     """How a sentence ends that says who has a good copy, if that was looked at."""
-    holders = finding.evidence.get("held_by")
-    copies = copies_on(holders)
-    if copies is None:
-        return "; no good copy is known" if holders == [] else ""
-    return f"; {copies}"
+    whole = finding.evidence.get("held_by")
+    copies = copies_on(whole)
+    if copies is not None:
+        return f"; {copies}"
+    in_part = holders(finding)
+    if in_part is not None:
+        return f"; no copy has all of them, and of some good copies are on {in_part}"
+    return "; no good copy is known" if whole == [] else ""
 
 
 def _harmless(finding: Finding) -> str:
@@ -349,6 +356,20 @@ def versions_held(finding: Finding) -> str | None:
     return " against ".join(texts) or None
 
 
+def holders(finding: Finding) -> str | None:
+    """`broker 1`, or `brokers 1 and 2 (offsets 300 to 339) and broker 1 (offsets 340 to 369)`: who has good copies."""
+    whole, rows = finding.evidence.get("held_by"), _held_ranges(finding)
+    if whole and len({str(row["brokers"]) for row in rows}) < 2:
+        return named_brokers(whole)
+    return brokers_by_offsets(rows) or named_brokers(whole)
+
+
+def _held_ranges(finding: Finding) -> list[Json]:
+    """Rows of the offsets that somebody holds."""
+    rows = finding.evidence.get("held_ranges")
+    return [row for row in rows if isinstance(row, dict) and row.get("brokers")] if isinstance(rows, list) else []
+
+
 def not_whole(finding: Finding) -> str | None:
     """`offsets 300 to 309 lie damaged on broker 2`: of holders of which none has all."""
     rows = finding.evidence.get("not_whole")
@@ -468,6 +489,7 @@ DERIVED: Final[Mapping[str, Callable[[Finding], str | bool | None]]] = {
             _weigh,
             defect,
             deleted_remotely,
+            holders,
             kept_by,
             mending,
             not_whole,

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 from kafka_forensics.model.findings import Confidence
 from kafka_forensics.model.incidents import Broker, Cause, Incident, IncidentPartition
 from kafka_forensics.wording.prose import Value, filled
-from kafka_forensics.wording.values import amount, listed, moment, named_brokers
+from kafka_forensics.wording.values import amount, brokers_by_offsets, listed, moment, named_brokers
 
 
 class _Words(NamedTuple):
@@ -198,7 +198,7 @@ def loss(incident: Incident) -> str:
     one = most == 1
     holders = _common_holders(incident)
     if incident.cause in _HISTORIES and holders:
-        there = f"survive{'s' if one else ''} only on {named_brokers(holders)}"
+        there = f"survive{'s' if one else ''} only on {_only_on(incident, holders)}"
         return f"{number} {there}, and Kafka would truncate {'it' if one else 'them'} there to match the new leader."
     if not incident.held_by:
         return f"{number} {'is' if one else 'are'} in no copy that was given."
@@ -209,8 +209,11 @@ def copies(incident: Incident) -> str:
     """Who holds good copies, of all or of some of the partitions; nothing where `loss` says it, or none is needed."""
     holders = _common_holders(incident)
     if holders:
-        said = incident.cause in _HISTORIES and incident.lost_at_least
-        return "" if said else f"Good copies are on {named_brokers(holders)}{' alone' if len(holders) == 1 else ''}."
+        if incident.cause in _HISTORIES and incident.lost_at_least:
+            return ""
+        in_part = brokers_by_offsets(incident.partitions[0].held_ranges) if len(incident.partitions) == 1 else None
+        alone = " alone" if len(holders) == 1 else ""
+        return f"Good copies are on {in_part or f'{named_brokers(holders)}{alone}'}."
     if incident.held_by:
         without = sum(not partition.held_by for partition in incident.partitions)
         rest = f"; of {amount(without, 'partition')} no good copy is known" if without else ""
@@ -223,6 +226,14 @@ def _common_holders(incident: Incident) -> list[Broker]:
     """Brokers with a good copy of every partition."""
     every = [partition.held_by for partition in incident.partitions]
     return [broker for broker in (every[0] if every else []) if all(broker in held_by for held_by in every)]
+
+
+def _only_on(incident: Incident, holders: list[Broker]) -> str | None:
+    """Who holds all that there is: of one partition by offsets, of several with those that hold some of it, too."""
+    if len(incident.partitions) == 1 and incident.partitions[0].held_ranges:
+        return brokers_by_offsets(incident.partitions[0].held_ranges)
+    others = [broker for broker in incident.held_by if broker not in holders]
+    return f"{named_brokers(holders)}{f', some of them on {named_brokers(others)}, too' if others else ''}"
 
 
 def _guard(incident: Incident) -> str:

@@ -62,6 +62,17 @@ def copies_on(value: object) -> str | None:
     return holders and (f"good copies are on {holders}" if holders.startswith("brokers") else f"a good copy is on {holders}")
 
 
+def brokers_by_offsets(rows: object) -> str | None:
+    """`brokers 1 and 2 (offsets 300 to 339) and broker 1 (offsets 340 to 369)`, of rows of `held_ranges` that somebody holds; None
+    where nobody holds any."""
+    texts = []
+    for row in rows if isinstance(rows, (list, tuple)) else []:
+        brokers = named_brokers(row.get("brokers")) if isinstance(row, dict) else None
+        offsets = span(row.get("offset_start"), row.get("offset_end"), "offset") if brokers else None
+        texts += [f"{brokers} ({offsets})"] if offsets else []
+    return listed(texts)
+
+
 def amount(value: object, noun: str) -> str:
     """`1 batch`, `2 batches`."""
     return plural(clean(value), noun)

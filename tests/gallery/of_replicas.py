@@ -314,6 +314,22 @@ def unclean(root: Path, *, second: bool = False) -> Brokers:
     return put_replicas(root, logs)
 
 
+def loss_held_in_part(root: Path, *, whole: bool = True) -> Brokers:
+    """Broker 1 leads epoch 2 from 12 on; of [12, 18) broker 2 has all (or, rotten, only [15, 18)), broker 3 [12, 15)."""
+    brokers = put_replicas(root, {1: NEW, 2: OLD, 3: OLD.cut(15)})
+    if not whole:
+        brokers.flip(2, OLD.at(12), 100)
+    return brokers
+
+
+def end_held_in_part(root: Path, *ends: int) -> Brokers:
+    """Broker 1 lost [12, 18), which it had committed; the others' logs end at `ends`."""
+    logs = {1: OLD.cut(12), **{broker: OLD.cut(end) for broker, end in enumerate(ends, 2)}}
+    brokers = put_replicas(root, logs)
+    brokers.checkpoint("replication", 18, 1)
+    return brokers
+
+
 def loser_damaged(root: Path, *offsets: int, second: bool = False) -> Brokers:
     brokers = unclean(root, second=second)
     for offset in offsets:
@@ -394,6 +410,9 @@ FORKS: Final = (
     *trees("F36", "the losing side is damaged at", loser_damaged, [(12, 15)]),
     Case("F36", "the losing side is damaged, and there is a second copy of it", lambda root: loser_damaged(root, 12, second=True)),
     Case("F36", "the losing side is damaged, and its checkpoint contradicts it", loser_contradicted),
+    Case("F36", "b2 holds all of the loss, b3 the first half", loss_held_in_part),
+    Case("F36", "b2 holds the second half of the loss, b3 the first", lambda root: loss_held_in_part(root, whole=False)),
+    *trees("F17", "b1 lost its end; the other logs end at", end_held_in_part, [(15, 12), (15, 18)]),
     Case("F36", "the winning side is damaged", winner_damaged),
     *trees("F35", "the winner's first batch is damaged; over it:", harmless_fork, [(None,), (LOST,)]),
     Case("F36", "a frame of the losing side is lost", lambda root: frame_lost(root, 12)),

@@ -82,6 +82,7 @@ def _of_partition(
         yield f"never committed, and below a watermark: {sorted(false)}"
     yield from _forks(disk, [finding for finding in findings if finding.kind in PARTED], bool(lost))
     yield from _losses(cluster, disk, [finding for finding in findings if finding.kind in LOSSES], lost)
+    yield from _holders(disk, [finding for finding in findings if finding.kind in LOSSES], counted)
     yield from _costs(findings)
     below = None if cluster.epochs_known else expected.settled(disk)
     settled = [
@@ -134,6 +135,22 @@ def _losses(cluster: Cluster, disk: Disk, losses: list[Finding], lost: set[Versi
         seen = election and (election["leader_epoch"], election["new_leader"], election["unclean"])
         if seen != truth:
             yield f"lost by {truth}, named {seen}"
+
+
+def _holders(disk: Disk, losses: list[Finding], counted: Counter[str]) -> Iterator[str]:
+    """Of every lost offset all brokers are named, and no others, whose logs have the same there as who holds all of it."""
+    for finding in losses:
+        start, end, whole = _span(finding)
+        rows = finding.evidence.get("held_ranges", [{"offset_start": start, "offset_end": end, "brokers": whole}])
+        counted["losses with holders of a part"] += len(rows) > 1
+        named = [(offset, row["brokers"]) for row in rows for offset in range(row["offset_start"], row["offset_end"])]
+        lost = disk.logs[whole[0]]
+        truth = [
+            (offset, [broker for broker, log in disk.logs.items() if log[offset : offset + 1] == lost[offset : offset + 1]])
+            for offset in range(start, end)
+        ]
+        if named != truth:
+            yield f"the lost are on {truth}, named {named}"
 
 
 def _costs(findings: list[Finding]) -> Iterator[str]:

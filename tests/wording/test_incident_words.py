@@ -66,6 +66,22 @@ def test_the_first_step_never_costs_the_last_copy() -> None:
     assert nowhere.startswith("Keep every log directory and every backup as it is.")
 
 
+def test_holders_of_a_part_are_told_with_their_offsets() -> None:
+    rows = [{"offset_start": 300, "offset_end": 340, "brokers": [1, 2]}, {"offset_start": 340, "offset_end": 370, "brokers": [1]}]
+    told = incident(Cause.UNCLEAN_ELECTION, 70, 70, [1, 2])
+    told.partitions[0] = replace(told.partitions[0], held_ranges=rows)
+    assert (
+        "survive only on brokers 1 and 2 (offsets 300 to 339) and broker 1 (offsets 340 to 369), and"
+        in wording.incident_message(told)
+    )
+    several = incident(Cause.UNCLEAN_ELECTION, 70, 70, [1, 2], [1])
+    assert "survive only on broker 1, some of them on broker 2, too, and" in wording.incident_message(several)
+    rows[0]["brokers"], rows[1]["brokers"] = [2], []
+    short = incident(Cause.SHORT_REPLICA, 0, 70, [2])
+    short.partitions[0] = replace(short.partitions[0], held_ranges=rows)
+    assert "Good copies are on broker 2 (offsets 300 to 339)." in wording.incident_message(short)
+
+
 def test_hostile_names_are_shown_and_do_nothing() -> None:
     told = incident(Cause.DAMAGED_LOG, 0, 0, [1], brokers=("\x1b[31m{{ 7 * 7 }}",))
     told.partitions[0] = replace(told.partitions[0], topic="\x1b]0;x\x07{{ 7 * 7 }}")

@@ -82,6 +82,27 @@ def test_unclean_loss_message_and_advice() -> None:
     )
 
 
+def test_holders_of_a_part_are_told_with_their_offsets() -> None:
+    rows: list[Any] = [
+        {"offset_start": 300, "offset_end": 340, "brokers": [1, 2]},
+        {"offset_start": 340, "offset_end": 370, "brokers": [1]},
+    ]
+    place = Place("audit", 0, offset_start=300, offset_end=370)
+    loss = finding("UNCLEAN_LOSS", place, {"held_by": [1], "held_ranges": rows})
+    assert wording.message(loss).endswith(
+        " survive only on brokers 1 and 2 (offsets 300 to 339) and broker 1 (offsets 340 to 369)."
+    )
+    assert "Leave broker 1 stopped until its log directory is copied elsewhere: no other copy has all" in str(wording.advice(loss))
+    rows[1] = {"offset_start": 340, "offset_end": 370, "brokers": []}
+    end = finding("HW_BEYOND_LEO", place, {"held_by": [], "held_ranges": rows})
+    assert wording.message(end).endswith(
+        "; no copy has all of them, and of some good copies are on brokers 1 and 2 (offsets 300 to 339)."
+    )
+    assert "No copy is known to have all of it: keep every log directory" in str(wording.advice(end))
+    rows[:] = [7, {"brokers": "x"}, {"brokers": [2], "offset_start": []}]
+    assert_sentence(wording.message(finding("UNCLEAN_LOSS", place, {"held_by": [1], "held_ranges": rows})))
+
+
 def test_a_loss_names_what_the_other_side_has_committed() -> None:
     sides = [
         {"brokers": [1], "epoch": 2, "log_end_offset": 345, "high_watermark": 350},

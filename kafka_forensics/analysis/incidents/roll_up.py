@@ -306,6 +306,13 @@ def _held_by(finding: Finding) -> tuple[Broker, ...]:
     return _brokers_in(finding.evidence.get("held_by"))
 
 
+def _held_in_part(finding: Finding) -> Iterator[Broker]:
+    """Brokers with a good copy of all of it, and of some of it."""
+    yield from _held_by(finding)
+    for row in _rows(finding):
+        yield from _brokers_in(row.get("brokers"))
+
+
 def _brokers_in(value: object) -> tuple[Broker, ...]:
     return _ordered(broker for broker in value if _is_broker(broker)) if isinstance(value, list | tuple) else ()
 
@@ -481,8 +488,26 @@ def _partition(key: _Partition, findings: list[Finding], cause: Cause) -> Incide
         records_lost_at_most=_records(risked),
         offset_start=min((start for start, _ in told), default=None),
         offset_end=max((end for _, end in told), default=None),
-        held_by=list(_ordered(broker for finding in risked or findings for broker in _held_by(finding))),
+        held_by=list(_ordered(broker for finding in risked or findings for broker in _held_in_part(finding))),
+        held_ranges=_held_ranges(risked or findings),
     )
+
+
+def _held_ranges(findings: Sequence[Finding]) -> list[Json]:
+    """Who holds which offsets of these findings, where one of them tells ranges with different holders."""
+    held: list[Json] = []
+    for finding in sorted(findings, key=lambda finding: finding.place.offset_start or 0):
+        rows, offsets = _rows(finding), _range(finding)
+        if rows:
+            held += rows
+        elif offsets is not None and "held_by" in finding.evidence:
+            held.append({"offset_start": offsets[0], "offset_end": offsets[1], "brokers": list(_held_by(finding))})
+    return held if any(_rows(finding) for finding in findings) else []
+
+
+def _rows(finding: Finding) -> list[Json]:
+    rows = finding.evidence.get("held_ranges")
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
 
 def _may_cost_offsets(finding: Finding) -> bool:

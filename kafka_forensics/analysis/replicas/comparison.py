@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.replica import Replica, kept_from
-from kafka_forensics.analysis.replicas.damaged_forks import another_history, doubted_epoch, has_good_copy, with_damage_told
+from kafka_forensics.analysis.replicas.damaged_forks import (
+    VERSIONS,
+    another_history,
+    doubted_epoch,
+    has_good_copy,
+    with_damage_told,
+)
 from kafka_forensics.analysis.replicas.diff import (
     BatchReader,
     Conflicts,
@@ -25,11 +31,13 @@ from kafka_forensics.analysis.replicas.forks import (
     unexplained,
     untold,
 )
+from kafka_forensics.analysis.replicas.holders import held_offsets, with_held_ranges, with_ranges
 from kafka_forensics.analysis.replicas.remote_segments import remote_witness
 from kafka_forensics.analysis.replicas.verdicts import CUT_BACK
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.model.results import Agreement
+from kafka_forensics.replication.offset_ranges import Ranges
 
 if TYPE_CHECKING:
     import numpy as np
@@ -79,7 +87,10 @@ def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
         result.agreement.kind = "prefix"
     else:
         result.agreement = _agreement(replicas, pairs, result)
-    result.findings = with_damage_told(replicas, result.findings)
+    result.findings = [
+        with_held_ranges(replicas, forked, known) if known.kind in VERSIONS else known
+        for known in with_damage_told(replicas, result.findings)
+    ]
     leading = {broker for finding in result.findings if finding.kind == "UNCLEAN_LOSS" for broker in finding.evidence["leaders"]}
     result.findings += [finding for finding in _lagging(replicas, forked) if finding.place.broker not in leading]
     _tell_unread(result, max(differences.ranges_not_compared for differences in pairs.values()))
@@ -356,7 +367,10 @@ def with_holders(
             continue
         covering, holders = _holders(replicas, gap, comparison.conflicts, spoiled)
         below = _is_below(gap, comparison)
-        judged.append(_with_watermark(gap.with_evidence(held_by=holders), comparison, below=below))
+        told = gap.with_evidence(held_by=holders)
+        if gap.kind in _GONE and not holders:
+            told = with_ranges(told, _held_in_part(replicas, gap, comparison.conflicts))
+        judged.append(_with_watermark(told, comparison, below=below))
         if below and gap.kind == "OFFSET_GAP" and not covering and len(replicas) > 1 and all_read:
             lost.add((start, end))
     for start, end in _held_nowhere(replicas, lost, comparison.high_watermark or 0):
@@ -386,16 +400,35 @@ def _holders(
     """Numbers of the other replicas whose logs cover a finding's offsets, and the brokers that hold them of the same history,
     whole; `spoiled`: (broker, first offset, end) of batches that nobody can read."""
     low, high = _offsets(gap)
-    own = [number for number, replica in enumerate(replicas) if replica.broker == gap.place.broker]
-    covering = [number for number, replica in enumerate(replicas) if number not in own and replica.covers(low, high)]
-    same = [number for number in covering if not any(parted(replicas, conflicts, (mine, number), (low, high)) for mine in own)]
-    if gap.kind in _GONE:
-        same = [number for number in same if not any(another_history(replicas[mine], replicas[number], low, high) for mine in own)]
-    holders = [replicas[number].broker for number in same]
+    covering = [n for n, replica in enumerate(replicas) if replica.broker != gap.place.broker and replica.covers(low, high)]
+    holders = [replicas[number].broker for number in covering if _is_same_history(replicas, gap, conflicts, number)]
     if gap.kind in _SPOILED or gap.kind == "BATCH_CRC_MISMATCH":
         bad = {broker for broker, first, end_of_bad in spoiled if first < high and low < end_of_bad}
         holders = [broker for broker in holders if broker not in bad]
     return covering, holders
+
+
+def _is_same_history(replicas: list[Replica], gap: Finding, conflicts: Conflicts, number: int) -> bool:
+    """Whether a replica, by its number, holds the history at a finding's offsets that the finding's own broker had there."""
+    offsets = _offsets(gap)
+    for mine, replica in enumerate(replicas):
+        if replica.broker != gap.place.broker:
+            continue
+        if parted(replicas, conflicts, (mine, number), offsets):
+            return False
+        if gap.kind in _GONE and another_history(replica, replicas[number], *offsets):
+            return False
+    return True
+
+
+def _held_in_part(replicas: list[Replica], gap: Finding, conflicts: Conflicts) -> list[tuple[int | str, Ranges]]:
+    """What of a finding's missing offsets each other broker has of the same history."""
+    low, high = _offsets(gap)
+    return [
+        (replica.broker, held_offsets(replica, low, high))
+        for number, replica in enumerate(replicas)
+        if replica.broker != gap.place.broker and _is_same_history(replicas, gap, conflicts, number)
+    ]
 
 
 def _cut_back(replicas: list[Replica], gap: Finding) -> Finding:

@@ -15,6 +15,7 @@ from kafka_forensics.analysis.catalogue import finding, on_premises
 from kafka_forensics.analysis.replica import Replica, kept_from
 from kafka_forensics.analysis.replicas.diff import BatchReader, Conflicts
 from kafka_forensics.analysis.replicas.forks import lineage
+from kafka_forensics.analysis.replicas.holders import with_held_ranges
 from kafka_forensics.analysis.replicas.remote_segments import was_copied_by
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.controller import NO_LEADER, PartitionControl, PartitionEvent
@@ -276,7 +277,7 @@ def _short_members(
         place = replica.context.place(offset_start=start, offset_end=committed.end)
         log = {"high_watermark": committed.end, "witness": committed.witness, "log_end_offset": replica.log_end_offset}
         risk = member_lacks(control, nodes[index], place, log, committed.held_by, stopped=replica.context.clean_shutdown)
-        findings.append(risk)
+        findings.append(with_held_ranges(replicas, conflicts, risk))
     return findings
 
 

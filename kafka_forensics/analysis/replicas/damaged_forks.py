@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kafka_forensics.model.json_objects import Json
 
-_OF_VERSIONS: Final = frozenset({"UNCLEAN_LOSS", "FORK_BELOW_HW"})
+VERSIONS: Final = frozenset({"UNCLEAN_LOSS", "FORK_BELOW_HW"})
 """Kinds that name the holders of one version of the offsets they give."""
 
 
@@ -88,7 +88,7 @@ def with_damage_told(replicas: list[Replica], findings: list[Finding]) -> list[F
 
     Who has all of it is the holder; where nobody has, `not_whole` says what lies damaged on each.
     """
-    return [_with_damage_told(replicas, finding) if finding.kind in _OF_VERSIONS else finding for finding in findings]
+    return [_with_damage_told(replicas, finding) if finding.kind in VERSIONS else finding for finding in findings]
 
 
 def _with_damage_told(replicas: list[Replica], finding: Finding) -> Finding:

@@ -1,0 +1,74 @@
+"""Who holds which offsets of a lost or endangered range, sub-range by sub-range."""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.replicas.damaged_forks import damaged_offsets
+from kafka_forensics.analysis.replicas.diff import DIFFERENCES_KEPT, Conflicts
+from kafka_forensics.analysis.replicas.forks import last_epoch
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.replication.offset_ranges import Ranges, clipped, holds, normalised, without
+
+if TYPE_CHECKING:
+    from kafka_forensics.analysis.evidence_classes import Broker, HeldRange
+
+_ROWS_KEPT: Final = 64
+"""Sub-ranges named of one finding, the first."""
+
+
+def with_held_ranges(replicas: Sequence[Replica], conflicts: Conflicts, subject: Finding) -> Finding:
+    """A finding with `held_ranges`, where some of its offsets are held by other brokers than the rest (evidence).
+
+    A broker holds offsets where its log has the same batches as the first broker in `held_by`, which has all of them.
+    """
+    start, end, named = subject.place.offset_start, subject.place.offset_end, subject.evidence.get("held_by")
+    proving = next((number for number, replica in enumerate(replicas) if named and replica.broker == named[0]), None)
+    if start is None or end is None or proving is None:
+        return subject
+    held = [
+        (replica.broker, without(held_offsets(replica, start, end), _different(replicas, conflicts, number, proving)))
+        for number, replica in enumerate(replicas)
+    ]
+    return with_ranges(subject, held)
+
+
+def with_ranges(subject: Finding, held: "Iterable[tuple[Broker, Ranges]]") -> Finding:
+    """A finding with `held_ranges` of these offsets by broker; as it is where all its offsets have the same holders."""
+    rows = held_ranges(held, subject.place.offset_start or 0, subject.place.offset_end or 0)
+    return subject.with_evidence(held_ranges=rows[:_ROWS_KEPT]) if len(rows) > 1 else subject
+
+
+def held_ranges(held: "Iterable[tuple[Broker, Ranges]]", start: int, end: int) -> "list[HeldRange]":
+    """Offsets `[start, end)` in ranges as long as the same brokers hold all of them; brokers are none where nobody does."""
+    inside = [(broker, clipped(ranges, start, end)) for broker, ranges in held]
+    edges = {start, end, *(edge for _, ranges in inside for span in ranges for edge in span)}
+    rows: list[HeldRange] = []
+    for low, high in pairwise(sorted(edges)):
+        brokers = list(dict.fromkeys(broker for broker, ranges in inside if holds(ranges, low)))
+        if rows and rows[-1]["brokers"] == brokers:
+            rows[-1]["offset_end"] = high
+        else:
+            rows.append({"offset_start": low, "offset_end": high, "brokers": brokers})
+    return rows
+
+
+def held_offsets(replica: Replica, start: int, end: int) -> Ranges:
+    """What of `[start, end)` a log has on its disk and undamaged; what a cleaner took is not missing."""
+    there = clipped(normalised([(replica.local_log_start_offset, replica.log_end_offset)]), start, end)
+    gaps = [(gap.start, gap.end) for gap in replica.course.irregularities if gap.kind == "OFFSET_GAP"]
+    return without(there, normalised([*gaps, *damaged_offsets(replica, start, end)])) if there else ()
+
+
+def _different(replicas: Sequence[Replica], conflicts: Conflicts, left: int, right: int) -> Ranges:
+    """Where the left of two replicas, by their numbers, holds other records than the right: from the first to the last difference,
+    and in leader epochs after the right's last; what cleaners left of the two need not overlap there."""
+    ours, theirs = replicas[left], replicas[right]
+    differences, latest = conflicts.get((min(left, right), max(left, right))), last_epoch(theirs)
+    spans = [(entry.start_offset, ours.log_end_offset) for entry in ours.epochs if entry.leader_epoch > latest]
+    if differences:
+        start, end = differences[0].offset, differences[-1].end_offset
+        goes_on = len(differences) >= DIFFERENCES_KEPT or end >= min(ours.log_end_offset, theirs.log_end_offset)
+        spans.append((start, max(end, ours.log_end_offset) if goes_on else end))
+    return normalised(spans)
