@@ -477,6 +477,8 @@ class ElectionOfLoss(Election):
 
     unclean: bool
     unclean_elections_since: int
+    or_in_epochs: NotRequired[list[int]]
+    """Leader epochs of others before it that may have cost the same instead."""
 
 
 class ForkEvidence(LaterEvidence):
@@ -726,6 +728,8 @@ class UncleanElectionEvidence(LaterEvidence, Election):
     unclean_elections: int
     epoch_start_offset: NotRequired[int]
     cost_finding: NotRequired[str]
+    or_in_epochs: NotRequired[list[int]]
+    """Leader epochs of other elections that may have cost these offsets instead."""
     agree_again: NotRequired[bool]
     same_leader: NotRequired[bool]
     old_leader_not_given: NotRequired[bool]

@@ -370,6 +370,19 @@ def _held_ranges(finding: Finding) -> list[Json]:
     return [row for row in rows if isinstance(row, dict) and row.get("brokers")] if isinstance(rows, list) else []
 
 
+def or_another(finding: Finding) -> str | None:
+    """`that in epoch 3`, `one of those in epochs 1 and 3`: other elections that may have cost the same."""
+    epochs = finding.evidence.get("or_in_epochs")
+    if not isinstance(epochs, list) or not epochs:
+        return None
+    return f"that in epoch {listed(epochs)}" if len(epochs) == 1 else f"one of those in epochs {listed(epochs)}"
+
+
+def uncommitted(finding: Finding) -> bool:
+    """Whether what an election cost is not known to have been committed."""
+    return finding.evidence.get("cost_finding") == "FORK_ABOVE_HW"
+
+
 def not_whole(finding: Finding) -> str | None:
     """`offsets 300 to 309 lie damaged on broker 2`: of holders of which none has all."""
     rows = finding.evidence.get("not_whole")
@@ -494,9 +507,11 @@ DERIVED: Final[Mapping[str, Callable[[Finding], str | bool | None]]] = {
             mending,
             not_whole,
             on_start,
+            or_another,
             remote_ids,
             rivals,
             successor,
+            uncommitted,
         ),
     )
 }

@@ -227,6 +227,14 @@ def two_elections(root: Path, second: tuple[int, int], third: tuple[int, int, in
     return controlled_by(brokers, *THREE, change(isr=[1]), change(leader=-1), once, change(leader=-1), again)
 
 
+def silent_election(root: Path) -> Brokers:
+    """As above; broker 2 wrote nothing as the leader, and has since copied broker 3, so that no log shows what it had."""
+    new = history(*[P] * 3, *[R] * 2)
+    brokers = put_replicas(root, {1: history(*[P] * 10), 2: new, 3: new})
+    once, again = (change(leader=broker, isr=[broker], leader_recovery_state=1) for broker in (2, 3))
+    return controlled_by(brokers, *THREE, change(isr=[1]), change(leader=-1), once, change(leader=-1), again)
+
+
 def agreeing(brokers: Brokers, leader: int) -> None:
     values = change(leader=-1, isr=[]), change(leader=leader, isr=[leader], leader_recovery_state=1)
     controlled_by(brokers, *in_sync([2]), *values)
@@ -282,8 +290,16 @@ CONTROLLED_VARIANTS: Final = (
         "F36",
         "two unclean elections; records by epoch on b2 and b3:",
         two_elections,
-        [((6, 8), (3, 0, 2)), ((6, 8), (8, 0, 2)), ((6, 8), (6, 2, 2)), ((6, 1), (3, 0, 20)), ((10, 2), (3, 0, 2))],
+        [
+            ((6, 8), (3, 0, 2)),
+            ((6, 8), (8, 0, 2)),
+            ((6, 8), (6, 2, 2)),
+            ((6, 2), (6, 2, 2)),
+            ((6, 1), (3, 0, 20)),
+            ((10, 2), (3, 0, 2)),
+        ],
     ),
+    Case("F36", "two unclean elections, and no log shows what the leader of the first had", silent_election),
     *each("F37", "an unclean election whose replicas agree, of broker", agreeing, [(2,), (1,)], control=True),
     done("-", "the controllers say compact,delete", lambda it: policy(it, "compact,delete"), control=True),
     done("-", "the first replica is of an earlier topic, the controllers say delete", lambda it: policy(it, "delete", other=True)),

@@ -4,10 +4,10 @@ A witness is a checkpointed high watermark: it proves the records below it, in t
 present leader is, by the disks, the longest log of those that name the latest epoch: all others will follow it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from kafka_forensics.simulation.cluster import Batch, Cluster, Partition, PartitionChange, SimulatedReplica
+from kafka_forensics.simulation.cluster import Batch, Cluster, Partition, PartitionChange, SimulatedReplica, TopicPartition
 from kafka_forensics.simulation.transactions import Coordinator
 from tests.simulation import truth as told
 from tests.simulation.truth import Entry, Log, Ranges
@@ -148,39 +148,12 @@ def unclean_elections(cluster: Cluster, partition: Partition) -> int:
     return sum(change.kind in MAY_LOSE for change in _elections(cluster, partition)) if cluster.fences else 0
 
 
-def losing_election(cluster: Cluster, disk: Disk, holders: Iterable[int], lost: Version) -> tuple[int, int, bool] | None:
-    """The election by which the present leader's log came to lack a version that these brokers hold: its epoch, its leader, whether
-    it was unclean; None where no controller writes them down.
-
-    The leader's files name one epoch or more that these brokers do not know. What they lack was lost by the first of those, or by
-    an unclean one between: the first whose leader's log, as others have it from that leader, lacked it; or the last that left
-    nothing in any file.
-    """
-    if not cluster.fences:
-        return None
-    known = max(disk.epochs[holder] for holder in holders)
-    replica = disk.partition.replicas[disk.present_leader]
-    epochs = {batch.leader_epoch for batch in replica.batches} | {disk.epochs[disk.present_leader]}
-    begun = min(epoch for epoch in epochs if epoch > known)
-    between = [
-        change for change in _elections(cluster, disk.partition) if known < change.leader_epoch <= begun and change.leader >= 0
-    ]
-    causes = [change for change in between if change.kind in MAY_LOSE] or between[-1:]
-    had = {change.leader_epoch: _begun_with(disk, change.leader_epoch) for change in causes}
+def losing_elections(elected: Mapping[tuple[TopicPartition, int], Log], name: TopicPartition, lost: Version) -> set[int]:
+    """The leader epochs of the elections whose leaders' logs lacked a version that the leader before had, or had written."""
     offset, entry = lost
-    lacking = [change for change in causes if (log := had[change.leader_epoch]) is not None and log[offset : offset + 1] != [entry]]
-    silent = [change for change in causes if had[change.leader_epoch] is None]
-    chosen = lacking[0] if lacking else (silent or causes)[-1]
-    return chosen.leader_epoch, chosen.leader, chosen.kind in MAY_LOSE
-
-
-def _begun_with(disk: Disk, leader_epoch: int) -> list[Entry] | None:
-    """What a leader had when its epoch began, as any log shows it that goes on in it; None if none does."""
-    for broker, log in disk.logs.items():
-        begun = [entry.start_offset for entry in disk.partition.replicas[broker].epochs if entry.leader_epoch == leader_epoch]
-        if begun:
-            return list(log[: begun[0]])
-    return None
+    after = sorted(epoch for topic_partition, epoch in elected if topic_partition == name and epoch > entry[0])
+    has_it = [True, *(list(elected[name, epoch][offset : offset + 1]) == [entry] for epoch in after)]
+    return {epoch for epoch, before, after_it in zip(after, has_it, has_it[1:], strict=False) if before and not after_it}
 
 
 def _elections(cluster: Cluster, partition: Partition) -> list[PartitionChange]:

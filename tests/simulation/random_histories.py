@@ -4,16 +4,17 @@ Each seed switches whole kinds of events off and weighs the rest anew, for what 
 (swarm testing). The same seed gives the same history.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Final, NamedTuple
 
 from kafka_forensics.replication import acks as promises
 from kafka_forensics.simulation import actions, control, transactions
-from kafka_forensics.simulation.cluster import Cluster, Partition, Sent, Truncating
+from kafka_forensics.simulation.cluster import Cluster, Partition, Sent, TopicPartition, Truncating
 from kafka_forensics.simulation.history import History
 from kafka_forensics.simulation.producers import FIRST_PRODUCER_ID, Producer, number, produce
 from kafka_forensics.simulation.transactions import Coordinator
+from tests.simulation.truth import Log
 
 MAX_REPLICAS: Final = 5
 MAX_RECORDS: Final = 16
@@ -42,6 +43,8 @@ class RandomHistory(NamedTuple):
     cluster: Cluster
     coordinator: Coordinator | None
     actions: tuple[str, ...]
+    elected: Mapping[tuple[TopicPartition, int], Log]
+    """By partition and leader epoch: the log with which a leader was elected."""
 
     @property
     def is_gentle(self) -> bool:
@@ -58,7 +61,7 @@ def random_history(seed: int, protocol: Truncating | None = None) -> RandomHisto
     if player.rng.random() < 0.5:
         history.shut_down()
         player.said.append("all that run are shut down")
-    return RandomHistory(seed, player.features, player.cluster, player.coordinator, tuple(player.said))
+    return RandomHistory(seed, player.features, player.cluster, player.coordinator, tuple(player.said), player.elected)
 
 
 class _Player:
@@ -90,6 +93,8 @@ class _Player:
         self.said: list[str] = []
         self.kinds = [(kind, rng.randint(1, 4)) for kind, feature in _KINDS if feature == "" or self.has(feature)]
         self.ends: list[tuple[str, int]] = []
+        self.elected: dict[tuple[TopicPartition, int], Log] = {}
+        self.changes_seen = 0
 
     def has(self, feature: str) -> bool:
         return feature in self.features
@@ -104,11 +109,21 @@ class _Player:
             if kind in _MAY_ELECT and max(partition.leader_epoch for partition in self.partitions) > _SETTLED:
                 continue
             sentence = kind(self)
+            self._note_elections()
             if self.coordinator is not None:
                 transactions.complete(self.cluster, self.coordinator)
             if sentence:
                 self.said.append(sentence)
                 return
+
+    def _note_elections(self) -> None:
+        """Keep the logs of new leaders: nothing that may elect does anything to them behind the election."""
+        for change in self.cluster.changes[self.changes_seen :]:
+            if change.elected and change.leader >= 0:
+                batches = self.cluster.partitions[change.topic_partition].replicas[change.leader].batches
+                log = [(batch.leader_epoch, record) for batch in batches for record in batch.ids]
+                self.elected[change.topic_partition, change.leader_epoch] = log
+        self.changes_seen = len(self.cluster.changes)
 
     def partition(self) -> Partition:
         return self.rng.choice(self.partitions)

@@ -13,7 +13,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.questions.plan import PlanOptions, Plans, make_plans
 from kafka_forensics.questions.transactions import transactions
-from kafka_forensics.simulation.cluster import Cluster, Partition
+from kafka_forensics.simulation.cluster import Partition
 from kafka_forensics.simulation.materialise import materialise
 from kafka_forensics.simulation.transactions import Coordinator
 from tests.simulation import expected, truth as told
@@ -81,9 +81,9 @@ def _of_partition(
     if false:
         yield f"never committed, and below a watermark: {sorted(false)}"
     yield from _forks(disk, [finding for finding in findings if finding.kind in PARTED], bool(lost))
-    yield from _losses(cluster, disk, [finding for finding in findings if finding.kind in LOSSES], lost)
+    yield from _losses(disk, [finding for finding in findings if finding.kind in LOSSES], lost)
     yield from _holders(disk, [finding for finding in findings if finding.kind in LOSSES], counted)
-    yield from _costs(findings)
+    yield from _costs(history, disk, findings, counted)
     below = None if cluster.epochs_known else expected.settled(disk)
     settled = [
         finding for finding in findings if finding.kind == "FORK_BELOW_HW" and finding.evidence["offset"] == min(forks.values())
@@ -113,8 +113,8 @@ def _of_partition(
     _count_traces(history, disk, counted)
 
 
-def _losses(cluster: Cluster, disk: Disk, losses: list[Finding], lost: set[Version]) -> Iterator[str]:
-    """All that is lost and nothing else, no part of it twice, with the leader by whom, where its holders cut, and the election."""
+def _losses(disk: Disk, losses: list[Finding], lost: set[Version]) -> Iterator[str]:
+    """All that is lost and nothing else, no part of it twice, with the leader by whom, and where its holders cut."""
     named = [_named(disk, finding) for finding in losses]
     everything = set[Version]().union(*named)
     if everything != lost:
@@ -129,12 +129,6 @@ def _losses(cluster: Cluster, disk: Disk, losses: list[Finding], lost: set[Versi
         cuts = {(row["follower"], row["from_batches"]) for row in finding.evidence["truncation_offsets"]}
         if cuts != {(broker, start) for broker in held_by}:
             yield f"lost from {start} on, cut at {cuts}"
-        last = (finding.place.offset_end or 0) - 1
-        truth = expected.losing_election(cluster, disk, held_by, (last, disk.logs[held_by[0]][last]))
-        election = finding.evidence.get("election")
-        seen = election and (election["leader_epoch"], election["new_leader"], election["unclean"])
-        if seen != truth:
-            yield f"lost by {truth}, named {seen}"
 
 
 def _holders(disk: Disk, losses: list[Finding], counted: Counter[str]) -> Iterator[str]:
@@ -153,22 +147,44 @@ def _holders(disk: Disk, losses: list[Finding], counted: Counter[str]) -> Iterat
             yield f"the lost are on {truth}, named {named}"
 
 
-def _costs(findings: list[Finding]) -> Iterator[str]:
-    """Every unclean election that a loss is told with costs a part of a loss, and no record is counted to two."""
+def _costs(history: RandomHistory, disk: Disk, findings: list[Finding], counted: Counter[str]) -> Iterator[str]:
+    """Every election that a loss or a fork is told with lost all of it, or one of the others that may have; unless one did that is
+    said to be taken for innocent. No loss is without one, and none that can be told is told of two."""
     losses = [finding for finding in findings if finding.kind in LOSSES]
-    spans = [_span(finding) for finding in losses]
-    told = {finding.evidence["election"]["leader_epoch"] for finding in losses if "election" in finding.evidence}
-    elections = {finding.evidence["leader_epoch"]: finding for finding in findings if finding.kind == "UNCLEAN_ELECTION"}
-    costs = {epoch: _span(one) for epoch, one in elections.items() if one.evidence.get("cost_finding") in LOSSES}
-    unclean = told & elections.keys()
-    if not unclean <= costs.keys():
-        yield f"unclean elections {unclean} lost something, told is {costs}"
-    for low, high, held_by in costs.values():
-        if not any(start <= low < high <= end and held_by == holders for start, end, holders in spans):
-            yield f"an election cost {low, high} of {held_by}, lost are {spans}"
-    for one, other in combinations(costs.values(), 2):
-        if one[2] == other[2] and max(one[0], other[0]) < min(one[1], other[1]):
+    elections = [finding for finding in findings if finding.kind == "UNCLEAN_ELECTION" and "cost_finding" in finding.evidence]
+    for loss in losses:
+        end, election = loss.place.offset_end or 0, loss.evidence.get("election")
+        if history.cluster.fences and election is None:
+            yield f"lost by no election: {loss.place}"
+        elif election is not None:
+            whole, suspects = loss.evidence["held_by"], {election["leader_epoch"], *election.get("or_in_epochs", ())}
+            wrong = _innocent(history, disk, (end - 1, end, whole), suspects)
+            if wrong and election["unclean"] and not history.features & {"power"}:
+                yield f"offset {end - 1} is told with elections {suspects}, lost by {wrong}"
+    for finding in elections:
+        suspects = {finding.evidence["leader_epoch"], *finding.evidence.get("or_in_epochs", ())}
+        counted["elections with a cost" if len(suspects) == 1 else "elections of which one cost it"] += 1
+        wrong = _innocent(history, disk, _span(finding), suspects)
+        taken = any("lost nothing, though" in premise for premise in finding.evidence.get("premises", ()))
+        counted["elections wrongly taken for innocent"] += bool(wrong and taken)
+        if wrong and not taken:
+            yield f"{_span(finding)} is told with elections {suspects}, lost by {wrong}"
+    of_losses = [finding for finding in elections if finding.evidence["cost_finding"] in LOSSES]
+    for finding in of_losses:
+        low, high, whole = _span(finding)
+        if not any(start <= low < high <= end and {*holders} <= {*whole} for start, end, holders in map(_span, losses)):
+            yield f"an election cost {low, high} of {whole}, lost are {[_span(loss) for loss in losses]}"
+    for one, other in combinations([_span(finding) for finding in of_losses if "or_in_epochs" not in finding.evidence], 2):
+        if {*one[2]} & {*other[2]} and max(one[0], other[0]) < min(one[1], other[1]):
             yield f"counted to two elections: {one} and {other}"
+
+
+def _innocent(history: RandomHistory, disk: Disk, span: tuple[int, int, list[int]], suspects: set[int]) -> list[set[int]]:
+    """By which elections offsets were lost, of those that none of the suspects lost."""
+    start, end, whole = span
+    log = disk.logs[whole[0]]
+    lost = [expected.losing_elections(history.elected, disk.partition.name, (offset, log[offset])) for offset in range(start, end)]
+    return [epochs for epochs in lost if not epochs & suspects]
 
 
 def _span(finding: Finding) -> tuple[int, int, list[int]]:

@@ -103,6 +103,19 @@ def test_holders_of_a_part_are_told_with_their_offsets() -> None:
     assert_sentence(wording.message(finding("UNCLEAN_LOSS", place, {"held_by": [1], "held_ranges": rows})))
 
 
+def test_an_election_names_the_others_that_may_have_cost_the_same() -> None:
+    place = Place("audit", 0, offset_start=300, offset_end=370)
+
+    def cost(kind: str, *epochs: int) -> str:
+        row = finding("UNCLEAN_ELECTION", place, {"leader_epoch": 4, "cost_finding": kind, "or_in_epochs": list(epochs)})
+        return wording.message(row).partition("; ")[2]
+
+    assert cost("UNCLEAN_LOSS") == "it cost offsets 300 to 369."
+    assert cost("UNCLEAN_LOSS", 2) == "it, or that in epoch 2, cost offsets 300 to 369."
+    assert cost("LRS_LOSS", 2, 3) == "it, or one of those in epochs 2 and 3, cost offsets 300 to 369."
+    assert cost("FORK_ABOVE_HW") == "it cost at most offsets 300 to 369, not known to have been committed."
+
+
 def test_a_loss_names_what_the_other_side_has_committed() -> None:
     sides = [
         {"brokers": [1], "epoch": 2, "log_end_offset": 345, "high_watermark": 350},

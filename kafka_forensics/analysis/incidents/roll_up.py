@@ -239,6 +239,8 @@ def _member(index: int, finding: Finding, background: dict[_Partition, _Backgrou
     cause, evidence = CAUSE_OF[finding.kind], finding.evidence
     election = _election(finding, background)
     if election is not None and election.get("unclean", True):
+        if election.get("or_in_epochs"):  # one of several, at different times, perhaps with different leaders before
+            return _Member(index, finding, Cause.UNCLEAN_ELECTION, _held_by(finding), None)
         brokers = _brokers_in([election.get("old_leader")]) or _held_by(finding)
         return _Member(index, finding, Cause.UNCLEAN_ELECTION, brokers, _moment(election.get("election_ms")))
     if cause is Cause.LAST_REPLICA_ELECTED:

@@ -5,7 +5,7 @@ something was lost below Kafka: electing it would be clean, and would lose the r
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import accumulate, pairwise
@@ -14,8 +14,8 @@ from typing import Final
 from kafka_forensics.analysis.catalogue import finding, on_premises
 from kafka_forensics.analysis.replica import Replica, kept_from
 from kafka_forensics.analysis.replicas.diff import BatchReader, Conflicts
-from kafka_forensics.analysis.replicas.forks import lineage
-from kafka_forensics.analysis.replicas.holders import with_held_ranges
+from kafka_forensics.analysis.replicas.forks import last_epoch, lineage
+from kafka_forensics.analysis.replicas.holders import held_ranges, holding_all, same_as, with_held_ranges
 from kafka_forensics.analysis.replicas.remote_segments import was_copied_by
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.controller import NO_LEADER, PartitionControl, PartitionEvent
@@ -27,13 +27,15 @@ MADE_IN_TURN: Final = "the copies were made one after another while brokers ran,
 
 MAX_ELECTIONS: Final = 16
 """Unclean elections told of one partition, the newest."""
-_COSTS: Final = ("UNCLEAN_LOSS", "LRS_LOSS", "FORK_BELOW_HW", "FORK_ABOVE_HW")
+ELECTIONS_WEIGHED: Final = 256
+"""Elections that are looked at for who lost a record, the newest."""
+_LOSSES: Final = ("UNCLEAN_LOSS", "LRS_LOSS")
+_FORKS: Final = ("FORK_BELOW_HW", "FORK_ABOVE_HW")
 _SHORT: Final = frozenset({"LRS_RISK", "ISR_MEMBER_MISSING_COMMITTED"})
 """Kinds of what an election may have cost and nobody has cut yet."""
 _HIDING: Final = frozenset({"FRAMING_LOST", "SEG_HOLE", "HW_BEYOND_LEO"})
 """Kinds that leave open what a copy held; where it knows nothing of the new epoch, that may be what the election cost."""
-_Cost = tuple[Finding, int | None, int | None]
-_PARTED: Final = frozenset({*_COSTS, "SAME_EPOCH_DIVERGENCE"})
+_PARTED: Final = frozenset({*_LOSSES, *_FORKS, "SAME_EPOCH_DIVERGENCE"})
 
 
 def judged_by_controller(
@@ -64,7 +66,7 @@ def judged_by_controller(
         if finding.kind != "REPLICA_LAGS" or finding.place.broker not in brokers_short
     ]
     as_given = {id(finding) for finding in findings}
-    judged += short + _unclean_elections(replicas, control, judged, nodes_given)
+    judged += short + _unclean_elections(replicas, conflicts, control, judged, nodes_given)
     return [finding if id(finding) in as_given else on_premises(finding, control.premises) for finding in judged]
 
 
@@ -109,17 +111,19 @@ def _with_isr(control: PartitionControl, nodes: dict[int | str, int | str], subj
 
 
 def _with_election(replicas: list[Replica], control: PartitionControl, subject: Finding) -> Finding:
-    """A loss, with the election that caused it; `LRS_LOSS` where that was clean and its leader stood alone in the ISR."""
-    bills = _bills(replicas, control, subject) if subject.kind == "UNCLEAN_LOSS" else []
+    """A loss, with the election that caused it, or the last of those of which one did; `LRS_LOSS` where it was clean and its leader
+    stood alone in the ISR."""
+    bills = _bills(replicas, control, _lost(replicas, subject)) if subject.kind == "UNCLEAN_LOSS" else []
     if not bills:
         return subject
-    event = bills[-1].event
+    event, others = bills[-1].events[-1], bills[-1].events[:-1]
     later = [
         partition_event
         for partition_event in _elections(control)
         if partition_event.is_unclean and partition_event.offset > event.offset
     ]
     election = election_evidence(event) | {"unclean": event.is_unclean, "unclean_elections_since": len(later)}
+    election |= {"or_in_epochs": _epochs_of(others)} if others else {}
     elected = subject.with_evidence(election=election)
     stood_alone = {*event.previous_isr} <= {event.state.leader}
     if event.is_unclean or not stood_alone or event.is_committed is False:
@@ -127,65 +131,122 @@ def _with_election(replicas: list[Replica], control: PartitionControl, subject: 
     return finding("LRS_LOSS", subject.place, {**elected.evidence, **election_evidence(event)})
 
 
+def _epochs_of(events: Iterable[PartitionEvent]) -> list[int]:
+    return [event.state.leader_epoch for event in events]
+
+
+@dataclass(frozen=True, slots=True)
+class _Lost:
+    """Offsets `[start_offset, end_offset)` of a log with leader epochs `held`, which the logs with epochs `leading` lack."""
+
+    start_offset: int
+    end_offset: int
+    held: list[EpochEntry]
+    leading: list[list[EpochEntry]]
+    committed: bool = True
+    """Whether they are known to have been."""
+
+
+def _lost(replicas: list[Replica], loss: Finding) -> _Lost:
+    """What a loss names: by the log of one of its holders, or, of remote segments that are of no log here, by their last epoch."""
+    brokers = loss.evidence["held_by"] or [row["follower"] for row in loss.evidence["truncation_offsets"]]
+    holder = next((replica for replica in replicas if replica.broker in brokers), None)
+    held = [EpochEntry(loss.evidence["versions"][0]["epoch"], 0)] if holder is None else lineage(holder)
+    leading = [lineage(replica) for replica in replicas if replica.broker in loss.evidence["leaders"]]
+    return _Lost(loss.place.offset_start or 0, loss.place.offset_end or 0, held, leading)
+
+
+def _given_up(replicas: list[Replica], conflicts: Conflicts, fork: Finding) -> Iterator[tuple[Finding, _Lost]]:
+    """What each version of a fork holds from there on that the version of the latest epoch does not, with the fork as its loss;
+    where all have the same last epoch, which is later than the fork, that of the latest epoch at the fork."""
+    versions: list[Json] = [version for version in fork.evidence.get("versions", ()) if version["epoch"] >= 0]
+    start, lasts = fork.evidence.get("offset"), [max(map(last_epoch, _of(replicas, version))) for version in versions]
+    if start is None or not versions:
+        return
+    latest = [last if len(set(lasts)) > 1 else version["epoch"] for version, last in zip(versions, lasts, strict=True)]
+    leading = [
+        lineage(replica)
+        for version, epoch in zip(versions, latest, strict=True)
+        if epoch == max(latest)
+        for replica in _of(replicas, version)
+    ]
+    for version, epoch in zip(versions, latest, strict=True):
+        if epoch < max(latest):
+            longest = max(_of(replicas, version), key=lambda replica: replica.log_end_offset)
+            end = longest.log_end_offset
+            if fork.kind == "FORK_BELOW_HW":
+                end = min(end, fork.place.offset_end or end)
+            held = [entry for entry in lineage(longest) if entry.leader_epoch <= epoch]
+            lost = _Lost(start, end, held, leading, committed=fork.kind != "FORK_ABOVE_HW")
+            proving = next(number for number, replica in enumerate(replicas) if replica is longest)
+            rows = held_ranges(same_as(replicas, conflicts, proving, start, end), start, end)
+            yield fork.with_evidence(held_by=holding_all(rows), held_ranges=rows), lost
+
+
+def _of(replicas: list[Replica], version: Json) -> list[Replica]:
+    return [replica for replica in replicas if replica.broker in version["brokers"]]
+
+
 @dataclass(frozen=True, slots=True)
 class _Bill:
-    """Offsets `[start_offset, end_offset)` of a loss and the election by which the present leader's log came to lack them."""
+    """Offsets `[start_offset, end_offset)` that a log lost, and the elections of which one lost them, in order."""
 
-    event: PartitionEvent
+    events: tuple[PartitionEvent, ...]
+    innocent: tuple[PartitionEvent, ...]
+    """Elections of which no log shows anything, and which are taken to have lost nothing."""
     start_offset: int
     end_offset: int
 
 
-def _bills(replicas: list[Replica], control: PartitionControl, loss: Finding) -> list[_Bill]:
+def _bills(replicas: list[Replica], control: PartitionControl, lost: _Lost) -> list[_Bill]:
     """What of a loss each election cost, by offset: every offset counts to the first leader whose log lacks what its holders have.
 
     What the holders have last is what the earliest election cost, whose loser they are. Nothing where the controller's log has no
     such election.
     """
-    events = _losing_elections(replicas, control, loss)
-    start, end = loss.place.offset_start, loss.place.offset_end
-    if not events or start is None or end is None:
+    start, end = lost.start_offset, lost.end_offset
+    events = _losing_elections(control, lost)
+    if not events or start >= end:
         return []
-    held = _Lineage.of(_holders_epochs(replicas, loss))
+    held = _Lineage.of(lost.held)
     begun = [_begun(replicas, event.state.leader_epoch) for event in events]
     edges = {offset for log in (held, *begun) if log is not None for offset in log.starts if start < offset < end}
     bills: list[_Bill] = []
     for low, high in pairwise([start, *sorted(edges), end]):
-        event = _first_lacking(events, [None if log is None else log.lacks(low, held.at(low)) for log in begun])
-        if bills and bills[-1].event is event:
+        lacks = [None if log is None else log.lacks(low, held.at(low)) for log in begun]
+        bill = _bill(events, lacks, low, high, committed=lost.committed)
+        if bills and (bills[-1].events, bills[-1].innocent) == (bill.events, bill.innocent):
             bills[-1] = replace(bills[-1], end_offset=high)
-        else:
-            bills.append(_Bill(event, low, high))
+        elif bill.events:
+            bills.append(bill)
     return bills
 
 
-def _first_lacking(events: list[PartitionEvent], lacks: list[bool | None]) -> PartitionEvent:
-    """The first election whose leader's log lacks an offset, else the last of which nobody can say (None), else the last."""
-    guilty = [event for event, lacking in zip(events, lacks, strict=True) if lacking]
-    unsure = [event for event, lacking in zip(events, lacks, strict=True) if lacking is None]
-    return guilty[0] if guilty else (unsure or events)[-1]
+def _bill(events: list[PartitionEvent], lacks: list[bool | None], low: int, high: int, *, committed: bool) -> _Bill:
+    """Which election is the first whose leader's log lacked `[low, high)`; `lacks`: whether it did, None where no log shows it.
 
-
-def _holders_epochs(replicas: list[Replica], loss: Finding) -> list[EpochEntry]:
-    """The epochs of who has what a loss names; of remote segments that are of no log here, their last."""
-    brokers = loss.evidence["held_by"] or [row["follower"] for row in loss.evidence["truncation_offsets"]]
-    holder = next((replica for replica in replicas if replica.broker in brokers), None)
-    return [EpochEntry(loss.evidence["versions"][0]["epoch"], 0)] if holder is None else lineage(holder)
-
-
-def _losing_elections(replicas: list[Replica], control: PartitionControl, loss: Finding) -> list[PartitionEvent]:
-    """The elections by which the log that a loss calls the leader's may have come to lack what its holders have, in order.
-
-    They are those behind the holders' last epoch, up to the first epoch in that log that they do not know. If that was clean, its
-    leader had all that the unclean ones before it left, and one of these is to blame; they may have left no record. None where the
-    controller's log has neither.
+    It is the first that is known to, or one before it of which nothing is known, after the last leader that had the offsets. Where
+    nothing is known, the same leader elected again is not suspected, nor of committed records who was elected from the ISR, which
+    has all of them; not even if it is the first that is known to lack them, where the log of an unclean one before it is not known.
     """
-    known = max((entry.leader_epoch for entry in _holders_epochs(replicas, loss)), default=-1)
-    leading = [lineage(replica) for replica in replicas if replica.broker in loss.evidence["leaders"]]
-    begun = min((entry.leader_epoch for entries in leading for entry in entries if entry.leader_epoch > known), default=-1)
+    first = next((number for number, lacking in enumerate(lacks) if lacking), len(events))
+    since = max((number + 1 for number in range(first) if lacks[number] is False), default=0)
+    unknown = [event for event, lacking in zip(events[since:first], lacks[since:first], strict=True) if lacking is None]
+    suspected = [event for event in unknown if (event.is_unclean or not committed) and event.previous_leader != event.state.leader]
+    known = events[first : first + 1]
+    if suspected and committed and not all(event.is_unclean for event in known):
+        unknown, known = [*unknown, *known], []
+    innocent = [event for event in unknown if event not in suspected]
+    return _Bill((*suspected, *known), tuple(innocent), low, high)
+
+
+def _losing_elections(control: PartitionControl, lost: _Lost) -> list[PartitionEvent]:
+    """The elections by which the leaders' logs may have come to lack what others have, in order: those behind the last epoch that
+    these know, up to the first epoch in the leaders' logs that they do not. None where the controller's log has no such epoch."""
+    known = max((entry.leader_epoch for entry in lost.held), default=-1)
+    begun = min((entry.leader_epoch for entries in lost.leading for entry in entries if entry.leader_epoch > known), default=-1)
     since = [event for event in _elections(control) if known < event.state.leader_epoch <= begun and event.unknown_after is None]
-    unclean = [event for event in since if event.is_unclean]
-    return unclean[-MAX_ELECTIONS:] or [event for event in since if event.state.leader_epoch == begun][-1:]
+    return since[-ELECTIONS_WEIGHED:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,24 +443,36 @@ def _seen_by_controller(
 
 
 def _unclean_elections(
-    replicas: list[Replica], control: PartitionControl, findings: list[Finding], nodes_given: frozenset[int] | None
+    replicas: list[Replica],
+    conflicts: Conflicts,
+    control: PartitionControl,
+    findings: list[Finding],
+    nodes_given: frozenset[int] | None,
 ) -> list[Finding]:
     """One finding each, with what it cost as far as the files show it."""
     elections = [event for event in _elections(control) if event.is_unclean]
     context = replicas[0].context
-    losses = [finding for finding in findings if "election" in finding.evidence and finding.kind in ("UNCLEAN_LOSS", "LRS_LOSS")]
-    bills = [(loss, bill) for loss in losses for bill in _bills(replicas, control, loss)]
+    losses = [(loss, _lost(replicas, loss)) for loss in findings if loss.kind in _LOSSES and "election" in loss.evidence]
+    forks = [fork for fork in findings if fork.kind in _FORKS]
+    losses += [
+        row for fork in sorted(forks, key=lambda fork: _FORKS.index(fork.kind)) for row in _given_up(replicas, conflicts, fork)
+    ]
+    bills = [(loss, bill) for loss, lost in losses for bill in _bills(replicas, control, lost)]
     unclean = []
     for event in elections[-MAX_ELECTIONS:]:
         evidence = election_evidence(event) | {"unclean_elections": len(elections)}
         start = None if event.unknown_after is not None else _epoch_start(replicas, event.state.leader_epoch)
-        cost, low, high = _cost(event, start, findings, bills) or (None, None, None)
+        cost = _cost(event, bills)
         place = Place(context.topic, context.partition)
         if start is not None:
             evidence["epoch_start_offset"] = start
         if cost is not None:
-            place = replace(place, offset_start=low, offset_end=high)
-            evidence |= {"cost_finding": cost.kind, "held_by": cost.evidence.get("held_by", [])}
+            loss, bill = cost
+            place = replace(place, offset_start=bill.start_offset, offset_end=bill.end_offset)
+            evidence |= {"cost_finding": loss.kind} | _holders_of(loss, bill)
+            others = [other for other in bill.events if other is not event]
+            evidence |= {"or_in_epochs": _epochs_of(others)} if others else {}
+            evidence |= {"premises": [_taken_for_innocent(bill)]} if bill.innocent else {}
         elif (why := _why_no_cost(event, start, replicas, control, findings, nodes_given)) is not None:
             evidence[why] = True
         sure = Confidence.SUSPECTED if event.is_committed is False else None
@@ -459,17 +532,32 @@ def _epoch_start(replicas: list[Replica], leader_epoch: int) -> int | None:
     return min(starts, default=None)
 
 
-def _cost(event: PartitionEvent, start: int | None, findings: list[Finding], bills: list[tuple[Finding, _Bill]]) -> _Cost | None:
-    """The loss of which this election is billed most, or the fork that its epoch began, if the files still show it; and its offsets
-    `[start, end)`."""
-    billed = [(loss, bill) for loss, bill in bills if bill.event.offset == event.offset]
-    if billed:
-        loss, bill = max(billed, key=lambda pair: pair[1].end_offset - pair[1].start_offset)
-        return loss, bill.start_offset, bill.end_offset
-    epoch = event.state.leader_epoch
-    forks = [finding for finding in findings if finding.kind in _COSTS and "election" not in finding.evidence]
-    for fork in sorted(forks, key=lambda finding: _COSTS.index(finding.kind)):
-        epochs = [int(version.get("epoch", -1)) for version in fork.evidence.get("versions", ())]
-        if epochs and min(epochs) < epoch <= max(epochs) and start in (None, fork.evidence.get("offset")):
-            return fork, fork.place.offset_start, fork.place.offset_end
-    return None
+def _cost(event: PartitionEvent, bills: list[tuple[Finding, _Bill]]) -> tuple[Finding, _Bill] | None:
+    """The loss of which this election is billed most, those first that it alone is billed with; and losses before forks."""
+    billed = [(loss, bill) for loss, bill in bills if event in bill.events]
+    return min(
+        billed,
+        key=lambda row: (row[0].kind in _FORKS, len(row[1].events) > 1, row[1].start_offset - row[1].end_offset),
+        default=None,
+    )
+
+
+def _taken_for_innocent(bill: _Bill) -> str:
+    epochs = ", ".join(map(str, _epochs_of(bill.innocent)))
+    return (
+        f"elections from the ISR, or of the leader before, lost nothing, though no log shows what they began with: epoch {epochs}"
+    )
+
+
+def _holders_of(loss: Finding, bill: _Bill) -> Json:
+    """Evidence: who holds what an election cost of a loss."""
+    rows = loss.evidence.get("held_ranges")
+    if not rows:
+        return {"held_by": loss.evidence.get("held_by", [])}
+    start, end = bill.start_offset, bill.end_offset
+    rows = [
+        row | {"offset_start": max(row["offset_start"], start), "offset_end": min(row["offset_end"], end)}
+        for row in rows
+        if row["offset_start"] < end and start < row["offset_end"]
+    ]
+    return {"held_by": holding_all(rows)} | ({"held_ranges": rows} if len(rows) > 1 else {})

@@ -27,17 +27,26 @@ def with_held_ranges(replicas: Sequence[Replica], conflicts: Conflicts, subject:
     proving = next((number for number, replica in enumerate(replicas) if named and replica.broker == named[0]), None)
     if start is None or end is None or proving is None:
         return subject
-    held = [
-        (replica.broker, without(held_offsets(replica, start, end), _different(replicas, conflicts, number, proving)))
-        for number, replica in enumerate(replicas)
-    ]
-    return with_ranges(subject, held)
+    return with_ranges(subject, same_as(replicas, conflicts, proving, start, end))
 
 
 def with_ranges(subject: Finding, held: "Iterable[tuple[Broker, Ranges]]") -> Finding:
     """A finding with `held_ranges` of these offsets by broker; as it is where all its offsets have the same holders."""
     rows = held_ranges(held, subject.place.offset_start or 0, subject.place.offset_end or 0)
     return subject.with_evidence(held_ranges=rows[:_ROWS_KEPT]) if len(rows) > 1 else subject
+
+
+def same_as(replicas: Sequence[Replica], conflicts: Conflicts, proving: int, start: int, end: int) -> "list[tuple[Broker, Ranges]]":
+    """What of `[start, end)` each replica holds the same as one of them, whose number is `proving`."""
+    return [
+        (replica.broker, without(held_offsets(replica, start, end), _different(replicas, conflicts, number, proving)))
+        for number, replica in enumerate(replicas)
+    ]
+
+
+def holding_all(rows: "Sequence[HeldRange]") -> "list[Broker]":
+    """The brokers that hold every range."""
+    return [broker for broker in rows[0]["brokers"] if all(broker in row["brokers"] for row in rows)] if rows else []
 
 
 def held_ranges(held: "Iterable[tuple[Broker, Ranges]]", start: int, end: int) -> "list[HeldRange]":

@@ -307,7 +307,7 @@ def judged(latest: int, *steps: Step) -> list[Side]:
 
 
 FORKS |= {
-    "judged: an earlier clean election is not to blame": judged(2, CREATED, CLEAN, (2, 3, True, (2,))),
+    "judged: the leader of an earlier clean election lacked some": judged(2, CREATED, CLEAN, (2, 3, True, (2,))),
     "judged: an unclean election after a clean one": judged(2, CREATED, CLEAN, (2, 3, False, (2, 3)), (3, 3, True, (1,))),
     "judged: elected again before it wrote": judged(3, CREATED, CLEAN, (2, 3, True, (2,)), (3, 3, False, (3,))),
     "judged: the last of the ISR came back without them": judged(3, CREATED, CLEAN, (2, 3, False, (2, 3)), (3, 3, False, (3,))),
