@@ -163,7 +163,14 @@ class SegmentMissingEvidence(LaterEvidence):
 
     file: str
     missing: NotRequired[int]
+    """Offsets, at least those that files name."""
     index_files: NotRequired[list[str]]
+    end_offsets: NotRequired[dict[str, int]]
+    """Of the last segment: log ends, or offsets below them, by what names them (`producer snapshot`, `time index`)."""
+    witnesses: NotRequired[list[str]]
+    """Those of them that name the largest."""
+    at_least: NotRequired[bool]
+    """Whether the log may have gone on behind that."""
 
 
 class EpochFieldEvidence(LaterEvidence):

@@ -29,7 +29,12 @@ from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.checkpoints import parse_partition_metadata
-from kafka_forensics.parsers.indexes import parse_offset_index, parse_producer_snapshot, parse_transaction_index
+from kafka_forensics.parsers.indexes import (
+    parse_offset_index,
+    parse_producer_snapshot,
+    parse_time_index,
+    parse_transaction_index,
+)
 from kafka_forensics.parsers.log import (
     MAX_BATCH_BYTES,
     SegmentReader,
@@ -445,15 +450,29 @@ def with_lone_indexes(plan: ReplicaPlan, replica: Replica, inputs: Inputs, findi
     aside = {file.base_offset for file in plan.directory.leftovers if file.kind is FileKind.LOG}
     gone = [segment for segment in plan.directory.segments if segment.log is None and segment.base_offset not in aside]
     lone = [_lone(segment, plan, inputs) for segment in gone]
-    return with_lone_index_files(replica, lone, findings)
+    return with_lone_index_files(replica, lone, [offset for offset, _ in plan.directory.snapshots], findings)
 
 
 def _lone(segment: SegmentFiles, plan: ReplicaPlan, inputs: Inputs) -> LoneIndex:
-    entries = [entry for entry in (segment.index, segment.time_index, segment.transaction_index) if entry is not None]
-    last_offset = None
+    source, base_offset = plan.log_dir.source, segment.base_offset
+    last_offsets: dict[str, int] = {}
     if segment.index is not None:
-        base_offset = segment.base_offset
-        parsed = inputs.read(plan.log_dir.source, segment.index, lambda file: parse_offset_index(file, base_offset))
-        if parsed is not None and parsed.offsets.size:
-            last_offset = int(parsed.offsets.max())
-    return LoneIndex(segment.base_offset, tuple(entry.name for entry in entries), last_offset)
+        index = inputs.read(source, segment.index, lambda file: parse_offset_index(file, base_offset))
+        last_offsets |= {} if index is None else _last(index.offsets, "offset index")
+    if segment.time_index is not None:
+        times = inputs.read(source, segment.time_index, lambda file: parse_time_index(file, base_offset))
+        last_offsets |= {} if times is None else _last(times.offsets, "time index")
+    if segment.transaction_index is not None:
+        aborted = inputs.read(source, segment.transaction_index, parse_transaction_index)
+        last_offsets |= {"transaction index": aborted.entries[-1].last_offset} if aborted is not None and aborted.entries else {}
+    entries = [entry for entry in (segment.index, segment.time_index, segment.transaction_index) if entry is not None]
+    ends = {witness: last + 1 for witness, last in last_offsets.items()}
+    return LoneIndex(segment.base_offset, tuple(entry.name for entry in entries), ends)
+
+
+def _last(offsets: "NDArray[np.int64]", witness: str) -> dict[str, int]:
+    """The last of an index's offsets up to where they fall, by its name; nothing where it has none."""
+    if not offsets.size:
+        return {}
+    falls = np.flatnonzero(np.diff(offsets) < 0)
+    return {witness: int(offsets[falls[0] if falls.size else -1])}

@@ -242,6 +242,7 @@ CONTRADICTING: Final = frozenset(
         "HW_BEYOND_LEO",
         "ISR_MEMBER_MISSING_COMMITTED",
         "SAME_EPOCH_DIVERGENCE",
+        "SEGMENT_MISSING",
         "TOPIC_ID_MISMATCH",
     }
 )

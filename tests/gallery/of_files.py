@@ -8,12 +8,13 @@ from typing import Final
 
 from kafka_forensics.model.files import AbortedTxn
 from kafka_forensics.writers.files import write_transaction_index
-from tests.gallery.case import Case, done, each, on_each, patient, segment
+from tests.gallery.case import Case, done, each, on_each, patient, segment, trees
 from tests.gallery.injections import alone, append, change, cut, noise, remove_snapshots, rename_segment, swap, zero_page
 from tests.gallery.of_bytes import MAGIC, TARGET, target
 from tests.gallery.of_leftovers import ASIDE, crash, directory_aside, half_of_a_split, set_aside, swap_in, truncated_tail
 from tests.gallery.of_replicas import OTHER_TOPIC_ID
-from tests.support.brokers import TOPIC_ID, Brokers, healthy, put_meta, put_partition, put_replicas, put_topic_id
+from tests.gallery.of_tiered import with_a_lone_index
+from tests.support.brokers import TOPIC_ID, Brokers, healthy, put_brokers, put_meta, put_partition, put_replicas, put_topic_id
 from tests.support.controllers import controlled_by, in_sync, partition, record, topic
 from tests.support.logs import COMMITTING, HEALTHY, LOG_END, Log, history
 from tests.support.segments import segment_file, write_offset_index, write_time_index
@@ -215,6 +216,36 @@ def lone_and_lost(brokers: Brokers, size: int) -> None:
     alone(brokers)
 
 
+def only_log_gone(root: Path, *without: str, other: bool = False) -> Brokers:
+    """Of t-0, a segment of 60 records, broker 2 has all files but the `.log`, and none of those `without`; all there is of u-0.
+    `other`: the others took over at offset 30 with records of their own."""
+    log, beside, new = Log(), Log(), Log()
+    for number in range(20):
+        log.produce()
+        new.tag, new.leader_epoch = ("new", 1) if other and number >= 10 else ("", 0)
+        new.produce()
+    beside.produce()
+    brokers = put_brokers(root, {"t-0": {1: new, 2: log, 3: new}, "u-0": beside})
+    brokers.remove(2, 0, "log")
+    for suffix in {"index", "timeindex"} & {*without}:
+        brokers.file(2, 0, suffix).write_bytes(b"")
+    if "snapshot" in without:
+        brokers.crash(2)
+    for which in {"replication", "recovery-point"} & {*without}:
+        (brokers.log_dir(2) / f"{which}-offset-checkpoint").unlink()
+    return brokers
+
+
+def never_written(root: Path) -> Brokers:
+    """Of t-0, which got no record yet, there are empty files; u-0 has records."""
+    beside = Log()
+    beside.produce()
+    brokers = put_brokers(root, {"t-0": Log(), "u-0": beside})
+    for broker in (1, 2, 3):
+        brokers.file(broker, 0, "snapshot").unlink()
+    return brokers
+
+
 def only_first(brokers: Brokers) -> None:
     for base_offset in (29, 55):
         for path in brokers.file(2, base_offset).parent.glob(segment_file(base_offset, "*")):
@@ -240,6 +271,25 @@ SEGMENT_VARIANTS: Final = (
     *each("F15", "zeros behind the last batch:", lambda it, size: append(it, 55, bytes(size)), [(12,), (1 << 20,)], control=True),
     *each("F17", "bytes of noise before a missing segment:", lost_behind_noise, [(61,), (1546,), (13_000,)]),
     *each("F17", "the same of one replica by itself:", lone_and_lost, [(60,), (61,)]),
+    *trees(
+        "F17",
+        "only the `.log` of the only segment is gone on b2, of what may name its end these files too:",
+        only_log_gone,
+        [
+            (),
+            ("index",),
+            ("index", "replication", "recovery-point"),
+            ("index", "replication", "recovery-point", "snapshot"),
+            ("index", "timeindex", "replication", "recovery-point", "snapshot"),
+        ],
+    ),
+    Case(
+        "F17",
+        "only the `.log` of the only segment is gone on b2, and the others have another history",
+        lambda root: only_log_gone(root, other=True),
+    ),
+    Case("-", "a partition that never got a record", never_written, control=True),
+    Case("-", "of a tiered topic an index is left of a segment that local retention took", with_a_lone_index, control=True),
     *each(
         "F17", "bytes left of the first segment:", lambda it, kept: cut(it, 0, kept), [(0,), (len(HEALTHY.batches[0].data) - 1,)]
     ),

@@ -443,6 +443,13 @@ def own_horizon(root: Path) -> Brokers:
     return put_compacted(root, logs, dict.fromkeys(logs, CLEANED))
 
 
+def active_log_gone(root: Path) -> Brokers:
+    """Of the active segment, which no cleaner touches, broker 2 has all files but the `.log`."""
+    brokers = put_cleaned_apart(root, keyed_history().put(("d", "1")), {2: {0}})
+    brokers.remove(2, CLEANED, "log")
+    return brokers
+
+
 def moved_log_start(root: Path) -> Brokers:
     """Retention moved the log start of two brokers, of which only one was cleaned."""
     story = keyed_history()
@@ -482,5 +489,6 @@ COMPACTED: Final = (
         control=True,
     ),
     Case("F39", "other records of one epoch", compacted_fork),
+    Case("F17", "only the `.log` of a compacted topic's active segment is gone", active_log_gone),
 )
 VARIANTS: Final[tuple[Case, ...]] = (*REPLICA_VARIANTS, *FORKS, *COMPACTED)

@@ -5,10 +5,20 @@ from pathlib import Path
 from typing import Final
 
 from tests.gallery.case import Case
-from tests.support.brokers import OFFSETS_ID_TEXT, TOPIC_ID, Brokers, put_epochs, put_replicas, put_topic_id, write_checkpoint
+from tests.support.brokers import (
+    OFFSETS_ID_TEXT,
+    TOPIC_ID,
+    Brokers,
+    put_epochs,
+    put_replicas,
+    put_segment,
+    put_topic_id,
+    write_checkpoint,
+)
 from tests.support.controllers import controlled_by, partition, setting, topic
 from tests.support.logs import Log, history
 from tests.support.remote_log import COPY_FINISHED, copied, put_remote_log, updated
+from tests.support.segments import write_offset_index
 
 TIERED: Final = setting("remote.storage.enable", "true")
 COMMON: Final = (*[("p", 0)] * 2, ("|", 0), *[("p", 0)] * 2, ("|", 0))
@@ -40,6 +50,13 @@ def tiered(root: Path, logs: Mapping[int, Log], local_starts: Mapping[int, int],
 def sound(root: Path, with_events: Iterable[int] = ()) -> Brokers:
     """Local logs begin at 2, at 4 and at the log end."""
     return tiered(root, dict.fromkeys((1, 2, 3), LONG), {1: 2, 2: 4, 3: 6}, with_events)
+
+
+def with_a_lone_index(root: Path) -> Brokers:
+    """Of a segment that local retention took, the offset index is left on broker 2."""
+    brokers = sound(root)
+    put_segment(brokers.directory(2), 0, write_offset_index([(1, 500)], 0), "index")
+    return brokers
 
 
 def by_setting(root: Path) -> Brokers:

@@ -103,6 +103,15 @@ def test_holders_of_a_part_are_told_with_their_offsets() -> None:
     assert_sentence(wording.message(finding("UNCLEAN_LOSS", place, {"held_by": [1], "held_ranges": rows})))
 
 
+def test_a_missing_segment_says_how_far_it_went_and_by_what() -> None:
+    evidence = {"missing": 70, "witnesses": ["producer snapshot", "time index"], "held_by": []}
+    gone = finding("SEGMENT_MISSING", PLACE, evidence)
+    assert " holds offsets 300 to 369 (by producer snapshot and time index); no good copy is known." in wording.message(gone)
+    assert " holds offsets 300 to 369, at least (by " in wording.message(gone.with_evidence(at_least=True))
+    empty = finding("SEGMENT_MISSING", Place("audit", 0, offset_start=300), {"harmless_if": "the segment was empty"})
+    assert wording.message(empty).endswith(" holds what began at offset 300, which is harmless if the segment was empty.")
+
+
 def test_an_election_names_the_others_that_may_have_cost_the_same() -> None:
     place = Place("audit", 0, offset_start=300, offset_end=370)
 

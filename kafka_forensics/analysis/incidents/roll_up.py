@@ -90,7 +90,8 @@ _OF_HISTORIES: Final = (
 _FOLLOWS: Final[tuple[dict[str, tuple[Cause, ...]], ...]] = (
     {
         **dict.fromkeys(("RECOVERY_WOULD_TRUNCATE", "SEG_TORN_TAIL", "SEG_ZERO_TAIL"), (Cause.DAMAGED_LOG,)),
-        **dict.fromkeys(("ISR_MEMBER_MISSING_COMMITTED", "LRS_RISK"), _OF_HISTORIES),
+        **dict.fromkeys(("ISR_MEMBER_MISSING_COMMITTED", "LRS_RISK"), (*_OF_HISTORIES, Cause.DAMAGED_LOG)),
+        "EMPTY_REPLICA_MAY_LEAD": (Cause.DAMAGED_LOG,),
         **dict.fromkeys(CAUSES[Cause.TORN_TRANSACTION], (*_OF_HISTORIES, Cause.DAMAGED_LOG)),
         "REPLICA_DIFFERS": (Cause.DAMAGED_LOG, *_OF_HISTORIES),
         "COMMITTED_LOST_EVERYWHERE": (Cause.LOG_DIRECTORY_GONE, Cause.DAMAGED_LOG),

@@ -60,7 +60,8 @@ def _suspects(replicas: list[Replica], absent: list[ExpectedReplica], findings: 
     """Who may lead as far as anyone knows, where no controller's log is there to say."""
     empty = [] if any(known.kind in _LOST_ALREADY for known in findings) else _empty(replicas)
     suspected = [_suspected(replicas, row) for row in absent]
-    return _without_nothing([*suspected, *(_suspected_empty(replicas, replica) for replica in empty)])
+    gone = {known.place.broker: known for known in findings if known.kind == "SEGMENT_MISSING" and "missing" in known.evidence}
+    return _without_nothing([*suspected, *(_suspected_empty(replicas, replica, gone.get(replica.broker)) for replica in empty)])
 
 
 def _at_risk(holding: Sequence[Replica]) -> _AtRisk | None:
@@ -159,14 +160,19 @@ def _suspected(replicas: list[Replica], row: ExpectedReplica) -> Finding | None:
     return finding("EMPTY_REPLICA_MAY_LEAD", place, evidence)
 
 
-def _suspected_empty(replicas: list[Replica], empty: Replica) -> Finding | None:
-    """The same of a replica whose log is empty: a warning, since one that never copied anything looks so, too."""
+def _suspected_empty(replicas: list[Replica], empty: Replica, gone: Finding | None) -> Finding | None:
+    """The same of a replica whose log is empty: a warning, since one that never copied anything looks so, too; but for one of whose
+    segment, which is `gone`, other files tell."""
     risk = _at_risk([replica for replica in replicas if replica is not empty])
     if risk is None or risk.witness is None:
         return None
     premises = [f"the log of broker {empty.broker} is empty", f"committed up to {risk.end}: {risk.witness}", _NO_ISR]
-    evidence: Json = _evidence(risk) | {"premises": premises, "harmless_if": _JUST_CREATED}
+    evidence: Json = _evidence(risk) | {"premises": premises}
     place = empty.context.place(offset_start=risk.start, offset_end=risk.end)
+    if gone is not None:
+        premises.append(f"{gone.evidence['file']} is gone, and other files name {gone.evidence['missing']} offsets of it")
+        return finding("EMPTY_REPLICA_MAY_LEAD", place, evidence)
+    evidence["harmless_if"] = _JUST_CREATED
     return finding("EMPTY_REPLICA_MAY_LEAD", place, evidence, severity=Severity.WARNING)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import TYPE_CHECKING
 
 from kafka_forensics.analysis.catalogue import finding
@@ -11,6 +11,7 @@ from kafka_forensics.analysis.replicas.damaged_forks import (
     VERSIONS,
     another_history,
     doubted_epoch,
+    epoch_starts,
     has_good_copy,
     with_damage_told,
 )
@@ -37,7 +38,7 @@ from kafka_forensics.analysis.replicas.verdicts import CUT_BACK
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.model.results import Agreement
-from kafka_forensics.replication.offset_ranges import Ranges
+from kafka_forensics.replication.offset_ranges import Ranges, normalised
 
 if TYPE_CHECKING:
     import numpy as np
@@ -408,27 +409,33 @@ def _holders(
     return covering, holders
 
 
-def _is_same_history(replicas: list[Replica], gap: Finding, conflicts: Conflicts, number: int) -> bool:
-    """Whether a replica, by its number, holds the history at a finding's offsets that the finding's own broker had there."""
-    offsets = _offsets(gap)
+def _is_same_history(
+    replicas: list[Replica], gap: Finding, conflicts: Conflicts, number: int, offsets: tuple[int, int] | None = None
+) -> bool:
+    """Whether a replica, by its number, holds the history that the finding's own broker had at its offsets, or at these of them."""
+    start, end = offsets or _offsets(gap)
     for mine, replica in enumerate(replicas):
         if replica.broker != gap.place.broker:
             continue
-        if parted(replicas, conflicts, (mine, number), offsets):
+        if parted(replicas, conflicts, (mine, number), (start, end)):
             return False
-        if gap.kind in _GONE and another_history(replica, replicas[number], *offsets):
+        if gap.kind in _GONE and another_history(replica, replicas[number], start, end):
             return False
     return True
 
 
 def _held_in_part(replicas: list[Replica], gap: Finding, conflicts: Conflicts) -> list[tuple[int | str, Ranges]]:
-    """What of a finding's missing offsets each other broker has of the same history."""
+    """What of a finding's missing offsets each other broker has of the same history, which may end where a leader epoch begins."""
     low, high = _offsets(gap)
-    return [
-        (replica.broker, held_offsets(replica, low, high))
-        for number, replica in enumerate(replicas)
-        if replica.broker != gap.place.broker and _is_same_history(replicas, gap, conflicts, number)
-    ]
+    begun = {offset for replica in replicas for offset in epoch_starts(replica)}
+    edges = sorted({low, high, *(offset for offset in begun if low < offset < high)})
+    held: list[tuple[int | str, Ranges]] = []
+    for number, replica in enumerate(replicas):
+        if replica.broker == gap.place.broker:
+            continue
+        same = [span for span in pairwise(edges) if _is_same_history(replicas, gap, conflicts, number, span)]
+        held.append((replica.broker, normalised(part for span in same for part in held_offsets(replica, *span))))
+    return held
 
 
 def _cut_back(replicas: list[Replica], gap: Finding) -> Finding:

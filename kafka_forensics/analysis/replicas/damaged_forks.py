@@ -69,7 +69,7 @@ def _epoch_is_borne_out(replica: Replica, row: "NDArray[np.int64]") -> bool:
 
 def another_history(replica: Replica, other: Replica, start: int, end: int) -> bool:
     """Whether the leader epochs of two replicas differ within `[start, end)`, wherever a replica's checkpoint and batches agree."""
-    points = {start, *(entry.start_offset for entry in (*replica.epochs, *other.epochs) if start < entry.start_offset < end)}
+    points = {start, *(offset for offset in epoch_starts(replica) | epoch_starts(other) if start < offset < end)}
     for point in points:
         ours, theirs = _agreed_epoch(replica, point), _agreed_epoch(other, point)
         if ours is not None and theirs is not None and ours != theirs:
@@ -77,9 +77,17 @@ def another_history(replica: Replica, other: Replica, start: int, end: int) -> b
     return False
 
 
+def epoch_starts(replica: Replica) -> set[int]:
+    """First offsets of leader epochs, by the batches and the checkpoint."""
+    return {entry.start_offset for entry in (*replica.epochs, *(replica.context.epoch_checkpoint or ()))}
+
+
 def _agreed_epoch(replica: Replica, offset: int) -> int | None:
-    """Leader epoch of an offset where the checkpoint and the good batches give it the same; None where they do not."""
+    """Leader epoch of an offset where the checkpoint and the good batches give it the same, of a log without batches by the
+    checkpoint; None where they do not."""
     by_checkpoint, by_batches = epoch_at(replica.context.epoch_checkpoint or (), offset), epoch_at(replica.epochs, offset)
+    if not replica.state.framing.batches:
+        return by_checkpoint
     return by_batches if by_checkpoint == by_batches else None
 
 

@@ -1,7 +1,7 @@
 """What files on their way out still hold that the live log has not, and indexes whose log is gone, as evidence."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +14,7 @@ from kafka_forensics.replication.offset_ranges import Range, outside
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.evidence_classes import SegmentMissingEvidence
+    from kafka_forensics.evidence.context import ReplicaContext
 
 LISTED: Final = 16
 _NEVER_COMMITTED: Final = "none of it was ever committed: a replica that follows a new leader cuts what that never had"
@@ -49,11 +50,12 @@ class HeldAside:
 
 @dataclass(frozen=True, slots=True)
 class LoneIndex:
-    """Index files of a segment without its `.log`: its base offset, their names, the last offset they name (None: none)."""
+    """Index files of a segment without its `.log`: its base offset, their names, the offsets behind those that they name."""
 
     base_offset: int
     files: tuple[str, ...]
-    last_offset: int | None
+    ends: Mapping[str, int]
+    """By `offset index`, `time index` and `transaction index`, of those that name any."""
 
 
 def with_offsets_held_aside(replicas: Sequence[Replica], aside: Sequence[HeldAside], findings: list[Finding]) -> list[Finding]:
@@ -174,12 +176,14 @@ def _proves_gap(index: LoneIndex, gaps: list[tuple[int, int]], findings: list[Fi
     return True
 
 
-def with_lone_index_files(replica: Replica, lone: Sequence[LoneIndex], findings: list[Finding]) -> list[Finding]:
+def with_lone_index_files(
+    replica: Replica, lone: Sequence[LoneIndex], snapshots: Sequence[int], findings: list[Finding]
+) -> list[Finding]:
     """`findings`, with what index files prove of a segment: evidence for `SEGMENT_MISSING` inside the log, before or behind it a
-    finding of its own.
+    finding of its own. `snapshots`: offsets in the names of producer snapshots.
 
     Before the log's first segment it would else look like retention. Nothing is said of what lies below the checkpointed log start,
-    or of compacted logs, whose cleaner takes whole segments.
+    or before the last segment of compacted logs, whose cleaner takes whole segments.
     """
     context = replica.context
     bases = context.segment_base_offsets
@@ -190,21 +194,62 @@ def with_lone_index_files(replica: Replica, lone: Sequence[LoneIndex], findings:
     for index in lone:
         if _proves_gap(index, gaps, findings):
             continue
-        inside = bool(bases) and bases[0] < index.base_offset < bases[-1]
-        if not inside and not context.compacted and index.base_offset >= start:
-            edges.setdefault(bool(bases) and index.base_offset < bases[0], []).append(index)
-    return findings + [_at_edge(replica, edge, bases[0] if first else None) for first, edge in edges.items()]
+        is_first, is_last = (index.base_offset < bases[0], index.base_offset > bases[-1]) if bases else (False, True)
+        if index.base_offset >= start and (is_last or (is_first and not context.compacted)):
+            edges.setdefault(is_first, []).append(index)
+    return findings + [
+        _at_start(replica, edge, bases[0]) if first else _at_end(replica, edge, snapshots) for first, edge in edges.items()
+    ]
 
 
-def _at_edge(replica: Replica, lone: Sequence[LoneIndex], end_offset: int | None) -> Finding:
-    """`SEGMENT_MISSING` for the segments before `end_offset`, or behind the last one, whose logs are gone."""
-    if end_offset is None:
-        end_offset = max((index.last_offset + 1 for index in lone if index.last_offset is not None), default=None)
-    start = min(index.base_offset for index in lone)
-    evidence: SegmentMissingEvidence = {
-        "file": replica.context.log_file(start),
-        "index_files": [name for index in lone for name in index.files][:LISTED],
-    }
-    if end_offset is not None:
-        evidence["missing"] = end_offset - start
+def _at_start(replica: Replica, lone: Sequence[LoneIndex], end_offset: int) -> Finding:
+    """`SEGMENT_MISSING` for the segments before `end_offset` whose logs are gone."""
+    start, evidence = _left_of(replica, lone)
+    evidence["missing"] = end_offset - start
     return finding("SEGMENT_MISSING", replica.context.place(offset_start=start, offset_end=end_offset), evidence)
+
+
+def _at_end(replica: Replica, lone: Sequence[LoneIndex], snapshots: Sequence[int]) -> Finding:
+    """`SEGMENT_MISSING` for the last segments, whose logs are gone, as far as files that are left name offsets; a `warning` where
+    none does. The end is known of a broker that was stopped in order: it writes the log end down twice then."""
+    start, evidence = _left_of(replica, lone)
+    ends = {witness: end for witness, end in _ends(replica.context, lone, snapshots).items() if end > start}
+    if not ends:
+        evidence["harmless_if"] = "the segment was empty: no file names a record of it"
+        place = replica.context.place(offset_start=start)
+        return finding("SEGMENT_MISSING", place, evidence, severity=Severity.WARNING, confidence=Confidence.SUSPECTED)
+    stopped_at = ends.get("recovery point") if replica.context.clean_shutdown else None
+    is_known = stopped_at is not None and stopped_at == ends.get("producer snapshot")
+    end_offset = stopped_at if is_known and stopped_at is not None else max(ends.values())
+    evidence |= {
+        "missing": end_offset - start,
+        "end_offsets": ends,
+        "witnesses": [witness for witness, end in ends.items() if end == end_offset],
+    }
+    if not is_known:
+        evidence["at_least"] = True
+    return finding("SEGMENT_MISSING", replica.context.place(offset_start=start, offset_end=end_offset), evidence)
+
+
+def _left_of(replica: Replica, lone: Sequence[LoneIndex]) -> "tuple[int, SegmentMissingEvidence]":
+    """Where the first of these segments began, and the evidence of what is left of them."""
+    start = min(index.base_offset for index in lone)
+    files = [name for index in lone for name in index.files][:LISTED]
+    return start, {"file": replica.context.log_file(start), "index_files": files}
+
+
+def _ends(context: "ReplicaContext", lone: Sequence[LoneIndex], snapshots: Sequence[int]) -> dict[str, int]:
+    """How far the log once reached at least, by each file that tells: a snapshot's name, an epoch's first offset, the watermark and
+    the recovery point are log ends of their time or lie below them (ProducerStateManager, LeaderEpochFileCache, LogManager)."""
+    epochs = [entry.start_offset for entry in context.epoch_checkpoint or ()]
+    known = {
+        "producer snapshot": max(snapshots, default=None),
+        "recovery point": context.recovery_point,
+        "high watermark": context.high_watermark,
+        "leader-epoch-checkpoint": max(epochs, default=None),
+    }
+    ends = {witness: end for witness, end in known.items() if end is not None}
+    for index in lone:
+        for witness, end in index.ends.items():
+            ends[witness] = max(end, ends.get(witness, end))
+    return ends

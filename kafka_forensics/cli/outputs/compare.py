@@ -189,7 +189,8 @@ def difference_sentence(compared: SideBySide) -> str:
     short = [label for label, replica in zip(labels(compared), replicas, strict=True) if replica.log_end_offset == first]
     behind = plural(max(ends) - first, "offset")
     who, verb = (f"broker {short[0]} is", "holds") if len(short) == 1 else (f"brokers {', '.join(short)} are", "hold")
-    return f"no conflict: {who} {behind} behind and {verb} the same below {first}"
+    held = f"the same below {first}" if first > min(starts, default=0) else "nothing"
+    return f"no conflict: {who} {behind} behind and {verb} {held}"
 
 
 def _no_difference(compared: SideBySide, start: int, end: int, replicas_read: int) -> str:
