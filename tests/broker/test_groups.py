@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import NewPartitions
+from confluent_kafka.cimpl import NewPartitions
 
 from kafka_forensics.analysis.internal_topics.transaction_log import java_hash
 from kafka_forensics.engine.local import scan
