@@ -31,9 +31,13 @@ def with_held_ranges(replicas: Sequence[Replica], conflicts: Conflicts, subject:
 
 
 def with_ranges(subject: Finding, held: "Iterable[tuple[Broker, Ranges]]") -> Finding:
-    """A finding with `held_ranges` of these offsets by broker; as it is where all its offsets have the same holders."""
+    """A finding with `held_ranges` of these offsets by broker, and in `held_by` those that hold all, if any do; as it is where all
+    its offsets have the same holders."""
     rows = held_ranges(held, subject.place.offset_start or 0, subject.place.offset_end or 0)
-    return subject.with_evidence(held_ranges=rows[:_ROWS_KEPT]) if len(rows) > 1 else subject
+    if len(rows) < 2:
+        return subject
+    whole = holding_all(rows) or subject.evidence["held_by"]
+    return subject.with_evidence(held_by=whole, held_ranges=rows[:_ROWS_KEPT])
 
 
 def same_as(replicas: Sequence[Replica], conflicts: Conflicts, proving: int, start: int, end: int) -> "list[tuple[Broker, Ranges]]":

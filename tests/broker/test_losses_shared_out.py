@@ -1,0 +1,73 @@
+"""Two unclean elections by real brokers: who still holds what was acknowledged and lost, and what each election cost."""
+
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.engine.local import scan
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.questions.compare import compare
+from kafka_forensics.questions.plan import PlanOptions, make_plans
+from lab.cluster import Cluster
+from lab.jvm import wait_until
+from lab.story import messages
+from lab.workload import Writer
+
+pytestmark = [pytest.mark.broker, pytest.mark.nightly]
+
+TOPIC = "orders"
+SETTINGS = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
+
+
+def write(cluster: Cluster, first: int, count: int) -> int:
+    """The end offset that was acknowledged by all in-sync replicas."""
+    writer = Writer(cluster)
+    writer.batch(TOPIC, messages("order", first, count))
+    return writer.end_offset
+
+
+def lead(cluster: Cluster, broker: int) -> None:
+    wait_until(f"broker {broker} leads", lambda: cluster.leader_and_isr(TOPIC)[0] == broker, timeout_seconds=60)
+
+
+def test_holders_are_named_by_range_and_each_election_is_charged_with_its_own(tmp_path: Path) -> None:
+    """Broker 3 misses 70 acknowledged records, 40 of which broker 2 has as well, and is elected; then broker 2 is, without the five
+    that broker 3 took."""
+    with Cluster(tmp_path / "nodes", brokers=3, broker_settings={"unclean.leader.election.interval.ms": "1000"}) as cluster:
+        cluster.create_topic(TOPIC, assignment=[[1, 2, 3]], settings=SETTINGS)
+        ends = [write(cluster, 0, 300)]
+        cluster.kill(3)
+        cluster.await_isr(TOPIC, [1, 2])
+        ends.append(write(cluster, 300, 40))
+        cluster.kill(2)
+        cluster.await_isr(TOPIC, [1])
+        ends.append(write(cluster, 340, 30))
+        assert ends == [300, 340, 370]
+        cluster.kill(1)
+        cluster.start(3)
+        lead(cluster, 3)
+        assert write(cluster, 370, 5) == 305
+        cluster.copy(tmp_path / "first")
+        cluster.kill(3)
+        cluster.start(2)
+        lead(cluster, 2)
+        assert write(cluster, 375, 7) == 347
+        cluster.stop(2)
+        cluster.copy(tmp_path / "second")
+    paths = [str(path) for path in sorted((tmp_path / "first").iterdir())]
+    found = scan(paths, ScanOptions(jobs=1, topic_glob=TOPIC))
+    [loss] = [finding for finding in found.findings if finding.kind == "UNCLEAN_LOSS"]
+    held = [(row["offset_start"], row["offset_end"], row["brokers"]) for row in loss.evidence["held_ranges"]]
+    assert ((loss.place.offset_start, loss.place.offset_end), held) == ((300, 370), [(300, 340, [1, 2]), (340, 370, [1])])
+    plans = make_plans(paths, ScanOptions(jobs=1, topic_glob=TOPIC), PlanOptions())
+    [planned] = [planned for planned in plans.planned if planned.plan.topic == TOPIC]
+    [under_3] = [candidate for candidate in planned.plan.candidates if candidate.broker == 3]
+    assert [(lost.start, lost.end, lost.held_by) for lost in under_3.losses] == [(300, 340, (1, 2)), (340, 370, (1,))]
+    paths = [str(path) for path in sorted((tmp_path / "second").iterdir())]
+    found = scan(paths, ScanOptions(jobs=1, topic_glob=TOPIC))
+    costs = {
+        finding.evidence["new_leader"]: (finding.place.offset_start, finding.place.offset_end)
+        for finding in found.findings
+        if finding.kind == "UNCLEAN_ELECTION"
+    }
+    assert costs == {3: (300, 370), 2: (300, 305)}
