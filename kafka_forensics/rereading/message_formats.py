@@ -6,7 +6,7 @@ follower that fetched so while its `inter.broker.protocol.version` was old store
 message a record or, if it is compressed, one compressed message.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -41,10 +41,7 @@ class Contents:
 
     def between(self, start: int, end: int) -> Iterator[int]:
         """Offsets in `[start, end]`."""
-        for index in range(bisect_left(self.offsets, start), len(self.offsets)):
-            if self.offsets[index] > end:
-                return
-            yield self.offsets[index]
+        yield from self.offsets[bisect_left(self.offsets, start) : bisect_right(self.offsets, end)]
 
 
 def contents_of(records: Iterable[Record], row: "NDArray[np.int64]") -> Contents:

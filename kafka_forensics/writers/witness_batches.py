@@ -265,6 +265,7 @@ KEPT_SETTINGS: Final = {
             "cleanup.policy",
             "delete.retention.ms",
             "index.interval.bytes",
+            "min.cleanable.dirty.ratio",
             "min.insync.replicas",
             "remote.storage.enable",
             "retention.bytes",
@@ -274,6 +275,7 @@ KEPT_SETTINGS: Final = {
     ),
     _BROKER: frozenset(
         {
+            "log.cleaner.min.cleanable.ratio",
             "log.cleanup.policy",
             "log.message.timestamp.type",
             "log.retention.bytes",
@@ -285,7 +287,7 @@ KEPT_SETTINGS: Final = {
 }
 """Settings of topics, and of all brokers together, by the type of the resource."""
 _SETTING_VALUE: Final = re.compile(
-    r"-?\d{1,19}|true|false|createtime|logappendtime|(?:compact|delete|[ ,])+", re.IGNORECASE | re.ASCII
+    r"-?\d{1,19}|[01]\.\d{1,9}|true|false|createtime|logappendtime|(?:compact|delete|[ ,])+", re.IGNORECASE | re.ASCII
 )
 """Those that these settings can have; with pseudonyms any other, which may be a name, is a question mark."""
 KEPT_FEATURES: Final = frozenset({"eligible.leader.replicas.version", "metadata.version", "transaction.version"})

@@ -81,6 +81,7 @@ MAX_MARKS: Final = 4096
 TOPIC, BROKER = 2, 4
 """Resource types of settings (ConfigResource)."""
 DEFAULTS: Final = {
+    "log.cleaner.min.cleanable.ratio": "min.cleanable.dirty.ratio",
     "log.cleanup.policy": "cleanup.policy",
     "log.retention.ms": "retention.ms",
     "log.retention.bytes": "retention.bytes",
