@@ -15,8 +15,8 @@ import numpy as np
 
 from bench.running import Run, run
 from bench.workloads import SEGMENT_BYTES, with_checkpoints
-from kafka_forensics.compiled import use_compiled
 from kafka_forensics.model.constants import CRC_START
+from kafka_forensics.parsers.kernels.compiling import use_compiled
 from kafka_forensics.parsers.kernels.crc import crc32c
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 

@@ -16,10 +16,10 @@ import kafka_forensics
 from bench.limit import limit_seconds
 from bench.running import Run, best, run
 from bench.workloads import Workload, logs, make, make_index, make_transactions
-from kafka_forensics.compiled import use_compiled
 from kafka_forensics.export.parquet import COMPRESSION_LEVEL
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import COMPRESSION_MASK, RECORD_BATCH_OVERHEAD
+from kafka_forensics.parsers.kernels.compiling import use_compiled
 from kafka_forensics.parsers.log import SegmentReader, decompress
 from kafka_forensics.storage.open import open_source
 from lab.jvm import DUMP_LOG_SEGMENTS, java_command

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from bench.workloads import GIB, Workload, make, workloads
-from kafka_forensics.compiled import use_compiled
 from kafka_forensics.model.constants import CRC_START
 from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.parsers.kernels.compiling import use_compiled
 from kafka_forensics.parsers.kernels.crc import crc32c
 from kafka_forensics.writers.files import write_leader_epochs, write_meta_properties, write_offset_checkpoint
 

@@ -10,9 +10,9 @@ from typing import Final
 
 import numpy as np
 
-from kafka_forensics.compiled import use_compiled
 from kafka_forensics.model.constants import CRC_START
 from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.parsers.kernels.compiling import use_compiled
 from kafka_forensics.parsers.kernels.crc import crc32c
 from kafka_forensics.parsers.spec.indexes import OFFSET_INDEX_ENTRY, build_entries
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker

@@ -13,21 +13,20 @@ from tests.support.import_graph import Module, first_circle, imported, modules_o
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "kafka_forensics"
 
-FACTS = "errors version compiled model storage parsers"
+FACTS = "errors version model storage parsers"
 SUMMARIES = f"{FACTS} replication evidence analysis folding"
 FINDINGS = f"{SUMMARIES} rereading witnesses judging"
 MAY_IMPORT = {
     "errors": "",
     "version": "",
-    "compiled": "errors",
-    "model": "errors compiled",
-    "storage": "errors compiled model",
-    "parsers": "errors compiled model storage",
+    "model": "errors",
+    "storage": "errors model",
+    "parsers": "errors model storage",
     "writers": FACTS,
-    "replication": "errors compiled model",
+    "replication": "errors model",
     "simulation": f"{FACTS} writers replication",
     "evidence": f"{FACTS} replication",
-    "analysis": "errors compiled model replication evidence",
+    "analysis": "errors model parsers replication evidence",
     "folding": f"{FACTS} replication evidence analysis",
     "rereading": SUMMARIES,
     "witnesses": f"{SUMMARIES} rereading",
@@ -59,8 +58,8 @@ HOMES = {
     "deltalake": ("export/delta.py",),
     "pyiceberg": ("export/iceberg.py",),
     "sqlalchemy": ("export/iceberg.py",),
-    "numba": ("compiled/", *(f"parsers/kernels/{name}_native.py" for name in ("crc", "blake2b"))),
-    "llvmlite": ("compiled/", "parsers/kernels/crc_native.py"),
+    "numba": tuple(f"parsers/kernels/{name}.py" for name in ("compiling", "crc_native", "blake2b_native")),
+    "llvmlite": ("parsers/kernels/compiling.py", "parsers/kernels/crc_native.py"),
 }
 TOP_LEVEL = f"{PACKAGE}/cli/main.py"
 """Where every error ends, and the only place that may catch them all."""

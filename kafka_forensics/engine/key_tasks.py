@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kafka_forensics.analysis.compaction import ROW_WIDTH, KeyComparison, KeyTally, Row, reduced
-from kafka_forensics.compiled import compile_as_needed
 from kafka_forensics.engine.serialization import pack, unpack
 from kafka_forensics.engine.task_values import KeyReading, KeyWork
 from kafka_forensics.engine.tasks import common_of, opener
@@ -20,6 +19,7 @@ from kafka_forensics.engine.work_plan import bare_plan, file_cost
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.folding.keys import Decided, KeyAnswer, KeyCounts, KeyPart, KeyQuestion, KeyReader, KeyRuns, below
+from kafka_forensics.parsers.kernels.compiling import compile_as_needed
 from kafka_forensics.parsers.log_dir import SegmentFiles
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from heapq import merge
 from itertools import chain, groupby, takewhile
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from kafka_forensics.compiled import compile_as_needed, worth_threads
 from kafka_forensics.engine.garbage import rarely_collected
 from kafka_forensics.engine.processes import can_fork, forked
 from kafka_forensics.engine.serialization import pack, unpack
@@ -27,6 +26,7 @@ from kafka_forensics.folding.splits import Split, splits_of
 from kafka_forensics.judging.recovery_files import lone_leftovers
 from kafka_forensics.judging.scanning import Listener, Look, PartitionAnswer, Scan, ScanInterruptedError, digest_key, judged
 from kafka_forensics.model.results import ScanResult
+from kafka_forensics.parsers.kernels.compiling import compile_as_needed, worth_threads
 from kafka_forensics.rereading.right_offsets import with_right_offsets
 from kafka_forensics.storage.archives import reading_order
 from kafka_forensics.storage.local import LocalSource

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafka_forensics.analysis.segments import needs_entries
-from kafka_forensics.compiled import compile_as_needed
-from kafka_forensics.compiled.code_cache import keep_in, keep_out_of
 from kafka_forensics.engine.serialization import pack, unpack
 from kafka_forensics.engine.task_values import (
     EDGES_FIRST,
@@ -46,9 +44,12 @@ from kafka_forensics.judging.recovery_files import with_leftovers
 from kafka_forensics.judging.scanning import judged
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.checkpoints import parse_partition_metadata
+from kafka_forensics.parsers.kernels.code_cache import keep_in
+from kafka_forensics.parsers.kernels.compiling import compile_as_needed
 from kafka_forensics.rereading.right_offsets import with_right_offsets
 from kafka_forensics.storage.archives import ArchiveSource, reading_order
 from kafka_forensics.storage.open import open_address
+from kafka_forensics.storage.opened import note_input
 from kafka_forensics.storage.source import ByteSource, Entry, EntryKind, ListedSource, LostSource
 from kafka_forensics.witnesses.witnesses import read_witnesses
 
@@ -83,7 +84,7 @@ def keep_code_as(known: Common) -> None:
     """Keep compiled kernels where the scan's user said, and out of everything that it reads: a process opens only some of that."""
     keep_in(known.options.cache_dir)
     for place in known.around.places:
-        keep_out_of(place)
+        note_input(place)
 
 
 def opener(known: Common) -> Callable[[str, str], ByteSource]:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
-from kafka_forensics.compiled.code_cache import keep_out_of
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.ledger import Extent
@@ -38,6 +37,7 @@ from kafka_forensics.parsers.quorum_state import bootstrap_damage
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.open import Manifest
+from kafka_forensics.storage.opened import note_input
 from kafka_forensics.storage.source import ByteFile, ByteSource, DistantSource, Entry, EntryKind
 
 __all__ = [
@@ -470,7 +470,7 @@ def _log_dir_around(inputs: Inputs, source: ByteSource, path: str) -> LogDir | N
         checkpoints = ((name, _file_around(inputs, read.source, name, parse_offset_checkpoint)) for name in CHECKPOINTS)
         read.checkpoints = {name: file for name, file in checkpoints if file is not None}
         if read.meta is not None or read.checkpoints:
-            keep_out_of(parent)
+            note_input(parent)
         inputs.around[parent] = read
     return inputs.around[parent]
 

@@ -22,7 +22,6 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from kafka_forensics.compiled import worth_threads
 from kafka_forensics.export.labels import Label, labelled, labelled_schema
 from kafka_forensics.export.parquet import alike, parquet_writer
 from kafka_forensics.export.places import ExportPlace
@@ -31,6 +30,7 @@ from kafka_forensics.facts.facts import FactReader, Part
 from kafka_forensics.facts.rows import SPLIT_BYTES, cut, text
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.schemas import FACT_SCHEMA_VERSION, FACTS, INCOMPLETE_FACT, Fact
+from kafka_forensics.parsers.kernels.compiling import worth_threads
 from kafka_forensics.version import __version__
 
 # Directory names of datasets: `topic=…/partition=…/broker=…`, safe on any file system whatever the names are.

@@ -11,8 +11,6 @@ from dataclasses import asdict, dataclass, field
 from itertools import count, groupby
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.compiled import compile_as_needed
-from kafka_forensics.compiled.code_cache import keep_in, keep_out_of
 from kafka_forensics.engine.serialization import pack, unpack
 from kafka_forensics.engine.task_values import thin_plans
 from kafka_forensics.engine.work_plan import file_cost, packed
@@ -30,8 +28,11 @@ from kafka_forensics.facts.splits import Piece, decode, replica_tasks
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.schemas import FACTS
+from kafka_forensics.parsers.kernels.code_cache import keep_in
+from kafka_forensics.parsers.kernels.compiling import compile_as_needed
 from kafka_forensics.questions.transactions import KnownTransactions
 from kafka_forensics.storage.open import address_of, open_address
+from kafka_forensics.storage.opened import note_input
 from kafka_forensics.storage.source import LostSource
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def write_task(packed: str, known: bytes, task: Task, *, strict: bool) -> Iterat
     target = shared.target()
     keep_in(shared.cache_dir)
     for place in shared.names:
-        keep_out_of(place)
+        note_input(place)
     compile_as_needed(shared.work_bytes)
     gaps: list[Incomplete] = []
     attempt = uuid.uuid4().hex

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from kafka_forensics.compiled import compile_as_needed
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, attributed, gather
 from kafka_forensics.evidence.options import ScanOptions
@@ -24,6 +23,7 @@ from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.json_objects import Columns, attributes
 from kafka_forensics.model.results import Incomplete, ScanResult
 from kafka_forensics.model.schemas import FACTS, RECORDS, batches_to_arrow, fact_named
+from kafka_forensics.parsers.kernels.compiling import compile_as_needed
 from kafka_forensics.parsers.log import SegmentReader, believed_to, inspector
 from kafka_forensics.questions.transactions import KnownTransactions
 from kafka_forensics.rereading.record_columns import record_arrays

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, Protocol, Unpack
 import numpy as np
 import pyarrow as pa
 
-from kafka_forensics.compiled import compile_as_needed
 from kafka_forensics.errors import FormatError, SourceError
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan, typed_path
@@ -24,6 +23,7 @@ from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.parsers.checkpoints import parse_leader_epochs, parse_offset_checkpoint
 from kafka_forensics.parsers.indexes import parse_offset_index, parse_producer_snapshot, parse_time_index, parse_transaction_index
+from kafka_forensics.parsers.kernels.compiling import compile_as_needed
 from kafka_forensics.parsers.log import SegmentReader, believed_to, check_batch_in_file, inspector
 from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory, SegmentFiles
 from kafka_forensics.rereading.record_states import LateStates, RecordStates

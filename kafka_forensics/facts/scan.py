@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from kafka_forensics.compiled import compile_as_needed
 from kafka_forensics.engine.local import scan_inputs
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs, gather, gather_log_dirs
@@ -21,6 +20,7 @@ from kafka_forensics.facts.rows import FROM_COMPARISONS, FROM_SCANS, INCOMPLETE,
 from kafka_forensics.facts.splits import require_brokers, require_readable, require_there, tasks_of
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.schemas import FACTS, SNAPSHOT, SNAPSHOT_FACTS, fact_named
+from kafka_forensics.parsers.kernels.compiling import compile_as_needed
 from kafka_forensics.questions.changes import compared, gather_snapshots, require_several
 from kafka_forensics.witnesses.witnesses import read_witnesses
 

@@ -14,7 +14,6 @@ from kafka_forensics.analysis.placement import PartitionKeys
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import tiered_topics
 from kafka_forensics.analysis.transactions_across import PartitionTransactionFacts, TransactionsAcross, partition_transactions
-from kafka_forensics.compiled import have_compiled
 from kafka_forensics.evidence.inputs import (
     Inputs,
     as_collected,
@@ -35,6 +34,7 @@ from kafka_forensics.judging.quorum import quorum_findings, quorum_of
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CODEC_BACK_ENDS, WITNESS_TOPICS
 from kafka_forensics.model.findings import Asked, Confidence, Finding, Place, Severity
 from kafka_forensics.model.results import BrokerSummary, Incomplete, PartitionSummary, ScanResult, Totals, worst
+from kafka_forensics.parsers.kernels.compiling import have_compiled
 from kafka_forensics.rereading.reader import LogReader
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.storage.open import storage_words

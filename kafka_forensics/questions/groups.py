@@ -5,7 +5,6 @@ from fnmatch import fnmatchcase
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import Readable, readable, timestamps_of
-from kafka_forensics.compiled import compile_as_needed
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.evidence.inputs import Inputs, gather, require_asked
 from kafka_forensics.evidence.options import ScanOptions, fits
@@ -14,6 +13,7 @@ from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONSUMER_OFF
 from kafka_forensics.model.coordinators import Committed, Group, GroupHistory, GroupLog, OffsetCommit, ShareLog, ShareState
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import ScanResult
+from kafka_forensics.parsers.kernels.compiling import compile_as_needed
 from kafka_forensics.rereading.reader import LogReader
 from kafka_forensics.witnesses.coordinators import read_share_logs
 from kafka_forensics.witnesses.witnesses import Witnesses, read_witnesses

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kafka_forensics.compiled import compile_as_needed
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import LogDir, ReplicaPlan, broker_order, gather, typed_path
 from kafka_forensics.evidence.options import ScanOptions, fits
@@ -25,6 +24,7 @@ from kafka_forensics.model.batches import (
 from kafka_forensics.model.constants import COMPRESSION_MASK, CONTROL_MASK, INT64_MAX, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK
 from kafka_forensics.model.json_objects import JsonRow
 from kafka_forensics.model.results import Incomplete
+from kafka_forensics.parsers.kernels.compiling import compile_as_needed
 from kafka_forensics.parsers.kernels.matching import mark_holding, match_records
 from kafka_forensics.parsers.log import (
     HELD_BYTES,

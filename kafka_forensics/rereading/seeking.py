@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.compiled import have_compiled
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.parsers.indexes import parse_offset_index, parse_time_index
+from kafka_forensics.parsers.kernels.compiling import have_compiled
 from kafka_forensics.parsers.log import SegmentReader, inspector
 
 if TYPE_CHECKING:

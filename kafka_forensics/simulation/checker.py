@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.compiled import use_compiled, using_compiled
 from kafka_forensics.errors import UsageError
+from kafka_forensics.parsers.kernels.compiling import use_compiled, using_compiled
 from kafka_forensics.simulation import search
 from kafka_forensics.simulation.model import INVARIANTS, OF_HISTORY, Model, ModelReplica, Protocol, Sizes, Step, World, leader_of
 from kafka_forensics.simulation.steps import Layout, layout_of, row_of, rules_of

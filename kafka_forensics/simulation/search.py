@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.compiled import kernel
+from kafka_forensics.parsers.kernels.compiling import kernel
 from kafka_forensics.simulation.steps import (
     EPOCHS,
     HIGH_WATERMARK,

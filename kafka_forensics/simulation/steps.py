@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.compiled import kernel
+from kafka_forensics.parsers.kernels.compiling import kernel
 from kafka_forensics.simulation.model import Fence, Guard, Protocol, Sizes, Truncation, World
 
 if TYPE_CHECKING:

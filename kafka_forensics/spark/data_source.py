@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from kafka_forensics.compiled.code_cache import keep_out_of
 from kafka_forensics.errors import ForensicsError, PathMissingError, UsageError, did_you_mean
 from kafka_forensics.evidence.ledger import Extent
 from kafka_forensics.evidence.paths import open_paths, split_name
@@ -37,6 +36,7 @@ from kafka_forensics.spark.columns import (
     struct_of,
 )
 from kafka_forensics.storage.open import local_path
+from kafka_forensics.storage.opened import note_input
 from kafka_forensics.storage.remote import apart
 
 if TYPE_CHECKING:
@@ -306,7 +306,7 @@ class KafkaLogReader(DataSourceReader):
             return  # how Spark calls this where there are no tasks
         for path in [*self._options.paths, *chain.from_iterable((self._snapshots or {}).values())]:
             if (here := local_path(split_name(path)[1])) is not None:
-                keep_out_of(here)
+                note_input(here)
         schema = arrow_of(self._columns)
         with in_words():
             for batch in self._rows(partition.task):

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from kafka_forensics.compiled import Kernel
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.json_document import document
 from kafka_forensics.folding import splits
 from kafka_forensics.model.findings import Severity
 from kafka_forensics.model.results import ScanResult
+from kafka_forensics.parsers.kernels.compiling import Kernel
 from tests.support.kernels import kernels
 from tests.support.places import SAMPLES
 

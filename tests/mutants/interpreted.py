@@ -2,8 +2,8 @@
 
 import os
 
-from kafka_forensics import compiled
+from kafka_forensics.parsers.kernels import compiling
 
 os.environ["KAFKA_FORENSICS_KERNELS"] = "interpreted"
-compiled.use_compiled(compiled=False)
-compiled.Kernel.compiled = property(lambda kernel: kernel.interpreted)  # type: ignore[assignment,method-assign]
+compiling.use_compiled(compiled=False)
+compiling.Kernel.compiled = property(lambda kernel: kernel.interpreted)  # type: ignore[assignment,method-assign]

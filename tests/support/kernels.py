@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafka_forensics.compiled import Kernel, use_compiled, using_compiled
+from kafka_forensics.parsers.kernels.compiling import Kernel, use_compiled, using_compiled
 from kafka_forensics.parsers.kernels.records import readable
 
 FORMS = ("interpreted", "compiled")

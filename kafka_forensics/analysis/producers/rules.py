@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.compiled import kernel
 from kafka_forensics.model.constants import CONTROL_MASK, MAX_SEQUENCE, TRANSACTIONAL_MASK
+from kafka_forensics.parsers.kernels.compiling import kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

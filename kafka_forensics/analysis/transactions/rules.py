@@ -8,7 +8,6 @@ to their first marker there: this `lead` is kept as it is and judged when the le
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.producers import find_producer
-from kafka_forensics.compiled import kernel
 from kafka_forensics.model.constants import (
     CONTROL_ABORT,
     CONTROL_COMMIT,
@@ -17,6 +16,7 @@ from kafka_forensics.model.constants import (
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
 )
+from kafka_forensics.parsers.kernels.compiling import kernel
 
 if TYPE_CHECKING:
     import numpy as np

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numba import njit
 
-from kafka_forensics.compiled import compile_function
+from kafka_forensics.parsers.kernels.compiling import compile_function
 from kafka_forensics.parsers.kernels.crc_native import load_le_u64
 from kafka_forensics.parsers.kernels.strong_content import BLOCK_BYTES, DIGEST_BYTES
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.compiled import kernel
 from kafka_forensics.model.batches import RECORD_COLUMNS, BatchColumn, RecordColumn
 from kafka_forensics.model.constants import COMPRESSION_MASK, CONTROL_MASK, RECORD_BATCH_OVERHEAD, TRANSACTIONAL_MASK
+from kafka_forensics.parsers.kernels.compiling import kernel
 from kafka_forensics.parsers.kernels.crc import load_i16, load_i64
 from kafka_forensics.parsers.kernels.records import OK, read_fields, read_varint, readable
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import google_crc32c
 
-from kafka_forensics.compiled import primitive
+from kafka_forensics.parsers.kernels.compiling import primitive
 
 if TYPE_CHECKING:
     import numpy as np

@@ -13,7 +13,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from kafka_forensics.compiled import compile_function
+from kafka_forensics.parsers.kernels.compiling import compile_function
 from kafka_forensics.parsers.kernels.crc import LANES
 
 if TYPE_CHECKING:

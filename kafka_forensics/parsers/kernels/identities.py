@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.compiled import kernel
 from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.parsers.kernels.compiling import kernel
 from kafka_forensics.parsers.kernels.crc import identity
 
 if TYPE_CHECKING:

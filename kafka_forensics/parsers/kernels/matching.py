@@ -8,8 +8,8 @@ are pieces of name and value, NEVER where any value will do.
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.compiled import inlined_kernel, kernel
 from kafka_forensics.model.batches import RecordColumn
+from kafka_forensics.parsers.kernels.compiling import inlined_kernel, kernel
 from kafka_forensics.parsers.kernels.crc import LANES, byte_at, lowest_bit, pair_mask
 from kafka_forensics.parsers.kernels.records import (
     COUNT_LIE,

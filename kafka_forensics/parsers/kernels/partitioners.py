@@ -6,9 +6,9 @@ Java's producer uses murmur2 of the key (BuiltInPartitioner.partitionForKey), li
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.compiled import kernel
 from kafka_forensics.model.batches import BatchColumn, KeySampleColumn, RecordColumn
 from kafka_forensics.model.constants import MIN_RECORD_SIZE, NO_TIMESTAMP
+from kafka_forensics.parsers.kernels.compiling import kernel
 from kafka_forensics.parsers.kernels.crc import crc32
 from kafka_forensics.parsers.kernels.records import OK, check_message, read_fields, read_varint
 

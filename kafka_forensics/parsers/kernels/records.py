@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kafka_forensics.compiled import inlined_kernel, kernel, using_compiled
 from kafka_forensics.model.batches import BatchColumn, MarkerColumn, RecordColumn
 from kafka_forensics.model.constants import CONTROL_ABORT, CONTROL_COMMIT
+from kafka_forensics.parsers.kernels.compiling import inlined_kernel, kernel, using_compiled
 from kafka_forensics.parsers.kernels.crc import byte_at, crc32, load_i16, load_i32, load_i64
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kafka_forensics.compiled import kernel, primitive
+from kafka_forensics.parsers.kernels.compiling import kernel, primitive
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,9 +6,9 @@ are writable uint8 arrays, `columns` is a (BATCH_COLUMNS, n) int64 matrix. Layou
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.compiled import kernel
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import INT64_MAX
+from kafka_forensics.parsers.kernels.compiling import kernel
 from kafka_forensics.parsers.kernels.crc import crc32, crc32c, identity, load_i16, load_i32, load_i64
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.compiled import have_compiled
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn, Damage
 from kafka_forensics.model.constants import INT64_MAX, LOG_OVERHEAD
+from kafka_forensics.parsers.kernels.compiling import have_compiled
 from kafka_forensics.parsers.kernels.crc import crc32, crc32c, load_i32, load_i64
 from kafka_forensics.parsers.kernels.walk import (
     EXHAUSTED,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from kafka_forensics.compiled import Kernel, using_compiled
 from kafka_forensics.model.batches import RECORD_COLUMNS, RECORD_ROWS, RecordColumn
 from kafka_forensics.model.constants import (
     COMPRESSION_MASK,
@@ -20,6 +19,7 @@ from kafka_forensics.model.constants import (
     RECORD_BATCH_OVERHEAD,
     TIMESTAMP_TYPE_MASK,
 )
+from kafka_forensics.parsers.kernels.compiling import Kernel, using_compiled
 from kafka_forensics.parsers.kernels.records import (
     COUNT_LIE,
     FULL,

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from kafka_forensics.analysis.over_time import Between, LogChanges, Newer, Went, change, committed_gone, keys_lost, log_changes
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import Counts, is_compacted
-from kafka_forensics.compiled import compile_as_needed
 from kafka_forensics.engine.serialization import make_serializable, pack, unpack
 from kafka_forensics.engine.task_values import Common, Slice, SliceAnswer, StretchRow, inputs_of, slices
 from kafka_forensics.engine.tasks import SliceRows, answered, keep_code_as, keys_apart, opener
@@ -24,6 +23,7 @@ from kafka_forensics.model.changes import UNREADABLE, Change, ChangeKind
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import Incomplete, PartitionSummary, Read
+from kafka_forensics.parsers.kernels.compiling import compile_as_needed
 from kafka_forensics.rereading.reader import LogReader
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from typing import Final
 
 from kafka_forensics.analysis.catalogue import on_premises
 from kafka_forensics.analysis.incidents import incidents_between
-from kafka_forensics.compiled import compile_as_needed
 from kafka_forensics.engine.local import Progress, answers_in_order
 from kafka_forensics.engine.task_values import TopicPartition
 from kafka_forensics.errors import SourceError, UsageError, perhaps_meant
@@ -23,6 +22,7 @@ from kafka_forensics.judging.scanning import PartitionAnswer, Scan, digest_key, 
 from kafka_forensics.model.changes import Change, ChangeKind, SnapshotsResult
 from kafka_forensics.model.findings import Confidence, Finding, Severity
 from kafka_forensics.model.results import Incomplete, ScanResult
+from kafka_forensics.parsers.kernels.compiling import compile_as_needed
 from kafka_forensics.questions.changes.partition import At, Disks, PartitionChanges, Words, disks_of, partition_changes
 from kafka_forensics.rereading.right_offsets import with_right_offsets
 from kafka_forensics.storage.open import ARCHIVES, OTHER_CONTAINERS, located, open_source

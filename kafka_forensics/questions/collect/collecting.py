@@ -10,7 +10,6 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from kafka_forensics.compiled import compile_as_needed
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
@@ -20,6 +19,7 @@ from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOP
 from kafka_forensics.model.pseudonyms import Pseudonyms
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.checkpoints import parse_meta_properties
+from kafka_forensics.parsers.kernels.compiling import compile_as_needed
 from kafka_forensics.parsers.log_dir import Discovery, FileKind
 from kafka_forensics.questions.collect.estimate import INDEXES, Estimate, estimated
 from kafka_forensics.questions.collect.files import NOT_KAFKAS, CollectedEntry, Tree, tree_of

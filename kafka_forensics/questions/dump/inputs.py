@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kafka_forensics.compiled import compile_as_needed
 from kafka_forensics.errors import PathMissingError, SourceError, UsageError
 from kafka_forensics.evidence.options import ScanOptions, fits, nothing_there, raise_unless_hidden
 from kafka_forensics.evidence.paths import lone_file_name, members_left_out, not_listed, open_paths, typed_path
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.results import Incomplete
+from kafka_forensics.parsers.kernels.compiling import compile_as_needed
 from kafka_forensics.parsers.log import believed_to
 from kafka_forensics.parsers.log_dir import (
     LOG_DIRECTORY_KINDS,

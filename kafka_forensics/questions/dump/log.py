@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.compiled import using_compiled
 from kafka_forensics.model.batches import (
     NO_TIMESTAMP_TYPE,
     RECORD_TIMESTAMP_TYPES,
@@ -28,6 +27,7 @@ from kafka_forensics.model.constants import (
 )
 from kafka_forensics.model.json_objects import Json, JsonRow
 from kafka_forensics.parsers.internal_topics import teller
+from kafka_forensics.parsers.kernels.compiling import using_compiled
 from kafka_forensics.parsers.kernels.records import gather_records
 from kafka_forensics.parsers.log import (
     MAX_BATCH_BYTES,

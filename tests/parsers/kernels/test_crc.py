@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kafka_forensics.compiled import Kernel, compile_function
 from kafka_forensics.parsers.kernels import crc_native
+from kafka_forensics.parsers.kernels.compiling import Kernel, compile_function
 from kafka_forensics.parsers.kernels.crc import crc32, crc32c, identity, load_i16, load_i32, load_i64
 from kafka_forensics.parsers.kernels.strong_content import SMALL_BYTES, digest_of_range, strong_digest_ranges
 from kafka_forensics.parsers.kernels.walk import longest_zero_run

@@ -26,7 +26,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, Final, Generic, Literal, TypeVar
 
-from kafka_forensics.compiled.code_cache import NoPlaceError, mark_used, own_directory
+from kafka_forensics.parsers.kernels.code_cache import NoPlaceError, mark_used, own_directory
 
 Answer = TypeVar("Answer")
 Kinds = tuple[object, ...]
@@ -55,7 +55,7 @@ _CACHE_ERRORS: Final = (
 )
 """What numba raises where a cached file is damaged or cannot be read or written."""
 _STARTED_NS: Final = time.time_ns()
-_PACKAGE: Final = Path(os.path.realpath(__file__)).parents[1]
+_PACKAGE: Final = Path(os.path.realpath(__file__)).parents[2]
 """Where this process has the package from; a link that led here may lead to another version by now."""
 _LAYOUT: Final = 0x503
 """Of an array's flags: in C's order, in Fortran's, aligned, writable."""

@@ -17,8 +17,7 @@ from functools import cache
 from pathlib import PurePath
 from typing import Final
 
-Identity = tuple[int, int]
-"""(device, inode)."""
+from kafka_forensics.storage.opened import is_above_input, is_input
 
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 """Rights that an access control list gives to others show in the group's."""
@@ -26,10 +25,6 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _KEPT_SECONDS: Final = 30 * 24 * 3600
 
 _requested: dict[str, str] = {}
-_inputs: dict[Identity, str] = {}
-"""Identity of each input → its path, links resolved."""
-_above_inputs: dict[Identity, str] = {}
-"""Identity of each directory above an input → its path, links resolved."""
 
 
 class NoPlaceError(Exception):
@@ -42,19 +37,6 @@ def keep_in(place: str | None) -> None:
     _requested.clear()
     if place is not None:
         _requested["place"] = place
-
-
-def keep_out_of(path: str) -> None:
-    """Never keep code inside or above `path`, a file or directory that is read as evidence; a missing path is ignored."""
-    real = os.path.realpath(path)
-    identity = _identity(real)
-    if identity is None:
-        return
-    _inputs[identity] = real
-    for directory in map(str, PurePath(real).parents):
-        above = _identity(directory)
-        if above is not None:
-            _above_inputs[above] = directory
 
 
 def own_directory(*names: str, make: bool) -> str:
@@ -135,7 +117,7 @@ def _require_safe(directory: str, info: os.stat_result) -> None:
     _require_trusted_owner(directory, info)
     if info.st_mode & _OTHERS_WRITE and not info.st_mode & stat.S_ISVTX:
         raise NoPlaceError(f"others can write to {directory}")
-    if _is_known(_inputs, info):
+    if is_input(info):
         raise NoPlaceError(f"it would lie inside the input {directory}")
 
 
@@ -146,20 +128,5 @@ def _require_trusted_owner(path: str, info: os.stat_result) -> None:
 
 def _require_not_above_input(path: str) -> None:
     with suppress(OSError):
-        if _is_known(_above_inputs, os.lstat(path)):
+        if is_above_input(os.lstat(path)):
             raise NoPlaceError(f"an input lies below {path}")
-
-
-def _identity(path: str) -> Identity | None:
-    try:
-        info = os.stat(path)
-    except OSError:
-        return None
-    return info.st_dev, info.st_ino
-
-
-def _is_known(known: dict[Identity, str], info: os.stat_result) -> bool:
-    """Whether this is one of the known directories; an inode that was deleted may have been given to another."""
-    identity = info.st_dev, info.st_ino
-    path = known.get(identity)
-    return path is not None and _identity(path) == identity

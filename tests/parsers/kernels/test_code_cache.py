@@ -15,10 +15,7 @@ import numpy as np
 import pytest
 
 import kafka_forensics
-from kafka_forensics import compiled
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.compiled import Kernel, code_cache, kernel, kernel_directory
-from kafka_forensics.compiled.code_cache import NoPlaceError, keep_in, keep_out_of, mark_used, own_directory
 from kafka_forensics.engine.serialization import pack
 from kafka_forensics.engine.task_values import Common, surroundings
 from kafka_forensics.engine.tasks import common_of
@@ -26,8 +23,13 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.judging.scanning import digest_key
+from kafka_forensics.parsers.kernels import code_cache, compiling
+from kafka_forensics.parsers.kernels.code_cache import NoPlaceError, keep_in, mark_used, own_directory
+from kafka_forensics.parsers.kernels.compiling import Kernel, kernel, kernel_directory
 from kafka_forensics.parsers.kernels.crc import crc32c
+from kafka_forensics.storage import opened
 from kafka_forensics.storage.open import open_source
+from kafka_forensics.storage.opened import note_input
 from tests.conftest import second_user
 from tests.support.places import SAMPLES
 
@@ -62,9 +64,9 @@ def kept() -> dict[str, bytes]:
 def unasked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No place was named, and no input opened."""
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    code_cache._inputs.clear()
-    code_cache._above_inputs.clear()
-    compiled._say_not_cached.cache_clear()
+    opened._inputs.clear()
+    opened._above_inputs.clear()
+    compiling._say_not_cached.cache_clear()
     before = code_cache._requested.get("place")
     keep_in(None)
     yield
@@ -206,7 +208,7 @@ def test_evidence_among_what_was_kept_is_not_tidied_away(place: Path) -> None:
 
 def test_what_was_kept_is_not_read_once_it_is_evidence(place: Path) -> None:
     assert_kept(place)
-    keep_out_of(str(place))
+    note_input(str(place))
     assert kept() == {}
 
 
@@ -214,10 +216,10 @@ def test_inputs_that_are_gone_or_not_there_stand_in_nobodys_way(place: Path) -> 
     """Its inode may be given to the next directory that is made."""
     assert_kept(place)
     directory = (place / "kafka-forensics" / KEY).stat()
-    for known in (code_cache._inputs, code_cache._above_inputs):
+    for known in (opened._inputs, opened._above_inputs):
         known[directory.st_dev, directory.st_ino] = str(place / "gone")
     for path in ("/nowhere/at/all", "s3://bucket/key"):
-        keep_out_of(path)
+        note_input(path)
     assert_kept(place)
 
 
@@ -376,7 +378,7 @@ def test_another_process_keeps_code_out_of_all_that_a_scan_reads(tmp_path: Path)
     common_of(packed)
     assert code_cache._requested.get("place") == str(tmp_path)
     assert_refused("inside the input", tmp_path)
-    assert os.path.realpath(SAMPLE) in code_cache._inputs.values()
+    assert os.path.realpath(SAMPLE) in opened._inputs.values()
 
 
 ATTACK = "import os, sys; os.setgroups([]); os.setgid({user}); os.setuid({user}); {what}"
@@ -408,7 +410,7 @@ def test_root_runs_no_code_of_a_user_whose_directory_is_on_the_way(street: Path,
     place.mkdir()
     monkeypatch.setenv("XDG_CACHE_HOME", str(place))
     assert_refused(f"{street}/his belongs to another user", street)
-    folder = f"kafka-forensics/{compiled._cache_key(Path(compiled.__file__).parents[1])}"
+    folder = f"kafka-forensics/{compiling._cache_key(Path(compiling.__file__).parents[2])}"
     attack(
         f"os.rename('{place}', '{street}/his/before'); os.makedirs('{place}/{folder}', 0o700);"
         f" open('{place}/{folder}/crc32c.nbi', 'wb').write(b'planted')"

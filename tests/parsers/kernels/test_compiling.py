@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kafka_forensics import compiled
-from kafka_forensics.compiled import (
+from kafka_forensics.parsers.kernels import compiling
+from kafka_forensics.parsers.kernels.code_cache import keep_in
+from kafka_forensics.parsers.kernels.compiling import (
     Kernel,
     compile_as_needed,
     kernel,
@@ -25,7 +26,6 @@ from kafka_forensics.compiled import (
     using_compiled,
     worth_threads,
 )
-from kafka_forensics.compiled.code_cache import keep_in
 
 WORK = 1 << 30
 
@@ -46,9 +46,9 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Clock]:
     """A process that has done nothing yet, with an empty cache of its own."""
     monkeypatch.delenv("KAFKA_FORENSICS_KERNELS", raising=False)
-    monkeypatch.setattr(compiled, "_process", compiled._Process("interpreted"))
+    monkeypatch.setattr(compiling, "_process", compiling._Process("interpreted"))
     ours = Clock()
-    monkeypatch.setattr(compiled, "time", ours)
+    monkeypatch.setattr(compiling, "time", ours)
     (tmp_path / "cache").mkdir(mode=0o700)
     keep_in(str(tmp_path / "cache"))
     yield ours
@@ -69,7 +69,7 @@ def _seven() -> int:
     return 7
 
 
-@primitive(partial(compiled.compile_function, _seven))
+@primitive(partial(compiling.compile_function, _seven))
 def form() -> int:
     """3 as Python runs it, 7 compiled."""
     return 3
@@ -97,7 +97,7 @@ def test_plain_calls_run_the_chosen_form(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_form_calls_only_its_own_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "compile_function", lambda function, **_: function)
+    monkeypatch.setattr(compiling, "compile_function", lambda function, **_: function)
     use_compiled(compiled=True)
     assert calling_caller.interpreted() == "python!"
     use_compiled(compiled=False)
@@ -143,18 +143,18 @@ MANY = 20
 @pytest.mark.parametrize(
     ("cached", "work", "step", "calls"),
     [
-        (False, compiled.COMPILED_ABOVE_BYTES, 10.0, MANY),  # a small work compiles nothing
+        (False, compiling.COMPILED_ABOVE_BYTES, 10.0, MANY),  # a small work compiles nothing
         (False, WORK, 0.03, 17),  # half a second of use is needed
-        (True, compiled._CALL_BYTES, 0.02, 13),  # a quarter, where the code is in the cache
-        (True, 100 * compiled._CALL_BYTES, 0.009, MANY),
-        (True, 100 * compiled._CALL_BYTES, 0.011, 1),  # one call shows that the work is long
+        (True, compiling._CALL_BYTES, 0.02, 13),  # a quarter, where the code is in the cache
+        (True, 100 * compiling._CALL_BYTES, 0.009, MANY),
+        (True, 100 * compiling._CALL_BYTES, 0.011, 1),  # one call shows that the work is long
     ],
 )
 def test_kernels_are_compiled_or_loaded_once_worth_it(clock: Clock, cached: bool, work: int, step: float, calls: int) -> None:
     if cached:
         fresh().compiled(1)
     compile_as_needed(work)
-    assert using_compiled() is (work > compiled.COMPILED_ABOVE_BYTES)
+    assert using_compiled() is (work > compiling.COMPILED_ABOVE_BYTES)
     clock.step = step
     assert calls_until_compiled(fresh()) == calls
     assert work != WORK or worth_threads()
@@ -169,14 +169,14 @@ def test_other_code_is_better_until_kernels_are_compiled_or_in_the_cache(clock: 
     assert other.is_ready()
     use_compiled(compiled=False)
     assert not other.is_ready()
-    compiled._process.seconds = 0.0
-    compile_as_needed(compiled.LOADED_ABOVE_BYTES)
+    compiling._process.seconds = 0.0
+    compile_as_needed(compiling.LOADED_ABOVE_BYTES)
     assert not fresh().is_ready()
-    compile_as_needed(compiled.LOADED_ABOVE_BYTES + 1)
+    compile_as_needed(compiling.LOADED_ABOVE_BYTES + 1)
     assert fresh().is_ready()
 
 
-PACKAGE = Path(compiled.__file__).parents[1]
+PACKAGE = Path(compiling.__file__).parents[2]
 
 
 @pytest.fixture
@@ -194,8 +194,8 @@ def replace_in(path: Path, old: str, new: str) -> None:
 def key(package: Path) -> str | None:
     """Of a package whose process begins now."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled, "_STARTED_NS", 1 << 62)
-        return compiled._cache_key.__wrapped__(package)
+        patch.setattr(compiling, "_STARTED_NS", 1 << 62)
+        return compiling._cache_key.__wrapped__(package)
 
 
 def test_the_key_changes_with_every_module_and_what_it_is_called(package: Path) -> None:
@@ -211,8 +211,8 @@ def test_the_key_changes_with_every_module_and_what_it_is_called(package: Path) 
 
 
 def test_a_package_without_sources_or_with_newer_ones_has_no_key(tmp_path: Path, package: Path) -> None:
-    assert compiled._cache_key(tmp_path / "package.zip" / "kafka_forensics") is None
-    assert compiled._cache_key(package) is None  # its files were written after this process began
+    assert compiling._cache_key(tmp_path / "package.zip" / "kafka_forensics") is None
+    assert compiling._cache_key(package) is None  # its files were written after this process began
 
 
 def test_compiled_follows_a_constant_as_interpreted_does(package: Path, tmp_path: Path) -> None:
@@ -280,8 +280,8 @@ def test_where_the_cache_cannot_be_written_nothing_is_written_elsewhere(
         (tmp_path / name).mkdir()
         monkeypatch.setenv(name, str(tmp_path / name))
     own = fresh("kept_nowhere")
-    (Path(kernel_directory(make=True)) / f"{own._cache_name}-{compiled._digest(('int',))}").write_bytes(b"")
-    compiled._say_not_cached.cache_clear()
+    (Path(kernel_directory(make=True)) / f"{own._cache_name}-{compiling._digest(('int',))}").write_bytes(b"")
+    compiling._say_not_cached.cache_clear()
     with caplog.at_level("INFO", logger="kafka_forensics"):
         assert own.compiled(1) == 7
     assert "kernels are compiled in memory, for this process alone: " in caplog.text
