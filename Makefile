@@ -119,7 +119,7 @@ nightly-broker: $(VENV)/.installed-dev
 	$(BIN)/pytest --nightly --broker -m broker $(SPREAD) --require-groups=broker
 
 nightly-histories: $(VENV)/.installed-dev
-	$(BIN)/pytest --nightly $(SPREAD) tests/engine/test_hostile.py tests/simulation/test_random_histories.py \
+	$(BIN)/pytest --nightly $(SPREAD) tests/scanning/engine/test_hostile.py tests/simulation/test_random_histories.py \
 	  tests/simulation/test_random_histories_on_disk.py tests/questions/recover/test_recover_histories.py
 
 nightly-properties: $(VENV)/.installed-dev

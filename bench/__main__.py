@@ -16,8 +16,8 @@ from bench.plans import many_plans
 from bench.records import exporting, exporting_others, listing, reading, searching
 from bench.running import Run, run
 from bench.workloads import GIB, Workload, logs, make, make_many, make_producers, workloads
-from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.scanning.engine import local
 from lab.jvm import DUMP_LOG_SEGMENTS, java_command
 from lab.kafka_jars import kafka_jars
 

@@ -12,10 +12,10 @@ from bench.records import inflating_seconds
 from bench.running import best
 from bench.workloads import Workload, logs, make
 from kafka_forensics.analysis.placement import KeyPlacementFold
-from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.judging.placement import TopicPlacements
 from kafka_forensics.parsers.log import KeySampler
+from kafka_forensics.scanning.engine import local
+from kafka_forensics.scanning.judging.placement import TopicPlacements
 
 _OF_PLACEMENT: Final = (
     (KeySampler, ("plain", "among", "opened", "take")),

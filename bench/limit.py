@@ -7,10 +7,10 @@ import numpy as np
 
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.folding.splits import Split, splits_of
 from kafka_forensics.parsers.kernels.compiling import kernel, use_compiled
 from kafka_forensics.parsers.kernels.crc import crc32c, load_i32
 from kafka_forensics.parsers.log import Window
+from kafka_forensics.scanning.folding.splits import Split, splits_of
 
 
 @kernel

@@ -10,10 +10,10 @@ import threading
 import time
 from pathlib import Path
 
-from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import ScanResult
+from kafka_forensics.scanning.engine import local
 
 _POLL_SECONDS = 0.2
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from kafka_forensics.facts.facts import FactReader
+    from kafka_forensics.export.facts.facts import FactReader
     from kafka_forensics.model.changes import SnapshotsResult
     from kafka_forensics.model.recovered import RecoveredRecord
     from kafka_forensics.model.results import Drawing, ScanResult
@@ -46,8 +46,8 @@ def scan(
     """
     from kafka_forensics.errors import UsageError
     from kafka_forensics.evidence.options import scan_options
+    from kafka_forensics.export.facts.facts import scan_for_facts
     from kafka_forensics.export.views import ScanViews, words
-    from kafka_forensics.facts.facts import scan_for_facts
 
     if engine != "local":
         raise UsageError(f"there is no engine {engine!r} here", hint="the only one of this function is local")
@@ -171,13 +171,13 @@ def changes_document(result: "SnapshotsResult") -> "Iterable[str]":
 
 def read_batches(path: str, storage_options: "Mapping[str, str] | None" = None) -> "Iterator[pa.RecordBatch]":
     """Batches of a `.log` file as Arrow record batches (`model.schemas.BATCHES`)."""
-    from kafka_forensics.facts import facts
+    from kafka_forensics.export.facts import facts
 
     return facts.read_batches(path, storage_options)
 
 
 def read_records(path: str, storage_options: "Mapping[str, str] | None" = None) -> "Iterator[pa.RecordBatch]":
     """Records of a `.log` file as Arrow record batches (`model.schemas.RECORDS`)."""
-    from kafka_forensics.facts import facts
+    from kafka_forensics.export.facts import facts
 
     return facts.read_records(path, storage_options)

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import ScanResult
+from kafka_forensics.scanning.engine import local
 from lab.fault_gallery_peer import peer_says
 from lab.fault_gallery_real import with_real_section
 from lab.fault_gallery_totals import totals

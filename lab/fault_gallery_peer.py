@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.scanning.engine import local
 from lab.errors import LabError
 from lab.jvm import DUMP_LOG_SEGMENTS, QUICK_START, TOOL_TIMEOUT_SECONDS, ToolResult, java_command, run_tool
 from lab.kafka_jars import kafka_jars

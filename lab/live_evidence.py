@@ -4,9 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.results import ScanResult
+from kafka_forensics.scanning.engine import local
 from lab.cluster import ADMIN_TIMEOUT_SECONDS
 from lab.files import copy_tree
 from lab.jvm import wait_until

@@ -16,9 +16,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.json_objects import Json
+from kafka_forensics.scanning.engine import local
 from lab.errors import LabError
 from lab.files import trim_indexes
 from lab.kafka_jars import KAFKA_VERSION, LAB, WORK

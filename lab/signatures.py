@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from kafka_forensics.analysis.incidents import SIGNATURES, Signature, Weight, signature_key
-from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding
+from kafka_forensics.scanning.engine.local import scan
 from lab.kafka_jars import LAB
 from tests.gallery.incidents import TREES
 from tests.support.brokers import Brokers

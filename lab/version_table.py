@@ -13,11 +13,11 @@ from typing import Final
 
 from confluent_kafka import KafkaException
 
-from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.questions.collect import CollectOptions, collect
+from kafka_forensics.scanning.engine import local
 from lab.errors import LabError
 from lab.tiered import TieredCluster, TieredHistory, states as tiered_states
 from lab.version_healthy import at_rest, copied_live, killed_under_traffic, moving

@@ -189,7 +189,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 def chosen_kernels() -> "Iterator[None]":
     """The form of kernels that a test chooses by `use_compiled` stays, however small the work is."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("questions.search", "facts.read", "questions.dump.inputs"):
+        for module in ("questions.search", "export.facts.read", "questions.dump.inputs"):
             patch.setattr(f"kafka_forensics.{module}.compile_as_needed", lambda _: None)
         yield
 

@@ -14,8 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "kafka_forensics"
 
 FACTS = "errors version model storage parsers"
-SUMMARIES = f"{FACTS} replication evidence analysis folding"
-FINDINGS = f"{SUMMARIES} rereading witnesses judging"
+SUMMARIES = f"{FACTS} replication evidence analysis"
 MAY_IMPORT = {
     "errors": "",
     "version": "",
@@ -27,24 +26,22 @@ MAY_IMPORT = {
     "simulation": f"{FACTS} writers replication",
     "evidence": f"{FACTS} replication",
     "analysis": "errors model parsers replication evidence",
-    "folding": f"{FACTS} replication evidence analysis",
-    "rereading": SUMMARIES,
-    "witnesses": f"{SUMMARIES} rereading",
-    "judging": f"{SUMMARIES} rereading witnesses",
-    "engine": FINDINGS,
-    "questions": f"{FINDINGS} engine writers",
-    "facts": f"{FINDINGS} engine questions",
+    "scanning": SUMMARIES,
+    "questions": f"{SUMMARIES} scanning writers",
     "wording": "errors model replication evidence analysis",
-    "export": f"{FINDINGS} engine questions facts wording",
-    "report": f"{FINDINGS} engine questions facts wording export",
-    "spark": f"{FINDINGS} engine questions facts wording export",
+    "export": f"{SUMMARIES} scanning questions wording",
+    "report": f"{SUMMARIES} scanning questions wording export",
+    "spark": f"{SUMMARIES} scanning questions wording export",
 }
 """Package → packages below it; `cli`, and the few modules beside it at the top, may import anything."""
 ABOVE_ALL = {"cli", "__main__", "__init__"}
 
-OPEN_PACKAGES = tuple(f"{PACKAGE}.{name}." for name in ("parsers.spec", "parsers.kernels", "cli.commands", "cli.outputs"))
-"""Where each file is one layout, one kernel, one command or one kind of answer: a public API would load them all."""
-NAMES_MODULES = {f"{PACKAGE}.engine.serialization"}
+OPEN_PACKAGES = tuple(f"{PACKAGE}.{name}." for name in ("parsers.spec", "parsers.kernels", "scanning", "export.facts", "cli"))
+"""Where each file is one layout, one kernel, one step of a scan, one kind of fact, one command or one kind of answer: a public API
+would load them all."""
+STEPS = "folding rereading witnesses judging engine"
+"""The packages of `scanning`: none imports a later one."""
+NAMES_MODULES = {f"{PACKAGE}.scanning.engine.serialization"}
 """It takes all classes of a module."""
 
 HOMES = {
@@ -53,7 +50,7 @@ HOMES = {
     "typer": ("cli/",),
     "rich": ("cli/",),
     "jinja2": ("wording/", "report/"),
-    "msgspec": ("engine/", "report/document.py", "questions/verify/"),
+    "msgspec": ("scanning/engine/", "report/document.py", "questions/verify/"),
     "markupsafe": ("report/",),
     "deltalake": ("export/delta.py",),
     "pyiceberg": ("export/iceberg.py",),
@@ -105,6 +102,21 @@ def import_faults(path: str, tree: ast.Module) -> Iterator[str]:
             yield f"{path}:{line}: {top} may be imported only in {' and '.join(HOMES[top])}"
 
 
+def step_of(dotted: str) -> str | None:
+    """The step of a scan to which a module of `scanning` belongs; None for any other."""
+    parts = dotted.split(".")
+    return parts[2] if parts[:2] == [PACKAGE, "scanning"] and len(parts) > 2 else None
+
+
+def step_faults(path: str, tree: ast.Module) -> Iterator[str]:
+    """Imports of a later step of a scan by an earlier one."""
+    own, steps = step_of(path.replace("/", ".")), STEPS.split()
+    for line, origin, name in imported(tree) if own in steps else ():
+        other = step_of(f"{origin}.{name}")
+        if own is not None and other in steps and steps.index(other) > steps.index(own):
+            yield f"{path}:{line}: {own} must not import {other}"
+
+
 def habit_faults(path: str, text: str) -> Iterator[str]:
     tree = ast.parse(text) if MAY_BE_BROAD.search(text) else ast.Module([], [])
     for node in ast.walk(tree):
@@ -129,7 +141,7 @@ def names_in(node: ast.expr) -> set[str]:
 
 
 def test_imports_point_one_way_and_heavy_libraries_stay_home() -> None:
-    assert [fault for path, tree in trees() for fault in import_faults(path, tree)] == []
+    assert [fault for path, tree in trees() for fault in (*import_faults(path, tree), *step_faults(path, tree))] == []
 
 
 def test_every_package_is_in_the_table() -> None:
@@ -197,7 +209,7 @@ def test_no_broad_except_no_relative_import_nothing_unfinished() -> None:
         ("kafka_forensics/parsers/x.py", "def f():\n    import numba", 1),
         ("kafka_forensics/parsers/x.py", "from kafka_forensics import cli", 1),
         ("kafka_forensics/parsers/kernels/crc_native.py", "import numba", 0),
-        ("kafka_forensics/cli/x.py", "from kafka_forensics.engine import local\nimport rich", 0),
+        ("kafka_forensics/cli/x.py", "from kafka_forensics.scanning.engine import local\nimport rich", 0),
         ("kafka_forensics/analysis/x.py", "from kafka_forensics import __version__", 0),
     ],
 )

@@ -41,8 +41,8 @@ from kafka_forensics.cli.commands.transactions import transactions
 from kafka_forensics.cli.commands.verify import verify
 from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.streams import destination, logging_to, printable, say
-from kafka_forensics.engine.garbage import OBJECTS_BETWEEN
 from kafka_forensics.errors import ForensicsError, UsageError, nearest
+from kafka_forensics.scanning.engine.garbage import OBJECTS_BETWEEN
 
 if TYPE_CHECKING:
     from typer._click.core import (

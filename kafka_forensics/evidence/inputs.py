@@ -35,9 +35,9 @@ from kafka_forensics.parsers.log_dir import (
 )
 from kafka_forensics.parsers.quorum_state import bootstrap_damage
 from kafka_forensics.storage.bundles import BundleSource
+from kafka_forensics.storage.code_cache import keep_out_of
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.open import Manifest
-from kafka_forensics.storage.opened import note_input
 from kafka_forensics.storage.source import ByteFile, ByteSource, DistantSource, Entry, EntryKind
 
 __all__ = [
@@ -470,7 +470,7 @@ def _log_dir_around(inputs: Inputs, source: ByteSource, path: str) -> LogDir | N
         checkpoints = ((name, _file_around(inputs, read.source, name, parse_offset_checkpoint)) for name in CHECKPOINTS)
         read.checkpoints = {name: file for name, file in checkpoints if file is not None}
         if read.meta is not None or read.checkpoints:
-            note_input(parent)
+            keep_out_of(parent)
         inputs.around[parent] = read
     return inputs.around[parent]
 

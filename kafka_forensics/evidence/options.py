@@ -10,7 +10,7 @@ from typing import Final
 from kafka_forensics.errors import UsageError, nearest
 from kafka_forensics.evidence.ledger import Extent
 from kafka_forensics.model.findings import Place
-from kafka_forensics.parsers.kernels.code_cache import keep_in
+from kafka_forensics.storage.code_cache import keep_in
 
 
 @dataclass(frozen=True, slots=True)

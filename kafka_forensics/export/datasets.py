@@ -22,12 +22,12 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from kafka_forensics.export.facts.facts import FactReader, Part
+from kafka_forensics.export.facts.rows import SPLIT_BYTES, cut, text
 from kafka_forensics.export.labels import Label, labelled, labelled_schema
 from kafka_forensics.export.parquet import alike, parquet_writer
 from kafka_forensics.export.places import ExportPlace
 from kafka_forensics.export.target import MANIFEST, HashedFile
-from kafka_forensics.facts.facts import FactReader, Part
-from kafka_forensics.facts.rows import SPLIT_BYTES, cut, text
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.schemas import FACT_SCHEMA_VERSION, FACTS, INCOMPLETE_FACT, Fact
 from kafka_forensics.parsers.kernels.compiling import worth_threads

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from kafka_forensics.errors import UsageError
-from kafka_forensics.facts.rows import text
+from kafka_forensics.export.facts.rows import text
 from kafka_forensics.model.arrow import one_word
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.schemas import FACTS, PARTITION_KEYS, Fact, column, maybe

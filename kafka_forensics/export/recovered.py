@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from kafka_forensics.errors import UsageError
+from kafka_forensics.export.facts.rows import text
 from kafka_forensics.export.json_document import tool
 from kafka_forensics.export.parquet import parquet_writer
 from kafka_forensics.export.target import HashedFile
-from kafka_forensics.facts.rows import text
 from kafka_forensics.model.json_objects import Json, attributes, json_text, object_of, rfc3339
 from kafka_forensics.model.recovered import COMMITTED, MAYBE, RECOVERED_FACT, TALLIED, UNREADABLE, Proof, RecoveredRecord, Tally
 from kafka_forensics.model.results import SCHEMA_VERSION

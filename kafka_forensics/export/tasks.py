@@ -11,28 +11,27 @@ from dataclasses import asdict, dataclass, field
 from itertools import count, groupby
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.engine.serialization import pack, unpack
-from kafka_forensics.engine.task_values import thin_plans
-from kafka_forensics.engine.work_plan import file_cost, packed
 from kafka_forensics.errors import PassingError, PathMissingError, SourceError, UsageError
 from kafka_forensics.evidence.inputs import ReplicaPlan, broker_order
 from kafka_forensics.export.datasets import Written, folder_of, name_of, write_part
+from kafka_forensics.export.facts.answers import transaction_facts
+from kafka_forensics.export.facts.facts import FactReader, Replica, place_of_replica
+from kafka_forensics.export.facts.log import FactReading
+from kafka_forensics.export.facts.read import piece_facts
+from kafka_forensics.export.facts.rows import FROM_FILES, FROM_LOGS, SPLIT_BYTES, FactQuery
+from kafka_forensics.export.facts.splits import Piece, decode, replica_tasks
 from kafka_forensics.export.labels import Label, labelled, labelled_schema
 from kafka_forensics.export.places import ExportPlace, join_place
-from kafka_forensics.facts.answers import transaction_facts
-from kafka_forensics.facts.facts import FactReader, Replica, place_of_replica
-from kafka_forensics.facts.log import FactReading
-from kafka_forensics.facts.read import piece_facts
-from kafka_forensics.facts.rows import FROM_FILES, FROM_LOGS, SPLIT_BYTES, FactQuery
-from kafka_forensics.facts.splits import Piece, decode, replica_tasks
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.schemas import FACTS
-from kafka_forensics.parsers.kernels.code_cache import keep_in
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed
 from kafka_forensics.questions.transactions import KnownTransactions
+from kafka_forensics.scanning.engine.serialization import pack, unpack
+from kafka_forensics.scanning.engine.task_values import thin_plans
+from kafka_forensics.scanning.engine.work_plan import file_cost, packed
+from kafka_forensics.storage.code_cache import keep_in, keep_out_of
 from kafka_forensics.storage.open import address_of, open_address
-from kafka_forensics.storage.opened import note_input
 from kafka_forensics.storage.source import LostSource
 
 if TYPE_CHECKING:
@@ -146,7 +145,7 @@ def write_task(packed: str, known: bytes, task: Task, *, strict: bool) -> Iterat
     target = shared.target()
     keep_in(shared.cache_dir)
     for place in shared.names:
-        note_input(place)
+        keep_out_of(place)
     compile_as_needed(shared.work_bytes)
     gaps: list[Incomplete] = []
     attempt = uuid.uuid4().hex

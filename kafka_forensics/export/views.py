@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.facts.answers import between_batches, change_batches
-from kafka_forensics.facts.facts import FactReader
-from kafka_forensics.facts.rows import repeated
+from kafka_forensics.export.facts.answers import between_batches, change_batches
+from kafka_forensics.export.facts.facts import FactReader
+from kafka_forensics.export.facts.rows import repeated
 from kafka_forensics.model.changes import ChangeKind, SnapshotsResult
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import Drawing, PartitionSummary, ReplicaSummary, ScanResult

@@ -7,17 +7,17 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.errors import SourceError, UsageError, may_pass
 from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions, listed, nothing_there
-from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.model.batches import NO_TIMESTAMP_TYPE, BatchColumn, Record
 from kafka_forensics.model.constants import CONTROL_MASK
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import PartitionSummary, Read, ScanResult
 from kafka_forensics.parsers.log import parse_control_record
-from kafka_forensics.rereading.reader import LogReader
+from kafka_forensics.scanning.engine.local import Progress, scan_inputs
+from kafka_forensics.scanning.judging.partitions import PartitionResult
+from kafka_forensics.scanning.rereading.reader import LogReader
 
 if TYPE_CHECKING:
     import numpy as np

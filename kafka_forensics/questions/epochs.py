@@ -9,16 +9,16 @@ from typing import Final
 from kafka_forensics.analysis.epochs import EpochRun
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.transactions_across import DamagedLog, damage_of
-from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.model.controller import PartitionControl, PartitionEvent
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Read, ScanResult
 from kafka_forensics.replication.epochs import end_offset_for
-from kafka_forensics.rereading.reader import LogReader
+from kafka_forensics.scanning.engine.local import Progress, scan_inputs
+from kafka_forensics.scanning.judging.partitions import PartitionResult
+from kafka_forensics.scanning.rereading.reader import LogReader
 
 DISAGREEMENTS: Final = frozenset({"stray", "regression", "starts_differ", "not_in_checkpoint", "no_batches"})
 """Values of `EpochRow.status` that need a look."""

@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.evidence.inputs import gather, require_asked
 from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import NO_LEADER, ControllerHistory, PartitionEvent, PartitionState, TopicHistory
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.witnesses.controller import read_controller
-from kafka_forensics.witnesses.witnesses import Witnesses
+from kafka_forensics.scanning.engine.local import Progress, scan_inputs
+from kafka_forensics.scanning.witnesses.controller import read_controller
+from kafka_forensics.scanning.witnesses.witnesses import Witnesses
 
 DAMAGE_HIDES = "damage_hides"
 NO_COPY, PARTED, AGREE_AGAIN, SAME_LEADER, LOST = "no_copy", "parted", "agree_again", "same_leader", "lost"

@@ -21,15 +21,11 @@ from kafka_forensics.analysis.replicas import (
 )
 from kafka_forensics.analysis.segments import MAX_RELATIVE_OFFSET
 from kafka_forensics.analysis.transactions_across import completed, proven_by
-from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, broker_order, gather, misnamed
 from kafka_forensics.evidence.ledger import NOT_READ, ExpectedReplica, Presence
 from kafka_forensics.evidence.options import ScanOptions, fits, listed
-from kafka_forensics.judging.absence import ledger_of, may_delete, partitions_without_copy, unknown_to_controller
-from kafka_forensics.judging.partitions import PartitionResult, identity_groups
-from kafka_forensics.judging.quorum import Quorum, quorum_of, stops_controllers, voters_end
 from kafka_forensics.model.batches import HARMLESS_TAILS, BatchColumn, Damage
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
@@ -63,11 +59,15 @@ from kafka_forensics.replication.planner import (
     order_of_starts,
     plan_partition,
 )
-from kafka_forensics.rereading.logs_in_order import logs_of
-from kafka_forensics.rereading.reader import LogReader
+from kafka_forensics.scanning.engine.local import Progress, scan_inputs
+from kafka_forensics.scanning.judging.absence import ledger_of, may_delete, partitions_without_copy, unknown_to_controller
+from kafka_forensics.scanning.judging.partitions import PartitionResult, identity_groups
+from kafka_forensics.scanning.judging.quorum import Quorum, quorum_of, stops_controllers, voters_end
+from kafka_forensics.scanning.rereading.logs_in_order import logs_of
+from kafka_forensics.scanning.rereading.reader import LogReader
+from kafka_forensics.scanning.witnesses.controller import present_topic
+from kafka_forensics.scanning.witnesses.witnesses import Witnesses, read_witnesses
 from kafka_forensics.storage.bundles import BundleSource
-from kafka_forensics.witnesses.controller import present_topic
-from kafka_forensics.witnesses.witnesses import Witnesses, read_witnesses
 
 # Who is who in a plan: brokers as copies, controllers and users name them, and the controller's last word on a partition.
 

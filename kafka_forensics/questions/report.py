@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING, Final
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.transactions import TransactionColumn
 from kafka_forensics.analysis.transactions_across import best_copy
-from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, gather, typed_path
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.judging.partitions import PartitionResult
-from kafka_forensics.judging.scanning import Listener, ScanInterruptedError
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONTROL_ABORT
 from kafka_forensics.model.controller import PartitionControl
@@ -25,10 +22,13 @@ from kafka_forensics.parsers.log_dir import FileKind
 from kafka_forensics.questions.dump import DumpFile, DumpOptions, explained_rows
 from kafka_forensics.questions.plan import PlanMaker, Planned, PlanOptions
 from kafka_forensics.questions.transactions import paired_transactions
-from kafka_forensics.rereading.reader import LogReader
+from kafka_forensics.scanning.engine.local import Progress, scan_inputs
+from kafka_forensics.scanning.judging.partitions import PartitionResult
+from kafka_forensics.scanning.judging.whole_scan import Listener, ScanInterruptedError
+from kafka_forensics.scanning.rereading.reader import LogReader
+from kafka_forensics.scanning.witnesses.witnesses import Witnesses, read_witnesses
 from kafka_forensics.storage.open import sha256
 from kafka_forensics.storage.source import EntryKind
-from kafka_forensics.witnesses.witnesses import Witnesses, read_witnesses
 
 if TYPE_CHECKING:
     from kafka_forensics.storage.source import ByteSource, Entry

@@ -40,10 +40,10 @@ from kafka_forensics.parsers.log import (
     sought,
 )
 from kafka_forensics.parsers.log_dir import FileKind, PartitionDirectory, SegmentFiles
-from kafka_forensics.rereading.logs_in_order import Placing
-from kafka_forensics.rereading.seeking import chunks_until, start_position, start_position_for_time
+from kafka_forensics.scanning.rereading.logs_in_order import Placing
+from kafka_forensics.scanning.rereading.seeking import chunks_until, start_position, start_position_for_time
+from kafka_forensics.scanning.witnesses.tiered_topics import take_tiered_topics
 from kafka_forensics.storage.archives import reading_order
-from kafka_forensics.witnesses.tiered_topics import take_tiered_topics
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -560,7 +560,7 @@ class Search:
         import pyarrow as pa
 
         from kafka_forensics.model.arrow import numbers
-        from kafka_forensics.rereading.record_columns import byte_strings, header_lists, words_by_number
+        from kafka_forensics.scanning.rereading.record_columns import byte_strings, header_lists, words_by_number
 
         own, block = found
         assert block.payload is not None

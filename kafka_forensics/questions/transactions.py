@@ -13,7 +13,6 @@ import numpy as np
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.transactions import OpenTransaction, Pairing
 from kafka_forensics.analysis.transactions_across import SKEW_MS, TV2, DamagedLog, best_copy, damage_of, hidden_by_damage
-from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, gather, typed_path
 from kafka_forensics.evidence.options import ScanOptions
@@ -22,16 +21,17 @@ from kafka_forensics.model.coordinators import Decision, TopicPartition, Transac
 from kafka_forensics.model.findings import Evidence, Finding
 from kafka_forensics.model.json_objects import rfc3339
 from kafka_forensics.model.results import Incomplete, ScanResult
-from kafka_forensics.rereading.logs_in_order import transactional_batches
-from kafka_forensics.witnesses.coordinators import read_transaction_log
+from kafka_forensics.scanning.engine.local import Progress, scan_inputs
+from kafka_forensics.scanning.rereading.logs_in_order import transactional_batches
+from kafka_forensics.scanning.witnesses.coordinators import read_transaction_log
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafka_forensics.evidence.context import ReplicaContext
-    from kafka_forensics.judging.partitions import PartitionResult
     from kafka_forensics.model.json_objects import Json
-    from kafka_forensics.rereading.reader import LogReader
+    from kafka_forensics.scanning.judging.partitions import PartitionResult
+    from kafka_forensics.scanning.rereading.reader import LogReader
 
 
 # Why an open transaction is judged as it is: what its coordinator says of it, in a few words.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from kafka_forensics.errors import UsageError, did_you_mean
-from kafka_forensics.facts.facts import FactReader
+from kafka_forensics.export.facts.facts import FactReader
 from kafka_forensics.questions.report import details_of
 from kafka_forensics.report.document import partition_of
 from kafka_forensics.report.lanes import lanes

@@ -22,9 +22,9 @@ from pyspark.sql.types import StructType
 from kafka_forensics.errors import ForensicsError, PathMissingError, UsageError, did_you_mean
 from kafka_forensics.evidence.ledger import Extent
 from kafka_forensics.evidence.paths import open_paths, split_name
-from kafka_forensics.facts.read import read_task
-from kafka_forensics.facts.rows import FROM_SCANS, SPLIT_BYTES, FactQuery
-from kafka_forensics.facts.splits import plan_tasks
+from kafka_forensics.export.facts.read import read_task
+from kafka_forensics.export.facts.rows import FROM_SCANS, SPLIT_BYTES, FactQuery
+from kafka_forensics.export.facts.splits import plan_tasks
 from kafka_forensics.spark.columns import (
     FACT_NAMES,
     NAMES,
@@ -35,8 +35,8 @@ from kafka_forensics.spark.columns import (
     source_columns,
     struct_of,
 )
+from kafka_forensics.storage.code_cache import keep_out_of
 from kafka_forensics.storage.open import local_path
-from kafka_forensics.storage.opened import note_input
 from kafka_forensics.storage.remote import apart
 
 if TYPE_CHECKING:
@@ -296,7 +296,7 @@ class KafkaLogReader(DataSourceReader):
         with in_words():
             if self._snapshots is None:
                 return [FactTask(task) for task in plan_tasks(self._options.paths, query, storage)]
-            from kafka_forensics.facts.scan import plan_snapshots  # most reads are of one
+            from kafka_forensics.export.facts.scan import plan_snapshots  # most reads are of one
 
             return [FactTask(snapshot) for snapshot in plan_snapshots(self._snapshots, query, storage)]
 
@@ -306,7 +306,7 @@ class KafkaLogReader(DataSourceReader):
             return  # how Spark calls this where there are no tasks
         for path in [*self._options.paths, *chain.from_iterable((self._snapshots or {}).values())]:
             if (here := local_path(split_name(path)[1])) is not None:
-                note_input(here)
+                keep_out_of(here)
         schema = arrow_of(self._columns)
         with in_words():
             for batch in self._rows(partition.task):
@@ -316,8 +316,8 @@ class KafkaLogReader(DataSourceReader):
         query, storage = self._query, self._options.storage
         if self._snapshots is None and query.fact not in FROM_SCANS:
             return read_task(task, query, storage)
+        from kafka_forensics.export.facts.scan import read_scan, read_snapshots
         from kafka_forensics.export.views import words
-        from kafka_forensics.facts.scan import read_scan, read_snapshots
 
         read = read_scan if self._snapshots is None else read_snapshots
         return read(task, query, words, storage)

@@ -15,10 +15,10 @@ from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
 from kafka_forensics.evidence.outputs import Output, check_outputs
 from kafka_forensics.export.datasets import Dataset, ExportOrder, export_facts
+from kafka_forensics.export.facts.facts import FactReader
 from kafka_forensics.export.places import absolute, opened_place
 from kafka_forensics.export.tasks import BY_TASKS, ExportCommon, Task, common, known_transactions, look, tasks, told, write_task
 from kafka_forensics.export.views import words
-from kafka_forensics.facts.facts import FactReader
 from kafka_forensics.model.findings import without_payloads
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.schemas import FACTS, fact_named

@@ -15,17 +15,11 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_forensics import json_document, lanes_of
-from kafka_forensics.engine.garbage import rarely_collected
-from kafka_forensics.engine.serialization import pack, unpack
-from kafka_forensics.engine.task_values import Common, Slice, SliceAnswer, StretchRow, WitnessAnswer, notice, slices, surroundings
-from kafka_forensics.engine.tasks import fold, judge, judge_whole, tell_witnesses, topic_ids
-from kafka_forensics.engine.work_plan import SMALL_BYTES, fold_works, is_small, whole_works, witness_work
 from kafka_forensics.errors import ForensicsError, PassingError, UsageError, may_pass
 from kafka_forensics.evidence.inputs import METADATA, Inputs, gather, typed_path
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
+from kafka_forensics.export.facts.facts import FactReader
 from kafka_forensics.export.views import ScanViews, words
-from kafka_forensics.facts.facts import FactReader
-from kafka_forensics.judging.scanning import Scan, ScanInterruptedError, digest_key
 from kafka_forensics.model.results import Incomplete, ScanResult
 from kafka_forensics.model.schemas import fact_named
 from kafka_forensics.questions.changes import (
@@ -42,12 +36,27 @@ from kafka_forensics.questions.changes import (
     judge_changes,
     judge_whole_changes,
 )
+from kafka_forensics.scanning.engine.garbage import rarely_collected
+from kafka_forensics.scanning.engine.serialization import pack, unpack
+from kafka_forensics.scanning.engine.task_values import (
+    Common,
+    Slice,
+    SliceAnswer,
+    StretchRow,
+    WitnessAnswer,
+    notice,
+    slices,
+    surroundings,
+)
+from kafka_forensics.scanning.engine.tasks import fold, judge, judge_whole, tell_witnesses, topic_ids
+from kafka_forensics.scanning.engine.work_plan import SMALL_BYTES, fold_works, is_small, whole_works, witness_work
+from kafka_forensics.scanning.judging.whole_scan import Scan, ScanInterruptedError, digest_key
+from kafka_forensics.scanning.witnesses.witnesses import Witnesses
 from kafka_forensics.spark.keys import Batches, attempts_of, is_strict, kept, small_table
 from kafka_forensics.spark.sessions import require_server_of_client
 from kafka_forensics.storage.open import address_of, open_address
 from kafka_forensics.storage.source import LostSource
 from kafka_forensics.version import __version__
-from kafka_forensics.witnesses.witnesses import Witnesses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,9 +64,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from kafka_forensics.folding.keys import KeyAnswer
     from kafka_forensics.model.changes import Change
     from kafka_forensics.model.findings import Finding
+    from kafka_forensics.scanning.folding.keys import KeyAnswer
 
 
 Task = Callable[[Batches], Batches]

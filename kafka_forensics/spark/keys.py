@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafka_forensics.analysis.compaction import Row
-from kafka_forensics.engine.key_tasks import KeyRows, QuestionsUnderWay, read_keys, sweep_keys
-from kafka_forensics.engine.serialization import pack, unpack
+from kafka_forensics.scanning.engine.key_tasks import KeyRows, QuestionsUnderWay, read_keys, sweep_keys
+from kafka_forensics.scanning.engine.serialization import pack, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from kafka_forensics.evidence.inputs import ReplicaPlan
-    from kafka_forensics.folding.keys import KeyAnswer, KeyQuestion
+    from kafka_forensics.scanning.folding.keys import KeyAnswer, KeyQuestion
 
 
 # Tasks on Spark's workers: the small tables they are given, how often one is tried, and what is kept between them.

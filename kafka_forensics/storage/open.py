@@ -17,8 +17,8 @@ from urllib.parse import unquote
 from kafka_forensics.errors import PathMissingError, SourceError, UsageError, nearest
 from kafka_forensics.storage.archives import ArchiveSource, TarSource, ZipSource, container_of
 from kafka_forensics.storage.bundles import SUFFIX, BundleSource
+from kafka_forensics.storage.code_cache import keep_out_of
 from kafka_forensics.storage.local import LocalSource, Roots
-from kafka_forensics.storage.opened import note_input
 from kafka_forensics.storage.source import ByteFile, ByteSource, Entry, EntryKind, ListedSource, NotRegularError
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def open_source(path: str, storage_options: "Given" = None) -> ByteSource:
         if error.errno in {errno.ENOENT, errno.ENOTDIR}:
             raise _missing(path) from error
         raise SourceError(path, (error.strerror or str(error)).lower()) from error
-    note_input(path)
+    keep_out_of(path)
     if stat.S_ISDIR(mode):
         return LocalSource(path)
     if not stat.S_ISREG(mode):
@@ -202,7 +202,7 @@ def _open_uri(uri: str, scheme: str, storage_options: "Given") -> ByteSource:
     if (opener := SCHEMES.get(scheme)) is not None:
         return opener(uri)
     if scheme == "local":
-        note_input(_path_of_file_uri(uri.replace(uri[: len(scheme)], "file", 1)))
+        keep_out_of(_path_of_file_uri(uri.replace(uri[: len(scheme)], "file", 1)))
     from kafka_forensics.storage.remote import open_remote, storage_options as gathered
 
     source = open_remote(uri, gathered(storage_options, uri=uri))

@@ -14,7 +14,7 @@ from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
 from kafka_forensics.model.files import EpochEntry, LeaderEpochs
 from kafka_forensics.parsers.log import decode_batch
-from kafka_forensics.rereading.message_formats import compared_across_formats, contents_of
+from kafka_forensics.scanning.rereading.message_formats import compared_across_formats, contents_of
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.segments import BASE_TIMESTAMP, legacy_entry, read
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.scanning.engine.local import scan
 from lab.cluster import Cluster
 from lab.files import copy_tree
 from lab.jvm import wait_until

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.results import ScanResult
+from kafka_forensics.scanning.engine import local
 from lab.broker_faults import TOPICS
 from lab.fault_base import read_log
 from lab.story import Story

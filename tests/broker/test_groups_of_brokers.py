@@ -10,10 +10,10 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.cimpl import NewPartitions
 
 from kafka_forensics.analysis.internal_topics.transaction_log import java_hash
-from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.questions.groups import groups
+from kafka_forensics.scanning.engine.local import scan
 from lab.cluster import ADMIN_TIMEOUT_SECONDS, Cluster
 from lab.jvm import run_tool, wait_until
 from lab.story import messages

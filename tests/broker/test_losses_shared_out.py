@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.plan import PlanOptions, make_plans
+from kafka_forensics.scanning.engine.local import scan
 from lab.cluster import Cluster
 from lab.jvm import wait_until
 from lab.story import messages

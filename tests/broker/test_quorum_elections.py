@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.scanning.engine.local import scan
 from lab.combined import CombinedCluster
 from lab.errors import LabError
 from lab.jvm import wait_until

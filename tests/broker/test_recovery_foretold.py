@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.results import RecoveryOutlook
+from kafka_forensics.scanning.engine import local
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from lab.cluster import Cluster
 from lab.errors import LabError

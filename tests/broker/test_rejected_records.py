@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.parsers.quorum_state import parse_quorum_state
+from kafka_forensics.scanning.engine.local import scan
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from lab.cluster import FIRST_CONTROLLER, Cluster

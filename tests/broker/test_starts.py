@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.replication.small_files import RIGHT, STOPPING, Outcome, start_outcome
+from kafka_forensics.scanning.engine import local
 from lab.cluster import Cluster
 from lab.combined import CombinedCluster
 from lab.errors import LabTimeoutError

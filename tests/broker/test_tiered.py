@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Severity
 from kafka_forensics.questions.plan import PlanOptions, make_plans
 from kafka_forensics.questions.salvage import SalvageOptions, salvage
+from kafka_forensics.scanning.engine import local
 from lab.salvaged_start import put_in_place
 from lab.tiered import (
     ALONE,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from kafka_forensics import engine
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.results import ScanResult
+from kafka_forensics.scanning import engine
 from tests.cli.fake_engine import module_of
 from tests.cli.runs import Run
 from tests.support.audit import put_audit
@@ -71,7 +71,7 @@ def fake_engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     """An engine that answers what the test sets."""
     fake = Engine()
     module = module_of(fake.scan)
-    monkeypatch.setitem(sys.modules, "kafka_forensics.engine.local", module)
+    monkeypatch.setitem(sys.modules, "kafka_forensics.scanning.engine.local", module)
     monkeypatch.setattr(engine, "local", module, raising=False)
     return fake
 

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from kafka_forensics import engine
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.results import ScanResult
+from kafka_forensics.scanning import engine
 from tests.support.results import unclean_result
 
 Scan = Callable[[list[str], ScanOptions, Callable[[int, int], None] | None], ScanResult]
 
 
 def module_of(scan: Scan) -> ModuleType:
-    module: Any = ModuleType("kafka_forensics.engine.local")
+    module: Any = ModuleType("kafka_forensics.scanning.engine.local")
     module.scan = scan
     return module  # type: ignore[no-any-return]
 
@@ -32,7 +32,7 @@ ANSWERS: dict[str, Scan] = {"unclean": lambda *_: unclean_result(), "slow": _int
 
 if __name__ == "__main__":
     fake = module_of(ANSWERS[sys.argv[1]])
-    sys.modules["kafka_forensics.engine.local"] = fake
+    sys.modules["kafka_forensics.scanning.engine.local"] = fake
     setattr(engine, "local", fake)  # noqa: B010 - a module in the place of another
     from kafka_forensics.cli.main import outcome
 

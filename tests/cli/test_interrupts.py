@@ -23,9 +23,9 @@ from kafka_forensics.cli.main import outcome
 from kafka_forensics.cli.outputs.scan import LinesAsSettled
 from kafka_forensics.cli.spark_session import Children
 from kafka_forensics.cli.streams import uninterrupted
-from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.judging.scanning import ScanInterruptedError
+from kafka_forensics.scanning.engine import local
+from kafka_forensics.scanning.judging.whole_scan import ScanInterruptedError
 from tests.cli.runs import Run
 from tests.support.json_schemas import validate
 from tests.support.places import ROOT, SAMPLES

@@ -12,8 +12,8 @@ import pytest
 from kafka_forensics.evidence.inputs import Inputs
 from kafka_forensics.evidence.ledger import Extent
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.judging.scanning import PATHS_SHOWN, AskedAgain
 from kafka_forensics.model.findings import Place
+from kafka_forensics.scanning.judging.whole_scan import PATHS_SHOWN, AskedAgain
 from kafka_forensics.wording import asked_command
 from tests.cli.runs import Run
 from tests.gallery.case import Case

@@ -7,9 +7,9 @@ from typing import Protocol
 
 import pytest
 
-from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.results import ScanResult
+from kafka_forensics.scanning.engine import local
 from tests.equivalence.trees import SECTIONS_OF, cases_of, put_together
 
 

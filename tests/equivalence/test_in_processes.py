@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.engine import local, processes
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.changes import snapshots
-from tests.engine.task_changes import said
+from kafka_forensics.scanning.engine import local, processes
 from tests.equivalence.conftest import Made, Tree
 from tests.equivalence.documents import text
+from tests.scanning.engine.task_changes import said
 from tests.support.brokers import healthy
 from tests.support.logs import HEALTHY
 from tests.support.snapshot_trees import NEW, OLD, Snapshots

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.folding import splits
 from kafka_forensics.questions.collect import CollectOptions, PseudonymMap, collect
-from tests.engine import task_engine
+from kafka_forensics.scanning.engine import local
+from kafka_forensics.scanning.folding import splits
 from tests.equivalence.conftest import Made, Tree
 from tests.equivalence.documents import text, without_order, without_payloads
 from tests.equivalence.trees import NEEDS_RECORDS, SECTIONS_OF, put_together
-from tests.facts.test_facts_spans import assert_tiled
+from tests.export.facts.test_facts_spans import assert_tiled
 from tests.gallery.cases import SECTIONS
+from tests.scanning.engine import task_engine
 from tests.storage.trees import zstd
 from tests.support.bundles import read_back
 

@@ -10,14 +10,14 @@ import pytest
 
 from kafka_forensics.cli.outputs.plan_steps import steps_of
 from kafka_forensics.cli.outputs.words import headline
-from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.ledger import Extent
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.json_document import document
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import Read, ScanResult
 from kafka_forensics.questions.plan import PlanOptions, make_plans
-from tests.engine import task_engine
+from kafka_forensics.scanning.engine.local import scan
+from tests.scanning.engine import task_engine
 from tests.support.brokers import put_copies, put_log_dir, put_meta, put_partition
 from tests.support.bundles import bundle_of
 from tests.support.logs import HEALTHY, Log

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 FACTS = ("batches", "findings")
-OURS = ("cli.commands.export", "export.append", "export.views", "facts.facts", "engine.local", "cli.progress")
+OURS = ("cli.commands.export", "export.append", "export.views", "export.facts.facts", "scanning.engine.local", "cli.progress")
 LOADED = [*(f"kafka_forensics.{name}" for name in OURS), "pyarrow.dataset", "pyarrow.parquet", "tests.export.datasets"]
 
 

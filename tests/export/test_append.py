@@ -19,10 +19,10 @@ import kafka_forensics as kf
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.export.append import TABLE_FORMATS
 from kafka_forensics.export.datasets import MAX_FILE_BYTES
+from kafka_forensics.export.facts import rows as facts_rows
 from kafka_forensics.export.labels import MAX_ENCODED_BYTES, NO_VALUE, Label, encoded, labelled_schema
 from kafka_forensics.export.snapshots import opened_snapshot
 from kafka_forensics.export.target import LOCK
-from kafka_forensics.facts import rows as facts_rows
 from kafka_forensics.model.schemas import FACTS
 from tests.export.datasets import FEW, NAMES, ONE, OTHER, append, files, keys, left_over, of_snapshot, read, unlabelled
 from tests.export.exports import export, manifest, note_synced, rows

@@ -14,8 +14,8 @@ import kafka_forensics as kf
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.errors import UsageError
 from kafka_forensics.export import datasets
+from kafka_forensics.export.facts import log as facts_log, rows as facts_rows
 from kafka_forensics.export.target import Target
-from kafka_forensics.facts import log as facts_log, rows as facts_rows
 from kafka_forensics.model.schemas import FACTS
 from tests.export.exports import export, manifest, parquet_files, read_back, rows
 from tests.gallery.of_replicas import HOSTILE, hostile

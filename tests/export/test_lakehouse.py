@@ -15,10 +15,10 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.append import AddedSnapshot, opened_export
 from kafka_forensics.export.datasets import ExportOrder, Written, export_facts
 from kafka_forensics.export.delta import DeltaTables
+from kafka_forensics.export.facts.facts import scan_for_facts
 from kafka_forensics.export.iceberg import CATALOG, NAMESPACE, IcebergTables
 from kafka_forensics.export.labels import Label, labelled_schema
 from kafka_forensics.export.views import words
-from kafka_forensics.facts.facts import scan_for_facts
 from kafka_forensics.model.schemas import FACTS
 from tests.export.datasets import FEW, FORMS, ONE, append, keys, read, runs, unlabelled
 from tests.export.exports import export

@@ -10,7 +10,7 @@ from tests.support.nightly import daily_subset
 from tests.support.peak_memory import peak_kib
 from tests.support.segments import segment_file
 
-SMALL_ROW_GROUPS = "from kafka_forensics.facts import rows; rows.MAX_BYTES = 2 << 20\n"
+SMALL_ROW_GROUPS = "from kafka_forensics.export.facts import rows; rows.MAX_BYTES = 2 << 20\n"
 """Little data makes many row groups."""
 RECORDS, VALUE_BYTES = 256, 4 << 10
 MIB_MORE = 32

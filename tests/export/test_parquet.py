@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kafka_forensics.export.datasets import directory_of
+from kafka_forensics.export.facts.rows import own_batch, place_columns, record_batch
 from kafka_forensics.export.parquet import alike, parquet_writer
-from kafka_forensics.facts.rows import own_batch, place_columns, record_batch
 from kafka_forensics.model.arrow import few_words, numbers, one_word, plain
 from kafka_forensics.model.schemas import FACTS
 

@@ -13,12 +13,12 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import datasets, tasks as export_tasks
 from kafka_forensics.export.append import AddedSnapshot, Opened, opened_export
 from kafka_forensics.export.datasets import ExportOrder, export_facts
+from kafka_forensics.export.facts import spans as facts_spans, splits as fact_splits
+from kafka_forensics.export.facts.facts import FactReader, scan_for_facts
+from kafka_forensics.export.facts.rows import FROM_LOGS
 from kafka_forensics.export.places import open_place
 from kafka_forensics.export.tasks import BY_TASKS, ExportCommon, Task, common, known_transactions, look, tasks, told, write_task
 from kafka_forensics.export.views import words
-from kafka_forensics.facts import spans as facts_spans, splits as fact_splits
-from kafka_forensics.facts.facts import FactReader, scan_for_facts
-from kafka_forensics.facts.rows import FROM_LOGS
 from kafka_forensics.model.schemas import FACTS
 from tests.export import exports
 from tests.export.datasets import FORMS, append, keys, left_over, read, runs, unlabelled

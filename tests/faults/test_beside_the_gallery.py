@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.analysis.replicas import diff as differences
-from kafka_forensics.engine import local
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import json_document
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.parsers.log.records import decode_batch
-from kafka_forensics.witnesses.controller import cleanup_policy
-from kafka_forensics.witnesses.witnesses import Witnesses
+from kafka_forensics.scanning.engine import local
+from kafka_forensics.scanning.witnesses.controller import cleanup_policy
+from kafka_forensics.scanning.witnesses.witnesses import Witnesses
 from kafka_forensics.writers.batches import write_transaction_log_key
 from tests.gallery.injections import rewritten
 from tests.gallery.of_bytes import HUGE, huge_value

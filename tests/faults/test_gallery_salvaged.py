@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.salvage import SalvageOptions, salvage
+from kafka_forensics.scanning.engine.local import scan
 from tests.gallery.case import Case, Injected
 from tests.gallery.cases import FAULTS, named, one_of_each_fault
 from tests.questions.salvage.salvaged import log_of

@@ -10,11 +10,11 @@ import pytest
 from kafka_forensics import wording
 from kafka_forensics.analysis.incidents import SIGNATURES
 from kafka_forensics.analysis.incidents.signatures import Weight, signature_key
-from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.judging import partitions
 from kafka_forensics.model.findings import Confidence, Finding, Severity
 from kafka_forensics.model.results import ScanResult
+from kafka_forensics.scanning.engine.local import scan
+from kafka_forensics.scanning.judging import partitions
 from lab import signatures as lab_signatures
 from tests.gallery.incidents import TREES, Tree, grown_together
 from tests.gallery.transactions import cut_within

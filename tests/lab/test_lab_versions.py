@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding, Place, Severity
+from kafka_forensics.scanning.engine import local
 from lab.version_histories import State
 from lab.version_table import Cell
 from tests.support.brokers import put_meta, put_segment

@@ -14,7 +14,7 @@ from kafka_forensics.parsers.log import HashedRecords, StrongHasher
 from kafka_forensics.parsers.record_hashes import HEADER, MAX_BLOCK_BYTES, parse_record_hashes
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from kafka_forensics.writers.record_hashes import write_record_hashes
-from tests.folding.held_records import hashed
+from tests.scanning.folding.held_records import hashed
 from tests.support.memory import MemoryFile
 
 if TYPE_CHECKING:

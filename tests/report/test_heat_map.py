@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.results import VERDICTS, Agreement
 from kafka_forensics.report.document import Document, FindingRow, document_of
 from kafka_forensics.report.heat_map import HEAT, heat_map
 from kafka_forensics.report.page import Provenance, page, svg
 from kafka_forensics.report.picture import LEFT, RIGHT, Picture
+from kafka_forensics.scanning.engine import local
 from tests.report.pages import lossy
 from tests.report.test_page import assert_harmless
 from tests.support.places import SAMPLES

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 
-from kafka_forensics.engine.local import scan_inputs as scan_here
 from kafka_forensics.errors import ForensicsError
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
+from kafka_forensics.export.facts.facts import FactReader
+from kafka_forensics.export.facts.rows import SPLIT_BYTES
 from kafka_forensics.export.json_document import document
 from kafka_forensics.export.tasks import Task, tasks as tasks_of_export
-from kafka_forensics.facts.facts import FactReader
-from kafka_forensics.facts.rows import SPLIT_BYTES
 from kafka_forensics.model.results import ScanResult
+from kafka_forensics.scanning.engine.local import scan_inputs as scan_here
 from kafka_forensics.spark import export_job, job
 from kafka_forensics.spark.sessions import builder, failures_told
 from tests.spark.cluster import QUICK_JAVA

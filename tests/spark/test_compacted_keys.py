@@ -10,10 +10,10 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from kafka_forensics.engine import local
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.folding.keys.question import KeyAnswer
+from kafka_forensics.scanning.engine import local
+from kafka_forensics.scanning.folding.keys.question import KeyAnswer
 from kafka_forensics.spark import job, keys
 from kafka_forensics.spark.job import TaskSizes, scan_inputs
 from tests.spark.driver import written

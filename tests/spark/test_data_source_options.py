@@ -12,7 +12,7 @@ from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 import kafka_forensics as kf
 from kafka_forensics import spark
 from kafka_forensics.errors import PathMissingError, UsageError
-from kafka_forensics.facts.splits import decode
+from kafka_forensics.export.facts.splits import decode
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.spark.columns import chosen_columns, spark_schema
 from kafka_forensics.spark.data_source import FactTask, KafkaLogReader, parse_options

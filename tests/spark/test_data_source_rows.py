@@ -11,11 +11,11 @@ import kafka_forensics as kf
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.facts import spans as facts_spans, splits as fact_splits
-from kafka_forensics.facts.facts import FactReader
+from kafka_forensics.export.facts import spans as facts_spans, splits as fact_splits
+from kafka_forensics.export.facts.facts import FactReader
 from kafka_forensics.model.results import ScanResult, Totals
 from kafka_forensics.model.schemas import FACTS
-from kafka_forensics.witnesses.witnesses import Witnesses
+from kafka_forensics.scanning.witnesses.witnesses import Witnesses
 from tests.gallery.case import Case
 from tests.gallery.cases import SECTIONS, named
 from tests.spark.source_facts import BY_FILE, as_source, read, rows

@@ -9,7 +9,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import kafka_forensics as kf
 from kafka_forensics.errors import PathMissingError, UsageError
-from kafka_forensics.facts import spans as facts_spans, splits as fact_splits
+from kafka_forensics.export.facts import spans as facts_spans, splits as fact_splits
 from kafka_forensics.model.changes import SnapshotsResult
 from kafka_forensics.model.schemas import FACTS
 from tests.spark.source_facts import BY_FILE, as_source, read, rows, source

@@ -23,7 +23,7 @@ from kafka_forensics.questions.changes.snapshots import changes, gather_snapshot
 from kafka_forensics.spark import keys, scan, scan_snapshots
 from kafka_forensics.spark.data_source import parse_options
 from kafka_forensics.spark.job import TaskSizes, compare_inputs
-from tests.engine.task_changes import said
+from tests.scanning.engine.task_changes import said
 from tests.spark.source_facts import rows
 from tests.support.archives import EVERY, of_brokers
 from tests.support.brokers import DIRECTORY, put_compacted, put_partition

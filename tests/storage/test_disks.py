@@ -11,7 +11,7 @@ import pytest
 from kafka_forensics.analysis.compaction import ROW_WIDTH
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.errors import SourceError
-from kafka_forensics.folding.keys.question import KeyRuns
+from kafka_forensics.scanning.folding.keys.question import KeyRuns
 from kafka_forensics.storage.disks import disk_of, why
 from tests.support.places import SAMPLES
 
@@ -54,7 +54,7 @@ def test_an_answer_in_a_file_on_a_full_disk(capsys: pytest.CaptureFixture[str]) 
 def test_temporary_files_on_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     mounted(monkeypatch, tmp_path)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("kafka_forensics.folding.keys.question.tempfile.TemporaryFile", Mock(side_effect=NO_SPACE))
+    monkeypatch.setattr("kafka_forensics.scanning.folding.keys.question.tempfile.TemporaryFile", Mock(side_effect=NO_SPACE))
     rows = np.arange(64 * ROW_WIDTH, dtype=np.int64).reshape(-1, ROW_WIDTH)
     wanted = f": no room for a temporary file in {tmp_path} (TMPDIR names another): No space left on device: the disk mounted at"
     with KeyRuns(capacity=16) as sorted_rows, pytest.raises(SourceError) as caught:

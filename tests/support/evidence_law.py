@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session", autouse=True)
 def _evidence_is_as_declared() -> Iterator[None]:
     """Every scan of every test, in its process: what its findings carry is what the catalogue says."""
-    from kafka_forensics.judging.scanning import (
+    from kafka_forensics.scanning.judging.whole_scan import (
         Scan,  # late: as a plugin this is loaded before all tests, and must not break with it
     )
 

@@ -4,10 +4,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import ScanResult
+from kafka_forensics.scanning.engine import local
 from tests.support.brokers import Brokers
 
 Said = list[tuple[str, str, int | str | None]]

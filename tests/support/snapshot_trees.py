@@ -6,7 +6,7 @@ from typing import Any
 
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.changes import Change, SnapshotsResult
-from tests.engine.task_changes import with_keys_apart
+from tests.scanning.engine.task_changes import with_keys_apart
 from tests.support.brokers import BROKERS, put_replicas, write_checkpoint
 from tests.support.logs import HIGH_WATERMARK, Log
 

@@ -33,9 +33,9 @@ from kafka_forensics.parsers.spec.metadata_records import MESSAGES, write_metada
 from kafka_forensics.questions.groups import groups
 from kafka_forensics.questions.metadata import controller_events
 from kafka_forensics.questions.transactions import transactions
-from kafka_forensics.witnesses.controller_copies import open_batch, parse_snapshot
-from kafka_forensics.witnesses.coordinators import read_share_logs
-from kafka_forensics.witnesses.witnesses import read_witnesses
+from kafka_forensics.scanning.witnesses.controller_copies import open_batch, parse_snapshot
+from kafka_forensics.scanning.witnesses.coordinators import read_share_logs
+from kafka_forensics.scanning.witnesses.witnesses import read_witnesses
 from kafka_forensics.writers.batches import (
     RecordToWrite,
     write_batch,

@@ -136,8 +136,8 @@ def _speed(name: str, work: Callable[[], object]) -> Check:
 
 def cached_kernels() -> Check:
     """Where compiled kernels are kept; without such a place they are compiled anew in each process."""
-    from kafka_forensics.parsers.kernels.code_cache import NoPlaceError
     from kafka_forensics.parsers.kernels.compiling import kernel_directory
+    from kafka_forensics.storage.code_cache import NoPlaceError
 
     try:
         where = kernel_directory(make=False)

@@ -19,7 +19,7 @@ from kafka_forensics.model.json_objects import attributes
 if TYPE_CHECKING:
     from kafka_forensics.export.append import AddedSnapshot, Opened
     from kafka_forensics.export.datasets import Dataset, ExportOrder
-    from kafka_forensics.facts.facts import FactReader
+    from kafka_forensics.export.facts.facts import FactReader
 
 
 FACT_NAMES: Final = (
@@ -226,8 +226,8 @@ def _run(
 ) -> "tuple[FactReader, list[Dataset]]":
     from kafka_forensics.cli.progress import Progress
     from kafka_forensics.export.datasets import export_facts
+    from kafka_forensics.export.facts.facts import LOG_FACTS, scan_for_facts
     from kafka_forensics.export.views import words
-    from kafka_forensics.facts.facts import LOG_FACTS, scan_for_facts
 
     passes = 1 + sum(name in LOG_FACTS for name in order.names)
     with Progress(screen, quiet=quiet) as progress:

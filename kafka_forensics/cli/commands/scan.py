@@ -15,8 +15,8 @@ from kafka_forensics.model.results import ScanResult
 
 if TYPE_CHECKING:
     from kafka_forensics.cli.outputs.scan import LinesAsSettled
-    from kafka_forensics.judging.scanning import Listener
     from kafka_forensics.questions.report import Reported
+    from kafka_forensics.scanning.judging.whole_scan import Listener
 
 
 INTERRUPTED: Final = 130
@@ -120,8 +120,8 @@ def _run(
 ) -> _Answer:
     """The answer of this machine; looked at `closely` for a page: with payloads, or without."""
     from kafka_forensics.cli.progress import Progress
-    from kafka_forensics.engine import local
-    from kafka_forensics.judging.scanning import ScanInterruptedError
+    from kafka_forensics.scanning.engine import local
+    from kafka_forensics.scanning.judging.whole_scan import ScanInterruptedError
 
     with Progress(screen, quiet=quiet) as progress:
         if closely is not None:
@@ -140,8 +140,8 @@ def _run_on_spark(
 ) -> _Answer:
     from kafka_forensics.cli.spark_session import stopping
     from kafka_forensics.evidence.inputs import gather
-    from kafka_forensics.judging.scanning import ScanInterruptedError, nothing_judged
     from kafka_forensics.questions.report import Reported, histories
+    from kafka_forensics.scanning.judging.whole_scan import ScanInterruptedError, nothing_judged
     from kafka_forensics.spark.job import scanned
     from kafka_forensics.spark.sessions import require_pyspark
 

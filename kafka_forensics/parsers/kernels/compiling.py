@@ -26,7 +26,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, Final, Generic, Literal, TypeVar
 
-from kafka_forensics.parsers.kernels.code_cache import NoPlaceError, mark_used, own_directory
+from kafka_forensics.storage.code_cache import NoPlaceError, mark_used, own_directory
 
 Answer = TypeVar("Answer")
 Kinds = tuple[object, ...]

@@ -11,27 +11,27 @@ from typing import TYPE_CHECKING, Final
 from kafka_forensics.analysis.over_time import Between, LogChanges, Newer, Went, change, committed_gone, keys_lost, log_changes
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import Counts, is_compacted
-from kafka_forensics.engine.serialization import make_serializable, pack, unpack
-from kafka_forensics.engine.task_values import Common, Slice, SliceAnswer, StretchRow, inputs_of, slices
-from kafka_forensics.engine.tasks import SliceRows, answered, keep_code_as, keys_apart, opener
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, broker_order
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.folding.fold_split import Merged
-from kafka_forensics.folding.keys import KeyAnswer, KeyQuestion
 from kafka_forensics.model.changes import UNREADABLE, Change, ChangeKind
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import Incomplete, PartitionSummary, Read
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed
-from kafka_forensics.rereading.reader import LogReader
+from kafka_forensics.scanning.engine.serialization import make_serializable, pack, unpack
+from kafka_forensics.scanning.engine.task_values import Common, Slice, SliceAnswer, StretchRow, inputs_of, slices
+from kafka_forensics.scanning.engine.tasks import SliceRows, answered, keep_code_as, keys_apart, opener
+from kafka_forensics.scanning.folding.fold_split import Merged
+from kafka_forensics.scanning.folding.keys import KeyAnswer, KeyQuestion
+from kafka_forensics.scanning.rereading.reader import LogReader
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kafka_forensics.folding.keys import KeysApart
-    from kafka_forensics.judging.compaction import Swept
+    from kafka_forensics.scanning.folding.keys import KeysApart
+    from kafka_forensics.scanning.judging.compaction import Swept
 
 
 Broker = int | str
@@ -241,7 +241,7 @@ def _cleaned(
 ) -> tuple[list[Change], Finding | None]:
     """The row about what compaction took, and a finding if it took what it never takes."""
     from kafka_forensics.analysis.compaction import Pair  # few partitions pay for it
-    from kafka_forensics.judging.compaction import sweep
+    from kafka_forensics.scanning.judging.compaction import sweep
 
     start = max(old.log_start_offset, new.log_start_offset)
     end = min(old.log_end_offset, new.log_end_offset)

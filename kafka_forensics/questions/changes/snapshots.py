@@ -10,24 +10,24 @@ from typing import Final
 
 from kafka_forensics.analysis.catalogue import on_premises
 from kafka_forensics.analysis.incidents import incidents_between
-from kafka_forensics.engine.local import Progress, answers_in_order
-from kafka_forensics.engine.task_values import TopicPartition
 from kafka_forensics.errors import SourceError, UsageError, perhaps_meant
 from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions, listed, require_match, without_secrets
 from kafka_forensics.evidence.paths import StrangerError, split_name
-from kafka_forensics.folding.fold_split import Merged
-from kafka_forensics.judging.recovery_files import lone_leftovers
-from kafka_forensics.judging.scanning import PartitionAnswer, Scan, digest_key, judged
 from kafka_forensics.model.changes import Change, ChangeKind, SnapshotsResult
 from kafka_forensics.model.findings import Confidence, Finding, Severity
 from kafka_forensics.model.results import Incomplete, ScanResult
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed
 from kafka_forensics.questions.changes.partition import At, Disks, PartitionChanges, Words, disks_of, partition_changes
-from kafka_forensics.rereading.right_offsets import with_right_offsets
+from kafka_forensics.scanning.engine.local import Progress, answers_in_order
+from kafka_forensics.scanning.engine.task_values import TopicPartition
+from kafka_forensics.scanning.folding.fold_split import Merged
+from kafka_forensics.scanning.judging.recovery_files import lone_leftovers
+from kafka_forensics.scanning.judging.whole_scan import PartitionAnswer, Scan, digest_key, judged
+from kafka_forensics.scanning.rereading.right_offsets import with_right_offsets
+from kafka_forensics.scanning.witnesses.witnesses import Witnesses, read_witnesses
 from kafka_forensics.storage.open import ARCHIVES, OTHER_CONTAINERS, located, open_source
 from kafka_forensics.storage.source import ByteSource, Entry, EntryKind
-from kafka_forensics.witnesses.witnesses import Witnesses, read_witnesses
 
 Given = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 """A folder of snapshots; several snapshots, each a path that may be `NAME=PATH`; or the paths of each by its name."""

@@ -14,7 +14,6 @@ from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.evidence.paths import OpenedPath, open_paths, typed_path
-from kafka_forensics.judging.scanning import is_deep
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, TRANSACTION_STATE_TOPIC, WITNESS_TOPICS
 from kafka_forensics.model.pseudonyms import Pseudonyms
 from kafka_forensics.model.results import Incomplete
@@ -27,6 +26,9 @@ from kafka_forensics.questions.collect.log_facts import FactsWanted, take_log
 from kafka_forensics.questions.collect.names import BundleNames
 from kafka_forensics.questions.collect.pace import Pace
 from kafka_forensics.questions.collect.politeness import leave_page_cache
+from kafka_forensics.scanning.judging.whole_scan import is_deep
+from kafka_forensics.scanning.witnesses.controller import read_controller
+from kafka_forensics.scanning.witnesses.coordinators import read_transaction_log
 from kafka_forensics.storage.bundles import (
     TRANSACTION_PARTITIONS,
     SectionKind,
@@ -35,8 +37,6 @@ from kafka_forensics.storage.open import sha256_of
 from kafka_forensics.storage.page_cache import PageCache
 from kafka_forensics.storage.source import EntryKind, place_of
 from kafka_forensics.version import __version__
-from kafka_forensics.witnesses.controller import read_controller
-from kafka_forensics.witnesses.coordinators import read_transaction_log
 from kafka_forensics.writers.bundle_file import BundleWriter
 from kafka_forensics.writers.redacted_files import RewrittenFile, redacted_file
 

@@ -22,7 +22,7 @@ from kafka_forensics.parsers.log_dir import (
     parse_file_name,
     parse_partition_name,
 )
-from kafka_forensics.rereading.record_states import base_offsets
+from kafka_forensics.scanning.rereading.record_states import base_offsets
 from kafka_forensics.storage.open import open_beside
 
 if TYPE_CHECKING:

@@ -39,8 +39,8 @@ from kafka_forensics.parsers.log import (
     sound_blocks,
 )
 from kafka_forensics.questions.dump.inputs import BytesOf, DumpFile, DumpOptions
-from kafka_forensics.rereading.record_states import NONE, STATES, UNKNOWN, RecordStates, in_transactions, txn_facts
-from kafka_forensics.rereading.seeking import chunks_until, start_position
+from kafka_forensics.scanning.rereading.record_states import NONE, STATES, UNKNOWN, RecordStates, in_transactions, txn_facts
+from kafka_forensics.scanning.rereading.seeking import chunks_until, start_position
 from kafka_forensics.storage.bundles import CollectedLog
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def _record_table(
     import pyarrow as pa
 
     from kafka_forensics.model.arrow import numbers, words
-    from kafka_forensics.rereading.record_columns import byte_strings, header_lists, words_by_number
+    from kafka_forensics.scanning.rereading.record_columns import byte_strings, header_lists, words_by_number
 
     rows, of_row = np.unique(block.batches, return_inverse=True)
 

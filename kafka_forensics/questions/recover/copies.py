@@ -8,8 +8,8 @@ from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.model.coordinators import TransactionLog
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, normalised, without
 from kafka_forensics.replication.planner import NO_END, Broker, Loss, PlanPartition
-from kafka_forensics.rereading.log_ranges import Endings, ReadLog
-from kafka_forensics.rereading.record_states import ABORTED, COMMITTED, UNKNOWN
+from kafka_forensics.scanning.rereading.log_ranges import Endings, ReadLog
+from kafka_forensics.scanning.rereading.record_states import ABORTED, COMMITTED, UNKNOWN
 
 if TYPE_CHECKING:
     from kafka_forensics.model.results import Incomplete

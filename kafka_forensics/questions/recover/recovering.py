@@ -5,10 +5,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.recovered import Count, RecoveredRecord
@@ -19,8 +17,10 @@ from kafka_forensics.questions.recover.sides import Kept, Undecided, kept_side, 
 from kafka_forensics.questions.recover.versions import RecoveredRange, Versions
 from kafka_forensics.replication.offset_ranges import normalised, without
 from kafka_forensics.replication.planner import UNBOUNDED, Broker, Loss
-from kafka_forensics.rereading.reader import LogReader
-from kafka_forensics.witnesses.witnesses import Witnesses, read_witnesses
+from kafka_forensics.scanning.engine.local import Progress, scan_inputs
+from kafka_forensics.scanning.judging.partitions import PartitionResult
+from kafka_forensics.scanning.rereading.reader import LogReader
+from kafka_forensics.scanning.witnesses.witnesses import Witnesses, read_witnesses
 
 Sink = Callable[[RecoveredRecord], object]
 """Takes every recovered record, in order."""

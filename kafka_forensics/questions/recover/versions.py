@@ -15,8 +15,8 @@ from kafka_forensics.questions.recover.copies import Copies, Source
 from kafka_forensics.questions.recover.matching import Matches, Sought
 from kafka_forensics.replication.offset_ranges import normalised
 from kafka_forensics.replication.planner import NO_END, Broker, Loss
-from kafka_forensics.rereading.log_ranges import ReadBatch
-from kafka_forensics.rereading.record_states import ABORTED, OPEN
+from kafka_forensics.scanning.rereading.log_ranges import ReadBatch
+from kafka_forensics.scanning.rereading.record_states import ABORTED, OPEN
 
 _BY_STATE: Final = {ABORTED: "aborted", OPEN: "open"}
 

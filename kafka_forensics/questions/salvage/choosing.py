@@ -12,7 +12,6 @@ from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.evidence.options import listed
-from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.model.constants import INTERNAL_TOPICS
 from kafka_forensics.model.results import Read
 from kafka_forensics.questions.plan import Planned, SalvageForecast
@@ -23,7 +22,8 @@ from kafka_forensics.questions.salvage.whole_copies import SAY_WHOSE, WholeCopie
 from kafka_forensics.replication.epochs import epoch_at
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, normalised, without
 from kafka_forensics.replication.planner import NO_END, Candidate, PlanReplica, losses_without
-from kafka_forensics.rereading.reader import LogReader
+from kafka_forensics.scanning.judging.partitions import PartitionResult
+from kafka_forensics.scanning.rereading.reader import LogReader
 
 ROUNDS: Final = 4
 """How often a lineage is traced again without offsets that turn out not to be there."""

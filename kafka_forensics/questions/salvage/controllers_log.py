@@ -24,10 +24,10 @@ from kafka_forensics.questions.salvage.manifest import CopiedFile, Quorum, Refus
 from kafka_forensics.questions.salvage.partition_files import CopyChangedError, new_file, write_file
 from kafka_forensics.questions.salvage.quorum_copies import QuorumCopy
 from kafka_forensics.questions.salvage.slices import Slice, slices_of
+from kafka_forensics.scanning.witnesses.controller_copies import SnapshotFile, check_snapshot, voter_sets
 from kafka_forensics.storage.copying import copy_range
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.open import sha256_of
-from kafka_forensics.witnesses.controller_copies import SnapshotFile, check_snapshot, voter_sets
 from kafka_forensics.writers.files import write_quorum_state
 
 if TYPE_CHECKING:

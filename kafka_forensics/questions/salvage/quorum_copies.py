@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from kafka_forensics.model.controller import VoterSet
 from kafka_forensics.model.results import Read
 from kafka_forensics.questions.salvage.slices import Source
-from kafka_forensics.rereading.logs_in_order import logs_of
-from kafka_forensics.witnesses.controller_copies import ControllerCopy
+from kafka_forensics.scanning.rereading.logs_in_order import logs_of
+from kafka_forensics.scanning.witnesses.controller_copies import ControllerCopy
 
 
 @dataclass(slots=True)

@@ -13,16 +13,11 @@ from typing import Final
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import retention_for
-from kafka_forensics.engine.local import Progress, scan, scan_inputs
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import Inputs, LogDir, ReplicaPlan, gather
 from kafka_forensics.evidence.ledger import ExpectedReplica
 from kafka_forensics.evidence.options import ScanOptions, fits, listed
-from kafka_forensics.judging.absence import ledger_of, partitions_without_copy
-from kafka_forensics.judging.partitions import PartitionResult
-from kafka_forensics.judging.quorum import stops_controllers
-from kafka_forensics.judging.scanning import is_deep
 from kafka_forensics.model.amounts import size
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, REMOTE_LOG_METADATA_TOPIC, WITNESS_TOPICS
 from kafka_forensics.model.controller import ControllerHistory
@@ -68,10 +63,15 @@ from kafka_forensics.replication.planner import NO_END, UNSEEN, Broker
 from kafka_forensics.replication.recovery import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from kafka_forensics.replication.retention import Retention, explains
 from kafka_forensics.replication.small_files import BOOTSTRAP, META_PROPERTIES
-from kafka_forensics.rereading.reader import LogReader
+from kafka_forensics.scanning.engine.local import Progress, scan, scan_inputs
+from kafka_forensics.scanning.judging.absence import ledger_of, partitions_without_copy
+from kafka_forensics.scanning.judging.partitions import PartitionResult
+from kafka_forensics.scanning.judging.quorum import stops_controllers
+from kafka_forensics.scanning.judging.whole_scan import is_deep
+from kafka_forensics.scanning.rereading.reader import LogReader
+from kafka_forensics.scanning.witnesses.controller_copies import read_copies
+from kafka_forensics.scanning.witnesses.witnesses import read_witnesses
 from kafka_forensics.storage.bundles import BundleSource
-from kafka_forensics.witnesses.controller_copies import read_copies
-from kafka_forensics.witnesses.witnesses import read_witnesses
 from kafka_forensics.writers.files import write_offset_checkpoint
 
 CLEANER_FILE: Final = "cleaner-offset-checkpoint"

@@ -18,7 +18,7 @@ from kafka_forensics.questions.salvage.lineage import Lineage, Piece
 from kafka_forensics.replication.offset_ranges import Ranges, holds, normalised, without
 from kafka_forensics.replication.planner import NO_END
 from kafka_forensics.replication.recovery import MAX_RELATIVE_OFFSET
-from kafka_forensics.rereading.seeking import start_position
+from kafka_forensics.scanning.rereading.seeking import start_position
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

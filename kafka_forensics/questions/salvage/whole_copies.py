@@ -21,7 +21,7 @@ from kafka_forensics.questions.salvage.manifest import MAY_BE_STALE, Refused, Re
 from kafka_forensics.questions.salvage.slices import Choice, Slice, Source, slices_of
 from kafka_forensics.replication.offset_ranges import Range, Ranges, clipped, normalised, without
 from kafka_forensics.replication.planner import NO_END, Broker, PlanReplica, loaded_epochs
-from kafka_forensics.rereading.reader import LogReader
+from kafka_forensics.scanning.rereading.reader import LogReader
 
 DIFFERING: Final = frozenset(
     {

@@ -4,11 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions, fits
-from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.pseudonyms import PSEUDONYM, NameKind
 from kafka_forensics.model.results import ScanResult
@@ -16,9 +14,11 @@ from kafka_forensics.questions.verify import planned as of_plan, salvaged as of_
 from kafka_forensics.questions.verify.documents import PlanDocument, SalvageManifest
 from kafka_forensics.questions.verify.promises import Outcome, Verified
 from kafka_forensics.questions.verify.records_back import LostRecords, check_kept
-from kafka_forensics.rereading.reader import LogReader
+from kafka_forensics.scanning.engine.local import Progress, scan_inputs
+from kafka_forensics.scanning.judging.partitions import PartitionResult
+from kafka_forensics.scanning.rereading.reader import LogReader
+from kafka_forensics.scanning.witnesses.witnesses import Witnesses, read_witnesses
 from kafka_forensics.storage.bundles import BundleSource
-from kafka_forensics.witnesses.witnesses import Witnesses, read_witnesses
 
 Key = tuple[str, int]
 Look = Callable[[Key, list[Replica], LogReader, PartitionResult], list[Verified]]

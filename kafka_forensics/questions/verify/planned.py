@@ -11,7 +11,6 @@ from kafka_forensics.analysis.replicas import damaged_offsets, differences
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.evidence.options import listed
-from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.model.controller import NO_LEADER, PartitionControl
 from kafka_forensics.model.coordinators import TransactionLog
@@ -22,8 +21,9 @@ from kafka_forensics.questions.verify.promises import REASONS, Answer, Verified,
 from kafka_forensics.questions.verify.records_back import LostRecords, are_back
 from kafka_forensics.replication.epochs import epoch_at
 from kafka_forensics.replication.offset_ranges import normalised
-from kafka_forensics.rereading.log_ranges import Endings, ReadLog
-from kafka_forensics.rereading.reader import LogReader
+from kafka_forensics.scanning.judging.partitions import PartitionResult
+from kafka_forensics.scanning.rereading.log_ranges import Endings, ReadLog
+from kafka_forensics.scanning.rereading.reader import LogReader
 
 
 def check_elected(wanted: Iterable[PlannedPartition], elected: str | None) -> None:

@@ -21,8 +21,8 @@ from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.questions.recover import content, digest
 from kafka_forensics.questions.verify.documents import Broker
 from kafka_forensics.questions.verify.promises import Answer
-from kafka_forensics.rereading.log_ranges import Endings, ReadLog
-from kafka_forensics.rereading.record_states import COMMITTED, NONE, UNKNOWN
+from kafka_forensics.scanning.rereading.log_ranges import Endings, ReadLog
+from kafka_forensics.scanning.rereading.record_states import COMMITTED, NONE, UNKNOWN
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.storage.documents import MAX_BYTES, document_bytes, opened_document
 

@@ -5,11 +5,11 @@ from typing import Final
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan
-from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Read
 from kafka_forensics.questions.verify.documents import Broker, SalvagedPartition
 from kafka_forensics.questions.verify.promises import Answer, Verified, end_of, grave_kinds, start_of
+from kafka_forensics.scanning.judging.partitions import PartitionResult
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.storage.open import sha256_of
 

@@ -26,7 +26,7 @@ from kafka_forensics.analysis.compaction import (
     place,
     reduced,
 )
-from kafka_forensics.folding.keys.question import KeyRuns
+from kafka_forensics.scanning.folding.keys.question import KeyRuns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

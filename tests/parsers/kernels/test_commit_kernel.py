@@ -13,7 +13,7 @@ from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.model.coordinators import GroupLog
 from kafka_forensics.parsers.kernels.commits import Superseded
 from kafka_forensics.parsers.log.segment import SegmentReader
-from kafka_forensics.witnesses.coordinators import replay_log
+from kafka_forensics.scanning.witnesses.coordinators import replay_log
 from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch, write_marker
 from tests.support.brokers import put_offsets
 from tests.support.groups import TOPIC_ID_BYTES, commit_key, commit_value, group_key, group_value, log_of

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from kafka_forensics.parsers.kernels import compiling
-from kafka_forensics.parsers.kernels.code_cache import keep_in
 from kafka_forensics.parsers.kernels.compiling import (
     Kernel,
     compile_as_needed,
@@ -26,6 +25,7 @@ from kafka_forensics.parsers.kernels.compiling import (
     using_compiled,
     worth_threads,
 )
+from kafka_forensics.storage.code_cache import keep_in
 
 WORK = 1 << 30
 

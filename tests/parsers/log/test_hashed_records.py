@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from kafka_forensics.parsers.log import HashedRecords, RecordHasher, SeededHasher, SegmentHashes, StrongHasher, hashed_records
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from tests.folding.held_records import hashed
+from tests.scanning.folding.held_records import hashed
 from tests.support.memory import MemoryFile
 from tests.support.segments import batch, flipped, legacy_entry, log, marker
 

@@ -6,15 +6,15 @@ from typing import NoReturn
 
 import pytest
 
-from kafka_forensics.engine.key_tasks import QuestionsUnderWay, read_keys
-from kafka_forensics.engine.serialization import pack
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.folding.keys.question import KeyAnswer
-from kafka_forensics.judging import compaction
 from kafka_forensics.questions.changes.snapshots import changes
-from tests.engine import task_changes, task_engine
-from tests.engine.task_changes import said, with_keys_apart
+from kafka_forensics.scanning.engine.key_tasks import QuestionsUnderWay, read_keys
+from kafka_forensics.scanning.engine.serialization import pack
+from kafka_forensics.scanning.folding.keys.question import KeyAnswer
+from kafka_forensics.scanning.judging import compaction
+from tests.scanning.engine import task_changes, task_engine
+from tests.scanning.engine.task_changes import said, with_keys_apart
 from tests.support.brokers import DIRECTORY, put_compacted
 from tests.support.logs import CLEANED, keyed_history
 from tests.support.snapshot_trees import NEW, OLD

@@ -7,7 +7,7 @@ import pytest
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.changes import SnapshotsResult
 from kafka_forensics.wording import advice, message
-from tests.engine.task_changes import with_keys_apart
+from tests.scanning.engine.task_changes import with_keys_apart
 from tests.support.brokers import put_compacted
 from tests.support.logs import CLEANED, FUTURE_MS, History, keyed_history
 from tests.support.snapshot_trees import NEW, OLD, findings, rows

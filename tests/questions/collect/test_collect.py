@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 import kafka_forensics as kf
-from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import json_document
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.questions.collect import CollectOptions, collect
-from tests.engine import task_engine
+from kafka_forensics.scanning.engine import local
+from tests.scanning.engine import task_engine
 from tests.support.bundles import bundle_of
 from tests.support.places import SAMPLES
 

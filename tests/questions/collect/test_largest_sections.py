@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.evidence.paths import open_paths
 from kafka_forensics.model.batches import CHUNK_ROWS
 from kafka_forensics.questions.collect import CollectOptions, collect
 from kafka_forensics.questions.collect.collecting import RecordsAsked
+from kafka_forensics.scanning.engine.local import scan
 from kafka_forensics.storage.bundles import CollectedLog
 from tests.questions.salvage.salvaged import NAME, TOPIC
 from tests.support.brokers import put_replica

@@ -13,7 +13,7 @@ from kafka_forensics.model.recovered import RecoveredRecord
 from kafka_forensics.questions.collect import CollectOptions, RecordsAsked
 from kafka_forensics.questions.plan import PlanOptions, make_plans
 from kafka_forensics.questions.recover import Kept, Undecided, matching, recover
-from kafka_forensics.rereading.log_ranges import ReadLog
+from kafka_forensics.scanning.rereading.log_ranges import ReadLog
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.questions.recover.recoveries import recovered
 from tests.support.brokers import put_brokers, put_replica, write_checkpoint

@@ -8,9 +8,9 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.salvage import MANIFEST, Refused, Salvaged, SalvagedPartition, SalvageOptions, salvage
+from kafka_forensics.scanning.engine.local import scan
 from tests.support.json_schemas import json_schema
 from tests.support.segments import batch
 

@@ -8,12 +8,12 @@ from typing import Any, cast
 import pytest
 
 from kafka_forensics.cli.outputs.salvage import summary_lines
-from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.questions.plan import PlanMaker, Planned
 from kafka_forensics.questions.salvage.whole_copies import DIFFERING, _parted
 from kafka_forensics.replication.planner import NO_END, Plan, PlanPartition, PlanReplica
+from kafka_forensics.scanning.engine.local import scan
 from tests.questions.salvage.salvaged import NAME, TOPIC, of_first, refused, salvaged_of, taken
 from tests.support.brokers import put_epochs, put_meta, put_replica, put_segment, write_checkpoint
 from tests.support.controllers import ControllerLog, partition, setting, topic

@@ -15,7 +15,7 @@ from kafka_forensics.model.constants import NO_TIMESTAMP
 from kafka_forensics.parsers.log import matching, records as record_parser
 from kafka_forensics.questions import search as finding
 from kafka_forensics.questions.search import FOUND_COLUMNS, Conditions, FoundRecords, Search, found_columns, search
-from kafka_forensics.rereading import seeking
+from kafka_forensics.scanning.rereading import seeking
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
 from tests.support.brokers import put_replica, put_segment
 from tests.support.kernels import kernels

@@ -9,11 +9,11 @@ import pytest
 
 import kafka_forensics as kf
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.engine import local
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.questions.collect import CollectOptions, collect
+from kafka_forensics.scanning.engine import local
 from tests.support.audit import unclean_election
 from tests.support.logs import HEALTHY
 from tests.support.object_stores import ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server

@@ -1,0 +1,225 @@
+"""Facts that a scan and the internal topics tell: replicas, transactions, the controller's history, committed offsets."""
+
+from collections.abc import Callable, Iterable, Iterator
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from kafka_forensics.analysis.transactions import TransactionColumn
+from kafka_forensics.evidence.options import ScanOptions, fits
+from kafka_forensics.export.facts.log import FactReading
+from kafka_forensics.export.facts.rows import MAX_ROWS, json_text, own_batch, record_batches, rows_of, text
+from kafka_forensics.model.arrow import few_words, numbers, one_word, plain
+from kafka_forensics.model.changes import CHANGE_COLUMNS, Change, change_values
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONTROL_ABORT, CONTROL_COMMIT
+from kafka_forensics.model.coordinators import Committed, GroupLog, OffsetCommit, PendingCommit
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.json_objects import Columns, Json, attributes
+from kafka_forensics.model.results import Incomplete, PartitionSummary, ReplicaSummary
+from kafka_forensics.model.schemas import CHANGES_FACT, FACTS, SNAPSHOT
+from kafka_forensics.questions.metadata import event_rows
+from kafka_forensics.questions.transactions import (
+    ENDED,
+    MARKERS,
+    KnownTransactions,
+    TransactionRow,
+    paired_transactions,
+)
+from kafka_forensics.scanning.witnesses.witnesses import Witnesses
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kafka_forensics.model.schemas import ArrowArray
+
+_REPLICA: Final[Columns] = {
+    **attributes("log_dir directory log_start_offset local_log_start_offset log_end_offset", of="replica"),
+    **attributes("high_watermark last_stable_offset recovery_point", of="replica"),
+    "leader_epochs": lambda item: _epochs(item.replica.leader_epochs),
+    **attributes("segments batches records bytes missing_offsets", of="replica"),
+    **attributes("committed aborted open hanging", of="replica.transactions"),
+    **attributes("starts recovered_start=log_start_offset recovered_end=log_end_offset checks steps", of="replica.recovery"),
+    **attributes("topic_id cleanup_policy is_tiered verdict leader leader_epoch isr replica_assignment", of="partition"),
+    **attributes("high_watermark_at_least high_watermark_witness agreement=agreement.kind", of="partition"),
+    **attributes("common_end_offset=agreement.common_end_offset", of="partition"),
+    "fork_epoch": lambda item: item.partition.agreement.fork_epochs.get(str(item.replica.broker)),
+    **attributes("read=read.value read_end_offset", of="replica"),
+}
+"""Of a replica and its partition."""
+_EVENT: Final[Columns] = {
+    **attributes("topic partition topic_id offset=event.offset timestamp=event.timestamp_ms event=event.kind"),
+    **attributes("leader", of="state"),
+    **attributes("leader_epoch"),
+    **attributes("partition_epoch isr elr last_known_elr replica_assignment adding_replicas removing_replicas", of="state"),
+    **attributes("leader_recovery_state", of="state"),
+    **attributes("is_unclean=event.is_unclean previous_leader is_committed=event.is_committed unknown_after=event.unknown_after"),
+}
+
+
+def replica_facts(partition: PartitionSummary, replica: ReplicaSummary) -> Iterator[pa.RecordBatch]:
+    """The one row of `replicas` about a replica, as `Fact.own` says."""
+    item = SimpleNamespace(partition=partition, replica=replica)
+    return record_batches(FACTS["replicas"].own, rows_of(_REPLICA, [item]))
+
+
+def _epochs(epochs: list[tuple[int, int]] | None) -> list[Json] | None:
+    return None if epochs is None else [{"leader_epoch": epoch, "start_offset": start} for epoch, start in epochs]
+
+
+def transaction_facts(reading: FactReading, last_stable_offset: int | None, known: KnownTransactions) -> Iterator[pa.RecordBatch]:
+    """Record batches of `transactions` of one replica, as `Fact.own` says; the controller's log has none."""
+    if reading.plan.context.topic == CLUSTER_METADATA_TOPIC:
+        reading.passed(reading.plan.bytes)
+        return iter(())
+    return _transaction_batches(reading, last_stable_offset, known)
+
+
+def _transaction_batches(
+    reading: FactReading, last_stable_offset: int | None, known: KnownTransactions
+) -> Iterator[pa.RecordBatch]:
+    incomplete: list[Incomplete] = []
+    for paired, ended in _many_at_once(paired_transactions(reading.plan, incomplete)):
+        if not paired.size:
+            continue
+        plain_ones = np.full(paired.shape[1], ended) & ~known.speaks_of(paired[TransactionColumn.PRODUCER_ID])
+        rows = known.rows(reading.plan.context, paired[:, ~plain_ones], last_stable_offset, ended=ended)
+        batches = list(record_batches(FACTS["transactions"].own, _rows_of_transactions(reading, rows)))
+        if not batches:
+            yield own_batch(FACTS["transactions"], _ended_columns(reading, paired))
+        elif not plain_ones.any():
+            yield from batches
+        else:
+            columns = [plain(column) for column in _ended_columns(reading, paired[:, plain_ones])]
+            batches.insert(0, pa.RecordBatch.from_arrays(columns, schema=FACTS["transactions"].own))
+            places = np.concatenate([np.flatnonzero(plain_ones), np.flatnonzero(~plain_ones)])
+            yield from pa.Table.from_batches(batches).take(numbers(np.argsort(places))).to_batches()
+    reading.passed(reading.plan.bytes)
+    for gap in incomplete:
+        reading.incomplete(gap)
+
+
+def _many_at_once(parts: "Iterable[tuple[NDArray[np.int64], bool]]") -> "Iterator[tuple[NDArray[np.int64], bool]]":
+    """The same, of those that have ended as many together as a record batch may hold."""
+    held: list[NDArray[np.int64]] = []
+    rows = 0
+    for paired, ended in parts:
+        if held and not (ended and rows + paired.shape[1] <= MAX_ROWS):
+            yield np.concatenate(held, axis=1), True
+            held, rows = [], 0
+        if ended:
+            held.append(paired)
+            rows += paired.shape[1]
+        else:
+            yield paired, False
+    if held:
+        yield np.concatenate(held, axis=1), True
+
+
+def _rows_of_transactions(reading: FactReading, rows: Iterable[TransactionRow]) -> Iterator[tuple[object, ...]]:
+    _, *names = FACTS["transactions"].own.names
+    return ((reading.plan.log_dir.name, *row) for row in rows_of(attributes(" ".join(names)), rows))
+
+
+def _ended_columns(reading: FactReading, paired: "NDArray[np.int64]") -> "list[ArrowArray]":
+    """Columns of transactions that have ended and of which only the log speaks; what it does not tell is null."""
+    rows = paired.shape[1]
+    without_data = paired[TransactionColumn.BATCHES] == 0
+    marker = paired[TransactionColumn.MARKER_TYPE]
+    unread = (marker != CONTROL_ABORT) & (marker != CONTROL_COMMIT)
+    states = np.where(without_data, 3, np.where(unread, 2, marker))
+    columns: dict[str, ArrowArray] = {
+        "log_dir": one_word(text(reading.plan.log_dir.name), rows),
+        "state": few_words(states, [ENDED[CONTROL_ABORT], ENDED[CONTROL_COMMIT], "unknown", "empty"]),
+        "marker": few_words(marker, [MARKERS[CONTROL_ABORT], MARKERS[CONTROL_COMMIT]], null=unread),
+        "coordinator_epoch": numbers(paired[TransactionColumn.COORDINATOR_EPOCH].astype(np.int32), null=unread),
+        "holds_last_stable_offset": numbers(np.zeros(rows, bool)),
+    }
+    schema = FACTS["transactions"].own
+    for field in schema:
+        if field.name in columns:
+            continue
+        column = TransactionColumn.__members__.get(field.name.upper())
+        if column is None:
+            columns[field.name] = pa.nulls(rows, field.type)
+        else:
+            of_data = TransactionColumn.FIRST_OFFSET <= column <= TransactionColumn.LAST_TIMESTAMP
+            values = paired[column].astype(field.type.to_pandas_dtype())
+            columns[field.name] = numbers(values, null=without_data if of_data else None)
+    return [columns[name] for name in schema.names]
+
+
+def metadata_facts(witnesses: Witnesses, options: ScanOptions) -> Iterator[pa.RecordBatch]:
+    """Record batches of `metadata_history`, by topic, partition and offset."""
+    rows = () if witnesses.controller is None else event_rows(witnesses.controller, options)
+    return record_batches(FACTS["metadata_history"].schema, rows_of(_EVENT, rows))
+
+
+def group_facts(witnesses: Witnesses, options: ScanOptions, *, payloads: bool) -> Iterator[pa.RecordBatch]:
+    """Record batches of `group_offsets`, by partition of the log, status, group, topic and partition."""
+    return record_batches(FACTS["group_offsets"].schema, _group_rows(witnesses, options, payloads=payloads))
+
+
+def _group_rows(witnesses: Witnesses, options: ScanOptions, *, payloads: bool) -> Iterator[tuple[object, ...]]:
+    logs = [] if witnesses.groups is None else witnesses.groups.logs
+    for log in sorted(logs, key=lambda log: (log.partition, str(log.broker))):
+        for committed in sorted(log.committed, key=_by_group):
+            if fits((committed.topic, committed.partition), options):
+                yield (
+                    *_place(log, committed),
+                    "committed",
+                    *_commit(committed.last, payloads=payloads),
+                    committed.in_transaction,
+                    None,
+                    *(log.partition, committed.record_offset, committed.unknown_after),
+                )
+        for pending in sorted(log.pending, key=_by_group):
+            if fits((pending.topic, pending.partition), options):
+                yield (
+                    *_place(log, pending),
+                    "pending",
+                    *_commit(pending.commit, payloads=payloads),
+                    True,
+                    pending.producer_id,
+                    *(log.partition, pending.record_offset, None),
+                )
+
+
+def _by_group(offset: Committed | PendingCommit) -> tuple[str, str, int, int]:
+    return offset.group, offset.topic, offset.partition, offset.record_offset
+
+
+def _place(log: GroupLog, offset: Committed | PendingCommit) -> tuple[object, ...]:
+    group = log.groups.get(offset.group)
+    about = ("simple", None) if group is None else (group.kind, group.state)
+    return offset.topic, offset.partition, str(log.broker), offset.group, *about
+
+
+def _commit(commit: OffsetCommit, *, payloads: bool) -> tuple[object, ...]:
+    times = commit.commit_timestamp, commit.expire_timestamp
+    return commit.offset, commit.leader_epoch, commit.topic_id, *times, commit.metadata if payloads else None
+
+
+# What shows between snapshots as plain rows, for every output.
+
+
+def change_batches(changes: Iterable[Change]) -> Iterator[pa.RecordBatch]:
+    """The rows as record batches of the fact `changes`."""
+    return record_batches(CHANGES_FACT.schema, map(_row, changes))
+
+
+def _row(change: Change) -> tuple[object, ...]:
+    values = change_values(change)
+    values |= {
+        "broker": str(change.broker),
+        "held_by": [str(broker) for broker in change.held_by],
+        "evidence": json_text(change.evidence),
+    }
+    return tuple(values[name] for name in CHANGE_COLUMNS)
+
+
+def between_batches(findings: Iterable[Finding], row: Callable[[Finding], tuple[object, ...]]) -> Iterator[pa.RecordBatch]:
+    """Findings between snapshots as record batches of `findings`, each under the newer snapshot; `row` is what makes one's row."""
+    rows = ((str(finding.evidence["to_snapshot"]), *row(finding)) for finding in findings)
+    yield from record_batches(pa.schema([SNAPSHOT, *FACTS["findings"].schema]), rows)

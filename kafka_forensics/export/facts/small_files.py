@@ -1,0 +1,139 @@
+"""Facts of the small files: index entries, epoch entries, producers of snapshots, and the lines of offset checkpoints."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from kafka_forensics.errors import SourceError
+from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, broker_order
+from kafka_forensics.evidence.options import ScanOptions, fits
+from kafka_forensics.export.facts.log import FactReading
+from kafka_forensics.export.facts.rows import MAX_ROWS, own_batch, place_columns, record_batches
+from kafka_forensics.model.constants import (
+    INDEX_ENTRY_SIZE,
+    PRODUCER_SNAPSHOT_ENTRY_SIZE,
+    PRODUCER_SNAPSHOT_HEADER_SIZE,
+    TIME_INDEX_ENTRY_SIZE,
+)
+from kafka_forensics.model.files import ProducerEntry
+from kafka_forensics.model.schemas import FACTS
+from kafka_forensics.parsers.checkpoints import parse_leader_epochs
+from kafka_forensics.parsers.indexes import parse_offset_index, parse_producer_snapshot, parse_time_index, parse_transaction_index
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kafka_forensics.model.schemas import ArrowArray
+    from kafka_forensics.storage.source import ByteFile, Entry
+
+Parsed = TypeVar("Parsed")
+
+
+def _parsed(reading: FactReading, entry: "Entry", parse: "Callable[[ByteFile], Parsed]") -> Parsed | None:
+    """What a file says; None, and a note, if it cannot be read."""
+    try:
+        with reading.plan.log_dir.source.open(entry.path) as file:
+            return parse(file)
+    except SourceError as error:
+        reading.missing(entry, error)
+        return None
+
+
+def index_facts(reading: FactReading) -> Iterator[pa.RecordBatch]:
+    """Record batches of `index_entries`, as `Fact.own` says."""
+    for segment in reading.plan.directory.segments:
+        base_offset = segment.base_offset
+        if segment.index is not None:
+            index = _parsed(reading, segment.index, partial(parse_offset_index, base_offset=base_offset))
+            if index is not None:
+                columns = {"offset": index.offsets, "log_position": index.positions}
+                yield from _index_batches(reading, segment.index, "offset", INDEX_ENTRY_SIZE, columns)
+        if segment.time_index is not None:
+            times = _parsed(reading, segment.time_index, partial(parse_time_index, base_offset=base_offset))
+            if times is not None:
+                columns = {"offset": times.offsets, "timestamp": times.timestamps}
+                yield from _index_batches(reading, segment.time_index, "time", TIME_INDEX_ENTRY_SIZE, columns)
+        if segment.transaction_index is not None:
+            yield from _aborted_batches(reading, segment.transaction_index)
+
+
+def _index_batches(
+    reading: FactReading, entry: "Entry", index_type: str, width: int, columns: "dict[str, NDArray[np.int64]]"
+) -> Iterator[pa.RecordBatch]:
+    fact = FACTS["index_entries"]
+    entries = len(columns["offset"])
+    for start in range(0, entries, MAX_ROWS):
+        rows = min(MAX_ROWS, entries - start)
+        known: dict[str, ArrowArray] = {name: pa.array(values[start : start + rows]) for name, values in columns.items()}
+        words = place_columns((*reading.place(entry), index_type), rows)
+        known |= dict(zip(("log_dir", "file", "index_type"), words, strict=True))
+        known["position"] = pa.array(np.arange(start, start + rows, dtype=np.int64) * width)
+        yield own_batch(fact, [known[field.name] if field.name in known else pa.nulls(rows, field.type) for field in fact.own])
+
+
+def _aborted_batches(reading: FactReading, entry: "Entry") -> Iterator[pa.RecordBatch]:
+    index = _parsed(reading, entry, parse_transaction_index)
+    place = reading.place(entry)
+    rows = (
+        (
+            *place,
+            *("transaction", txn.position, None, None, None),
+            *(txn.producer_id, txn.first_offset, txn.last_offset, txn.last_stable_offset),
+        )
+        for txn in (() if index is None else index.entries)
+    )
+    return record_batches(FACTS["index_entries"].own, rows)
+
+
+def epoch_facts(reading: FactReading) -> Iterator[pa.RecordBatch]:
+    """Record batches of `epoch_entries`, as `Fact.own` says."""
+    entry = reading.plan.directory.entries.get("leader-epoch-checkpoint")
+    parsed = None if entry is None else _parsed(reading, entry, parse_leader_epochs)
+    if entry is None or parsed is None:
+        return iter(())
+    place = reading.place(entry)
+    rows = ((*place, row, epoch_entry.leader_epoch, epoch_entry.start_offset) for row, epoch_entry in enumerate(parsed.entries))
+    return record_batches(FACTS["epoch_entries"].own, rows)
+
+
+def producer_facts(reading: FactReading) -> Iterator[pa.RecordBatch]:
+    """Record batches of `producer_states`, as `Fact.own` says."""
+    return record_batches(FACTS["producer_states"].own, _producer_rows(reading))
+
+
+_producer = attrgetter(*(field.name for field in fields(ProducerEntry)))
+"""The columns of an entry."""
+
+
+def _producer_rows(reading: FactReading) -> Iterator[tuple[object, ...]]:
+    for offset, entry in reading.plan.directory.snapshots:
+        snapshot = _parsed(reading, entry, partial(parse_producer_snapshot, offset=offset))
+        place = reading.place(entry)
+        for row, producer_entry in enumerate(() if snapshot is None else snapshot.entries):
+            yield (
+                *place,
+                offset,
+                PRODUCER_SNAPSHOT_HEADER_SIZE + row * PRODUCER_SNAPSHOT_ENTRY_SIZE,
+                *_producer(producer_entry),
+            )
+
+
+def checkpoint_facts(inputs: Inputs, options: ScanOptions) -> Iterator[pa.RecordBatch]:
+    """Record batches of `checkpoints`, by broker, log directory, file, topic and partition; only of what was asked for."""
+    return record_batches(FACTS["checkpoints"].schema, _checkpoint_rows(inputs, options))
+
+
+def _checkpoint_rows(inputs: Inputs, options: ScanOptions) -> Iterator[tuple[object, ...]]:
+    for log_dir in sorted(inputs.log_dirs, key=lambda log_dir: (broker_order(log_dir.broker), log_dir.name)):
+        if options.broker is not None and str(log_dir.broker) != options.broker:
+            continue
+        for file in CHECKPOINTS:
+            checkpoint = log_dir.checkpoints.get(file)
+            for (topic, partition), offset in sorted({} if checkpoint is None else checkpoint.offsets.items()):
+                if fits((topic, partition), options):
+                    yield topic, partition, str(log_dir.broker), log_dir.name, file, offset

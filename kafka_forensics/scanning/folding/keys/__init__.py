@@ -1,0 +1,31 @@
+"""The records of a compacted replica as rows of their keys, sorted in bounded memory."""
+
+from kafka_forensics.scanning.folding.keys.collected import CollectedHashes, hash_key_of, hasher_of
+from kafka_forensics.scanning.folding.keys.question import (
+    Decided,
+    KeyAnswer,
+    KeyCounts,
+    KeyPart,
+    KeyQuestion,
+    KeyRuns,
+    KeysApart,
+    below,
+    key_question,
+)
+from kafka_forensics.scanning.folding.keys.reader import KeyReader
+
+__all__ = [
+    "CollectedHashes",
+    "Decided",
+    "KeyAnswer",
+    "KeyCounts",
+    "KeyPart",
+    "KeyQuestion",
+    "KeyReader",
+    "KeyRuns",
+    "KeysApart",
+    "below",
+    "hash_key_of",
+    "hasher_of",
+    "key_question",
+]

@@ -1,0 +1,572 @@
+"""The ledger of expectation in a scan: its rows from what was gathered, and the findings about replicas without a copy."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from kafka_forensics.analysis.catalogue import finding, on_premises
+from kafka_forensics.analysis.replicas import electable
+from kafka_forensics.evidence.inputs import Inputs, LogDir, read_leader_epochs
+from kafka_forensics.evidence.ledger import (
+    CONTROLLER,
+    HIGH_WATERMARKS,
+    UNSEEN,
+    DirectoryReading,
+    ExpectedReplica,
+    Extent,
+    GivenDirectory,
+    Ledger,
+    Presence,
+    TopicPartition,
+)
+from kafka_forensics.evidence.options import ScanOptions, concerns
+from kafka_forensics.evidence.paths import is_alone
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, REMOTE_LOG_METADATA_TOPIC, WITNESS_TOPICS
+from kafka_forensics.model.controller import ControllerHistory, passed_over
+from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+from kafka_forensics.model.results import Incomplete, PartitionSummary, Read
+from kafka_forensics.parsers.log_dir import PartitionDirectory, parse_partition_name
+from kafka_forensics.replication.recovery import LOG_START_FILE
+from kafka_forensics.scanning.judging.quorum import Quorum, voters_end
+from kafka_forensics.storage.bundles import BundleSource
+from kafka_forensics.storage.source import EntryKind
+
+if TYPE_CHECKING:
+    from kafka_forensics.analysis.evidence_classes import (
+        PartialCopyEvidence,
+        ReplicaMissingEvidence,
+        ReplicaNotGivenEvidence,
+        TopicUnknownEvidence,
+        WipedEvidence,
+    )
+    from kafka_forensics.model.json_objects import Json
+
+_FIRST_TO_SET_ASIDE: Final = 15
+"""`metadata.version` 3.7-IV0: brokers that know it rename stray directories to `-stray`."""
+EXAMPLES: Final = 6
+"""Partitions named of each broker, internal topics last; all are counted."""
+NAMES_LISTED: Final = 16
+_TOPIC_DELETED: Final = "the topic was deleted, as the controller's log says"
+_MOVED: Final = "the replica was moved away, as the controller's log says"
+_NOT_RUN_SINCE: Final = "the broker has not run since the replica was given to it, and copies it from the leader then"
+_DELETED_LONG_AGO: Final = "the topic was deleted before the controller's oldest snapshot, while this broker was away"
+_MADE_EARLIER: Final = "the other copies were made before that checkpoint was written, while their brokers ran"
+
+
+def ledger_of(inputs: Inputs, controller: ControllerHistory | None, copied: Extent | None = None) -> Ledger:
+    """The ledger of all that was gathered; `copied`: how the user says that every log directory was copied."""
+    clusters = controllers_clusters(inputs)
+    return Ledger([_given(log_dir, clusters) for log_dir in inputs.log_dirs], controller, copied)
+
+
+def controllers_clusters(inputs: Inputs) -> frozenset[str | None]:
+    """Ids of the clusters whose controllers' log was given; None among them where a copy of it does not say."""
+    return frozenset(_cluster(plan.log_dir) for plan in inputs.internal if plan.context.topic == CLUSTER_METADATA_TOPIC)
+
+
+def _cluster(log_dir: LogDir) -> str | None:
+    return None if log_dir.meta is None else log_dir.meta.cluster_id
+
+
+def nodes_given(inputs: Inputs) -> frozenset[int] | None:
+    """Ids of the nodes of which a log directory was given; None if a directory does not say whose it is."""
+    nodes = {log_dir.node_id for log_dir in inputs.log_dirs}
+    known = frozenset(node for node in nodes if node is not None)
+    return known if len(known) == len(nodes) else None
+
+
+def _there(log_dir: LogDir) -> dict[TopicPartition, Presence]:
+    """What is the case with every partition that has a directory, or something in its place."""
+    listed = log_dir.found
+    there = {
+        (directory.topic or "", directory.partition or 0): Presence.UNREADABLE if log_dir.logs_left_out else _case(directory)
+        for directory in listed.partitions
+        if directory.legal and not directory.suffix
+    }
+    links = [name for entry in listed.irregular if (name := parse_partition_name(entry.name)) is not None]
+    for names, case in ((listed.unlisted, Presence.UNREADABLE), (listed.repeated, Presence.WHOLE), (links, Presence.LINK)):
+        there |= {(name.topic, name.partition): case for name in names if name.suffix is None}
+    return there
+
+
+def _given(log_dir: LogDir, controllers: frozenset[str | None]) -> GivenDirectory:
+    watermarks, log_starts = (log_dir.checkpoints.get(name) for name in (HIGH_WATERMARKS, LOG_START_FILE))
+    meta = log_dir.meta
+    return GivenDirectory(
+        log_dir.broker,
+        log_dir.name,
+        log_dir.node_id,
+        None if meta is None else meta.directory_id,
+        _there(log_dir),
+        frozenset(
+            (directory.topic or "", directory.partition or 0)
+            for directory in log_dir.found.partitions
+            if directory.suffix in ("delete", "stray")
+        ),
+        {} if watermarks is None else watermarks.offsets,
+        meta is not None,
+        bool(log_dir.checkpoints) or any(name.endswith("-checkpoint") for name in log_dir.found.entries),
+        is_alone(log_dir.found),
+        log_dir.clean_shutdown is not None,
+        controllers != {_cluster(log_dir)} or meta is None,
+        Extent.PARTIAL if isinstance(log_dir.source, BundleSource) and log_dir.source.about.is_selected else None,
+        log_dir.is_empty,
+        {} if log_starts is None else log_starts.offsets,
+    )
+
+
+def _case(directory: PartitionDirectory) -> Presence:
+    if any(entry.kind is not EntryKind.FILE and entry.name.endswith(".log") for entry in directory.irregular):
+        return Presence.LINK
+    logs = [segment.log for segment in directory.segments if segment.log is not None]
+    holds_nothing = not any(log.size_in_bytes for log in logs) and not any(segment.base_offset for segment in directory.segments)
+    return Presence.EMPTY if holds_nothing else Presence.WHOLE
+
+
+def take_expectations(inputs: Inputs, ledger: Ledger) -> None:
+    """Let the replicas of each partition know of those without a copy."""
+    without: dict[TopicPartition, list[ExpectedReplica]] = {}
+    for plan in inputs.replicas:
+        context = plan.context
+        key = (context.topic, context.partition)
+        if key not in without:
+            without[key] = ledger.rows_without_copy(*key)
+        context.without_copy = without[key]
+
+
+def partitions_without_copy(inputs: Inputs, ledger: Ledger) -> dict[TopicPartition, list[ExpectedReplica]]:
+    """Partitions of which no directory is here, though log directories that were given should have one → the replicas that are
+    absent there and may have held records."""
+    found = (part for log_dir in inputs.log_dirs for part in log_dir.found.partitions if part.suffix is None)
+    served = {(part.topic, part.partition) for part in found}
+    absent: dict[TopicPartition, list[ExpectedReplica]] = {}
+    for row in ledger.without_copy():
+        is_there = row.key in served if _is_in_remote_storage(row, inputs) else ledger.is_there(row.key)
+        if row.case is Presence.ABSENT and not is_there and _may_have_held_records(row, inputs):
+            absent.setdefault(row.key, []).append(row)
+    for row in _known_by_remote_log(inputs, ledger):
+        if row.key not in served:
+            absent.setdefault(row.key, []).append(row)
+    return absent
+
+
+def _known_by_remote_log(inputs: Inputs, ledger: Ledger) -> Iterable[ExpectedReplica]:
+    """The replicas that copied a partition's last remote segment, of brokers whose log directories were given whole; none where a
+    controllers' log says who has replicas."""
+    if inputs.controller is not None or inputs.remote_log is None:
+        return
+    given = {one.directory.node_id: one.directory.broker for one in ledger.readings if one.reading is not Extent.PARTIAL}
+    for log in inputs.remote_log.logs.values():
+        last = max(log.finished, key=lambda segment: segment.event_timestamp_ms, default=None)
+        if last is not None and last.broker_id in given:
+            broker, expected_by = given[last.broker_id], (REMOTE_LOG_METADATA_TOPIC,)
+            yield ExpectedReplica(log.topic, log.partition, broker, Presence.ABSENT, expected_by, node=last.broker_id)
+
+
+def _is_in_remote_storage(row: ExpectedReplica, inputs: Inputs) -> bool:
+    """Whether it has remote segments, which brokers delete that start without a directory of it, be another set aside or not."""
+    log = None if inputs.remote_log is None else inputs.remote_log.log_of(*row.key)
+    return log is not None and bool(log.finished)
+
+
+def _may_have_held_records(row: ExpectedReplica, inputs: Inputs) -> bool:
+    """By the checkpoint of its log directory, which names every replica with committed records; without one by the controllers."""
+    if HIGH_WATERMARKS in row.expected_by:
+        return not row.is_deleted and row.is_assigned is not False
+    if _is_in_remote_storage(row, inputs) and not row.is_deleted and row.is_assigned is not False:
+        return True
+    of_row = [log_dir for log_dir in inputs.log_dirs if (log_dir.broker, log_dir.name) == (row.broker, row.log_dir)]
+    if any(HIGH_WATERMARKS in log_dir.checkpoints for log_dir in of_row):
+        return False
+    control = None if inputs.controller is None else inputs.controller.partitions.get(row.key)
+    return control is not None and (control.isr is None or row.node in electable(control))
+
+
+def may_be_told_lost(inputs: Inputs, ledger: Ledger) -> frozenset[TopicPartition]:
+    """The partitions that `absence_findings` may bring up to date, as far as that is known before any log is read."""
+    by_key: dict[TopicPartition, list[ExpectedReplica]] = {}
+    for row in ledger.without_copy():
+        by_key.setdefault(row.key, []).append(row)
+    absent = {key for key, rows in by_key.items() if _proving(rows, inputs)}
+    return frozenset(absent | {(topic, partition) for topic, partition, _ in unknown_to_controller(inputs)})
+
+
+def absence_findings(
+    inputs: Inputs,
+    ledger: Ledger,
+    partitions: Sequence[PartitionSummary],
+    options: ScanOptions,
+    incomplete: Sequence[Incomplete],
+    *,
+    quorum: Quorum | None,
+    hidden: bool,
+) -> list[Finding]:
+    """What is said of replicas without a copy; `partitions` are brought up to date where records are in no copy.
+
+    Absence alone proves no loss: it takes a checkpoint that says what was there, and that no copy is where nobody looked: neither
+    on a broker that was not given, nor `hidden` in what may be another log directory and could not be read.
+    """
+    rows = list(ledger.without_copy())
+    findings = [_missing(row, inputs, ledger) for row in rows if _is_told_missing(row, inputs.controller)]
+    findings = [finding for finding in findings if concerns(finding.place, options)]
+    by_key: dict[TopicPartition, list[ExpectedReplica]] = {}
+    for row in rows:
+        by_key.setdefault(row.key, []).append(row)
+    if options.broker is None and not hidden:
+        findings += [finding for finding in _lost_everywhere(inputs, ledger, by_key) if concerns(finding.place, options)]
+    if options.broker is None and not hidden and not options.live:
+        findings += _lost_beyond_copies(inputs, by_key, partitions, incomplete)
+    findings += _readings(ledger, rows, options) + _not_given(inputs, rows, ledger, quorum)
+    findings += [finding for finding in _without_logs(inputs) if concerns(finding.place, options)]
+    if (options.topic_glob, options.partition, options.broker) == (None, None, None):
+        findings += _all_empty(inputs, partitions)
+    return findings + _unknown_to_controller(inputs, partitions)
+
+
+def _is_told_missing(row: ExpectedReplica, controller: ControllerHistory | None) -> bool:
+    """Whether an absent replica is told by itself.
+
+    Those of a wiped log directory are counted with it. Of one that only the controllers expect, and that they may elect, it is told
+    what its log lacks; where they do not say whom they may elect, nothing.
+    """
+    if row.case is not Presence.ABSENT or row.is_wiped:
+        return False
+    if HIGH_WATERMARKS in row.expected_by:
+        return True
+    if row.is_set_aside:
+        return False
+    control = None if controller is None else controller.partitions.get(row.key)
+    return CONTROLLER in row.expected_by and control is not None and control.isr is not None and row.node not in electable(control)
+
+
+def _missing(row: ExpectedReplica, inputs: Inputs, ledger: Ledger) -> Finding:
+    """`REPLICA_MISSING`: the checkpoint gives it offsets, or the controllers' log a replica, and no directory of it is there."""
+    evidence: ReplicaMissingEvidence = {"expected_by": list(row.expected_by)}
+    evidence |= {"high_watermark": row.high_watermark} if row.high_watermark else {}
+    evidence |= {"never_known": True} if row.never_known else {}
+    aside = _aside(row, inputs)
+    evidence |= {"also_in": aside[:NAMES_LISTED]} if aside else {}
+    severity = None
+    if HIGH_WATERMARKS not in row.expected_by:
+        severity, evidence["harmless_if"] = Severity.INFO, _NOT_RUN_SINCE
+    elif row.is_deleted and not ledger.is_there(row.key):
+        severity, evidence["harmless_if"] = Severity.INFO, _TOPIC_DELETED
+    elif row.is_assigned is False:
+        severity, evidence["harmless_if"] = Severity.INFO, _MOVED
+    start = None if row.high_watermark is None else min(row.log_start_offset, row.high_watermark)
+    place = Place(row.topic, row.partition, row.broker, row.log_dir, offset_start=start, offset_end=row.high_watermark)
+    return finding("REPLICA_MISSING", place, evidence, severity=severity)
+
+
+def _aside(row: ExpectedReplica, inputs: Inputs) -> list[str]:
+    """Directories of the partition on the same broker that no broker reads: on their way in or out."""
+    return [
+        f"{log_dir.name}/{directory.name}" for log_dir, directory in inputs.aside.get(row.key, []) if log_dir.broker == row.broker
+    ]
+
+
+def _proving(rows: Iterable[ExpectedReplica], inputs: Inputs) -> list[ExpectedReplica]:
+    """Absent replicas whose checkpoint proves what the partition held; none where records may be where nobody looked."""
+    every = list(rows)
+    if any(row.case in UNSEEN for row in every):
+        return []
+    absent = [
+        row for row in every if row.case is Presence.ABSENT and HIGH_WATERMARKS in row.expected_by and row.is_assigned is not False
+    ]
+    return [] if any(_aside(row, inputs) for row in absent) else absent
+
+
+def _lost_everywhere(inputs: Inputs, ledger: Ledger, by_key: dict[TopicPartition, list[ExpectedReplica]]) -> list[Finding]:
+    """`COMMITTED_LOST_EVERYWHERE` of partitions that checkpoints of several brokers name and of which no directory is there."""
+    findings = []
+    for key, rows in by_key.items():
+        if ledger.is_there(key) or any(row.is_deleted for row in rows):
+            continue
+        absent = _proving(rows, inputs)
+        if len({str(row.broker) for row in absent}) < 2:
+            continue
+        best = max(absent, key=lambda row: row.high_watermark or 0)
+        start, end = max(row.log_start_offset for row in absent), best.high_watermark or 0
+        if start >= end:
+            continue
+        evidence: Json = {
+            "missing": end - start,
+            "high_watermark": best.high_watermark,
+            "witness": f"{HIGH_WATERMARKS} of broker {best.broker}",
+            "directories_missing_on": [row.broker for row in absent],
+            "held_by": [],
+        }
+        if any(row.never_known for row in absent):
+            evidence["never_known"] = True
+        elif inputs.controller is None:
+            evidence["harmless_if"] = "the topic was deleted within seconds before the copies were made"
+        place = Place(*key, offset_start=start, offset_end=end)
+        findings.append(finding("COMMITTED_LOST_EVERYWHERE", place, evidence, confidence=Confidence.INFERRED))
+    return findings
+
+
+def _lost_beyond_copies(
+    inputs: Inputs,
+    by_key: dict[TopicPartition, list[ExpectedReplica]],
+    partitions: Sequence[PartitionSummary],
+    incomplete: Sequence[Incomplete],
+) -> list[Finding]:
+    """`COMMITTED_LOST_EVERYWHERE` of partitions with an absent replica whose checkpoint reaches beyond every log that is there.
+
+    Nothing is said where a log could not be read to its end, or where the copies are of several topics or clusters.
+    """
+    lost = []
+    ids: dict[TopicPartition, set[str]] = {}
+    for context in (plan.context for plan in inputs.replicas if plan.context.topic_id is not None):
+        ids.setdefault((context.topic, context.partition), set()).add(context.topic_id or "")
+    for summary in partitions:
+        key = (summary.topic, summary.partition)
+        absent = _proving(by_key.get(key, ()), inputs)
+        of_several_topics = len(ids.get(key, ())) > 1
+        if not absent or of_several_topics or summary.read is not Read.WHOLE or _unread(summary, incomplete):
+            continue
+        if (beyond := _beyond_every_log(inputs, summary, absent)) is not None:
+            lost.append(beyond)
+            summary.high_watermark_at_least = beyond.evidence["high_watermark"]
+            summary.high_watermark_witness = beyond.evidence["witness"]
+            summary.verdict = Severity.CRITICAL.value
+    return lost
+
+
+def _beyond_every_log(inputs: Inputs, summary: PartitionSummary, absent: Sequence[ExpectedReplica]) -> Finding | None:
+    """What the checkpoint of an absent replica proves committed and no log that is there has."""
+    best = max(absent, key=lambda row: row.high_watermark or 0)
+    committed, end = best.high_watermark or 0, max(replica.log_end_offset or 0 for replica in summary.replicas)
+    brokers = {replica.broker for replica in summary.replicas}
+    holders = [log_dir for log_dir in inputs.log_dirs if log_dir.broker in brokers]
+    start = max(end, *(row.log_start_offset for row in absent))
+    if committed <= start or not _one_cluster(inputs, best, holders):
+        return None
+    running = any(log_dir.clean_shutdown is None for log_dir in holders)
+    evidence = {
+        "missing": committed - start,
+        "high_watermark": committed,
+        "witness": f"{HIGH_WATERMARKS} of broker {best.broker}",
+        "log_end_offset": end,
+        "directories_missing_on": [row.broker for row in absent],
+        "held_by": [],
+    } | ({"harmless_if": _MADE_EARLIER} if running else {})
+    place = Place(summary.topic, summary.partition, offset_start=start, offset_end=committed)
+    confidence = Confidence.SUSPECTED if running else Confidence.INFERRED
+    return finding("COMMITTED_LOST_EVERYWHERE", place, evidence, confidence=confidence)
+
+
+def _unread(summary: PartitionSummary, incomplete: Sequence[Incomplete]) -> bool:
+    """Whether a copy of the partition could not be read, all of it or in part."""
+    directories = [f"{replica.log_dir}/{replica.directory}/" for replica in summary.replicas]
+    return any(entry.path.startswith(directory) for entry in incomplete for directory in directories)
+
+
+def _one_cluster(inputs: Inputs, witness: ExpectedReplica, holders: list[LogDir]) -> bool:
+    """Whether no two cluster ids are known of the witness's log directory and of those that hold copies."""
+    bearing = [log_dir for log_dir in inputs.log_dirs if (log_dir.broker, log_dir.name) == (witness.broker, witness.log_dir)]
+    return len({log_dir.meta.cluster_id for log_dir in [*bearing, *holders] if log_dir.meta is not None} - {None}) < 2
+
+
+def _readings(ledger: Ledger, rows: Sequence[ExpectedReplica], options: ScanOptions) -> list[Finding]:
+    """What is said of log directories that are not whole: one `PARTIAL_COPY` a broker, one `LOG_DIR_WIPED` a log directory; a
+    limited scan counts what it asks for."""
+    replicas = [row for row in rows if concerns(Place(row.topic, row.partition, row.broker), options)]
+    findings = []
+    partial: dict[int | str, list[DirectoryReading]] = {}
+    for reading in ledger.readings:
+        directory = reading.directory
+        if reading.reading is Extent.PARTIAL and not directory.is_alone:
+            partial.setdefault(directory.broker, []).append(reading)
+        elif reading.reading is Extent.WIPED:
+            gone = [row for row in replicas if row.is_wiped and (row.broker, row.log_dir) == (directory.broker, directory.name)]
+            place = Place(broker=directory.broker, log_dir=directory.name)
+            nothing_to_hold_it_against = not rows and ledger.is_empty
+            findings += [_wiped(reading, place, gone)] if gone or nothing_to_hold_it_against or directory.is_empty else []
+    for broker, readings in partial.items():
+        absent = [row.key for row in replicas if row.case is Presence.NOT_COPIED and row.broker == broker]
+        findings += [_partial_copy(broker, readings, absent)] if absent else []
+    return findings
+
+
+def _partial_copy(broker: int | str, readings: list[DirectoryReading], absent: list[TopicPartition]) -> Finding:
+    evidence: PartialCopyEvidence = {
+        "partitions": len(absent),
+        "there": sum(_held(directory_reading.directory) for directory_reading in readings),
+        "examples": _examples(absent),
+        "log_dirs": [directory_reading.directory.name for directory_reading in readings],
+        "reasons": sorted({directory_reading.reason for directory_reading in readings}),
+    }
+    return finding("PARTIAL_COPY", Place(broker=broker), evidence)
+
+
+def _without_logs(inputs: Inputs) -> list[Finding]:
+    """`PARTIAL_COPY` of each log directory that was copied without its `.log` files."""
+    findings = []
+    for log_dir in inputs.log_dirs:
+        if log_dir.logs_left_out:
+            directories = [directory for directory in log_dir.found.partitions if directory.legal and directory.suffix is None]
+            keys = [(directory.topic or "", directory.partition or 0) for directory in directories]
+            evidence: PartialCopyEvidence = {
+                "partitions": len(keys),
+                "there": 0,
+                "examples": _examples(keys),
+                "log_dirs": [log_dir.name],
+                "reasons": ["no_logs"],
+                "without_logs": True,
+            }
+            place = Place(broker=log_dir.broker, log_dir=log_dir.name)
+            findings.append(finding("PARTIAL_COPY", place, evidence, severity=Severity.WARNING))
+    return findings
+
+
+def _wiped(reading: DirectoryReading, place: Place, gone: Sequence[ExpectedReplica]) -> Finding:
+    evidence: WipedEvidence = {"node_id": reading.directory.node_id}
+    evidence |= {"is_empty": True} if reading.directory.is_empty else {}
+    evidence |= {"examples": _examples([row.key for row in gone])} if gone else {}
+    if any(row.is_assigned for row in gone):
+        evidence |= {"replicas": len(gone), "expected_by": [CONTROLLER]}
+        return finding("LOG_DIR_WIPED", place, evidence)
+    evidence |= {"may_have_held": len(gone)} if gone else {}
+    evidence |= {"harmless_if": "the broker is new, or the disk was just added, and held nothing yet"}
+    severity = Severity.INFO if reading.directory.is_empty and not gone else None
+    return finding("LOG_DIR_WIPED", place, evidence, severity=severity, confidence=Confidence.SUSPECTED)
+
+
+def _all_empty(inputs: Inputs, partitions: Sequence[PartitionSummary]) -> list[Finding]:
+    """`ALL_LOGS_EMPTY`: no log that was looked at ever got a record, as far as files show, though leaders came and went."""
+    looked_at = [partition for partition in partitions if partition.topic != CLUSTER_METADATA_TOPIC]
+    if any(replica.log_end_offset != 0 for partition in looked_at for replica in partition.replicas):
+        return []
+    keys = {(partition.topic, partition.partition) for partition in looked_at}
+    plans = [plan for plan in inputs.replicas if (plan.context.topic, plan.context.partition) in keys]
+    for plan in plans:
+        read_leader_epochs(inputs, plan)  # those that were folded elsewhere
+    contexts = [plan.context for plan in plans]
+    begun = [entry for context in contexts if context.leader_epochs for entry in context.leader_epochs.entries]
+    epoch = max((entry.leader_epoch for entry in begun), default=0)
+    if epoch <= 0:
+        return []
+    clients = sorted({partition.topic for partition in looked_at} & INTERNAL_TOPICS)
+    return [
+        finding("ALL_LOGS_EMPTY", Place(), {"partitions": len(keys), "leader_epoch": epoch, "internal_topics": clients or None})
+    ]
+
+
+def _held(directory: GivenDirectory) -> int:
+    return sum(key[0] not in WITNESS_TOPICS for key in directory.there)
+
+
+def _examples(keys: Iterable[TopicPartition]) -> list[str]:
+    ordered = sorted(keys, key=lambda key: (key[0] in INTERNAL_TOPICS, *key))
+    return [f"{topic}-{partition}" for topic, partition in ordered[:EXAMPLES]]
+
+
+def _not_given(inputs: Inputs, rows: Sequence[ExpectedReplica], ledger: Ledger, quorum: Quorum | None) -> list[Finding]:
+    """One `REPLICA_NOT_GIVEN` for each broker with assigned replicas and no log directory of theirs among the inputs, and for each
+    such voter of the controllers, if others of them were given.
+
+    Where a scan is limited, only partitions that it reads are counted.
+    """
+    controller = inputs.controller
+    if controller is None or not ledger.nodes_known:
+        return []
+    wanted = _wanted(inputs)
+    by_node: dict[int, list[ExpectedReplica]] = {}
+    for row in rows:
+        if row.case is Presence.NOT_GIVEN and row.node is not None and (wanted is None or row.key in wanted):
+            by_node.setdefault(row.node, []).append(row)
+    voters = quorum.not_given if quorum is not None and quorum.given and wanted is None else []
+    for voter in voters:
+        by_node.setdefault(voter, [])
+    findings = []
+    for node, of_node in sorted(by_node.items()):
+        states = [controller.partitions[row.key] for row in of_node]
+        evidence: ReplicaNotGivenEvidence = {"node_id": node, "as_of_ms": controller.last_ms}
+        if of_node:
+            evidence |= {
+                "replicas": len(of_node),
+                "examples": _examples([row.key for row in of_node]),
+                "in_isr": sum(node in (state.isr or ()) for state in states),
+                "led": sum(state.leader == node for state in states),
+            }
+        evidence |= {"other_log_dirs": True} if ledger.has_node(node) else {}
+        evidence |= {"votes": True} if node in voters else {}
+        place = Place(broker=of_node[0].broker if of_node else node)
+        findings.append(on_premises(finding("REPLICA_NOT_GIVEN", place, evidence), passed_over(controller.unknown_records)))
+    return findings
+
+
+def _wanted(inputs: Inputs) -> set[TopicPartition] | None:
+    """The partitions that a limited scan reads; None where it is not limited."""
+    read = {(plan.context.topic, plan.context.partition) for plan in inputs.replicas}
+    there = {
+        (directory.topic or "", directory.partition or 0)
+        for log_dir in inputs.log_dirs
+        for directory in log_dir.found.partitions
+        if directory.legal and directory.suffix is None and directory.topic not in WITNESS_TOPICS
+    }
+    return None if there <= read else read
+
+
+def unknown_to_controller(inputs: Inputs) -> dict[tuple[str, int, str], list[int | str]]:
+    """(topic, partition, topic id) of every copy whose topic the voters' log does not know, and the brokers that hold it; empty
+    where no controllers' log is here, or it could not be read to its end."""
+    controller = inputs.controller
+    if controller is None or not controller.is_complete:
+        return {}
+    end, clusters = voters_end(controller), controllers_clusters(inputs)
+    known = {
+        (replica_plan.context.topic, replica_plan.context.partition)
+        for replica_plan in inputs.replicas
+        if replica_plan.context.topic_id in controller.topics
+    }
+    holding: dict[tuple[str, int, str], list[int | str]] = {}
+    for plan in inputs.replicas:
+        context, meta = plan.context, plan.log_dir.meta
+        if end is None and (context.topic, context.partition) in known:
+            continue  # of copies of several topics the mismatch is told
+        strange = context.topic == CLUSTER_METADATA_TOPIC or meta is None or meta.node_id is None or meta.cluster_id not in clusters
+        if not strange and context.topic_id is not None and _is_unknown(controller, context.topic_id, end):
+            holding.setdefault((context.topic, context.partition, context.topic_id), []).append(context.broker)
+    return holding
+
+
+def may_delete(controller: ControllerHistory) -> bool:
+    """Whether brokers may delete what the controllers do not know, as those before 3.7 do; later ones set it aside.
+
+    A cluster of later brokers may keep an earlier `metadata.version`; one that it has reached, no earlier broker runs with.
+    """
+    return controller.features.get("metadata.version", _FIRST_TO_SET_ASIDE) < _FIRST_TO_SET_ASIDE
+
+
+def _unknown_to_controller(inputs: Inputs, partitions: Sequence[PartitionSummary]) -> list[Finding]:
+    """`TOPIC_UNKNOWN_TO_CONTROLLER` of partitions whose topic the voters' log does not know; brings `partitions` up to date."""
+    controller = inputs.controller
+    if controller is None:
+        return []
+    end = voters_end(controller)
+    findings = []
+    summaries = {(partition.topic, partition.partition): partition for partition in partitions}
+    sure = end is not None or controller.log_start_offset == 0
+    confidence = None if sure else Confidence.SUSPECTED
+    severity = Severity.CRITICAL if sure and may_delete(controller) else Severity.ERROR
+    for (topic, partition, topic_id), brokers in sorted(unknown_to_controller(inputs).items(), key=str):
+        evidence: TopicUnknownEvidence = {"brokers": brokers, "topic_id": topic_id, "controller_end_ms": controller.last_ms}
+        if "metadata.version" in controller.features:
+            evidence["may_delete" if may_delete(controller) else "sets_aside"] = True
+        if not sure:
+            evidence["harmless_if"] = _DELETED_LONG_AGO
+        place = Place(topic, partition)
+        findings.append(finding("TOPIC_UNKNOWN_TO_CONTROLLER", place, evidence, severity=severity, confidence=confidence))
+        summary = summaries.get((topic, partition))
+        if summary is not None and summary.verdict != Severity.CRITICAL.value:
+            summary.verdict = severity.value
+    return findings
+
+
+def _is_unknown(controller: ControllerHistory, topic_id: str, end: int | None) -> bool:
+    """Whether the voters' log, up to `end` if that is not all of what is known, has no such topic; a deleted one it knew."""
+    known = controller.topics.get(topic_id)
+    if known is None:
+        return True
+    return end is not None and known.created_offset is not None and known.created_offset >= end

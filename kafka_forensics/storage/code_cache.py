@@ -1,0 +1,165 @@
+"""Where compiled code is kept between processes: in a directory that only its user can change, and never in evidence.
+
+Code that lies there is run, so whoever can write there, or can replace a directory above it, runs code as whoever scans. The path
+is therefore judged from the root down: each directory belongs to this user or to root, and others can write only where the sticky
+bit protects the files of this user. Nobody else can then change what the path leads to.
+
+The place is what `keep_in` was given, else XDG_CACHE_HOME where that is absolute, else `.cache` in the home directory of the
+password database; the environment's HOME may be anything and is not read.
+"""
+
+import os
+import pwd
+import stat
+import time
+from contextlib import suppress
+from functools import cache
+from pathlib import PurePath
+from typing import Final
+
+Identity = tuple[int, int]
+"""(device, inode)."""
+
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+"""Rights that an access control list gives to others show in the group's."""
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+_KEPT_SECONDS: Final = 30 * 24 * 3600
+
+_requested: dict[str, str] = {}
+_inputs: dict[Identity, str] = {}
+"""Identity of each input → its path, links resolved."""
+_above_inputs: dict[Identity, str] = {}
+"""Identity of each directory above an input → its path, links resolved."""
+
+
+class NoPlaceError(Exception):
+    """Why code cannot be kept, in words that follow a colon."""
+
+
+def keep_in(place: str | None) -> None:
+    """Keep code below `place`, an absolute path, from now on in this process; None: in the usual place."""
+    assert place is None or os.path.isabs(place)
+    _requested.clear()
+    if place is not None:
+        _requested["place"] = place
+
+
+def keep_out_of(path: str) -> None:
+    """Never keep code inside or above `path`, a file or directory that is read as evidence; a missing path is ignored."""
+    real = os.path.realpath(path)
+    identity = _identity(real)
+    if identity is None:
+        return
+    _inputs[identity] = real
+    for directory in map(str, PurePath(real).parents):
+        above = _identity(directory)
+        if above is not None:
+            _above_inputs[above] = directory
+
+
+def own_directory(*names: str, make: bool) -> str:
+    """The path, without links, of the directory `names` in the place; where it is missing it is made if it may be, with mode 0700.
+
+    Raises NoPlaceError.
+    """
+    path = _safe_path(_place(), make=make)
+    _require_not_above_input(path)
+    for name in names:
+        path = _safe_path(os.path.join(path, name), make=make)
+        _require_not_above_input(path)
+        with suppress(FileNotFoundError):
+            info = os.lstat(path)
+            if info.st_uid != os.geteuid() or info.st_mode & _OTHERS:
+                raise NoPlaceError(f"{path} is not this user's alone (mode 0700)")
+    return path
+
+
+def _safe_path(path: str, *, make: bool = False) -> str:
+    """`path` without links, if only this user and root can change what it leads to and it lies in no input.
+
+    Missing directories are made if they may be, with mode 0700, and are else not judged. Raises NoPlaceError.
+    """
+    assert os.path.isabs(path)
+    try:
+        for above in _from_root(path):
+            with suppress(FileNotFoundError):
+                _require_trusted_owner(above, os.lstat(above))
+        real = os.path.realpath(path)
+        for directory in _from_root(real):
+            if make and not os.path.lexists(directory):
+                with suppress(FileExistsError):
+                    os.mkdir(directory, 0o700)
+            with suppress(FileNotFoundError):
+                _require_safe(directory, os.lstat(directory))
+    except OSError as error:
+        raise NoPlaceError(f"{error.filename}: {(error.strerror or str(error)).lower()}") from error
+    return real
+
+
+@cache
+def mark_used(directory: str) -> None:
+    """Mark a directory as used now, and remove those with such names beside it that were not used for a month."""
+    import shutil  # few processes compile anything
+
+    with suppress(OSError):
+        os.utime(directory)
+        for entry in os.scandir(os.path.dirname(directory)):
+            is_like_it = len(entry.name) == len(os.path.basename(directory)) and not entry.name.strip("0123456789abcdef")
+            if is_like_it and entry.stat(follow_symlinks=False).st_mtime < time.time() - _KEPT_SECONDS:
+                shutil.rmtree(entry.path, ignore_errors=True)
+
+
+def _place() -> str:
+    place = _requested.get("place") or os.environ.get("XDG_CACHE_HOME", "")
+    if place.startswith("/"):
+        return place
+    try:
+        home = pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:
+        home = ""
+    if not home.startswith("/"):
+        raise NoPlaceError(f"the password database knows no home directory of user {os.geteuid()}")
+    if not os.path.isdir(home):
+        raise NoPlaceError(f"{home}: no such directory")
+    return os.path.join(home, ".cache")
+
+
+def _from_root(path: str) -> list[str]:
+    pure = PurePath(path)
+    return [*map(str, reversed(pure.parents)), str(pure)]
+
+
+def _require_safe(directory: str, info: os.stat_result) -> None:
+    if not stat.S_ISDIR(info.st_mode):
+        raise NoPlaceError(f"{directory} is not a directory")
+    _require_trusted_owner(directory, info)
+    if info.st_mode & _OTHERS_WRITE and not info.st_mode & stat.S_ISVTX:
+        raise NoPlaceError(f"others can write to {directory}")
+    if _is_known(_inputs, info):
+        raise NoPlaceError(f"it would lie inside the input {directory}")
+
+
+def _require_trusted_owner(path: str, info: os.stat_result) -> None:
+    if info.st_uid not in (0, os.geteuid()):
+        raise NoPlaceError(f"{path} belongs to another user")
+
+
+def _require_not_above_input(path: str) -> None:
+    with suppress(OSError):
+        if _is_known(_above_inputs, os.lstat(path)):
+            raise NoPlaceError(f"an input lies below {path}")
+
+
+def _identity(path: str) -> Identity | None:
+    try:
+        info = os.stat(path)
+    except OSError:
+        return None
+    return info.st_dev, info.st_ino
+
+
+def _is_known(known: dict[Identity, str], info: os.stat_result) -> bool:
+    """Whether this is one of the known directories; an inode that was deleted may have been given to another."""
+    identity = info.st_dev, info.st_ino
+    path = known.get(identity)
+    return path is not None and _identity(path) == identity

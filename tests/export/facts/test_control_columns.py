@@ -1,0 +1,103 @@
+"""Markers of transactions as columns are the control records that batches hold one by one."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, strategies as st
+
+from kafka_forensics.evidence.inputs import ReplicaPlan, gather
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.export.facts import log
+from kafka_forensics.export.facts.log import FactReading
+from kafka_forensics.export.facts.rows import own_batch, record_batch
+from kafka_forensics.model.arrow import plain
+from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.constants import CONTROL_MASK
+from kafka_forensics.model.schemas import FACTS
+from kafka_forensics.parsers.log import SegmentReader
+from kafka_forensics.parsers.log_dir import SegmentFiles
+from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
+from tests.support.brokers import healthy
+from tests.support.kernels import kernels
+from tests.support.memory import MemoryFile
+from tests.support.strategies import LOG
+
+if TYPE_CHECKING:
+    from kafka_forensics.model.results import Incomplete
+
+FACT = FACTS["control_records"]
+KEYS = (
+    st.none()
+    | st.sampled_from([b"\0\0\0\0", b"\0\0\0\1", b"\0\1\0\1x", b"\x80\0\0\1", b"\0\0\0\2", b"\0\0\x80\0"])
+    | st.binary(max_size=6)
+)
+VALUES = st.none() | st.sampled_from([b"\0\0\0\0\0\7", b"\0\1\xff\xff\xff\xffx", b"\x80\0\0\0\0\1"]) | st.binary(max_size=8)
+MARKERS = st.builds(
+    write_marker,
+    commit=st.booleans(),
+    base_offset=st.integers(0, 2**40),
+    timestamp=st.integers(0, 2**41),
+    producer_id=st.integers(0, 2**40),
+    producer_epoch=st.integers(0, 2**15 - 1),
+    coordinator_epoch=st.integers(-(2**31), 2**31 - 1),
+)
+
+
+@st.composite
+def of_control(draw: st.DrawFn) -> bytes:
+    records = draw(st.lists(st.builds(RecordToWrite, KEYS, VALUES), min_size=1, max_size=3))
+    codec = draw(st.sampled_from(["none", "none", "lz4"]))
+    offset = draw(st.integers(0, 2**40))
+    return write_batch(records, base_offset=offset, base_timestamp=9, is_control_batch=True, compression_type=codec)
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> ReplicaPlan:
+    return gather([str(healthy(tmp_path_factory.mktemp("some")).log_dir(1))], ScanOptions()).replicas[0]
+
+
+def both_ways(plan: ReplicaPlan, data: bytes) -> tuple[list[dict[str, Any]] | None, list[dict[str, Any]]]:
+    """Rows by columns, None where those are left to the other way; and record by record."""
+    missing: list[Incomplete] = []
+    reading = FactReading(plan, missing.append, lambda _: None)
+    file = MemoryFile(data)
+    ours: list[dict[str, Any]] | None = []
+    theirs: list[dict[str, Any]] = []
+    for chunk in SegmentReader(file).chunks():
+        columns = chunk.columns
+        control = (columns[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0) & (columns[BatchColumn.MAGIC] >= 2)
+        logged = log.LogChunk(SegmentFiles(0), file, ("dir", "t-0/0.log"), chunk)
+        rows = np.flatnonzero(logged.good() & control)
+        markers = log._markers(logged, rows)
+        if markers is None:
+            ours = None
+        elif rows.size and ours is not None:
+            batch = own_batch(FACT, markers)
+            batch.validate(full=True)
+            ours += pa.RecordBatch.from_arrays(list(map(plain, batch.columns)), schema=FACT.own).to_pylist()
+        one_by_one = list(log._control_rows(reading, logged, rows))
+        theirs += record_batch(FACT.own, one_by_one).to_pylist() if one_by_one else []
+    return ours, theirs
+
+
+@given(st.lists(MARKERS | of_control() | LOG, max_size=6).map(b"".join))
+def test_columns_are_the_records_of_each_batch(plan: ReplicaPlan, data: bytes) -> None:
+    for compiled in (False, True):
+        with kernels(compiled=compiled):
+            ours, theirs = both_ways(plan, data)
+            assert ours is None or ours == theirs
+
+
+@given(st.lists(MARKERS, min_size=1, max_size=6))
+def test_markers_alone_are_read_as_columns(plan: ReplicaPlan, markers: list[bytes]) -> None:
+    ours, theirs = both_ways(plan, b"".join(markers))
+    assert ours == theirs
+    assert len(theirs) == len(markers)
+
+
+def test_a_control_batch_that_is_too_large_is_left_to_the_other_way(plan: ReplicaPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "MAX_BATCH_BYTES", 70)
+    marker = write_marker(commit=True, base_offset=1, timestamp=2, producer_id=3, producer_epoch=4, coordinator_epoch=5)
+    assert both_ways(plan, marker) == (None, [])

@@ -1,0 +1,90 @@
+"""Facts of `__remote_log_metadata`: segments in their last states, every event, and limits, on both ways of reading."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import kafka_forensics as kf
+from kafka_forensics.export.facts.rows import FactQuery
+from kafka_forensics.export.facts.scan import read_scan
+from kafka_forensics.export.facts.splits import plan_tasks
+from kafka_forensics.export.views import words
+from kafka_forensics.model.schemas import FACTS
+from tests.support.brokers import put_meta, put_partition
+from tests.support.groups import TOPIC_ID_TEXT
+from tests.support.remote_log import copied, deleted_partition, put_remote_log, segment_id, updated
+from tests.support.segments import BASE_TIMESTAMP, log
+
+Row = dict[str, Any]
+EVENTS = (
+    copied(2, 10, 19, epochs=((0, 10), (3, 15)), custom_metadata="AAEC"),
+    copied(1, 0, 9, partition=1),
+    updated(1, 1, partition=1, broker_id=4, custom_metadata="/w=="),
+    updated(2, 3),
+    deleted_partition(),
+    b"\1\1\0\0",
+    b"\1\x63\0",
+)
+
+
+@pytest.fixture
+def copies(tmp_path: Path) -> Path:
+    for broker in (1, 2):
+        put_remote_log(tmp_path / f"b{broker}", *EVENTS)
+        put_meta(tmp_path / f"b{broker}", broker)
+    put_remote_log(tmp_path / "b2", copied(9, 0, 4, topic="u", topic_id=segment_id(7)), partition=5)
+    for directory in ("t-1", "u-0"):
+        put_partition(tmp_path / "b1" / directory, log(3))
+    return tmp_path
+
+
+def told(path: Path, fact: str, **limits: Any) -> list[Row]:
+    """The rows of a scan of the local engine, which those of a task of the data source have to equal."""
+    rows: list[Row] = kf.scan(str(path), **limits).facts(fact).to_pylist()
+    topics = (limits["topic"],) if "topic" in limits else ()
+    query = FactQuery(fact, tuple(FACTS[fact].schema.names), topics=topics, payloads=True)
+    [task] = plan_tasks([str(path)], query)
+    assert pa.Table.from_batches(read_scan(task, query, words), FACTS[fact].schema).to_pylist() == rows
+    return rows
+
+
+def test_segments_in_their_last_states(copies: Path) -> None:
+    second, first, other = told(copies, "remote_segments")
+    assert list(second.values())[:5] == ["t", 0, TOPIC_ID_TEXT, segment_id(2), "COPY_SEGMENT_STARTED"]
+    assert (second["start_offset"], second["last_offset"], second["custom_metadata"]) == (10, 19, b"\0\1\2")
+    assert second["leader_epochs"] == [{"leader_epoch": 0, "start_offset": 10}, {"leader_epoch": 3, "start_offset": 15}]
+    assert (first["state"], first["broker_id"], first["custom_metadata"]) == ("COPY_SEGMENT_FINISHED", 4, b"\xff")
+    assert (first["event_timestamp"], first["metadata_partition"], first["metadata_offset"]) == (BASE_TIMESTAMP + 2001, 0, 2)
+    assert (other["topic"], other["metadata_partition"], other["size_in_bytes"]) == ("u", 5, 4096)
+
+
+def test_every_event_of_one_copy(copies: Path) -> None:
+    rows = told(copies, "remote_events")
+    assert [(row["metadata_partition"], row["metadata_offset"], row["broker"]) for row in rows] == [
+        *((0, offset, "1") for offset in range(7)),
+        (5, 0, "2"),
+    ]
+    assert [row["is_dropped"] for row in rows] == [False, False, False, True, False, False, False, False]
+    assert [row["problem"] for row in rows] == [None] * 5 + ["fields", "kind", None]
+    assert [row["state"] for row in rows[:5]] == [
+        *("COPY_SEGMENT_STARTED", "COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED", "DELETE_SEGMENT_FINISHED"),
+        "DELETE_PARTITION_STARTED",
+    ]
+    begun, ended, deleted, broken = rows[0], rows[2], rows[4], rows[5]
+    assert (begun["start_offset"], begun["last_offset"], begun["txn_index_empty"]) == (10, 19, True)
+    assert (ended["partition"], ended["broker_id"], ended["custom_metadata"], ended["start_offset"]) == (1, 4, b"\xff", None)
+    assert (deleted["topic"], deleted["topic_id"], deleted["segment_id"]) == ("t", TOPIC_ID_TEXT, None)
+    assert (broken["topic"], broken["record"]) == (None, "RemoteLogSegmentMetadataUpdateRecord")
+
+
+def test_limits_are_of_the_segments_partitions(copies: Path) -> None:
+    for fact in ("remote_segments", "remote_events"):
+        assert {row["topic"] for row in told(copies, fact, topic="u")} == {"u"}
+        assert {row["partition"] for row in kf.scan(str(copies), topic="t", partition=1).facts(fact).to_pylist()} == {1}
+
+
+def test_a_cluster_without_tiered_topics_has_no_rows(tmp_path: Path) -> None:
+    put_meta(tmp_path / "b1", 1)
+    assert [kf.scan(str(tmp_path)).facts(fact).num_rows for fact in ("remote_segments", "remote_events")] == [0, 0]

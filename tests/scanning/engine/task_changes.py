@@ -1,0 +1,102 @@
+"""The tasks of a comparison of snapshots carried by nobody, keys read file by file and swept apart, as Spark does it."""
+
+import random
+from dataclasses import replace
+
+from kafka_forensics.evidence.inputs import Inputs
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.export.json_document import document
+from kafka_forensics.model.changes import SnapshotsResult
+from kafka_forensics.questions.changes import partition, snapshots
+from kafka_forensics.questions.changes.snapshots import Given, gather_snapshots, snapshot_paths
+from kafka_forensics.scanning.engine.key_tasks import QuestionsUnderWay
+from kafka_forensics.scanning.engine.serialization import pack, unpack
+from kafka_forensics.scanning.engine.task_values import Common, StretchRow, surroundings
+from kafka_forensics.scanning.engine.tasks import fold
+from kafka_forensics.scanning.engine.work_plan import fold_works
+from kafka_forensics.scanning.folding.keys.question import KeyQuestion
+from kafka_forensics.scanning.judging.whole_scan import Scan, digest_key
+from kafka_forensics.scanning.witnesses.witnesses import read_witnesses
+from tests.scanning.engine.task_engine import answered
+from tests.support.evidence_law import broken
+
+SPLIT_BYTES = 1 << 28
+
+
+def with_keys_apart(given: Given, options: ScanOptions) -> SnapshotsResult:
+    """The local engine's answer, which that of tasks must equal whose keys are all read file by file and compared apart."""
+    here = snapshots.changes(given, options).result
+    apart, _ = changes(given, options, keys_apart_bytes=0)
+    assert said(apart) == said(here)
+    return here
+
+
+def said(result: SnapshotsResult) -> tuple[object, ...]:
+    """All that an answer holds, but for the name of the engine; its findings carry what is declared."""
+    assert broken(result.findings) == []
+    scans = {name: "".join(document(replace(scan_result, engine="any"))) for name, scan_result in result.snapshots.items()}
+    return scans, result.changes, result.findings, result.incomplete, result.notes
+
+
+def changes(given: Given, options: ScanOptions, *, keys_apart_bytes: int | None) -> tuple[SnapshotsResult, list[KeyQuestion]]:
+    """The answer, and what was asked on the way to it."""
+    gathered = gather_snapshots(snapshot_paths(given, options, (), []), options)
+    key, order = digest_key(), random.Random(0)
+    running: list[Scan] = []
+    known = partition.ChangesCommon([], [])
+    for name, inputs in gathered.items():
+        running.append(Scan("local", inputs, options, read_witnesses(inputs)))
+        total = sum(plan.bytes for plan in inputs.replicas)
+        common = Common(options, key, total, SPLIT_BYTES, surroundings(inputs), running[-1].deep, keys_apart_bytes)
+        known.scans.append(common)
+        known.disks.append(partition.disks_of(name, inputs, options))
+    every = list(gathered.values())
+    parts = list(partition.change_slices(every, [partition.Words(inputs) for inputs in every]))
+    rows = sorted(_rows(parts, known), key=lambda row: (row.slice, row.replica, row.segment, row.start))
+    sources = {source.name: source for inputs in every for source in inputs.sources}
+
+    def judged(number: int, change_slice: partition.ChangeSlice) -> partition.ChangeAnswer:
+        of_slice = [StretchRow(number, -1, -1, -1, pack(change_slice)), *(row for row in rows if row.slice == number)]
+        answer: partition.ChangeAnswer = unpack(partition.judge_changes(pack(known), iter(of_slice)), lambda name, _: sources[name])
+        return answer
+
+    partition_changes = partition.PartitionChanges()
+    key_questions: list[KeyQuestion] = []
+    common = replace(known.scans[0], around=surroundings(Inputs(sources=list(sources.values()))))
+    for number, change_slice in enumerate(parts):
+        answer = judged(number, change_slice)
+        if answer.questions:
+            key_questions += answer.questions
+            under_way = QuestionsUnderWay([(change_slice.replicas, question) for question in answer.questions])
+            answer = judged(number, replace(change_slice, keys=answered(pack(common), under_way, 1, order)))
+            assert not answer.questions
+        _take(answer, running)
+        partition_changes.changes += answer.compared.changes
+        partition_changes.findings += answer.compared.findings
+        partition_changes.incomplete += answer.compared.incomplete
+    scans = {name: scan.finish() for name, scan in zip(gathered, running, strict=True)}
+    return snapshots.finished(
+        scans, partition_changes.changes, partition_changes.findings, partition_changes.incomplete, gathered
+    ), key_questions
+
+
+def _rows(parts: list[partition.ChangeSlice], known: partition.ChangesCommon) -> list[StretchRow]:
+    stretch_rows = []
+    for number, common in enumerate(known.scans):
+        for work in fold_works(enumerate(change_slice.parts[number] for change_slice in parts), SPLIT_BYTES, 1):
+            rows = fold(pack(common), pack(work), strict=False)
+            stretch_rows += [replace(row, replica=row.replica + number * partition.REPLICAS_A_SNAPSHOT) for row in rows]
+    return stretch_rows
+
+
+def _take(answer: partition.ChangeAnswer, running: list[Scan]) -> None:
+    for slice_answer, scan in zip(answer.answers, running, strict=True):
+        if slice_answer is None:
+            continue
+        for source, entry in slice_answer.noticed.files:
+            scan.inputs.manifest.record(source, entry)
+        scan.inputs.incomplete += slice_answer.noticed.incomplete
+        scan.incomplete += slice_answer.incomplete
+        scan.findings += slice_answer.lone
+        if slice_answer.answer is not None:
+            scan.take(slice_answer.answer)

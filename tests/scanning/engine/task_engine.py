@@ -1,0 +1,117 @@
+"""The tasks of a scan carried by nobody but a shuffled list: what Spark does, without Spark."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kafka_forensics.analysis.compaction import Row
+from kafka_forensics.evidence.inputs import Inputs, gather
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.export import json_document
+from kafka_forensics.model.results import ScanResult
+from kafka_forensics.scanning.engine import local
+from kafka_forensics.scanning.engine.key_tasks import KeyRows, QuestionsUnderWay, read_keys, sweep_keys
+from kafka_forensics.scanning.engine.serialization import pack, unpack
+from kafka_forensics.scanning.engine.task_values import (
+    Common,
+    Slice,
+    SliceAnswer,
+    StretchRow,
+    WitnessAnswer,
+    notice,
+    slices,
+    surroundings,
+)
+from kafka_forensics.scanning.engine.tasks import fold, judge, judge_whole, tell_witnesses
+from kafka_forensics.scanning.engine.work_plan import FILE_COST_BYTES, fold_works, is_small, whole_works, witness_work
+from kafka_forensics.scanning.folding.keys.question import KeyAnswer
+from kafka_forensics.scanning.judging.whole_scan import Scan, digest_key
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How a scan is divided, and in which order its works are done: one drawn from `seed`."""
+
+    split_bytes: int = 1 << 28
+    work_bytes: int = 1 << 28
+    seed: int = 0
+    keys_apart_bytes: int | None = None
+    small_bytes: int = -1
+
+
+def scan(paths: list[str], options: ScanOptions, **sizes: int) -> ScanResult:
+    return scan_inputs(gather(paths, options), options, Sizes(**sizes))
+
+
+def with_keys_apart(paths: list[str], options: ScanOptions) -> ScanResult:
+    """The local engine's answer, which that of a scan must equal whose keys are read file by file and compared apart."""
+    here = local.scan(paths, options)
+    apart = scan(paths, options, work_bytes=1, keys_apart_bytes=0)
+    assert "".join(json_document.document(apart)) == "".join(json_document.document(here))
+    return here
+
+
+def scan_inputs(inputs: Inputs, options: ScanOptions, sizes: Sizes) -> ScanResult:
+    order = random.Random(sizes.seed)
+    by_name = {source.name: source for source in inputs.sources}
+    total = sum(plan.bytes for plan in [*inputs.replicas, *inputs.internal])
+    common = Common(options, digest_key(), total, sizes.split_bytes, surroundings(inputs))
+    witness_answer: WitnessAnswer = unpack(tell_witnesses(pack(common), pack(witness_work(inputs))), lambda name, _: by_name[name])
+    inputs.incomplete += witness_answer.noticed.incomplete
+    inputs.controller = witness_answer.witnesses.controller
+    running = Scan("local", inputs, options, witness_answer.witnesses)
+    common.deep, common.around, common.keys_apart_bytes = running.deep, surroundings(inputs), sizes.keys_apart_bytes
+    packed, parts = pack(common), list(slices(inputs))
+    small = [(number, one) for number, one in enumerate(parts) if is_small(one.replicas, sizes.small_bytes)]
+    answers = dict(_judged_whole(packed, small, order))
+    others = [(number, one) for number, one in enumerate(parts) if number not in answers]
+    works = [pack(fold_work) for fold_work in fold_works(others, sizes.split_bytes, sizes.work_bytes)]
+    order.shuffle(works)
+    rows = [row for work in works for row in fold(packed, work, strict=False)]
+    rows.sort(key=lambda row: (row.slice, row.replica, row.segment, row.start))
+
+    def judged(number: int, one: Slice) -> SliceAnswer:
+        of_slice = [StretchRow(number, -1, -1, -1, pack(one)), *(row for row in rows if row.slice == number)]
+        answer: SliceAnswer = unpack(judge(packed, iter(of_slice)), lambda name, _: by_name[name])
+        return answer
+
+    for number, one in enumerate(parts):
+        answer = unpack(answers[number], lambda name, _: by_name[name]) if number in answers else judged(number, one)
+        if answer.questions:
+            under_way = QuestionsUnderWay([(one.replicas, question) for question in answer.questions])
+            answer = judged(number, replace(one, keys=answered(packed, under_way, sizes.work_bytes, order)))
+        notice(inputs, answer.noticed)
+        running.incomplete += answer.incomplete
+        running.findings += answer.lone
+        if answer.answer is not None:
+            running.take(answer.answer)
+    return running.finish()
+
+
+def _judged_whole(common: bytes, small: list[tuple[int, Slice]], order: random.Random) -> Iterator[tuple[int, bytes]]:
+    """Numbers of small slices with the packed answers about them, a few of a task."""
+    works = list(whole_works(small, 24 * FILE_COST_BYTES, 1000))
+    order.shuffle(works)
+    for work in works:
+        yield from judge_whole(common, pack(work))
+
+
+def answered(common: bytes, under_way: QuestionsUnderWay, work_bytes: int, order: random.Random) -> list[KeyAnswer]:
+    """The answers to questions: rows of keys shuffled, dealt out by key and sorted, and swept in small pieces."""
+    decided = under_way.decided()
+    works = [(pack(key_work), pack(decided[key_work.log])) for key_work in under_way.works(work_bytes)]
+    order.shuffle(works)
+    given = [key_rows for work in works for key_rows in read_keys(common, *work, strict=False)]
+    under_way.take_readings(unpack(key_rows.packed) for key_rows in given if key_rows.packed is not None)
+    rows = [(key_rows.question, row) for key_rows in given for row in key_rows.rows]
+    order.shuffle(rows)
+    columns = [Row.KEY_HIGH, Row.KEY_LOW]
+    for part in range(3):
+        mine = [(asked, row) for asked, row in rows if hash(tuple(row[columns].tolist())) % 3 == part]
+        mine.sort(key=lambda one: (one[0], *one[1][columns].tolist()))
+        pieces = (KeyRows(asked, row[np.newaxis]) for asked, row in mine)
+        for asked, packed in sweep_keys(under_way.comparisons(), pieces):
+            under_way.take_tally(asked, unpack(packed))
+    return under_way.answers()

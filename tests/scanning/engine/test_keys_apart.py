@@ -1,0 +1,113 @@
+"""Keys of compacted partitions read, sorted and swept apart give what the local engine gives, row for row."""
+
+import random
+import tempfile
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from kafka_forensics.errors import SourceError
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.export import json_document
+from kafka_forensics.model.results import ScanResult
+from kafka_forensics.scanning.engine import local
+from kafka_forensics.scanning.engine.key_tasks import QuestionsUnderWay, read_keys
+from kafka_forensics.scanning.engine.serialization import pack
+from kafka_forensics.scanning.folding.keys.question import DamageEnd, KeyAnswer
+from kafka_forensics.scanning.judging import compaction
+from tests.scanning.engine import task_engine
+from tests.support.brokers import DIRECTORY, put_cleaned_apart, put_compacted
+from tests.support.logs import CLEANED, keyed_history
+from tests.support.simulated_cleaners import KnownHistory, Replica, clusters, written
+
+
+def text(result: ScanResult) -> str:
+    return "".join(json_document.document(result))
+
+
+@given(clusters(), st.integers(0, 99), st.sampled_from([1, 1 << 28]))
+@settings(max_examples=40, deadline=None)
+def test_generated_clusters_are_judged_alike(cluster: tuple[KnownHistory, list[Replica]], seed: int, work_bytes: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        paths = written(*cluster, Path(folder))
+        carried = task_engine.scan(paths, ScanOptions(), work_bytes=work_bytes, seed=seed, keys_apart_bytes=0)
+        assert text(carried) == text(local.scan(paths, ScanOptions()))
+
+
+class ReadHereError(Exception):
+    """A judge read keys itself."""
+
+
+def refuse(_: list[str]) -> NoReturn:
+    raise ReadHereError
+
+
+def test_only_logs_of_so_many_bytes_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = put_cleaned_apart(tmp_path, keyed_history(), {2: {1}})
+    paths = [str(path) for path in brokers.log_dirs]
+    size = sum(file.stat().st_size for path in brokers.log_dirs for file in path.rglob("*.log"))
+    here = text(local.scan(paths, ScanOptions()))
+    assert "COMPACTED_VALUE_DIFFERS" in here
+    monkeypatch.setattr(compaction, "KeyRuns", refuse)
+    assert text(task_engine.scan(paths, ScanOptions(), keys_apart_bytes=size)) == here
+    with pytest.raises(ReadHereError):
+        task_engine.scan(paths, ScanOptions(), keys_apart_bytes=size + 1)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.none() | st.integers(0, 99)), max_size=12), st.integers(0, 12), st.integers(0, 12))
+def test_damage_of_parts_ends_where_that_of_the_whole_does(chunks: list[tuple[bool, int | None]], one: int, other: int) -> None:
+    whole = damage(chunks)
+    low, high = sorted((one, other))
+    left, middle, right = (damage(part) for part in (chunks[:low], chunks[low:high], chunks[high:]))
+    middle.merge(right)
+    left.merge(middle)
+    assert left == whole
+
+
+def damage(chunks: list[tuple[bool, int | None]]) -> DamageEnd:
+    end = DamageEnd()
+    for bad, good in chunks:
+        end.step(bad=bad, good=good)
+    return end
+
+
+def test_a_log_that_is_gone_when_its_keys_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = put_cleaned_apart(tmp_path, keyed_history(), {2: {1}})
+    paths = [str(path) for path in brokers.log_dirs]
+    gone = brokers.file(3, 0)
+    right = task_engine.answered
+    raised: list[str] = []
+
+    def answered(common: bytes, under_way: QuestionsUnderWay, work_bytes: int, order: random.Random) -> list[KeyAnswer]:
+        aside = gone.rename(tmp_path / "aside")
+        for work in under_way.works(work_bytes):
+            try:
+                list(read_keys(common, pack(work), pack(under_way.decided()[work.log]), strict=True))
+            except SourceError as error:
+                raised.append(error.path)
+        key_answers = right(common, under_way, work_bytes, order)
+        aside.rename(gone)
+        return key_answers
+
+    monkeypatch.setattr(task_engine, "answered", answered)
+    result = task_engine.scan(paths, ScanOptions(), work_bytes=1, keys_apart_bytes=0)
+    assert [Path(path) for path in raised] == [gone.relative_to(brokers.log_dir(3))]
+    assert [Path(incomplete.path) for incomplete in result.incomplete] == [gone]
+    differs = next(finding for finding in result.findings if finding.kind == "COMPACTED_VALUE_DIFFERS")
+    assert [(one["held_by"], one["not_on"]) for one in differs.evidence["records"]] == [([1], [2])]
+
+
+def test_topics_of_one_name_are_asked_about_apart(tmp_path: Path) -> None:
+    """Two replicas of each of two topics, of which one lacks a record."""
+    story = keyed_history()
+    logs = {broker: story.left({1} if broker in (2, 4) else (), roll=CLEANED) for broker in (1, 2, 3, 4)}
+    brokers = put_compacted(tmp_path, logs, dict.fromkeys(logs, CLEANED))
+    for broker in (3, 4):
+        metadata = brokers.log_dir(broker) / DIRECTORY / "partition.metadata"
+        metadata.write_text(f"version: 0\ntopic_id: {'B' * 21}A\n")
+    paths = [str(path) for path in brokers.log_dirs]
+    kinds = [finding.kind for finding in task_engine.with_keys_apart(paths, ScanOptions()).findings]
+    assert kinds.count("COMPACTED_VALUE_DIFFERS") == 2
+    assert "TOPIC_ID_MISMATCH" in kinds

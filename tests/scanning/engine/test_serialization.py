@@ -1,0 +1,167 @@
+"""Values go through bytes and come back equal; nothing else is made of bytes that were not packed here."""
+
+from collections import Counter, OrderedDict
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, strategies as st
+
+from kafka_forensics.evidence.inputs import gather
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.model.coordinators import GroupKey
+from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+from kafka_forensics.scanning.engine import serialization
+from kafka_forensics.scanning.engine.serialization import SERIALIZABLE, SerializationError, pack, unpack
+from kafka_forensics.scanning.engine.task_values import slices
+from kafka_forensics.storage.open import open_source
+from tests.support.places import SAMPLES
+
+leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(max_size=40)
+hashable = st.integers() | st.text(max_size=8) | st.tuples(st.integers(), st.text(max_size=4))
+values = st.recursive(
+    leaves,
+    lambda inner: (
+        st.lists(inner, max_size=5)
+        | st.lists(inner, max_size=5).map(tuple)
+        | st.dictionaries(hashable, inner, max_size=5)
+        | st.sets(hashable, max_size=5)
+        | st.frozensets(hashable, max_size=5)
+    ),
+    max_leaves=30,
+)
+
+
+def of_kinds(value: Any) -> Any:
+    """The value with its types, all the way down."""
+    if isinstance(value, dict):
+        return type(value), [(of_kinds(key), of_kinds(one)) for key, one in value.items()]
+    if isinstance(value, list | tuple):
+        return type(value), [of_kinds(one) for one in value]
+    return type(value), value
+
+
+@given(values)
+def test_plain_values_come_back(value: Any) -> None:
+    assert of_kinds(unpack(pack(value))) == of_kinds(value)
+
+
+@pytest.mark.parametrize("value", [Counter(a=2), OrderedDict([("b", 1), ("a", 2)]), "\udcff", -(2**63), 2**200, -(2**200), 1.5])
+def test_rarer_values_come_back(value: Any) -> None:
+    assert of_kinds(unpack(pack(value))) == of_kinds(value)
+
+
+@pytest.mark.parametrize("kind", ["int64", "int32", "uint8", "bool", "float64", ">i8"])
+def test_arrays_come_back_with_their_shape_and_can_be_written(kind: str) -> None:
+    array = np.arange(12).reshape(3, 4)[:, ::2].astype(kind)
+    back = unpack(pack(array))
+    assert back.dtype == array.dtype
+    assert np.array_equal(back, array)
+    back[0, 0] = 1
+
+
+def test_findings_come_back_equal() -> None:
+    finding = Finding("UNCLEAN_LOSS", Severity.CRITICAL, Confidence.PROVEN, Place("t", 0, "b1"), {"held_by": ["b1", 2], "n": None})
+    assert unpack(pack([finding, finding])) == [finding, finding]
+    assert type(unpack(pack(finding)).severity) is Severity
+
+
+def test_named_tuples_keep_their_class() -> None:
+    key = GroupKey(*range(len(GroupKey._fields)))
+    assert of_kinds(unpack(pack(key))) == of_kinds(key)
+
+
+def test_what_was_one_object_stays_one() -> None:
+    place = Place("t", 0)
+    first, second = unpack(pack([place, place]))
+    assert first is second
+
+
+def test_sources_travel_by_name_and_are_opened_once() -> None:
+    inputs = gather([str(SAMPLES / "silent-divergence")], ScanOptions())
+    opened = []
+
+    def opener(name: str, place: str) -> Any:
+        opened.append((name, place))
+        return open_source(place)
+
+    for one in slices(inputs):
+        assert [plan.context for plan in unpack(pack(one), opener).replicas] == [plan.context for plan in one.replicas]
+    assert opened == [(inputs.sources[0].name, inputs.sources[0].name)] * len(list(slices(inputs)))
+
+
+def test_a_class_that_is_not_listed_stays_here() -> None:
+    with pytest.raises(SerializationError, match="cannot be serialized"):
+        pack(ValueError("x"))
+    with pytest.raises(SerializationError, match="cannot be serialized"):
+        pack(np.array([object()]))
+
+
+def test_no_two_classes_share_a_name() -> None:
+    assert {serializable.__qualname__ for serializable in SERIALIZABLE.values()} == set(SERIALIZABLE)
+
+
+@pytest.mark.parametrize("data", [b"", b"noise", pack([1, 2])[:-40]])
+def test_other_bytes_make_nothing(data: bytes) -> None:
+    with pytest.raises(SerializationError):
+        unpack(data)
+
+
+def crafted(plain: Any) -> bytes:
+    """What `pack` makes around a value, around any other."""
+    encoded = msgspec.msgpack.encode(plain)
+    head, _, _ = pack(1).partition(b"\0")
+    return head + b"\0" + len(encoded).to_bytes(8, "little") + pa.compress(encoded, "zstd", asbytes=True)
+
+
+of_no_house = ["ValueError", "LostSource", "builtins.eval", "Scan.__init__", "", "os"]
+crafted_values = st.recursive(
+    leaves.filter(lambda leaf: not isinstance(leaf, int) or abs(leaf) < 2**63)
+    | st.sampled_from([*sorted(SERIALIZABLE), *of_no_house]),
+    lambda inner: (
+        st.tuples(st.integers(-2, len(serialization._Kind) + 1), inner, inner, inner).map(list)
+        | st.tuples(st.sampled_from([*sorted(SERIALIZABLE), *of_no_house]), inner, inner).map(list)
+        | st.lists(inner, max_size=6)
+        | st.dictionaries(st.text(max_size=3), inner, max_size=2)
+    ),
+    max_leaves=20,
+)
+
+
+@given(crafted_values)
+def test_crafted_bytes_make_what_is_listed_or_nothing(plain: Any) -> None:
+    try:
+        made = unpack(crafted(plain))
+    except SerializationError:
+        return
+    assert type(made).__module__ in {"builtins", "collections", "numpy"} or type(made) in SERIALIZABLE.values()
+
+
+@pytest.mark.parametrize("name", of_no_house)
+def test_no_other_class_can_be_named(name: str) -> None:
+    with pytest.raises(SerializationError):
+        unpack(crafted([name]))
+
+
+@pytest.mark.parametrize("size_in_bytes", [-1, 0, 1, 2**31 + 1, 2**62])
+def test_a_size_that_lies_costs_no_memory(size_in_bytes: int) -> None:
+    head, _, body = pack([1, 2]).partition(b"\0")
+    with pytest.raises(SerializationError):
+        unpack(head + b"\0" + size_in_bytes.to_bytes(8, "little", signed=True) + body[8:])
+
+
+def test_an_object_without_a_value_in_a_field_comes_back_without() -> None:
+    place = object.__new__(Place)
+    object.__setattr__(place, "topic", "orders")
+    back = unpack(pack(place))
+    assert back.topic == "orders"
+    assert not hasattr(back, "partition")
+
+
+def test_another_version_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = pack(1)
+    monkeypatch.setattr(serialization, "__version__", "9.9")
+    with pytest.raises(SerializationError, match=r"packed by kafka-forensics .*, and this is 9\.9"):
+        unpack(packed)

@@ -1,0 +1,187 @@
+"""The job that Spark runs, carried by a session in memory: the same answers as here, and what each of its small steps does."""
+
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+
+from kafka_forensics import __version__
+from kafka_forensics.errors import ForensicsError, UsageError
+from kafka_forensics.evidence.inputs import gather
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.export import json_document
+from kafka_forensics.model.results import ScanResult
+from kafka_forensics.scanning.engine import local
+from kafka_forensics.scanning.engine.serialization import pack
+from kafka_forensics.scanning.engine.task_values import StretchRow, slices
+from kafka_forensics.spark import job, keys
+from tests.spark.fake import FakeSession
+from tests.support.brokers import put_copies, put_replica
+from tests.support.places import SAMPLES
+from tests.support.segments import log
+
+
+def text(result: ScanResult) -> str:
+    return "".join(json_document.document(result)).replace('"engine": "spark"', '"engine": "local"')
+
+
+def scanned(paths: list[str], spark: FakeSession, **sizes: int) -> ScanResult:
+    options = ScanOptions()
+    return job.scan_inputs(spark, gather(paths, options), options, job.TaskSizes(**sizes))[0]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "sizes", [{}, {"split_bytes": 1000, "work_bytes": 3000, "slices_a_task": 2, "keys_apart_bytes": 0, "small_bytes": -1}]
+)
+def test_a_sample_is_judged_alike(sizes: dict[str, int]) -> None:
+    paths = [str(path) for path in sorted((SAMPLES / "silent-divergence").iterdir())]
+    spark = FakeSession()
+    assert text(scanned(paths, spark, **sizes)) == text(local.scan(paths, ScanOptions()))
+    assert spark.kept == 0
+
+
+def test_nothing_is_asked_where_there_is_no_partition(tmp_path: Path) -> None:
+    (put_replica(tmp_path, 1, b"") / "orders-0").rename(tmp_path / "elsewhere")
+    spark = FakeSession()
+    assert scanned([str(tmp_path / "broker-1")], spark).partitions == []
+    assert spark.made == 1, "only whether the workers can do it"
+
+
+@pytest.mark.parametrize(
+    ("settings", "attempts"),
+    [
+        ({"spark.master": "local"}, 1),
+        ({"spark.master": "local[2]"}, 1),
+        ({"spark.master": "local[*,7]"}, 7),
+        ({"spark.master": "local[2, 3]"}, 3),
+        ({"spark.master": "spark://host:7077"}, 4),
+        ({"spark.master": "local-cluster[2,1,1024]"}, 4),
+        ({"spark.master": "yarn", "spark.task.maxFailures": "9"}, 9),
+        ({"spark.task.maxFailures": "many"}, 1),
+        ({}, 4),
+    ],
+)
+def test_how_often_a_task_is_tried(settings: dict[str, str], attempts: int) -> None:
+    assert keys.attempts_of(FakeSession(settings)) == attempts  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("number", "attempts", "strict"), [(None, 4, False), (0, 1, False), (0, 2, True), (2, 4, True), (3, 4, False)]
+)
+def test_the_last_attempt_says_why(monkeypatch: pytest.MonkeyPatch, number: int | None, attempts: int, strict: bool) -> None:
+    import pyspark
+
+    class Context:
+        @staticmethod
+        def get() -> "Context | None":
+            return None if number is None else Context()
+
+        def attemptNumber(self) -> int | None:  # noqa: N802 - Spark's name
+            return number
+
+    monkeypatch.setattr(pyspark, "TaskContext", Context)
+    assert keys.is_strict(attempts) is strict
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("ModuleNotFoundError: No module named 'kafka_forensics.spark'", "have no module kafka_forensics.spark"),
+        ('java.io.IOException: Cannot run program "python9": error=2', "cannot run python9"),
+        ("x\n  [PYTHON_VERSION_MISMATCH] 3.11 is not 3.12 \ny", "cannot do the work: [PYTHON_VERSION_MISMATCH] 3.11 is not 3.12"),
+        ("AttributeError: Can't get attribute 'fold'", "cannot do the work: AttributeError: Can't get attribute 'fold'"),
+        ("disk full", None),
+    ],
+)
+def test_what_workers_lack_is_told_from_the_exception(said: str, reason: str | None) -> None:
+    assert job._reason(said) == reason
+
+
+def test_workers_of_another_version_or_without_the_files_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_replica(tmp_path, 1, log(2))
+    options = ScanOptions()
+    inputs = gather([str(tmp_path / "broker-1")], options)
+    job.probe(FakeSession(), inputs, options)  # type: ignore[arg-type]
+    place = pa.record_batch({"name": ["logs", "more"], "place": [str(tmp_path / "gone"), str(tmp_path / "away")]})
+    (told,) = job._look(__version__, pack(options), iter([place]))
+    (problem,) = told.column("problem").to_pylist()
+    assert str(problem).startswith("a worker of Spark cannot read logs: ")
+    (told,) = job._look("0.0.7", pack(options), iter([place]))
+    assert told.column("problem").to_pylist() == [f"Spark's workers have kafka-forensics {__version__}, and this is 0.0.7"]
+    monkeypatch.setattr(job, "__version__", "0.0.8")
+    monkeypatch.setattr(job, "_look", lambda *_: iter([told]))
+    with pytest.raises(UsageError, match="and this is") as raised:
+        job.probe(FakeSession(), inputs, options)  # type: ignore[arg-type]
+    assert raised.value.hint == job._INSTALL
+
+
+@pytest.mark.parametrize(("said", "raised"), [("No module named 'numpy'", UsageError), ("disk full", PySparkException)])
+def test_another_failure_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, raised: type[Exception]) -> None:
+    put_replica(tmp_path, 1, log(2))
+    inputs = gather([str(tmp_path / "broker-1")], ScanOptions())
+    monkeypatch.setattr(job, "_look", Mock(side_effect=PySparkException(said)))
+    with pytest.raises(raised, match="have no module numpy" if raised is UsageError else said):
+        job.probe(FakeSession(), inputs, ScanOptions())  # type: ignore[arg-type]
+
+
+def rows(count: int, size: int = 1) -> list[StretchRow]:
+    return [StretchRow(number // 3, number % 3, 10 * number, 100 * number, bytes([number]) * size) for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("at_once", "most_bytes", "count", "size", "batches"),
+    [(4, 100, 0, 1, []), (4, 100, 4, 1, [4]), (4, 100, 9, 1, [4, 4, 1]), (99, 30, 5, 10, [3, 2]), (99, 30, 4, 40, [1] * 4)],
+)
+def test_rows_travel_in_batches_of_bounded_size(
+    monkeypatch: pytest.MonkeyPatch, at_once: int, most_bytes: int, count: int, size: int, batches: list[int]
+) -> None:
+    monkeypatch.setattr(job, "_ROWS_AT_ONCE", at_once)
+    monkeypatch.setattr(job, "_BYTES_AT_ONCE", most_bytes)
+    made = list(job._rows_as_batches(iter(rows(count, size))))
+    assert [one.num_rows for one in made] == batches
+    assert list(job.stretch_rows(iter(made))) == rows(count, size)
+    assert all([field.name for field in one.schema] == ["slice", "replica", "segment", "start", "packed"] for one in made)
+
+
+@pytest.mark.parametrize("answered", [[0, 1], [0, 1, 1, 2], [0, 1, 3]])
+def test_an_answer_too_few_or_too_many_is_no_scan(answered: list[int]) -> None:
+    spark: Any = FakeSession()
+    heads, states = job.heads_of(spark, range(3), [b""] * 3), job.heads_of(spark, [], [])
+
+    def judge(batches: Any) -> Any:
+        if any(batch.num_rows for batch in batches):
+            yield pa.record_batch(
+                {"slice": pa.array(answered, pa.int64()), "packed": pa.array([b"x"] * len(answered), pa.binary())}
+            )
+
+    with pytest.raises(ForensicsError, match="once"):
+        list(job.in_order(job.put_together(heads, states, 1, judge), range(3)))
+
+
+@pytest.mark.parametrize(
+    ("replicas", "compacted", "least", "asks"),
+    [(2, True, 0, True), (1, True, 0, False), (2, False, 0, False), (2, True, 1 << 40, False)],
+)
+def test_large_compacted_partitions_may_ask_keys(tmp_path: Path, replicas: int, compacted: bool, least: int, asks: bool) -> None:
+    for broker in range(1, replicas + 1):
+        put_replica(tmp_path, broker, log(3))
+    (part,) = slices(gather([str(tmp_path / f"broker-{broker}") for broker in range(1, replicas + 1)], ScanOptions()))
+    for plan in part.replicas:
+        plan.context.compacted = compacted
+    exact = sum(plan.bytes for plan in part.replicas) if asks else least
+    assert job._may_ask(part, job.TaskSizes(keys_apart_bytes=exact)) is asks
+
+
+@pytest.mark.parametrize(("work_bytes", "works"), [(None, 1), (1, 2), (1 << 40, 1)])
+@pytest.mark.parametrize("deep", [False, True])
+def test_small_logs_are_one_work_unless_asked_otherwise(tmp_path: Path, deep: bool, work_bytes: int | None, works: int) -> None:
+    put_copies(tmp_path, (1, 2), log(40))
+    parts = list(enumerate(slices(gather([str(tmp_path / f"broker-{broker}") for broker in (1, 2)], ScanOptions()))))
+    spark: Any = FakeSession()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(job, "fold_works_there", lambda *_: iter(()))
+        _, found = job.states_of(spark, b"", parts, job.TaskSizes(work_bytes=work_bytes), deep=deep)
+    assert found == works

@@ -1,0 +1,82 @@
+"""Work that waits for a storage service: much of it at once, its answers in order."""
+
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.evidence.inputs import gather
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.scanning.engine import local
+from kafka_forensics.scanning.engine.waiting import at_once
+from kafka_forensics.scanning.engine.work_plan import AT_ONCE, mostly_waits
+from kafka_forensics.storage.local import LocalSource
+from tests.support.brokers import put_replica
+from tests.support.segments import log
+
+
+def test_answers_come_in_order_though_the_first_are_the_slowest() -> None:
+    last_begun = threading.Event()
+
+    def work(number: int) -> int:
+        if number == AT_ONCE - 1:
+            last_begun.set()
+        assert last_begun.wait(20), "so many are not under way at once"
+        return number * number
+
+    assert list(at_once(work, range(100))) == [number * number for number in range(100)]
+    assert list(at_once(work, [])) == []
+
+
+def test_read_ahead_is_bounded_and_stops_on_close() -> None:
+    begun: list[int] = []
+    with closing(at_once(lambda number: begun.append(number), range(10_000))) as answers:
+        for _ in range(10):
+            next(answers)
+    assert 10 <= len(begun) <= 10 + 2 * AT_ONCE + 1
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("waiting")]
+
+
+def test_what_work_raises_is_raised_in_its_turn() -> None:
+    def work(number: int) -> int:
+        if number == 7:
+            raise ZeroDivisionError(f"as work {number} does")
+        return number
+
+    answers = at_once(work, range(50))
+    assert [next(answers) for _ in range(7)] == list(range(7))
+    with pytest.raises(ZeroDivisionError, match="as work 7 does"):
+        next(answers)
+
+
+class Distant(LocalSource):
+    """A directory of which every file costs a request."""
+
+    request_seconds = 0.05
+
+
+@pytest.fixture
+def brokers(tmp_path: Path) -> list[str]:
+    """Three brokers with forty small partitions, of which one replica is shorter and one holds other records."""
+    for partition in range(40):
+        for broker in (1, 2, 3):
+            put_replica(tmp_path, broker, log(3 if (partition, broker) != (7, 2) else 2), partition=f"orders-{partition}")
+    odd = next((tmp_path / "broker-3").glob("*-11/*.log"))
+    odd.write_bytes(odd.read_bytes()[:-3] + b"xyz")
+    return [str(tmp_path / f"broker-{broker}") for broker in (1, 2, 3)]
+
+
+def test_a_scan_that_waits_answers_as_any_other(brokers: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    here = local.scan(brokers, ScanOptions(jobs=2))
+    seen: list[tuple[int, int]] = []
+    inputs = gather(brokers, ScanOptions())
+    for plan in inputs.replicas:
+        plan.log_dir.source = Distant(plan.log_dir.source.name)
+    assert mostly_waits(inputs.replicas[:3])
+    there = local.scan_inputs(inputs, ScanOptions(jobs=2), lambda *far: seen.append(far))
+    assert there.findings == here.findings
+    assert there.partitions == here.partitions
+    assert there.totals == here.totals
+    assert {finding.place.partition for finding in here.findings} >= {7, 11}
+    assert seen[-1] == (here.totals.bytes_total, here.totals.bytes_total)

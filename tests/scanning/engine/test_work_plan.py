@@ -1,0 +1,131 @@
+"""How work is divided: no piece is left out or taken twice, and no task gets much more than the others."""
+
+import tarfile
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from kafka_forensics.evidence.inputs import gather
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.parsers.log_dir import SegmentFiles
+from kafka_forensics.scanning.engine import local
+from kafka_forensics.scanning.engine.task_values import Slice, slices
+from kafka_forensics.scanning.engine.work_plan import AT_ONCE, FILE_COST_BYTES, file_cost, fold_works, is_small, whole_works
+from kafka_forensics.storage.local import LocalSource
+from kafka_forensics.storage.source import Entry, EntryKind
+from tests.scanning.engine import task_engine
+from tests.support.brokers import put_copies
+from tests.support.segments import log
+
+GIB = 1 << 30
+PIECE = 256 << 20
+
+
+def sized(size_in_bytes: int, segments: int, part: Slice) -> Slice:
+    """The slice with logs of so many segments of that size."""
+
+    def entry(number: int) -> Entry:
+        return Entry(f"{number}.log", EntryKind.FILE, size_in_bytes, 0, None)
+
+    files = [SegmentFiles(number, entry(number)) for number in range(segments)]
+    plans = [
+        replace(plan, directory=replace(plan.directory, segments=files), bytes=size_in_bytes * segments) for plan in part.replicas
+    ]
+    return replace(part, replicas=plans)
+
+
+@pytest.fixture
+def part(tmp_path: Path) -> Slice:
+    """A partition of three brokers."""
+    put_copies(tmp_path, (1, 2, 3), log(3))
+    [only] = slices(gather([str(tmp_path / f"broker-{broker}") for broker in (1, 2, 3)], ScanOptions()))
+    return only
+
+
+@pytest.mark.parametrize("size_in_bytes", [GIB - 4096, GIB - (1 << 20), GIB, GIB + 5, GIB - (100 << 20)])
+@pytest.mark.parametrize("work_bytes", [PIECE, GIB])
+def test_works_of_real_segments_are_of_one_size(part: Slice, size_in_bytes: int, work_bytes: int) -> None:
+    works = list(fold_works([(number, sized(size_in_bytes, 6, part)) for number in range(4)], PIECE, work_bytes))
+    sizes = [work.size_in_bytes for work in works]
+    assert max(sizes) <= max(work_bytes, size_in_bytes // 4 + FILE_COST_BYTES)
+    assert max(sizes) <= 1.2 * median(sizes)
+    pieces = Counter(
+        (fold_part.slice, fold_part.replica, piece.segment.base_offset, piece.number)
+        for work in works
+        for fold_part in work.parts
+        for piece in fold_part.pieces
+    )
+    assert set(pieces.values()) == {1}
+    assert len(pieces) == 4 * 3 * 6 * 4
+
+
+def test_small_partitions_are_dealt_out_by_what_they_cost(part: Slice) -> None:
+    of_one = sum(4 + len(plan.directory.entries) for plan in part.replicas)
+    parts = [(number, part) for number in range(100)]
+    works = list(whole_works(parts, (10 * of_one + 1) * FILE_COST_BYTES, 1000))
+    assert [numbered for work in works for numbered in work] == parts
+    assert {len(work) for work in works[:-1]} == {10}, "files of some bytes each"
+    assert len(list(whole_works(parts, (10 * of_one + 1) * FILE_COST_BYTES, 4))) == 4
+
+
+class Distant(LocalSource):
+    """A directory of which every file costs a request."""
+
+    request_seconds = 0.05
+
+
+@pytest.fixture
+def distant(part: Slice, tmp_path: Path) -> Slice:
+    """The partition on a storage service."""
+    there = Distant(str(tmp_path))
+    return replace(part, replicas=[replace(plan, log_dir=replace(plan.log_dir, source=there)) for plan in part.replicas])
+
+
+def test_what_answers_slowly_is_dealt_out_to_more_tasks(part: Slice, distant: Slice) -> None:
+    """Pieces of logs, and by the same cost facts and keys."""
+    assert file_cost(part.replicas[0].log_dir.source) == FILE_COST_BYTES
+    assert file_cost(distant.replicas[0].log_dir.source) > 50 * FILE_COST_BYTES
+    for limit in (512 * FILE_COST_BYTES, 2048 * FILE_COST_BYTES):
+        near, far = ([(number, made) for number in range(100)] for made in (part, distant))
+        assert len(list(fold_works(far, PIECE, limit))) > 3 * len(list(fold_works(near, PIECE, limit)))
+
+
+@pytest.mark.parametrize("limit", [FILE_COST_BYTES, 512 * FILE_COST_BYTES])
+def test_a_task_that_waits_has_its_hands_full(part: Slice, distant: Slice, limit: int) -> None:
+    """However slow the service is: what a task has under way at once decides how long it takes."""
+    parts = [(number, distant) for number in range(5 * AT_ONCE)]
+    works = list(whole_works(parts, limit, 100_000))
+    assert [numbered for work in works for numbered in work] == parts
+    assert [len(work) for work in works] == [2 * AT_ONCE, 2 * AT_ONCE, AT_ONCE]
+    of_both = [*parts, *((number, part) for number in range(1000, 1100))]
+    assert [numbered for work in whole_works(of_both, limit, 100_000) for numbered in work] == of_both
+
+
+@pytest.mark.parametrize(("most_bytes", "small"), [(-1, False), (0, False), (1 << 24, True)])
+def test_small_is_what_the_logs_of_all_replicas_are_together(part: Slice, most_bytes: int, small: bool) -> None:
+    assert is_small(part.replicas, most_bytes) is small
+    total = sum(plan.bytes for plan in part.replicas)
+    assert is_small(part.replicas, total)
+    assert not is_small(part.replicas, total - 1)
+
+
+def cut_archive(folder: Path) -> Path:
+    """A tar of two replicas of one partition that ends in the middle of the second."""
+    put_copies(folder / "brokers", (1, 2), log(40), high_watermark=80)
+    whole = folder / "whole.tar"
+    with tarfile.open(whole, "w") as archive:
+        for path in sorted((folder / "brokers").rglob("*")):
+            archive.add(path, str(path.relative_to(folder / "brokers")), recursive=False)
+    cut = folder / "cut.tar"
+    cut.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
+    return cut
+
+
+def test_the_same_is_incomplete_wherever_a_partition_is_judged(tmp_path: Path) -> None:
+    path = str(cut_archive(tmp_path))
+    here, elsewhere = local.scan([path], ScanOptions()), task_engine.scan([path], ScanOptions())
+    assert [incomplete.path for incomplete in here.incomplete] == [path]
+    assert elsewhere.incomplete == here.incomplete

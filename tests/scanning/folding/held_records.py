@@ -1,0 +1,129 @@
+"""Logs whose records are held as hashes: real files beside which lies what `KeyReader` would read in them."""
+
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pytest
+
+from kafka_forensics.evidence.inputs import ReplicaPlan
+from kafka_forensics.parsers.log import HashedRecords, RecordHasher, SeededHasher, SegmentHashes, SegmentReader
+from kafka_forensics.scanning.folding.keys import KeyPart, KeyReader, KeyRuns, reader
+from kafka_forensics.storage.source import ByteFile, ByteSource, Entry
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+
+
+def hashed(file: ByteFile, hasher: RecordHasher) -> HashedRecords:
+    hashes = SegmentHashes(hasher)
+    for _ in SegmentReader(file, inspect=hashes.inspect, inspect_alone=hashes.alone).chunks():
+        pass
+    return hashes.take()
+
+
+class HeldFile:
+    def __init__(self, file: ByteFile, hasher: RecordHasher) -> None:
+        self._file = file
+        self._records = hashed(file, hasher)
+        self.size_in_bytes = file.size_in_bytes
+        self.read_at, self.read_into = file.read_at, file.read_into
+        self.data_ranges, self.close = file.data_ranges, file.close
+
+    def hashed_records(self, positions: "Ints") -> HashedRecords:
+        return self._records.of(positions)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class HoldingSource:
+    def __init__(self, source: ByteSource, hasher: RecordHasher) -> None:
+        self._source = source
+        self._hasher = hasher
+        self.name, self.seekable, self.problems = source.name, source.seekable, source.problems
+        self.rejected, self.replaced, self.refused = source.rejected, source.replaced, source.refused
+
+    def list(self, path: str = "") -> list[Entry]:
+        return self._source.list(path)
+
+    def stat(self, path: str = "") -> Entry:
+        return self._source.stat(path)
+
+    def open(self, path: str) -> HeldFile:
+        return HeldFile(self._source.open(path), self._hasher)
+
+
+class _OpensNothing:
+    """In the place of what reads records of batches."""
+
+    def __init__(self, *_: RecordHasher) -> None:
+        pass
+
+    def release(self) -> None:
+        """Nothing is held."""
+
+
+def opens_nothing(patch: pytest.MonkeyPatch) -> None:
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("a batch was opened")
+
+    patch.setattr(reader, "HashingReader", _OpensNothing)
+    patch.setattr(reader, "decode_batch", refuse)
+    patch.setattr(reader, "_open_legacy", refuse)
+
+
+def holding(plan: ReplicaPlan, hasher: RecordHasher) -> ReplicaPlan:
+    """The same replica, of whose log only headers are read."""
+    return replace(plan, log_dir=replace(plan.log_dir, source=HoldingSource(plan.log_dir.source, hasher)))
+
+
+class HeldReader(KeyReader):
+    def _holding(self, file: ByteFile) -> Any:
+        return file if isinstance(file, HeldFile) else super()._holding(file)
+
+
+class Checked(KeyReader):
+    """Reads a log from its records as hashes, and holds that to what it reads from bytes."""
+
+    def read(self) -> None:
+        from_bytes, rows = read(self, self.plan)
+        with pytest.MonkeyPatch.context() as patch:
+            opens_nothing(patch)
+            from_hashes, same_rows = read(self, holding(self.plan, SeededHasher(self.seed)))
+        assert np.array_equal(rows, same_rows)
+        assert_same(from_bytes, from_hashes)
+        self.part = replace(from_hashes, problems=from_bytes.problems)
+        self.runs.add(same_rows)
+
+
+def assert_same(from_bytes: KeyPart, from_hashes: KeyPart) -> None:
+    """All that is known of a log but what is wrong within its batches, which hashes do not say."""
+    for name in ("records", "keyless", "markers"):
+        assert np.array_equal(getattr(from_bytes.counts, name), getattr(from_hashes.counts, name)), name
+    assert from_hashes.problems == []
+    assert replace(from_bytes, counts=from_hashes.counts, problems=[]) == from_hashes
+
+
+def read(like: KeyReader, plan: ReplicaPlan) -> "tuple[KeyPart, Ints]":
+    with KeyRuns() as runs:
+        key_reader = HeldReader(
+            plan,
+            like.decided,
+            like.number,
+            like.cuts,
+            like.seed,
+            like.delete_retention_ms,
+            runs,
+            like.next_base_offset,
+            like.strict,
+        )
+        key_reader.read()
+        return key_reader.part, np.concatenate(list(runs.blocks()))

@@ -1,0 +1,171 @@
+"""Splits folded ahead, in stretches, in bounded memory: the same bytes out whatever the number of threads and of stretches."""
+
+import tarfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from kafka_forensics.analysis import bounds
+from kafka_forensics.analysis.replica import ReplicaState
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.export import json_document
+from kafka_forensics.model.results import ScanResult
+from kafka_forensics.parsers.log import segment
+from kafka_forensics.scanning.engine import local
+from kafka_forensics.scanning.folding import fold_split as folding, prefetch as ahead, splits
+from tests.support.brokers import Brokers, put_replicas
+from tests.support.logs import Log
+
+SEGMENTS, EACH, PRODUCERS = 3, 120, 50
+
+
+def busy_log() -> Log:
+    """Fifty producers, half of them transactional, one in three transactions aborted, two sequence gaps, some left open."""
+    log = Log()
+    for number in range(SEGMENTS * EACH):
+        if number % EACH == EACH - 1:
+            log.roll()
+        producer = 100 + number * 7 % PRODUCERS
+        transactional = producer % 2 == 0
+        log.produce(producer, 2, transactional=transactional, skip=5 if number in (150, 301) else 0)
+        if transactional and number % 4:
+            log.end_transaction(producer, commit=bool(number % 3))
+    return log
+
+
+@pytest.fixture
+def brokers(tmp_path: Path) -> Brokers:
+    """Two brokers with the log; the second copy has a rotten batch."""
+    log = busy_log()
+    made = put_replicas(tmp_path / "brokers", {1: log, 2: log})
+    made.flip(2, log.batches[200], 90)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads, chunks of a few batches, several splits a segment."""
+    monkeypatch.setenv("KAFKA_FORENSICS_KERNELS", "compiled")
+    monkeypatch.setattr(segment, "CHUNK_ROWS", 16)
+    monkeypatch.setattr(splits, "SPLIT_BYTES", 24 << 10)
+
+
+def scan(paths: list[Path], jobs: int) -> ScanResult:
+    return local.scan([str(path) for path in paths], ScanOptions(jobs=jobs))
+
+
+def document(paths: list[Path], jobs: int) -> str:
+    return "".join(json_document.document(scan(paths, jobs)))
+
+
+def count_stretches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Counts the states that are made."""
+    made = [0]
+
+    class Counted(ReplicaState):
+        def __init__(self, *arguments: Any, **given: Any) -> None:
+            made[0] += 1
+            super().__init__(*arguments, **given)
+
+    monkeypatch.setattr(folding, "ReplicaState", Counted)
+    return made
+
+
+@pytest.mark.parametrize(("bound", "value"), [("STRETCH_PRODUCERS", 3), ("STRETCH_BATCHES", 5)])
+def test_stopped_splits_give_the_same_bytes(brokers: Brokers, monkeypatch: pytest.MonkeyPatch, bound: str, value: int) -> None:
+    made = count_stretches(monkeypatch)
+    expected = document(brokers.log_dirs, 1)
+    assert '"kind": "PRODUCER_SEQ_GAP"' in expected
+    assert '"kind": "TXN_OPEN"' in expected
+    whole = made[0]
+    assert whole > 2 * SEGMENTS
+    assert document(brokers.log_dirs, 2) == expected
+    monkeypatch.setattr(bounds, bound, value)
+    for jobs in (1, 2, 3):
+        made[0] = 0
+        assert document(brokers.log_dirs, jobs) == expected
+        assert made[0] > 2 * whole
+
+
+def test_without_room_every_split_waits_for_its_turn(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = document(brokers.log_dirs, 1)
+    monkeypatch.setattr(ahead, "LARGE", 0)
+    monkeypatch.setattr(ahead, "ROOM", 0)
+    assert document(brokers.log_dirs, 3) == expected
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_forgetting_says_nothing_new_and_depends_on_no_thread(brokers: Brokers, monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
+    whole = scan(brokers.log_dirs, 1)
+    told = {(finding.kind, finding.place) for finding in whole.findings}
+    for name, value in (("STRETCH_PRODUCERS", 3), ("MAX_PRODUCERS", 24), ("SETTLED_ABOVE", 0), ("MAX_ENDINGS", 2)):
+        monkeypatch.setattr(bounds, name, value)
+    result = scan(brokers.log_dirs, jobs)
+    assert {(finding.kind, finding.place) for finding in result.findings} < told
+    for ours, theirs in zip(result.partitions[0].replicas, whole.partitions[0].replicas, strict=True):
+        assert (ours.transactions, ours.last_stable_offset) == (theirs.transactions, theirs.last_stable_offset)
+    lost = told - {(finding.kind, finding.place) for finding in result.findings}
+    assert {kind for kind, _ in lost} == {"PRODUCER_SEQ_GAP"}
+    assert "".join(json_document.document(result)) == document(brokers.log_dirs, 3 - jobs)
+
+
+@pytest.mark.parametrize("room", [64 << 20, 1])
+def test_unseekable_archives_are_folded_ahead(brokers: Brokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+    archive = tmp_path / "brokers.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        for path in reversed(brokers.log_dirs):
+            tar.add(path, path.name)
+    expected = document([archive], 1)
+    assert '"kind": "PRODUCER_SEQ_GAP"' in expected
+    monkeypatch.setattr(bounds, "STRETCH_PRODUCERS", 3)
+    monkeypatch.setattr(local, "LARGE", 0)
+    monkeypatch.setattr(local, "ROOM", room)
+    for jobs in (1, 2):
+        assert document([archive], jobs) == expected
+
+
+def test_a_failure_in_the_merge_frees_those_who_wait(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "LARGE", 0)
+    monkeypatch.setattr(ahead, "ROOM", 0)
+    monkeypatch.setattr(ReplicaState, "merge", Mock(side_effect=RuntimeError("on purpose")))
+    with pytest.raises(RuntimeError, match="on purpose"):
+        scan(brokers.log_dirs, 2)
+
+
+def test_who_holds_much_waits_for_room_or_its_turn() -> None:
+    room = ahead.Room()
+    room.hold(0, ahead.ROOM)
+    room.hold(1, ahead.LARGE - 1)
+    passed = threading.Event()
+
+    def later() -> None:
+        room.hold(1, ahead.LARGE)
+        passed.set()
+
+    thread = threading.Thread(target=later)
+    thread.start()
+    assert not passed.wait(0.05)
+    room.turn(1)
+    assert passed.wait(5)
+    thread.join()
+
+
+def test_threads_come_once_they_are_worth_it() -> None:
+    """Until then splits are walked by whoever asks for them, one by one."""
+    walked: list[tuple[int, bool]] = []
+    jobs = iter([1, 1, 2, 2])
+
+    def walk(split: Any, _pause: object) -> Iterator[Any]:
+        walked.append((split, threading.current_thread() is threading.main_thread()))
+        yield split
+
+    given: Any = iter([0, None, 1, 2, None, 3])
+    answers: Iterator[Any] = ahead.in_order(walk, given, lambda: next(jobs), lambda _split: False)
+    assert next(answers) == 0
+    assert walked == [(0, True)]
+    assert list(answers) == [None, 1, 2, None, 3]
+    assert sorted(walked) == [(0, True), (1, True), (2, False), (3, False)]

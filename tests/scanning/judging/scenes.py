@@ -1,0 +1,735 @@
+"""Log directories on which something is absent, cut off, older than the rest or only looks so, and what a scan and a plan answer.
+
+The answers are kept in `answers.json` beside it. After a change of a rule: `python -m tests.scanning.judging.scenes`, and read the
+difference before it is committed.
+"""
+
+import json
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from kafka_forensics.evidence.ledger import Extent
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.questions.plan import Planned, PlanOptions, make_plans
+from kafka_forensics.replication.planner.plans import Loss, costs_of
+from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from tests.gallery.answers import answer
+from tests.support.brokers import (
+    CLUSTER_ID,
+    DIRECTORY,
+    TOPIC_ID,
+    Brokers,
+    Logs,
+    healthy,
+    put_brokers,
+    put_checkpoint,
+    put_epochs,
+    put_meta,
+    put_offsets,
+    put_partition,
+    put_replica,
+    put_replicas,
+    put_segment,
+    put_topic_id,
+    write_checkpoint,
+)
+from tests.support.controllers import CONTROLLER, ControllerLog, change, controlled_by, in_sync, partition, record, setting, topic
+from tests.support.groups import commit_key, commit_value, log_of
+from tests.support.kept_answers import write_answers
+from tests.support.logs import HEALTHY, HIGH_WATERMARK, LOG_END, CoordinatorLog, DataLog, Log, history as any_history, ms
+from tests.support.plan_values import broken_laws
+from tests.support.segments import BASE_TIMESTAMP, BASE_TIMESTAMP as RECORDED_MS, batch, by_producer, flipped, marker, segment_file
+
+ANSWERS: Final = Path(__file__).with_name("answers.json")
+OTHER_ID: Final = "AAAAAAAAAAAAAAAAAAAABQ"
+YOUNG: Final = BASE_TIMESTAMP + 120_000
+"""Two minutes behind the first record: where the controllers' log ends."""
+DAY_MS: Final = 24 * 3600 * 1000
+METADATA: Final = "partition.metadata"
+
+Scene = Callable[[Path], Brokers | Sequence[Path]]
+Options = dict[str, Any]
+SCENES: Final[dict[str, tuple[Scene, tuple[Options, ...]]]] = {}
+"""Name → the maker of a tree below an empty folder, and the options with which it is scanned."""
+
+
+def scene(name: str, make: Callable[..., Brokers | Sequence[Path]], *values: Any, options: Sequence[Options] = ({},)) -> None:
+    """Declare a scene; the maker is given the values behind the folder."""
+    assert name not in SCENES
+    SCENES[name] = (lambda root: make(root, *values), tuple(options))
+
+
+def answers(name: str, root: Path) -> list[dict[str, Any]]:
+    """What a scan and a plan say of a scene, with each of its options; where a plan foretells a loss the scan says an error."""
+    make, options = SCENES[name]
+    made = make(root)
+    paths = [str(path) for path in (sorted(made.root.iterdir()) if isinstance(made, Brokers) else made)]
+    told = []
+    for given in options:
+        plans = make_plans(paths, ScanOptions(jobs=1, **given), PlanOptions())
+        assert plans.result is not None
+        assert given.get("live") or list(broken_laws(plans)) == []
+        told.append(answer(plans.result, root) | {"plans": [plan_row(planned) for planned in plans.planned]})
+    return json.loads(json.dumps(told).replace(json.dumps(str(root))[1:-1], ""))  # type: ignore[no-any-return]
+
+
+def plan_row(planned: Planned) -> dict[str, Any]:
+    """Whom to elect and what each election costs."""
+    plan = planned.plan
+    return {
+        "partition": f"{plan.topic}-{plan.partition}",
+        "leaders": [plan.recommended, plan.ordinary, plan.ordinary_loss],
+        "missing": [[missing.kind, missing.broker] for missing in plan.missing],
+        "strays": [plan.strays, costs_of(plan.at_stake)],
+        "without_topic_id": planned.without_topic_id,
+        "candidates": [
+            [candidate.broker, candidate.election, candidate.at_least, candidate.at_most, list(map(loss_row, candidate.losses))]
+            for candidate in plan.candidates
+        ],
+    }
+
+
+def loss_row(loss: Loss) -> list[object]:
+    """Offsets, who has them before and after, and what proves them committed."""
+    witness = None if loss.witness is None else [loss.witness.end_offset, loss.witness.kind]
+    return [loss.start, loss.end, loss.held_by, loss.kept_by, loss.committed, witness]
+
+
+# An empty or wiped replica that may lead.
+
+
+def wipe(brokers: Brokers, broker: int) -> Brokers:
+    """The broker's log directory holds `meta.properties` alone."""
+    for path in brokers.log_dir(broker).iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != "meta.properties":
+            path.unlink()
+    return brokers
+
+
+def wiped(root: Path, *values: bytes) -> Brokers:
+    brokers = healthy(root)
+    return wipe(controlled_by(brokers, *values) if values else brokers, 3)
+
+
+def gone(root: Path, values: Sequence[bytes], brokers: Sequence[int] = (3,), forgotten: int | None = None) -> Brokers:
+    """The directories of the partition are gone; checkpoints may say another high watermark."""
+    made = controlled_by(healthy(root), *values) if values else healthy(root)
+    for broker in brokers:
+        shutil.rmtree(made.log_dir(broker) / DIRECTORY)
+        if forgotten is not None:
+            made.checkpoint("replication", forgotten, broker)
+    return made
+
+
+def nobody_holds_records(root: Path) -> Brokers:
+    brokers = wiped(root, *in_sync([3]))
+    for broker in (1, 2):
+        for segment in HEALTHY.segments:
+            brokers.remove(broker, segment, "*")
+        brokers.file(broker, 0).touch()
+        brokers.checkpoint("replication", 0, broker)
+    return brokers
+
+
+PARTIAL, WHOLE = {"copied": Extent.PARTIAL}, {"copied": Extent.WHOLE}
+LIVE = {"live": True}
+scene("wiped: the sole member of the ISR", wiped, *in_sync([3]), options=({}, PARTIAL))
+scene("wiped: one of several members", wiped, *in_sync([1, 3]))
+scene("wiped: no member", wiped, *in_sync([1, 2]))
+scene("wiped: under ZooKeeper", wiped, options=({}, LIVE))
+scene("wiped: a new broker without replicas", wiped, topic(), partition([1, 2], 1))
+scene("wiped: nobody holds records", nobody_holds_records)
+scene("wiped: a disk alone", lambda root: [wipe(healthy(root), 1).log_dir(1)], options=({}, PARTIAL))
+scene("gone: the directory of the sole member of the ISR", gone, in_sync([3]))
+scene("gone: that only the controllers expect", gone, in_sync([1, 2]), (3,), 0, options=(WHOLE,))
+scene("gone: that only the controllers expect, in the ISR", gone, in_sync([1, 2, 3]), (3,), 0, options=(WHOLE,))
+scene("gone: under ZooKeeper", gone, (), (2,))
+scene(
+    "gone: its checkpoint proves what no copy holds", gone, (), (2,), 100,
+    options=({}, LIVE, {"broker": "2"}, {"broker": "1"}),
+)  # fmt: skip
+
+
+def crashed(root: Path) -> Brokers:
+    brokers = gone(root, (), (2,), 100)
+    brokers.crash(1)
+    return brokers
+
+
+scene("gone: its checkpoint was written while others ran", crashed)
+for assigned in ([1, 2, 3], [1, 3]):
+    moved = (*in_sync([3]), change(replicas=assigned, isr=[1, 3]))
+    scene(f"gone: its checkpoint reaches beyond the others, replicas {assigned}", gone, moved, (2,), 100)
+
+
+# An older backup on one broker.
+
+
+def older_copy(root: Path, *values: bytes) -> Brokers:
+    """Broker 3 has its older copy again; brokers 1 and 2 hold all."""
+    brokers = put_replicas(root, {1: HEALTHY, 2: HEALTHY, 3: HEALTHY.cut(29)}, HIGH_WATERMARK)
+    return controlled_by(brokers, *values) if values else brokers
+
+
+LED = (topic(), partition([3], 3, replicas=[1, 2, 3], leader_epoch=2))
+AGAIN = change(leader=-1, isr=[], eligible_leader_replicas=[3]), change(leader=3, isr=[3], leader_recovery_state=1)
+scene("older: the last leader, elected again", older_copy, *LED, *AGAIN)
+scene("older: the last leader, ISR and ELR are empty", older_copy, *LED, change(leader=-1, isr=[]))
+scene("older: under ZooKeeper", older_copy)
+scene("older: not in sync", older_copy, *in_sync([1, 2]))
+
+
+def not_read(root: Path, hidden: bool) -> list[Path]:
+    """All directories of the partition are gone but one, which is elsewhere, with or without a link to it."""
+    brokers = healthy(root / "given")
+    brokers.log_dir(3).rename(root / "outside")
+    for broker in (1, 2):
+        shutil.rmtree(brokers.log_dir(broker) / DIRECTORY)
+    if hidden:
+        brokers.log_dir(3).symlink_to(root / "outside")
+    return [brokers.root]
+
+
+for hidden in (False, True):
+    scene(f"not read: {'a link to a log directory' if hidden else 'nothing'}", not_read, hidden, options=(WHOLE,))
+
+
+# A head that is gone.
+
+
+def without_head(root: Path, values: Sequence[bytes] = (), brokers: Sequence[int] = (2,), how: str = "") -> Brokers:
+    """Brokers lack their first segment, [0, 29); the controllers' log ends two minutes after its records."""
+    made = healthy(root)
+    for broker in brokers:
+        made.remove(broker, 0, "*")
+        directory = made.log_dir(broker) / DIRECTORY
+        if how == "epochs":
+            put_epochs(directory, (0, 29), *HEALTHY.epochs[1:])
+        elif how == "checkpoint":
+            made.checkpoint("log-start", 29, broker)
+        elif how:
+            put_segment(directory, 0, b"", "log.deleted")
+    return controlled_by(made, *values, start_ms=YOUNG) if values else made
+
+
+def deleted_by_hand(root: Path) -> Brokers:
+    brokers = without_head(root, in_sync([1, 2]))
+    brokers.checkpoint("log-start", 29, 1)
+    return brokers
+
+
+REASONS = {
+    "by age": setting("retention.ms", "1000"),
+    "by size": setting("retention.bytes", "100"),
+    "compacted": setting("cleanup.policy", "compact"),
+    "tiered": setting("remote.storage.enable", "true"),
+}
+EVERY = (1, 2, 3)
+AS_OF = tuple({"as_of_ms": BASE_TIMESTAMP + days * DAY_MS} for days in (1, 31))
+scene("head: for no reason, out of the ISR", without_head, in_sync([1, 3]))
+scene("head: for no reason, in the ISR", without_head, in_sync([1, 2]), options=({}, *AS_OF))
+for words, reason in REASONS.items():
+    scene(f"head: {words}", without_head, (*in_sync([1, 2]), reason))
+for words in ("compacted", "tiered"):
+    scene(f"head: everywhere, {words}", without_head, (*in_sync([1, 2]), REASONS[words]), EVERY)
+scene("head: everywhere", without_head, in_sync([1, 2]), EVERY, options=({}, LIVE))
+scene("head: everywhere, one broker alone", lambda root: [without_head(root, (), EVERY).log_dir(2)])
+scene("head: everywhere, no settings are known", without_head, (), EVERY)
+for how in ("epochs", "checkpoint", "waiting"):
+    scene(f"head: deleted by the broker: {how}", without_head, in_sync([1, 2]), EVERY, how)
+scene("head: records deleted by hand", deleted_by_hand)
+scene("head: of two that lose nothing the lower log start leads", without_head, (*in_sync([1, 2, 3]), REASONS["by age"]), (1,))
+
+# A controllers' log of an old time.
+
+OTHER = topic("other", OTHER_ID), partition([1, 2, 3], 1, topic_id=OTHER_ID)
+
+
+def controlled(root: Path, *values: bytes) -> Brokers:
+    return controlled_by(healthy(root), *values)
+
+
+def damaged_controllers(root: Path) -> Brokers:
+    brokers = controlled(root, *OTHER)
+    path = next((root / f"c{CONTROLLER}" / "__cluster_metadata-0").glob("*.log"))
+    path.write_bytes(path.read_bytes()[:-1] + b"\xff")
+    return brokers
+
+
+def never_knew(root: Path, start: int) -> Brokers:
+    """After brokers started with such a log: their directories are gone, and their checkpoints are left."""
+    log = ControllerLog(next_offset=start).lead([CONTROLLER]).append(OTHER[0]).append(OTHER[1])
+    brokers = gone(root, (), EVERY)
+    log.put(root / f"c{CONTROLLER}", start=start)
+    return brokers
+
+
+def all_empty(root: Path, epoch: int, batches: bytes) -> list[Path]:
+    """As after a start of the only replica in sync with empty disks, which leaves nothing else."""
+    for broker in (1, 2):
+        for name, held in (("t-0", b""), ("u-0", batches if broker == 2 else b""), ("__consumer_offsets-0", b"")):
+            put_replica(root, broker, held, partition=name, epochs=[(epoch, 0)])
+    return [root / f"broker-{broker}" for broker in (1, 2)]
+
+
+def with_observers(root: Path, voters: ControllerLog, observers: ControllerLog, *brokers: int) -> Brokers:
+    """Brokers that hold more of the controllers' log than its voters."""
+    made = healthy(root)
+    for broker in brokers:
+        observers.put(made.log_dir(broker), broker)
+    voters.put(root / f"c{CONTROLLER}")
+    return made
+
+
+def appended(log: ControllerLog, *values: bytes) -> ControllerLog:
+    longer = log.copy()
+    for value in values:
+        longer.append(value)
+    return longer
+
+
+BEGUN = ControllerLog().lead([CONTROLLER])
+KNOWN = appended(BEGUN, *in_sync([1, 2, 3]))
+
+
+def may_hold(root: Path, hides: str) -> list[Path]:
+    """A gap that every copy has, a partition of which no directory is left, and perhaps an archive cut short or a dead link."""
+    brokers = healthy(root / "given")
+    for broker in EVERY:
+        brokers.remove(broker, 29, "*")
+        write_checkpoint(brokers.log_dir(broker), "replication", 50, "u-0")
+    if hides == "an archive":
+        source = healthy(root / "other").log_dir(1)
+        (source / "t-0").rename(source / "x-0")
+        with tarfile.open(brokers.root / "b4.tar", "w") as tar:
+            tar.add(source, "b4")
+        data = (brokers.root / "b4.tar").read_bytes()
+        (brokers.root / "b4.tar").write_bytes(data[: len(data) // 3])
+    elif hides == "a link":
+        (brokers.root / "b4").symlink_to(root / "nowhere")
+    return [brokers.root] if hides == "a link" else sorted(brokers.root.iterdir())
+
+
+scene("controllers: do not know the topic", controlled, *OTHER)
+for level in (14, 15):
+    scene(f"controllers: nor at level {level}", controlled, record(12, name="metadata.version", feature_level=level), *OTHER)
+scene("controllers: a damaged log may have known it", damaged_controllers)
+for start in (0, 5):
+    scene(f"controllers: never knew a topic that is gone, their log begins at {start}", never_knew, start)
+scene("controllers: deleted it", gone, (*in_sync([1, 2, 3]), record(9, topic_id=TOPIC_ID)), EVERY)
+scene("controllers: a sole voter's old copy", with_observers, BEGUN, KNOWN, 1, 2)
+scene("controllers: a sole voter's whole copy", with_observers, KNOWN, KNOWN, 1, 2)
+scene("controllers: only observers hold the end", with_observers, KNOWN, appended(KNOWN, change(isr=[1], leader=1)), 1)
+scene("empty: all logs", all_empty, 6, b"", options=({}, {"topic_glob": "t"}, {"broker": "1"}))
+scene("empty: of a new cluster", all_empty, 0, b"")
+scene("empty: all but one record", all_empty, 6, batch(0, 1))
+for hides in ("nothing", "an archive", "a link"):
+    scene(f"not read: {hides} beside a gap that every copy has", may_hold, hides, options=(WHOLE,))
+
+# A partial copy, and replicas that are not there.
+
+
+def with_checkpoints(root: Path, which: Sequence[str], more: dict[str, int]) -> Brokers:
+    """Checkpoints that name further partitions."""
+    brokers = healthy(root)
+    for log_dir in brokers.log_dirs:
+        for name in which:
+            put_checkpoint(log_dir, name, {DIRECTORY: HIGH_WATERMARK} | more)
+    return brokers
+
+
+def one_of_several(root: Path) -> Brokers:
+    brokers = with_checkpoints(root, ("replication",), {"u-0": LOG_END})
+    for broker in (1, 3):
+        shutil.copytree(brokers.log_dir(broker) / "t-0", brokers.log_dir(broker) / "u-0")
+    return brokers
+
+
+def never_written(root: Path) -> Brokers:
+    brokers = healthy(root)
+    put_checkpoint(brokers.log_dir(2), "replication", {"never-written-0": 0, DIRECTORY: HIGH_WATERMARK})
+    return brokers
+
+
+UVW = {f"{name}-0": 10 for name in "uvw"}
+ASKED: tuple[Options, ...] = ({}, {"topic_glob": "t"}, {"topic_glob": "t", "partition": 0}, {"topic_glob": "t", "broker": "2"})
+scene("partial: one partition of four", with_checkpoints, ("replication", "recovery-point"), UVW, options=({}, WHOLE))
+scene("partial: one of several is absent on a broker", one_of_several)
+scene("absent: an offset of 0 is no proof", never_written)
+scene(
+    "absent: others than were asked for", with_checkpoints, ("replication",), {"t-1": 8, "other-0": 9},
+    options=tuple(WHOLE | asked for asked in ASKED),
+)  # fmt: skip
+
+# Replicas whose brokers were not given, and unclean elections.
+
+
+def given(root: Path, values: Sequence[bytes], *names: str) -> list[Path]:
+    """The directories of the brokers and of the controller, but for these."""
+    return [path for path in sorted(controlled_by(healthy(root), *values).root.iterdir()) if path.name not in names]
+
+
+def nobodys(root: Path) -> list[Path]:
+    paths = given(root, in_sync([2, 3]), "b2")
+    (root / "b1" / "meta.properties").unlink()
+    return paths
+
+
+def with_another_topic(root: Path) -> list[Path]:
+    other = topic("other", OTHER_ID), partition([2, 3], 2, topic_id=OTHER_ID, replicas=[2, 3])
+    paths = given(root, (*in_sync([2]), *other), "b2")
+    shutil.copytree(root / "b3" / "t-0", root / "b3" / "other-0")
+    return paths
+
+
+UNCLEAN = (*in_sync([2]), change(leader=-1, isr=[]), change(leader=1, isr=[1], leader_recovery_state=1))
+scene("not given: two brokers", given, in_sync([2, 3]), "b2", "b3")
+scene("not given: nobody", given, in_sync([2, 3]))
+scene("not given: a directory is nobody's", nobodys)
+scene("not given: another topic was not asked for", with_another_topic, options=({"topic_glob": "t"}, {}))
+scene("not given: the old leader of an unclean election", given, UNCLEAN, "b2")
+scene("not given: an old leader that has followed", given, (*UNCLEAN, change(isr=[1, 2])), "b2")
+scene("not given: an old leader that is no replica any more", given, (*UNCLEAN, change(replicas=[1, 3], isr=[1, 3])), "b2")
+scene("given: an old leader that was not asked for", given, UNCLEAN, options=({"broker": "1"},))
+
+# Logs without a topic id.
+
+
+def lacking(root: Path, *steps: Callable[[Brokers], object]) -> Brokers:
+    """Broker 2 has no partition.metadata."""
+    brokers = healthy(root)
+    brokers.named(2, METADATA).unlink()
+    for step in steps:
+        step(brokers)
+    return brokers
+
+
+def emptied(brokers: Brokers) -> None:
+    """Leave only an empty segment behind the end of all logs, as retention does."""
+    for broker in EVERY:
+        directory = brokers.log_dir(broker) / "t-0"
+        for path in [*directory.glob("*.log"), *directory.glob("*.*index")]:
+            path.unlink()
+        for suffix in ("log", "index", "timeindex"):
+            (directory / segment_file(HEALTHY.next_offset, suffix)).touch()
+        for name in ("log-start", "recovery-point", "replication"):
+            brokers.checkpoint(name, HEALTHY.next_offset, broker)
+
+
+def active_log(brokers: Brokers) -> Path:
+    return brokers.file(2, HEALTHY.next_offset)
+
+
+def garbage(brokers: Brokers) -> None:
+    active_log(brokers).write_bytes(b"\xff" * 300)
+
+
+def linked_away(brokers: Brokers) -> None:
+    active_log(brokers).unlink()
+    active_log(brokers).symlink_to("elsewhere")
+
+
+def index_alone(brokers: Brokers) -> None:
+    brokers.file(2, 0, "index").write_bytes(bytes(range(16)))
+
+
+def logs_alone(brokers: Brokers) -> None:
+    """Leave only `.log` files in broker 2's partitions."""
+    for path in brokers.log_dir(2).glob("*-*/*"):
+        if path.suffix != ".log":
+            path.unlink()
+
+
+def another_partition(brokers: Brokers) -> None:
+    put_partition(brokers.log_dir(2) / "u-0", HEALTHY)
+
+
+def identified(brokers: Brokers, brokers_given: Sequence[int], **fields: Any) -> None:
+    for broker in brokers_given:
+        put_meta(brokers.log_dir(broker), broker, **fields)
+
+
+def under_zookeeper(brokers: Brokers) -> None:
+    identified(brokers, [2], version=0, cluster_id=CLUSTER_ID)
+
+
+def on_3(topic_id: str) -> Callable[[Brokers], object]:
+    return lambda brokers: put_topic_id(brokers.directory(3), topic_id)
+
+
+def at_level(level: int) -> Callable[[Brokers], object]:
+    return lambda it: controlled_by(it, *in_sync([1, 2, 3]), record(12, name="metadata.version", feature_level=level))
+
+
+def aside(suffix: str) -> Callable[[Brokers], object]:
+    name = f"t-0.0123456789abcdef0123456789abcdef-{suffix}"
+    return lambda brokers: (brokers.log_dir(2) / "t-0").rename(brokers.log_dir(2) / name)
+
+
+def empty_log(root: Path) -> Brokers:
+    brokers = put_replicas(root, dict.fromkeys((1, 2), Log()), 0)
+    brokers.named(2, METADATA).unlink()
+    return brokers
+
+
+def elsewhere(root: Path) -> list[Path]:
+    return [shutil.copytree(lacking(root).log_dir(2) / "t-0", root / "elsewhere" / "t-0")]
+
+
+scene("no id: the other copies tell it", lacking, options=({}, LIVE))
+scene("no id: copies of several topics", lacking, on_3(OTHER_ID))
+scene("no id: copies of another cluster", lacking, lambda it: identified(it, (1, 3), cluster_id=OTHER_ID))
+for level in (14, 19, 20):
+    scene(f"no id: the controllers' log tells it, level {level}", lacking, at_level(level))
+scene("no id: under ZooKeeper", lacking, under_zookeeper)
+scene("no id: a directory of unknown kind", lacking, lambda it: (it.log_dir(2) / "meta.properties").unlink())
+scene("no id: an empty log", empty_log)
+scene("no id: retention has emptied the log", lacking, emptied, options=({}, LIVE))
+for step in (garbage, linked_away, index_alone):
+    scene(f"no id: not called empty: {step.__name__}", lacking, emptied, step)
+scene("no id: emptied under ZooKeeper", lacking, emptied, under_zookeeper)
+scene("no id: emptied before 3.7", lacking, emptied, at_level(14))
+scene("no id: emptied logs alone", lacking, emptied, logs_alone)
+scene("an id: emptied", lacking, emptied, lambda it: put_topic_id(it.directory(2), TOPIC_ID))
+for suffix in ("delete", "stray", "future"):
+    scene(f"no id: a directory on its way out: {suffix}", lacking, aside(suffix))
+scene("no id: a file that cannot be parsed", lacking, lambda it: it.named(2, METADATA).write_bytes(b"version: 0\n"))
+scene("no id: a copy of the logs alone", lacking, another_partition, logs_alone)
+scene("no id: a log without small files beside others that have them", lacking, logs_alone, another_partition)
+scene("no id: the partition's directory by itself", lambda root: [lacking(root).log_dir(2) / "t-0"])
+scene("no id: its files by themselves", lambda root: sorted((lacking(root).log_dir(2) / "t-0").glob("*.log")))
+scene("no id: the directory elsewhere", elsewhere)
+
+# States that once misled a scan: legal ones it took for faults, faults it did not see.
+
+P = ("p", 0)
+"""A batch of a history and its leader epoch."""
+
+
+history = partial(any_history, records=3)
+
+
+def written(root: Path, logs: Sequence[Log], watermarks: Sequence[int], *steps: Callable[[Brokers], object]) -> Brokers:
+    brokers = put_replicas(root, dict(enumerate(logs, 1)), dict(enumerate(watermarks, 1)))
+    for step in steps:
+        step(brokers)
+    return brokers
+
+
+def alike(root: Path, folders: Sequence[str], directories: bool) -> list[Path]:
+    """Folders called alike claim no node id."""
+    brokers = written(root / "brokers", [history(*[P] * 4)] * 2, [12, 12])
+    for broker, folder in enumerate(folders, 1):
+        shutil.copytree(brokers.log_dir(broker) / DIRECTORY, root / folder / DIRECTORY)
+    return [root / folder / DIRECTORY if directories else root / folder for folder in folders]
+
+
+THREE_SEGMENTS = history(*[P] * 3, ("|", 0), *[P] * 3, ("|", 0), *[P] * 3)
+"""Offsets [0, 27) in the segments 0, 9 and 18."""
+
+
+def cut_out(broker: int, *offsets: int) -> Callable[[Brokers], object]:
+    """Whole batches are out of the segment that held them, and the indexes with them."""
+    segment = THREE_SEGMENTS.at(offsets[0]).segment
+    kept = b"".join(one.data for one in THREE_SEGMENTS.of_segment(segment) if one.base_offset not in offsets)
+
+    def step(brokers: Brokers) -> None:
+        brokers.file(broker, segment).write_bytes(kept)
+        for suffix in ("index", "timeindex"):
+            brokers.file(broker, segment, suffix).unlink()
+
+    return step
+
+
+SIXTY = history(*[P] * 60)
+
+
+def rotten(brokers: Brokers) -> None:
+    data = bytearray(brokers.file(2, 0).read_bytes())
+    for one in SIXTY.batches[10:]:
+        data[one.position + 70] ^= 1
+    brokers.file(2, 0).write_bytes(data)
+
+
+def epochs(epoch: int, start: int) -> Callable[[Brokers], object]:
+    return lambda brokers: brokers.put_epochs(1, (epoch, start))
+
+
+def killed(brokers: Brokers) -> None:
+    brokers.crash(1)
+
+
+def late(tag: str, offset: int) -> Log:
+    log = Log(tag=tag, next_offset=offset)
+    log.plain()
+    return log
+
+
+def reencoded(root: Path) -> list[Path]:
+    """Batches written anew hide no conflict behind them."""
+    for name, compression_type, other in (("a", "none", b"x"), ("b", "gzip", b"y")):
+        batches = [
+            write_batch([RecordToWrite(b"k", value)], base_offset=n, base_timestamp=0, compression_type=compression_type)
+            for n, value in enumerate([b"v"] * 60 + [other] * 4)
+        ]
+        put_segment(root / name / DIRECTORY, 0, batches)
+    return [root / "a", root / "b"]
+
+
+def without_a_log(root: Path) -> list[Path]:
+    put_partition(root / "broker-1" / "t-0", {}, epochs=[])
+    put_meta(root / "broker-1", 1, cluster_id="c")
+    return [root / "broker-1"]
+
+
+for folders in (("one", "two"), ("one/data", "two/data")):
+    for directories in (False, True):
+        scene(f"alike: {folders[0]}{' itself' if directories else ''}", alike, folders, directories)
+COMMON = history(*[P] * 4)
+OVERLONG = (2**31 - 1).to_bytes(4, "big")
+scene("damage at the front", written, [COMMON] * 2, [12] * 2, lambda it: it.overwrite(2, COMMON.batches[0], OVERLONG, 8))
+scene("an empty last segment", written, [history(*[P] * 4, ("|", 0))] * 2, [12] * 2)
+SPLIT = history(P, P, ("|", 0), P, P, ("|", 0))
+scene("a segment missing before an empty one", written, [SPLIT] * 2, [6, 12], lambda it: it.remove(1, 6, "*"))
+RETRIES = history(*[P] * 4, ("retry", 0)), history(*[P] * 4, ("retry", 1), ("n", 1))
+scene("a retry that came to two leaders", written, RETRIES, [12] * 2)
+FORKS = history(P, ("p", 1), ("a", 1)), history(P, ("p", 1), ("b", 1)), history(P, ("x", 2))
+scene("a second fork behind the first", written, FORKS, [3] * 3)
+VERSIONS = history(*[P] * 4, *[("old", 0)] * 2), history(*[P] * 4, *[("new", 1)] * 2), late("old", 15)
+for watermark in (12, 18):
+    scene(f"a replica that begins behind a fork, watermark {watermark}", written, VERSIONS, [12, 12, watermark])
+for watermark in (27, 13):
+    steps = cut_out(1, 9, 12), cut_out(2, 12, 15)
+    scene(f"lost everywhere below watermark {watermark}", written, [THREE_SEGMENTS] * 2, [watermark] * 2, *steps)
+expired = cut_out(1, 3), lambda it: it.remove(2, 0, "*")
+scene("expired on the other replica", written, [THREE_SEGMENTS] * 2, [27] * 2, *expired)
+scene("many rotten batches at the end", written, [SIXTY] * 2, [180] * 2, rotten)
+TWO_EPOCHS, BEHIND = history(P, P, ("p", 1), ("p", 1)), history(P, P, ("|", 0), P, ("p", 1), ("p", 1))
+for log, end, epoch, start in ((TWO_EPOCHS, 12, 1, 8), *((BEHIND, 15, 1, start) for start in (9, 10, 12))):
+    for words, after in (("stopped", ()), ("killed", (killed,))):
+        name = f"epochs from {start} of {end} on, {words}"
+        scene(name, written, [log], [end], epochs(epoch, start), *after, options=({}, LIVE) if after else ({},))
+for epoch in (1, 2):
+    steps = epochs(epoch, 12), killed
+    scene(f"records deleted up to the log end, epoch {epoch}", written, [TWO_EPOCHS], [12], *steps)
+    started = *steps, lambda it: it.checkpoint("log-start", 12, 1)
+    scene(f"the same, and it was written down, epoch {epoch}", written, [TWO_EPOCHS], [12], *started)
+scene("batches written anew before a conflict", reencoded)
+scene("a partition directory without any log", without_a_log, options=({}, WHOLE))
+
+# Electable replicas that lack what a marker or a group's offset proves committed.
+
+
+def short_of_a_marker(
+    root: Path, client: int = 2, parted: bool = False, completed: bool = True, as_of: float = 2, isr: Sequence[int] = (1, 2),
+    clean: bool = True,
+) -> Brokers:  # fmt: skip
+    """Broker 1 ends before the transaction that 2 and 3 have; checkpoints know no watermark."""
+    short, full, coordinator, other = DataLog(), DataLog(), CoordinatorLog(), DataLog()
+    for log in (short, full, other):
+        log.traffic(0)
+    other.plain()
+    epoch = 1 if client == 2 else 0
+    full.data(1, epoch=epoch)
+    full.marker(1.07, commit=True, epoch=epoch)
+    coordinator.state(1, "Ongoing", (0,), client=client)
+    coordinator.state(1.05, "PrepareCommit", (0,), epoch=epoch, since=1, client=client)
+    if completed:
+        coordinator.state(1.09, "CompleteCommit", epoch=epoch, since=1, client=client)
+    logs: Logs = {"t-0": {1: short, 2: full, 3: other if parted else full}, "__transaction_state-0": coordinator}
+    put_brokers(root, logs, clean=clean)
+    for broker in EVERY:
+        write_checkpoint(root / f"b{broker}", "replication", 0)
+    controllers = ControllerLog(start_ms=ms(as_of) - 2000).lead([CONTROLLER]).append(topic())
+    controllers.append(partition([*isr], isr[0], replicas=[1, 2, 3])).put(root / f"c{CONTROLLER}")
+    return Brokers(root, full)
+
+
+def short_of_a_commit(root: Path, offset: int, at_ms: int, isr: Sequence[int]) -> list[Path]:
+    """Broker 1 ends at 6, broker 2 at 9; a group committed an offset; checkpoints know no watermark."""
+    first = put_replica(root, 1, batch(0, 6), partition="t-0", topic_id=TOPIC_ID)
+    second = put_replica(root, 2, batch(0, 6) + batch(6, 3), partition="t-0", topic_id=TOPIC_ID)
+    put_offsets(second, log_of((commit_key(), commit_value(offset, timestamp=RECORDED_MS + at_ms))))
+    for log_dir in (first, second):
+        (log_dir / ".kafka_cleanshutdown").write_bytes(b"{}")
+    controllers = ControllerLog().lead([CONTROLLER]).append(topic())
+    controllers.append(partition([*isr], isr[0], replicas=[1, 2])).put(root / f"c{CONTROLLER}")
+    return sorted(root.iterdir())
+
+
+OF_T = {"topic_glob": "t"}
+MARKED: dict[str, tuple[Any, ...]] = {
+    "a member of the ISR": (),
+    "the only one": (2, False, True, 2, (1,)),
+    "not completed": (2, False, False),
+    "a marker of whatever transaction": (0,),
+    "another log": (2, True),
+    "a controllers' log older than the marker": (2, False, True, 1.0),
+    "nobody who may be elected": (2, False, True, 2, (2, 3)),
+    "not stopped cleanly": (2, False, True, 2, (1, 2), False),
+}
+for words, values in MARKED.items():
+    scene(f"short of a marker: {words}", short_of_a_marker, *values, options=(OF_T, OF_T | LIVE) if not values else (OF_T,))
+COMMITS: dict[str, tuple[int, int, Sequence[int]]] = {
+    "in sync": (8, 100, (1, 2)),
+    "alone in sync": (8, 100, (1,)),
+    "not in sync": (8, 100, (2,)),
+    "it has them": (6, 100, (1, 2)),
+    "older than the record": (8, -100, (1, 2)),
+    "beyond every log": (10, 100, (1, 2)),
+}
+for words, values in COMMITS.items():
+    scene(f"short of a group's offset: {words}", short_of_a_commit, *values, options=(OF_T,))
+
+# Logs whose producers a start could not replay.
+
+Q = 7001
+
+
+def data(offset: int, producer: int = 7000, *, is_transactional: bool = True) -> bytes:
+    return by_producer(offset, "x" * 40, sequence=offset, producer=producer, key=None, is_transactional=is_transactional)
+
+
+def abort(offset: int, producer: int = 7000) -> bytes:
+    return marker(offset, commit=False, producer=producer)
+
+
+def control(offset: int, key: bytes, value: bytes) -> bytes:
+    numbers: Options = {"producer_id": 7000, "producer_epoch": 0, "is_transactional": True, "is_control_batch": True}
+    return write_batch([RecordToWrite(key, value)], base_offset=offset, base_timestamp=RECORDED_MS, **numbers)
+
+
+OUTSIDE = (data(0), data(1, is_transactional=False))
+REPLAYED = {
+    "ordinary transactions": (
+        data(0), data(1, Q), abort(2), data(3), abort(4, Q), data(5, 9, is_transactional=False), abort(6)
+    ),
+    "outside of the transaction": OUTSIDE,
+    "key of a marker": (data(0), control(1, b"\0\0", bytes(6))),
+    "value of a marker": (data(0), control(1, bytes(4), b"\0\0")),
+    "type of a marker": (data(0), control(1, b"\0\0\0\2", bytes(6))),
+    "markers of aborts that go back": (data(0), data(1, Q), abort(2), abort(2, Q)),
+    "behind damage": (data(0), flipped(data(1, Q), 70), data(2, is_transactional=False)),
+}  # fmt: skip
+for words, batches in REPLAYED.items():
+    scene(f"replayed: {words}", lambda root, it: [put_replica(root, 1, it)], b"".join(batches))
+
+
+def main() -> None:
+    """Write `answers.json`."""
+    told = {}
+    for name in SCENES:
+        with tempfile.TemporaryDirectory() as folder:
+            told[name] = answers(name, Path(folder))
+    write_answers(ANSWERS, told, depth=4)
+
+
+if __name__ == "__main__":
+    main()

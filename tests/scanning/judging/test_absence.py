@@ -1,0 +1,56 @@
+"""Replicas of which no directory is there: what their checkpoints prove, and not what was deleted before."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.scanning.engine.local import scan
+from tests.support.brokers import BROKERS, Brokers, healthy, write_checkpoint
+from tests.support.logs import HIGH_WATERMARK, LOG_END
+
+Told = list[tuple[str, object, int | None, int | None, object]]
+"""Kind, broker, first offset, end, how many are missing."""
+
+
+def told(brokers: Brokers, topic: str) -> Told:
+    return [
+        (finding.kind, finding.place.broker, finding.place.offset_start, finding.place.offset_end, finding.evidence.get("missing"))
+        for finding in scan([str(path) for path in brokers.log_dirs], ScanOptions(jobs=1)).findings
+        if finding.place.topic == topic and finding.kind in ("COMMITTED_LOST_EVERYWHERE", "REPLICA_MISSING")
+    ]
+
+
+@pytest.mark.parametrize("log_start", [0, 20])
+def test_of_a_partition_that_is_gone_what_was_deleted_before_is_not_lost(tmp_path: Path, log_start: int) -> None:
+    brokers = healthy(tmp_path)
+    for broker in BROKERS:
+        write_checkpoint(brokers.log_dir(broker), "replication", 50, "u-0")
+    write_checkpoint(brokers.log_dir(2), "log-start", log_start, "u-0")
+    assert told(brokers, "u") == [
+        ("COMMITTED_LOST_EVERYWHERE", None, log_start, 50, 50 - log_start),
+        *(("REPLICA_MISSING", broker, log_start if broker == 2 else 0, 50, None) for broker in BROKERS),
+    ]
+
+
+def test_where_all_was_deleted_nothing_is_lost(tmp_path: Path) -> None:
+    brokers = healthy(tmp_path)
+    for broker in BROKERS:
+        for which in ("replication", "log-start"):
+            write_checkpoint(brokers.log_dir(broker), which, 50, "u-0")
+    assert told(brokers, "u") == [("REPLICA_MISSING", broker, 50, 50, None) for broker in BROKERS]
+
+
+@pytest.mark.parametrize(
+    ("log_start", "start"), [(0, LOG_END), (HIGH_WATERMARK, LOG_END), (LOG_END + 10, LOG_END + 10), (100, None)]
+)
+def test_beyond_the_logs_that_are_there_what_was_deleted_before_is_not_lost(
+    tmp_path: Path, log_start: int, start: int | None
+) -> None:
+    brokers = healthy(tmp_path)
+    shutil.rmtree(brokers.log_dir(2) / "t-0")
+    brokers.checkpoint("replication", 100, 2)
+    brokers.checkpoint("log-start", log_start, 2)
+    lost = [] if start is None else [("COMMITTED_LOST_EVERYWHERE", None, start, 100, 100 - start)]
+    assert told(brokers, "t") == [*lost, ("REPLICA_MISSING", 2, log_start, 100, None)]

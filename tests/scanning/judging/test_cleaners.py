@@ -1,0 +1,132 @@
+"""Brokers on which the log cleaner stopped, and what looks like it and is ordinary."""
+
+import os
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.scanning.engine.local import scan
+from kafka_forensics.wording import message
+from tests.gallery.of_compaction import HOUR_MS, ROLLED, put_cleaners, rolled_log
+from tests.support.brokers import Brokers, write_checkpoint
+from tests.support.controllers import METADATA, controlled_by, partition, setting, topic
+from tests.support.segments import BASE_TIMESTAMP, segment_file
+
+KIND = "CLEANER_STOPPED"
+LOG = rolled_log()
+
+
+def found(root: Path) -> list[Finding]:
+    paths = [str(path) for path in sorted(root.iterdir())]
+    return [finding for finding in scan(paths, ScanOptions(jobs=1)).findings if finding.kind == KIND]
+
+
+def test_a_cleaner_that_stopped_is_named_with_what_it_leaves(tmp_path: Path) -> None:
+    put_cleaners(tmp_path)
+    (finding,) = found(tmp_path)
+    evidence = finding.evidence
+    assert (finding.severity.value, finding.confidence.value, finding.place.broker) == ("warning", "suspected", 2)
+    assert finding.place.file == "cleaner-offset-checkpoint"
+    due = 2 * (ROLLED - 1) - 12  # hours: what others cleaned last is 12 hours younger than the segment that closes what was due
+    assert evidence["due_since_ms"] == BASE_TIMESTAMP + due * HOUR_MS
+    assert evidence["last_cleaned_ms"] == BASE_TIMESTAMP
+    assert evidence["last_written_ms"] == BASE_TIMESTAMP + 2 * ROLLED * HOUR_MS
+    sizes = [(tmp_path / "b2" / "t-0" / segment_file(segment)).stat().st_size for segment in LOG.segments]
+    assert (evidence["dirty_bytes"], evidence["clean_bytes"]) == (2 * sum(sizes[1 : due // 2]), 2 * sizes[0])
+    assert evidence["partitions"] == 2
+    assert [log["partition"] for log in evidence["logs"]] == ["t-0", "t-1"]
+    assert [log["cleaned_end_offset"] for log in evidence["logs"]] == [LOG.segments[1]] * 2
+    assert [log["others_cleaned_end_offset"] for log in evidence["logs"]] == [LOG.segments[ROLLED]] * 2
+    assert message(finding).startswith(
+        "broker 2: the log cleaner of this broker seems to have stopped; 2 compacted partitions that"
+    )
+
+
+def broker_1_is_younger(root: Path) -> None:
+    """Broker 1 went on for two days after broker 2 was copied: what it cleaned, it may have cleaned then."""
+    put_cleaners(root)
+    shutil.rmtree(root / "b3")
+    for path in (root / "b1").glob("t-*/*.log"):
+        times = path.stat().st_mtime + 48 * HOUR_MS / 1000
+        os.utime(path, (times, times))
+
+
+def others_did_not_clean(root: Path) -> None:
+    put_cleaners(root)
+    for broker in (1, 3):
+        for name in ("t-0", "t-1"):
+            write_checkpoint(root / f"b{broker}", "cleaner", LOG.segments[1], name)
+
+
+def one_copy(root: Path) -> None:
+    put_cleaners(root)
+    for broker in (1, 3):
+        shutil.rmtree(root / f"b{broker}")
+
+
+def one_moves(root: Path) -> None:
+    """One of the two partitions is being copied to another log directory of broker 2, and is not cleaned meanwhile."""
+    put_cleaners(root)
+    shutil.copytree(root / "b2" / "t-0", root / "b2" / f"t-0.{'0' * 32}-future")
+
+
+ORDINARY: dict[str, Callable[[Path], object]] = {
+    "all brokers cleaned as far": partial(put_cleaners, behind={}),
+    "others have not cleaned either": others_did_not_clean,
+    "one broker": one_copy,
+    "one of two partitions moves to another log directory": one_moves,
+    "copies of which the younger was cleaned further": broker_1_is_younger,
+    "one partition alone is behind, as one that the cleaner failed on": partial(put_cleaners, behind={"t-0": 1}),
+    "new replicas, without entries": partial(put_cleaners, behind={"t-0": -1, "t-1": -1}),
+    "entries at the log start, of logs that were never cleaned": partial(put_cleaners, behind={"t-0": 0, "t-1": 0}),
+    "behind by a few segments, with a dirty ratio that lets a cleaner wait": partial(put_cleaners, behind={"t-0": 5, "t-1": 5}),
+    "behind by the last segments, which were closed some hours ago": partial(
+        put_cleaners, behind={"t-0": 1, "t-1": 1}, hours=lambda segment: 0.6 * segment
+    ),
+    "down, and all copied in the last hour": partial(put_cleaners, hours=lambda segment: segment and 39 + segment / ROLLED),
+    "down for most of the time in which the logs were due": partial(
+        put_cleaners, hours=lambda segment: 0.5 * segment if segment < 15 else 36 + 0.2 * segment
+    ),
+    "times that a copy did not keep": partial(put_cleaners, hours=lambda _: 40),
+    "times of which one cannot be": partial(put_cleaners, hours=lambda segment: 40 if segment == 3 else 2.0 * segment),
+    "another log was cleaned since, so that the cleaner runs and has more to do than time": partial(
+        put_cleaners, behind={"t-0": 1, "t-1": 1, "t-2": ROLLED}, partitions=("t-0", "t-1", "t-2")
+    ),
+}
+
+
+@pytest.mark.parametrize("words", ORDINARY)
+def test_what_is_ordinary_is_not_named(tmp_path: Path, words: str) -> None:
+    ORDINARY[words](tmp_path)
+    assert found(tmp_path) == []
+
+
+def under_settings(root: Path, cleaned: int, *settings: bytes) -> Brokers:
+    behind = {"t-0": cleaned, "t-1": cleaned}
+    partitions = [partition([1, 2, 3], 1, partition_id=number) for number in (0, 1)]
+    brokers = controlled_by(put_cleaners(root, behind), topic(), *settings, *partitions)
+    for path in root.glob(f"*/{METADATA}/*.log"):
+        os.utime(path, (0, BASE_TIMESTAMP / 1000 + 40 * 3600))
+    return brokers
+
+
+@pytest.mark.parametrize(
+    ("cleaned", "ratio", "is_found"), [(5, None, False), (5, "0.5", True), (1, "0.5", True), (1, "0.95", False), (1, "1", False)]
+)
+def test_the_ratio_is_the_topics_where_the_controllers_log_has_it(
+    tmp_path: Path, cleaned: int, ratio: str | None, is_found: bool
+) -> None:
+    settings = [] if ratio is None else [setting("min.cleanable.dirty.ratio", ratio)]
+    under_settings(tmp_path, cleaned, setting("cleanup.policy", "compact"), *settings)
+    assert bool(found(tmp_path)) is is_found
+
+
+@pytest.mark.parametrize(("policy", "is_found"), [("compact", True), ("compact,delete", True), ("delete", False)])
+def test_a_topic_that_is_not_compacted_any_more_is_passed_over(tmp_path: Path, policy: str, is_found: bool) -> None:
+    under_settings(tmp_path, 1, setting("cleanup.policy", policy))
+    assert bool(found(tmp_path)) is is_found

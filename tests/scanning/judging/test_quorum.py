@@ -1,0 +1,88 @@
+"""Voters that may elect a node without committed records, and those that may not; the plain cases are in the fault gallery."""
+
+from pathlib import Path
+from typing import Any
+
+from kafka_forensics.evidence.ledger import Extent
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.questions.plan import PlanOptions, make_plans
+from kafka_forensics.scanning.engine.local import scan
+from tests.gallery.of_controllers_files import AHEAD, EMPTY, STATED, VOTERS, controllers, written
+from tests.support.brokers import Brokers
+from tests.support.controllers import METADATA, ControllerLog, control, put_snapshot, record, registered, topic
+
+KIND = "QUORUM_WOULD_TRUNCATE"
+
+
+def put(root: Path, *logs: ControllerLog | None) -> Brokers:
+    return controllers(root / "brokers", dict(zip(VOTERS, logs, strict=False)))
+
+
+def found(brokers: Brokers, kind: str = KIND, **options: Any) -> list[Finding]:
+    return [finding for finding in scan([str(brokers.root)], ScanOptions(jobs=1, **options)).findings if finding.kind == kind]
+
+
+def test_running_nodes_have_elected(tmp_path: Path) -> None:
+    assert found(put(tmp_path, EMPTY, EMPTY, AHEAD), live=True) == []
+
+
+def test_a_part_of_a_node_says_nothing_of_its_log(tmp_path: Path) -> None:
+    assert found(put(tmp_path, None, None, AHEAD), copied=Extent.PARTIAL) == []
+
+
+def test_a_log_that_was_not_read_is_not_empty(tmp_path: Path) -> None:
+    """Two of three logs are links to files that were not copied."""
+    brokers = put(tmp_path, AHEAD, AHEAD, AHEAD)
+    for node in VOTERS[:2]:
+        path = next((brokers.root / f"c{node}" / METADATA).glob("*.log"))
+        path.unlink()
+        path.symlink_to("/elsewhere/0.log")
+    assert found(brokers) == []
+
+
+def test_a_start_cuts_a_log_at_damage(tmp_path: Path) -> None:
+    """Two of three logs are damaged in their first batch."""
+    brokers = put(tmp_path, AHEAD, AHEAD, AHEAD)
+    for node in VOTERS[:2]:
+        path = next((brokers.root / f"c{node}" / METADATA).glob("*.log"))
+        data = bytearray(path.read_bytes())
+        data[70] ^= 1
+        path.write_bytes(data)
+    (finding,) = found(brokers)
+    assert (finding.evidence["leaders"], finding.evidence["held_by"]) == ([101, 102], [103])
+
+
+def test_a_snapshot_makes_up_for_an_empty_log(tmp_path: Path) -> None:
+    brokers = put(tmp_path, EMPTY, EMPTY, AHEAD)
+    for node in VOTERS[:2]:
+        put_snapshot(brokers.root / f"c{node}" / METADATA, 3, STATED)
+    assert found(brokers) == []
+
+
+def test_what_a_registered_broker_wrote_proves_its_registration(tmp_path: Path) -> None:
+    unfenced = record(17, broker_id=1, broker_epoch=3, fenced=-1)
+    (finding,) = found(put(tmp_path, EMPTY, EMPTY, written(registered(1, 3), unfenced)))
+    assert finding.evidence["proven_end"] == 4
+
+
+def test_voters_in_the_log_are_known_only_to_those_who_have_it(tmp_path: Path) -> None:
+    feature = {"min_supported_version": 0, "max_supported_version": 1}
+    voter = {"voter_directory_id": bytes(16), "endpoints": [], "kraft_version_feature": feature}
+    log = ControllerLog().control(control(5, kraft_version=1), control(6, voters=[voter | {"voter_id": node} for node in VOTERS]))
+    log.lead([*VOTERS]).append(topic())
+    assert found(put(tmp_path, EMPTY, EMPTY, log)) == []
+
+
+def test_a_voter_that_was_not_given_is_named(tmp_path: Path) -> None:
+    brokers = put(tmp_path, EMPTY, AHEAD)
+    assert [finding.evidence["node_id"] for finding in found(brokers, "REPLICA_NOT_GIVEN")] == [103]
+    assert found(brokers) == []
+
+
+def test_a_plan_ends_with_what_must_be_mended_first(tmp_path: Path) -> None:
+    brokers = put(tmp_path, EMPTY, EMPTY, AHEAD)
+    plans = make_plans([str(brokers.root)], ScanOptions(jobs=1), PlanOptions())
+    assert plans.quorum is not None
+    assert (plans.quorum.has_majority, plans.quorum.not_given) == (True, [])
+    assert [leader.node for leader in plans.quorum.harmful_leaders()] == [101, 102]

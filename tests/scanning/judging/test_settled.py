@@ -1,0 +1,75 @@
+"""What is told of a partition while a scan runs is what is said of it at the end."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.export import json_document
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.results import BrokerSummary, PartitionSummary, ScanResult
+from kafka_forensics.scanning.engine import local
+from tests.gallery.case import Case
+from tests.gallery.cases import one_of_each_fault
+from tests.support.places import SAMPLES
+
+
+@dataclass
+class Heard:
+    """The lines of all that a scan told while it ran."""
+
+    text: str = ""
+    partitions: list[tuple[str, int]] = field(default_factory=list)
+
+    def begun(self, brokers: list[BrokerSummary]) -> None:
+        assert not self.text
+        self.text += "".join(json_document.broker_lines(brokers))
+
+    def settled(self, partition: PartitionSummary, findings: list[Finding]) -> None:
+        self.text += "".join(json_document.partition_lines(partition, findings))
+        self.partitions.append((partition.topic, partition.partition))
+
+
+def heard_of(paths: Sequence[str], options: ScanOptions) -> tuple[Heard, ScanResult]:
+    heard = Heard()
+    result = local.scan(list(paths), options, None, heard)
+    written = heard.text + "".join(json_document.lines_at_end(result, len(heard.partitions)))
+    assert written == "".join(json_document.lines(result))
+    assert heard.partitions == sorted(heard.partitions)
+    rows = [json.loads(line) for line in written.splitlines()]
+    assert rows[-1]["type"] == "summary"
+    every = [{"type": "partition", **json_document.partition_object(partition)} for partition in result.partitions]
+    every += [
+        {"type": "replica", "topic": partition.topic, "partition": partition.partition, **json_document.replica_object(replica)}
+        for partition in result.partitions
+        for replica in partition.replicas
+    ]
+    every += [{"type": "finding", **json_document.finding_object(finding)} for finding in result.findings]
+    told = [row for row in rows if row["type"] in ("partition", "replica", "finding")]
+    assert Counter(map(json.dumps, told)) == Counter(map(json.dumps, every))
+    findings = [row for row in rows if row["type"] == "finding"]
+    numbered = sorted(number for row in rows if row["type"] == "incident" for number in row["findings"])
+    assert numbered == [number for number, row in enumerate(findings) if row["severity"] != "info"]
+    return heard, result
+
+
+@pytest.mark.parametrize("sample", ["healthy", "silent-divergence", "unclean-election"])
+@pytest.mark.parametrize("deep", [True, False])
+def test_samples(sample: str, deep: bool) -> None:
+    heard, result = heard_of([str(SAMPLES / sample)], ScanOptions(deep=deep))
+    waiting = {(partition.topic, partition.partition) for partition in result.partitions} - set(heard.partitions)
+    assert ("orders", 0) not in waiting
+    assert ("audit", 0) not in waiting
+    assert (("payments", 0) in waiting) == (sample != "silent-divergence")  # it has transactions
+
+
+@pytest.mark.parametrize("case", one_of_each_fault())
+@pytest.mark.faults
+def test_every_fault(case: Case, tmp_path: Path) -> None:
+    case.make(tmp_path)
+    for deep in {case.deep, False}:
+        heard_of([str(tmp_path)], ScanOptions(live=case.live, deep=deep))

@@ -1,0 +1,110 @@
+"""Base offsets with a flipped bit in copies of real logs, and what each command answers, in values that can be compared."""
+
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from kafka_forensics import scan_snapshots
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.questions.compare import compare
+from kafka_forensics.questions.plan import PlanOptions, make_plans
+from kafka_forensics.questions.search import Conditions, search
+from kafka_forensics.replication.offset_ranges import normalised
+from kafka_forensics.replication.planner.plans import Loss
+from kafka_forensics.scanning.engine.local import scan
+
+
+@dataclass(frozen=True)
+class Batch:
+    log: Path
+    position: int
+    base_offset: int
+
+
+def batches_of(directory: Path) -> list[Batch]:
+    batches = []
+    for log in sorted(directory.glob("*.log")):
+        data, at = log.read_bytes(), 0
+        while at + 17 <= len(data):
+            base_offset, length = struct.unpack_from(">qi", data, at)
+            if length < 14:
+                break
+            batches.append(Batch(log, at, base_offset))
+            at += 12 + length
+    return batches
+
+
+@contextmanager
+def flipped(batch: Batch, byte: int, bit: int) -> Iterator[None]:
+    """The log with one bit of the batch turned over, for as long as the context lasts."""
+    before = batch.log.read_bytes()
+    changed = bytearray(before)
+    changed[batch.position + byte] ^= 1 << bit
+    batch.log.write_bytes(changed)
+    try:
+        yield
+    finally:
+        batch.log.write_bytes(before)
+
+
+def scanned(paths: list[str], topic: str, partition: int) -> dict[str, Any]:
+    """What a scan says of one partition, and its findings without what a start would do."""
+    result = scan(paths, ScanOptions(topic, partition))
+    (summary,) = result.partitions
+    return {
+        "replicas": [replace(replica, recovery=None) for replica in summary.replicas],
+        "high_watermark": summary.high_watermark_at_least,
+        "findings": sorted(
+            (finding.kind, str(finding.place.broker), finding.place.offset_start, finding.place.offset_end)
+            for finding in result.findings
+            if finding.place.topic == topic and finding.kind != "RECOVERY_WOULD_TRUNCATE"
+        ),
+    }
+
+
+def planned(paths: list[str], topic: str, partition: int, without: str) -> list[object]:
+    """What elections would lose, but for the candidate `without`: whether its broker starts is another question."""
+    return [
+        (
+            [
+                (candidate.broker, candidate.election, _offsets(candidate.losses))
+                for candidate in one.plan.candidates
+                if str(candidate.broker) != without
+            ],
+            _offsets(one.plan.at_stake),
+        )
+        for one in make_plans(paths, ScanOptions(topic, partition), PlanOptions()).planned
+    ]
+
+
+def _offsets(losses: Sequence[Loss]) -> dict[str, object]:
+    """Lost offsets by who holds them, whatever else sets them apart."""
+    held: dict[str, list[tuple[int, int]]] = {}
+    for loss in losses:
+        held.setdefault(repr(loss.held_by), []).append((loss.start, loss.end))
+    return {holders: normalised(ranges) for holders, ranges in held.items()}
+
+
+def compared(paths: list[str], topic: str, partition: int) -> object:
+    side = compare(paths, ScanOptions(topic, partition))
+    return side.first_difference, side.rows
+
+
+def found_offsets(paths: list[str], topic: str, partition: int, end: int) -> list[tuple[object, int]]:
+    """(broker, offset) of the records that a search for the last offsets finds."""
+    conditions = Conditions(offset_start=max(end - 20, 0), offset_end=end + 5)
+    return [(row[2], row[3]) for row in search(paths, ScanOptions(topic, partition), conditions).rows()]
+
+
+def changed(older: list[str], newer: list[str], topic: str, partition: int) -> list[object]:
+    """What changed between two copies, but for bytes that are others under the same offsets."""
+    result = scan_snapshots({"older": older, "newer": newer}, topic=topic, partition=partition)
+    told = [
+        (change.broker, change.kind, change.offset_start, change.offset_end)
+        for change in result.changes
+        if change.kind != "rewritten"
+    ]
+    return [*(one for one in told if one[1] != "unchanged"), *(finding.kind for finding in result.findings)]

@@ -1,0 +1,203 @@
+"""One bit of each byte of a base offset in logs that tell of others: controllers, coordinators, and the log a transaction is in."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.evidence.inputs import gather
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.constants import CONTROL_MASK
+from kafka_forensics.model.coordinators import GroupLog
+from kafka_forensics.parsers.kernels.commits import Superseded
+from kafka_forensics.questions.metadata import controller_events
+from kafka_forensics.questions.plan import PlanOptions, make_plans
+from kafka_forensics.questions.search import Conditions, search
+from kafka_forensics.questions.transactions import transactions
+from kafka_forensics.scanning.rereading.logs_in_order import Placing
+from kafka_forensics.scanning.witnesses.coordinators import read_group_history, read_transaction_log, replay_log
+from tests.scanning.witnesses.flipped_offsets import Batch, batches_of, flipped
+from tests.support.brokers import put_offsets, put_segment
+from tests.support.groups import commit_key, commit_value, log_of, transaction_of
+from tests.support.memory import MemoryFile
+from tests.support.places import SAMPLES
+from tests.support.segments import batch, chunk_of, columns_of
+
+SAMPLE = SAMPLES / "healthy" / "broker-2"
+BITS = (7, 0, 3, 1, 2, 5, 0, 6)
+"""The bit that is turned over in each byte of a base offset."""
+
+
+def controllers(path: Path) -> object:
+    """What the controllers' log tells, and from where to where."""
+    return controller_events([str(path)], ScanOptions())
+
+
+def transaction_log(path: Path) -> object:
+    """What the coordinators' log tells of transactions."""
+    return read_transaction_log(gather([str(path)], ScanOptions()))
+
+
+def groups(path: Path) -> list[GroupLog]:
+    """All that the coordinators' log of groups tells, by record offsets, where every batch is looked at and where few are."""
+    inputs = gather([str(path)], ScanOptions())
+    history = read_group_history(inputs)
+    assert history is not None
+    skipping = [
+        replay_log(inputs, plan, Superseded(compiled=True))
+        for plan in inputs.internal
+        if plan.context.topic == "__consumer_offsets"
+    ]
+    assert skipping == history.logs
+    return history.logs
+
+
+def listed(path: Path) -> object:
+    """Every transaction, by the offsets of its first and last batch and of its marker."""
+    return list(transactions([str(path)], ScanOptions(topic_glob="payments")).rows)
+
+
+@pytest.mark.parametrize(
+    ("directory", "ask"),
+    [
+        ("__cluster_metadata-0", controllers),
+        ("__transaction_state-0", transaction_log),
+        ("__consumer_offsets-0", groups),
+        ("payments-0", listed),
+    ],
+)
+def test_one_copy_alone_tells_what_it_told(tmp_path: Path, directory: str, ask: Callable[[Path], object]) -> None:
+    path = tmp_path / "broker-2"
+    shutil.copytree(SAMPLE, path)
+    before = ask(path)
+    batches = batches_of(path / directory)
+    for byte, bit in enumerate(BITS):
+        for number in (0, len(batches) // 2):
+            with flipped(batches[number], byte, bit):
+                assert ask(path) == before, (byte, number)
+
+
+KEY, OTHER = commit_key(), commit_key("audit")
+
+
+@pytest.mark.parametrize("bit", [0, 1, 4, 33, 61, 62, 63])
+def test_a_plain_commit_behind_a_transactions_misplaced_batch_stays_in_force(tmp_path: Path, bit: int) -> None:
+    log = log_of((OTHER, commit_value(1)), (OTHER, commit_value(2)))
+    log += transaction_of((KEY, commit_value(9)), start=2) + log_of((KEY, commit_value(6)), start=3)
+    log += transaction_of(start=4, commit=True) + log_of((OTHER, commit_value(3)), start=5)
+    directory = put_offsets(tmp_path / "b1", log).parent
+    (before,) = groups(tmp_path / "b1")
+    told = [(commit.group, commit.last.offset, commit.record_offset) for commit in before.committed]
+    assert told == [("audit", 3, 5), ("billing", 6, 3)]
+    for place in batches_of(directory):
+        if place.base_offset in (2, 3):
+            with flipped(place, 7 - bit // 8, bit % 8):
+                assert groups(tmp_path / "b1") == [before]
+
+
+def test_a_malformed_record_of_a_misplaced_batch_is_told_where_it_belongs(tmp_path: Path) -> None:
+    log = log_of((KEY, commit_value(1))) + log_of((KEY, b"\0\1"), start=1) + log_of((OTHER, commit_value(2)), start=2)
+    directory = put_offsets(tmp_path / "b1", log).parent
+    (before,) = groups(tmp_path / "b1")
+    assert [record.offset for record in before.malformed] == [1]
+    with flipped(batches_of(directory)[1], 3, 4):
+        assert groups(tmp_path / "b1") == [before]
+
+
+INT64_MAX = 2**63 - 1
+
+
+@pytest.mark.parametrize("behind", [7, INT64_MAX, -(2**63) + 1])
+def test_no_offset_follows_the_largest(behind: int) -> None:
+    offsets, size = (INT64_MAX, 7, behind), len(batch(0))
+    log = b"".join(offset.to_bytes(8, signed=True) + batch(0)[8:] for offset in offsets)
+    placing = Placing(MemoryFile(log), 0, None, None, None)
+    for number, offset in enumerate(offsets):
+        row = {BatchColumn.BASE_OFFSET: offset, BatchColumn.LAST_OFFSET: offset}
+        chunk = chunk_of(columns_of([row | {BatchColumn.POSITION: number * size, BatchColumn.SIZE_IN_BYTES: size}]))
+        right, wrong = placing.put_right(chunk)
+        assert (wrong, right is chunk) == ({}, True)
+
+
+HOSTILE = (INT64_MAX, INT64_MAX - 1, -(2**63), -1, 2**62, -(2**63) + 1, 2**53 + 1)
+
+
+@pytest.mark.parametrize("first", HOSTILE)
+@pytest.mark.parametrize("second", HOSTILE)
+def test_hostile_offsets_stop_no_command(tmp_path: Path, first: int, second: int) -> None:
+    path = tmp_path / "broker-2"
+    for directory, commits in (("__consumer_offsets-0", True), ("payments-0", False)):
+        (path / directory).mkdir(parents=True)
+        log = b""
+        for start in (0, first, second, 3):
+            own = log_of((KEY, commit_value(5)), (OTHER, commit_value(6))) if commits else batch(0, 2)
+            log += start.to_bytes(8, "big", signed=True) + own[8:]
+        put_segment(path / directory, 0, log)
+    (path / "meta.properties").write_text("version=1\nbroker.id=2\ncluster.id=c\n")
+    assert groups(path)
+    assert listed(path) == []
+    list(search([str(path)], ScanOptions("payments"), Conditions(offset_start=0, offset_end=9)).rows())
+    make_plans([str(path)], ScanOptions("payments", 0), PlanOptions())
+
+
+def test_what_a_row_with_a_wrong_crc_says_is_no_log_end() -> None:
+    rows = [{BatchColumn.BASE_OFFSET: offset} for offset in (0, 1, 2)]
+    rows[2] |= {BatchColumn.LAST_OFFSET: INT64_MAX, BatchColumn.CRC_COMPUTED: 1}
+    placing = Placing(MemoryFile(b""), 0, 0, None, None)
+    placing.put_right(chunk_of(columns_of(rows)))
+    more = chunk_of(columns_of([{BatchColumn.POSITION: 300, BatchColumn.BASE_OFFSET: 2**40}, {BatchColumn.POSITION: 400}]))
+    more.columns[[BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET], 1] = 3
+    right, wrong = placing.put_right(more)
+    assert [(position, batch.offset) for position, batch in wrong.items()] == [(300, 2)]
+    assert right.columns[BatchColumn.BASE_OFFSET].tolist() == [2, 3]
+
+
+@pytest.mark.parametrize("bit", range(14, 64))
+def test_a_batch_of_a_cleaned_log_counts_where_there_is_room(tmp_path: Path, bit: int) -> None:
+    starts = (3, 5, 9, 20, 33)
+    log = b"".join(log_of((commit_key(f"group-{start}"), commit_value(start)), start=start) for start in starts)
+    directory = put_offsets(tmp_path / "b1", log).parent
+    before = groups(tmp_path / "b1")
+    assert [commit.record_offset for commit in sorted(before[0].committed, key=lambda commit: commit.record_offset)] == list(starts)
+    for place in batches_of(directory)[:-1]:
+        with flipped(place, 7 - bit // 8, bit % 8):
+            assert groups(tmp_path / "b1") == before, place
+
+
+def ended_by_marker(path: Path) -> list[Batch]:
+    """The batches of one log up to its last marker, alone in a log directory."""
+    (log,) = (SAMPLE / "payments-0").glob("*.log")
+    data, batches = log.read_bytes(), batches_of(log.parent)
+    last = max(number for number, place in enumerate(batches) if data[place.position + 22] & CONTROL_MASK)
+    (path / "payments-0").mkdir(parents=True)
+    (path / "payments-0" / log.name).write_bytes(data[: [*batches, Batch(log, len(data), 0)][last + 1].position])
+    return batches_of(path / "payments-0")
+
+
+TAILS = {"clean": b"", "zeros": bytes(4096), "few zeros": bytes(5), "torn": b"\0\0\0\1\0", "torn batch": batch(10**6)[:70]}
+
+
+@pytest.mark.parametrize("tail", TAILS)
+@pytest.mark.parametrize(("byte", "bit"), [(0, 7), (0, 0), (2, 3), (4, 5), (5, 7)])
+def test_the_last_batch_counts_where_it_stands_whatever_tail_a_crash_left(tmp_path: Path, tail: str, byte: int, bit: int) -> None:
+    path = tmp_path / "broker-2"
+    place = ended_by_marker(path)[-1]
+    with place.log.open("ab") as log:
+        log.write(TAILS[tail])
+    before = listed(path)
+    assert str(place.base_offset) in str(before)
+    with flipped(place, byte, bit):
+        assert listed(path) == before
+
+
+def test_damage_further_up_hides_no_misplaced_last_batch(tmp_path: Path) -> None:
+    path = tmp_path / "broker-2"
+    batches = ended_by_marker(path)
+    data = bytearray(batches[0].log.read_bytes())
+    data[batches[1].position + 61] ^= 1
+    batches[0].log.write_bytes(data)
+    before = listed(path)
+    with flipped(batches[-1], 3, 4):
+        assert listed(path) == before

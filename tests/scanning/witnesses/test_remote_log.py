@@ -1,0 +1,186 @@
+"""`__remote_log_metadata` replayed from log directories: whose copy is read, which events count, and what real stores held then."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafka_forensics.analysis.internal_topics import RemoteLogReplay
+from kafka_forensics.evidence.inputs import gather
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.model.remote_log import RemoteLogHistory, RemoteSegmentState
+from kafka_forensics.parsers.internal_topics import decode_remote_log_record
+from kafka_forensics.scanning.judging.whole_scan import Scan
+from kafka_forensics.scanning.witnesses.witnesses import read_witnesses
+from tests.support.archives import members
+from tests.support.brokers import put_replica
+from tests.support.controllers import put_controller
+from tests.support.groups import TOPIC_ID_TEXT
+from tests.support.remote_log import (
+    COPY_FINISHED,
+    COPY_STARTED,
+    DELETE_FINISHED,
+    DELETE_STARTED,
+    copied,
+    put_remote_log,
+    segment_id,
+    updated,
+)
+from tests.support.segments import BASE_TIMESTAMP, flipped, log
+
+if TYPE_CHECKING:
+    from kafka_forensics.model.findings import Finding
+
+OTHER_ID = segment_id(1 << 100)
+REAL = ("isolated", "quiet-live", "rebuilt", "remote-damaged", "salvaged-refused", "unclean")
+
+
+def history_of(*paths: Path) -> "tuple[RemoteLogHistory, list[Finding]]":
+    witnesses = read_witnesses(gather([str(path) for path in paths], ScanOptions(), elsewhere=True))
+    assert witnesses.remote_log is not None
+    return witnesses.remote_log, witnesses.findings
+
+
+def test_segments_in_their_last_states(tmp_path: Path) -> None:
+    put_remote_log(
+        tmp_path / "b1",
+        copied(2, 10, 19, epochs=((3, 15), (0, 10)), custom_metadata="AAEC"),
+        copied(1, 0, 9),
+        updated(1, COPY_FINISHED, broker_id=4, custom_metadata="/w=="),
+        copied(3, 0, 9, topic_id=OTHER_ID, txn_index_empty=False),
+        updated(3, DELETE_STARTED),
+        updated(3, DELETE_FINISHED),
+    )
+    put_remote_log(tmp_path / "b1", copied(5, 20, 29), copied(4, 0, 4, partition=1), partition=7)
+    history, findings = history_of(tmp_path / "b1")
+    assert (findings, history.damaged, history.dropped, history.partitions_read) == ([], False, 0, {0, 7})
+    assert history.names == {"t"}
+    remote_log = history.log_of("t", 0, TOPIC_ID_TEXT)
+    assert remote_log is not None
+    first, second, third = remote_log.segments
+    assert remote_log.finished == (first,)
+    assert (first.segment_id, first.start_offset, first.end_offset, first.broker_id) == (segment_id(1), 0, 9, 4)
+    assert (first.custom_metadata, first.event_timestamp_ms, first.metadata_offset) == (b"\xff", BASE_TIMESTAMP + 2001, 2)
+    assert (second.leader_epochs, second.custom_metadata) == ((EpochEntry(0, 10), EpochEntry(3, 15)), b"\0\1\2")
+    assert (second.state, second.txn_index_empty) == (RemoteSegmentState.COPY_SEGMENT_STARTED, True)
+    assert (third.metadata_partition, third.metadata_offset, third.start_offset) == (7, 0, 20)
+    other = history.log_of("t", 0, OTHER_ID)
+    assert other is not None
+    assert [segment.state for segment in other.segments] == [RemoteSegmentState.DELETE_SEGMENT_FINISHED]
+    assert history.log_of("t", 1) is history.logs[TOPIC_ID_TEXT, 1]
+    assert [history.log_of(*key) for key in (("t", 2), ("u", 0), ("t", 1, OTHER_ID))] == [None] * 3
+
+
+def test_partitions_that_the_controllers_know_and_that_are_not_there(tmp_path: Path) -> None:
+    put_remote_log(tmp_path / "b1", copied(1, 0, 9), partition=1)
+    put_controller(tmp_path / "b1", isr=[1], replicas=[1], leader=1, topic_id=bytes(16), topic_name="__remote_log_metadata")
+    history, _ = history_of(tmp_path / "b1")
+    assert (history.partitions_read, history.partitions_missing) == ({1}, {0})
+
+
+def test_the_newest_topic_of_a_name_is_meant_where_no_id_is_known(tmp_path: Path) -> None:
+    put_remote_log(tmp_path / "b1", copied(1, 0, 9, event_timestamp_ms=7), copied(2, 0, 9, event_timestamp_ms=8, topic_id=OTHER_ID))
+    history, _ = history_of(tmp_path / "b1")
+    assert history.log_of("t", 0) is history.logs[OTHER_ID, 0]
+
+
+def replayed(*values: bytes, max_deleted: int = 10) -> tuple[list[int], int, int]:
+    """The states of the segments that are held, how many events were dropped, and how many segments forgotten."""
+    replay = RemoteLogReplay(0, max_deleted)
+    for offset, value in enumerate(values):
+        fields = decode_remote_log_record(value).fields
+        assert fields is not None
+        replay.take(fields, offset)
+    return [int(segment.state) for _, segment in replay.segments()], replay.dropped, replay.forgotten
+
+
+@pytest.mark.parametrize("after", range(4))
+@pytest.mark.parametrize("before", [None, *range(4)])
+def test_events_that_may_not_follow_are_dropped(before: int | None, after: int) -> None:
+    """RemoteLogSegmentState.isValidTransition; a state is updated, and never begun, by an update."""
+    allowed = {(0, 1), (0, 2), (1, 2), (2, 3), (1, 1), (2, 2), (3, 3)}
+    path = {None: [], 0: [], 1: [1], 2: [2], 3: [2, 3]}[before]
+    begun = [] if before is None else [copied(1, 0, 9)]
+    states, dropped, _ = replayed(*begun, *(updated(1, state) for state in path), updated(1, after))
+    assert dropped == ((before, after) not in allowed)
+    assert states == ([] if before is None else [before if dropped else after])
+
+
+def test_a_segment_is_begun_once_and_not_finished() -> None:
+    assert replayed(copied(1, 0, 9), copied(1, 0, 19)) == ([COPY_STARTED], 0, 0)
+    assert replayed(copied(1, 0, 9, remote_log_segment_state=COPY_FINISHED)) == ([], 1, 0)
+    assert replayed(copied(1, 0, 9), updated(1, COPY_FINISHED), copied(1, 0, 9)) == ([COPY_FINISHED], 1, 0)
+
+
+def test_of_very_many_deleted_segments_the_oldest_are_forgotten() -> None:
+    events = [event for number in range(5) for event in (copied(number, 0, 9), updated(number, 2), updated(number, 3))]
+    assert replayed(*events, updated(4, 3), copied(9, 0, 9), max_deleted=2) == ([DELETE_FINISHED] * 2 + [COPY_STARTED], 0, 3)
+
+
+def test_a_whole_copy_is_read_and_not_a_damaged_one(tmp_path: Path) -> None:
+    for broker in ("b1", "b2"):
+        path = put_remote_log(tmp_path / broker, copied(1, 0, 9), updated(1, COPY_FINISHED))
+    path.write_bytes(flipped(path.read_bytes(), path.stat().st_size - 3))
+    history, _ = history_of(tmp_path / "b1", tmp_path / "b2")
+    assert (history.damaged, len(history.logs[TOPIC_ID_TEXT, 0].finished)) == (False, 1)
+    history, _ = history_of(tmp_path / "b2")
+    assert (history.damaged, len(history.logs[TOPIC_ID_TEXT, 0].finished)) == (True, 0)
+
+
+def test_records_that_cannot_be_read_have_findings(tmp_path: Path) -> None:
+    put_remote_log(tmp_path / "b1", copied(1, 0, 9), b"\1\1\0\0", None, b"\1\x09\0", copied(2, 9, 0), b"\7")
+    history, findings = history_of(tmp_path / "b1")
+    assert history.damaged
+    assert {found.kind for found in findings} == {"METADATA_RECORD_MALFORMED"}
+    told = [(found.place.offset_start, found.evidence["reason"], found.evidence.get("record_type")) for found in findings]
+    assert told == [
+        (1, "fields", "RemoteLogSegmentMetadataUpdateRecord"),
+        (2, "value", None),
+        (4, "offsets", "RemoteLogSegmentMetadataRecord"),
+        (5, "frame", None),
+    ]
+    assert {(found.place.topic, found.evidence["unknown_after_offset"]) for found in findings} == {
+        ("__remote_log_metadata", offset) for offset in (0, 1, 3, 4)
+    }
+
+
+def test_replicas_know_their_remote_logs_however_the_scan_is_limited(tmp_path: Path) -> None:
+    log_dir = put_replica(tmp_path, 1, log(5), partition="t-0", topic_id=TOPIC_ID_TEXT)
+    put_remote_log(log_dir, copied(1, 0, 9))
+    options = ScanOptions(topic_glob="t")
+    inputs = gather([str(tmp_path)], options, elsewhere=True)
+    witnesses = read_witnesses(inputs)
+    Scan("local", inputs, options, witnesses)
+    [plan] = inputs.replicas
+    assert plan.context.remote_log is not None
+    assert plan.context.remote_log is witnesses.remote_log.log_of("t", 0)  # type: ignore[union-attr]
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize("name", REAL)
+def test_finished_segments_are_the_objects_of_a_real_store(corpora: Path, name: str) -> None:
+    """By id, offset, size in bytes and leader epochs; in one state objects were deleted, cut and made by hand."""
+    archive = corpora / "tiered" / f"tiered-{name}.tar.xz"
+    history, findings = history_of(archive)
+    assert (findings, history.damaged, history.dropped) == ([], False, 0)
+    finished = {
+        (f"{log.topic}-{log.partition}-{log.topic_id}", f"{segment.start_offset:020d}-{segment.segment_id}"): segment
+        for log in history.logs.values()
+        for segment in log.finished
+    }
+    objects: dict[tuple[str, str], dict[str, bytes]] = {}
+    for path, content in members(archive, r".*/kafka-tiered-storage/.+/.+"):
+        *_, directory, file = path.split("/")
+        objects.setdefault((directory, file[:43]), {})[file[44:]] = content
+    if name != "remote-damaged":
+        assert finished.keys() == objects.keys()
+    else:
+        assert len(finished.keys() & objects.keys()) > 40
+    for key in finished.keys() & objects.keys():
+        segment, files = finished[key], objects[key]
+        epochs = [tuple(map(int, line.split())) for line in files["leader_epoch_checkpoint"].decode().splitlines()[2:]]
+        told = [(entry.leader_epoch, entry.start_offset) for entry in segment.leader_epochs]
+        assert told == [(epoch, max(start, segment.start_offset)) for epoch, start in epochs][-len(told) :]
+        assert segment.txn_index_empty == ("txnindex" not in files)
+        assert name == "remote-damaged" or len(files["log"]) == segment.size_in_bytes

@@ -1,0 +1,443 @@
+"""Where compiled code is kept: where nobody else can change it, and never in evidence; what lies there otherwise is not run."""
+
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import kafka_forensics
+from kafka_forensics.cli.main import outcome
+from kafka_forensics.errors import UsageError
+from kafka_forensics.evidence.inputs import gather
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.parsers.kernels import compiling
+from kafka_forensics.parsers.kernels.compiling import Kernel, kernel, kernel_directory
+from kafka_forensics.parsers.kernels.crc import crc32c
+from kafka_forensics.scanning.engine.serialization import pack
+from kafka_forensics.scanning.engine.task_values import Common, surroundings
+from kafka_forensics.scanning.engine.tasks import common_of
+from kafka_forensics.scanning.judging.whole_scan import digest_key
+from kafka_forensics.storage import code_cache
+from kafka_forensics.storage.code_cache import NoPlaceError, keep_in, keep_out_of, mark_used, own_directory
+from kafka_forensics.storage.open import open_source
+from tests.conftest import second_user
+from tests.support.places import SAMPLES
+
+SAMPLE = SAMPLES / "healthy" / "broker-1"
+KEY = "0123456789abcdef"
+NAME = "kernel.nbc"
+CHECK_BYTES = b"123456789"
+CHECK_CRC = 0xE3069283
+
+
+def cache_path() -> str:
+    return own_directory("kafka-forensics", KEY, make=False)
+
+
+def write() -> None:
+    """Keep code; nothing where it may not be kept."""
+    with suppress(NoPlaceError):
+        directory = own_directory("kafka-forensics", KEY, make=True)
+        mark_used.__wrapped__(directory)
+        Path(directory, NAME).write_bytes(b"code")
+
+
+def kept() -> dict[str, bytes]:
+    """What a process finds in the directory of its key."""
+    try:
+        return {path.name: path.read_bytes() for path in Path(cache_path()).iterdir()}
+    except (NoPlaceError, FileNotFoundError):
+        return {}
+
+
+@pytest.fixture(autouse=True)
+def unasked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No place was named, and no input opened."""
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    code_cache._inputs.clear()
+    code_cache._above_inputs.clear()
+    compiling._say_not_cached.cache_clear()
+    before = code_cache._requested.get("place")
+    keep_in(None)
+    yield
+    keep_in(before)
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """What the password database says is the home directory."""
+    home = tmp_path / "home"
+    home.mkdir(mode=0o755)
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_dir=str(home)))
+    return home
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An absolute place named by XDG_CACHE_HOME, which is there."""
+    place = tmp_path / "place"
+    place.mkdir(mode=0o755)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(place))
+    return place
+
+
+def reason() -> str:
+    """Why there is no place; empty if there is."""
+    try:
+        cache_path()
+    except NoPlaceError as error:
+        return str(error)
+    return ""
+
+
+def assert_refused(words: str, *untouched: Path) -> None:
+    """Nothing is written, made or read; why, is said."""
+    before = [sorted(path.rglob("*")) for path in untouched]
+    write()
+    assert kept() == {}
+    assert [sorted(path.rglob("*")) for path in untouched] == before
+    assert words in reason()
+
+
+def assert_kept(directory: Path) -> None:
+    write()
+    assert kept() == {NAME: b"code"}
+    assert Path(cache_path()) == directory / "kafka-forensics" / KEY
+    assert (directory / "kafka-forensics" / KEY / NAME).read_bytes() == b"code"
+
+
+def test_code_is_kept_where_only_its_user_comes(place: Path) -> None:
+    assert_kept(place)
+    for path in (place / "kafka-forensics", place / "kafka-forensics" / KEY):
+        assert path.stat().st_mode & 0o777 == 0o700
+    assert os.listdir(place / "kafka-forensics" / KEY) == [NAME]
+
+
+def test_a_named_place_is_made_when_something_is_kept_and_not_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a" / "b"))
+    assert (kept(), reason()) == ({}, "")
+    assert list(tmp_path.iterdir()) == []
+    assert_kept(tmp_path / "a" / "b")
+
+
+@pytest.mark.parametrize("environment", [{}, {"HOME": "."}, {"HOME": "{elsewhere}"}, {"HOME": ""}], ids=str)
+@pytest.mark.parametrize("named", [None, "", "relative", ".", "./"])
+def test_home_is_what_the_password_database_says(
+    monkeypatch: pytest.MonkeyPatch, home: Path, tmp_path: Path, environment: dict[str, str], named: str | None
+) -> None:
+    """HOME may be anything, and a relative XDG_CACHE_HOME is to be ignored: neither leads into evidence one stands in."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    monkeypatch.delenv("HOME", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value.format(elsewhere=elsewhere))
+    if named is not None:
+        monkeypatch.setenv("XDG_CACHE_HOME", named)
+    assert_kept(home / ".cache")
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_the_option_is_asked_before_the_environment(place: Path, tmp_path: Path) -> None:
+    keep_in(str(tmp_path / "option"))
+    assert_kept(tmp_path / "option")
+    assert list(place.iterdir()) == []
+
+
+@pytest.mark.parametrize("directory", ["/nonexistent/home", "", "home", None])
+def test_a_home_that_is_not_there_is_not_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, directory: str | None) -> None:
+    def entry(user: int) -> SimpleNamespace:
+        if directory is None:
+            raise KeyError(user)
+        return SimpleNamespace(pw_dir=directory)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pwd, "getpwuid", entry)
+    assert_refused("no such directory" if directory == "/nonexistent/home" else "knows no home directory", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("named", "given"),
+    [
+        ("{place}", "{place}"),
+        ("{place}/x", "{place}"),
+        ("{place}/x/y", "{place}"),
+        ("{link}/cache", "file://{place}"),  # reached by links, and an input that is
+        ("{place}", "{link}"),
+    ],
+)
+def test_no_code_is_kept_in_an_input(place: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: str, given: str) -> None:
+    (place / "x").mkdir()
+    (tmp_path / "link").symlink_to("place")
+    monkeypatch.setenv("XDG_CACHE_HOME", named.format(place=place, link=tmp_path / "link"))
+    open_source(given.format(place=place, link=tmp_path / "link"))
+    assert_refused("inside the input", place)
+
+
+@pytest.mark.parametrize("folder", ["evidence", "kafka-forensics/evidence", f"kafka-forensics/{KEY}/evidence"])
+@pytest.mark.parametrize("kind", ["directory", "file", "archive"])
+def test_code_is_not_kept_above_an_input(place: Path, folder: str, kind: str) -> None:
+    path = place / folder
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if kind == "directory":
+        path.mkdir()
+    else:
+        path = path.with_suffix(".log" if kind == "file" else ".tar")
+        path.write_bytes(bytes(1024))
+    open_source(str(path))
+    assert_refused("an input lies below", place)
+
+
+def test_evidence_among_what_was_kept_is_not_tidied_away(place: Path) -> None:
+    evidence = place / "kafka-forensics" / ("f" * len(KEY)) / "log"
+    evidence.mkdir(parents=True, mode=0o700)
+    os.utime(evidence.parent, (1, 1))
+    open_source(str(evidence))
+    assert_refused("an input lies below", place)
+
+
+def test_what_was_kept_is_not_read_once_it_is_evidence(place: Path) -> None:
+    assert_kept(place)
+    keep_out_of(str(place))
+    assert kept() == {}
+
+
+def test_inputs_that_are_gone_or_not_there_stand_in_nobodys_way(place: Path) -> None:
+    """Its inode may be given to the next directory that is made."""
+    assert_kept(place)
+    directory = (place / "kafka-forensics" / KEY).stat()
+    for known in (code_cache._inputs, code_cache._above_inputs):
+        known[directory.st_dev, directory.st_ino] = str(place / "gone")
+    for path in ("/nowhere/at/all", "s3://bucket/key"):
+        keep_out_of(path)
+    assert_kept(place)
+
+
+@pytest.mark.parametrize("which", ["above", "place", "kafka-forensics", KEY])
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o757, 0o722])
+def test_a_directory_others_can_write_to_is_no_place(place: Path, monkeypatch: pytest.MonkeyPatch, which: str, mode: int) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(place / "place"))
+    write()
+    path = place if which == "above" else next(path for path in place.rglob(which))
+    path.chmod(mode)
+    assert_refused("others can write" if which in ("above", "place") else "", place)
+    assert reason()
+
+
+def test_a_directory_like_tmp_may_hold_a_place_and_is_not_where_code_lies(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can take away there what is another's."""
+    place.chmod(0o1777)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(place / "mine"))
+    assert_kept(place / "mine")
+    for folder in (place / "mine" / "kafka-forensics" / KEY, place / "mine" / "kafka-forensics"):
+        folder.chmod(0o1777)
+        assert_refused("not this user's alone", place)
+        folder.chmod(0o700)
+
+
+def test_links_of_the_user_lead_to_places(place: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "disk" / "folder").mkdir(parents=True)
+    (tmp_path / "disk" / "link").symlink_to("./folder/../../place")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "absolute"))
+    (tmp_path / "absolute").symlink_to(tmp_path / "disk" / "link")
+    write()
+    assert (place / "kafka-forensics" / KEY / NAME).read_bytes() == kept()[NAME] == b"code"
+
+
+def test_links_that_lead_to_no_directory_or_to_one_of_everybody_are_no_place(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "one").symlink_to("other")
+    (place / "other").symlink_to("one")
+    (place / "file" / "kafka-forensics").parent.mkdir()
+    (place / "file" / "kafka-forensics").write_bytes(b"")
+    (place / "open" / "inner").mkdir(parents=True)
+    (place / "open").chmod(0o777)
+    (place / "link").symlink_to("open/inner")
+    for named, words in {"one": "not a directory", "file": "not a directory", "link": "others can write"}.items():
+        monkeypatch.setenv("XDG_CACHE_HOME", str(place / named))
+        assert_refused(words, place)
+
+
+def wrong_crc(buffer: object, start: int, end: int, crc: int) -> int:
+    return 666
+
+
+wrong_crc.__module__ = "kafka_forensics.parsers.kernels.crc"  # another process imports it
+
+
+def crc_by(form: Kernel[int]) -> int:
+    return form.compiled(np.frombuffer(CHECK_BYTES, np.uint8), 0, 9, 0)
+
+
+def test_what_other_versions_kept_is_forgotten_after_a_month_and_nothing_else(place: Path) -> None:
+    caches = place / "kafka-forensics"
+    caches.mkdir(mode=0o700)
+    for name in ("0" * 16, "1" * 16, "2" * 15, "notes"):
+        (caches / name).mkdir()
+        (caches / name / "some.nbc").write_bytes(b"")
+    (caches / ("3" * 16)).symlink_to("notes")
+    (caches / ("4" * 16)).write_bytes(b"")
+    for name in ("0" * 16, "2" * 15, "notes", "4" * 16):
+        os.utime(caches / name, (1, 1))
+    os.utime(caches / ("3" * 16), (1, 1), follow_symlinks=False)
+    yesterday = time.time() - 86400
+    os.utime(caches / ("1" * 16), (yesterday, yesterday))
+    write()
+    assert {path.name for path in caches.iterdir()} == {"1" * 16, "2" * 15, "notes", "3" * 16, "4" * 16, KEY}
+    assert os.listdir(caches / "notes") == ["some.nbc"]
+
+
+def plant() -> Path:
+    """Code that says 666, in the place of the kernel's own."""
+    assert crc_by(crc32c) == CHECK_CRC
+    own_code = next(Path(kernel_directory(make=False)).rglob("*crc32c*.nbc"))
+    assert crc_by(kernel(wrong_crc)) == 666
+    shutil.copyfile(next(Path(kernel_directory(make=False)).rglob("*wrong_crc*.nbc")), own_code)
+    return own_code
+
+
+COMMAND = (
+    "import sys, numpy as np\n"
+    "from kafka_forensics.storage.open import open_source\n"
+    "for path in sys.argv[1:]: open_source(path)\n"
+    "from kafka_forensics.parsers.kernels.crc import crc32c\n"
+    f"print(crc32c.compiled(np.frombuffer({CHECK_BYTES!r}, np.uint8), 0, 9, 0))\n"
+)
+
+
+def crc_of_a_process(place: Path, *inputs: Path) -> int:
+    environment = os.environ | {"XDG_CACHE_HOME": str(place)}
+    command = [sys.executable, "-c", COMMAND, *map(str, inputs)]
+    return int(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+
+
+def test_compiled_kernels_that_lie_in_evidence_are_not_run(place: Path) -> None:
+    """Where the place is no input the code is run, for only its user can write there: the attack would work."""
+    planted = plant()
+    before = planted.read_bytes()
+    assert crc_of_a_process(place) == 666
+    assert crc_of_a_process(place, place) == CHECK_CRC
+    assert planted.read_bytes() == before
+
+
+def test_settings_of_numba_that_lie_in_evidence_are_not_taken(tmp_path: Path) -> None:
+    """They would change the code that is made and kept: this one, that none is made."""
+    (tmp_path / ".numba_config.yaml").write_text("disable_jit: 1\n")
+    program = COMMAND + "import numba\nprint(numba.config.DISABLE_JIT, numba.config.OPT == 2, None in sys.modules.values())\n"
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache"), "NUMBA_OPT": "2"}
+    command = [sys.executable, "-P", "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == (f"{CHECK_CRC}\n0 True False\n", "")
+
+
+@pytest.mark.parametrize("named", ["relative", "./x", ""])
+def test_a_cache_directory_that_is_no_absolute_path_is_refused(named: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert outcome(["scan", "--cache-dir", named, str(SAMPLE)]) == 2
+    assert "no absolute path" in capsys.readouterr().err
+
+
+def test_the_command_line_and_the_library_name_the_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert outcome(["scan", "-q", "--fail-on", "none", "--cache-dir", str(tmp_path), str(SAMPLE)]) == 0
+    assert code_cache._requested.get("place") == str(tmp_path)
+    kafka_forensics.scan(str(SAMPLE), topic="orders", cache_dir=str(tmp_path / "other"))
+    assert code_cache._requested.get("place") == str(tmp_path / "other")
+    assert list(tmp_path.iterdir()) == []
+    kafka_forensics.scan(str(SAMPLE), topic="orders")
+    assert code_cache._requested.get("place") is None
+    with pytest.raises(UsageError, match="no absolute path"):
+        kafka_forensics.scan(str(SAMPLE), cache_dir="relative")
+
+
+def test_files_read_by_themselves_are_inputs(tmp_path: Path) -> None:
+    path = tmp_path / "evidence" / "00000000000000000000.log"
+    path.parent.mkdir()
+    shutil.copy(SAMPLE / "orders-0" / path.name, path)
+    keep_in(str(path.parent))
+    assert sum(batch.num_rows for batch in kafka_forensics.read_records(str(path))) > 0
+    assert_refused("an input lies below", tmp_path)
+
+
+def test_another_process_keeps_code_out_of_all_that_a_scan_reads(tmp_path: Path) -> None:
+    """A worker of Spark opens some of it, on a machine on which the rest may lie as well."""
+    inputs = gather([str(SAMPLE)], ScanOptions())
+    common = Common(
+        ScanOptions(cache_dir=str(tmp_path)), digest_key(), work_bytes=1 << 30, split_bytes=1 << 20, around=surroundings(inputs)
+    )
+    common.around.places.append(str(tmp_path))
+    packed = pack(common)
+    keep_in(None)
+    common_of(packed)
+    assert code_cache._requested.get("place") == str(tmp_path)
+    assert_refused("inside the input", tmp_path)
+    assert os.path.realpath(SAMPLE) in code_cache._inputs.values()
+
+
+ATTACK = "import os, sys; os.setgroups([]); os.setgid({user}); os.setuid({user}); {what}"
+
+
+def attack(what: str) -> None:
+    """Let another user do something."""
+    subprocess.run([sys.executable, "-c", ATTACK.format(user=second_user(), what=what)], cwd="/", check=True)
+
+
+@pytest.fixture
+def street(tmp_path: Path) -> Path:
+    """A directory like /tmp, which the other user can reach."""
+    for path in (tmp_path, *tmp_path.parents):
+        if path.parent == Path("/") or path.stat().st_uid != os.geteuid():
+            break
+        path.chmod(path.stat().st_mode | 0o011)
+    street = tmp_path / "street"
+    street.mkdir()
+    street.chmod(0o1777)
+    return street
+
+
+@pytest.mark.two_users
+def test_root_runs_no_code_of_a_user_whose_directory_is_on_the_way(street: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other user owns a parent directory, and swaps what root made there for code of his own."""
+    attack(f"os.mkdir('{street}/his')")
+    place = street / "his" / "cache"
+    place.mkdir()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(place))
+    assert_refused(f"{street}/his belongs to another user", street)
+    folder = f"kafka-forensics/{compiling._cache_key(Path(compiling.__file__).parents[2])}"
+    attack(
+        f"os.rename('{place}', '{street}/his/before'); os.makedirs('{place}/{folder}', 0o700);"
+        f" open('{place}/{folder}/crc32c.nbi', 'wb').write(b'planted')"
+    )
+    before = sorted(street.rglob("*"))
+    assert crc_of_a_process(place) == CHECK_CRC
+    assert sorted(street.rglob("*")) == before
+
+
+@pytest.mark.two_users
+@pytest.mark.parametrize("folder", ["", "kafka-forensics", f"kafka-forensics/{KEY}"])
+def test_directories_of_another_user_are_no_place(place: Path, folder: str) -> None:
+    user = second_user()
+    assert user is not None
+    assert_kept(place)
+    os.chown(place / folder, user, user)
+    assert kept() == {}
+    assert reason()
+
+
+@pytest.mark.two_users
+def test_what_another_user_put_into_a_common_place_is_none(street: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "roots").mkdir()
+    attack(f"os.mkdir('{street}/directory', 0o755); os.symlink('{tmp_path}/roots', '{street}/link')")
+    for name in ("directory", "link"):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(street / name))
+        assert_refused("belongs to another user", street, tmp_path / "roots")
+    (street / "own").symlink_to(tmp_path / "roots")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(street / "own"))
+    write()
+    assert (tmp_path / "roots" / "kafka-forensics" / KEY / NAME).read_bytes() == kept()[NAME] == b"code"
