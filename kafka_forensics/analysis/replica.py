@@ -260,7 +260,7 @@ def differing_blocks(left: BlockDigests, right: BlockDigests, start: int, end: i
     Equal digests prove equal batches, also of a block that the range covers only in part; there, different ones prove nothing yet.
     Both states must be of the same scan's key.
     """
-    if start >= end or _equal(left, right):
+    if start >= end or equal_digests(left, right):
         return []
     shift = max(left.shift, right.shift)
     while (end - 1 >> shift) - (start >> shift) >= MAX_BLOCKS:
@@ -274,8 +274,8 @@ def differing_blocks(left: BlockDigests, right: BlockDigests, start: int, end: i
     return [(max((first + a) << shift, start), min((first + b) << shift, end)) for a, b in ranges]
 
 
-def _equal(left: BlockDigests, right: BlockDigests) -> bool:
-    """Whether all digests are the same, as those of most replicas are."""
+def equal_digests(left: BlockDigests, right: BlockDigests) -> bool:
+    """Whether all digests are the same, as those of most replicas are: then two logs hold equal batches."""
     places = (left.shift, left.first_block, left.sums.shape) == (right.shift, right.first_block, right.sums.shape)
     return places and bool((left.sums == right.sums).all())
 

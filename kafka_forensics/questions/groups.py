@@ -157,11 +157,12 @@ def groups(
         inputs.replicas = [plan for plan in inputs.replicas if (plan.context.topic, plan.context.partition) in wanted]
     ends: dict[TopicPartition, PartitionEnds] = {}
 
-    def look(replicas: list[Replica], reader: LogReader, _: PartitionResult) -> None:
+    def look(replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
         context = replicas[0].context
         read = [replica for replica in replicas if replica.end_is_known]
         if read and context.topic != CLUSTER_METADATA_TOPIC:  # its readers are the quorum's, which know no ISR
-            ends[context.topic, context.partition] = _ends(read, reader, all_read=len(read) == len(replicas))
+            proven = result.summary.high_watermark_at_least
+            ends[context.topic, context.partition] = _ends(read, reader, proven, all_read=len(read) == len(replicas))
 
     result = scan_inputs(inputs, options, progress, look, witnesses)
     result.findings = [finding for finding in result.findings if _is_of_groups(finding)] + malformed
@@ -285,8 +286,8 @@ def _with_ends(row: GroupRow, ends: dict[TopicPartition, PartitionEnds]) -> Grou
     return replace(row, ends=ends.get((row.topic, row.partition)))
 
 
-def _ends(replicas: list[Replica], reader: LogReader, *, all_read: bool) -> PartitionEnds:
-    answer = readable(replicas, replicas[0].context.control, timestamps_of(reader))
+def _ends(replicas: list[Replica], reader: LogReader, proven: int | None, *, all_read: bool) -> PartitionEnds:
+    answer = readable(replicas, replicas[0].context.control, timestamps_of(reader), proven)
     start = min(replica.log_start_offset for replica in replicas)
     local_start = min(replica.local_log_start_offset for replica in replicas)
     return PartitionEnds(start, local_start, max(replica.log_end_offset for replica in replicas), answer, all_read)

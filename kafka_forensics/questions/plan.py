@@ -258,6 +258,8 @@ BEARING: Final = CONTRADICTING | {
     "UNCLEAN_LOSS",
 }
 """Findings of a scan that bear on elections."""
+GONE: Final = frozenset({"COMMITTED_LOST_EVERYWHERE", "GROUP_OFFSET_BEYOND_LOG", "HW_BEYOND_LEO", "SEGMENT_MISSING"})
+"""Those of offsets that are known to have been there."""
 ABSENT: Final = ("copy_absent", "dead_copy_absent", "not_copied")
 LOSSES_COUNTED: Final = 512
 """Losses of a partition whose records and bytes are counted; of more, only the offsets are known."""
@@ -323,6 +325,14 @@ class Planned:
     def names_leader(self) -> bool:
         """Whether one election is recommended: no salvage loses less, and high watermarks decide between candidates."""
         return self.salvage is None and self.plan.contested_by is None
+
+    @property
+    def on_no_copy(self) -> Ranges:
+        """Offsets that were committed and that no copy here holds, by what the scan found."""
+        findings = [finding for finding in self.findings if finding.kind in GONE and finding.severity.rank >= Severity.ERROR.rank]
+        nowhere = [finding.place for finding in findings if finding.evidence.get("held_by") == []]
+        spans = [(place.offset_start, place.offset_end) for place in nowhere]
+        return normalised((start, end) for start, end in spans if start is not None and end is not None and start < end)
 
     @property
     def leading(self) -> Candidate | None:

@@ -35,7 +35,7 @@ def ledger(tmp_path: Path) -> Path:
 
 def test_candidates_and_the_steps_to_the_best(run_plan: Run, audit: Path) -> None:
     status, out, err = run_plan(audit, "--topic", "audit", "--partition", "0", "--format", "table")
-    assert (status, err) == (0, "1 partition: an election could lose records\n")
+    assert (status, err.splitlines()[0]) == (0, "1 partition: an election could lose records")
     lines = out.splitlines()
     assert lines[0].startswith("audit-0: followers truncate by leader epochs (Kafka 0.11 and later); leader 1 in")
     at = next(number for number, line in enumerate(lines) if line.startswith("leader "))
@@ -145,7 +145,8 @@ def test_of_several_partitions_those_that_could_lose(run_plan: Run, plan_documen
     roots = put_partitions(tmp_path, {"a-0": (3, 3), "b-0": (3, 5), "b-1": (4, 4)})
     status, out, err = run_plan(*roots, "--format", "table")
     assert status == 0
-    assert err == "3 partitions: an election could lose records of 1; with --topic and --partition, one is shown in full\n"
+    told = "3 partitions: an election could lose records of 1; with --topic and --partition, one is shown in full"
+    assert err.splitlines()[0] == told
     assert [" ".join(line.split()) for line in out.splitlines()][:4] == [
         "partition elect election lost committed worst worst lost worst committed",
         "b-0 2 not known 0 0 1 2 0",
@@ -199,7 +200,7 @@ def test_without_leader_all_is_at_stake(run_plan: Run, plan_words: Words, plan_d
     roots = put_partitions(tmp_path, {"a-0": (3, 3), "b-0": (3,)}, high_watermark=2)
     _, out, err = run_plan(*roots, "--dead", "1", "--format", "table")
     told = "nobody can lead 1, so that all it holds is at stake; with --topic and --partition, one is shown in full"
-    assert err == f"2 partitions: {told}\n"
+    assert err.splitlines()[0] == f"2 partitions: {told}"
     assert [" ".join(line.split()) for line in out.splitlines()][1:2] == ["b-0 nobody can 3 2 3 2"]
     (only,) = plan_document(*roots, "--dead", "1")["partitions"]
     assert [(one["offset_start"], one["offset_end"], one["committed_end_offset"]) for one in only["at_stake"]] == [(0, 3, 2)]

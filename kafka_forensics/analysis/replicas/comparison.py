@@ -6,7 +6,7 @@ from itertools import combinations, pairwise
 from typing import TYPE_CHECKING
 
 from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.analysis.replica import Replica, kept_from
+from kafka_forensics.analysis.replica import Replica, equal_digests, kept_from
 from kafka_forensics.analysis.replicas.damaged_forks import (
     VERSIONS,
     another_history,
@@ -141,7 +141,8 @@ def _agreement(replicas: list[Replica], pairs: Mapping[tuple[int, int], Differen
     identical = result.agreement
     if any(replica.state.unread for replica in replicas):
         return Agreement("not_compared")
-    if is_compacted(*replicas) and sum(replica.state.framing.records > 0 for replica in replicas) > 1:
+    is_equal = all(equal_digests(replicas[0].state.digests, replica.state.digests) for replica in replicas[1:])
+    if is_compacted(*replicas) and not is_equal and sum(replica.state.framing.records > 0 for replica in replicas) > 1:
         return replace(identical, kind="compacted")  # without records nothing was cleaned, and no value compared
     if any(difference.kind in ("damaged", "header") for differences in pairs.values() for difference in differences):
         first = min(differences[0].offset for differences in pairs.values() if differences)

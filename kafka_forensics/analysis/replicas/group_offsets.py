@@ -141,7 +141,8 @@ def group_findings(
     heed_commits(replicas, reader, comparison)
     findings = beyond_log(every or replicas, reader)
     if not comparison.conflicts and all(replica.end_is_known for replica in every or replicas):
-        findings += held_back_finding(replicas, readable(replicas, replicas[0].context.control, timestamps_of(reader)))
+        answer = readable(replicas, replicas[0].context.control, timestamps_of(reader), comparison.high_watermark)
+        findings += held_back_finding(replicas, answer)
     return findings
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas.controllers_word import electable
-from kafka_forensics.analysis.replicas.diff import BatchReader, Conflicts, is_compacted
+from kafka_forensics.analysis.replicas.diff import BatchReader, is_compacted
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import PartitionControl
@@ -44,22 +44,20 @@ class MissingHead:
     is_sure: bool
 
 
-def missing_heads(replicas: Sequence[Replica], conflicts: Conflicts, reader: BatchReader) -> list[MissingHead]:
-    """Heads that replicas of one partition lack for no reason that is known.
+def missing_heads(replicas: Sequence[Replica], reader: BatchReader) -> list[MissingHead]:
+    """Heads that replicas of one partition lack for no reason that is known; where logs part further on, too.
 
-    Nothing is said of tiered topics, of live copies, and of logs that are not whole or conflict.
+    Nothing is said of tiered topics, of live copies, and of logs that are not whole.
     """
     if len(replicas) < 2 or any(replica.context.live or replica.is_tiered for replica in replicas):
         return []
     deleted_to = max(replica.context.log_start_checkpoint or 0 for replica in replicas)
-    apart = {number for pair in conflicts for number in pair}
-    agreeing = [replica for number, replica in enumerate(replicas) if number not in apart]
     heads = []
-    for replica in agreeing:
+    for replica in replicas:
         end = replica.log_start_offset
         if not _begins_late(replica, deleted_to):
             continue
-        holders = [other for other in agreeing if other.log_start_offset < end and _holds_before(other, end)]
+        holders = [other for other in replicas if other.log_start_offset < end and _holds_before(other, end)]
         head = _head(replica, holders, reader) if holders else None
         heads += [] if head is None else [head]
     return heads

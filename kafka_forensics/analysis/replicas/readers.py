@@ -43,6 +43,8 @@ class Readable:
     log_end_offset: int
     checkpointed: int | None = None
     """The leader's checkpointed high watermark, at most its log end."""
+    proven: int = 0
+    """How far readers could read once, at least: as checkpointed, or as something else proves, such as a group's commit."""
     high_watermark: int | None = None
     """By the rule, from the log ends of the ISR, but for members that end below the leader's checkpointed one; while the ISR is
     below its minimum, also from those of the eligible leader replicas, or as checkpointed. None if the ISR is not known, or not
@@ -69,8 +71,13 @@ class Readable:
         return None if self.held_back_by in ("unknown", "no_leader") else self.high_watermark
 
 
-def readable(replicas: list[Replica], control: PartitionControl | None, timestamp_at: TimestampAt) -> Readable:
-    """What holds readers of one partition back; `replicas` is not empty. A pure rule: `timestamp_at` lends it the log."""
+def readable(
+    replicas: list[Replica], control: PartitionControl | None, timestamp_at: TimestampAt, proven: int | None = None
+) -> Readable:
+    """What holds readers of one partition back; `replicas` is not empty. A pure rule: `timestamp_at` lends it the log.
+
+    `proven`: how far something else than the leader's checkpoint proves that they could read once.
+    """
     leader = _leader(replicas, control)
     isr = None if control is None or control.isr is None else tuple(control.isr)
     answer = Readable(
@@ -79,6 +86,7 @@ def readable(replicas: list[Replica], control: PartitionControl | None, timestam
         leader.log_start_offset,
         leader.log_end_offset,
         None if leader.context.high_watermark is None else min(leader.context.high_watermark, leader.log_end_offset),
+        proven=min(max(leader.context.high_watermark or 0, proven or 0), leader.log_end_offset),
         isr=isr,
         min_insync_replicas=None if control is None else control.min_insync_replicas,
         isr_below_minimum=control is not None and control.isr_is_below_minimum,
@@ -107,18 +115,17 @@ def _by_in_sync(
 ) -> Readable:
     """What the replicas in sync let readers have."""
     waits_for_minimum = control is not None and _waits_for_minimum(control)
-    passed = answer.checkpointed or 0
     counting = None if answer.isr is None or control is None else {*answer.isr, *((control.elr or ()) if waits_for_minimum else ())}
     ends = {
         replica.broker: replica.log_end_offset
         for replica in replicas
-        if (counting is None or replica.context.node in counting) and replica.log_end_offset >= passed
+        if (counting is None or replica.context.node in counting) and replica.log_end_offset >= answer.proven
     }
     end = min(ends.values(), default=answer.log_end_offset)
     if waits_for_minimum and end >= answer.log_end_offset and answer.checkpointed is not None:
-        end = answer.checkpointed
+        end = answer.proven
     end = min(end, answer.log_end_offset)
-    is_known = (answer.isr is not None and not answer.missing) or answer.checkpointed == answer.log_end_offset
+    is_known = (answer.isr is not None and not answer.missing) or answer.proven == answer.log_end_offset
     answer = replace(answer, high_watermark=end if is_known else None)
     if end == answer.log_end_offset:
         return answer if is_known else replace(answer, held_back_by="unknown")

@@ -303,7 +303,7 @@ def partition_transactions(replicas: Sequence[Replica]) -> PartitionTransactionF
     return PartitionTransactionFacts(
         partition_facts(replicas),
         max(replica.state.transactions.last_markers.newest_timestamp for replica in replicas),
-        max(replica.state.framing.broker_timestamp for replica in replicas),
+        max(reached.values()),
         reached,
     )
 

@@ -173,7 +173,7 @@ def readers_in_words(answer: "Readable") -> str:
         case "unknown" if answer.missing:
             return f"held at {answer.held_back_at} or before: by {brokers}, and {_missing(answer)}"
         case "unknown" if answer.held_back_at is None:
-            least = f"readable to {answer.checkpointed} at least" if answer.checkpointed else _NOT_KNOWN
+            least = f"readable to {answer.proven} at least" if answer.proven else _NOT_KNOWN
             return f"{least}: nothing says who is in the ISR"
         case "unknown":
             return f"held at {answer.held_back_at} if {brokers} is in the ISR"

@@ -63,7 +63,7 @@ def plan(
         from kafka_forensics.cli.outputs.plan import write_plans
 
         write_plans(plans, wanted, to, elect=elect)
-    _say_rest(plans, screen, quiet=printing.quiet, absent=wanted == "tsv")
+    _say_rest(plans, screen, quiet=printing.quiet, absent=wanted == "tsv", live=scan_options.live)
     return 3 if plans.result is not None and plans.result.incomplete else 0
 
 
@@ -79,14 +79,15 @@ def _check_elect(plans: "Plans", elect: str | None) -> None:
         raise UsageError(f"broker {elect} cannot lead on these copies", hint=can)
 
 
-def _say_rest(plans: "Plans", screen: Destination, *, quiet: bool, absent: bool) -> None:
-    """What stdout does not say; `absent`: whose copies are not here among it."""
+def _say_rest(plans: "Plans", screen: Destination, *, quiet: bool, absent: bool, live: bool) -> None:
+    """What stdout does not say; `absent`: whose copies are not here among it. `live`: it was said that brokers ran."""
     from kafka_forensics.cli.outputs.plan import summary_line, unseen_lines
-    from kafka_forensics.cli.outputs.words import incomplete_lines
+    from kafka_forensics.cli.outputs.words import incomplete_lines, live_lines
 
     lines = [] if quiet else [summary_line(plans)]
     if absent and not quiet and plans.partitions != 1:
         lines += unseen_lines(plans)
     if plans.result is not None:
+        lines += [] if live or quiet else live_lines(plans.result, command="plan")
         lines += incomplete_lines(plans.result)
     say(screen, lines)

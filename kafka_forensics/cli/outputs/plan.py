@@ -146,6 +146,9 @@ def _at_stake(every: list[Planned], *, alone: bool) -> Iterator[str]:
     leaderless = sum(not planned.plan.candidates for planned in every) - strays
     if costly:
         yield "an election could lose records" + ("" if alone else f" of {costly}")
+    gone = sum(bool(planned.on_no_copy) for planned in every)
+    if gone:
+        yield "committed offsets" + ("" if alone else f" of {gone}") + " are on no copy here"
     matter = [planned.plan for planned in every if planned.plan.matters]
     deleting = sum(any(candidate.remote.deleted for candidate in plan.candidates) for plan in matter)
     if deleting:

@@ -188,6 +188,12 @@ def _asked_first(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]
         yield Step("mend", mend_words(broker, finding), None, (broker,))
     if any(missing.kind in UNSAID for election in elections for missing in election.planned.plan.missing):
         yield Step("ask", "Make sure that no other broker has a replica: no controller's log here says so, and it may hold more.")
+    if lost := tuple(election.partition for election in elections if election.planned.on_no_copy):
+        text = (
+            f"Start no broker yet: committed offsets of {partitions_words(lost)} are on no copy here. Look for further copies"
+            " (other log directories, backups, names ending in .deleted), and plan again with them."
+        )
+        yield Step("copy", text, None, (), lost)
 
 
 def _running(elections: Sequence[_Election]) -> Iterator[Step]:
@@ -206,9 +212,10 @@ def _any_order(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]:
     yield from _formatted(plans)
     candidates = [candidate for election in elections for candidate in election.planned.plan.candidates]
     trimmed = any(follower.below_leaders_start for candidate in candidates for follower in candidate.followers)
-    except_start = " but what retention or DeleteRecords deleted from the leader's log" if trimmed else ""
+    except_start = " but what was deleted already from the leader's log" if trimmed else ""
     whoever = "whoever of them" if unsaid else "whoever"
-    nothing = "nothing that the copies hold" if plans.without_copy else "nothing"
+    is_partial = plans.without_copy or any(election.planned.on_no_copy for election in elections)
+    nothing = "nothing that the copies hold" if is_partial else "nothing"
     text = f"Start the brokers in any order: {whoever} is elected, {nothing} is lost{except_start}."
     if len(elections) == 1 and elections[0].candidate.broker != elections[0].planned.plan.recommended:
         text += f" {capital(brokers([elections[0].candidate.broker]))} can be made the leader without force once it is in the ISR."

@@ -248,21 +248,21 @@ def follower_sentence(planned: Planned, candidate: Candidate, follower_plan: Fol
 
 
 def nothing_lost(planned: Planned, candidate: Candidate) -> str:
-    """`none`, or `none from 100 on` where followers delete what retention or DeleteRecords has deleted from the leader's log."""
+    """`none`, or `none from 100 on` where followers delete what was deleted already from the leader's log."""
     if not any(follower.below_leaders_start for follower in candidate.followers):
         return "none"
     start = next(replica.log_start_offset for replica in planned.given.replicas if replica.broker == candidate.broker)
     return f"none from {start} on"
 
 
-def _deleted_already(planned: Planned) -> str:
-    """What goes whoever leads, since the leader's log no longer has it; nothing where all logs start alike."""
+def _deleted_already(candidates: Sequence[Candidate]) -> str:
+    """What followers delete because the leader's log starts later than theirs; nothing where all logs start alike."""
     deleted = {
         candidate.broker: max((follower.below_leaders_start for follower in candidate.followers), default=0)
-        for candidate in planned.plan.candidates
+        for candidate in candidates
     }
     costs = [f"{plural(count, 'offset')} if {brokers([broker])} leads" for broker, count in deleted.items() if count]
-    return f", but for what retention or DeleteRecords deleted from the leader's log ({', '.join(costs)})" if costs else ""
+    return f", but for what was deleted already from the leader's log ({', '.join(costs)})" if costs else ""
 
 
 def ordinary_lines(planned: Planned) -> Iterator[str]:
@@ -433,12 +433,17 @@ def verdict(planned: Planned, candidate: Candidate) -> str:
         alike = sorted(planned.plan.alike, key=str) if best else []
         whoever = f", nor if {brokers(alike)} led" if alike else ""
         if planned.needs(candidate).any_order:
-            whoever = f", whoever leads{_deleted_already(planned)}: any order will do"
+            any_order = "" if planned.on_no_copy else ": any order will do"
+            whoever = f", whoever leads{_deleted_already(planned.plan.candidates)}{any_order}"
+        else:
+            whoever = _deleted_already([candidate]) + whoever
         unknown = any(missing.kind == "unknown_bytes" for missing in planned.plan.missing)
         subject = "Nothing that could be read of the copies" if unknown else "Nothing that the copies hold"
         segments = plural(candidate.remote.deleted, "remote segment")
         deletes = f" As the leader it deletes {segments}." if candidate.remote.deleted and planned.plan.matters else ""
-        return f"{lead}. {subject} would be lost{whoever}.{deletes}{rotten}"
+        gone = planned.on_no_copy
+        nowhere = f" Committed and on no copy here: {offsets_words(gone)}." if gone else ""
+        return f"{lead}. {subject} would be lost{whoever}.{nowhere}{deletes}{rotten}"
     costs = "; ".join(loss_words(planned, loss) for loss in candidate.losses[:4])
     rest = f"; and {len(candidate.losses) - 4} more ranges" if len(candidate.losses) > 4 else ""
     least = _least(planned, candidate) if best else ""

@@ -231,8 +231,9 @@ def _waiting_readers(findings: Iterable[Finding]) -> str:
     return f"readers wait in {plural(len(reasons), 'partition')}: {', '.join([*named, *more])}"
 
 
-def live_lines(result: ScanResult) -> list[str]:
-    """A line for a copy that may be of running brokers and was judged as one of stopped ones; none where that explains nothing."""
+def live_lines(result: ScanResult, *, command: str = "scan") -> list[str]:
+    """A line for a copy that may be of running brokers and was judged as one of stopped ones; of a scan none where that explains
+    nothing."""
     grave = [
         finding for finding in result.findings if finding.kind in _OF_MOMENTS and finding.severity.rank >= Severity.WARNING.rank
     ]
@@ -241,7 +242,7 @@ def live_lines(result: ScanResult) -> list[str]:
         str(replica.broker)
         for partition in result.partitions
         if partition.topic != CLUSTER_METADATA_TOPIC
-        and ((partition.topic, partition.partition) in told_of or (None, None) in told_of)
+        and (command != "scan" or (partition.topic, partition.partition) in told_of or (None, None) in told_of)
         for replica in partition.replicas
     }
     running = [
@@ -254,7 +255,7 @@ def live_lines(result: ScanResult) -> list[str]:
     more = len(running) - _NAMED_BROKERS
     named = ", ".join(map(printable, running[:_NAMED_BROKERS])) + (f" and {more} more" if more > 0 else "")
     noun = "broker" if len(running) == 1 else "brokers"
-    return [f"no clean-shutdown marker on {noun} {named}: scan a copy of running brokers with --live"]
+    return [f"no clean-shutdown marker on {noun} {named}: {command} a copy of running brokers with --live"]
 
 
 def by_severity(findings: Iterable[Finding]) -> str:

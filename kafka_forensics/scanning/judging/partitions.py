@@ -153,7 +153,7 @@ class _PartitionJudge:
             compared, judged = self._group_findings(group, own, is_only=len(groups) == 1)
             findings += judged
             members = [replica for replica in map(self._replicas.__getitem__, group) if replica.read is not Read.NONE]
-            heads = missing_heads(members, compared.conflicts, self._reader)
+            heads = missing_heads(members, self._reader)
             findings += not_told([*head_findings(heads), *beheaded(members), *missing_snapshots(members)], findings)
             comparisons.append(compared)
         return _over_groups(comparisons, present_topic(groups, self._replicas)[0]), findings
