@@ -25,8 +25,8 @@ from kafka_forensics.analysis.replicas.heads import (
     missing_heads,
     missing_snapshots,
     newest_time,
-    not_told,
     retention_for,
+    with_heads,
 )
 from kafka_forensics.analysis.replicas.leftovers import HeldAside, LoneIndex, with_lone_index_files, with_offsets_held_aside
 from kafka_forensics.analysis.replicas.readers import Readable, readable
@@ -83,7 +83,6 @@ __all__ = [
     "missing_heads",
     "missing_snapshots",
     "newest_time",
-    "not_told",
     "own_findings",
     "readable",
     "records_held",
@@ -98,6 +97,7 @@ __all__ = [
     "timestamps_of",
     "uncover_gaps",
     "with_absent_members",
+    "with_heads",
     "with_holders",
     "with_lone_index_files",
     "with_offsets_held_aside",

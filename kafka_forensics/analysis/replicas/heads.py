@@ -9,7 +9,7 @@ segments go (UnifiedLog.maybeIncrementLogStartOffset, LeaderEpochFileCache.trunc
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.catalogue import finding
@@ -206,11 +206,18 @@ def head_findings(heads: Sequence[MissingHead]) -> list[Finding]:
     return findings
 
 
-def not_told(heads: Sequence[Finding], known_findings: Sequence[Finding]) -> list[Finding]:
-    """The heads that none of `known_findings` names as a missing segment."""
-    missing = {
-        (missing.place.broker, missing.place.log_dir, missing.place.offset_end)
-        for missing in known_findings
-        if missing.kind == "SEGMENT_MISSING"
-    }
-    return [head for head in heads if (head.place.broker, head.place.log_dir, head.place.offset_end) not in missing]
+def with_heads(heads: Sequence[Finding], known_findings: Sequence[Finding]) -> list[Finding]:
+    """`known_findings` and the heads; a missing segment that is the head of its log stands for that, as severe as it would be."""
+    by_place = {_place_of(head): head for head in heads}
+    missing = [known for known in known_findings if known.kind == "SEGMENT_MISSING" and _place_of(known) in by_place]
+    raised = {id(known): by_place.pop(_place_of(known)) for known in missing}
+    findings = []
+    for known in known_findings:
+        head = raised.get(id(known))
+        is_worse = head is not None and head.severity.rank > known.severity.rank
+        findings.append(replace(known, severity=head.severity) if head is not None and is_worse else known)
+    return [*findings, *by_place.values()]
+
+
+def _place_of(finding: Finding) -> tuple[object, ...]:
+    return finding.place.broker, finding.place.log_dir, finding.place.offset_end

@@ -54,11 +54,18 @@ def _row(planned: Planned) -> list[str]:
     if planned.salvage is not None:
         committed, _, lost = costs_of(planned.salvage.losses)
         return ["salvage", "", str(lost), str(committed), *at_worst]
+    if best is None and _is_unread(planned):
+        return ["", "not read", "?", "?", "", "?", "?"]
     if best is None:
         return ["", "nobody can", str(lost), str(committed), *at_worst]
     if planned.plan.contested_by is not None:
         return ["", "not known", "?", "?", *at_worst]
     return [called[best.broker], plan_words.election(planned, best), str(best.at_most), str(best.committed), *at_worst]
+
+
+def _is_unread(planned: Planned) -> bool:
+    """Whether nothing is known of what the copies hold."""
+    return bool(planned.not_read) and not planned.plan.candidates and not planned.plan.at_stake
 
 
 def _costs(candidate: Candidate) -> tuple[int, int]:
@@ -143,7 +150,10 @@ def _without_copy(plans: Plans) -> str:
 def _at_stake(every: list[Planned], *, alone: bool) -> Iterator[str]:
     costly = sum(any(candidate.losses for candidate in planned.plan.candidates) for planned in every)
     strays = sum(planned.plan.strays is not None for planned in every)
-    leaderless = sum(not planned.plan.candidates for planned in every) - strays
+    unread = sum(map(_is_unread, every))
+    leaderless = sum(not planned.plan.candidates for planned in every) - strays - unread
+    if unread:
+        yield "no log could be read" + ("" if alone else f" of {unread}")
     if costly:
         yield "an election could lose records" + ("" if alone else f" of {costly}")
     gone = sum(bool(planned.on_no_copy) for planned in every)

@@ -16,10 +16,10 @@ from kafka_forensics.analysis.replicas import (
     judged_by_controller,
     missing_heads,
     missing_snapshots,
-    not_told,
     own_findings,
     uncover_gaps,
     with_absent_members,
+    with_heads,
     with_holders,
     with_records,
     with_remote_losses,
@@ -154,7 +154,7 @@ class _PartitionJudge:
             findings += judged
             members = [replica for replica in map(self._replicas.__getitem__, group) if replica.read is not Read.NONE]
             heads = missing_heads(members, self._reader)
-            findings += not_told([*head_findings(heads), *beheaded(members), *missing_snapshots(members)], findings)
+            findings = with_heads([*head_findings(heads), *beheaded(members), *missing_snapshots(members)], findings)
             comparisons.append(compared)
         return _over_groups(comparisons, present_topic(groups, self._replicas)[0]), findings
 
