@@ -46,9 +46,9 @@ class Readable:
     proven: int = 0
     """How far readers could read once, at least: as checkpointed, or as something else proves, such as a group's commit."""
     high_watermark: int | None = None
-    """By the rule, from the log ends of the ISR, but for members that end below the leader's checkpointed one; while the ISR is
-    below its minimum, also from those of the eligible leader replicas, or as checkpointed. None if the ISR is not known, or not
-    every member's log was given, unless the leader has checkpointed its log end."""
+    """By the rule, from the log ends of the ISR, but for members that end below the leader's checkpointed one; as the leader has
+    checkpointed it while the ISR is below its minimum. None if the ISR, or this checkpoint, is not known, or not every member's log
+    was given, unless the leader has checkpointed its log end."""
     brokers: tuple[int | str, ...] = ()
     """The members of the ISR that end first, or the copies that may; without a leader, the ids of those that were last in sync."""
     since_ms: int | None = None
@@ -114,18 +114,18 @@ def _by_in_sync(
     answer: Readable, leader: Replica, replicas: list[Replica], control: PartitionControl | None, timestamp_at: TimestampAt
 ) -> Readable:
     """What the replicas in sync let readers have."""
-    waits_for_minimum = control is not None and _waits_for_minimum(control)
-    counting = None if answer.isr is None or control is None else {*answer.isr, *((control.elr or ()) if waits_for_minimum else ())}
+    is_known = answer.isr is not None and not answer.missing
     ends = {
         replica.broker: replica.log_end_offset
         for replica in replicas
-        if (counting is None or replica.context.node in counting) and replica.log_end_offset >= answer.proven
+        if (answer.isr is None or replica.context.node in answer.isr) and replica.log_end_offset >= answer.proven
     }
     end = min(ends.values(), default=answer.log_end_offset)
-    if waits_for_minimum and end >= answer.log_end_offset and answer.checkpointed is not None:
-        end = answer.proven
+    if control is not None and _waits_for_minimum(control):
+        is_known = answer.checkpointed is not None and control.leader not in answer.missing
+        ends, end = {}, answer.proven if is_known else answer.log_end_offset
     end = min(end, answer.log_end_offset)
-    is_known = (answer.isr is not None and not answer.missing) or answer.proven == answer.log_end_offset
+    is_known |= answer.proven == answer.log_end_offset
     answer = replace(answer, high_watermark=end if is_known else None)
     if end == answer.log_end_offset:
         return answer if is_known else replace(answer, held_back_by="unknown")
@@ -143,7 +143,7 @@ def _by_in_sync(
 
 
 def _waits_for_minimum(control: PartitionControl) -> bool:
-    """Whether the high watermark does not move because the ISR is below its minimum, as it did before Kafka 3.7."""
+    """Whether the ISR is below its minimum, and the broker one whose high watermark does not move then; before Kafka 3.7 it did."""
     is_new = bool(control.elr) or (control.metadata_version or 0) >= _KAFKA_3_7
     return control.isr_is_below_minimum and is_new
 

@@ -174,7 +174,8 @@ def readers_in_words(answer: "Readable") -> str:
             return f"held at {answer.held_back_at} or before: by {brokers}, and {_missing(answer)}"
         case "unknown" if answer.held_back_at is None:
             least = f"readable to {answer.proven} at least" if answer.proven else _NOT_KNOWN
-            return f"{least}: nothing says who is in the ISR"
+            why = "nothing says who is in the ISR" if answer.isr is None else "no checkpoint has the high watermark"
+            return f"{least}: {why}{below}"
         case "unknown":
             return f"held at {answer.held_back_at} if {brokers} is in the ISR"
         case _:

@@ -160,9 +160,10 @@ def test_brokers_that_were_given_names_are_known_by_their_ids() -> None:
     [
         ({"b1": 9}, {"isr": [1], "elr": [2], "min_insync_replicas": "2"}, 6, ()),
         ({"b1": 9, "b2": 6}, {"isr": [1], "elr": [2], "min_insync_replicas": "2"}, 6, ()),
-        ({"b1": 9, "b2": 8}, {"isr": [1], "elr": [2]}, 8, ()),
+        ({"b1": 9, "b2": 8}, {"isr": [1], "elr": [2]}, 6, ()),
         ({"b1": 9}, {"isr": [1], "metadata_version": 15, "min_insync_replicas": "2"}, 6, ()),
-        ({"b1": 9, "b2": 7}, {"isr": [1, 2], "metadata_version": 15, "min_insync_replicas": "3"}, 7, (2,)),
+        ({"b1": 9, "b2": 7}, {"isr": [1, 2], "metadata_version": 15, "min_insync_replicas": "3"}, 6, ()),
+        ({"b1": 9}, {"isr": [1, 2], "metadata_version": 15, "min_insync_replicas": "3"}, 6, ()),
         ({"b1": 9, "b2": 9}, {"isr": [1, 2], "metadata_version": 15, "min_insync_replicas": "2"}, 9, None),
         ({"b1": 9, "b2": 6}, {"isr": [1], "metadata_version": 14, "min_insync_replicas": "2"}, 9, None),
         ({"b1": 9, "b2": 6}, {"isr": [1], "metadata_version": 15, "min_insync_replicas": "1"}, 9, None),
@@ -187,7 +188,7 @@ def test_the_high_watermark_waits_for_the_minimum_of_the_isr(
     findings = held_back_finding(found, answer)
     assert [finding.evidence["brokers"] for finding in findings] == ([] if brokers is None else [list(brokers)])
     if brokers == ():
-        assert "the ISR (1) is below" in message(findings[0])
+        assert f"the ISR ({' and '.join(map(str, about['isr']))}) is below" in message(findings[0])
         assert readers_in_words(answer).startswith(f"high watermark held at {high_watermark} since ")
 
 
@@ -206,3 +207,18 @@ def test_nothing_is_readable_for_certain_beyond_a_checkpoint_where_the_isr_is_no
     found[0].context.high_watermark = checkpointed
     answer = judged(found, None)
     assert (answer.held_back_by, answer.readable_end_offset, readers_in_words(answer)) == (held, end, words)
+
+
+def test_the_high_watermark_of_an_isr_below_its_minimum_is_not_known_without_a_checkpoint() -> None:
+    """The log ends of the ISR say where it would move to, and it does not move; a follower's checkpoint is behind the leader's."""
+    known = replace(control([1, 2], min_insync_replicas="3"), metadata_version=15)
+    answer = judged(replicas(b1=9, b2=7), known)
+    assert (answer.held_back_by, answer.readable_end_offset) == ("unknown", None)
+    assert readers_in_words(answer) == (
+        "how far consumers can read is not known: no checkpoint has the high watermark; ISR of 2, below min.insync.replicas 3"
+    )
+    found = replicas(b2=7)
+    found[0].context.high_watermark = 6
+    assert readers_in_words(judged(found, known)) == (
+        "how far consumers can read is not known: no log of broker 1, a member of the ISR"
+    )
