@@ -256,9 +256,10 @@ class _Comparison:
         rows = self.reader.batches(self.old, end - 1, end)
         retention, now = retention_for(new.context.control), newest_time((self.old, new), self.reader)
         expected = (new.context.log_start_checkpoint or 0) >= end or new.context.segments_being_deleted
-        if expected or not rows.shape[1] or (retention.deletes and is_compacted(self.old, new)):
+        if expected or (retention.deletes and (not rows.shape[1] or is_compacted(self.old, new))):
             return "retention"
-        spared = retention.spares(int(rows[BatchColumn.MAX_TIMESTAMP, -1]), now, new.state.framing.bytes_decoded)
+        timestamp = int(rows[BatchColumn.MAX_TIMESTAMP, -1]) if rows.shape[1] else -1
+        spared = retention.spares(timestamp, now, new.state.framing.bytes_decoded)
         return "head_gone" if spared else "retention"
 
     def middle(self) -> None:

@@ -13,8 +13,9 @@ from kafka_forensics.model.findings import Confidence
 from kafka_forensics.wording import advice, change_words, message
 from lab.mutations import in_batch
 from tests.gallery.of_tiered import LONG, tiered
-from tests.support.brokers import BROKERS, DIRECTORY, Brokers, put_partition, put_topic_id, write_checkpoint
-from tests.support.logs import HEALTHY, HIGH_WATERMARK, LOG_END, Log, history
+from tests.support.brokers import BROKERS, DIRECTORY, Brokers, put_compacted, put_partition, put_topic_id, write_checkpoint
+from tests.support.controllers import controlled_by, in_sync, setting
+from tests.support.logs import CLEANED, HEALTHY, HIGH_WATERMARK, LOG_END, Log, history, keyed_history
 from tests.support.segments import segment_file
 from tests.support.snapshot_trees import NEW, OLD, Snapshots, findings, on_each, rows
 from tests.support.unread import refuse
@@ -98,6 +99,21 @@ def test_each_part_of_a_cut_is_judged_by_who_still_has_it(trees: Snapshots) -> N
     assert row.evidence["in_parts_on"] == [3]
     shutil.rmtree(new / "b3" / DIRECTORY)
     assert findings(trees.told()) == [(KIND, "critical", 29, HIGH_WATERMARK)]
+
+
+@pytest.mark.parametrize(("policy", "reason"), [("compact", "head_gone"), ("compact,delete", "retention")])
+@pytest.mark.parametrize("cleaned", [set(), {CLEANED - 1}], ids=["kept", "the last offset was cleaned"])
+def test_of_a_topic_that_is_compacted_alone_nothing_deletes_the_first_segment(
+    tmp_path: Path, policy: str, reason: str, cleaned: set[int]
+) -> None:
+    trees = Snapshots(tmp_path)
+    log = keyed_history().left(cleaned, roll=CLEANED)
+    for name in (OLD, NEW):
+        brokers = put_compacted(tmp_path / name, dict.fromkeys(BROKERS, log), dict.fromkeys(BROKERS, CLEANED))
+        if name == NEW:
+            brokers.remove(2, 0, "*")
+        controlled_by(brokers, *in_sync([1, 2, 3]), setting("cleanup.policy", policy))
+    assert rows(trees.told(), broker=2) == [(2, "deleted", reason, 0, CLEANED)]
 
 
 def test_holes_that_no_other_fills_are_counted_apart(trees: Snapshots) -> None:
