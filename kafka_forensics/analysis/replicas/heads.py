@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _IN_SERVER_PROPERTIES: Final = "log.retention.* in server.properties deletes sooner than Kafka's default"
 _KILLED: Final = "the broker was killed, or the machine lost power, just as retention ran"
 _CHANGED: Final = "retention was set lower for a while, or DeleteRecords ran within a minute before a crash"
+_POLICY_CHANGED: Final = "cleanup.policy was delete for a while"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +157,14 @@ def _head(replica: Replica, holders: Sequence[Replica], reader: BatchReader) -> 
 def retention_for(control: PartitionControl | None) -> Retention:
     """A topic's retention as the controllers' log has it, none where its `cleanup.policy` is compact alone; Kafka's defaults where
     the log does not say."""
-    if control is not None and control.cleanup_policy == "compact":
+    if _is_compacted_alone(control):
         return NO_RETENTION
     return Retention() if control is None else retention_of(control.setting("retention.ms"), control.setting("retention.bytes"))
+
+
+def _is_compacted_alone(control: PartitionControl | None) -> bool:
+    """Whether the controllers' log has `cleanup.policy` compact: such a log is not deleted by age or size."""
+    return control is not None and control.cleanup_policy == "compact"
 
 
 def newest_time(replicas: Sequence[Replica], reader: BatchReader) -> int:
@@ -179,6 +185,7 @@ def head_findings(heads: Sequence[MissingHead]) -> list[Finding]:
     findings = []
     for head in heads:
         context = head.replica.context
+        premise, harmless_if = _why_not_deleted(head)
         evidence: Json = {
             "log_start_offset": head.end,
             "loses": head.end - head.start,
@@ -186,15 +193,8 @@ def head_findings(heads: Sequence[MissingHead]) -> list[Finding]:
             "retention_ms": head.retention.retention_ms,
             "retention_bytes": head.retention.retention_bytes,
             "head_timestamp_ms": head.head_timestamp_ms,
-            "premises": [
-                "Kafka's default retention"
-                if not head.retention.is_known
-                else "retention as the controller's log has it"
-                if head.retention.deletes
-                else "the controller's log has the topic as compacted alone, and a cleaner moves no log start",
-                f"no log-start-offset-checkpoint reaches {head.end}",
-            ],
-            "harmless_if": _CHANGED if head.retention.is_known else _IN_SERVER_PROPERTIES,
+            "premises": [premise, f"no log-start-offset-checkpoint reaches {head.end}"],
+            "harmless_if": harmless_if,
         }
         may_lead = context.control is not None and context.node in electable(context.control)
         severity = None if head.is_sure else Severity.WARNING
@@ -204,6 +204,15 @@ def head_findings(heads: Sequence[MissingHead]) -> list[Finding]:
         place = context.place(offset_start=head.start, offset_end=head.end)
         findings.append(finding("LOG_HEAD_MISSING", place, evidence, severity=severity, confidence=confidence))
     return findings
+
+
+def _why_not_deleted(head: MissingHead) -> tuple[str, str]:
+    """The premise on which retention has not deleted a head, and what makes it harmless all the same."""
+    if _is_compacted_alone(head.replica.context.control):
+        return "the controller's log has the topic as compacted alone, and a cleaner moves no log start", _POLICY_CHANGED
+    if head.retention.is_known:
+        return "retention as the controller's log has it", _CHANGED
+    return "Kafka's default retention", _IN_SERVER_PROPERTIES
 
 
 def with_heads(heads: Sequence[Finding], known_findings: Sequence[Finding]) -> list[Finding]:

@@ -8,6 +8,7 @@ import pytest
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.scanning.engine.local import scan
 from tests.support.brokers import BROKERS, Brokers, healthy, write_checkpoint
+from tests.support.controllers import controlled_by, in_sync, setting
 from tests.support.logs import HIGH_WATERMARK, LOG_END
 
 Told = list[tuple[str, object, int | None, int | None, object]]
@@ -54,3 +55,23 @@ def test_beyond_the_logs_that_are_there_what_was_deleted_before_is_not_lost(
     brokers.checkpoint("log-start", log_start, 2)
     lost = [] if start is None else [("COMMITTED_LOST_EVERYWHERE", None, start, 100, 100 - start)]
     assert told(brokers, "t") == [*lost, ("REPLICA_MISSING", 2, log_start, 100, None)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "premise", "harmless_if"),
+    [
+        ([("retention.ms", "-1")], "retention as the controller's log has it", "retention was set lower for a while"),
+        ([("cleanup.policy", "compact")], "the controller's log has the topic as compacted", "cleanup.policy was delete"),
+    ],
+)
+def test_why_nothing_deletes_the_first_segment_of_a_log(
+    tmp_path: Path, settings: list[tuple[str, str]], premise: str, harmless_if: str
+) -> None:
+    """Retention without limit is not compaction."""
+    brokers = healthy(tmp_path)
+    brokers.remove(2, 0, "*")
+    controlled_by(brokers, *in_sync([1, 2]), *(setting(*each) for each in settings))
+    findings = scan([str(path) for path in sorted(tmp_path.iterdir())], ScanOptions(jobs=1)).findings
+    [evidence] = [finding.evidence for finding in findings if finding.kind == "LOG_HEAD_MISSING"]
+    assert evidence["premises"][0].startswith(premise)
+    assert evidence["harmless_if"].startswith(harmless_if)
