@@ -41,14 +41,15 @@ def misplaced_offsets(history: GroupHistory, known: PartitionCount) -> list[Find
     commits = [committed for log in history.logs for committed in log.committed]
     if _fit(known, ((commit.group, commit.log_partition) for commit in commits)):
         return []
+    read_from = {group: known.partition_of(group) for group in {commit.group for commit in commits}}
     right: dict[tuple[str, str, int], Committed] = {}
     wrong: list[Committed] = []
     for commit in commits:
-        if known.partition_of(commit.group) == commit.log_partition:
+        if read_from[commit.group] == commit.log_partition:
             right[commit.group, commit.topic, commit.partition] = commit
         else:
             wrong.append(commit)
-            history.read_from[commit.group] = known.partition_of(commit.group)
+            history.read_from[commit.group] = read_from[commit.group]
     forgotten: dict[str, set[int]] = {}
     is_unknown = False
     for commit in wrong:
