@@ -557,25 +557,22 @@ def _separate_clashes(inputs: Inputs) -> None:
 
 def _lacks_logs(log_dir: LogDir) -> bool:
     """Whether a log directory was copied without `.log` files: none is in any of its partitions, and what brokers write beside
-    logs, or a checkpoint, says that some had them.
+    logs is.
 
-    An empty partition has an empty `.log`, and so has one whose records are in remote storage. Logs that are being replaced or
-    deleted stand under other names for a moment (`.swap`, `.deleted`), and a node's first snapshot stands without any.
+    An empty partition has an empty `.log`, and so has one whose records are in remote storage; a directory without any file was
+    emptied. Logs that are being replaced or deleted stand under other names for a moment (`.swap`, `.deleted`), and a node's first
+    snapshot stands without any.
     """
     partitions = [directory for directory in log_dir.found.partitions if directory.legal]
     if any(segment.log is not None for directory in partitions for segment in directory.segments):
         return False
-    replicas = [directory for directory in partitions if directory.suffix is None]
-    return any(_had_log(log_dir, directory) for directory in replicas)
+    return any(directory.suffix is None and _had_log(directory) for directory in partitions)
 
 
-def _had_log(log_dir: LogDir, directory: PartitionDirectory) -> bool:
+def _had_log(directory: PartitionDirectory) -> bool:
     if any(file.kind is FileKind.LOG for file in directory.leftovers):
         return False
-    if directory.segments or directory.snapshots or "leader-epoch-checkpoint" in directory.entries:
-        return True
-    topic, partition = directory.topic or "", directory.partition or 0
-    return any((log_dir.offset(name, topic, partition) or 0) > 0 for name in CHECKPOINTS)
+    return bool(directory.segments or directory.snapshots) or "leader-epoch-checkpoint" in directory.entries
 
 
 def _compacted(log_dir: LogDir) -> set[tuple[str, int]]:

@@ -18,7 +18,7 @@ from kafka_forensics.model.results import Read, ScanResult
 from kafka_forensics.questions.plan import PlanOptions, make_plans
 from kafka_forensics.scanning.engine.local import scan
 from tests.scanning.engine import task_engine
-from tests.support.brokers import put_copies, put_log_dir, put_meta, put_partition
+from tests.support.brokers import healthy, put_copies, put_log_dir, put_meta, put_partition
 from tests.support.bundles import bundle_of
 from tests.support.logs import HEALTHY, Log
 from tests.support.places import SAMPLES
@@ -128,6 +128,16 @@ def being_replaced(root: Path) -> None:
 def test_logs_under_other_names_are_not_left_out(tmp_path: Path, make: Callable[[Path], None]) -> None:
     make(tmp_path)
     assert "PARTIAL_COPY" not in kinds(scanned([tmp_path]))
+
+
+def test_partition_directories_that_were_emptied_are_not_copied_without_logs(tmp_path: Path) -> None:
+    """Whoever excludes `.log` files from a copy leaves their indexes."""
+    brokers = healthy(tmp_path)
+    for path in (brokers.log_dir(2) / "t-0").iterdir():
+        path.unlink()
+    found = kinds(scanned(brokers.log_dirs))
+    assert "HW_BEYOND_LEO" in found
+    assert "PARTIAL_COPY" not in found
 
 
 def packed(log_dir: Path, how: str) -> Path:
