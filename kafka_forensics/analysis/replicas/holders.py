@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.analysis.replicas.damaged_forks import damaged_offsets
+from kafka_forensics.analysis.replicas.damaged_forks import damaged_by_headers, damaged_offsets
 from kafka_forensics.analysis.replicas.diff import DIFFERENCES_KEPT, Conflicts
 from kafka_forensics.analysis.replicas.forks import last_epoch
 from kafka_forensics.model.findings import Finding
@@ -68,7 +68,12 @@ def held_ranges(held: "Iterable[tuple[Broker, Ranges]]", start: int, end: int) -
 
 
 def held_offsets(replica: Replica, start: int, end: int) -> Ranges:
-    """What of `[start, end)` a log has on its disk and undamaged; what a cleaner took is not missing."""
+    """What of `[start, end)` a log has on its disk and undamaged; what a cleaner took is not missing. Of a log that was not read
+    whole, no more than what its batches cover."""
+    continuity = replica.state.continuity
+    if replica.state.unread or continuity.dropped_runs:
+        covered = clipped(normalised((run.start_offset, run.end_offset) for run in continuity.runs), start, end)
+        return without(covered, normalised(damaged_by_headers(replica)))
     there = clipped(normalised([(replica.local_log_start_offset, replica.log_end_offset)]), start, end)
     gaps = [(gap.start, gap.end) for gap in replica.course.irregularities if gap.kind == "OFFSET_GAP"]
     return without(there, normalised([*gaps, *damaged_offsets(replica, start, end)])) if there else ()
