@@ -545,6 +545,8 @@ class ReencodedEvidence(LaterEvidence):
     not_compared: NotRequired[list[str]]
     without_headers: NotRequired[list[Broker]]
     without_transactions: NotRequired[list[Broker]]
+    lacking: NotRequired[list[HeldRange]]
+    """Offsets of the batches that lack headers or a transaction, and whose they are; absent where not all could be compared."""
 
 
 class LostEverywhereEvidence(LaterEvidence):

@@ -832,10 +832,16 @@ def _converted(findings: Sequence[Finding]) -> dict[Broker, Ranges]:
     """By broker the offsets of records without headers or transactions that another replica's have."""
     ranges: dict[Broker, list[Range]] = {}
     for finding in findings:
-        start, end = finding.place.offset_start, finding.place.offset_end
-        if finding.kind == "BATCHES_REENCODED" and start is not None and end is not None:
-            for broker in {*finding.evidence.get("without_headers", ()), *finding.evidence.get("without_transactions", ())}:
-                ranges.setdefault(broker, []).append((start, end))
+        if finding.kind == "BATCHES_REENCODED":
+            brokers = [*finding.evidence.get("without_headers", ()), *finding.evidence.get("without_transactions", ())]
+            whole = {
+                "offset_start": finding.place.offset_start or 0,
+                "offset_end": finding.place.offset_end or 0,
+                "brokers": brokers,
+            }
+            for row in finding.evidence.get("lacking", [whole]):
+                for broker in row["brokers"]:
+                    ranges.setdefault(broker, []).append((row["offset_start"], row["offset_end"]))
     return {broker: normalised(spans) for broker, spans in ranges.items()}
 
 

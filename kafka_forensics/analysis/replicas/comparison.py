@@ -321,6 +321,12 @@ def _tell_formats(evidence: "ReencodedEvidence", differing: Differences) -> Seve
         return None
     evidence["without_headers"], evidence["without_transactions"] = headers, transactions
     evidence["held_by"] = [broker for broker in brokers if broker not in (*headers, *transactions)]
+    if not differing.ranges_not_compared:
+        evidence["lacking"] = [
+            {"offset_start": start, "offset_end": end, "brokers": [broker]}
+            for broker, ranges in zip(brokers, differing.lacking, strict=True)
+            for start, end in ranges
+        ]
     return Severity.WARNING
 
 

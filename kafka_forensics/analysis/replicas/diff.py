@@ -13,6 +13,7 @@ from kafka_forensics.analysis.segments import Irregularity
 from kafka_forensics.model.batches import BATCH_COLUMNS, IDENTITY, BatchColumn
 from kafka_forensics.model.constants import CONTROL_MASK, RECORD_BATCH_OVERHEAD
 from kafka_forensics.replication.epochs import epoch_at
+from kafka_forensics.replication.offset_ranges import Range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,6 +56,8 @@ DIFFERENCES_KEPT: Final = 4096
 """Differences kept of each kind; so many contents that differ end the comparison, harmless ones do not hide what follows."""
 
 
+RANGES_KEPT: Final = 64
+"""Ranges of offsets named of one log."""
 IN_REMOTE_STORAGE: Final = -1
 """Stands for the segment of a batch that is on no disk."""
 
@@ -158,6 +161,8 @@ class Differences(list[Difference]):
         """Message formats (left, right) of re-encoded batches, where they are two."""
         self.not_held: tuple[set[str], set[str]] = set(), set()
         """What re-encoded batches of the left and of the right log cannot hold and those of the other have, see `AcrossFormats`."""
+        self.lacking: tuple[list[Range], list[Range]] = [], []
+        """Offsets of those batches that lack headers or a transaction; past `RANGES_KEPT` ranges the last spans what is between."""
 
     def add(self, difference: Difference) -> None:
         """Add the next difference, in the place of the last of its kind if too many are kept."""
@@ -169,6 +174,14 @@ class Differences(list[Difference]):
             left, right = difference.formats
             self.formats.add(difference.formats)
             self.not_held[left > right].update(difference.not_held)
+            if difference.lacks_content:
+                self._note_lacking(self.lacking[left > right], difference)
+
+    def _note_lacking(self, ranges: list[Range], difference: Difference) -> None:
+        start, end = difference.offset, difference.end_offset
+        if ranges and (ranges[-1][1] >= start or len(ranges) >= RANGES_KEPT):
+            start, end = ranges[-1][0], max(ranges.pop()[1], end)
+        ranges.append((start, end))
 
     @property
     def full(self) -> bool:

@@ -217,6 +217,16 @@ def test_headers_that_the_old_format_lacks_are_told(tmp_path: Path) -> None:
     assert (planned.recommended, lost) == (1, {1: [], 2: [(0, COUNT, (1,))]})
 
 
+def test_only_records_that_have_headers_are_lost_without_them(tmp_path: Path) -> None:
+    log = format_2(VALUES[:7]) + format_2(VALUES[7:9], start=7, headers=HEADERS) + format_2(VALUES[9:], start=9)
+    finding = only(scanned(tmp_path, new(log), old(1)))
+    assert (finding.place.offset_start, finding.place.offset_end) == (0, COUNT)
+    assert finding.evidence["lacking"] == [{"offset_start": 7, "offset_end": 9, "brokers": [2]}]
+    planned = make_plans([str(tmp_path)], ScanOptions(jobs=1), PlanOptions()).planned[0].plan
+    lost = {candidate.broker: [(loss.start, loss.end) for loss in candidate.losses] for candidate in planned.candidates}
+    assert lost == {1: [], 2: [(7, 9)]}
+
+
 @pytest.mark.parametrize("commit", [True, False], ids=["committed", "aborted"])
 def test_markers_that_the_old_format_lacks_are_no_loss(tmp_path: Path, commit: bool) -> None:
     transaction = format_2(VALUES[:7], producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
