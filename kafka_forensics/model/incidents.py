@@ -38,6 +38,8 @@ class Cause(StrEnum):
     """Producers' sequences or epochs that do not follow each other."""
     READERS_HELD_BACK = "readers_held_back"
     """Readers wait for a high watermark that does not move."""
+    OLDER_FORMAT = "older_format"
+    """A replica has its records in an older message format, which cannot hold all that they have."""
     CLEANER_STOPPED = "cleaner_stopped"
     """A broker does not clean its compacted logs any more."""
     COMMITTED_LOST = "committed_lost"

@@ -93,6 +93,11 @@ WORDS: Final[dict[Cause, _Words]] = {
         "the high watermark of {{ partitions }} does not move, and consumers wait for it",
         "Find out which member of the ISR does not fetch, and why.",
     ),
+    Cause.OLDER_FORMAT: _Words(
+        "older message format",
+        "a replica of {{ partitions }} has records in an older message format, without their headers or transactions",
+        f"{_KEEP} Let a replica with the newer format lead, and let the other copy the partition again.",
+    ),
     Cause.CLEANER_STOPPED: _Words(
         "log cleaner that stopped",
         "{{ brokers or 'a broker' }} does not clean its compacted logs, which other brokers cleaned further",

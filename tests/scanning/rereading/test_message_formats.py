@@ -15,6 +15,7 @@ from kafka_forensics.questions.compare import compare
 from kafka_forensics.questions.plan import PlanOptions, make_plans
 from kafka_forensics.questions.verify import Asked, read_promises, verify
 from kafka_forensics.scanning.engine.local import scan
+from kafka_forensics.wording import incident_message
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_legacy_entry, write_marker
 from tests.support.brokers import TOPIC_ID, put_replica
 from tests.support.bundles import bundle_of
@@ -210,6 +211,11 @@ def test_headers_that_the_old_format_lacks_are_told(tmp_path: Path) -> None:
     finding = only(result)
     assert (finding.kind, finding.severity) == ("BATCHES_REENCODED", Severity.WARNING)
     assert (finding.evidence["without_headers"], finding.evidence["held_by"]) == ([2], [1])
+    [incident] = result.incidents
+    assert incident_message(incident) == (
+        "A replica of orders-0 has records in an older message format, without their headers or transactions. Good copies are on"
+        " broker 1 alone."
+    )
     planned = make_plans([str(tmp_path)], ScanOptions(jobs=1), PlanOptions()).planned[0].plan
     lost = {
         candidate.broker: [(loss.start, loss.end, loss.held_by) for loss in candidate.losses] for candidate in planned.candidates
