@@ -998,8 +998,10 @@ class MisplacedStateEvidence(LaterEvidence):
     """Whether the names are groups; else they are transactional ids."""
     names_count: int
     partition_count: int
-    places: dict[str, str]
-    """Of the first names: in which partitions their state is, and which one is read."""
+    in_partitions: dict[str, list[int]]
+    """Of the first names: in which partitions their state is."""
+    read_from: dict[str, int]
+    """Of the same: which partition their coordinator reads."""
 
 
 class KeyPlacementEvidence(LaterEvidence):

@@ -33,6 +33,7 @@ from kafka_forensics.wording.values import (
 _ONLY: Final = "Only one copy was looked at: if others exist, give their log directories, too."
 _OPTION: Final = re.compile(r"--?[a-z]")
 _LONGEST_WORD: Final = 4096
+_MISPLACED_SHOWN: Final = 3
 _NAME_FIRST: Final = re.compile(r"\{\{ (file|log_dirs)\b")
 _CODES: Final = frozenset(
     (
@@ -225,6 +226,16 @@ def _looked_at_by(command: str, finding: Finding) -> str:
     if place.topic is None or place.partition is None:
         return f"`{asked_command(command, finding.asked)}`."
     return f"`{asked_command(command, finding.asked, '--topic', place.topic, '--partition', str(place.partition))}`."
+
+
+def _misplaced(finding: Finding) -> str | None:
+    """`billing is in 9, its coordinator reads 49`: whose state is in which partition, and which one is read."""
+    places, read = finding.evidence.get("in_partitions"), finding.evidence.get("read_from")
+    if not isinstance(places, dict) or not isinstance(read, dict):
+        return None
+    known = [(name, numbers, read[name]) for name, numbers in places.items() if name in read]
+    shown = [f"{clean(name, 40)} is in {clean(numbers)}, its coordinator reads {clean(number)}" for name, numbers, number in known]
+    return "; ".join(shown[:_MISPLACED_SHOWN]) or None
 
 
 def _groups(finding: Finding) -> str:
@@ -487,6 +498,7 @@ DERIVED: Final[Mapping[str, Callable[[Finding], str | bool | None]]] = {
             _harmless,
             _held,
             _look,
+            _misplaced,
             _not_held,
             _not_read,
             _offsets,

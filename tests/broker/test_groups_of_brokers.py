@@ -75,7 +75,7 @@ def test_a_group_whose_coordinator_moved_with_the_number_of_partitions(tmp_path:
         [finding] = found(cluster, "COORDINATOR_STATE_MISPLACED", live=True)
         assert (finding.severity.value, finding.confidence.value) == ("error", "proven")
         in_partition, read_from = java_hash(moved) % 4, java_hash(moved) % 6
-        assert finding.evidence["places"] == {moved: f"in {in_partition}, read from {read_from}"}
+        assert (finding.evidence["in_partitions"], finding.evidence["read_from"]) == ({moved: [in_partition]}, {moved: read_from})
         arguments = ["--bootstrap-server", cluster.awake, "--group", moved, "--reset-offsets", "--topic", f"{TOPIC}:0"]
         done = run_tool(RESET_TOOL, [*arguments, "--to-offset", "90", "--execute"])
         assert done.exit_code == 0, done.stderr

@@ -30,14 +30,19 @@ class PartitionCount:
     count: int
     is_exact: bool
 
+    @property
+    def is_sure(self) -> bool:
+        """Whether the topic has no more partitions: by the controller's log, or because more than the default are here."""
+        return self.is_exact or self.count > DEFAULT_COUNT
+
     def partition_of(self, name: str) -> int:
         """The partition that the coordinator of a group or transactional id reads."""
         return java_hash(name) % self.count
 
 
 def misplaced_offsets(history: GroupHistory, known: PartitionCount) -> list[Finding]:
-    """`COORDINATOR_STATE_MISPLACED` of `__consumer_offsets`: an error of groups whose coordinator has no offset at all, a warning
-    of those that have since committed a smaller one there; those that have come further are silent. Notes all in `read_from`."""
+    """`COORDINATOR_STATE_MISPLACED` of `__consumer_offsets`: an error where a group's coordinator has no offset at all, a
+    warning where it has, and this one is missing or smaller; those that have come further are silent. Notes all in `read_from`."""
     commits = [committed for log in history.logs for committed in log.committed]
     if _fit(known, ((commit.group, commit.log_partition) for commit in commits)):
         return []
@@ -51,13 +56,12 @@ def misplaced_offsets(history: GroupHistory, known: PartitionCount) -> list[Find
             wrong.append(commit)
             history.read_from[commit.group] = read_from[commit.group]
     forgotten: dict[str, set[int]] = {}
-    is_unknown = False
     for commit in wrong:
         newer = right.get((commit.group, commit.topic, commit.partition))
         if newer is None or newer.last.offset < commit.last.offset:
             forgotten.setdefault(commit.group, set()).add(commit.log_partition)
-            is_unknown |= newer is None
-    return _found(CONSUMER_OFFSETS_TOPIC, known, forgotten, Severity.ERROR if is_unknown else Severity.WARNING)
+    is_grave = known.is_sure and not forgotten.keys() <= {group for group, _, _ in right}
+    return _found(CONSUMER_OFFSETS_TOPIC, known, forgotten, Severity.ERROR if is_grave else Severity.WARNING)
 
 
 def misplaced_ids(log: TransactionLog, known: PartitionCount) -> list[Finding]:
@@ -68,7 +72,7 @@ def misplaced_ids(log: TransactionLog, known: PartitionCount) -> list[Finding]:
     wrong = [state for state in states if known.partition_of(state.transactional_id) != state.partition]
     is_open = any(state.metadata is not None and state.metadata.state in OPEN_STATES for state in wrong)
     forgotten = {state.transactional_id: {state.partition} for state in wrong}
-    return _found(TRANSACTION_STATE_TOPIC, known, forgotten, Severity.ERROR if is_open else Severity.WARNING)
+    return _found(TRANSACTION_STATE_TOPIC, known, forgotten, Severity.ERROR if is_open and known.is_sure else Severity.WARNING)
 
 
 def _fit(known: PartitionCount, placed: Iterable[tuple[str, int]]) -> bool:
@@ -84,10 +88,8 @@ def _found(topic: str, known: PartitionCount, misplaced: Mapping[str, set[int]],
         "of_groups": topic == CONSUMER_OFFSETS_TOPIC,
         "names_count": len(misplaced),
         "partition_count": known.count,
-        "places": {
-            name: f"in {', '.join(map(str, sorted(misplaced[name])))}, read from {known.partition_of(name)}"
-            for name in sorted(misplaced)[:_LISTED]
-        },
+        "in_partitions": {name: sorted(misplaced[name]) for name in sorted(misplaced)[:_LISTED]},
+        "read_from": {name: known.partition_of(name) for name in sorted(misplaced)[:_LISTED]},
     }
     if not known.is_exact:
         evidence["premises"] = [f"the copies hold every partition of {topic}"]

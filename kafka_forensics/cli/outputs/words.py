@@ -219,7 +219,7 @@ def summary_lines(result: ScanResult) -> list[str]:
 
 
 def _waiting_readers(findings: Iterable[Finding]) -> str:
-    """`readers wait in 2 partitions: ledger-0 (open transaction), …`, nothing where none wait; each partition once."""
+    """`readers of committed records wait in 2 partitions: ledger-0 (open transaction), …`; nothing where none wait."""
     reasons: dict[str, str] = {}
     for finding in findings:
         if finding.kind in _WAITING_READERS:
@@ -228,7 +228,7 @@ def _waiting_readers(findings: Iterable[Finding]) -> str:
         return ""
     named = [f"{partition} ({reason})" for partition, reason in [*reasons.items()][:_NAMED_PARTITIONS]]
     more = [f"{len(reasons) - len(named)} more"] if len(reasons) > len(named) else []
-    return f"readers wait in {plural(len(reasons), 'partition')}: {', '.join([*named, *more])}"
+    return f"readers of committed records wait in {plural(len(reasons), 'partition')}: {', '.join([*named, *more])}"
 
 
 def live_lines(result: ScanResult, *, command: str = "scan") -> list[str]:

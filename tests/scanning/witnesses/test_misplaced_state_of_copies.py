@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from kafka_forensics.scanning.engine.local import scan
 
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.collect import CollectOptions, PseudonymMap
+from kafka_forensics.scanning.engine.local import scan
 from tests.gallery.of_groups import grown
 from tests.support.brokers import put_log_dir
 from tests.support.bundles import bundle_of
