@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from mkdocs.structure.files import File, Files
 
-from kafka_forensics.analysis.catalogue import CATALOGUE
+from kafka_forensics.analysis.kinds import CATALOGUE
 from kafka_forensics.wording import explain_page, title
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-KINDS: Final = "kafka_forensics/wording/kinds"
+KINDS: Final = "kafka_forensics/analysis/kinds"
 """Where a checkout has the page of each kind; `findings/` on the site."""
 COPIES: Final = "files"
 """Where the site has files that stand outside docs/."""

@@ -1,4 +1,4 @@
-"""The tables of `docs/soundness.md`: a row for every kind, from its file in `wording/kinds`. `python -m lab.soundness_page`.
+"""The tables of `docs/soundness.md`: a row for every kind, from its file in `analysis/kinds`. `python -m lab.soundness_page`.
 
 Below a heading stand the kinds that name it as their section, in the catalogue's order. All text around the tables stays as it is.
 """
@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from kafka_forensics.analysis.catalogue import CATALOGUE
+from kafka_forensics.analysis.kinds import CATALOGUE
 from kafka_forensics.wording import prose
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "soundness.md"

@@ -19,7 +19,7 @@ A node that is broker and controller at once was started on copies of log direct
 {starts} starts of Kafka {versions}. {same} A client then read a topic, which had an open and some aborted transactions,
 and whose first five records DeleteRecords had deleted. What came of it is a table, `lab/starts.tsv`, which
 `python -m lab.start_table` writes; the finding
-[`CHECKPOINT_MALFORMED`](../kafka_forensics/wording/kinds/CHECKPOINT_MALFORMED.md), its severity and the steps of `plan` follow
+[`CHECKPOINT_MALFORMED`](../kafka_forensics/analysis/kinds/CHECKPOINT_MALFORMED.md), its severity and the steps of `plan` follow
 it.
 
 “Offline” means that Kafka takes the log directory offline: a broker that has another one goes on without it, and a broker that
@@ -192,10 +192,10 @@ nothing.
 
 A file that is absent from a copy may still be on the broker's disk. Of absent files only these are reported:
 `meta.properties` beside checkpoints (as `info`, and in the steps of `plan`), `partition.metadata`
-([`TOPIC_ID_MISSING`](../kafka_forensics/wording/kinds/TOPIC_ID_MISSING.md)), `replication-offset-checkpoint`
-([`HW_UNKNOWN`](../kafka_forensics/wording/kinds/HW_UNKNOWN.md)), `leader-epoch-checkpoint`
-([`EPOCH_CACHE_MISMATCH`](../kafka_forensics/wording/kinds/EPOCH_CACHE_MISMATCH.md)), and `.index` and `.timeindex`
-([`INDEX_MISSING`](../kafka_forensics/wording/kinds/INDEX_MISSING.md)).
+([`TOPIC_ID_MISSING`](../kafka_forensics/analysis/kinds/TOPIC_ID_MISSING.md)), `replication-offset-checkpoint`
+([`HW_UNKNOWN`](../kafka_forensics/analysis/kinds/HW_UNKNOWN.md)), `leader-epoch-checkpoint`
+([`EPOCH_CACHE_MISMATCH`](../kafka_forensics/analysis/kinds/EPOCH_CACHE_MISMATCH.md)), and `.index` and `.timeindex`
+([`INDEX_MISSING`](../kafka_forensics/analysis/kinds/INDEX_MISSING.md)).
 """
 
 

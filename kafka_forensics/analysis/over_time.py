@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict, Unpack
 
-from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.compaction import REASONS, KeyTally
+from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import (
     BatchReader,
@@ -34,7 +34,7 @@ from kafka_forensics.replication.epochs import epoch_at
 from kafka_forensics.replication.offset_ranges import Range, Ranges, clipped, normalised, without
 
 if TYPE_CHECKING:
-    from kafka_forensics.analysis.evidence_classes import TruncatedSinceEvidence
+    from kafka_forensics.analysis.kinds.evidence_classes import TruncatedSinceEvidence
 
 _RANGES_TOLD: Final = 64
 """Ranges of a kind that get a row of their own, from the first on; the last of these rows says how many more there are."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.model.batches import KEY_SAMPLE_COLUMNS, KeySampleColumn
 from kafka_forensics.model.findings import Confidence, Finding, Place
 from kafka_forensics.model.json_objects import Json

@@ -74,7 +74,7 @@ class Asked:
 
 
 Evidence = Mapping[str, JsonValue]
-"""Names and JSON values, in a stable order; `analysis.catalogue` declares a class for each kind."""
+"""Names and JSON values, in a stable order; `analysis.kinds` declares a class for each kind."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Findings and changes in words; the one room with prose. What is said of each kind of finding stands in `kinds/KIND.md`."""
+"""Findings and changes in words; the one room with prose. What is said of each kind stands in `analysis/kinds/KIND.md`."""
 
 from kafka_forensics.wording.changes import CHANGE_HEADS, change_cells, change_words
 from kafka_forensics.wording.findings import advice, asked_command, explain_page, message, title

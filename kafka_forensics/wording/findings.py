@@ -1,4 +1,4 @@
-"""A finding in words: its sentence and what to do next, of the templates in `kinds/` and the words here, which many of them share.
+"""A finding in words: its sentence and what to do next, of the templates in `analysis/kinds/` and the words here, which many share.
 
 Evidence may be incomplete or hostile: nothing here raises for it.
 """
@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from kafka_forensics.analysis.catalogue import CATALOGUE
+from kafka_forensics.analysis.kinds import CATALOGUE
 from kafka_forensics.errors import UsageError, did_you_mean
 from kafka_forensics.model.files import typed_words
 from kafka_forensics.model.findings import Asked, Finding, Severity

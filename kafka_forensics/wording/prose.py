@@ -1,4 +1,4 @@
-"""What is said of every kind, a file each: `kinds/KIND.md`. The one module that makes sentences of templates.
+"""What is said of every kind, a file each: `analysis/kinds/KIND.md`. The one module that makes sentences of templates.
 
 In front of the line `---` a file has lines `key: value`, which go on where lines are indented; behind it is the page that `explain`
 shows. `title` is a short noun phrase, `message` one sentence, `advice` a next step that is always safe to follow (a kind that is
@@ -69,7 +69,7 @@ FILTERS: Final[Mapping[str, Callable[..., str | None]]] = {
 @cache
 def prose(kind: str) -> Prose:
     """What is said of `kind`, which is one of the catalogue's."""
-    data = pkgutil.get_data(__package__, f"kinds/{kind}.md")
+    data = pkgutil.get_data("kafka_forensics.analysis.kinds", f"{kind}.md")
     assert data is not None
     front, page = data.decode().split("\n\n---\n\n", 1)
     lines = (line.partition(": ") for line in front.replace("\n  ", " ").splitlines())

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.errors import FormatError, PathMissingError, SourceError, UsageError
 from kafka_forensics.model.findings import Place
 from kafka_forensics.model.results import Incomplete

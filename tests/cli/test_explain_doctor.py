@@ -8,8 +8,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from kafka_forensics.analysis.catalogue import CATALOGUE
 from kafka_forensics.analysis.incidents import SIGNATURES
+from kafka_forensics.analysis.kinds import CATALOGUE
 from kafka_forensics.cli.commands import doctor
 from tests.cli.runs import Run
 

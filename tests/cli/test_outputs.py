@@ -13,7 +13,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from kafka_forensics.analysis.catalogue import CATALOGUE, finding
+from kafka_forensics.analysis.kinds import CATALOGUE, finding
 from kafka_forensics.cli.options import FORMATS
 from kafka_forensics.cli.outputs.scan import write_result
 from kafka_forensics.cli.outputs.words import by_kind, headline, replica_words, summary_lines

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.cli.outputs import prometheus
 from kafka_forensics.model.findings import Confidence, Place

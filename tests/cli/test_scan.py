@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Place
 from tests.cli.conftest import Engine

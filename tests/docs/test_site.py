@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from kafka_forensics.analysis.catalogue import CATALOGUE
+from kafka_forensics.analysis.kinds import CATALOGUE
 from kafka_forensics.cli.main import COMMANDS, GROUPS
 from lab.doc_blocks import pages
 from lab.doc_pictures import FOLDER, pictures

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding, Place, Severity
 from kafka_forensics.scanning.engine import local

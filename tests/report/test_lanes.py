@@ -8,7 +8,7 @@ from xml.dom import minidom
 import pytest
 
 from kafka_forensics import scan
-from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.findings import Finding, Place
 from kafka_forensics.model.results import Agreement, Read, ReplicaSummary

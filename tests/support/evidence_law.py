@@ -32,7 +32,7 @@ def _evidence_is_as_declared() -> Iterator[None]:
 
 def broken(findings: "Iterable[Finding]") -> list[str]:
     """What in the evidence of these is not as it is declared, a line each."""
-    from kafka_forensics.analysis.catalogue import CATALOGUE
+    from kafka_forensics.analysis.kinds import CATALOGUE
 
     return [
         f"{finding.kind}: {fault}"

@@ -1,7 +1,7 @@
 """Hand-made answers of a scan, for tests of everything that shows one."""
 
-from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.incidents import incidents
+from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.model.findings import Finding, Place, Severity
 from kafka_forensics.model.results import (
     Agreement,

@@ -6,7 +6,7 @@ from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_t
 
 from jinja2 import nodes
 
-from kafka_forensics.analysis.catalogue import CATALOGUE
+from kafka_forensics.analysis.kinds import CATALOGUE
 from kafka_forensics.wording.findings import DERIVED
 from kafka_forensics.wording.prose import environment, prose
 

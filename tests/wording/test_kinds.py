@@ -10,7 +10,7 @@ import pytest
 from jinja2 import nodes
 
 from kafka_forensics import wording
-from kafka_forensics.analysis.catalogue import CATALOGUE, finding
+from kafka_forensics.analysis.kinds import CATALOGUE, finding
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.model.findings import Place, Severity
 from kafka_forensics.wording.findings import DERIVED
@@ -18,13 +18,13 @@ from lab.soundness_page import PAGE, page
 from tests.support.places import ROOT
 from tests.wording.templates import NAMES, rich, templates
 
-FILES = ROOT / "kafka_forensics" / "wording" / "kinds"
+FILES = ROOT / "kafka_forensics" / "analysis" / "kinds"
 KINDS = list(CATALOGUE)
 LEADS = ["What it means.", "Proof and limits.", "Likely causes.", "Harmless look-alikes.", "What to do next.", "Kafka's rule."]
 
 
 def test_every_kind_has_a_file_and_a_row_and_nothing_else_has() -> None:
-    assert sorted(path.name for path in FILES.iterdir()) == sorted(f"{kind}.md" for kind in KINDS)
+    assert sorted(path.name for path in FILES.glob("*.md")) == sorted(f"{kind}.md" for kind in KINDS)
     assert re.findall(r"^\| `([A-Z_]+)` \|", PAGE.read_text(), re.MULTILINE) == KINDS
 
 

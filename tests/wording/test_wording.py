@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kafka_forensics import wording
-from kafka_forensics.analysis.catalogue import CATALOGUE, finding
+from kafka_forensics.analysis.kinds import CATALOGUE, finding
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.findings import Finding, Place, Severity
 from tests.wording.templates import NAMES, rich

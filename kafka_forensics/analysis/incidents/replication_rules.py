@@ -4,15 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.catalogue import finding, on_premises
 from kafka_forensics.analysis.incidents.signatures import Answer, Case, ReplicaFacts, Signature, against, expected, extra, must
+from kafka_forensics.analysis.kinds import finding, on_premises
 from kafka_forensics.model.constants import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl, passed_over
 from kafka_forensics.model.findings import Finding, Place, Severity
 from kafka_forensics.model.json_objects import Json
 
 if TYPE_CHECKING:
-    from kafka_forensics.analysis.evidence_classes import RiskyConfigEvidence
+    from kafka_forensics.analysis.kinds.evidence_classes import RiskyConfigEvidence
 
 FORKS: Final = ("FORK_BELOW_HW", "FORK_ABOVE_HW", "UNCLEAN_LOSS")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.findings import Confidence, Finding, Place
 

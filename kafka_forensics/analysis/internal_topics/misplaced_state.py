@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.internal_topics.transaction_log import java_hash
+from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.model.constants import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from kafka_forensics.model.coordinators import OPEN_STATES, Committed, GroupHistory, TransactionLog
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 
 if TYPE_CHECKING:
-    from kafka_forensics.analysis.evidence_classes import MisplacedStateEvidence
+    from kafka_forensics.analysis.kinds.evidence_classes import MisplacedStateEvidence
 
 DEFAULT_COUNT: Final = 50
 """Partitions of both topics unless brokers are configured otherwise."""

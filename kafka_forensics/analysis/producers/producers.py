@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafka_forensics.analysis import bounds
-from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.producers import rules
 from kafka_forensics.analysis.producers.rules import ProducerTable, doubled, move_up
 from kafka_forensics.analysis.producers.runs import Extremes, OffsetRuns, offset_behind

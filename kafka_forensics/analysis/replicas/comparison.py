@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING
 
-from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.replica import Replica, equal_digests, kept_from
 from kafka_forensics.analysis.replicas.damaged_forks import (
     VERSIONS,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kafka_forensics.analysis.evidence_classes import EpochFieldEvidence, LagsEvidence, ReencodedEvidence
+    from kafka_forensics.analysis.kinds.evidence_classes import EpochFieldEvidence, LagsEvidence, ReencodedEvidence
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from itertools import accumulate, pairwise
 from typing import Final
 
-from kafka_forensics.analysis.catalogue import finding, on_premises
+from kafka_forensics.analysis.kinds import finding, on_premises
 from kafka_forensics.analysis.replica import Replica, kept_from
 from kafka_forensics.analysis.replicas.diff import BatchReader, Conflicts
 from kafka_forensics.analysis.replicas.forks import last_epoch, lineage

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas.diff import DIFFERENCES_KEPT, IN_REMOTE_STORAGE, Conflicts, compaction_premise
 from kafka_forensics.model.batches import BatchColumn

@@ -8,7 +8,7 @@ each finding says which of them the evidence holds up.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas.comparison import Comparison
 from kafka_forensics.analysis.replicas.diff import BatchReader
@@ -19,7 +19,7 @@ from kafka_forensics.model.coordinators import Committed, GroupLog
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 
 if TYPE_CHECKING:
-    from kafka_forensics.analysis.evidence_classes import GroupOffsetEvidence, MetadataMalformedEvidence
+    from kafka_forensics.analysis.kinds.evidence_classes import GroupOffsetEvidence, MetadataMalformedEvidence
 
 _GROUPS_NAMED: Final = 16
 _WITNESSES_TRIED: Final = 8

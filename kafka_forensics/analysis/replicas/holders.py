@@ -12,7 +12,7 @@ from kafka_forensics.model.findings import Finding
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, holds, normalised, without
 
 if TYPE_CHECKING:
-    from kafka_forensics.analysis.evidence_classes import Broker, HeldRange
+    from kafka_forensics.analysis.kinds.evidence_classes import Broker, HeldRange
 
 _ROWS_KEPT: Final = 64
 """Sub-ranges named of one finding, the first."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.segments import Run
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
@@ -13,7 +13,7 @@ from kafka_forensics.model.json_objects import Json
 from kafka_forensics.replication.offset_ranges import Range, outside
 
 if TYPE_CHECKING:
-    from kafka_forensics.analysis.evidence_classes import SegmentMissingEvidence
+    from kafka_forensics.analysis.kinds.evidence_classes import SegmentMissingEvidence
     from kafka_forensics.evidence.context import ReplicaContext
 
 LISTED: Final = 16

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.catalogue import finding, on_premises
+from kafka_forensics.analysis.kinds import finding, on_premises
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.controller import NO_LEADER, PartitionControl
 from kafka_forensics.model.findings import Finding, Place

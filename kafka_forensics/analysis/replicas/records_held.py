@@ -18,7 +18,7 @@ from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafka_forensics.analysis.evidence_classes import Broker
+    from kafka_forensics.analysis.kinds.evidence_classes import Broker
     from kafka_forensics.analysis.replicas.diff import BatchReader
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.segments import Run
 from kafka_forensics.model.findings import Finding, Severity
@@ -26,7 +26,7 @@ from kafka_forensics.replication.recovery import (
 )
 
 if TYPE_CHECKING:
-    from kafka_forensics.analysis.evidence_classes import RecoveryEvidence, SwapEvidence
+    from kafka_forensics.analysis.kinds.evidence_classes import RecoveryEvidence, SwapEvidence
     from kafka_forensics.model.json_objects import Json
 
 FILES_LISTED: Final = 16

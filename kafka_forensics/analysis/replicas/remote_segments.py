@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas.forks import last_epoch, lineage, premises
 from kafka_forensics.model.findings import Finding, Place
@@ -19,7 +19,7 @@ from kafka_forensics.replication.offset_ranges import Ranges, clipped, normalise
 from kafka_forensics.replication.remote_segments import is_in_lineage, left_out, remote_fate
 
 if TYPE_CHECKING:
-    from kafka_forensics.analysis.evidence_classes import TieredEvidence
+    from kafka_forensics.analysis.kinds.evidence_classes import TieredEvidence
 
 _SEGMENTS_TOLD: Final = 64
 _TOPICS_TOLD: Final = 64

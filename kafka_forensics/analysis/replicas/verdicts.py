@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.epochs import EpochRun, checkpoint_contradiction, differing_end
+from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.segments import BATCH_BEFORE, BadEntry
 from kafka_forensics.evidence.context import ReplicaContext
@@ -16,7 +16,7 @@ from kafka_forensics.model.findings import Confidence, Finding, Severity
 from kafka_forensics.replication.epochs import epoch_at
 
 if TYPE_CHECKING:
-    from kafka_forensics.analysis.evidence_classes import FramingEvidence
+    from kafka_forensics.analysis.kinds.evidence_classes import FramingEvidence
     from kafka_forensics.model.json_objects import Json
 
 _COMPACTED_INDEX_REASONS: Final = frozenset({"position_inside_batch", "out_of_order", "beyond_log"})

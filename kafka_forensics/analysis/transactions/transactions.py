@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 import numpy as np
 
 from kafka_forensics.analysis import bounds
-from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.producers import Extremes, OffsetRuns, ProducerTable, offset_behind
 from kafka_forensics.analysis.transactions import rules
 from kafka_forensics.analysis.transactions.endings import Endings
@@ -33,7 +33,7 @@ from kafka_forensics.model.results import TransactionCounts
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kafka_forensics.analysis.evidence_classes import CoordinatorEpochEvidence, LateWriteEvidence
+    from kafka_forensics.analysis.kinds.evidence_classes import CoordinatorEpochEvidence, LateWriteEvidence
     from kafka_forensics.model.json_objects import Json
 
 

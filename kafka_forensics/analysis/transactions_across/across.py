@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.catalogue import finding, on_premises
 from kafka_forensics.analysis.internal_topics import describes
+from kafka_forensics.analysis.kinds import finding, on_premises
 from kafka_forensics.analysis.replicas import electable, member_lacks
 from kafka_forensics.analysis.transactions import OFFSET, PRODUCER_EPOCH, PRODUCER_ID, TIMESTAMP, TYPE, OpenTransaction
 from kafka_forensics.analysis.transactions_across.decided import SKEW_MS, TV2, Commits, Contradiction, contradictions, disagreements
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kafka_forensics.analysis.evidence_classes import TransactionDecidedEvidence
+    from kafka_forensics.analysis.kinds.evidence_classes import TransactionDecidedEvidence
 
 
 MAX_LISTED: Final = 16

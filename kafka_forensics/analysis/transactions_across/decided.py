@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.transactions import (
     COMMIT,
     DATA_EPOCH,
@@ -33,7 +33,7 @@ from kafka_forensics.model.findings import Confidence, Finding, Severity
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kafka_forensics.analysis.evidence_classes import MarkersDisagreeEvidence
+    from kafka_forensics.analysis.kinds.evidence_classes import MarkersDisagreeEvidence
 
 
 SKEW_MS: Final = 10_000

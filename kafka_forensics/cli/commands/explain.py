@@ -35,7 +35,7 @@ def explain(kind: Kind = None, format_name: options.Format = None, color: option
 
     Of a known incident that INCIDENT_SIGNATURE names, by its issue or its row in docs/incidents.md: by what it is known again.
     """
-    from kafka_forensics.analysis.catalogue import CATALOGUE
+    from kafka_forensics.analysis.kinds import CATALOGUE
     from kafka_forensics.cli.outputs.rows import write_rows
     from kafka_forensics.wording import explain_page, title
 
@@ -94,7 +94,7 @@ def write_page(page: str, to: Destination) -> None:
 
 def kind_names() -> list[str]:
     """All finding kinds, for completion."""
-    from kafka_forensics.analysis.catalogue import CATALOGUE
+    from kafka_forensics.analysis.kinds import CATALOGUE
 
     return sorted(CATALOGUE)
 
@@ -110,8 +110,8 @@ def incident_page(name: str) -> str | None:
 
 def _refuse_mistyped(name: str) -> None:
     """Raise UsageError if `name` is like an issue that is known, and less like a kind of finding."""
-    from kafka_forensics.analysis.catalogue import CATALOGUE
     from kafka_forensics.analysis.incidents import SIGNATURES
+    from kafka_forensics.analysis.kinds import CATALOGUE
 
     issues = [signature.issue.split(" ")[0] for signature in SIGNATURES if signature.issue is not None]
     near = nearest(name, [*CATALOGUE, *issues], cutoff=_LIKE)

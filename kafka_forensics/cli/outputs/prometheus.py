@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from kafka_forensics.analysis.catalogue import CATALOGUE
-from kafka_forensics.analysis.evidence_classes import (
+from kafka_forensics.analysis.incidents import AT_RISK, LOST, covered
+from kafka_forensics.analysis.kinds import CATALOGUE
+from kafka_forensics.analysis.kinds.evidence_classes import (
     BatchDamageEvidence,
     FramingEvidence,
     HiddenBytesEvidence,
@@ -16,7 +17,6 @@ from kafka_forensics.analysis.evidence_classes import (
     RecoveryEvidence,
     SegmentMissingEvidence,
 )
-from kafka_forensics.analysis.incidents import AT_RISK, LOST, covered
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.export.json_document import severity_counts
 from kafka_forensics.model.findings import Confidence, Finding, Severity

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
-from kafka_forensics.analysis.catalogue import on_premises
 from kafka_forensics.analysis.incidents import incidents_between
+from kafka_forensics.analysis.kinds import on_premises
 from kafka_forensics.errors import SourceError, UsageError, perhaps_meant
 from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions, listed, require_match, without_secrets

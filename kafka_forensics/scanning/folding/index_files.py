@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.replica import Replica, ReplicaState, forgotten_transactions, snapshot_open
 from kafka_forensics.analysis.transactions import IndexCheck, compare_with_snapshot
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan
@@ -13,7 +13,7 @@ from kafka_forensics.parsers.indexes import parse_producer_snapshot, parse_trans
 from kafka_forensics.storage.source import Entry
 
 if TYPE_CHECKING:
-    from kafka_forensics.analysis.evidence_classes import CountEvidence
+    from kafka_forensics.analysis.kinds.evidence_classes import CountEvidence
 
 
 class SnapshotCheck:

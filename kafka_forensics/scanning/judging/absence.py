@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.catalogue import finding, on_premises
+from kafka_forensics.analysis.kinds import finding, on_premises
 from kafka_forensics.analysis.replicas import electable
 from kafka_forensics.evidence.inputs import Inputs, LogDir, read_leader_epochs
 from kafka_forensics.evidence.ledger import (
@@ -31,7 +31,7 @@ from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.storage.source import EntryKind
 
 if TYPE_CHECKING:
-    from kafka_forensics.analysis.evidence_classes import (
+    from kafka_forensics.analysis.kinds.evidence_classes import (
         PartialCopyEvidence,
         ReplicaMissingEvidence,
         ReplicaNotGivenEvidence,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.evidence.inputs import Inputs, LogDir, broker_order
 from kafka_forensics.evidence.ledger import TopicPartition
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
@@ -24,7 +24,7 @@ from kafka_forensics.model.findings import Finding, Place
 from kafka_forensics.parsers.log_dir import PartitionDirectory
 
 if TYPE_CHECKING:
-    from kafka_forensics.analysis.evidence_classes import CleanerStoppedEvidence
+    from kafka_forensics.analysis.kinds.evidence_classes import CleanerStoppedEvidence
 
 CHECKPOINT: Final = "cleaner-offset-checkpoint"
 _HOUR_MS: Final = 60 * 60 * 1000

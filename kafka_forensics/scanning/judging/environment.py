@@ -3,7 +3,7 @@
 import os
 from typing import TYPE_CHECKING
 
-from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import brokers_epochs, lacks_remote_epochs
 from kafka_forensics.evidence.inputs import CHECKPOINTS, METADATA, Inputs, LogDir, ReplicaPlan, misnamed
@@ -26,7 +26,7 @@ from kafka_forensics.scanning.judging.topic_ids import known_topic_id, left_out_
 from kafka_forensics.storage.source import Entry
 
 if TYPE_CHECKING:
-    from kafka_forensics.analysis.evidence_classes import ChangedEvidence, EpochCacheEvidence, IndexMissingEvidence
+    from kafka_forensics.analysis.kinds.evidence_classes import ChangedEvidence, EpochCacheEvidence, IndexMissingEvidence
     from kafka_forensics.model.json_objects import Json
 
 NAMES_LISTED = 16

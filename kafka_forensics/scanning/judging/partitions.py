@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from kafka_forensics.analysis import catalogue
 from kafka_forensics.analysis.incidents import AT_RISK, SIGNATURES, Case, ReplicaFacts, matches
+from kafka_forensics.analysis.kinds import finding as new_finding
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import (
     Comparison,
@@ -382,7 +382,7 @@ def identity_groups(plans: list[ReplicaPlan], controller: ControllerHistory | No
         return list(groups.values()), []
     place = Place(plans[0].context.topic, plans[0].context.partition)
     evidence = {"topic_ids": topic_of} | ({} if controller is None else topic_ids_explained(plans, controller))
-    return list(groups.values()), [catalogue.finding("TOPIC_ID_MISMATCH", place, evidence)]
+    return list(groups.values()), [new_finding("TOPIC_ID_MISMATCH", place, evidence)]
 
 
 def _among(ids: list[str | None]) -> list[object]:

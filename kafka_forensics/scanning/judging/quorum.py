@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.incidents import CAUSE_OF
+from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.evidence.inputs import Inputs
 from kafka_forensics.evidence.ledger import NOT_READ, Extent, Ledger
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
@@ -15,7 +15,7 @@ from kafka_forensics.model.incidents import Cause
 from kafka_forensics.replication.quorum import possible_leaders
 
 if TYPE_CHECKING:
-    from kafka_forensics.analysis.evidence_classes import QuorumEvidence
+    from kafka_forensics.analysis.kinds.evidence_classes import QuorumEvidence
 
 _OTHER_DIRECTORY = "their metadata.log.dir is another directory, which was not given"
 _OTHER_MOMENTS = "the copies were made at different moments, while the nodes ran"

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.evidence.inputs import METADATA, Inputs, LogDir, ReplicaPlan
 from kafka_forensics.evidence.paths import is_alone
@@ -14,7 +14,7 @@ from kafka_forensics.parsers.log_dir import PartitionDirectory
 from kafka_forensics.replication.recovery import EPOCHS_FILE
 
 if TYPE_CHECKING:
-    from kafka_forensics.analysis.evidence_classes import TopicIdMissingEvidence
+    from kafka_forensics.analysis.kinds.evidence_classes import TopicIdMissingEvidence
 
 EXAMPLES: Final = 6
 _UNDER_KRAFT: Final = 1

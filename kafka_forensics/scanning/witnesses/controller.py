@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.internal_topics import EXCEPTIONS, AgreedLog, MetadataChecks, Replay, agree
+from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, broker_order

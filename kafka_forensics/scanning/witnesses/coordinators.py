@@ -3,8 +3,8 @@
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.internal_topics import GroupReplay, ShareReplay, TransactionLogReplay
+from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, broker_order, typed_path
 from kafka_forensics.model.batches import HARMLESS_TAILS, BatchChunk, BatchColumn, Damage, Record
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kafka_forensics.analysis.evidence_classes import MetadataMalformedEvidence
+    from kafka_forensics.analysis.kinds.evidence_classes import MetadataMalformedEvidence
     from kafka_forensics.analysis.segments import Misplaced
     from kafka_forensics.storage.source import ByteFile
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.internal_topics import RemoteLogReplay, remote_logs
+from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, typed_path
 from kafka_forensics.model.batches import Record
@@ -21,7 +21,7 @@ from kafka_forensics.scanning.witnesses.coordinators import cluster_of, reach
 from kafka_forensics.scanning.witnesses.malformed_records import MalformedRecords
 
 if TYPE_CHECKING:
-    from kafka_forensics.analysis.evidence_classes import MetadataMalformedEvidence
+    from kafka_forensics.analysis.kinds.evidence_classes import MetadataMalformedEvidence
 
 
 def read_remote_log(inputs: Inputs) -> tuple[RemoteLogHistory | None, list[Finding]]:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from kafka_forensics.analysis.catalogue import CATALOGUE, finding
 from kafka_forensics.analysis.incidents import CAUSE_OF, SAME_TIME_MS, incidents
+from kafka_forensics.analysis.kinds import CATALOGUE, finding
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.model.incidents import Cause, Incident
 

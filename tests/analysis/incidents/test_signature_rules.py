@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.incidents import SIGNATURES
 from kafka_forensics.analysis.incidents.replication_rules import risky_settings
 from kafka_forensics.analysis.incidents.signatures import Answer, Case, Condition, Signature, Weight, matches, version_bounds
+from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.wording import advice

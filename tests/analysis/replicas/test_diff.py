@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, strategies as st
 
-from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.replicas import diff as module
 from kafka_forensics.analysis.replicas.diff import Difference, Differences, differences
 from kafka_forensics.analysis.replicas.records_held import records_held, with_records

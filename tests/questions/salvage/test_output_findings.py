@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from jsonschema import Draft202012Validator
 
-from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.cli.outputs.salvage import write_salvaged
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.model.findings import Finding, Place

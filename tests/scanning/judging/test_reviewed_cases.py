@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity

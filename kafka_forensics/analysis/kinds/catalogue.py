@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from kafka_forensics.analysis import evidence_classes as classes
+from kafka_forensics.analysis.kinds import evidence_classes as classes
 from kafka_forensics.model.findings import Confidence, Evidence, Finding, Place, Severity
 
 

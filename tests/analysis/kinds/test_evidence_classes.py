@@ -8,7 +8,7 @@ from typing import get_type_hints
 import pytest
 
 import kafka_forensics
-from kafka_forensics.analysis.catalogue import CATALOGUE, finding
+from kafka_forensics.analysis.kinds import CATALOGUE, finding
 from kafka_forensics.model.findings import Place
 from tests.support.evidence_law import broken
 
