@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafka_forensics.analysis.epochs import EpochsFold, epoch_starts, with_remote_epochs
+from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.placement import KeyPlacementFold
 from kafka_forensics.analysis.producers import EpochBumps, ProducersFold
 from kafka_forensics.analysis.segments import (
@@ -53,17 +54,7 @@ if TYPE_CHECKING:
 
 _SMALLEST_LENGTH: Final = 14
 _HEADER_UP_TO_MAGIC: Final = 17
-_ENDING: Final = frozenset(
-    {
-        "BATCH_CRC_MISMATCH",
-        "BUDGET_EXCEEDED",
-        "FRAMING_LOST",
-        "SEG_HOLE",
-        "SEG_TORN_TAIL",
-        "SEG_ZERO_TAIL",
-        "BATCH_MAGIC_REGRESSION",
-    }
-)
+_ENDING: Final = kinds_with(Trait.RECORDS_IN_DOUBT) | {"SEG_ZERO_TAIL"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,9 +280,6 @@ def _rows(digests: BlockDigests, first: int, last: int) -> "NDArray[np.int64]":
     return rows
 
 
-_LOSING = frozenset({"FRAMING_LOST", "SEG_HOLE", "BUDGET_EXCEEDED", "SEG_TORN_TAIL", "BATCH_CRC_MISMATCH"})
-
-
 class ReplicaState:
     """State of every fold over one stretch of a replica's log; `merge` adds the stretch that follows."""
 
@@ -337,7 +325,7 @@ class ReplicaState:
         self.framing.step(chunk, seen)
         self.recovery.step(written, seen if written is chunk else None)
         self.continuity.step(chunk.columns, chunk.damage, seen)
-        if any(damage.kind in _LOSING for damage in chunk.damage):
+        if any(damage.kind in kinds_with(Trait.RECORDS_IN_DOUBT) for damage in chunk.damage):
             self.producers.damage()
             self.transactions.damage()
         if chunk.rows == 0:

@@ -106,8 +106,6 @@ LOG_DAMAGE: Final = frozenset(
     }
 )
 """Kinds of damage that reading a log gives."""
-HARMLESS_TAILS: Final = frozenset({"SEG_TORN_TAIL", "SEG_ZERO_TAIL"})
-"""Damage that a broker's crash leaves at the end of a log, and that takes no whole batch with it."""
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.errors import SourceError, UsageError, may_pass
 from kafka_forensics.evidence.inputs import Inputs, gather
@@ -23,14 +24,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-CONFLICTS: Final = frozenset(
-    {"UNCLEAN_LOSS", "FORK_ABOVE_HW", "FORK_BELOW_HW", "SAME_EPOCH_DIVERGENCE", "REPLICA_DIFFERS", "COMPACTED_VALUE_DIFFERS"}
-)
-"""Findings that say where replicas hold different things."""
-_OF_EVERY_PARTITION: Final = frozenset(
-    {"CLUSTER_ID_MISMATCH", "NODE_ID_CLASH", "NODE_ID_MISMATCH", "EVIDENCE_CHANGED", "CHECKPOINT_MALFORMED", "HW_UNKNOWN"}
-)
-"""Findings without a partition that still bear on the comparison of one."""
 _WINDOW: Final = 4096
 """Offsets read at a time while searching."""
 _SEARCHED_OFFSETS: Final = 1 << 20
@@ -154,7 +147,9 @@ def compare(
 
 def _bears_on(finding: Finding, partition: tuple[str, int]) -> bool:
     place = finding.place
-    return (place.topic, place.partition) == partition or (place.topic is None and finding.kind in _OF_EVERY_PARTITION)
+    return (place.topic, place.partition) == partition or (
+        place.topic is None and finding.kind in kinds_with(Trait.BEARS_ON_ALL_PARTITIONS)
+    )
 
 
 def _chosen(paths: list[str], options: ScanOptions) -> Inputs:
@@ -284,7 +279,7 @@ def _first_difference(sides: list[_Side], result: PartitionResult) -> int | None
         for offset, held in _read(sides, start, min(end, start + _SEARCHED_OFFSETS), lambda _: _WINDOW):
             if _contradict(held, compacted=compacted):
                 return offset
-    conflicts = [finding.place.offset_start for finding in result.findings if finding.kind in CONFLICTS]
+    conflicts = [finding.place.offset_start for finding in result.findings if finding.kind in kinds_with(Trait.PARTS_REPLICAS)]
     if known := [offset for offset in conflicts if offset is not None]:
         return min(known)
     ends = {side.replica.log_end_offset for side in sides if side.replica.end_is_known}
@@ -301,7 +296,7 @@ def _suspects(sides: list[_Side], result: PartitionResult) -> list[tuple[int, in
             else []
         )
     placed = [finding for finding in result.findings if finding.place.offset_start is not None]
-    chosen = [finding for finding in placed if finding.kind in CONFLICTS] or [
+    chosen = [finding for finding in placed if finding.kind in kinds_with(Trait.PARTS_REPLICAS)] or [
         finding for finding in placed if finding.severity.rank > 0
     ]
     ranges = {

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kafka_forensics.analysis.epochs import EpochRun
+from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.transactions_across import DamagedLog, damage_of
 from kafka_forensics.evidence.inputs import gather
@@ -22,7 +23,6 @@ from kafka_forensics.scanning.rereading.reader import LogReader
 
 DISAGREEMENTS: Final = frozenset({"stray", "regression", "starts_differ", "not_in_checkpoint", "no_batches"})
 """Values of `EpochRow.status` that need a look."""
-_TOLD: Final = frozenset({"EPOCH_CACHE_MISMATCH", "EPOCH_FIELD_MISMATCH", "CHECKPOINT_MALFORMED"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def lineages(paths: list[str], options: ScanOptions, progress: Progress | None =
                 lineages.damaged.append((replica.context.topic, replica.context.partition, replica.broker, damage))
 
     lineages.result = scan_inputs(gather(paths, options), options, progress, look)
-    of_epochs = (finding for finding in lineages.result.findings if finding.kind in _TOLD)
+    of_epochs = (finding for finding in lineages.result.findings if finding.kind in kinds_with(Trait.CONCERNS_EPOCHS))
     lineages.findings = [finding for finding in of_epochs if finding.place.file != "meta.properties"]
     return lineages
 

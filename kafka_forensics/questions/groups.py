@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
+from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import Readable, readable, timestamps_of
 from kafka_forensics.evidence.inputs import Inputs, gather, require_asked
@@ -19,7 +20,6 @@ from kafka_forensics.scanning.witnesses.coordinators import read_share_logs
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses, read_witnesses
 
 TopicPartition = tuple[str, int]
-_OWN_KINDS = frozenset({"GROUP_OFFSET_BEYOND_LOG", "READERS_HELD_BACK"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,10 @@ def _partitions_of(rows: list[GroupRow]) -> set[TopicPartition]:
 
 
 def _is_of_groups(finding: Finding) -> bool:
-    return finding.kind in _OWN_KINDS or finding.place.topic in (CONSUMER_OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC)
+    return finding.kind in kinds_with(Trait.CONCERNS_GROUPS) or finding.place.topic in (
+        CONSUMER_OFFSETS_TOPIC,
+        SHARE_GROUP_STATE_TOPIC,
+    )
 
 
 def _by_group(row: GroupRow) -> tuple[bool, str, str, int, str]:

@@ -7,6 +7,7 @@ from functools import cache, partial
 from itertools import combinations, pairwise, permutations
 from typing import Final, NamedTuple
 
+from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import (
     BLOCK_OFFSETS,
@@ -26,7 +27,7 @@ from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, broker_order, gather, misnamed
 from kafka_forensics.evidence.ledger import NOT_READ, ExpectedReplica, Presence
 from kafka_forensics.evidence.options import ScanOptions, fits, listed
-from kafka_forensics.model.batches import HARMLESS_TAILS, BatchColumn, Damage
+from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.model.coordinators import TransactionLog
@@ -185,7 +186,7 @@ def _is_damaged(plan: ReplicaPlan) -> bool:
         try:
             with plan.log_dir.source.open(log.path) as file:
                 chunks = SegmentReader(file, next_base_offset=believed_to(segment.base_offset, behind)).chunks()
-                if any(damage.kind not in HARMLESS_TAILS for chunk in chunks for damage in chunk.damage):
+                if any(damage.kind not in kinds_with(Trait.IS_TAIL) for chunk in chunks for damage in chunk.damage):
                     return True
         except SourceError:
             return True
@@ -233,33 +234,6 @@ def _marker(replica: Replica, log: TransactionLog) -> Witness | None:
     return None if proof is None else Witness(proof.end_offset, "transaction_marker", replica.broker, proof.transactional_id)
 
 
-CONTRADICTING: Final = frozenset(
-    {
-        "COMMITTED_LOST_EVERYWHERE",
-        "EPOCH_CACHE_MISMATCH",
-        "EPOCH_FIELD_MISMATCH",
-        "GROUP_OFFSET_BEYOND_LOG",
-        "HW_BEYOND_LEO",
-        "ISR_MEMBER_MISSING_COMMITTED",
-        "SAME_EPOCH_DIVERGENCE",
-        "SEGMENT_MISSING",
-        "TOPIC_ID_MISMATCH",
-    }
-)
-"""Findings of a scan where witnesses that a plan is made from contradict each other, or the logs."""
-BEARING: Final = CONTRADICTING | {
-    "BATCH_CRC_MISMATCH",
-    "FORK_ABOVE_HW",
-    "FORK_BELOW_HW",
-    "FRAMING_LOST",
-    "LRS_LOSS",
-    "LRS_RISK",
-    "TOPIC_ID_MISSING",
-    "UNCLEAN_LOSS",
-}
-"""Findings of a scan that bear on elections."""
-GONE: Final = frozenset({"COMMITTED_LOST_EVERYWHERE", "GROUP_OFFSET_BEYOND_LOG", "HW_BEYOND_LEO", "SEGMENT_MISSING"})
-"""Those of offsets that are known to have been there."""
 ABSENT: Final = ("copy_absent", "dead_copy_absent", "not_copied")
 LOSSES_COUNTED: Final = 512
 """Losses of a partition whose records and bytes are counted; of more, only the offsets are known."""
@@ -329,7 +303,11 @@ class Planned:
     @property
     def on_no_copy(self) -> Ranges:
         """Offsets that were committed and that no copy here holds, by what the scan found."""
-        findings = [finding for finding in self.findings if finding.kind in GONE and finding.severity.rank >= Severity.ERROR.rank]
+        findings = [
+            finding
+            for finding in self.findings
+            if finding.kind in kinds_with(Trait.OFFSETS_WERE_THERE) and finding.severity.rank >= Severity.ERROR.rank
+        ]
         nowhere = [finding.place for finding in findings if finding.evidence.get("held_by") == []]
         spans = [(place.offset_start, place.offset_end) for place in nowhere]
         return normalised((start, end) for start, end in spans if start is not None and end is not None and start < end)
@@ -641,7 +619,9 @@ def _planned(
 ) -> Planned:
     """The plan of one partition; further witnesses are sought only where something would be lost."""
     partition = copies.partition()
-    bearing = [finding for finding in result.findings if finding.kind in BEARING]
+    bearing = [
+        finding for finding in result.findings if finding.kind in kinds_with(Trait.CONTRADICTS_WITNESS, Trait.BEARS_ON_ELECTIONS)
+    ]
     planned = Planned(partition, plan_partition(partition, plan_options.truncate_by), findings=bearing, not_read=copies.not_read)
     if planned.plan.at_stake or any(candidate.losses for candidate in planned.plan.candidates):
         planned.given = copies.partition(partial(copies.witnesses, log))
@@ -682,7 +662,7 @@ class _Copies:
         self._heads = {
             (finding.place.broker, finding.place.log_dir, finding.place.offset_end): (finding.place.offset_start, finding.severity)
             for finding in result.findings
-            if finding.kind in ("LOG_HEAD_MISSING", "SEGMENT_MISSING") and finding.severity.rank >= Severity.WARNING.rank
+            if finding.kind in kinds_with(Trait.LACKS_LOG_START) and finding.severity.rank >= Severity.WARNING.rank
         }
         self._converted = _converted(result.findings)
 
@@ -885,8 +865,6 @@ def _amount(replica: Replica, reader: LogReader, loss: Loss) -> Amount:
 # what of a log could not be read, which is no damage.
 
 
-_HIDING: Final = ("FRAMING_LOST", "BUDGET_EXCEEDED", "SEG_HOLE")
-"""Damage that may hide whole batches; of the others the headers tell."""
 OFFSETS_COMPARED: Final = 1 << 20
 """A damaged range of more offsets is not compared batch by batch."""
 
@@ -940,7 +918,7 @@ def has_unknown_bytes(replica: Replica) -> bool:
         return False
     if continuity.bad_tail is not None and continuity.bad_tail.closed:
         return True
-    for kind in _HIDING:
+    for kind in kinds_with(Trait.HIDES_OFFSETS):
         for segment, damage in replica.state.framing.damage.get(kind, ()):
             behind = (segment, damage.position) >= continuity.damage_at_end
             if behind and damage.base_offset < 0 and not _is_empty(damage):

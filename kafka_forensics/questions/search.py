@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import LogDir, ReplicaPlan, broker_order, gather, typed_path
 from kafka_forensics.evidence.options import ScanOptions, fits
@@ -269,8 +270,6 @@ _BYTES_FOR_FEW: Final = 256 << 10
 _LEAST_HELD: Final = 256 << 10
 _SHOWN_BYTES: Final = 32 << 20
 """What is found in as much is given at the latest; at the beginning of a file sooner."""
-_READ_NEVERTHELESS: Final = frozenset({"SEG_ZERO_TAIL", "BATCH_CRC_MISMATCH", "INDEX_MISMATCH"})
-"""Kinds of damage that keep no record from being read."""
 
 
 def found_columns(*, payloads: bool) -> tuple[str, ...]:
@@ -483,7 +482,7 @@ class Search:
         start = shown = self._start(piece, log)
         placing = self._placing(piece, log, None if start else piece.segment.base_offset)
         for chunk in chunks_until(reader, start, log.size_in_bytes, self.asked.offset_end):
-            self.damaged_places += sum(damage.kind not in _READ_NEVERTHELESS for damage in chunk.damage)
+            self.damaged_places += sum(damage.kind not in kinds_with(Trait.RECORDS_READ_ANYWAY) for damage in chunk.damage)
             right, moved = placing.put_right(chunk)
             for candidate in candidates.of(chunk, right, moved):
                 if isinstance(candidate, FoundBlock):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.transactions import OpenTransaction, Pairing
 from kafka_forensics.analysis.transactions_across import SKEW_MS, TV2, DamagedLog, best_copy, damage_of, hidden_by_damage
@@ -322,7 +323,7 @@ class KnownTransactions:
             if not finding.kind.startswith("TXN_") or place.topic is None or place.partition is None:
                 continue
             where, producer_id = (place.topic, place.partition), int(finding.evidence.get("producer_id", -1))
-            if finding.kind in ("TXN_OPEN", "TXN_HANGING"):
+            if finding.kind in kinds_with(Trait.OPEN_TRANSACTION):
                 self._open.setdefault((where, producer_id), finding)
                 if "hidden_by_retention" in finding.evidence:
                     self._forgotten.setdefault(where, []).append(finding)

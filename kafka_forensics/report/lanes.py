@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.questions.plan import Planned
 from kafka_forensics.replication.planner import Candidate, FollowerPlan
 from kafka_forensics.report.document import Broker, FindingRow, PartitionRow, ReplicaRow
@@ -24,15 +25,6 @@ _CUT_STEP: Final = 20.0
 _EPOCHS_DRAWN: Final = 32
 _OVERLAYS_DRAWN: Final = 24
 _CUTS_DRAWN: Final = 12
-
-_MISSING: Final = frozenset({"OFFSET_GAP", "SEGMENT_MISSING", "LOG_HEAD_MISSING"})
-_DAMAGE: Final = ("BATCH_", "RECORD_", "FRAMING_LOST", "SEG_HOLE", "SEG_SHORT", "CODEC_", "DECOMP_", "HIDDEN_BYTES")
-"""How kinds begin that say that bytes of a log are wrong."""
-_NOT_DAMAGE: Final = frozenset({"BATCHES_REENCODED"})
-PARTING: Final = frozenset(
-    {"UNCLEAN_LOSS", "FORK_ABOVE_HW", "FORK_BELOW_HW", "SAME_EPOCH_DIVERGENCE", "REPLICA_DIFFERS", "COMPACTED_VALUE_DIFFERS"}
-)
-"""Kinds that say where replicas hold different records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +71,11 @@ class _Lanes:
         self._colour_of = {epoch: f"e{number % COLOURS}" for number, epoch in enumerate(epochs)}
         self.fork = row.agreement.common_end_offset if len(set(row.agreement.fork_epochs.values())) > 1 else None
         if self.fork is None and row.agreement.kind in ("conflict", "content"):
-            starts = [finding.offset_start for finding in findings if finding.kind in PARTING and finding.offset_start is not None]
+            starts = [
+                finding.offset_start
+                for finding in findings
+                if finding.kind in kinds_with(Trait.PARTS_REPLICAS) and finding.offset_start is not None
+            ]
             self.fork = min(starts, default=row.agreement.common_end_offset)
         self._scale = Scale(self._marks())
 
@@ -226,9 +222,9 @@ class _Lanes:
 
 def _style(finding: FindingRow) -> str | None:
     """How a finding is drawn on a lane; None: it is not."""
-    if finding.kind in _MISSING:
+    if finding.kind in kinds_with(Trait.LACKS_OFFSETS, Trait.LACKS_LOG_START):
         return "ms"
-    is_damage = finding.kind.startswith(_DAMAGE) and finding.kind not in _NOT_DAMAGE and finding.severity != "info"
+    is_damage = finding.kind in kinds_with(Trait.WRONG_BYTES) and finding.severity != "info"
     return "dm" if is_damage else None
 
 

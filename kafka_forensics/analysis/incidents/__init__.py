@@ -5,9 +5,6 @@ from typing import Final
 from kafka_forensics.analysis.incidents.file_rules import FILES, RECORDS, TRANSACTIONS
 from kafka_forensics.analysis.incidents.replication_rules import HISTORIES, risky_settings
 from kafka_forensics.analysis.incidents.roll_up import (
-    AT_RISK,
-    CAUSE_OF,
-    LOST,
     SAME_TIME_MS,
     covered,
     incidents,
@@ -16,9 +13,6 @@ from kafka_forensics.analysis.incidents.roll_up import (
 from kafka_forensics.analysis.incidents.signatures import Case, ReplicaFacts, Signature, Weight, matches, signature_key
 
 __all__ = [
-    "AT_RISK",
-    "CAUSE_OF",
-    "LOST",
     "SAME_TIME_MS",
     "SIGNATURES",
     "Case",

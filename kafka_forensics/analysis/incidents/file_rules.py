@@ -236,6 +236,7 @@ FILES: Final = (
             ),
             against("a directory lies under another living topic's name", _misplaced),
         ),
+        explains=frozenset({"TOPIC_ID_MISMATCH", "TOPIC_UNKNOWN_TO_CONTROLLER"}),
     ),
     Signature(
         "d24",
@@ -399,6 +400,7 @@ TRANSACTIONS: Final = (
         ),
         whole_scan=True,
         outgrown=False,
+        explains=frozenset({"TXN_HANGING", "TXN_LATE_WRITE"}),
     ),
     Signature(
         "d9",
@@ -420,6 +422,7 @@ TRANSACTIONS: Final = (
             must("a marker has a lower coordinator epoch than one before", has("TXN_COORDINATOR_EPOCH_REGRESSION")),
             extra("records were written behind a marker", has("TXN_LATE_WRITE")),
         ),
+        explains=frozenset({"TXN_COORDINATOR_EPOCH_REGRESSION", "TXN_LATE_WRITE"}),
     ),
     Signature(
         "d12",
@@ -434,5 +437,6 @@ TRANSACTIONS: Final = (
         ),
         whole_scan=True,
         outgrown=False,
+        explains=frozenset({"TXN_TORN", "TXN_MARKERS_DISAGREE", "TXN_LATE_WRITE"}),
     ),
 )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.incidents.signatures import Answer, Case, ReplicaFacts, Signature, against, expected, extra, must
-from kafka_forensics.analysis.kinds import finding, on_premises
+from kafka_forensics.analysis.kinds import Trait, finding, kinds_with, on_premises
 from kafka_forensics.model.constants import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl, passed_over
 from kafka_forensics.model.findings import Finding, Place, Severity
@@ -255,6 +255,7 @@ HISTORIES: Final = (
             expected("the broker was not stopped cleanly", of_subject(_straddling, unclean)),
             extra("other replicas hold other records there", _ahead_of_peers),
         ),
+        explains=frozenset({"OFFSET_REGRESSION", "OFFSET_DISCONTINUITY"}),
     ),
     Signature(
         "d2",
@@ -266,6 +267,7 @@ HISTORIES: Final = (
             must("a log goes on in the leader's epoch without being cut", _fork_where(_joined_without_cut)),
             expected("the logs part below a known high watermark", has("FORK_BELOW_HW", "UNCLEAN_LOSS")),
         ),
+        explains=frozenset({"FORK_BELOW_HW", "UNCLEAN_LOSS"}),
     ),
     Signature(
         "d3",
@@ -277,6 +279,7 @@ HISTORIES: Final = (
             must("an epoch of one log is in no other, a later one in both", _fork_where(_grown_together)),
             expected("the logs part below a known high watermark", has("FORK_BELOW_HW", "UNCLEAN_LOSS")),
         ),
+        explains=frozenset({"FORK_BELOW_HW", "UNCLEAN_LOSS"}),
     ),
     Signature(
         "d4",
@@ -294,6 +297,7 @@ HISTORIES: Final = (
             extra("all logs end alike, as if in sync", _end_alike),
         ),
         outgrown=False,
+        explains=frozenset({"FORK_BELOW_HW"}),
     ),
     Signature(
         "d5",
@@ -322,6 +326,7 @@ HISTORIES: Final = (
             expected("one replica alone had the records", _only_copies),
             extra("the controller's log shows an unclean election", has("UNCLEAN_ELECTION")),
         ),
+        explains=frozenset({"UNCLEAN_LOSS"}),
     ),
     Signature(
         "d15",
@@ -334,6 +339,7 @@ HISTORIES: Final = (
             expected("another replica's log goes on past that offset", _peers_go_on),
             expected("the broker was not stopped cleanly", of_subject(_start_beyond_end, unclean)),
         ),
+        explains=frozenset({"CHECKPOINT_OUT_OF_ORDER", "RECOVERY_WOULD_TRUNCATE"}),
     ),
     Signature(
         "d16",
@@ -369,6 +375,7 @@ HISTORIES: Final = (
             expected("its broker has several log directories", of_subject(_history_lost_on_one, _several_log_dirs)),
             against("the checkpoint is damaged", has("CHECKPOINT_MALFORMED")),
         ),
+        explains=frozenset({"EPOCH_CACHE_MISMATCH"}),
     ),
 )
 
@@ -377,13 +384,10 @@ HISTORIES: Final = (
 
 
 TOPICS_NAMED: Final = 64
-_LOSSES: Final = frozenset(
-    {"UNCLEAN_LOSS", "LRS_LOSS", "LRS_RISK", "ISR_MEMBER_MISSING_COMMITTED", "FORK_BELOW_HW", "UNCLEAN_ELECTION"}
-)
+_LOSSES: Final = kinds_with(Trait.LOST_BY_ELECTION, Trait.ELECTION_MAY_LOSE) | {"FORK_BELOW_HW", "UNCLEAN_ELECTION"}
 _CLEANUP_POLICY: Final = "cleanup.policy"
 _OF_COORDINATORS: Final = frozenset({CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC})
 """Topics whose records count until newer ones of their keys replace them, however old."""
-_OPEN: Final = frozenset({"TXN_OPEN", "TXN_HANGING"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -469,7 +473,11 @@ def _short_retention(retention: str | None, findings: list[Finding], moment: int
     """Records of a transaction that is open for longer than they are kept."""
     if retention is None or moment is None or not (retention.isascii() and retention.isdigit() and len(retention) < 20):
         return []
-    opened = [finding for finding in findings if finding.kind in _OPEN and isinstance(finding.evidence.get("last_timestamp"), int)]
+    opened = [
+        finding
+        for finding in findings
+        if finding.kind in kinds_with(Trait.OPEN_TRANSACTION) and isinstance(finding.evidence.get("last_timestamp"), int)
+    ]
     stuck = [finding.kind for finding in opened if 0 <= finding.evidence["last_timestamp"] < moment - int(retention)]
     kinds = tuple(sorted(set(stuck)))
     return [_Risk("retention shorter than an open transaction", "retention.ms", retention, kinds)] if stuck else []

@@ -9,7 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from kafka_forensics.analysis.incidents.file_rules import FILES, RECORDS, TRANSACTIONS
+from kafka_forensics.analysis.incidents.replication_rules import HISTORIES
 from kafka_forensics.analysis.incidents.signatures import KIND as SIGNATURE, signature_key
+from kafka_forensics.analysis.kinds import CATALOGUE, Trait, kinds_with
 from kafka_forensics.model.findings import Confidence, Finding, Severity
 from kafka_forensics.model.incidents import Broker, Cause, Incident, IncidentPartition
 from kafka_forensics.model.json_objects import Json
@@ -18,68 +21,11 @@ SAME_TIME_MS: Final = 60_000
 """Two moments that are no further apart belong together, and so do all that such steps connect: a controller that elects leaders of
 very many partitions needs some time for it."""
 
-CAUSES: Final[dict[Cause, tuple[str, ...]]] = {
-    Cause.UNCLEAN_ELECTION: ("UNCLEAN_ELECTION",),
-    Cause.LAST_REPLICA_ELECTED: ("LRS_LOSS",),
-    Cause.REPLICAS_DIVERGE: (
-        *("UNCLEAN_LOSS", "FORK_BELOW_HW", "FORK_ABOVE_HW", "SAME_EPOCH_DIVERGENCE", "REPLICA_DIFFERS"),
-        *("COMPACTED_VALUE_DIFFERS", "COMPACTION_SKEW"),
-    ),
-    Cause.LOG_DIRECTORY_GONE: ("LOG_DIR_WIPED", "REPLICA_MISSING", "EMPTY_REPLICA_MAY_LEAD", "ALL_LOGS_EMPTY"),
-    Cause.SHORT_REPLICA: (
-        *(
-            "ISR_MEMBER_MISSING_COMMITTED",
-            "LRS_RISK",
-            "HW_BEYOND_LEO",
-            "LOG_HEAD_MISSING",
-            "REPLICA_LAGS",
-            "CHECKPOINT_OUT_OF_ORDER",
-        ),
-    ),
-    Cause.UNCLEAN_SHUTDOWN: (
-        "RECOVERY_WOULD_TRUNCATE",
-        "INTERRUPTED_SWAP",
-        "SEG_TORN_TAIL",
-        "SEG_ZERO_TAIL",
-        "LEFTOVER_HOLDS_DATA",
-    ),
-    Cause.DAMAGED_LOG: (
-        *("BATCH_CRC_MISMATCH", "BATCH_MAGIC_UNKNOWN", "BATCH_MAGIC_REGRESSION", "BATCH_COUNT_LIE", "BATCH_RANGE_INCONSISTENT"),
-        *("RECORD_VARINT_OVERLONG", "RECORD_LENGTH_OUT_OF_BOUNDS", "RECORD_MALFORMED", "FRAMING_LOST", "HIDDEN_BYTES", "SEG_SHORT"),
-        *(
-            "SEG_HOLE",
-            "SEG_NAME_MISMATCH",
-            "DECOMP_LIMIT_EXCEEDED",
-            "CODEC_SIZE_LIE",
-            "CODEC_MALFORMED",
-            "LEGACY_NESTED_COMPRESSION",
-        ),
-        *("OFFSET_GAP", "OFFSET_REGRESSION", "OFFSET_NON_MONOTONIC", "OFFSET_DISCONTINUITY", "SEGMENT_MISSING"),
-        "EPOCH_FIELD_MISMATCH",
-    ),
-    Cause.DAMAGED_FILES: (
-        *("INDEX_MISMATCH", "INDEX_MISSING", "TXNINDEX_MISSING_ABORT", "TXNINDEX_PHANTOM_ABORT", "PRODUCER_SNAPSHOT_CORRUPT"),
-        *("PRODUCER_SNAPSHOT_MISSING", "EPOCH_CACHE_MISMATCH", "CHECKPOINT_MALFORMED", "TOPIC_ID_MISSING"),
-    ),
-    Cause.TOPIC_RECREATED: ("TOPIC_ID_MISMATCH", "TOPIC_UNKNOWN_TO_CONTROLLER"),
-    Cause.HANGING_TRANSACTION: ("TXN_HANGING", "TXN_OPEN", "TXN_LATE_WRITE", "TXN_COORDINATOR_EPOCH_REGRESSION"),
-    Cause.TORN_TRANSACTION: ("TXN_TORN", "TXN_PARTLY_LOST", "TXN_MARKERS_DISAGREE"),
-    Cause.PRODUCER_SEQUENCE: (*("DUPLICATE_BATCH", "PRODUCER_SEQ_GAP", "PRODUCER_SEQ_REGRESSION", "PRODUCER_EPOCH_REGRESSION"),),
-    Cause.READERS_HELD_BACK: ("READERS_HELD_BACK", "HW_UNKNOWN"),
-    Cause.OLDER_FORMAT: ("BATCHES_REENCODED",),
-    Cause.CLEANER_STOPPED: ("CLEANER_STOPPED",),
-    Cause.COMMITTED_LOST: (*("COMMITTED_LOST_EVERYWHERE", "GROUP_OFFSET_BEYOND_LOG"),),
-    Cause.LOST_SINCE: ("COMMITTED_TRUNCATED_SINCE", "KEYS_LOST_SINCE"),
-    Cause.MIXED_COPIES: (
-        *("CLUSTER_ID_MISMATCH", "NODE_ID_CLASH", "NODE_ID_MISMATCH", "EVIDENCE_CHANGED", "INCONSISTENT_CUT"),
-        *("REPLICA_NOT_GIVEN", "PARTIAL_COPY", "NON_REGULAR_SKIPPED", "SPARSE_FILE", "DIR_NAME_ILLEGAL", "FILE_UNKNOWN"),
-    ),
-    Cause.UNREADABLE_RECORDS: ("METADATA_RECORD_MALFORMED", "METADATA_RECORD_UNKNOWN", "BUDGET_EXCEEDED"),
-    Cause.CONTROLLERS: ("QUORUM_WOULD_TRUNCATE", "METADATA_RECORD_REJECTED"),
-    Cause.SETTINGS: ("RISKY_CONFIG", "COORDINATOR_STATE_MISPLACED", "KEY_PLACEMENT", "TIERED_TOPICS", SIGNATURE),
-}
-"""Of every kind the cause that its findings have by themselves."""
-CAUSE_OF: Final = {kind: cause for cause, kinds in CAUSES.items() for kind in kinds}
+
+def _of(*causes: Cause) -> frozenset[str]:
+    """Kinds that have one of these causes by themselves."""
+    return frozenset(kind for kind, row in CATALOGUE.items() if row.cause in causes)
+
 
 _OF_LOGS: Final = (Cause.DAMAGED_LOG, Cause.UNCLEAN_SHUTDOWN)
 _OF_HISTORIES: Final = (
@@ -88,31 +34,32 @@ _OF_HISTORIES: Final = (
     Cause.REPLICAS_DIVERGE,
     Cause.LOG_DIRECTORY_GONE,
 )
+
+
+def _by_kind(*rows: tuple[Iterable[str], tuple[Cause, ...]]) -> dict[str, tuple[Cause, ...]]:
+    return {kind: causes for kinds, causes in rows for kind in kinds}
+
+
 _FOLLOWS: Final[tuple[dict[str, tuple[Cause, ...]], ...]] = (
-    {
-        **dict.fromkeys(("RECOVERY_WOULD_TRUNCATE", "SEG_TORN_TAIL", "SEG_ZERO_TAIL"), (Cause.DAMAGED_LOG,)),
-        **dict.fromkeys(("ISR_MEMBER_MISSING_COMMITTED", "LRS_RISK"), (*_OF_HISTORIES, Cause.DAMAGED_LOG)),
-        "EMPTY_REPLICA_MAY_LEAD": (Cause.DAMAGED_LOG,),
-        **dict.fromkeys(CAUSES[Cause.TORN_TRANSACTION], (*_OF_HISTORIES, Cause.DAMAGED_LOG)),
-        "REPLICA_DIFFERS": (Cause.DAMAGED_LOG, *_OF_HISTORIES),
-        "COMMITTED_LOST_EVERYWHERE": (Cause.LOG_DIRECTORY_GONE, Cause.DAMAGED_LOG),
-    },
-    {
-        "GROUP_OFFSET_BEYOND_LOG": (*_OF_HISTORIES, Cause.COMMITTED_LOST, Cause.DAMAGED_LOG, Cause.UNCLEAN_SHUTDOWN),
-        **dict.fromkeys(CAUSES[Cause.PRODUCER_SEQUENCE], _OF_LOGS),
-        **dict.fromkeys(("HW_BEYOND_LEO", "CHECKPOINT_OUT_OF_ORDER"), (*_OF_LOGS, Cause.SHORT_REPLICA)),
-        **dict.fromkeys(
-            ("TXN_LATE_WRITE", "TXN_COORDINATOR_EPOCH_REGRESSION"), (Cause.HANGING_TRANSACTION, Cause.TORN_TRANSACTION)
-        ),
-    },
-    dict.fromkeys(CAUSES[Cause.DAMAGED_FILES], (*_OF_LOGS, Cause.SHORT_REPLICA)),
+    _by_kind(
+        (kinds_with(Trait.IS_TAIL) | {"RECOVERY_WOULD_TRUNCATE"}, (Cause.DAMAGED_LOG,)),
+        (kinds_with(Trait.ELECTION_MAY_LOSE) | _of(Cause.TORN_TRANSACTION), (*_OF_HISTORIES, Cause.DAMAGED_LOG)),
+        ({"EMPTY_REPLICA_MAY_LEAD"}, (Cause.DAMAGED_LOG,)),
+        ({"REPLICA_DIFFERS"}, (Cause.DAMAGED_LOG, *_OF_HISTORIES)),
+        ({"COMMITTED_LOST_EVERYWHERE"}, (Cause.LOG_DIRECTORY_GONE, Cause.DAMAGED_LOG)),
+    ),
+    _by_kind(
+        ({"GROUP_OFFSET_BEYOND_LOG"}, (*_OF_HISTORIES, Cause.COMMITTED_LOST, Cause.DAMAGED_LOG, Cause.UNCLEAN_SHUTDOWN)),
+        (_of(Cause.PRODUCER_SEQUENCE), _OF_LOGS),
+        (kinds_with(Trait.CHECKPOINT_BEYOND_LOG), (*_OF_LOGS, Cause.SHORT_REPLICA)),
+        (kinds_with(Trait.FOLLOWS_TRANSACTION), (Cause.HANGING_TRANSACTION, Cause.TORN_TRANSACTION)),
+    ),
+    _by_kind((_of(Cause.DAMAGED_FILES), (*_OF_LOGS, Cause.SHORT_REPLICA))),
 )
 """Kinds that may follow of something else, step by step: part of an incident of such a cause, the first of these that the partition
 has. What stands in a later step may follow of what stands in an earlier one."""
-_WHEREVER: Final = frozenset({*CAUSES[Cause.DAMAGED_FILES], "TXN_LATE_WRITE", "TXN_COORDINATOR_EPOCH_REGRESSION"})
+_WHEREVER: Final = kinds_with(Trait.FOLLOWS_TRANSACTION) | _of(Cause.DAMAGED_FILES)
 """Of these the kinds that follow of what lies at other offsets of the log, too."""
-_WHOEVER: Final = frozenset({"TXN_LATE_WRITE", "TXN_COORDINATOR_EPOCH_REGRESSION"})
-"""And those that follow of what was found on another replica."""
 _ALIKE: Final = frozenset({Cause.DAMAGED_LOG, Cause.PRODUCER_SEQUENCE, Cause.UNREADABLE_RECORDS})
 """Causes of what was written so and replicated, if it is found at the same offsets of several replicas."""
 
@@ -122,33 +69,12 @@ _TIMES: Final = {
 }
 """Evidence that dates a finding, the first that it has."""
 
-LOST: Final = frozenset(
-    {"UNCLEAN_LOSS", "LRS_LOSS", "COMMITTED_LOST_EVERYWHERE", "COMMITTED_TRUNCATED_SINCE", "GROUP_OFFSET_BEYOND_LOG"}
-)
-"""Kinds whose offsets are committed and lost, if that is proven."""
-AT_RISK: Final = LOST | {
-    *("FORK_BELOW_HW", "SAME_EPOCH_DIVERGENCE", "ISR_MEMBER_MISSING_COMMITTED", "LRS_RISK", "EMPTY_REPLICA_MAY_LEAD"),
-    *("LOG_HEAD_MISSING", "QUORUM_WOULD_TRUNCATE", "TXN_PARTLY_LOST"),
-}
-"""Kinds whose offsets may come to be lost, whoever holds them now."""
 _IF_NOWHERE_ELSE: Final = {Cause.DAMAGED_LOG, Cause.UNCLEAN_SHUTDOWN, Cause.SHORT_REPLICA}
 """Causes whose offsets may be lost unless a good copy is known."""
 
-EXPLAINS: Final[dict[str, frozenset[str]]] = {
-    "d1 KAFKA-3919": frozenset({"OFFSET_REGRESSION", "OFFSET_DISCONTINUITY"}),
-    "d2 KAFKA-7164": frozenset({"FORK_BELOW_HW", "UNCLEAN_LOSS"}),
-    "d3 KAFKA-6361": frozenset({"FORK_BELOW_HW", "UNCLEAN_LOSS"}),
-    "d4 KAFKA-1211": frozenset({"FORK_BELOW_HW"}),
-    "d6 KAFKA-10751": frozenset({"UNCLEAN_LOSS"}),
-    "d9 KAFKA-14402": frozenset({"TXN_HANGING", "TXN_LATE_WRITE"}),
-    "d11 KAFKA-9144": frozenset({"TXN_COORDINATOR_EPOCH_REGRESSION", "TXN_LATE_WRITE"}),
-    "d12 KAFKA-17754": frozenset({"TXN_TORN", "TXN_MARKERS_DISAGREE", "TXN_LATE_WRITE"}),
-    "d15 KAFKA-10101": frozenset({"CHECKPOINT_OUT_OF_ORDER", "RECOVERY_WOULD_TRUNCATE"}),
-    "d23 KAFKA-15608": frozenset({"EPOCH_CACHE_MISMATCH"}),
-    "d24 KAFKA-14616": frozenset({"TOPIC_ID_MISMATCH", "TOPIC_UNKNOWN_TO_CONTROLLER"}),
-}
-"""Signature → the kinds of finding that it accounts for: what its conditions look at, and no more."""
 
+_EXPLAINED_BY: Final = {signature.key: signature.explains for signature in (*HISTORIES, *FILES, *RECORDS, *TRANSACTIONS)}
+"""Signature → the kinds of finding that it accounts for."""
 _Partition = tuple[str, int]
 _NOWHERE: Final[_Partition] = ("", -1)
 _Group = tuple[Cause, tuple[str, ...], int | None]
@@ -238,7 +164,7 @@ def _background(findings: Iterable[Finding]) -> dict[_Partition, _Background]:
 
 
 def _member(index: int, finding: Finding, background: dict[_Partition, _Background]) -> _Member:
-    cause, evidence = CAUSE_OF[finding.kind], finding.evidence
+    cause, evidence = CATALOGUE[finding.kind].cause, finding.evidence
     election = _election(finding, background)
     if election is not None and election.get("unclean", True):
         if election.get("or_in_epochs"):  # one of several, at different times, perhaps with different leaders before
@@ -415,7 +341,7 @@ class _Near:
     def concerns(self, finding: Finding) -> bool:
         """Whether a finding is of a broker among them, and of offsets among them where both tell some."""
         offsets, broker = _range(finding), finding.place.broker
-        if broker is not None and finding.kind not in _WHOEVER and not self.brokers & {None, broker}:
+        if broker is not None and finding.kind not in kinds_with(Trait.FOLLOWS_TRANSACTION) and not self.brokers & {None, broker}:
             return False
         if finding.kind in _WHEREVER or offsets is None or self.start is None or self.end is None:
             return True
@@ -474,14 +400,15 @@ def _partition(key: _Partition, findings: list[Finding], cause: Cause) -> Incide
     lost = [
         finding
         for finding in findings
-        if finding.kind in LOST
+        if finding.kind in kinds_with(Trait.LOST_COMMITTED)
         and finding.confidence is Confidence.PROVEN
         and not (cause is Cause.LOST_SINCE and _held_by(finding))
     ]
     risked = [
         finding
         for finding in findings
-        if finding.kind in AT_RISK or (cause in _IF_NOWHERE_ELSE and _may_cost_offsets(finding) and not _held_by(finding))
+        if finding.kind in kinds_with(Trait.LOST_COMMITTED, Trait.COMMITTED_AT_RISK)
+        or (cause in _IF_NOWHERE_ELSE and _may_cost_offsets(finding) and not _held_by(finding))
     ]
     told = [offsets for finding in risked or findings if (offsets := _range(finding)) is not None]
     return IncidentPartition(
@@ -516,7 +443,7 @@ def _rows(finding: Finding) -> list[Json]:
 
 def _may_cost_offsets(finding: Finding) -> bool:
     """Whether a finding is an error, and not only about a small file."""
-    is_of_small_file = CAUSE_OF[finding.kind] is Cause.DAMAGED_FILES and _range(finding) is None
+    is_of_small_file = CATALOGUE[finding.kind].cause is Cause.DAMAGED_FILES and _range(finding) is None
     return finding.severity.rank >= Severity.ERROR.rank and not is_of_small_file
 
 
@@ -581,7 +508,9 @@ def _known_as(
         kinds = {finding.kind for finding in findings}
         of_partition = background.get(key, _Background())
         fitting = {
-            (name, issue) for name, issue in map(_signature, of_partition.signatures) if kinds <= EXPLAINS.get(name, frozenset())
+            (name, issue)
+            for name, issue in map(_signature, of_partition.signatures)
+            if kinds <= _EXPLAINED_BY.get(name, frozenset())
         }
         common = fitting if common is None else common & fitting
         if not common:

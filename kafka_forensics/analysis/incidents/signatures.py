@@ -134,6 +134,8 @@ class Signature:
     whole_scan: bool = False
     outgrown: bool = True
     """Whether files of a version that has the fix speak against it."""
+    explains: frozenset[str] = frozenset()
+    """Kinds of findings that it accounts for: what its conditions look at, and no more."""
     musts: tuple[Condition, ...] = field(init=False)
     """Of the conditions those without which there is no match."""
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.kinds import finding, on_premises
+from kafka_forensics.analysis.kinds import Trait, finding, kinds_with, on_premises
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas.controllers_word import electable
 from kafka_forensics.analysis.replicas.diff import BatchReader
@@ -22,7 +22,7 @@ from kafka_forensics.model.json_objects import Json
 if TYPE_CHECKING:
     from kafka_forensics.analysis.kinds.evidence_classes import AtRiskEvidence
 
-_LOST_ALREADY: Final = frozenset({"UNCLEAN_LOSS", "LRS_LOSS", "FORK_BELOW_HW"})
+_LOST_ALREADY: Final = kinds_with(Trait.LOST_BY_ELECTION) | {"FORK_BELOW_HW"}
 _CREATED_LATER: Final = "the copy was made before its broker had created the replica"
 _JUST_CREATED: Final = "it was created just before the copy was made, and had copied nothing yet"
 

@@ -5,10 +5,9 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING
 
-from kafka_forensics.analysis.kinds import finding
+from kafka_forensics.analysis.kinds import Trait, finding, kinds_with
 from kafka_forensics.analysis.replica import Replica, equal_digests, kept_from
 from kafka_forensics.analysis.replicas.damaged_forks import (
-    VERSIONS,
     another_history,
     doubted_epoch,
     epoch_starts,
@@ -89,7 +88,7 @@ def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
     else:
         result.agreement = _agreement(replicas, pairs, result)
     result.findings = [
-        with_held_ranges(replicas, forked, known) if known.kind in VERSIONS else known
+        with_held_ranges(replicas, forked, known) if known.kind in kinds_with(Trait.NAMES_ONE_VERSION) else known
         for known in with_damage_told(replicas, result.findings)
     ]
     leading = {broker for finding in result.findings if finding.kind == "UNCLEAN_LOSS" for broker in finding.evidence["leaders"]}
@@ -363,7 +362,11 @@ def with_holders(
     """
     judged = []
     lost: set[tuple[int, int]] = set()
-    spoiled = {(spoiling.place.broker, *_offsets(spoiling)) for spoiling in findings if spoiling.kind in _SPOILED}
+    spoiled = {
+        (spoiling.place.broker, *_offsets(spoiling))
+        for spoiling in findings
+        if spoiling.kind in kinds_with(Trait.CHECKSUM_MAY_BE_RIGHT)
+    }
     for known in findings:
         gap = _without_deleted(replicas, known) if known.kind == "HW_BEYOND_LEO" else _cut_back(replicas, known)
         start, end = gap.place.offset_start, gap.place.offset_end
@@ -376,7 +379,7 @@ def with_holders(
         covering, holders = _holders(replicas, gap, comparison.conflicts, spoiled)
         below = _is_below(gap, comparison)
         told = gap.with_evidence(held_by=holders)
-        if gap.kind in _GONE and not holders:
+        if gap.kind in kinds_with(Trait.CONTENT_IS_GONE) and not holders:
             told = with_ranges(told, _held_in_part(replicas, gap, comparison.conflicts))
         judged.append(_with_watermark(told, comparison, below=below))
         if below and gap.kind == "OFFSET_GAP" and not covering and len(replicas) > 1 and all_read:
@@ -397,7 +400,7 @@ def _with_watermark(gap: Finding, comparison: Comparison, *, below: bool) -> Fin
     """What is missing with the high watermark; critical below that."""
     if gap.kind not in _MISSING or comparison.high_watermark is None:
         return gap
-    severity = Severity.CRITICAL if below and gap.kind in _CRITICAL_BELOW else gap.severity
+    severity = Severity.CRITICAL if below and gap.kind in kinds_with(Trait.CRITICAL_BELOW_HW) else gap.severity
     known = gap.with_evidence(high_watermark=comparison.high_watermark, witness=comparison.witness, below_high_watermark=below)
     return replace(known, severity=severity)
 
@@ -410,7 +413,7 @@ def _holders(
     low, high = _offsets(gap)
     covering = [n for n, replica in enumerate(replicas) if replica.broker != gap.place.broker and replica.covers(low, high)]
     holders = [replicas[number].broker for number in covering if _is_same_history(replicas, gap, conflicts, number)]
-    if gap.kind in _SPOILED or gap.kind == "BATCH_CRC_MISMATCH":
+    if gap.kind in kinds_with(Trait.CHECKSUM_MAY_BE_RIGHT) or gap.kind == "BATCH_CRC_MISMATCH":
         bad = {broker for broker, first, end_of_bad in spoiled if first < high and low < end_of_bad}
         holders = [broker for broker in holders if broker not in bad]
     return covering, holders
@@ -426,7 +429,7 @@ def _is_same_history(
             continue
         if parted(replicas, conflicts, (mine, number), (start, end)):
             return False
-        if gap.kind in _GONE and another_history(replica, replicas[number], start, end):
+        if gap.kind in kinds_with(Trait.CONTENT_IS_GONE) and another_history(replica, replicas[number], start, end):
             return False
     return True
 
@@ -505,27 +508,13 @@ def _held_nowhere(replicas: list[Replica], gaps: set[tuple[int, int]], high_wate
     return joined
 
 
-_CRITICAL_BELOW = frozenset({"OFFSET_GAP", "OFFSET_DISCONTINUITY", "RECOVERY_WOULD_TRUNCATE"})
-"""Kinds that are critical where they begin below the high watermark."""
-_MISSING = _CRITICAL_BELOW | {"SEGMENT_MISSING"}
+_MISSING = kinds_with(Trait.CRITICAL_BELOW_HW, Trait.LACKS_OFFSETS)
 """Kinds that are told the partition's high watermark, and by which witness; `HW_BEYOND_LEO` speaks of its replica's own."""
-_SPOILED = frozenset(
-    {
-        "BATCH_MAGIC_UNKNOWN",
-        "BATCH_MAGIC_REGRESSION",
-        "BATCH_COUNT_LIE",
-        "BATCH_RANGE_INCONSISTENT",
-        "RECORD_VARINT_OVERLONG",
-        "RECORD_LENGTH_OUT_OF_BOUNDS",
-        "RECORD_MALFORMED",
-        "EPOCH_FIELD_MISMATCH",
-    }
-)
-"""What may be wrong with a batch whose checksum is right: such a copy is no good one of the same batch."""
-_DAMAGED = frozenset({"FRAMING_LOST", "HIDDEN_BYTES", "SEG_HOLE", "RECOVERY_WOULD_TRUNCATE"})
-"""What had been written where nothing can be read now: its epochs are those of the checkpoint and of the batches around it."""
-_GONE = _DAMAGED | {"HW_BEYOND_LEO", "OFFSET_GAP", "SEGMENT_MISSING"}
-"""Kinds of which only a copy of the same leader epochs is a good one: what was there cannot be compared."""
-_HELD = (_MISSING | _SPOILED | _GONE) | frozenset(
-    {"INTERRUPTED_SWAP", "BATCH_CRC_MISMATCH", "SEG_SHORT", "OFFSET_NON_MONOTONIC", "OFFSET_REGRESSION"}
+_HELD = kinds_with(
+    Trait.CRITICAL_BELOW_HW,
+    Trait.LACKS_OFFSETS,
+    Trait.CONTENT_IS_GONE,
+    Trait.CHECKSUM_MAY_BE_RIGHT,
+    Trait.OUT_OF_ORDER,
+    Trait.MENDED_BY_COPY,
 )

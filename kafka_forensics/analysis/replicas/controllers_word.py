@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from itertools import accumulate, pairwise
 from typing import Final
 
-from kafka_forensics.analysis.kinds import finding, on_premises
+from kafka_forensics.analysis.kinds import Trait, finding, kinds_with, on_premises
 from kafka_forensics.analysis.replica import Replica, kept_from
 from kafka_forensics.analysis.replicas.diff import BatchReader, Conflicts
 from kafka_forensics.analysis.replicas.forks import last_epoch, lineage
@@ -29,13 +29,9 @@ MAX_ELECTIONS: Final = 16
 """Unclean elections told of one partition, the newest."""
 ELECTIONS_WEIGHED: Final = 256
 """Elections that are looked at for who lost a record, the newest."""
-_LOSSES: Final = ("UNCLEAN_LOSS", "LRS_LOSS")
-_FORKS: Final = ("FORK_BELOW_HW", "FORK_ABOVE_HW")
-_SHORT: Final = frozenset({"LRS_RISK", "ISR_MEMBER_MISSING_COMMITTED"})
-"""Kinds of what an election may have cost and nobody has cut yet."""
-_HIDING: Final = frozenset({"FRAMING_LOST", "SEG_HOLE", "HW_BEYOND_LEO"})
+_HIDING: Final = kinds_with(Trait.STOPS_READERS) | {"HW_BEYOND_LEO"}
 """Kinds that leave open what a copy held; where it knows nothing of the new epoch, that may be what the election cost."""
-_PARTED: Final = frozenset({*_LOSSES, *_FORKS, "SAME_EPOCH_DIVERGENCE"})
+_PARTED: Final = kinds_with(Trait.LOST_BY_ELECTION, Trait.IS_FORK) | {"SAME_EPOCH_DIVERGENCE"}
 
 
 def judged_by_controller(
@@ -452,10 +448,14 @@ def _unclean_elections(
     """One finding each, with what it cost as far as the files show it."""
     elections = [event for event in _elections(control) if event.is_unclean]
     context = replicas[0].context
-    losses = [(loss, _lost(replicas, loss)) for loss in findings if loss.kind in _LOSSES and "election" in loss.evidence]
-    forks = [fork for fork in findings if fork.kind in _FORKS]
+    losses = [
+        (loss, _lost(replicas, loss))
+        for loss in findings
+        if loss.kind in kinds_with(Trait.LOST_BY_ELECTION) and "election" in loss.evidence
+    ]
+    forks = [fork for fork in findings if fork.kind in kinds_with(Trait.IS_FORK)]
     losses += [
-        row for fork in sorted(forks, key=lambda fork: _FORKS.index(fork.kind)) for row in _given_up(replicas, conflicts, fork)
+        row for fork in sorted(forks, key=lambda fork: fork.kind == "FORK_ABOVE_HW") for row in _given_up(replicas, conflicts, fork)
     ]
     bills = [(loss, bill) for loss, lost in losses for bill in _bills(replicas, control, lost)]
     unclean = []
@@ -494,7 +494,9 @@ def _why_no_cost(
         return "same_leader"
     if nodes_given is not None and _has_more(replicas, control, event):
         return "old_leader_not_compared" if event.previous_leader in nodes_given else "old_leader_not_given"
-    if len(replicas) < 2 or any(finding.kind in _PARTED or finding.kind in _SHORT for finding in findings):
+    if len(replicas) < 2 or any(
+        finding.kind in _PARTED or finding.kind in kinds_with(Trait.ELECTION_MAY_LOSE) for finding in findings
+    ):
         return None
     older = {
         replica.broker
@@ -537,7 +539,7 @@ def _cost(event: PartitionEvent, bills: list[tuple[Finding, _Bill]]) -> tuple[Fi
     billed = [(loss, bill) for loss, bill in bills if event in bill.events]
     return min(
         billed,
-        key=lambda row: (row[0].kind in _FORKS, len(row[1].events) > 1, row[1].start_offset - row[1].end_offset),
+        key=lambda row: (row[0].kind in kinds_with(Trait.IS_FORK), len(row[1].events) > 1, row[1].start_offset - row[1].end_offset),
         default=None,
     )
 

@@ -6,6 +6,7 @@ bears it out; a damaged batch of a believed epoch and another replica's batch of
 
 from typing import TYPE_CHECKING, Final
 
+from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.segments import MAX_RELATIVE_OFFSET
 from kafka_forensics.model.batches import BatchColumn
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafka_forensics.model.json_objects import Json
-
-VERSIONS: Final = frozenset({"UNCLEAN_LOSS", "FORK_BELOW_HW"})
-"""Kinds that name the holders of one version of the offsets they give."""
 
 
 def one_batch(left: "NDArray[np.int64]", right: "NDArray[np.int64]") -> bool:
@@ -96,7 +94,10 @@ def with_damage_told(replicas: list[Replica], findings: list[Finding]) -> list[F
 
     Who has all of it is the holder; where nobody has, `not_whole` says what lies damaged on each.
     """
-    return [_with_damage_told(replicas, finding) if finding.kind in VERSIONS else finding for finding in findings]
+    return [
+        _with_damage_told(replicas, finding) if finding.kind in kinds_with(Trait.NAMES_ONE_VERSION) else finding
+        for finding in findings
+    ]
 
 
 def _with_damage_told(replicas: list[Replica], finding: Finding) -> Finding:

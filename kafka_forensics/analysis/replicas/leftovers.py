@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.kinds import finding
+from kafka_forensics.analysis.kinds import Trait, finding, kinds_with
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.segments import Run
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
@@ -20,10 +20,6 @@ LISTED: Final = 16
 _NEVER_COMMITTED: Final = "none of it was ever committed: a replica that follows a new leader cuts what that never had"
 SEARCHED: Final = 4096
 """Runs of leftovers looked at for one finding of missing offsets."""
-_FILLED: Final = frozenset(
-    {"OFFSET_GAP", "SEGMENT_MISSING", "HW_BEYOND_LEO", "COMMITTED_LOST_EVERYWHERE", "SEG_SHORT", "FRAMING_LOST", "SEG_HOLE"}
-)
-"""Kinds that say which offsets are missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +144,7 @@ def _fill(members: Sequence[HeldAside], findings: list[Finding]) -> tuple[list[F
     for missing in findings:
         answer.append(missing)
         start, end = missing.place.offset_start, missing.place.offset_end
-        if missing.kind not in _FILLED or start is None or end is None:
+        if missing.kind not in kinds_with(Trait.LEFTOVERS_MAY_FILL) or start is None or end is None:
             continue
         before = bisect_left(starts, end)
         near = spans[max(before - SEARCHED, 0) : before]

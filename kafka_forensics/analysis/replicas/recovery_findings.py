@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.kinds import finding
+from kafka_forensics.analysis.kinds import Trait, finding, kinds_with
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.segments import Run
 from kafka_forensics.model.findings import Finding, Severity
@@ -45,17 +45,6 @@ REASONS: Final = {
     NEXT_OFFSET: "last_batch_read_wrongly",
 }
 """Why a cut is made, by check."""
-_DAMAGE: Final = frozenset(
-    {
-        "BATCH_CRC_MISMATCH",
-        "BATCH_MAGIC_REGRESSION",
-        "BATCH_MAGIC_UNKNOWN",
-        "FRAMING_LOST",
-        "OFFSET_DISCONTINUITY",
-        "OFFSET_REGRESSION",
-        "SEG_HOLE",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +58,9 @@ class Outlook:
 
 def regresses(replica: Replica, base_offset: int) -> bool:
     """Whether offsets of a segment go back somewhere, so that building its index anew may fail."""
-    kinds = {"OFFSET_REGRESSION", "OFFSET_NON_MONOTONIC", "OFFSET_DISCONTINUITY"}
     return any(
-        irregularity.kind in kinds and irregularity.run.segment == base_offset for irregularity in replica.course.irregularities
+        irregularity.kind in kinds_with(Trait.OUT_OF_ORDER) and irregularity.run.segment == base_offset
+        for irregularity in replica.course.irregularities
     )
 
 
@@ -138,7 +127,8 @@ def with_unclean_restart(findings: list[Finding], replica: Replica, outlook: Out
         restarts[context.place(segment_file(segment)).file, end.position] = restart
     return [
         finding.with_evidence(unclean_restart=restarts[where])
-        if finding.kind in _DAMAGE and (where := (finding.place.file, finding.place.byte_start)) in restarts
+        if finding.kind in kinds_with(Trait.CUT_AFTER_CRASH)
+        and (where := (finding.place.file, finding.place.byte_start)) in restarts
         else finding
         for finding in findings
     ]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.epochs import EpochRun, checkpoint_contradiction, differing_end
-from kafka_forensics.analysis.kinds import finding
+from kafka_forensics.analysis.kinds import Trait, finding, kinds_with
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.segments import BATCH_BEFORE, BadEntry
 from kafka_forensics.evidence.context import ReplicaContext
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 _COMPACTED_INDEX_REASONS: Final = frozenset({"position_inside_batch", "out_of_order", "beyond_log"})
 _TAIL_KINDS: Final = frozenset({"beyond_log"})
-_BYTES_LOST: Final = frozenset({"FRAMING_LOST", "SEG_HOLE", "SEG_TORN_TAIL", "BUDGET_EXCEEDED"})
 _BY_OFFSET: Final = frozenset(
     {"offset_before_batch", "offset_in_earlier_batch", "timestamp_of_no_batch_there", "earlier_batch_is_newer", "beyond_log"}
 )
@@ -366,7 +365,12 @@ def _disordered_segments(replica: Replica) -> set[int]:
 def _tells_what_was_there(replica: Replica, bad: BadEntry) -> bool:
     """Whether an entry points to where bytes of the log are lost: then it is the log that is wrong."""
     damage = replica.state.framing.damage
-    lost = [damaged for kind in _BYTES_LOST for segment, damaged in damage.get(kind, ()) if segment == bad.segment]
+    lost = [
+        damaged
+        for kind in kinds_with(Trait.RECORDS_IN_DOUBT) - {"BATCH_CRC_MISMATCH"}
+        for segment, damaged in damage.get(kind, ())
+        if segment == bad.segment
+    ]
     if bad.reason == "position_inside_batch":
         return any(damaged.position <= bad.value < damaged.position + damaged.size_in_bytes for damaged in lost)
     totals = replica.state.framing.by_segment.get(bad.segment)

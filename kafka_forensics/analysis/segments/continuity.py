@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.segments.framing import Survey
 from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.model.constants import INT64_MAX
@@ -22,8 +23,6 @@ MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 """No offset of a segment lies further above its base offset."""
 MAX_RUNS: Final = 4096
 """Runs a state keeps; past that the log is rubble, and the first and last half of them say so."""
-
-_EXPLAINING: Final = frozenset({"FRAMING_LOST", "SEG_HOLE", "BUDGET_EXCEEDED"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +132,7 @@ class ContinuityFold:
 
     def step(self, columns: "NDArray[np.int64]", damage: list[Damage], seen: Survey | None = None) -> None:
         """Add the batches of a chunk and the damage between them. `seen` is the survey of its columns, if there are any."""
-        explained = [place.position for place in damage if place.kind in _EXPLAINING]
+        explained = [place.position for place in damage if place.kind in kinds_with(Trait.HIDES_OFFSETS)]
         if seen is not None and seen.joined and not explained:
             self._add_joined(columns)
             return

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from kafka_forensics.analysis.bounds import Sample
+from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.constants import (
     COMPRESSION_MASK,
@@ -76,9 +77,6 @@ def survey(columns: "NDArray[np.int64]") -> Survey:
         odd=int(np.count_nonzero((count < 0) | too_many | (count != sound[_DELTA] + 1))),
         timed=bool(np.bitwise_or.reduce(columns[_ATTRIBUTES]) & _BY_BROKER),
     )
-
-
-_HIDING: Final = frozenset({"FRAMING_LOST", "SEG_HOLE"})
 
 
 @dataclass(slots=True)
@@ -153,7 +151,11 @@ class FramingFold:
     def _find_hiding(self, chunk: BatchChunk) -> None:
         """Remember the first place of the segment behind which Kafka's readers see nothing."""
         for damage in chunk.damage:
-            if damage.kind in _HIDING and "stored_crc" not in damage.detail and self._segment not in self.hiding:
+            if (
+                damage.kind in kinds_with(Trait.STOPS_READERS)
+                and "stored_crc" not in damage.detail
+                and self._segment not in self.hiding
+            ):
                 totals = self.by_segment.get(self._segment, SegmentTotals())
                 behind = int((chunk.columns[BatchColumn.POSITION] > damage.position).sum())
                 self.hiding[self._segment] = Hiding(

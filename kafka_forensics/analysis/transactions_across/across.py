@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.internal_topics import describes
-from kafka_forensics.analysis.kinds import finding, on_premises
+from kafka_forensics.analysis.kinds import Trait, finding, kinds_with, on_premises
 from kafka_forensics.analysis.replicas import electable, member_lacks
 from kafka_forensics.analysis.transactions import OFFSET, PRODUCER_EPOCH, PRODUCER_ID, TIMESTAMP, TYPE, OpenTransaction
 from kafka_forensics.analysis.transactions_across.decided import SKEW_MS, TV2, Commits, Contradiction, contradictions, disagreements
@@ -496,4 +496,4 @@ def _furthest_proof(facts: PartitionFacts, decided: Decided, as_of_ms: int | Non
 
 
 _ALIKE: Final = frozenset({"identical", "prefix", "missing", "compacted"})
-_TOLD: Final = frozenset({"UNCLEAN_LOSS", "LRS_LOSS", "FORK_BELOW_HW", "ISR_MEMBER_MISSING_COMMITTED", "LRS_RISK"})
+_TOLD: Final = kinds_with(Trait.LOST_BY_ELECTION, Trait.ELECTION_MAY_LOSE) | {"FORK_BELOW_HW"}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from rich.cells import cell_len
 from rich.text import Text
 
+from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.cli.outputs.rows import markdown, markdown_lines, tsv_lines
 from kafka_forensics.cli.outputs.scan_table import STYLES, print_hanging
 from kafka_forensics.cli.outputs.words import (
@@ -27,7 +28,7 @@ from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.json_objects import Columns, Json, attributes, json_text, object_of, rfc3339, times
 from kafka_forensics.model.results import SCHEMA_VERSION, Read, ReplicaSummary
-from kafka_forensics.questions.compare import CONFLICTS, Held, HeldRecord, OffsetRow, OffsetState, SideBySide, are_several
+from kafka_forensics.questions.compare import Held, HeldRecord, OffsetRow, OffsetState, SideBySide, are_several
 from kafka_forensics.wording import is_background, message
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ COLUMNS: Final = ("offset", "broker", "epoch", "time", "producer", "key", "value
 _OPTIONAL: Final = frozenset({"epoch", "producer", "headers", "remarks"})
 _LONG_NAME: Final = 12
 _DIGEST_DIGITS: Final = 6
-_TOLD: Final = CONFLICTS | {"REPLICA_LAGS", "BATCHES_REENCODED"}
 _ALL: Final = "all"
 _OUTSIDE: Final = (OffsetState.BEFORE_LOG_START, OffsetState.IN_REMOTE_STORAGE, OffsetState.BEYOND_LOG_END)
 _BEYOND: Final = (OffsetState.BEYOND_LOG_END, OffsetState.IN_REMOTE_STORAGE, OffsetState.NOT_READ)
@@ -163,11 +163,16 @@ def _nothing(held: Held, replica: ReplicaSummary) -> str:
 
 def told(findings: Iterable[Finding], *, verbose: bool) -> tuple[list[Finding], list[Finding]]:
     """Findings to be told in full, what speaks of the difference first and then worst first, and the rest, all info."""
-    every = sorted(findings, key=lambda finding: (finding.kind not in CONFLICTS, -finding.severity.rank, finding.kind))
+    every = sorted(
+        findings, key=lambda finding: (finding.kind not in kinds_with(Trait.PARTS_REPLICAS), -finding.severity.rank, finding.kind)
+    )
     shown = [
         finding
         for finding in every
-        if verbose or finding.kind in _TOLD or is_background(finding) or finding.severity is not Severity.INFO
+        if verbose
+        or finding.kind in kinds_with(Trait.PARTS_REPLICAS, Trait.HARMLESS_DIFFERENCE)
+        or is_background(finding)
+        or finding.severity is not Severity.INFO
     ]
     return shown, [finding for finding in every if finding not in shown]
 
@@ -184,7 +189,7 @@ def difference_sentence(compared: SideBySide) -> str:
         return f"nothing could be compared: the log of {which} could be read"
     if first is None:
         return _no_difference(compared, max(starts), min(ends, default=0), len(read))
-    if any(finding.kind in CONFLICTS for finding in compared.result.findings) or _held_differently(compared):
+    if any(finding.kind in kinds_with(Trait.PARTS_REPLICAS) for finding in compared.result.findings) or _held_differently(compared):
         return f"first difference at offset {first}"
     short = [label for label, replica in zip(labels(compared), replicas, strict=True) if replica.log_end_offset == first]
     behind = plural(max(ends) - first, "offset")

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.cli.outputs.plan_words import STRAYS, begins_remotely, brokers, capital, holders_on_disk, mend_words, refusal
 from kafka_forensics.cli.outputs.steps import (
     DESCRIBE,
@@ -85,7 +86,7 @@ def _hanging(plans: Plans) -> Iterator[Step]:
     """What to do on the running cluster about transactions that no coordinator lists."""
     for finding in () if plans.result is None else plans.result.findings:
         evidence, place = finding.evidence, finding.place
-        if finding.kind not in ("TXN_HANGING", "TXN_OPEN") or place.topic is None or place.partition is None:
+        if finding.kind not in kinds_with(Trait.OPEN_TRANSACTION) or place.topic is None or place.partition is None:
             continue
         whose = f"producer {evidence['producer_id']} in {name(place.topic, place.partition)}"
         what = f"the transaction of {whose} from offset {evidence['first_offset']} on"

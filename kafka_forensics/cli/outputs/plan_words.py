@@ -4,11 +4,12 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.cli.outputs.words import name
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding
-from kafka_forensics.questions.plan import CONTRADICTING, Planned
+from kafka_forensics.questions.plan import Planned
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, holds, normalised, without
 from kafka_forensics.replication.planner import (
     NO_END,
@@ -305,7 +306,9 @@ def notes(planned: Planned, shown: Sequence[Candidate], *, every_follower: bool)
     separate = ("same_broker", "topic_unknown")
     yield from (missing_words(planned, missing) for missing in planned.plan.missing if missing.kind not in separate)
     yield from _clashes(planned)
-    contradictions = [finding for finding in planned.findings if finding.kind in CONTRADICTING and not _recovered(finding)]
+    contradictions = [
+        finding for finding in planned.findings if finding.kind in kinds_with(Trait.CONTRADICTS_WITNESS) and not _recovered(finding)
+    ]
     for finding in contradictions[:CONTRADICTIONS_SHOWN]:
         yield f"Contradiction: {finding.kind}: {printable(message(finding))}"
     if len(contradictions) > CONTRADICTIONS_SHOWN:

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from kafka_forensics.analysis.incidents import AT_RISK, LOST, covered
-from kafka_forensics.analysis.kinds import CATALOGUE
+from kafka_forensics.analysis.incidents import covered
+from kafka_forensics.analysis.kinds import CATALOGUE, Trait, kinds_with
 from kafka_forensics.analysis.kinds.evidence_classes import (
     BatchDamageEvidence,
     FramingEvidence,
@@ -141,14 +141,18 @@ def _told_topics(findings: Iterable[Finding]) -> dict[str, _Topic]:
             partitions.setdefault((place.topic, place.partition), []).append(finding)
     for (topic, _), own in partitions.items():
         ranged = [finding for finding in own if finding.place.offset_start is None or finding.place.offset_start >= 0]
-        topics[topic].at_least += covered(each for each in ranged if each.kind in LOST and each.confidence is Confidence.PROVEN)
+        topics[topic].at_least += covered(
+            each for each in ranged if each.kind in kinds_with(Trait.LOST_COMMITTED) and each.confidence is Confidence.PROVEN
+        )
         topics[topic].at_most += covered(filter(_is_at_risk, ranged))
     return topics
 
 
 def _is_at_risk(finding: Finding) -> bool:
     is_damage = CATALOGUE[finding.kind].evidence in _DAMAGE
-    return finding.kind in AT_RISK or (is_damage and not finding.evidence.get("held_by"))
+    return finding.kind in kinds_with(Trait.LOST_COMMITTED, Trait.COMMITTED_AT_RISK) or (
+        is_damage and not finding.evidence.get("held_by")
+    )
 
 
 def _metric(name: str, words: str, samples: Samples) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
+from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.cli.outputs.words import (
     aligned,
     by_kind,
@@ -62,8 +63,6 @@ _KIND_STYLES: Final = {
 _SHOWN_OF_A_KIND: Final = 3
 _WORD: Final = re.compile(r"\S+")
 _COMMAND: Final = re.compile(r"`(kafka-[^`]+)`(?:\.(?=\s|$)|$)")
-_TOLD_BESIDE_WORSE: Final = frozenset({"INCIDENT_SIGNATURE", "UNCLEAN_ELECTION"})
-"""Of info, and yet the likely reason of what stands above it."""
 SHOWN_PARTITIONS: Final = 20
 _SHOWN_INCIDENTS: Final = 20
 _SHOWN_APART: Final = 5
@@ -335,7 +334,9 @@ class _Page:
         for group in by_kind(finding for finding in findings if finding not in harmless):
             self._kind(group)
         worse = not is_harmless(findings)
-        background = [finding for finding in harmless if is_background(finding) or (worse and finding.kind in _TOLD_BESIDE_WORSE)]
+        background = [
+            finding for finding in harmless if is_background(finding) or (worse and finding.kind in kinds_with(Trait.IS_BACKGROUND))
+        ]
         self._background(background, [finding for finding in harmless if finding not in background])
 
     def _background(self, background: list[Finding], brief: list[Finding]) -> None:

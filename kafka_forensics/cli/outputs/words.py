@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Final
 
+from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.errors import TRY_AGAIN, may_pass
 from kafka_forensics.evidence.options import listed
@@ -23,46 +24,6 @@ _NAMED_PARTITIONS: Final = 3
 _NAMED_TOPICS: Final = 4
 _NAMED_EPOCHS: Final = 3
 _NAMED_BROKERS: Final = 6
-_OF_MOMENTS: Final = frozenset(
-    {
-        "CHECKPOINT_MALFORMED",
-        "CHECKPOINT_OUT_OF_ORDER",
-        "COMMITTED_LOST_EVERYWHERE",
-        "COMPACTED_VALUE_DIFFERS",
-        "EMPTY_REPLICA_MAY_LEAD",
-        "EPOCH_CACHE_MISMATCH",
-        "EVIDENCE_CHANGED",
-        "FRAMING_LOST",
-        "GROUP_OFFSET_BEYOND_LOG",
-        "HW_BEYOND_LEO",
-        "INDEX_MISMATCH",
-        "INTERRUPTED_SWAP",
-        "ISR_MEMBER_MISSING_COMMITTED",
-        "LOG_HEAD_MISSING",
-        "LRS_RISK",
-        "OFFSET_GAP",
-        "PRODUCER_SEQ_GAP",
-        "PRODUCER_SNAPSHOT_CORRUPT",
-        "QUORUM_WOULD_TRUNCATE",
-        "RECOVERY_WOULD_TRUNCATE",
-        "REPLICA_MISSING",
-        "SEGMENT_MISSING",
-        "TOPIC_UNKNOWN_TO_CONTROLLER",
-        "TXNINDEX_MISSING_ABORT",
-        "TXNINDEX_PHANTOM_ABORT",
-        "TXN_HANGING",
-        "TXN_MARKERS_DISAGREE",
-        "TXN_PARTLY_LOST",
-        "TXN_TORN",
-    }
-)
-"""Kinds that files of different moments look like: logs and their small files, one replica's head or end and another's."""
-_WAITING_READERS: Final = {
-    "TXN_HANGING": "hanging transaction",
-    "TXN_OPEN": "open transaction",
-    "READERS_HELD_BACK": "high watermark held back",
-}
-"""Kinds of records that consumers wait for → why."""
 _SHELL_WORD: Final = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""")
 _TAKES_VALUE: Final = re.compile(r"--(?!live$|whole$|partial$|explain$|all-partitions$|verbose$)[a-z-]+")
 """Of the options that stand in commands of ours those that take a value."""
@@ -222,8 +183,8 @@ def _waiting_readers(findings: Iterable[Finding]) -> str:
     """`readers of committed records wait in 2 partitions: ledger-0 (open transaction), …`; nothing where none wait."""
     reasons: dict[str, str] = {}
     for finding in findings:
-        if finding.kind in _WAITING_READERS:
-            reasons.setdefault(name(finding.place.topic, finding.place.partition), _WAITING_READERS[finding.kind])
+        if reason := _why_readers_wait(finding.kind):
+            reasons.setdefault(name(finding.place.topic, finding.place.partition), reason)
     if not reasons:
         return ""
     named = [f"{partition} ({reason})" for partition, reason in [*reasons.items()][:_NAMED_PARTITIONS]]
@@ -231,11 +192,20 @@ def _waiting_readers(findings: Iterable[Finding]) -> str:
     return f"readers of committed records wait in {plural(len(reasons), 'partition')}: {', '.join([*named, *more])}"
 
 
+def _why_readers_wait(kind: str) -> str | None:
+    """Why consumers wait for records of which there is a finding of this kind; None if they do not."""
+    if kind in kinds_with(Trait.OPEN_TRANSACTION):
+        return "hanging transaction" if kind == "TXN_HANGING" else "open transaction"
+    return "high watermark held back" if kind == "READERS_HELD_BACK" else None
+
+
 def live_lines(result: ScanResult, *, command: str = "scan") -> list[str]:
     """A line for a copy that may be of running brokers and was judged as one of stopped ones; of a scan none where that explains
     nothing."""
     grave = [
-        finding for finding in result.findings if finding.kind in _OF_MOMENTS and finding.severity.rank >= Severity.WARNING.rank
+        finding
+        for finding in result.findings
+        if finding.kind in kinds_with(Trait.MAY_BE_OF_MOMENTS) and finding.severity.rank >= Severity.WARNING.rank
     ]
     told_of = {(finding.place.topic, finding.place.partition) for finding in grave}
     near = {

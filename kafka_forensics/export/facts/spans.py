@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 SPAN_BYTES: Final = 64 << 20
 """Batches that begin on either side of a multiple of this many bytes are never in one span, so that a file may be read in parts."""
-_KINDS: Final = {"SEG_ZERO_TAIL": "zero_tail", "BUDGET_EXCEEDED": "skipped"}
 
 
 @dataclass(slots=True)
@@ -160,7 +159,7 @@ def _chunk_spans(chunk: BatchChunk) -> Iterator[Span]:
         if damage.position in at:
             inside.setdefault(at[damage.position], damage)
         elif damage.size_in_bytes > 0:
-            kind = _KINDS.get(damage.kind, "damaged")
+            kind = _span_kind(damage.kind)
             end = damage.position + damage.size_in_bytes
             spans.append(
                 Span(damage.position, end, kind, damage.kind, damage.base_offset, damage.last_offset, detail=dict(damage.detail))
@@ -224,11 +223,17 @@ def _small_spans(file: "ByteFile", kind: str, base_offset: int) -> Iterator[Span
     yield from _overlaid(spans, damage, width)
 
 
+def _span_kind(damage_kind: str) -> str:
+    if damage_kind == "SEG_ZERO_TAIL":
+        return "zero_tail"
+    return "skipped" if damage_kind == "BUDGET_EXCEEDED" else "damaged"
+
+
 def _overlaid(spans: list[Span], damage: list[Damage], width: int) -> Iterator[Span]:
     """`spans` with the damaged bytes cut out of them, and the damage, by position; entries of `width` bytes are counted."""
     cuts = []
     for item in sorted(damage, key=lambda item: (item.position, item.size_in_bytes)):
-        kind, end = _KINDS.get(item.kind, "damaged"), item.position + item.size_in_bytes
+        kind, end = _span_kind(item.kind), item.position + item.size_in_bytes
         cuts.append(Span(item.position, end, kind, item.kind, item.base_offset, item.last_offset, detail=dict(item.detail)))
     pieces = list(cuts)
     for span in spans:

@@ -3,45 +3,14 @@
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.model.batches import LOG_DAMAGE
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.replication.offset_ranges import Range, normalised, without
 from kafka_forensics.replication.planner import NO_END
 
-_OF_A_GAP: Final = frozenset({"OFFSET_GAP", "SEGMENT_MISSING"})
-_OF_BUILT_FILES: Final = frozenset(
-    {
-        "CHECKPOINT_MALFORMED",
-        "CHECKPOINT_OUT_OF_ORDER",
-        "HW_BEYOND_LEO",
-        "INDEX_MISMATCH",
-        "PRODUCER_SNAPSHOT_CORRUPT",
-        "TXNINDEX_MISSING_ABORT",
-        "TXNINDEX_PHANTOM_ABORT",
-    }
-)
-"""Kinds about indexes, snapshots and checkpoints. A salvage builds these files, so it inherits no fault of theirs."""
-_WRONG: Final = (
-    LOG_DAMAGE
-    | _OF_A_GAP
-    | {
-        "EPOCH_CACHE_MISMATCH",
-        "EPOCH_FIELD_MISMATCH",
-        "HIDDEN_BYTES",
-        "OFFSET_DISCONTINUITY",
-        "OFFSET_NON_MONOTONIC",
-        "OFFSET_REGRESSION",
-        "SEG_NAME_MISMATCH",
-        "SEG_SHORT",
-    }
-)
+_WRONG: Final = LOG_DAMAGE | kinds_with(Trait.LACKS_OFFSETS, Trait.OUT_OF_ORDER, Trait.SPOILS_SALVAGE)
 """Kinds that tell of wrong bytes, offsets or epochs: no log that has one is salvaged."""
-
-
-_OF_TRANSACTIONS: Final = frozenset({"TXN_HANGING", "TXN_OPEN", "TXN_PARTLY_LOST", "TXN_TORN"})
-"""Kinds about a transaction, which is the same if it begins at the same offset: where it ends, the end of the log decides."""
-_OF_ABSENT_OFFSETS: Final = frozenset({"COMMITTED_LOST_EVERYWHERE", "GROUP_OFFSET_BEYOND_LOG"})
-"""Kinds that name offsets at which nothing is: the copies must lack all of them."""
 
 
 class Judged(NamedTuple):
@@ -76,7 +45,7 @@ class InputFindings:
         judged, gaps = Judged([], [], []), normalised(gaps)
         for finding in found:
             offsets = _offsets(finding)
-            if finding.kind in _OF_A_GAP and offsets is not None and not without([offsets], gaps):
+            if finding.kind in kinds_with(Trait.LACKS_OFFSETS) and offsets is not None and not without([offsets], gaps):
                 continue
             if finding.kind in _WRONG:
                 judged.wrong.append(finding)
@@ -88,15 +57,15 @@ class InputFindings:
 
     def _has(self, finding: Finding) -> bool:
         """Whether a copy has a finding of the same kind, of the same producer and transaction, at these offsets."""
-        if finding.kind in _OF_BUILT_FILES:
+        if finding.kind in kinds_with(Trait.SALVAGE_BUILDS_FILE):
             return False
         ours, theirs = _offsets(finding), self._found.get(_key(finding), [])
         if ours is None:
             return None in theirs
         ranges = [span for span in theirs if span is not None]
-        if finding.kind in _OF_TRANSACTIONS:
+        if finding.kind in kinds_with(Trait.ONE_TRANSACTION):
             return any(start == ours[0] for start, _ in ranges)
-        if finding.kind in _OF_ABSENT_OFFSETS:
+        if finding.kind in kinds_with(Trait.ABSENT_OFFSETS):
             return not without([ours], normalised(ranges))
         return any(start < ours[1] and ours[0] < end for start, end in (*ranges, *self._many.get(_kind(finding), ())))
 

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan
-from kafka_forensics.model.batches import HARMLESS_TAILS, LOG_DAMAGE, BatchColumn
+from kafka_forensics.model.batches import LOG_DAMAGE, BatchColumn
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.parsers.log import SegmentReader, believed_to, inspector
 from kafka_forensics.parsers.log_dir import SegmentFiles
@@ -25,11 +26,8 @@ if TYPE_CHECKING:
 
     from kafka_forensics.storage.source import ByteFile
 
-_OUTSIDE_THE_CRC: Final = frozenset(
-    {"EPOCH_FIELD_MISMATCH", "OFFSET_DISCONTINUITY", "OFFSET_NON_MONOTONIC", "OFFSET_REGRESSION", "REPLICA_DIFFERS"}
-)
+_OUTSIDE_THE_CRC: Final = kinds_with(Trait.OUT_OF_ORDER, Trait.EPOCH_IN_DOUBT)
 """Findings that tell of a lie in a field that no CRC covers; the rest of what is damaged the bytes themselves tell."""
-_OF_EPOCHS: Final = frozenset({"EPOCH_FIELD_MISMATCH", "REPLICA_DIFFERS"})
 
 
 class Searched(NamedTuple):
@@ -72,7 +70,7 @@ class Source:
             if segment is not None and place.byte_start is not None and finding.severity.rank > Severity.INFO.rank:
                 lies.add((segment, place.byte_start))
                 is_good = place.offset_start is not None and holds(runs, place.offset_start)
-                if finding.kind in _OF_EPOCHS and is_good and place.offset_end is not None:
+                if finding.kind in kinds_with(Trait.EPOCH_IN_DOUBT) and is_good and place.offset_end is not None:
                     doubted.append((int(place.offset_start or 0), place.offset_end))
         return cls(plan, replica, frozenset(lies), deep, without(runs, normalised(doubted)))
 
@@ -98,7 +96,7 @@ class Source:
         state = self.replica.state
         last = max(self.replica.context.segment_base_offsets, default=0)
         damaged = any(
-            kind not in HARMLESS_TAILS or any(segment != last for segment, _ in sample)
+            kind not in kinds_with(Trait.IS_TAIL) or any(segment != last for segment, _ in sample)
             for kind, sample in state.framing.damage.items()
             if kind in LOG_DAMAGE
         )

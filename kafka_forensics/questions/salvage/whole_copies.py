@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.evidence.options import listed
-from kafka_forensics.model.batches import HARMLESS_TAILS, BatchColumn
+from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import INTERNAL_TOPICS
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Finding
@@ -23,16 +24,7 @@ from kafka_forensics.replication.offset_ranges import Range, Ranges, clipped, no
 from kafka_forensics.replication.planner import NO_END, Broker, PlanReplica, loaded_epochs
 from kafka_forensics.scanning.rereading.reader import LogReader
 
-DIFFERING: Final = frozenset(
-    {
-        "COMPACTED_VALUE_DIFFERS",
-        "FORK_ABOVE_HW",
-        "FORK_BELOW_HW",
-        "SAME_EPOCH_DIVERGENCE",
-        "TOPIC_ID_MISMATCH",
-        "UNCLEAN_LOSS",
-    }
-)
+DIFFERING: Final = kinds_with(Trait.PARTS_REPLICAS) - {"REPLICA_DIFFERS"} | {"TOPIC_ID_MISMATCH"}
 """Findings that say that copies hold different records."""
 _CONTRADICTING: Final = ("contents", "markers")
 """Reasons why the latest values of a key differ that no missing record explains."""
@@ -327,7 +319,7 @@ def _holes(source: Source, slices: Sequence[Slice], log_end_offset: int) -> Iter
 def _tail(source: Source, segment: int, position: int) -> int:
     """Bytes at the end of a segment, from a position on, that a crash left there."""
     damage = source.replica.state.framing.damage
-    tails = [found for kind in HARMLESS_TAILS for base_offset, found in damage.get(kind, ()) if base_offset == segment]
+    tails = [found for kind in kinds_with(Trait.IS_TAIL) for base_offset, found in damage.get(kind, ()) if base_offset == segment]
     return sum(found.size_in_bytes for found in tails if found.position >= position)
 
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from kafka_forensics.analysis.incidents import AT_RISK, SIGNATURES, Case, ReplicaFacts, matches
-from kafka_forensics.analysis.kinds import finding as new_finding
+from kafka_forensics.analysis.incidents import SIGNATURES, Case, ReplicaFacts, matches
+from kafka_forensics.analysis.kinds import Trait, finding as new_finding, kinds_with
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import (
     Comparison,
@@ -206,7 +206,7 @@ class _PartitionJudge:
 
     def with_records(self, findings: list[Finding]) -> list[Finding]:
         """With the number of records where committed offsets are lost, or may be."""
-        return with_records(findings, self._replicas, self._reader, AT_RISK)
+        return with_records(findings, self._replicas, self._reader, kinds_with(Trait.LOST_COMMITTED, Trait.COMMITTED_AT_RISK))
 
     def with_incidents(self, findings: list[Finding]) -> list[Finding]:
         """With the known incidents that all this matches."""
@@ -342,23 +342,9 @@ def _once(findings: list[Finding]) -> list[Finding]:
     return list(seen.values())
 
 
-_TAIL_OF_LIVE_COPY = frozenset(
-    {
-        "SEG_TORN_TAIL",
-        "SEG_ZERO_TAIL",
-        "REPLICA_LAGS",
-        "HW_BEYOND_LEO",
-        "GROUP_OFFSET_BEYOND_LOG",
-        "CHECKPOINT_OUT_OF_ORDER",
-        "RECOVERY_WOULD_TRUNCATE",
-    }
-    | {"ISR_MEMBER_MISSING_COMMITTED", "LRS_RISK", "EMPTY_REPLICA_MAY_LEAD", "LOG_HEAD_MISSING", "TOPIC_ID_MISSING"}
-)
-
-
 def _capped(finding: Finding) -> Finding:
     """Of a live copy, what concerns the tail is at most `info`: the files are of different moments."""
-    if finding.kind in _TAIL_OF_LIVE_COPY and finding.severity.rank > 0:
+    if finding.kind in kinds_with(Trait.HARMLESS_IF_LIVE) and finding.severity.rank > 0:
         return replace(finding.with_evidence(capped_by="--live"), severity=Severity.INFO)
     return finding
 

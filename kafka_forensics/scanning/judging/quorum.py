@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafka_forensics.analysis.incidents import CAUSE_OF
-from kafka_forensics.analysis.kinds import finding
+from kafka_forensics.analysis.kinds import CATALOGUE, finding
 from kafka_forensics.evidence.inputs import Inputs
 from kafka_forensics.evidence.ledger import NOT_READ, Extent, Ledger
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
@@ -124,7 +123,7 @@ def stops_controllers(finding: Finding) -> bool:
     """Whether controllers must not start, or do not start, before what a finding says is mended."""
     evidence = finding.evidence
     no_start = "needs_snapshot" in evidence and not evidence["held_by"]
-    is_about_them = no_start or CAUSE_OF[finding.kind] is Cause.CONTROLLERS
+    is_about_them = no_start or CATALOGUE[finding.kind].cause is Cause.CONTROLLERS
     return is_about_them and finding.severity.rank >= Severity.ERROR.rank
 
 

@@ -2,11 +2,10 @@
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.kinds import finding
+from kafka_forensics.analysis.kinds import Trait, finding, kinds_with
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.evidence.inputs import METADATA, Inputs, LogDir, ReplicaPlan
 from kafka_forensics.evidence.paths import is_alone
-from kafka_forensics.model.batches import HARMLESS_TAILS
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.model.results import Read
@@ -87,7 +86,9 @@ def _lacks_id(log_dir: LogDir, directory: PartitionDirectory) -> bool:
 def _was_emptied(replica: Replica, directory: PartitionDirectory) -> bool:
     """Whether a log without batches once had some, and none are lost that were there, or unread."""
     damage = {kind for kind, sample in replica.state.framing.damage.items() if sample}
-    is_whole = replica.read is Read.WHOLE and damage <= HARMLESS_TAILS and all(segment.log for segment in directory.segments)
+    is_whole = (
+        replica.read is Read.WHOLE and damage <= kinds_with(Trait.IS_TAIL) and all(segment.log for segment in directory.segments)
+    )
     return is_whole and replica.log_end_offset > 0
 
 

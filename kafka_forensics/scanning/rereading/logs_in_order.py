@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.segments import ContinuityFold, Misplaced, Witnessed, at_end, by_neighbours, out_of_line, put_right
 from kafka_forensics.evidence.inputs import ReplicaPlan
-from kafka_forensics.model.batches import HARMLESS_TAILS, BatchChunk, BatchColumn, Record
+from kafka_forensics.model.batches import BatchChunk, BatchColumn, Record
 from kafka_forensics.model.constants import CONTROL_COMMIT, CONTROL_MASK, TRANSACTIONAL_MASK
 from kafka_forensics.parsers.log import (
     MAX_BATCH_BYTES,
@@ -80,7 +81,7 @@ class Placing:
         end = _end_position(chunk.columns[:, -1])
         header = read_sizes(self._file, end)
         kinds = {damage.kind for damage in chunk.damage if damage.position >= end}
-        if kinds - HARMLESS_TAILS:
+        if kinds - kinds_with(Trait.IS_TAIL):
             return None, False
         if kinds or len(header) < _SIZES_END or int.from_bytes(header[_OFFSET_BYTES:], "big", signed=True) <= 0:
             return self._behind, True
@@ -213,7 +214,7 @@ def _good(segment: int, chunk: BatchChunk, lost: list[tuple[int, int]]) -> "NDAr
     good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
     good &= columns[BatchColumn.SIZE_IN_BYTES] <= MAX_BATCH_BYTES
     lost += [(segment, int(position)) for position in columns[BatchColumn.POSITION, ~good]]
-    lost += [(segment, damage.position) for damage in chunk.damage if damage.kind not in HARMLESS_TAILS]
+    lost += [(segment, damage.position) for damage in chunk.damage if damage.kind not in kinds_with(Trait.IS_TAIL)]
     return np.flatnonzero(good)
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.producers import offset_behind
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import AcrossFormats
@@ -91,8 +92,6 @@ def _bodies(batch: "DecodedBatch") -> dict[int, tuple[int, int, bytes]]:
 
 
 _BATCHES_KEPT: Final = 2
-_LYING_HEADERS = frozenset({"BATCH_COUNT_LIE", "BATCH_RANGE_INCONSISTENT"})
-"""Problems of a batch whose records can be had all the same."""
 
 
 class LogReader:
@@ -362,9 +361,9 @@ class LogReader:
         """Whether a batch was read and cannot be decoded, see `BatchReader`."""
         inside = self._told_inside(replica, row)
         if inside is not None:
-            return any(damage.kind not in _LYING_HEADERS for damage in inside)
+            return any(damage.kind not in kinds_with(Trait.HEADER_MISCOUNTS) for damage in inside)
         decoded = self.decoded(replica, row)
-        return decoded is not None and any(damage.kind not in _LYING_HEADERS for damage in decoded.problems)
+        return decoded is not None and any(damage.kind not in kinds_with(Trait.HEADER_MISCOUNTS) for damage in decoded.problems)
 
     def decoded(self, replica: Replica, row: "NDArray[np.int64]") -> DecodedBatch | None:
         """A batch that `batches` gave, opened; None if it is too large to be, or cannot be read."""

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from kafka_forensics.analysis.internal_topics import AgreedLog, MetadataCopy, add_copy
+from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, typed_path
-from kafka_forensics.model.batches import HARMLESS_TAILS, BatchChunk, BatchColumn
+from kafka_forensics.model.batches import BatchChunk, BatchColumn
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import MetadataBatch, MetadataRecord, MetadataSnapshot, QuorumLog, StatedVoters, VoterSet
 from kafka_forensics.model.json_objects import Json
@@ -367,7 +368,7 @@ def _batches(file: "ByteFile", columns: "NDArray[np.int64]") -> Iterator[tuple[i
 def _ends_with_damage(chunk: BatchChunk, good: "NDArray[np.bool_]") -> bool:
     """Whether what comes last in a stretch of a log is no good batch, and not what a stopped broker may leave."""
     last = int(chunk.columns[BatchColumn.POSITION, -1]) if chunk.rows else -1
-    damaged = [damage.position for damage in chunk.damage if damage.kind not in HARMLESS_TAILS]
+    damaged = [damage.position for damage in chunk.damage if damage.kind not in kinds_with(Trait.IS_TAIL)]
     return max(damaged, default=-1) > last or (last >= 0 and not bool(good[-1]))
 
 

@@ -4,10 +4,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.internal_topics import GroupReplay, ShareReplay, TransactionLogReplay
-from kafka_forensics.analysis.kinds import finding
+from kafka_forensics.analysis.kinds import Trait, finding, kinds_with
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, broker_order, typed_path
-from kafka_forensics.model.batches import HARMLESS_TAILS, BatchChunk, BatchColumn, Damage, Record
+from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage, Record
 from kafka_forensics.model.constants import (
     CONSUMER_OFFSETS_TOPIC,
     CONTROL_ABORT,
@@ -198,7 +198,7 @@ class _LogWalk:
         good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
         if good.any():
             self._log.end_offset = max(self._log.end_offset, int(columns[BatchColumn.LAST_OFFSET, good].max()) + 1)
-        if not good.all() or any(damage.kind not in HARMLESS_TAILS for damage in chunk.damage):
+        if not good.all() or any(damage.kind not in kinds_with(Trait.IS_TAIL) for damage in chunk.damage):
             self._log.complete = False
 
     def _inspect(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from kafka_forensics.analysis.incidents import CAUSE_OF, SAME_TIME_MS, incidents
+from kafka_forensics.analysis.incidents import SAME_TIME_MS, incidents
 from kafka_forensics.analysis.kinds import CATALOGUE, finding
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.model.incidents import Cause, Incident
@@ -40,10 +40,6 @@ def of(
 def only(findings: list[Finding]) -> Incident:
     (incident,) = incidents(findings)
     return incident
-
-
-def test_every_kind_has_a_cause() -> None:
-    assert set(CAUSE_OF) == set(CATALOGUE)
 
 
 def test_one_election_of_many_partitions_is_one_incident_of_the_longest_loss_first() -> None:

@@ -21,6 +21,7 @@ from kafka_forensics.analysis.compaction import (
     reduced,
     retention,
 )
+from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.segments import Misplaced
 from kafka_forensics.analysis.transactions import endings
@@ -159,7 +160,6 @@ if TYPE_CHECKING:
 
 
 Gist = tuple[tuple[tuple[int, ...], ...], ...]
-_OUT_OF_ORDER: Final = frozenset({"OFFSET_DISCONTINUITY", "OFFSET_REGRESSION", "OFFSET_NON_MONOTONIC"})
 
 
 @dataclass(slots=True)
@@ -240,7 +240,7 @@ def _keyed_log(plan: ReplicaPlan, replica: Replica, every: list[ReplicaPlan]) ->
     place = next(place for place, replica_plan in enumerate(every) if replica_plan is plan)
     put_right = {misplaced.place for misplaced in replica.misplaced}
     in_order = not any(
-        irregularity.kind in _OUT_OF_ORDER and irregularity.run.last_place not in put_right
+        irregularity.kind in kinds_with(Trait.OUT_OF_ORDER) and irregularity.run.last_place not in put_right
         for irregularity in replica.course.irregularities
     )
     return KeyedLog(place, replica.log_end_offset, in_order, _changed_ms(plan), Decided.of(replica))

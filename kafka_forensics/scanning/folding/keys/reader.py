@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kafka_forensics.analysis.compaction import ROW_WIDTH, TOMBSTONE, TRANSACTIONAL, RecordState, Row, place
+from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.segments import Misplaced, move
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-_EATING: Final = frozenset({"FRAMING_LOST", "SEG_HOLE", "BUDGET_EXCEEDED"})
 _open_legacy = inspector(deep=False)
 
 
@@ -148,7 +148,9 @@ class KeyReader:
         good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
         position = columns[BatchColumn.POSITION]
         eaten = [
-            damage.position for damage in chunk.damage if damage.kind in _EATING or (damage.kind == "SEG_TORN_TAIL" and not last)
+            damage.position
+            for damage in chunk.damage
+            if damage.kind in kinds_with(Trait.HIDES_OFFSETS) or (damage.kind == "SEG_TORN_TAIL" and not last)
         ]
         if good.any():
             newest = int(columns[BatchColumn.MAX_TIMESTAMP, good].max())
