@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_forensics.analysis.kinds import CATALOGUE
 from tests.support.import_graph import Module, first_circle, imported, modules_of, private_imports
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -46,6 +47,12 @@ STEPS = "folding rereading witnesses judging engine"
 """The packages of `scanning`: none imports a later one."""
 NAMES_MODULES = {f"{PACKAGE}.scanning.engine.serialization"}
 """It takes all classes of a module."""
+
+CLASSIFIES_KINDS = (
+    *(f"{PACKAGE}/analysis/kinds/", f"{PACKAGE}/model/batches.py", f"{PACKAGE}/parsers/"),
+    *(f"{PACKAGE}/analysis/incidents/{rules}_rules.py" for rules in ("file", "replication")),
+)
+"""Where lists of kinds may stand: the catalogue; what reads logs, and names damage; the rules of known incidents."""
 
 HOMES = {
     "construct": ("parsers/spec/",),
@@ -199,6 +206,45 @@ def test_every_error_of_a_question_says_what_to_do_next() -> None:
     local = [(path, tree) for path, tree in trees() if "/spark/" not in path]
     assert [f"{path}:{line}" for path, tree in local for line in without_hint(tree)] == []
     assert list(without_hint(ast.parse("raise UsageError('x')\nraise UsageError('x', hint='y')\nPathMissingError('z')"))) == [1, 3]
+
+
+def lists_of_kinds(tree: ast.Module) -> Iterator[int]:
+    """Lines of collections, keys, arguments or patterns that name two kinds of findings or more."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Set(elts=named) | ast.List(elts=named) | ast.Tuple(elts=named) | ast.Dict(keys=named) | ast.Call(args=named):
+                nodes: list[ast.expr | None] = [*named]
+            case ast.MatchOr(patterns=patterns):
+                nodes = [pattern.value for pattern in patterns if isinstance(pattern, ast.MatchValue)]
+            case _:
+                continue
+        if sum(isinstance(name, ast.Constant) and name.value in CATALOGUE for name in nodes) > 1:
+            yield node.lineno
+
+
+def test_no_module_keeps_a_list_of_kinds_of_its_own() -> None:
+    """What several kinds have in common is a `Trait`."""
+    rest = [(path, tree) for path, tree in trees() if not path.startswith(CLASSIFIES_KINDS)]
+    assert [f"{path}:{line}" for path, tree in rest for line in lists_of_kinds(tree)] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "lists"),
+    [
+        ("OF_GAPS = frozenset({'OFFSET_GAP', 'SEGMENT_MISSING'})", 1),
+        ("finding.kind in ('OFFSET_GAP', 'SEGMENT_MISSING')", 1),
+        ("WORDS = {'OFFSET_GAP': 'gap', 'SEGMENT_MISSING': 'segment'}", 1),
+        ("dict.fromkeys(['OFFSET_GAP', *OTHERS, 'SEGMENT_MISSING'])", 1),
+        ("has('OFFSET_GAP', 'SEGMENT_MISSING')", 1),
+        ("match kind:\n    case 'OFFSET_GAP' | 'SEGMENT_MISSING':\n        pass", 1),
+        ("kinds_with(Trait.LACKS_OFFSETS) | {'LOG_HEAD_MISSING'}", 0),
+        ("finding.kind == 'OFFSET_GAP'", 0),
+        ("finding('OFFSET_GAP' if inside else 'SEGMENT_MISSING', place, {'reason': 'OFFSET_GAP'})", 0),
+        ("STATES = frozenset({'empty', 'whole'})", 0),
+    ],
+)
+def test_the_rule_of_kinds_can_fail(source: str, lists: int) -> None:
+    assert len(list(lists_of_kinds(ast.parse(source)))) == lists
 
 
 def test_no_broad_except_no_relative_import_nothing_unfinished() -> None:
