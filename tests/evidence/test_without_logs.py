@@ -18,9 +18,9 @@ from kafka_forensics.model.results import Read, ScanResult
 from kafka_forensics.questions.plan import PlanOptions, make_plans
 from kafka_forensics.scanning.engine.local import scan
 from tests.scanning.engine import task_engine
-from tests.support.brokers import healthy, put_copies, put_log_dir, put_meta, put_partition
+from tests.support.brokers import healthy, put_cleaned_apart, put_copies, put_log_dir, put_meta, put_partition
 from tests.support.bundles import bundle_of
-from tests.support.logs import HEALTHY, Log
+from tests.support.logs import HEALTHY, Log, keyed_history
 from tests.support.places import SAMPLES
 from tests.support.unread import check_unknown, check_unread
 
@@ -102,10 +102,13 @@ def test_a_fresh_broker_has_empty_logs(tmp_path: Path) -> None:
     assert [headline(partition) for partition in result.partitions] == ["the replicas are identical"] * 2
 
 
-def test_compacted_logs_with_records_are_said_to_hold_the_same_values(tmp_path: Path) -> None:
-    put_copies(tmp_path, (1, 2), [batch.data for batch in HEALTHY.batches[:2]], cleaned=3)
-    [partition] = scanned([tmp_path]).partitions
-    assert headline(partition) == "the replicas were compacted differently and hold the same values"
+def test_only_compacted_logs_that_differ_are_called_compacted_differently(tmp_path: Path) -> None:
+    put_copies(tmp_path / "equal", (1, 2), [batch.data for batch in HEALTHY.batches[:2]], cleaned=3)
+    [equal] = scanned([tmp_path / "equal"]).partitions
+    brokers = put_cleaned_apart(tmp_path / "apart", keyed_history(), {2: {0, 3, 4}})
+    [apart] = [partition for partition in scanned(brokers.log_dirs).partitions if partition.topic == "t"]
+    assert headline(equal) == "the replicas are identical"
+    assert headline(apart).startswith("the replicas were compacted differently and hold the same values")
 
 
 def formatted(root: Path) -> None:
