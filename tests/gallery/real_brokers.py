@@ -31,6 +31,10 @@ BEYOND: Final[dict[str, tuple[list[Row], list[Row]]]] = {
         [("t", "PRODUCER_SNAPSHOT_MISSING", "info", 2, None, None, None, None, None, None)],
         [("t", "PRODUCER_SNAPSHOT_MISSING", "warning", 2, None, None, None, None, None, None)],
     ),
+    "only the `.log` of the first segment is gone on b1": (
+        [("t", "SEGMENT_MISSING", "error", 1, None, None, None, 0, 29, (2, 3))],
+        [("t", "SEGMENT_MISSING", "critical", 1, None, None, None, 0, 29, (2, 3))],
+    ),
     "another cluster id on b2": ([(None, "RISKY_CONFIG", "info", None, None, None, None, None, None, None)], []),
     "the same where another partition has its own": (
         [],
@@ -41,7 +45,7 @@ BEYOND: Final[dict[str, tuple[list[Row], list[Row]]]] = {
 """What was injected → the findings on the written base that are others here, and those in their place.
 
 In order: the coordinator's log knows that a transaction committed what is lost; snapshots of `__transaction_state` prove a Kafka
-that writes them; logs of two clusters' controllers are nobody's word on settings; the controllers know no topic `u`; they name a
+that writes them; the controllers may elect b1; logs of two clusters' controllers are nobody's word on settings; the controllers know no topic `u`; they name a
 replica without a copy.
 """
 
