@@ -45,8 +45,8 @@ BEYOND: Final[dict[str, tuple[list[Row], list[Row]]]] = {
 """What was injected → the findings on the written base that are others here, and those in their place.
 
 In order: the coordinator's log knows that a transaction committed what is lost; snapshots of `__transaction_state` prove a Kafka
-that writes them; the controllers may elect b1; logs of two clusters' controllers are nobody's word on settings; the controllers know no topic `u`; they name a
-replica without a copy.
+that writes them; the controllers may elect b1; logs of two clusters' controllers say nothing of settings; the controllers know
+no topic `u`; they name a replica without a copy.
 """
 
 NOT_ON_REAL_LOGS: Final = {
