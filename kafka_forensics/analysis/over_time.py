@@ -29,9 +29,9 @@ from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.changes import UNREADABLE, Change, ChangeKind, ReplicaAt
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.model.json_objects import Json
+from kafka_forensics.model.offset_ranges import Range, Ranges, clipped, normalised, without
 from kafka_forensics.model.results import PartitionSummary, Read
 from kafka_forensics.replication.epochs import epoch_at
-from kafka_forensics.replication.offset_ranges import Range, Ranges, clipped, normalised, without
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.kinds.evidence_classes import TruncatedSinceEvidence
@@ -271,7 +271,7 @@ class _Comparison:
             self.row(kind, offsets, reason=reason, evidence={"batches_differing": len(group)})
         if self.old.state.unread or self.new.state.unread:
             return
-        old_gaps, new_gaps = gaps(self.old), gaps(self.new)
+        old_gaps, new_gaps = sorted(self.old.course.gaps()), sorted(self.new.course.gaps())
         rotten = [(difference.offset, difference.end_offset) for difference in before if difference.kind == "damaged"]
         known = [*rotten, *old_gaps, *self.old.course.eaten.values()]
         for offsets, evidence in _clipped(without(sorted(self.new.course.eaten.values()), normalised(known)), limits):
@@ -336,15 +336,6 @@ def _sorted_out(
                 reason = "repaired" if rotten_before else "unreadable"
         groups.setdefault((kind, reason), []).append(difference)
     return groups
-
-
-def gaps(replica: Replica) -> list[Range]:
-    """Offsets that no batch covers, ascending."""
-    return sorted(
-        (irregularity.start, irregularity.end)
-        for irregularity in replica.course.irregularities
-        if irregularity.kind == "OFFSET_GAP"
-    )
 
 
 def _clipped(ranges: Iterable[Range], limits: Range) -> list[tuple[Range, Json]]:
@@ -491,7 +482,7 @@ def _pieces(
     old: Replica, newer: Sequence[Replica], offsets: Range, reader: BatchReader
 ) -> list[tuple[Range, tuple[int | str, ...]]]:
     """The parts of `offsets` that the older log has, in order, each with the brokers whose newer logs hold all of it."""
-    turns = [(place, _GAP, begins) for gap in gaps(old) for place, begins in zip(gap, (True, False), strict=True)]
+    turns = [(place, _GAP, begins) for gap in sorted(old.course.gaps()) for place, begins in zip(gap, (True, False), strict=True)]
     for index, replica in enumerate(newer):
         for low, high in _held(old, replica, offsets, reader):
             turns += [(low, index, True), (high, index, False)]

@@ -422,9 +422,7 @@ class Replica:
         """Look up once what rules ask for every segment, gap and entry."""
         bad = self.state.bad_entries
         self.entries_beyond = Counter((entry.segment, entry.file_kind) for entry in bad if entry.reason == "beyond_log")
-        self.gap_starts = frozenset(
-            irregularity.start for irregularity in self.course.irregularities if irregularity.kind == "OFFSET_GAP"
-        )
+        self.gap_starts = frozenset(start for start, _ in self.course.gaps())
 
     @property
     def broker(self) -> int | str:

@@ -32,11 +32,11 @@ from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.model.coordinators import TransactionLog
 from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.model.offset_ranges import Range, Ranges, clipped, counted, normalised, without
 from kafka_forensics.model.remote_log import RemoteSegment
 from kafka_forensics.model.results import Read, ScanResult
 from kafka_forensics.parsers.log import SegmentReader, believed_to
 from kafka_forensics.replication.epochs import epoch_at
-from kafka_forensics.replication.offset_ranges import Range, Ranges, clipped, counted, normalised, without
 from kafka_forensics.replication.planner import (
     NO_END,
     NO_WORD,

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.model.offset_ranges import Ranges, normalised
 from kafka_forensics.model.remote_log import RemoteSegment
 from kafka_forensics.replication.epochs import epoch_at
-from kafka_forensics.replication.offset_ranges import Ranges, normalised
 
 
 class RemoteFate(NamedTuple):

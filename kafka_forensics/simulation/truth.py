@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from kafka_forensics.model.json_objects import Json, attributes, object_of
+from kafka_forensics.model.offset_ranges import Ranges, normalised
 from kafka_forensics.simulation.actions import DroppedBatches, fetch, hear
 from kafka_forensics.simulation.cluster import Batch, Cluster, Partition, SimulatedReplica, TopicPartition
 from kafka_forensics.simulation.control import run_election, start
@@ -21,7 +22,7 @@ class TruncatedLog(NamedTuple):
 
     broker: int
     truncation_offset: int
-    lost: tuple[tuple[int, int], ...]
+    lost: Ranges
     lost_ids: tuple[int, ...]
 
 
@@ -123,7 +124,8 @@ def _elected(world: Cluster, where: TopicPartition, leader: int) -> ElectionOutc
             continue
         end = _follow(world, partition, broker)
         gone = [(offset, record) for offset, record in _offsets(logs[broker]) if kept.get(offset) != record]
-        done.append(TruncatedLog(broker, end, _ranges([offset for offset, _ in gone]), tuple(record for _, (_, record) in gone)))
+        lost = normalised((offset, offset + 1) for offset, _ in gone)
+        done.append(TruncatedLog(broker, end, lost, tuple(record for _, (_, record) in gone)))
     return ElectionOutcome(leader, tuple(done))
 
 
@@ -182,13 +184,3 @@ def _offsets(batches: list[Batch]) -> Iterator[tuple[int, tuple[int, int]]]:
     for batch in batches:
         for offset, record_id in enumerate(batch.ids, batch.base_offset):
             yield offset, (batch.leader_epoch, record_id)
-
-
-def _ranges(offsets: list[int]) -> tuple[tuple[int, int], ...]:
-    ranges: list[tuple[int, int]] = []
-    for offset in sorted(offsets):
-        if ranges and ranges[-1][1] == offset:
-            ranges[-1] = (ranges[-1][0], offset + 1)
-        else:
-            ranges.append((offset, offset + 1))
-    return tuple(ranges)

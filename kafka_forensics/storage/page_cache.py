@@ -11,9 +11,11 @@ import errno
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
+
+from kafka_forensics.model.offset_ranges import normalised
 
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 MOST_BROUGHT_BYTES: Final = 8 << 20
@@ -93,7 +95,7 @@ class BroughtPages:
 
     def drop(self) -> None:
         """Drop all of them."""
-        for first, end in _joined(self._brought):
+        for first, end in normalised(self._brought):
             _advise(self._descriptor, first * PAGE_BYTES, (end - first) * PAGE_BYTES, os.POSIX_FADV_DONTNEED)
         self._brought, self._bytes = [], 0
 
@@ -102,19 +104,6 @@ def _advise(descriptor: int, start: int, size: int, advice: int) -> None:
     """Advice that a file system does not take harms nobody."""
     with suppress(OSError):
         os.posix_fadvise(descriptor, start, size, advice)
-
-
-def _joined(ranges: Ranges) -> Iterator[tuple[int, int]]:
-    """The same pages in as few ranges as they are."""
-    start, stop = 0, 0
-    for first, end in sorted(ranges):
-        if first > stop:
-            if start < stop:
-                yield start, stop
-            start = first
-        stop = max(stop, end)
-    if start < stop:
-        yield start, stop
 
 
 class _Range(ctypes.Structure):

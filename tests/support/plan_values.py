@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Severity
+from kafka_forensics.model.offset_ranges import Ranges
 from kafka_forensics.questions.plan import Plans
-from kafka_forensics.replication.offset_ranges import Ranges
 from kafka_forensics.replication.planner.plans import PlanControl, PlanPartition, PlanReplica
 
 

@@ -36,8 +36,8 @@ from kafka_forensics.analysis.replicas.remote_segments import remote_witness
 from kafka_forensics.analysis.replicas.verdicts import CUT_BACK
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+from kafka_forensics.model.offset_ranges import Ranges, clipped, normalised, without
 from kafka_forensics.model.results import Agreement
-from kafka_forensics.replication.offset_ranges import Ranges, normalised
 
 if TYPE_CHECKING:
     import numpy as np
@@ -125,14 +125,10 @@ def _left_out(
             if any(formats[side] < 2 <= formats[1 - side] for formats in differing.formats):
                 left_out |= {
                     (replicas[older].broker, start, end)
-                    for start, end in _gaps(replicas[older])
+                    for start, end in replicas[older].course.gaps()
                     if are_control_batches(replicas[newer], reader, start, end)
                 }
     return left_out
-
-
-def _gaps(replica: Replica) -> list[tuple[int, int]]:
-    return [(gap.start, gap.end) for gap in replica.course.irregularities if gap.kind == "OFFSET_GAP"]
 
 
 def _agreement(replicas: list[Replica], pairs: Mapping[tuple[int, int], Differences], result: Comparison) -> Agreement:
@@ -183,7 +179,7 @@ def _tell_unread(result: Comparison, ranges: int) -> None:
 def _some_missing(replicas: list[Replica], left_out: Collection[tuple[int | str, int, int]]) -> bool:
     """Whether a replica has a hole, in good order or eaten by damage, where another has batches; but for those `left_out`."""
     for replica in replicas:
-        holes = [gap for gap in _gaps(replica) if (replica.broker, *gap) not in left_out]
+        holes = [gap for gap in replica.course.gaps() if (replica.broker, *gap) not in left_out]
         holes += list(replica.course.eaten.values())
         if any(other.covers(start, end) for start, end in holes for other in replicas if other is not replica):
             return True
@@ -484,28 +480,16 @@ def _offsets(subject: Finding) -> tuple[int, int]:
     return start, end
 
 
-def _held_nowhere(replicas: list[Replica], gaps: set[tuple[int, int]], high_watermark: int) -> list[tuple[int, int]]:
+def _held_nowhere(replicas: list[Replica], gaps: set[tuple[int, int]], high_watermark: int) -> Ranges:
     """What of these gaps is below the high watermark and in no log, ascending.
 
     Offsets below some replica's log start are left out: there they were deleted, and that they expired here too is no loss.
     """
     if not gaps:
-        return []
-    position = max(replica.local_log_start_offset for replica in replicas)
-    held = sorted((run.start_offset, run.end_offset) for replica in replicas for run in replica.state.continuity.runs)
-    missing: list[tuple[int, int]] = []
-    for start, end in [*held, (high_watermark, high_watermark)]:
-        if position < min(start, high_watermark):
-            missing.append((position, min(start, high_watermark)))
-        position = max(position, end)
-    unlisted = {(max(a, c), min(b, d)) for a, b in missing for c, d in gaps if max(a, c) < min(b, d)}
-    joined: list[tuple[int, int]] = []
-    for start, end in sorted(unlisted):
-        if joined and start <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
-        else:
-            joined.append((start, end))
-    return joined
+        return ()
+    start = max(replica.local_log_start_offset for replica in replicas)
+    held = normalised((run.start_offset, run.end_offset) for replica in replicas for run in replica.state.continuity.runs)
+    return without(clipped(normalised(gaps), start, high_watermark), held)
 
 
 _MISSING = kinds_with(Trait.CRITICAL_BELOW_HW, Trait.LACKS_OFFSETS)

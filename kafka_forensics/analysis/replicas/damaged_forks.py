@@ -11,8 +11,8 @@ from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.segments import MAX_RELATIVE_OFFSET
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.offset_ranges import Ranges, counted, normalised, without
 from kafka_forensics.replication.epochs import epoch_at
-from kafka_forensics.replication.offset_ranges import joined, outside
 
 if TYPE_CHECKING:
     import numpy as np
@@ -122,24 +122,23 @@ _HOLES_TOLD: Final = 16
 """Ranges of damaged offsets told of one holder."""
 
 
-def _damaged_on(copies: list[Replica], start: int, end: int) -> list[tuple[int, int]]:
+def _damaged_on(copies: list[Replica], start: int, end: int) -> Ranges:
     """What of `[start, end)` lies damaged on the copy of a broker that has the least of that."""
     spans_by_copy = [damaged_offsets(replica, start, end) for replica in copies]
-    return min(spans_by_copy, key=lambda spans: sum(high - low for low, high in spans), default=[])
+    return min(spans_by_copy, key=counted, default=())
 
 
-def damaged_offsets(replica: Replica, start: int, end: int) -> list[tuple[int, int]]:
+def damaged_offsets(replica: Replica, start: int, end: int) -> Ranges:
     """What of `[start, end)` lies damaged in a log, ascending; not what is missing or was cleaned away, nor anything of a log that
     is rubble or was not read to its end."""
     continuity = replica.state.continuity
     if replica.state.unread or continuity.dropped_runs:
-        return []
+        return ()
     absent = [(run.start_offset, run.end_offset) for run in continuity.runs]
-    absent += [(gap.start, gap.end) for gap in replica.course.irregularities if gap.kind == "OFFSET_GAP"]
-    absent += _empty_ends(replica)
-    spans = outside([(max(start, replica.log_start_offset), min(end, replica.log_end_offset))], absent)
+    absent += [*replica.course.gaps(), *_empty_ends(replica)]
+    spans = without(normalised([(max(start, replica.log_start_offset), min(end, replica.log_end_offset))]), normalised(absent))
     named = [(max(start, low), min(end, high)) for low, high in damaged_by_headers(replica)]
-    return joined([*spans, *named])
+    return normalised([*spans, *named])
 
 
 def damaged_by_headers(replica: Replica) -> list[tuple[int, int]]:

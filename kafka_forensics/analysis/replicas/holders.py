@@ -9,7 +9,7 @@ from kafka_forensics.analysis.replicas.damaged_forks import damaged_by_headers, 
 from kafka_forensics.analysis.replicas.diff import DIFFERENCES_KEPT, Conflicts
 from kafka_forensics.analysis.replicas.forks import last_epoch
 from kafka_forensics.model.findings import Finding
-from kafka_forensics.replication.offset_ranges import Ranges, clipped, holds, normalised, without
+from kafka_forensics.model.offset_ranges import Ranges, clipped, holds, normalised, without
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.kinds.evidence_classes import Broker, HeldRange
@@ -75,8 +75,7 @@ def held_offsets(replica: Replica, start: int, end: int) -> Ranges:
         covered = clipped(normalised((run.start_offset, run.end_offset) for run in continuity.runs), start, end)
         return without(covered, normalised(damaged_by_headers(replica)))
     there = clipped(normalised([(replica.local_log_start_offset, replica.log_end_offset)]), start, end)
-    gaps = [(gap.start, gap.end) for gap in replica.course.irregularities if gap.kind == "OFFSET_GAP"]
-    return without(there, normalised([*gaps, *damaged_offsets(replica, start, end)])) if there else ()
+    return without(there, normalised([*replica.course.gaps(), *damaged_offsets(replica, start, end)])) if there else ()
 
 
 def _different(replicas: Sequence[Replica], conflicts: Conflicts, left: int, right: int) -> Ranges:

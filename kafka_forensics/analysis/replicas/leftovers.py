@@ -10,7 +10,7 @@ from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.segments import Run
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.replication.offset_ranges import Range, outside
+from kafka_forensics.model.offset_ranges import Range, Ranges, normalised, without
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.kinds.evidence_classes import SegmentMissingEvidence
@@ -81,7 +81,7 @@ def _contents(members: Sequence[HeldAside], lacking: Sequence[Range], live: Sequ
         "offsets": [[low, high] for low, high in lacking[:LISTED]],
         "expired": bool(live) and lacking[-1][1] <= min(replica.log_start_offset for replica in live),
         "behind_log_end": bool(live) and lacking[0][0] >= max(replica.log_end_offset for replica in live),
-    } | ({"in_remote_storage": True} if live and not any(outside(lacking, replica.remote) for replica in live) else {})
+    } | ({"in_remote_storage": True} if live and not any(without(lacking, normalised(replica.remote)) for replica in live) else {})
 
 
 def _leftover(
@@ -125,14 +125,15 @@ def _reached_elsewhere(offset: int, replicas: Sequence[Replica]) -> bool:
     return any(replica.log_end_offset > offset or replica.state.unread or not replica.end_is_known for replica in replicas)
 
 
-def _lacking(members: Sequence[HeldAside], live: Sequence[Replica]) -> list[tuple[int, int]]:
+def _lacking(members: Sequence[HeldAside], live: Sequence[Replica]) -> Ranges:
     """Offsets of these files that no live log of their broker has, ascending and joined.
 
     Between its ends a compacted log has what its cleaner left: what it took is no loss.
     """
     covered = [(run.start_offset, run.end_offset) for replica in live for run in replica.state.continuity.runs]
     covered += [(replica.log_start_offset, replica.log_end_offset) for replica in live if replica.context.compacted]
-    return outside([(run.start_offset, run.end_offset) for aside in members for run in aside.runs], covered)
+    runs = normalised((run.start_offset, run.end_offset) for aside in members for run in aside.runs)
+    return without(runs, normalised(covered))
 
 
 def _fill(members: Sequence[HeldAside], findings: list[Finding]) -> tuple[list[Finding], list[str]]:

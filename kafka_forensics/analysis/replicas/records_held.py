@@ -12,8 +12,8 @@ from kafka_forensics.analysis.replicas.diff import READ_AGAIN_BYTES, walked
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CONTROL_MASK
 from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.model.offset_ranges import Ranges, clipped, counted, normalised, without
 from kafka_forensics.model.results import Read
-from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, normalised, without
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,8 +8,8 @@ from kafka_forensics.analysis.kinds import Trait, finding, kinds_with
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.segments import Run
 from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.model.offset_ranges import normalised, without
 from kafka_forensics.model.results import RecoveryOutlook
-from kafka_forensics.replication.offset_ranges import outside
 from kafka_forensics.replication.recovery import (
     BATCH_BEYOND_FILE,
     BATCH_INVALID,
@@ -194,5 +194,5 @@ def _lost(replica: Replica, bases: list[int], facts: LogFacts, kept: list[Run]) 
     """First offset of these segments that no run of `kept` holds, from the log start on, and the one behind the last such."""
     ends = {segment.base_offset: segment.end_offset for segment in facts.segments}
     going = [(max(base, replica.log_start_offset), ends[base]) for base in bases]
-    missing = outside(going, [(run.start_offset, run.end_offset) for run in kept])
+    missing = without(normalised(going), normalised((run.start_offset, run.end_offset) for run in kept))
     return min((start for start, _ in missing), default=None), max((end for _, end in missing), default=None)

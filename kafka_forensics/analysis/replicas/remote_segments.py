@@ -13,9 +13,9 @@ from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas.forks import last_epoch, lineage, premises
 from kafka_forensics.model.findings import Finding, Place
+from kafka_forensics.model.offset_ranges import Ranges, clipped, normalised, without
 from kafka_forensics.model.remote_log import RemoteLogHistory, RemoteSegment
 from kafka_forensics.model.results import PartitionSummary
-from kafka_forensics.replication.offset_ranges import Ranges, clipped, normalised, outside
 from kafka_forensics.replication.remote_segments import is_in_lineage, left_out, remote_fate
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def with_remote_losses(replicas: list[Replica], findings: list[Finding]) -> list
     lost = _left_out(leader, finished_segments(replicas))
     told = [_with_segments(known, replicas, leader, lost) for known in findings]
     covered = [span for known in told if known.kind == "UNCLEAN_LOSS" for span in _span(known)]
-    rest = outside(normalised(span for spans in lost.values() for span in spans), covered)
+    rest = without(normalised(span for spans in lost.values() for span in spans), normalised(covered))
     return [*told, *(_loss(replicas, leader, span, lost) for span in rest)]
 
 
@@ -122,7 +122,7 @@ def _with_segments(loss: Finding, replicas: Sequence[Replica], leader: Replica, 
 def _segments(held: dict[RemoteSegment, Ranges], span: Ranges, leader: Replica) -> dict[str, object]:
     """Evidence: the segments, how many of them the leader deletes, and what of the offsets they do not hold."""
     fate = remote_fate(held, lineage(leader), leader.log_start_offset, leader.log_end_offset)
-    missing = outside(span, normalised(part for spans in held.values() for part in spans))
+    missing = without(span, normalised(part for spans in held.values() for part in spans))
     return {
         "remote_segments": [
             {"segment_id": segment.segment_id, "offset_start": segment.start_offset, "offset_end": segment.end_offset + 1}

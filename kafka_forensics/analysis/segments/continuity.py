@@ -276,6 +276,10 @@ class Course:
     eaten: dict[tuple[int, int], tuple[int, int]]
     """(segment, byte position of damage) → offsets `[start, end)` that were there."""
 
+    def gaps(self) -> list[tuple[int, int]]:
+        """Offsets `[start, end)` that no batch covers."""
+        return [(gap.start, gap.end) for gap in self.irregularities if gap.kind == "OFFSET_GAP"]
+
 
 def judge(runs: list[Run]) -> Course:
     """Walk the runs in file order: never seen = gap, seen before = regression, hole filled later = non-monotonic,

@@ -226,9 +226,7 @@ def best_copy(replicas: Sequence[Replica]) -> Replica:
 
 
 def _gaps(best: Replica, replicas: Sequence[Replica]) -> list[tuple[int, int]]:
-    gaps = [
-        (irregularity.start, irregularity.end) for irregularity in best.course.irregularities if irregularity.kind == "OFFSET_GAP"
-    ]
+    gaps = best.course.gaps()
     runs = [run for replica in replicas if gaps for run in replica.state.continuity.runs]
     return [gap for gap in gaps if not any(run.start_offset < gap[1] and gap[0] < run.end_offset for run in runs)]
 

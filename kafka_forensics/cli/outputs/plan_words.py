@@ -9,8 +9,8 @@ from kafka_forensics.cli.outputs.words import name
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.offset_ranges import Ranges, clipped, counted, holds, normalised, without
 from kafka_forensics.questions.plan import Planned
-from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, holds, normalised, without
 from kafka_forensics.replication.planner import (
     NO_END,
     Broker,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.model.coordinators import TransactionLog
-from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, normalised, without
+from kafka_forensics.model.offset_ranges import Ranges, clipped, counted, normalised, without
 from kafka_forensics.replication.planner import NO_END, Broker, Loss, PlanPartition
 from kafka_forensics.scanning.rereading.log_ranges import Endings, ReadLog
 from kafka_forensics.scanning.rereading.record_states import ABORTED, COMMITTED, UNKNOWN

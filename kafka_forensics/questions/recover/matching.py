@@ -14,7 +14,7 @@ import numpy as np
 
 from kafka_forensics.model.batches import BatchColumn, Record, RecordColumn
 from kafka_forensics.model.constants import NO_PRODUCER_ID, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK
-from kafka_forensics.replication.offset_ranges import Ranges, clipped, holds, normalised
+from kafka_forensics.model.offset_ranges import Ranges, clipped, holds, normalised
 from kafka_forensics.scanning.rereading.log_ranges import Endings, ReadBatch, ReadLog
 from kafka_forensics.scanning.rereading.record_states import COMMITTED, NONE
 

@@ -9,13 +9,13 @@ from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.offset_ranges import normalised, without
 from kafka_forensics.model.recovered import Count, RecoveredRecord
 from kafka_forensics.model.results import Incomplete, Read, ScanResult
 from kafka_forensics.questions.plan import Amount, PlanMaker, Planned, PlanOptions, check_dead, check_names
 from kafka_forensics.questions.recover.copies import Copies
 from kafka_forensics.questions.recover.sides import Kept, Undecided, kept_side, name_of_kept
 from kafka_forensics.questions.recover.versions import RecoveredRange, Versions
-from kafka_forensics.replication.offset_ranges import normalised, without
 from kafka_forensics.replication.planner import UNBOUNDED, Broker, Loss
 from kafka_forensics.scanning.engine.local import Progress, scan_inputs
 from kafka_forensics.scanning.judging.partitions import PartitionResult

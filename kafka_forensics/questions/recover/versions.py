@@ -9,11 +9,11 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from kafka_forensics.model.batches import BatchColumn, Record
+from kafka_forensics.model.offset_ranges import normalised
 from kafka_forensics.model.recovered import Count, Proof, RecoveredRecord
 from kafka_forensics.questions.plan import Amount
 from kafka_forensics.questions.recover.copies import Copies, Source
 from kafka_forensics.questions.recover.matching import Matches, Sought
-from kafka_forensics.replication.offset_ranges import normalised
 from kafka_forensics.replication.planner import NO_END, Broker, Loss
 from kafka_forensics.scanning.rereading.log_ranges import ReadBatch
 from kafka_forensics.scanning.rereading.record_states import ABORTED, OPEN

@@ -13,6 +13,7 @@ from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.constants import INTERNAL_TOPICS
+from kafka_forensics.model.offset_ranges import Ranges, clipped, normalised, without
 from kafka_forensics.model.results import Read
 from kafka_forensics.questions.plan import Planned, SalvageForecast
 from kafka_forensics.questions.salvage.lineage import Copy, LeftBehind, committed_end, trace
@@ -20,7 +21,6 @@ from kafka_forensics.questions.salvage.manifest import Refused, RefusedError
 from kafka_forensics.questions.salvage.slices import Choice, Source, slices_of
 from kafka_forensics.questions.salvage.whole_copies import SAY_WHOSE, WholeCopies
 from kafka_forensics.replication.epochs import epoch_at
-from kafka_forensics.replication.offset_ranges import Ranges, clipped, normalised, without
 from kafka_forensics.replication.planner import NO_END, Candidate, PlanReplica, losses_without
 from kafka_forensics.scanning.judging.partitions import PartitionResult
 from kafka_forensics.scanning.rereading.reader import LogReader

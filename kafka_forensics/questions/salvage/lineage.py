@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.model.offset_ranges import Range, Ranges, clipped, counted, holds, normalised, without
 from kafka_forensics.replication.epochs import epoch_at
-from kafka_forensics.replication.offset_ranges import Range, Ranges, clipped, counted, holds, normalised, without
 from kafka_forensics.replication.planner import NO_END, Broker, PlanReplica
 
 BASE, CONTINUED, FILLED, HEAD = "base", "continued", "filled", "head"

@@ -9,11 +9,11 @@ from typing import Final
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Asked, Finding
 from kafka_forensics.model.json_objects import Json, attributes, object_of
+from kafka_forensics.model.offset_ranges import Ranges
 from kafka_forensics.model.results import SCHEMA_VERSION, Incomplete
 from kafka_forensics.questions.salvage.lineage import LeftBehind
 from kafka_forensics.questions.salvage.log_dirs import TargetDir
 from kafka_forensics.questions.salvage.partition_files import Range
-from kafka_forensics.replication.offset_ranges import Ranges
 from kafka_forensics.replication.planner import NO_END
 from kafka_forensics.version import __version__
 

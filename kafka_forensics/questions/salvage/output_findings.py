@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.model.batches import LOG_DAMAGE
 from kafka_forensics.model.findings import Finding
-from kafka_forensics.replication.offset_ranges import Range, normalised, without
+from kafka_forensics.model.offset_ranges import Range, normalised, without
 from kafka_forensics.replication.planner import NO_END
 
 _WRONG: Final = LOG_DAMAGE | kinds_with(Trait.LACKS_OFFSETS, Trait.OUT_OF_ORDER, Trait.SPOILS_SALVAGE)

@@ -23,6 +23,7 @@ from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOP
 from kafka_forensics.model.controller import ControllerHistory
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.json_objects import json_text
+from kafka_forensics.model.offset_ranges import clipped
 from kafka_forensics.model.results import Read, ScanResult
 from kafka_forensics.questions.plan import PlanMaker, PlanOptions, check_names, name_here
 from kafka_forensics.questions.salvage import controllers_log
@@ -58,7 +59,6 @@ from kafka_forensics.questions.salvage.sealing import Sealing
 from kafka_forensics.questions.salvage.slices import Choice, Slice, Source
 from kafka_forensics.questions.salvage.target import built
 from kafka_forensics.questions.salvage.whole_copies import first_dirty_offset, known_epochs
-from kafka_forensics.replication.offset_ranges import clipped
 from kafka_forensics.replication.planner import NO_END, UNSEEN, Broker
 from kafka_forensics.replication.recovery import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from kafka_forensics.replication.retention import Retention, explains

@@ -15,12 +15,12 @@ from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import INTERNAL_TOPICS
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.offset_ranges import Range, Ranges, clipped, normalised, without
 from kafka_forensics.model.results import Read
 from kafka_forensics.questions.plan import Planned
 from kafka_forensics.questions.salvage.lineage import BASE, LeftBehind, Lineage, Piece, committed_end, conflicting
 from kafka_forensics.questions.salvage.manifest import MAY_BE_STALE, Refused, RefusedError, open_ended
 from kafka_forensics.questions.salvage.slices import Choice, Slice, Source, slices_of
-from kafka_forensics.replication.offset_ranges import Range, Ranges, clipped, normalised, without
 from kafka_forensics.replication.planner import NO_END, Broker, PlanReplica, loaded_epochs
 from kafka_forensics.scanning.rereading.reader import LogReader
 

@@ -15,12 +15,12 @@ from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.model.controller import NO_LEADER, PartitionControl
 from kafka_forensics.model.coordinators import TransactionLog
 from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.offset_ranges import normalised
 from kafka_forensics.model.results import Read
 from kafka_forensics.questions.verify.documents import Broker, PlannedElection, PlannedFollower, PlannedPartition, PlannedReplica
 from kafka_forensics.questions.verify.promises import REASONS, Answer, Verified, end_of, grave_kinds, start_of
 from kafka_forensics.questions.verify.records_back import LostRecords, are_back
 from kafka_forensics.replication.epochs import epoch_at
-from kafka_forensics.replication.offset_ranges import normalised
 from kafka_forensics.scanning.judging.partitions import PartitionResult
 from kafka_forensics.scanning.rereading.log_ranges import Endings, ReadLog
 from kafka_forensics.scanning.rereading.reader import LogReader

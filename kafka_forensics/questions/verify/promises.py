@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import damaged_offsets
 from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.model.offset_ranges import normalised, without
 from kafka_forensics.questions.verify.documents import Broker, PlannedPartition, SalvagedPartition
-from kafka_forensics.replication.offset_ranges import normalised, without
 
 
 class Outcome(StrEnum):

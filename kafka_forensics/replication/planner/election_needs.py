@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kafka_forensics.replication.offset_ranges import clipped, normalised, without
+from kafka_forensics.model.offset_ranges import clipped, normalised, without
 from kafka_forensics.replication.planner.plans import (
     CANNOT_TELL,
     NO_WORD,

@@ -12,8 +12,8 @@ from operator import itemgetter
 from typing import Final
 
 from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.model.offset_ranges import Ranges, clipped, counted, holds, normalised, without
 from kafka_forensics.replication.epochs import Log, assign_epoch, by_high_watermark, epoch_at, follower_cut
-from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, holds, normalised, without
 from kafka_forensics.replication.planner.election_needs import missing_witnesses
 from kafka_forensics.replication.planner.plans import (
     CHOSEN_BY,

@@ -6,8 +6,8 @@ from typing import Final, Literal, NamedTuple
 
 from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.model.offset_ranges import Ranges, clipped, normalised
 from kafka_forensics.model.remote_log import RemoteSegment
-from kafka_forensics.replication.offset_ranges import Ranges, clipped, normalised
 from kafka_forensics.replication.remote_segments import RemoteFate
 
 TruncateBy = Literal["epochs", "high-watermark"]

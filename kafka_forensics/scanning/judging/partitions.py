@@ -29,6 +29,7 @@ from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.controller import ControllerHistory, TopicHistory
 from kafka_forensics.model.findings import Finding, Place, Severity
 from kafka_forensics.model.json_objects import Json
+from kafka_forensics.model.offset_ranges import counted
 from kafka_forensics.model.results import Agreement, Incomplete, PartitionSummary, Read, ReplicaSummary, TransactionCounts
 from kafka_forensics.scanning.folding.index_files import SnapshotCheck, transaction_findings
 from kafka_forensics.scanning.judging.absence import nodes_given
@@ -272,9 +273,7 @@ def summarise(replica: Replica) -> ReplicaSummary:
     counts = state.transactions.counts()
     stable = state.transactions.last_stable_offset(context.high_watermark, replica.log_end_offset)
     whole = replica.read is Read.WHOLE
-    gaps = sum(
-        irregularity.end - irregularity.start for irregularity in replica.course.irregularities if irregularity.kind == "OFFSET_GAP"
-    )
+    gaps = counted(replica.course.gaps())
     return ReplicaSummary(
         context.broker,
         context.log_dir,

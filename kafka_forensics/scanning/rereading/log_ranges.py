@@ -14,9 +14,9 @@ from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
 from kafka_forensics.model.batches import BatchColumn, Record
 from kafka_forensics.model.constants import CONTROL_COMMIT, CONTROL_MASK, INT64_MAX
 from kafka_forensics.model.coordinators import Decision, TransactionLog
+from kafka_forensics.model.offset_ranges import Ranges
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.log import MAX_BATCH_BYTES, SegmentReader, believed_to, decode_batch, inspector
-from kafka_forensics.replication.offset_ranges import Ranges
 from kafka_forensics.scanning.rereading.logs_in_order import WINDOW_BYTES, logs_of
 from kafka_forensics.scanning.rereading.record_states import ABORTED, COMMITTED, MAX_MARKERS, NONE, OPEN, UNKNOWN, in_transactions
 from kafka_forensics.scanning.rereading.seeking import chunks_until, start_position

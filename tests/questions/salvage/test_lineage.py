@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.model.offset_ranges import Ranges, normalised
 from kafka_forensics.questions.salvage.lineage import BASE, CONTINUED, HEAD, Copy, Lineage, trace
-from kafka_forensics.replication.offset_ranges import Ranges, normalised
 
 END = 30
 

@@ -7,7 +7,7 @@ from itertools import combinations, pairwise
 from hypothesis import given, strategies as st
 
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, normalised, without
+from kafka_forensics.model.offset_ranges import Ranges, clipped, counted, normalised, without
 from kafka_forensics.replication.planner import plans
 from kafka_forensics.replication.planner.election_needs import election_needs
 from kafka_forensics.replication.planner.planner import losses_without, plan_partition

@@ -9,10 +9,10 @@ from typing import Any
 
 from kafka_forensics import scan_snapshots
 from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.model.offset_ranges import normalised
 from kafka_forensics.questions.compare import compare
 from kafka_forensics.questions.plan import PlanOptions, make_plans
 from kafka_forensics.questions.search import Conditions, search
-from kafka_forensics.replication.offset_ranges import normalised
 from kafka_forensics.replication.planner.plans import Loss
 from kafka_forensics.scanning.engine.local import scan
 
