@@ -614,10 +614,10 @@ def _plan(
         for leftover_file in directory.leftovers
         if leftover_file.suffix == "deleted" and leftover_file.kind is FileKind.LOG and leftover_file.base_offset is not None
     ]
-    logs = [(segment.base_offset, segment.log) for segment in directory.segments if segment.log is not None]
-    context.segment_base_offsets = [base_offset for base_offset, _ in logs]
-    context.not_followed = [base_offset for base_offset, log in logs if log.unreadable]
-    plan = ReplicaPlan(log_dir, directory, context, sum([log.size_in_bytes for _, log in logs]))
+    logs = directory.logs()
+    context.segment_base_offsets = [log.base_offset for log in logs]
+    context.not_followed = [log.base_offset for log in logs if log.entry.unreadable]
+    plan = ReplicaPlan(log_dir, directory, context, sum([log.entry.size_in_bytes for log in logs]))
     if directory.topic in WITNESS_TOPICS:
         read_leader_epochs(inputs, plan)
     return plan

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 from operator import attrgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.constants import INT64_MAX
@@ -148,8 +148,10 @@ __all__ = [
     "LogDirectory",
     "PartitionDirectory",
     "SegmentFiles",
+    "SegmentLog",
     "classify_file",
     "discover",
+    "max_plausible_offset",
     "parse_file_name",
     "parse_partition_name",
     "parse_remote_index_name",
@@ -174,6 +176,37 @@ class SegmentFiles:
     index: Entry | None = None
     time_index: Entry | None = None
     transaction_index: Entry | None = None
+
+
+def max_plausible_offset(base_offset: int, next_base_offset: int | None = None) -> int:
+    """The offset before which all batches of a segment must begin, or they are not believed where damage is searched through.
+
+    Offsets of a segment have 32 bits beside its own (`LogSegment.canConvertToRelativeOffset`), and lie before the next one's.
+    """
+    reach = min(base_offset + (1 << 31), INT64_MAX)
+    return reach if next_base_offset is None else min(reach, next_base_offset)
+
+
+class SegmentLog(NamedTuple):
+    """A segment that has a `.log`, that file, and the base offset of the next such segment; None for the last."""
+
+    segment: SegmentFiles
+    entry: Entry
+    next_base_offset: int | None
+
+    @property
+    def base_offset(self) -> int:
+        """Of the segment."""
+        return self.segment.base_offset
+
+    @property
+    def max_plausible_offset(self) -> int:
+        """The offset before which all its batches must begin."""
+        return max_plausible_offset(self.base_offset, self.next_base_offset)
+
+    def reaches(self, start: int) -> bool:
+        """Whether it may hold an offset from `start` on."""
+        return self.next_base_offset is None or self.next_base_offset > start
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +255,12 @@ class PartitionDirectory:
         """The segment of this base offset."""
         at = bisect_left(self.segments, base_offset, key=attrgetter("base_offset"))
         return self.segments[at] if at < len(self.segments) and self.segments[at].base_offset == base_offset else None
+
+    def logs(self, next_base_offset: int | None = None) -> list[SegmentLog]:
+        """The segments that have a `.log`, by base offset; `next_base_offset` is what follows the last of them."""
+        logs = [(segment, segment.log) for segment in self.segments if segment.log is not None]
+        following = [*(segment.base_offset for segment, _ in logs[1:]), next_base_offset]
+        return [SegmentLog(*log, behind) for log, behind in zip(logs, following, strict=False)]
 
     def segment_of(self, offset: int) -> SegmentFiles | None:
         """The one segment with a log that may hold an offset: the last that begins at or before it."""

@@ -35,7 +35,7 @@ from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.offset_ranges import Range, Ranges, clipped, counted, normalised, without
 from kafka_forensics.model.remote_log import RemoteSegment
 from kafka_forensics.model.results import Read, ScanResult
-from kafka_forensics.parsers.log import SegmentReader, believed_to
+from kafka_forensics.parsers.log import SegmentReader
 from kafka_forensics.replication.epochs import epoch_at
 from kafka_forensics.replication.planner import (
     NO_END,
@@ -64,7 +64,6 @@ from kafka_forensics.scanning.engine.local import Progress, scan_inputs
 from kafka_forensics.scanning.judging.absence import ledger_of, may_delete, partitions_without_copy, unknown_to_controller
 from kafka_forensics.scanning.judging.partitions import PartitionResult, identity_groups
 from kafka_forensics.scanning.judging.quorum import Quorum, quorum_of, stops_controllers, voters_end
-from kafka_forensics.scanning.rereading.logs_in_order import logs_of
 from kafka_forensics.scanning.rereading.reader import LogReader
 from kafka_forensics.scanning.witnesses.controller import present_topic
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses, read_witnesses
@@ -182,10 +181,10 @@ def why_no_word(inputs: Inputs, history: ControllerHistory | None) -> str:
 
 
 def _is_damaged(plan: ReplicaPlan) -> bool:
-    for segment, log, behind in logs_of(plan):
+    for log in plan.directory.logs():
         try:
-            with plan.log_dir.source.open(log.path) as file:
-                chunks = SegmentReader(file, next_base_offset=believed_to(segment.base_offset, behind)).chunks()
+            with plan.log_dir.source.open(log.entry.path) as file:
+                chunks = SegmentReader(file, max_plausible_offset=log.max_plausible_offset).chunks()
                 if any(damage.kind not in kinds_with(Trait.IS_TAIL) for chunk in chunks for damage in chunk.damage):
                     return True
         except SourceError:

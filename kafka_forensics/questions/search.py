@@ -34,13 +34,12 @@ from kafka_forensics.parsers.log import (
     RecordMatcher,
     SegmentReader,
     Sought,
-    believed_to,
     decode_batch,
     inspector,
     parse_control_record,
     sought,
 )
-from kafka_forensics.parsers.log_dir import FileKind, PartitionDirectory, SegmentFiles
+from kafka_forensics.parsers.log_dir import FileKind, PartitionDirectory, SegmentFiles, SegmentLog
 from kafka_forensics.scanning.rereading.logs_in_order import Placing
 from kafka_forensics.scanning.rereading.seeking import chunks_until, start_position, start_position_for_time
 from kafka_forensics.scanning.witnesses.tiered_topics import take_tiered_topics
@@ -289,9 +288,13 @@ class _Piece:
     partition: int
     log_dir: LogDir
     directory: PartitionDirectory
-    segment: SegmentFiles
-    next_base_offset: int | None
+    log: SegmentLog
     leftover: str | None
+
+    @property
+    def segment(self) -> SegmentFiles:
+        """The segment's files."""
+        return self.log.segment
 
     @property
     def order(self) -> _Order:
@@ -308,14 +311,12 @@ class _Piece:
     @property
     def path(self) -> str:
         """Of the file within its source."""
-        assert self.segment.log is not None
-        return self.segment.log.path
+        return self.log.entry.path
 
     @property
     def size_in_bytes(self) -> int:
         """Of the file."""
-        assert self.segment.log is not None
-        return self.segment.log.size_in_bytes
+        return self.log.entry.size_in_bytes
 
     @property
     def shown(self) -> str:
@@ -470,15 +471,14 @@ class Search:
         start, end = self.asked.offset_start, self.asked.offset_end
         if end is not None and piece.segment.base_offset >= end:
             return False
-        return start is None or piece.next_base_offset is None or piece.next_base_offset > start
+        return start is None or piece.log.reaches(start)
 
     def _report(self, piece: _Piece, position: int) -> None:
         if self._progress is not None:
             self._progress(self._done + min(position, piece.size_in_bytes), self.bytes_total)
 
     def _rows_in(self, piece: _Piece, log: "ByteFile", candidates: "_Candidates") -> "Iterator[JsonRow | FoundRecords]":
-        limit = believed_to(piece.segment.base_offset, piece.next_base_offset)
-        reader = SegmentReader(log, next_base_offset=limit, inspect=candidates.inspect)
+        reader = SegmentReader(log, max_plausible_offset=piece.log.max_plausible_offset, inspect=candidates.inspect)
         start = shown = self._start(piece, log)
         placing = self._placing(piece, log, None if start else piece.segment.base_offset)
         for chunk in chunks_until(reader, start, log.size_in_bytes, self.asked.offset_end):
@@ -513,7 +513,7 @@ class Search:
     def _placing(self, piece: _Piece, log: "ByteFile", before: int | None) -> Placing:
         """What tells which batches of a file are misplaced; no other file speaks for the end of a leftover."""
         plan = self._plan_of.get(id(piece.directory)) if piece.leftover is None else None
-        return Placing(log, piece.segment.base_offset, before, piece.next_base_offset, plan)
+        return Placing(log, piece.segment.base_offset, before, piece.log.next_base_offset, plan)
 
     def _start(self, piece: _Piece, log: "ByteFile") -> int:
         """Where to begin reading: what the indexes say, where they are there and right. A file that is none of the log has none."""
@@ -796,12 +796,9 @@ def search(
 def _pieces(log_dir: LogDir, directory: PartitionDirectory) -> Iterator[_Piece]:
     """The `.log` files of one partition directory, live or on their way."""
     topic, partition = directory.topic or "", directory.partition or 0
-    logs = [segment for segment in directory.segments if segment.log is not None]
-    for segment, following in zip(logs, [*logs[1:], None], strict=False):
-        behind = None if following is None else following.base_offset
-        yield _Piece(topic, partition, log_dir, directory, segment, behind, directory.suffix)
+    for log in directory.logs():
+        yield _Piece(topic, partition, log_dir, directory, log, directory.suffix)
     for file in directory.leftovers:
         if file.kind is FileKind.LOG:
-            yield _Piece(
-                topic, partition, log_dir, directory, SegmentFiles(file.base_offset or 0, log=file.entry), None, file.suffix
-            )
+            log = SegmentLog(SegmentFiles(file.base_offset or 0, log=file.entry), file.entry, None)
+            yield _Piece(topic, partition, log_dir, directory, log, file.suffix)

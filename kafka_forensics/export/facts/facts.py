@@ -17,12 +17,14 @@ from kafka_forensics.export.facts.rows import json_text, record_batches, rows_of
 from kafka_forensics.export.facts.small_files import checkpoint_facts
 from kafka_forensics.model.arrow import plain
 from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.json_objects import Columns, attributes
 from kafka_forensics.model.results import Incomplete, ScanResult
 from kafka_forensics.model.schemas import FACTS, RECORDS, batches_to_arrow, fact_named
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed
-from kafka_forensics.parsers.log import SegmentReader, believed_to, inspector
+from kafka_forensics.parsers.log import SegmentReader, inspector
+from kafka_forensics.parsers.log_dir import max_plausible_offset
 from kafka_forensics.questions.transactions import KnownTransactions
 from kafka_forensics.scanning.engine.local import Progress, scan_inputs
 from kafka_forensics.scanning.judging.environment import changed_findings
@@ -59,14 +61,14 @@ def read_batches(path: str, storage_options: "Given" = None) -> Batches:
     """
     source = open_source(path, storage_options)
     with source.open("") as file:
-        for chunk in SegmentReader(file, next_base_offset=_reach(source), inspect=inspector(deep=False)).chunks():
+        for chunk in SegmentReader(file, max_plausible_offset=_reach(source), inspect=inspector(deep=False)).chunks():
             yield batches_to_arrow(chunk.columns)
 
 
-def _reach(source: "ByteSource") -> int | None:
-    """The offset before which the batches of a `.log` file must begin, None where its name says no offset."""
+def _reach(source: "ByteSource") -> int:
+    """The offset before which the batches of a `.log` file must begin."""
     base_offset, following = base_offsets(source)
-    return None if base_offset is None else believed_to(base_offset, following)
+    return INT64_MAX if base_offset is None else max_plausible_offset(base_offset, following)
 
 
 def read_records(path: str, storage_options: "Given" = None) -> Batches:
@@ -77,8 +79,8 @@ def read_records(path: str, storage_options: "Given" = None) -> Batches:
     source = open_source(path, storage_options)
     with source.open("") as file:
         reach, goes_on = _reach(source), base_offsets(source)[1] is not None
-        states = LateStates(lambda: RecordStates(file, goes_on=goes_on, next_base_offset=reach))
-        for chunk in SegmentReader(file, next_base_offset=reach).chunks():
+        states = LateStates(lambda: RecordStates(file, goes_on=goes_on, max_plausible_offset=reach))
+        for chunk in SegmentReader(file, max_plausible_offset=reach).chunks():
             columns = chunk.columns
             good = np.flatnonzero(columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED])
             for arrays in record_arrays(file, columns, good, states):

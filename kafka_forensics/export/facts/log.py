@@ -28,14 +28,13 @@ from kafka_forensics.model.schemas import BATCHES, FACTS, batch_arrays
 from kafka_forensics.parsers.log import (
     MAX_BATCH_BYTES,
     SegmentReader,
-    believed_to,
     decode_batch,
     inspector,
     marker_block,
     parse_control_record,
     read_batch,
 )
-from kafka_forensics.parsers.log_dir import SegmentFiles
+from kafka_forensics.parsers.log_dir import SegmentFiles, max_plausible_offset
 from kafka_forensics.scanning.rereading.record_columns import record_arrays
 from kafka_forensics.scanning.rereading.record_states import LateStates, RecordStates
 from kafka_forensics.storage.bundles import CollectedLog
@@ -72,7 +71,7 @@ class FactReading:
 
     def reader(self, segment: SegmentFiles, file: "ByteFile", **given: "Unpack[Inspection]") -> SegmentReader:
         """A reader of a segment, which knows where the next one begins."""
-        return SegmentReader(file, next_base_offset=believed_to(segment.base_offset, self.following(segment)), **given)
+        return SegmentReader(file, max_plausible_offset=max_plausible_offset(segment.base_offset, self.following(segment)), **given)
 
     def following(self, segment: SegmentFiles) -> int | None:
         """The base offset of the next segment, None for the last one."""
@@ -91,8 +90,8 @@ class FactReading:
     def states(self, segment: SegmentFiles, file: "ByteFile") -> RecordStates:
         """How the transactions of a segment's records ended, read when the first of them asks."""
         following = self.following(segment)
-        reach = believed_to(segment.base_offset, following)
-        return LateStates(lambda: RecordStates(file, goes_on=following is not None, next_base_offset=reach))
+        reach = max_plausible_offset(segment.base_offset, following)
+        return LateStates(lambda: RecordStates(file, goes_on=following is not None, max_plausible_offset=reach))
 
     def missing(self, entry: "Entry", error: SourceError) -> None:
         """Note that a file could not be read (further)."""

@@ -24,8 +24,8 @@ from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.parsers.checkpoints import parse_leader_epochs, parse_offset_checkpoint
 from kafka_forensics.parsers.indexes import parse_offset_index, parse_producer_snapshot, parse_time_index, parse_transaction_index
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed
-from kafka_forensics.parsers.log import SegmentReader, believed_to, check_batch_in_file, inspector
-from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory, SegmentFiles
+from kafka_forensics.parsers.log import SegmentReader, check_batch_in_file, inspector
+from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory, SegmentFiles, max_plausible_offset
 from kafka_forensics.scanning.rereading.record_states import LateStates, RecordStates
 from kafka_forensics.scanning.rereading.seeking import start_position, start_position_for_time
 from kafka_forensics.storage.open import open_address
@@ -89,12 +89,12 @@ class PieceReading(FactReading):
         log = segment.log
         assert log is not None
         following = self.following(segment)
-        reach = believed_to(segment.base_offset, following)
+        reach = max_plausible_offset(segment.base_offset, following)
         start, _ = self.extent(log)
 
         def read() -> RecordStates:
             try:
-                return RecordStates(file, goes_on=following is not None, next_base_offset=reach, part=(start, self.piece.end))
+                return RecordStates(file, goes_on=following is not None, max_plausible_offset=reach, part=(start, self.piece.end))
             except SourceError as error:
                 self.missing(log, error)
                 raise

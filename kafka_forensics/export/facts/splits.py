@@ -267,9 +267,8 @@ def _checkpoints(log_dir: LogDir) -> Unit:
 def _units(log_dir: LogDir, directory: PartitionDirectory, query: FactQuery) -> Iterator[Unit]:
     """What the fact needs of a replica."""
     if query.fact in FROM_LOGS:
-        logs = [segment for segment in directory.segments if segment.log is not None]
-        following = dict(zip((log.base_offset for log in logs), (log.base_offset for log in logs[1:]), strict=False))
-        for segment in directory.segments if query.fact == "spans" else logs:
+        following = {log.base_offset: log.next_base_offset for log in directory.logs()}
+        for segment in directory.segments if query.fact == "spans" else [log.segment for log in directory.logs()]:
             yield from _of_segment(log_dir, directory, segment, following.get(segment.base_offset), query)
     if query.fact == "index_entries":
         for segment in directory.segments:

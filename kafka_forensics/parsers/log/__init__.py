@@ -43,7 +43,6 @@ from kafka_forensics.parsers.log.records import (
 )
 from kafka_forensics.parsers.log.segment import (
     SegmentReader,
-    believed_to,
     find_batch,
     found_inside,
     read_batch,
@@ -80,7 +79,6 @@ __all__ = [
     "StrongHasher",
     "UnsignedVarintError",
     "Window",
-    "believed_to",
     "by_producer",
     "check_batch_in_file",
     "content_digest",

@@ -128,10 +128,10 @@ class SavedRows:
 class Trouble:
     """Explains places at which the walk stopped; `last_offset` is that of the last good batch, -1 before the first."""
 
-    def __init__(self, window: Window, key: "NDArray[np.int64]", next_base_offset: int | None) -> None:
+    def __init__(self, window: Window, key: "NDArray[np.int64]", max_plausible_offset: int) -> None:
         self._window = window
         self._key = key
-        self._max_offset = INT64_MAX if next_base_offset is None else next_base_offset
+        self._max_offset = max_plausible_offset
         self.last_offset = -1
         self.legacy = True
         """Whether batches of magic 0 or 1 may follow."""

@@ -23,6 +23,7 @@ from kafka_forensics.parsers.log.collected import (
     read_batches,
 )
 from kafka_forensics.parsers.log.damage import MAX_CHAIN, MAX_WINDOW_BYTES, Trouble, Window, contained_damage
+from kafka_forensics.parsers.log_dir import max_plausible_offset
 from kafka_forensics.storage.bundles import CollectedLog, Section
 from kafka_forensics.storage.source import range_reader
 
@@ -60,19 +61,10 @@ def no_key() -> "NDArray[np.int64]":
     return np.zeros((1, 2), np.int64)
 
 
-def believed_to(base_offset: int, next_base_offset: int | None = None) -> int:
-    """The offset before which all batches of a segment must begin, or they are not believed where damage is searched through.
-
-    Offsets of a segment have 32 bits beside its own (`LogSegment.canConvertToRelativeOffset`), and lie before the next one's.
-    """
-    reach = min(base_offset + (1 << 31), INT64_MAX)
-    return reach if next_base_offset is None else min(reach, next_base_offset)
-
-
 class SegmentReader:
     """Reads batches of one `.log` file in `[start, end)`; a batch belongs to the range in which it begins.
 
-    `key` is the scan's hash key, (1, 2) int64. `next_base_offset` bounds what a search after damage may believe (`believed_to`).
+    `key` is the scan's hash key, (1, 2) int64. Batches from `max_plausible_offset` on are not believed in a search after damage.
     `inspect` sees the bytes of every good batch once (deep checks); `inspect_alone(file, position, size)` is asked about the good
     ones that were found behind damage or are too large for the window. The matrix of a chunk is used again for the next: copy what
     you keep.
@@ -86,7 +78,7 @@ class SegmentReader:
         file: "ByteFile",
         *,
         key: "NDArray[np.int64] | None" = None,
-        next_base_offset: int | None = None,
+        max_plausible_offset: int = INT64_MAX,
         inspect: Inspector | None = None,
         inspect_alone: "Callable[[ByteFile, int, int], list[Damage]] | None" = None,
     ) -> None:
@@ -99,7 +91,7 @@ class SegmentReader:
         self._rows = 0
         self._chunk_start = 0
         self._troubles = 0
-        self._trouble = Trouble(self._window, self._key, next_base_offset)
+        self._trouble = Trouble(self._window, self._key, max_plausible_offset)
         self.landed = 0
         """Where the walk ended: the first byte that belongs to the next range, or the end of the file."""
 
@@ -316,7 +308,7 @@ def find_batch(file: "ByteFile", start: int, end: int, base_offset: int) -> int 
     the walk from the left has the last word.
     """
     window = Window(file, SEARCH_WINDOW_BYTES)
-    trouble = Trouble(window, no_key(), believed_to(base_offset))
+    trouble = Trouble(window, no_key(), max_plausible_offset(base_offset))
     trouble.last_offset = base_offset - 1
     trouble.legacy = window.move(0, 17) < 17 or int(window.buffer[16]) < 2
     position, _, _ = trouble.next_batch(start, end)

@@ -10,8 +10,8 @@ import cramjam
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.batches import BatchColumn
-from kafka_forensics.parsers.log import believed_to, read_batches
-from kafka_forensics.parsers.log_dir import FileKind
+from kafka_forensics.parsers.log import read_batches
+from kafka_forensics.parsers.log_dir import FileKind, max_plausible_offset
 from kafka_forensics.questions.collect.log_facts import FactsWanted, take_log
 from kafka_forensics.storage.archives import MemberFile
 from kafka_forensics.storage.bundles import LEVEL, SectionKind
@@ -125,7 +125,7 @@ def _records(entry: "CollectedEntry", wanted: FactsWanted) -> float:
         return 0.0
     start, size = entry.name.offset, entry.entry.size_in_bytes
     reach = start + sample.offsets * size // sample.bytes_read if entry.next_base_offset is None else entry.next_base_offset
-    end = min(believed_to(start, entry.next_base_offset), reach)
+    end = min(max_plausible_offset(start, entry.next_base_offset), reach)
     offsets = sum(max(min(end, until) - max(start, first), 0) for first, until in wanted.records)
     return packed * size * offsets / max(end - start, 1)
 

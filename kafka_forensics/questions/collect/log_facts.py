@@ -17,10 +17,10 @@ from kafka_forensics.parsers.log import (
     SegmentHashes,
     SegmentReader,
     StrongHasher,
-    believed_to,
     check_batch_in_file,
     inspector,
 )
+from kafka_forensics.parsers.log_dir import max_plausible_offset
 from kafka_forensics.questions.collect.redacted_logs import FRAME, MAGIC, MOST_LENGTH, redacted_log, right_batches, with_right_crc
 from kafka_forensics.storage.bundles import MAX_SECTION_BYTES, Frame, SectionKind, write_frames, write_held
 from kafka_forensics.writers.bundle_columns import write_batches
@@ -74,7 +74,7 @@ def take_log(
     """Add the sections of a log, or of its redacted one where pseudonyms stand for names in it; how many batches it has, and its
     size, which of one that is cut off meanwhile is less than when it was opened. Raises SourceError where it cannot be read
     further."""
-    end_offset = believed_to(0 if entry.name is None or entry.name.offset is None else entry.name.offset, entry.next_base_offset)
+    end_offset = max_plausible_offset((entry.name and entry.name.offset) or 0, entry.next_base_offset)
     topic = "" if entry.partition is None else entry.partition.topic
     parts: Iterable[ByteFile] = [file]
     if wanted.pseudonyms is not None and entry.has_names:
@@ -82,7 +82,7 @@ def take_log(
     checks = _Checks(wanted)
     start, batches = 0, 0
     for part in parts:
-        reader = SegmentReader(part, next_base_offset=end_offset, inspect=checks, inspect_alone=checks.alone)
+        reader = SegmentReader(part, max_plausible_offset=end_offset, inspect=checks, inspect_alone=checks.alone)
         for chunk in reader.chunks(start):
             end = start + chunk.bytes_decoded + chunk.bytes_damaged + chunk.bytes_skipped
             if end == start:

@@ -81,7 +81,7 @@ def redacted_log(
     `passed` is called with the bytes that are read. Raises SourceError.
     """
     data, start, was_sound = bytearray(), 0, False
-    for chunk in SegmentReader(file, next_base_offset=end_offset).chunks():
+    for chunk in SegmentReader(file, max_plausible_offset=end_offset).chunks():
         columns, damage = chunk.columns, {found.position: found for found in chunk.damage}
         rows = {position: row for row, position in enumerate(columns[BatchColumn.POSITION].tolist())}
         is_sound, attributes = with_right_crc(columns).tolist(), columns[BatchColumn.ATTRIBUTES].tolist()

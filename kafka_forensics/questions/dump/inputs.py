@@ -10,15 +10,15 @@ import numpy as np
 from kafka_forensics.errors import PathMissingError, SourceError, UsageError
 from kafka_forensics.evidence.options import ScanOptions, fits, nothing_there, raise_unless_hidden
 from kafka_forensics.evidence.paths import lone_file_name, members_left_out, not_listed, open_paths, typed_path
-from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INT64_MAX
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed
-from kafka_forensics.parsers.log import believed_to
 from kafka_forensics.parsers.log_dir import (
     LOG_DIRECTORY_KINDS,
     FileKind,
     LogDirectory,
     PartitionDirectory,
+    max_plausible_offset,
     parse_file_name,
     parse_partition_name,
 )
@@ -79,10 +79,10 @@ class DumpFile:
         return self.next_base_offset is not None or self.is_leftover
 
     @property
-    def reach(self) -> int | None:
-        """The offset before which the batches of a `.log` file must begin; None where its name says no offset."""
+    def reach(self) -> int:
+        """The offset before which the batches of a `.log` file must begin."""
         named = parse_file_name(self.name)
-        return None if named is None or named.offset is None else believed_to(named.offset, self.next_base_offset)
+        return INT64_MAX if named is None or named.offset is None else max_plausible_offset(named.offset, self.next_base_offset)
 
     def sibling(self, suffix: str) -> "ByteFile | None":
         """The file of the same segment with another suffix, e.g. `.index`; None if there is none or it cannot be read."""

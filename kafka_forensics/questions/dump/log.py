@@ -143,7 +143,7 @@ def log_runs(file: DumpFile, options: DumpOptions) -> "Iterator[JsonRow | pa.Rec
 
 
 def _chunks(log: "ByteFile", file: DumpFile, options: DumpOptions) -> Iterator[BatchChunk]:
-    reader = SegmentReader(log, next_base_offset=file.reach, inspect=inspector(deep=False))
+    reader = SegmentReader(log, max_plausible_offset=file.reach, inspect=inspector(deep=False))
     return chunks_until(reader, _start(log, file, options), log.size_in_bytes, options.offset_end)
 
 
@@ -262,7 +262,7 @@ def chunks_of(log: "ByteFile", file: DumpFile, options: DumpOptions) -> Iterator
         return held
 
     holds = options.records and not isinstance(log, CollectedLog)
-    reader = SegmentReader(log, next_base_offset=file.reach, inspect=inspect if holds else open_wrappers)
+    reader = SegmentReader(log, max_plausible_offset=file.reach, inspect=inspect if holds else open_wrappers)
     for chunk in chunks_until(reader, _start(log, file, options), log.size_in_bytes, options.offset_end):
         columns = [column for column in chunk.columns.T.tolist() if _asked_for(column, options)]
         damage = [
@@ -361,7 +361,7 @@ class _Judge:
         if not attributes & TRANSACTIONAL_MASK:
             return NONE
         if self._states is None:
-            self._states = RecordStates(self._log, goes_on=self._file.goes_on, next_base_offset=self._file.reach)
+            self._states = RecordStates(self._log, goes_on=self._file.goes_on, max_plausible_offset=self._file.reach)
         return self._states.state(attributes, producer_id, column[BatchColumn.POSITION])
 
     def states(self, batches: "NDArray[np.int64]", rows: "NDArray[np.int64]") -> "NDArray[np.int8]":
@@ -369,7 +369,7 @@ class _Judge:
         answer = np.full(batches.shape[1], STATES.index(UNKNOWN), np.int8)
         good = rows[batches[BatchColumn.CRC, rows] == batches[BatchColumn.CRC_COMPUTED, rows]]
         if self._states is None and in_transactions(batches[:, good]).any():
-            self._states = RecordStates(self._log, goes_on=self._file.goes_on, next_base_offset=self._file.reach)
+            self._states = RecordStates(self._log, goes_on=self._file.goes_on, max_plausible_offset=self._file.reach)
         answer[good] = STATES.index(NONE) if self._states is None else self._states.of_batches(batches[:, good])
         return answer
 

@@ -121,8 +121,8 @@ def write_partition(
 
     Raises CopyChangedError where copies have changed since they were scanned, SourceError, OSError where nothing can be written.
     """
-    logs = [segment.log for plan in plans for segment in plan.directory.segments if segment.log is not None]
-    largest = min(max((log.size_in_bytes for log in logs), default=0), MAX_SEGMENT_BYTES)
+    sizes = [log.entry.size_in_bytes for plan in plans for log in plan.directory.logs()]
+    largest = min(max(sizes, default=0), MAX_SEGMENT_BYTES)
     edges = [segment.base_offset for segment in plans[lineage.base].directory.segments]
     end = -1
     writer = _Writer(directory, plans, settings, sealing)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from kafka_forensics.model.controller import VoterSet
 from kafka_forensics.model.results import Read
 from kafka_forensics.questions.salvage.slices import Source
-from kafka_forensics.scanning.rereading.logs_in_order import logs_of
 from kafka_forensics.scanning.witnesses.controller_copies import ControllerCopy
 
 
@@ -57,7 +56,7 @@ def _wrong(source: Source, copy: ControllerCopy) -> str | None:
     """What speaks against a copy's being all that its node had written."""
     replica, plan = source.replica, source.plan
     start, end = replica.log_start_offset, replica.log_end_offset
-    bases = [segment.base_offset for segment, _, _ in logs_of(plan)]
+    bases = [log.base_offset for log in plan.directory.logs()]
     epochs = plan.context.epoch_checkpoint or []
     ends = [snapshot.offset for snapshot in copy.snapshots]
     has_batches = bool(copy.log.base_offsets.size)

@@ -13,8 +13,8 @@ from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.model.batches import LOG_DAMAGE, BatchColumn
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.offset_ranges import Ranges, holds, normalised, without
-from kafka_forensics.parsers.log import SegmentReader, believed_to, inspector
-from kafka_forensics.parsers.log_dir import SegmentFiles
+from kafka_forensics.parsers.log import SegmentReader, inspector
+from kafka_forensics.parsers.log_dir import SegmentFiles, SegmentLog
 from kafka_forensics.questions.plan import Planned
 from kafka_forensics.questions.salvage.lineage import Lineage, Piece
 from kafka_forensics.replication.planner import NO_END
@@ -146,26 +146,23 @@ def slices_of(source: Source, pieces: Sequence[Piece], *, gaps: bool = False, be
     which all is sound is taken as it is; of others every batch is looked at again, once for all pieces. Raises SourceError.
     """
     takings = [_Taking(piece, gaps=gaps, is_first=begins and not number) for number, piece in enumerate(pieces)]
-    logs = [segment for segment in source.plan.directory.segments if segment.log is not None]
-    for number, segment in enumerate(logs):
-        following = logs[number + 1].base_offset if number + 1 < len(logs) else None
-        wanted = [taking for taking in takings if taking.reaches(segment.base_offset, NO_END if following is None else following)]
-        whole = _whole(source, segment, following, wanted[0], gaps=gaps) if len(wanted) == 1 else None
+    for log in source.plan.directory.logs():
+        following = NO_END if log.next_base_offset is None else log.next_base_offset
+        wanted = [taking for taking in takings if taking.reaches(log.base_offset, following)]
+        whole = _whole(source, log, wanted[0], gaps=gaps) if len(wanted) == 1 else None
         if whole is not None:
             wanted[0].expected = whole.end_offset
             yield whole
         elif wanted:
-            yield from _of_segment(source, segment, following, wanted)
+            yield from _of_segment(source, log, wanted)
 
 
-def _of_segment(source: Source, segment: SegmentFiles, following: int | None, takings: "Sequence[_Taking]") -> Iterator[Slice]:
+def _of_segment(source: Source, log: SegmentLog, takings: "Sequence[_Taking]") -> Iterator[Slice]:
     """The bytes of some pieces in one segment."""
-    assert segment.log is not None
+    segment = log.segment
     lies = {position for base_offset, position in source.lies if base_offset == segment.base_offset}
-    with source.plan.log_dir.source.open(segment.log.path) as file:
-        reader = SegmentReader(
-            file, next_base_offset=believed_to(segment.base_offset, following), inspect=inspector(deep=source.deep)
-        )
+    with source.plan.log_dir.source.open(log.entry.path) as file:
+        reader = SegmentReader(file, max_plausible_offset=log.max_plausible_offset, inspect=inspector(deep=source.deep))
         for chunk in reader.chunks(_start(source, segment, file, takings[0].expected)):
             base, last = chunk.columns[BatchColumn.BASE_OFFSET], chunk.columns[BatchColumn.LAST_OFFSET]
             if not base.size:
@@ -194,11 +191,10 @@ def _start(source: Source, segment: SegmentFiles, log: "ByteFile", offset: int) 
         return start
 
 
-def _whole(source: Source, segment: SegmentFiles, following: int | None, taking: "_Taking", *, gaps: bool) -> Slice | None:
+def _whole(source: Source, log: SegmentLog, taking: "_Taking", *, gaps: bool) -> Slice | None:
     """All of a segment as one slice, if all that was read of it is sound and in the piece."""
     piece = taking.piece._replace(start=taking.expected)
-    assert segment.log is not None
-    base_offset, state = segment.base_offset, source.replica.state
+    base_offset, state = log.base_offset, source.replica.state
     totals, first = state.framing.by_segment.get(base_offset), state.continuity.first_in_segment.get(base_offset)
     damage = state.framing.damage.values()
     if totals is None or first is None or any(sample.count > len(sample) for sample in damage) or state.continuity.dropped_runs:
@@ -206,13 +202,15 @@ def _whole(source: Source, segment: SegmentFiles, following: int | None, taking:
     doubted = {number for sample in damage for number, _ in sample} | {number for number, _ in source.lies} | state.unread
     end = totals.last_offset + 1
     joined = gaps or (first == piece.start and not without([(first, end)], source.good))
-    orderly = base_offset <= first < end <= base_offset + MAX_RELATIVE_OFFSET and (following is None or end <= following)
+    orderly = base_offset <= first < end <= base_offset + MAX_RELATIVE_OFFSET and (
+        log.next_base_offset is None or end <= log.next_base_offset
+    )
     irregular = any(
         base_offset == found.run.segment or first <= found.run.start_offset < end for found in source.replica.course.irregularities
     )
     if base_offset in doubted or irregular or not (joined and orderly) or first < piece.start or end > piece.end:
         return None
-    if totals.end_position != segment.log.size_in_bytes:
+    if totals.end_position != log.entry.size_in_bytes:
         return None
     return Slice(piece.copy, base_offset, 0, totals.end_position, first, end, piece.why)
 

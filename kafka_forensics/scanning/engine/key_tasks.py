@@ -6,7 +6,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import count, zip_longest
+from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -138,17 +138,14 @@ class QuestionsUnderWay:
 
 def _stretches(plan: ReplicaPlan, start: int, work_bytes: int | None) -> Iterator[tuple[list[SegmentFiles], int | None]]:
     """Segments of a replica with a log that reach beyond offset `start`, some at a time, and the base offset of the next."""
-    logs = [segment for segment in plan.directory.segments if segment.log is not None]
     cost_of_file = file_cost(plan.log_dir.source)
     held: list[SegmentFiles] = []
     size = 0
-    for segment, following in zip_longest(logs, logs[1:]):
-        next_base_offset = None if following is None else following.base_offset
-        if next_base_offset is not None and next_base_offset <= start:
+    for log in plan.directory.logs():
+        if not log.reaches(start):
             continue
-        assert segment.log is not None
-        held.append(segment)
-        size += segment.log.size_in_bytes + cost_of_file
-        if following is None or (work_bytes is not None and size >= work_bytes):
-            yield held, next_base_offset
+        held.append(log.segment)
+        size += log.entry.size_in_bytes + cost_of_file
+        if log.next_base_offset is None or (work_bytes is not None and size >= work_bytes):
+            yield held, log.next_base_offset
             held, size = [], 0

@@ -7,7 +7,7 @@ from typing import Final, Protocol, TypeVar
 from kafka_forensics.evidence.inputs import Inputs, LogDir, ReplicaPlan
 from kafka_forensics.parsers.log_dir import LogDirectory
 from kafka_forensics.scanning.engine.task_values import FoldPart, FoldWork, NumberedSplit, Slice, WitnessWork, thin_plans
-from kafka_forensics.scanning.folding.splits import segments_of, split_count
+from kafka_forensics.scanning.folding.splits import split_count
 from kafka_forensics.storage.source import ByteSource, DistantSource
 
 FILE_COST_BYTES: Final = 256 << 10
@@ -114,11 +114,10 @@ def _cost(plan: ReplicaPlan) -> int:
 
 
 def _pieces(plan: ReplicaPlan, split_bytes: int) -> Iterator[NumberedSplit]:
-    for segment, following in segments_of(plan):
-        assert segment.log is not None
-        count, held = split_count(plan, segment, split_bytes), segment.log.size_in_bytes
-        if segment.log.allocated_bytes is not None:
-            held = min(held, segment.log.allocated_bytes)  # the rest is holes, which cost nothing
+    for segment, log, following in plan.directory.logs():
+        count, held = split_count(plan, segment, split_bytes), log.size_in_bytes
+        if log.allocated_bytes is not None:
+            held = min(held, log.allocated_bytes)  # the rest is holes, which cost nothing
         yield from (NumberedSplit(segment, number, following, held // count) for number in range(count))
 
 

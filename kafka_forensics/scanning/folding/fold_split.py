@@ -11,8 +11,8 @@ from kafka_forensics.analysis.segments import Misplaced
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, read_leader_epochs, typed_path
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.log import KeySampler, SegmentReader, believed_to, check_batch_in_file, inspector
-from kafka_forensics.parsers.log_dir import SegmentFiles
+from kafka_forensics.parsers.log import KeySampler, SegmentReader, check_batch_in_file, inspector
+from kafka_forensics.parsers.log_dir import SegmentFiles, max_plausible_offset
 from kafka_forensics.scanning.folding.index_files import SnapshotCheck
 from kafka_forensics.scanning.folding.segment_indexes import SegmentIndexes, read_indexes
 from kafka_forensics.scanning.folding.splits import Split
@@ -91,7 +91,7 @@ def fold_split(
             reader = SegmentReader(
                 file,
                 key=folding.key,
-                next_base_offset=believed_to(split.segment.base_offset, split.next_base_offset),
+                max_plausible_offset=max_plausible_offset(split.segment.base_offset, split.next_base_offset),
                 inspect=inspector(deep=folding.deep, keys=keys),
                 inspect_alone=check_batch_in_file if folding.deep else None,
             )

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -41,19 +40,11 @@ class Split:
 def splits_of(replica: int, plan: ReplicaPlan) -> list[Split]:
     """Splits of one replica, in file order. Sources that cannot seek give one split a segment."""
     splits, split_bytes = [], SPLIT_BYTES
-    for segment, following in segments_of(plan):
-        assert segment.log is not None
-        size = segment.log.size_in_bytes
+    for segment, log, following in plan.directory.logs():
         points = [0, *_points(plan, segment, range(1, split_count(plan, segment, split_bytes)), split_bytes)]
-        ends = [*points[1:], size]
+        ends = [*points[1:], log.size_in_bytes]
         splits += [Split(replica, segment, start, end, following, start == 0) for start, end in zip(points, ends, strict=True)]
     return splits
-
-
-def segments_of(plan: ReplicaPlan) -> list[tuple[SegmentFiles, int | None]]:
-    """The segments with a log, each with the base offset of the one that follows."""
-    logs = [segment for segment in plan.directory.segments if segment.log is not None]
-    return list(zip_longest(logs, (log.base_offset for log in logs[1:])))
 
 
 def split_count(plan: ReplicaPlan, segment: SegmentFiles, split_bytes: int) -> int:

@@ -117,8 +117,8 @@ def _given(log_dir: LogDir, controllers: frozenset[str | None]) -> GivenDirector
 def _case(directory: PartitionDirectory) -> Presence:
     if any(entry.kind is not EntryKind.FILE and entry.name.endswith(".log") for entry in directory.irregular):
         return Presence.LINK
-    logs = [segment.log for segment in directory.segments if segment.log is not None]
-    holds_nothing = not any(log.size_in_bytes for log in logs) and not any(segment.base_offset for segment in directory.segments)
+    has_bytes = any(log.entry.size_in_bytes for log in directory.logs())
+    holds_nothing = not has_bytes and not any(segment.base_offset for segment in directory.segments)
     return Presence.EMPTY if holds_nothing else Presence.WHOLE
 
 

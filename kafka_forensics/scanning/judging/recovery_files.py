@@ -37,14 +37,13 @@ from kafka_forensics.parsers.indexes import (
 from kafka_forensics.parsers.log import (
     MAX_BATCH_BYTES,
     SegmentReader,
-    believed_to,
     decode_batch,
     last_entry,
     parse_control_record,
     read_batch,
     read_next_offset,
 )
-from kafka_forensics.parsers.log_dir import FileKind, PartitionDirectory, SegmentFiles
+from kafka_forensics.parsers.log_dir import FileKind, PartitionDirectory, SegmentFiles, max_plausible_offset
 from kafka_forensics.replication.recovery import (
     OFFSET_REGRESSION,
     LogFacts,
@@ -88,15 +87,15 @@ def producer_faults(
     if not suspect and not transactions:
         return ()
     first = replayed_from(facts)
-    segments = _segments_from(plan, first, facts.end_offset)
-    size = sum(log.size_in_bytes for _, log in segments)
+    logs = [log for log in plan.directory.logs() if log.reaches(first)]
+    size = sum(log.entry.size_in_bytes for log in logs)
     worth_it = suspect or size <= MAX_REPLAYED_BYTES
-    if not segments or not worth_it or first >= facts.end_offset or _has_it_in_a_snapshot(facts):
+    if not logs or not worth_it or first >= facts.end_offset or _has_it_in_a_snapshot(facts):
         return ()
     replay = ProducerReplay(_open_producers(plan, inputs, first))
-    for segment, log in segments:
-        replay.begin(segment.base_offset)
-        with plan.log_dir.source.open(log.path) as file:
+    for log in logs:
+        replay.begin(log.base_offset)
+        with plan.log_dir.source.open(log.entry.path) as file:
             for batch in _batches(file, first):
                 if batch is None:
                     return ()
@@ -108,13 +107,6 @@ def producer_faults(
 def _has_it_in_a_snapshot(facts: "LogFacts") -> bool:
     """Whether the broker was stopped cleanly and wrote down its producers at the log's end."""
     return facts.clean_shutdown and any(snapshot.sound and snapshot.offset == facts.end_offset for snapshot in facts.snapshots)
-
-
-def _segments_from(plan: "ReplicaPlan", first: int, end_offset: int) -> "list[tuple[SegmentFiles, Entry]]":
-    """The segments that reach beyond offset `first`, and the last in any case, with their logs."""
-    segments = [(segment, segment.log) for segment in plan.directory.segments if segment.log is not None]
-    ends = [*(segment.base_offset for segment, _ in segments[1:]), end_offset]
-    return [segment for segment, end in zip(segments, ends, strict=False) if end > first or segment is segments[-1]]
 
 
 def _open_producers(plan: "ReplicaPlan", inputs: "Inputs", offset: int) -> set[int]:
@@ -227,11 +219,11 @@ class _Loader:
     def facts(self) -> LogFacts:
         """Everything the loader would look at. Raises SourceError."""
         directory, context = self._plan.directory, self._replica.context
-        logs = [segment for segment in directory.segments if segment.log is not None]
+        logs = directory.logs()
         kraft = context.topic == CLUSTER_METADATA_TOPIC
         swaps = [file for file in directory.leftovers if file.kind is FileKind.LOG and file.suffix == "swap"]
         return LogFacts(
-            segments=tuple(self._segment(segment, last=segment is logs[-1]) for segment in logs),
+            segments=tuple(self._segment(log.segment, last=log.next_base_offset is None) for log in logs),
             end_offset=self._replica.log_end_offset,
             clean_shutdown=context.clean_shutdown and not kraft,
             recovery_point=0 if kraft else context.recovery_point,
@@ -325,7 +317,7 @@ class _Loader:
         walk, offsets = RecoveryFold(base_offset), ContinuityFold(base_offset, compacted=self._replica.context.compacted)
         end_offset = base_offset
         with self._plan.log_dir.source.open(entry.path) as file:
-            for chunk in SegmentReader(file, next_base_offset=believed_to(base_offset)).chunks():
+            for chunk in SegmentReader(file, max_plausible_offset=max_plausible_offset(base_offset)).chunks():
                 walk.step(chunk)
                 offsets.step(chunk.columns, chunk.damage)
                 if chunk.rows:
@@ -362,7 +354,7 @@ def index_regression(file: ByteFile, base_offset: int, interval: int) -> int | N
     last_indexed, last_offset, entries = 0, base_offset, 0
     newest, newest_offset = -1, -1
     time_stamp, time_offset, times = -1, base_offset, 0
-    for chunk in SegmentReader(file, next_base_offset=believed_to(base_offset)).chunks():
+    for chunk in SegmentReader(file, max_plausible_offset=max_plausible_offset(base_offset)).chunks():
         columns = chunk.columns
         facts = (columns[column].tolist() for column in _INDEXED)
         for position, last, stamp, crc, computed in zip(*facts, strict=True):
@@ -427,13 +419,13 @@ def _held(
         if leftover_file.kind is FileKind.LOG
     ]
     if directory.suffix is not None:
-        files += [(segment.log, segment.base_offset, directory.suffix) for segment in directory.segments if segment.log is not None]
+        files += [(log.entry, log.base_offset, directory.suffix) for log in directory.logs()]
     held = []
     for log, base_offset, suffix in sorted(files, key=lambda row: row[0].path):
         fold, batches = ContinuityFold(base_offset), 0
         try:
             with log_dir.source.open(log.path) as file:
-                for chunk in SegmentReader(file, next_base_offset=believed_to(base_offset)).chunks():
+                for chunk in SegmentReader(file, max_plausible_offset=max_plausible_offset(base_offset)).chunks():
                     fold.step(chunk.columns, chunk.damage)
                     batches += int((chunk.columns[BatchColumn.CRC] == chunk.columns[BatchColumn.CRC_COMPUTED]).sum())
         except SourceError as error:

@@ -16,8 +16,8 @@ from kafka_forensics.model.constants import CONTROL_COMMIT, CONTROL_MASK, INT64_
 from kafka_forensics.model.coordinators import Decision, TransactionLog
 from kafka_forensics.model.offset_ranges import Ranges
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.log import MAX_BATCH_BYTES, SegmentReader, believed_to, decode_batch, inspector
-from kafka_forensics.scanning.rereading.logs_in_order import WINDOW_BYTES, logs_of
+from kafka_forensics.parsers.log import MAX_BATCH_BYTES, SegmentReader, decode_batch, inspector
+from kafka_forensics.scanning.rereading.logs_in_order import WINDOW_BYTES
 from kafka_forensics.scanning.rereading.record_states import ABORTED, COMMITTED, MAX_MARKERS, NONE, OPEN, UNKNOWN, in_transactions
 from kafka_forensics.scanning.rereading.seeking import chunks_until, start_position
 from kafka_forensics.storage.bundles import BundleSource, CollectedLog
@@ -112,18 +112,17 @@ class ReadLog:
         if not ranges:
             return
         first, end = ranges[0][0], ranges[-1][1]
-        for segment, log, behind in logs_of(self.plan):
-            if segment.base_offset >= end or (behind is not None and behind <= first):
+        for log in self.plan.directory.logs():
+            segment = log.segment
+            if segment.base_offset >= end or not log.reaches(first):
                 continue
             source = self.plan.log_dir.source
             try:
-                with source.open(log.path) as file:
-                    reader = SegmentReader(
-                        file, next_base_offset=believed_to(segment.base_offset, behind), inspect=inspector(deep=False)
-                    )
-                    position = self._position(segment, log, first)
+                with source.open(log.entry.path) as file:
+                    reader = SegmentReader(file, max_plausible_offset=log.max_plausible_offset, inspect=inspector(deep=False))
+                    position = self._position(segment, log.entry, first)
                     for chunk in chunks_until(reader, position, file.size_in_bytes, end):
-                        yield segment, log, file, chunk
+                        yield segment, log.entry, file, chunk
             except SourceError as error:
                 self._say(typed_path(source, error.path), error.reason)
 

@@ -15,7 +15,6 @@ from kafka_forensics.parsers.log import (
     MAX_BATCH_BYTES,
     PlainRecord,
     SegmentReader,
-    believed_to,
     decode_batch,
     plain_records,
     read_batch,
@@ -27,8 +26,8 @@ from kafka_forensics.storage.bundles import CollectedLog
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kafka_forensics.parsers.log_dir import SegmentFiles
-    from kafka_forensics.storage.source import ByteFile, Entry
+    from kafka_forensics.parsers.log_dir import SegmentLog
+    from kafka_forensics.storage.source import ByteFile
 
 _OFFSET_BYTES: Final = 8
 _SIZES_END: Final = 12
@@ -141,21 +140,11 @@ def _end_position(batch: "NDArray[np.int64]") -> int:
     return int(batch[BatchColumn.POSITION] + batch[BatchColumn.SIZE_IN_BYTES])
 
 
-def rightly_placed(
-    plan: ReplicaPlan, segment: "SegmentFiles", file: "ByteFile", behind: int | None
-) -> Iterator[tuple[BatchChunk, dict[int, Misplaced]]]:
+def rightly_placed(plan: ReplicaPlan, log: "SegmentLog", file: "ByteFile") -> Iterator[tuple[BatchChunk, dict[int, Misplaced]]]:
     """The chunks of a replica's `.log` with the base offsets that belong there, and the batches where others are written, by byte
-    position. `behind` is the next segment's first offset, None of the last. Raises SourceError."""
-    placing = Placing(file, segment.base_offset, segment.base_offset, behind, plan)
-    yield from map(placing.put_right, SegmentReader(file, next_base_offset=believed_to(segment.base_offset, behind)).chunks())
-
-
-def logs_of(plan: ReplicaPlan) -> "Iterator[tuple[SegmentFiles, Entry, int | None]]":
-    """The replica's segments that have a `.log`, in order: the segment, the file, and the base offset of the next."""
-    logs = [(segment, segment.log) for segment in plan.directory.segments if segment.log is not None]
-    following = [segment.base_offset for segment, _ in logs[1:]]
-    for (segment, log), behind in zip(logs, [*following, None], strict=False):
-        yield segment, log, behind
+    position. Raises SourceError."""
+    placing = Placing(file, log.base_offset, log.base_offset, log.next_base_offset, plan)
+    yield from map(placing.put_right, SegmentReader(file, max_plausible_offset=log.max_plausible_offset).chunks())
 
 
 # Records of a replica's log, batch by batch: for the internal topics, whose records are evidence themselves.
@@ -182,10 +171,10 @@ def logged_records(plan: ReplicaPlan, lost: list[tuple[int, int]]) -> Iterator[L
     (segment, position) of what was left out goes into `lost` before anything behind it is handed out; a tail that a crash leaves
     is none of it. Raises SourceError if a file cannot be read (further).
     """
-    for segment, log, behind in logs_of(plan):
-        with plan.log_dir.source.open(log.path) as file:
-            for chunk, misplaced in rightly_placed(plan, segment, file, behind):
-                good = _good(segment.base_offset, chunk, lost)
+    for log in plan.directory.logs():
+        with plan.log_dir.source.open(log.entry.path) as file:
+            for chunk, misplaced in rightly_placed(plan, log, file):
+                good = _good(log.base_offset, chunk, lost)
                 start, window = 0, b""
                 for position, size in chunk.columns[: BatchColumn.SIZE_IN_BYTES + 1, good].T.tolist():
                     if isinstance(file, CollectedLog):
@@ -199,12 +188,12 @@ def logged_records(plan: ReplicaPlan, lost: list[tuple[int, int]]) -> Iterator[L
                     data = misplaced[position].rewritten(data) if position in misplaced else data
                     plain = plain_records(data)
                     if plain is not None:
-                        yield LoggedRecords(segment.base_offset, position, size, plain, broken=False)
+                        yield LoggedRecords(log.base_offset, position, size, plain, broken=False)
                         continue
                     batch = decode_batch(data, position=position)
                     if batch.header is None or not batch.header.is_control_batch:
                         yield LoggedRecords(
-                            segment.base_offset, position, size, list(batch.iter_records()), broken=bool(batch.problems)
+                            log.base_offset, position, size, list(batch.iter_records()), broken=bool(batch.problems)
                         )
 
 
@@ -224,9 +213,9 @@ def _good(segment: int, chunk: BatchChunk, lost: list[tuple[int, int]]) -> "NDAr
 def transactional_batches(plan: ReplicaPlan) -> "Iterator[NDArray[np.int64]]":
     """The transactional batches and markers of a log in file order, good ones, as columns by BatchColumn, with the offsets that
     belong to their places; the matrix is used again for the next. Raises SourceError."""
-    for segment, log, behind in logs_of(plan):
-        with plan.log_dir.source.open(log.path) as file:
-            for chunk, _ in rightly_placed(plan, segment, file, behind):
+    for log in plan.directory.logs():
+        with plan.log_dir.source.open(log.entry.path) as file:
+            for chunk, _ in rightly_placed(plan, log, file):
                 columns = chunk.columns
                 attributes, control = columns[BatchColumn.ATTRIBUTES], columns[BatchColumn.CONTROL_RECORD_TYPE]
                 is_marker = (attributes & CONTROL_MASK != 0) & (control <= CONTROL_COMMIT)

@@ -22,7 +22,6 @@ from kafka_forensics.parsers.log import (
     HashedRecords,
     HashingReader,
     SegmentReader,
-    believed_to,
     content_digest,
     decode_batch,
     found_inside,
@@ -30,7 +29,7 @@ from kafka_forensics.parsers.log import (
     read_batch,
     read_digest,
 )
-from kafka_forensics.parsers.log_dir import SegmentFiles
+from kafka_forensics.parsers.log_dir import SegmentFiles, SegmentLog
 from kafka_forensics.scanning.folding.keys import CollectedHashes, hash_key_of, hasher_of
 from kafka_forensics.scanning.rereading.facts_alike import (
     BatchFacts,
@@ -120,13 +119,11 @@ class LogReader:
         plan = self._plans[id(replica.context)]
         moved = {misplaced.place: misplaced.offset for misplaced in replica.misplaced}
         rows = [np.empty((BATCH_COLUMNS + 1, 0), np.int64)]
-        logs = [segment for segment in plan.directory.segments if segment.log is not None]
-        for segment, following in zip(logs, [*logs[1:], None], strict=False):
-            if segment.base_offset >= end or (following is not None and following.base_offset <= start):
+        for log in plan.directory.logs():
+            if log.base_offset >= end or not log.reaches(start):
                 continue
             try:
-                reach = None if following is None else following.base_offset
-                rows += self._of_segment(plan, segment, reach, (start, end), moved)
+                rows += self._of_segment(plan, log, (start, end), moved)
             except SourceError as error:
                 self.incomplete.append(Incomplete(typed_path(plan.log_dir.source, error.path), error.reason))
         return np.concatenate(rows, axis=1)
@@ -134,19 +131,18 @@ class LogReader:
     def _of_segment(
         self,
         plan: ReplicaPlan,
-        segment: SegmentFiles,
-        next_base_offset: int | None,
+        log: SegmentLog,
         offsets: tuple[int, int],
         moved: Mapping[tuple[int, int], int],
     ) -> list["NDArray[np.int64]"]:
         """Rows of a segment; `moved` are the right base offsets of batches where others are written, by segment and position."""
-        assert segment.log is not None
+        segment = log.segment
         start, end = offsets
         here = {position: offset for (base_offset, position), offset in moved.items() if base_offset == segment.base_offset}
         parts = []
-        with plan.log_dir.source.open(segment.log.path) as file:
-            limit = believed_to(segment.base_offset, next_base_offset)
-            reader = SegmentReader(file, key=self._key, next_base_offset=limit, inspect=inspector(deep=False))
+        with plan.log_dir.source.open(log.entry.path) as file:
+            limit = log.max_plausible_offset
+            reader = SegmentReader(file, key=self._key, max_plausible_offset=limit, inspect=inspector(deep=False))
             for chunk in reader.chunks(self._position(plan, segment, start)):
                 columns = put_right(chunk, here).columns if here else chunk.columns
                 base, last = columns[BatchColumn.BASE_OFFSET], columns[BatchColumn.LAST_OFFSET]

@@ -12,7 +12,7 @@ import numpy as np
 
 from kafka_forensics.errors import PathMissingError, SourceError
 from kafka_forensics.model.batches import BatchChunk, BatchColumn
-from kafka_forensics.model.constants import CONTROL_ABORT, CONTROL_COMMIT, CONTROL_MASK, TRANSACTIONAL_MASK
+from kafka_forensics.model.constants import CONTROL_ABORT, CONTROL_COMMIT, CONTROL_MASK, INT64_MAX, TRANSACTIONAL_MASK
 from kafka_forensics.parsers.log import SegmentReader
 from kafka_forensics.parsers.log_dir import FileKind, FileName, parse_file_name
 from kafka_forensics.storage.open import open_beside
@@ -48,11 +48,11 @@ class RecordStates:
         file: "ByteFile",
         *,
         goes_on: bool,
-        next_base_offset: int | None = None,
+        max_plausible_offset: int = INT64_MAX,
         limit: int = MAX_MARKERS,
         part: tuple[int, int | None] = (0, None),
     ) -> None:
-        """Read the segment once, `next_base_offset` as for `SegmentReader`. Raises SourceError."""
+        """Read the segment once, `max_plausible_offset` as for `SegmentReader`. Raises SourceError."""
         producers: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
         endings: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
         broken: list[int] = []
@@ -60,7 +60,7 @@ class RecordStates:
         self._goes_on = goes_on
         self._cut = False
         unended = _Unended()
-        for chunk in _chunks(file, next_base_offset, part, unended):
+        for chunk in _chunks(file, max_plausible_offset, part, unended):
             columns = chunk.columns
             good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
             broken += [damage.position for damage in chunk.damage] + columns[BatchColumn.POSITION, ~good].tolist()
@@ -172,11 +172,9 @@ class _Unended:
         return bool(self._last)
 
 
-def _chunks(
-    file: "ByteFile", next_base_offset: int | None, part: tuple[int, int | None], unended: _Unended
-) -> Iterator[BatchChunk]:
+def _chunks(file: "ByteFile", max_plausible_offset: int, part: tuple[int, int | None], unended: _Unended) -> Iterator[BatchChunk]:
     """Chunks of the whole file, or of a part and then of what lies behind while there is something `unended`."""
-    reader = SegmentReader(file, next_base_offset=next_base_offset)
+    reader = SegmentReader(file, max_plausible_offset=max_plausible_offset)
     start, end = part
     if end is None:
         yield from reader.chunks(start)

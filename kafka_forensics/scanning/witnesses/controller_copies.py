@@ -19,16 +19,15 @@ from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.internal_topics import REPLAYED_FIELDS, decode_metadata_record, is_no_op_batch
 from kafka_forensics.parsers.log import MAX_BATCH_BYTES, SegmentReader, decode_batch, parse_control_record, read_batch
-from kafka_forensics.parsers.log_dir import FileKind
+from kafka_forensics.parsers.log_dir import FileKind, SegmentLog
 from kafka_forensics.parsers.quorum_state import QuorumState, parse_quorum_state
-from kafka_forensics.scanning.rereading.logs_in_order import logs_of, rightly_placed
+from kafka_forensics.scanning.rereading.logs_in_order import rightly_placed
 from kafka_forensics.storage.archives import reading_order
 from kafka_forensics.storage.bundles import CollectedLog
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kafka_forensics.analysis.segments import Misplaced
     from kafka_forensics.storage.source import ByteFile, Entry
 
 BLOCK_BYTES: Final = 4 << 20
@@ -233,10 +232,10 @@ def _read_copy(copies: ControllerCopies, plan: ReplicaPlan) -> ControllerCopy:
     """Every good batch of a copy: its identity, and its records if no copy before held it."""
     rows: list[NDArray[np.int64]] = [np.empty((6, 0), np.int64)]
     problem, sound, is_sound = None, 0, True
-    for segment, log, behind in logs_of(plan):
+    for log in plan.directory.logs():
         try:
-            with plan.log_dir.source.open(log.path) as file:
-                for batches, damaged_at in _read_segment(copies, plan, file, log.name, rightly_placed(plan, segment, file, behind)):
+            with plan.log_dir.source.open(log.entry.path) as file:
+                for batches, damaged_at in _read_segment(copies, plan, file, log):
                     rows.append(batches)
                     if is_sound:
                         sound += batches.shape[1] if damaged_at is None else int((batches[-1] < damaged_at).sum())
@@ -307,16 +306,12 @@ def _take_statements(copies: ControllerCopies, copy: ControllerCopy, rows: "NDAr
 
 
 def _read_segment(
-    copies: ControllerCopies,
-    plan: ReplicaPlan,
-    file: "ByteFile",
-    name: str,
-    placed: Iterator[tuple[BatchChunk, dict[int, "Misplaced"]]],
+    copies: ControllerCopies, plan: ReplicaPlan, file: "ByteFile", log: "SegmentLog"
 ) -> Iterator[tuple["NDArray[np.int64]", int | None]]:
-    """(base offset, last offset, identity, leader epoch, control record type, position) of the good batches of the file `name`,
+    """(base offset, last offset, identity, leader epoch, control record type, position) of the good batches of a log,
     chunk by chunk, and where in it the first damage begins."""
-    last = plan.directory.segments[-1].log
-    for chunk, misplaced in placed:
+    last, name = plan.directory.segments[-1].log, log.entry.name
+    for chunk, misplaced in rightly_placed(plan, log, file):
         columns = chunk.columns
         good = (columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]) & (columns[BatchColumn.MAGIC] >= 2)
         good &= columns[BatchColumn.SIZE_IN_BYTES] <= MAX_BATCH_BYTES

@@ -48,12 +48,11 @@ from kafka_forensics.parsers.log import (
     MAX_BATCH_BYTES,
     PlainRecord,
     SegmentReader,
-    believed_to,
     decode_batch,
     plain_records,
     read_batch,
 )
-from kafka_forensics.scanning.rereading.logs_in_order import LoggedRecords, Placing, logged_records, logs_of
+from kafka_forensics.scanning.rereading.logs_in_order import LoggedRecords, Placing, logged_records
 from kafka_forensics.scanning.witnesses.malformed_records import MalformedRecords
 from kafka_forensics.storage.bundles import BundleSource
 
@@ -176,19 +175,19 @@ class _LogWalk:
         The answer is what could not be read.
         """
         source, unread = self._plan.log_dir.source, []
-        for segment, log, behind in logs_of(self._plan):
-            self._segment, self._file = segment.base_offset, f"{self._plan.context.directory}/{log.name}"
-            limit = believed_to(segment.base_offset, behind)
+        for log in self._plan.directory.logs():
+            self._segment, self._file = log.base_offset, f"{self._plan.context.directory}/{log.entry.name}"
+            limit = log.max_plausible_offset
             try:
-                with source.open(log.path) as file:
-                    reader = SegmentReader(file, next_base_offset=limit, inspect=self._inspect, inspect_alone=self._alone)
-                    placing = Placing(file, segment.base_offset, segment.base_offset, behind, self._plan)
+                with source.open(log.entry.path) as file:
+                    reader = SegmentReader(file, max_plausible_offset=limit, inspect=self._inspect, inspect_alone=self._alone)
+                    placing = Placing(file, log.base_offset, log.base_offset, log.next_base_offset, self._plan)
                     for chunk in reader.chunks():
                         right, wrong = placing.put_right(chunk)
                         self._misplaced |= {batch.place: batch for batch in wrong.values()}
                         self._account(right)
             except SourceError as error:
-                unread.append(Incomplete(typed_path(source, log.path), error.reason))
+                unread.append(Incomplete(typed_path(source, log.entry.path), error.reason))
                 self._log.complete = False
         return unread
 
@@ -457,7 +456,7 @@ def reach(plan: ReplicaPlan) -> tuple[object, ...]:
     """Sort key of copies: last leader epoch, then the last segment and its size, then the high watermark, then the lower id."""
     context = plan.context
     entries = [] if context.leader_epochs is None else context.leader_epochs.entries
-    logs = [(segment.base_offset, segment.log.size_in_bytes) for segment in plan.directory.segments if segment.log is not None]
+    logs = [(log.base_offset, log.entry.size_in_bytes) for log in plan.directory.logs()]
     kind, number, name = broker_order(context.broker)
     epoch = max((entry.leader_epoch for entry in entries), default=-1)
     return epoch, max(logs, default=(-1, -1)), context.high_watermark or 0, -kind, -number, name

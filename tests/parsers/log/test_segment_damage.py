@@ -245,14 +245,14 @@ def test_a_whole_log_inside_a_damaged_batch_is_bounded_by_offsets() -> None:
     """Batches one behind the other in a value: believed only above the last good offset and below the next segment."""
     for inner in (0, 15, 50, 900):
         batches = [batch(18, 2), batch(20, 1, value=b"".join(log(3, start=inner))), batch(21, 2)]
-        assert read(with_length(b"".join(batches), len(batches[0]), 7), next_base_offset=40).good == [18, 21], inner
+        assert read(with_length(b"".join(batches), len(batches[0]), 7), max_plausible_offset=40).good == [18, 21], inner
 
 
 def test_a_batch_inside_must_end_below_the_next_segment() -> None:
     batches = [batch(0, 2), batch(20, 1, value=batch(38, 5) + batch(43)), batch(21, 2)]
     data = with_length(b"".join(batches), len(batches[0]), 7)
-    assert read(data, next_base_offset=43).good == [0, 38, 43]
-    assert read(data, next_base_offset=42).good == [0, 21]
+    assert read(data, max_plausible_offset=43).good == [0, 38, 43]
+    assert read(data, max_plausible_offset=42).good == [0, 21]
 
 
 def test_streamed_damage_hides_what_its_value_holds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,6 @@ from kafka_forensics.parsers.log import (
     HashingReader,
     SeededHasher,
     SegmentReader,
-    believed_to,
     decode_batch,
     inspector,
     plain_rows,
@@ -107,24 +106,20 @@ class KeyReader:
 
     def read(self) -> None:
         """Read the whole log. What cannot be read is told in the part's `incomplete`, and counts as damage."""
-        logs = [segment for segment in self.plan.directory.segments if segment.log is not None]
         source = self.plan.log_dir.source
-        for index, segment in enumerate(logs):
-            following = logs[index + 1].base_offset if index + 1 < len(logs) else self.next_base_offset
-            if following is not None and following <= self.cuts[0]:
+        for log in self.plan.directory.logs(self.next_base_offset):
+            if not log.reaches(self.cuts[0]):
                 continue
-            assert segment.log is not None
-            self._segment = segment.base_offset
+            self._segment = log.base_offset
             try:
-                with source.open(segment.log.path) as file:
+                with source.open(log.entry.path) as file:
                     self._held = self._holding(file)
-                    limit = believed_to(segment.base_offset, following)
-                    for chunk in self._chunks(file, limit):
-                        self._follow(chunk, last=following is None)
+                    for chunk in self._chunks(file, log.max_plausible_offset):
+                        self._follow(chunk, last=log.next_base_offset is None)
             except SourceError as error:
                 if not error.path or self.strict:
                     raise
-                self.part.incomplete.append(Incomplete(typed_path(source, segment.log.path), error.reason))
+                self.part.incomplete.append(Incomplete(typed_path(source, log.entry.path), error.reason))
                 self.part.damage.step(bad=True, good=None)
             if self._bad:
                 self._bad.clear()
@@ -134,10 +129,10 @@ class KeyReader:
     def _chunks(self, file: "ByteFile", limit: int) -> Iterator[BatchChunk]:
         """The chunks of a file, whose records are taken on the way."""
         if self._held is None:
-            reader = SegmentReader(file, next_base_offset=limit, inspect=self._inspect, inspect_alone=self._inspect_alone)
+            reader = SegmentReader(file, max_plausible_offset=limit, inspect=self._inspect, inspect_alone=self._inspect_alone)
             yield from reader.chunks()
             return
-        for chunk in SegmentReader(file, next_base_offset=limit, inspect=inspector(deep=False)).chunks():
+        for chunk in SegmentReader(file, max_plausible_offset=limit, inspect=inspector(deep=False)).chunks():
             if chunk.rows:
                 self._inspect(np.empty(0, np.uint8), 0, chunk.columns, 0, chunk.rows)
             yield chunk
