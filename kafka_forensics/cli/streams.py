@@ -161,17 +161,12 @@ def _replacing(output: Path, opener: Callable[[str, int], int] | None) -> Iterat
         with target.open("w", encoding="utf-8", newline="\n") as stream:
             yield stream
         return
-    beside = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        with open(beside, "x", encoding="utf-8", newline="\n", opener=opener) as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
+    from kafka_forensics.storage.disks import whole_file
+
+    with whole_file(target, opener) as stream:
+        yield stream
         if target.exists() and opener is None:
-            beside.chmod(stat.S_IMODE(target.stat().st_mode))
-        beside.replace(target)
-    finally:
-        beside.unlink(missing_ok=True)
+            os.fchmod(stream.fileno(), stat.S_IMODE(target.stat().st_mode))
 
 
 @contextmanager

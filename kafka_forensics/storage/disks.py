@@ -2,7 +2,10 @@
 
 import errno
 import os
-from typing import Final
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, TextIO
 
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 """There is no room, or none for this user."""
@@ -20,6 +23,26 @@ def disk_of(path: str) -> str:
     while not os.path.ismount(place) and (above := os.path.dirname(place)) != place:
         place = above
     return f"the disk mounted at {place}"
+
+
+@contextmanager
+def whole_file(path: Path, opener: Callable[[str, int], int] | None = None, *, replace: bool = True) -> Iterator[TextIO]:
+    """A text file that gets its name only once all is written and on disk, and leaves nothing behind if anything failed.
+
+    With `replace` it takes the place of a file of that name; else it raises FileExistsError where there is one. Raises OSError.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with open(beside, "x", encoding="utf-8", newline="\n", opener=opener) as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        if replace:
+            beside.replace(path)
+        else:
+            os.link(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def sync_file(path: "os.PathLike[str]") -> None:

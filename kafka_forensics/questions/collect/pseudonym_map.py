@@ -14,7 +14,9 @@ from typing import Final
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.constants import WITNESS_TOPICS
 from kafka_forensics.model.pseudonyms import PSEUDONYM_DIGITS, NameKind
+from kafka_forensics.storage.disks import whole_file
 from kafka_forensics.storage.documents import opened_document
+from kafka_forensics.storage.private import open_private
 
 _VERSION: Final = 1
 _KEY_BYTES: Final = 32
@@ -58,8 +60,13 @@ class PseudonymMap:
     @classmethod
     def _made(cls, path: Path) -> "PseudonymMap":
         made = cls(token_hex(_KEY_BYTES), {}, path)
-        with made._written_beside(path) as whole:
-            return made if _linked(whole, path) else cls.at(path)
+        try:
+            made._write(path, replace=False)
+        except UsageError:
+            if not os.path.lexists(path):
+                raise
+            return cls.at(path)  # another process has made it meanwhile
+        return made
 
     @property
     def key_name(self) -> str:
@@ -108,33 +115,17 @@ class PseudonymMap:
                 if there._key != self._key:
                     raise UsageError(f"{self._path} was replaced by a map of another key", hint="run it again")
                 self._names = there._names | self._names
-            with self._written_beside(self._path) as whole:
-                whole.replace(self._path)
+            self._write(self._path, replace=True)
 
-    @contextmanager
-    def _written_beside(self, path: Path) -> Iterator[Path]:
-        """The whole file under another name, to be given its own. Raises UsageError if that cannot be."""
+    def _write(self, path: Path, *, replace: bool) -> None:
+        """Write the file. Raises UsageError if that cannot be, and without `replace` where one is there."""
         names = {pseudonym: {"kind": kind, "name": name} for pseudonym, (kind, name) in sorted(self._names.items())}
         text = json.dumps({"version": _VERSION, "key": self._key.hex(), "names": names}, indent=1) + "\n"
-        beside = path.with_name(f".{path.name}.{os.getpid()}.part")
         try:
-            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            with whole_file(path, open_private, replace=replace) as file:
                 file.write(text)
-            yield beside
         except OSError as error:
             raise UsageError(f"cannot write to {path}: {error.strerror}", hint="give --redact-map another place") from error
-        finally:
-            beside.unlink(missing_ok=True)
-
-
-def _linked(beside: Path, path: Path) -> bool:
-    """Give a file another name; False where there is one of that name."""
-    try:
-        os.link(beside, path)
-    except FileExistsError:
-        return False
-    return True
 
 
 @contextmanager
