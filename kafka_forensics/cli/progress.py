@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.model.amounts import size
+from kafka_forensics.wording import duration
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -55,9 +56,9 @@ class Progress:
 
     def _line(self, done: int, total: int, seconds: float) -> str:
         if self._tasks:
-            return f"{done} of {total} tasks are done, {duration(seconds)}\n"
+            return f"{done} of {total} tasks are done, {duration(round(seconds) * 1000)}\n"
         rate = done / seconds
-        left = f", about {duration((total - done) / rate)} left" if done else ""
+        left = f", about {duration(round((total - done) / rate) * 1000)} left" if done else ""
         return f"read {size(done)} of {size(total)} ({100 * done // max(total, 1)} %), {size(int(rate))}/s{left}\n"
 
     def _draw(self, done: int, total: int) -> None:
@@ -85,14 +86,3 @@ class Progress:
             self._bar.add_task("read", total=total)
             self._bar.start()
         self._bar.update(self._bar.task_ids[0], completed=done, total=total, refresh=True)
-
-
-def duration(seconds: float) -> str:
-    """Seconds for people: `75` is `1 min 15 s`."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"

@@ -9,6 +9,7 @@ from typing import Final
 
 from kafka_forensics.errors import UsageError, nearest
 from kafka_forensics.evidence.ledger import Extent
+from kafka_forensics.model.amounts import first_few
 from kafka_forensics.model.findings import Place
 from kafka_forensics.storage.code_cache import keep_in
 
@@ -175,6 +176,4 @@ def nothing_there(there: Iterable[TopicPartition], options: ScanOptions) -> Usag
 
 def listed(names: Iterable[str]) -> str:
     """The first of many names, and how many more there are."""
-    every = list(names)
-    more = f" and {len(every) - _NAMES_LISTED} more" if len(every) > _NAMES_LISTED else ""
-    return ", ".join(every[:_NAMES_LISTED]) + more
+    return first_few(names, _NAMES_LISTED)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.errors import SourceError, UsageError
+from kafka_forensics.model.amounts import first_few
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.log_dir import (
     LOG_DIRECTORY_KINDS,
@@ -138,9 +139,9 @@ def note_strangers(opened: Iterable[OpenedPath]) -> None:
         others = {_topmost(entry.path, above) for entry in skipped if entry.path not in packed}
         names += [typed_path(opened_path.source, path) for path in sorted(others)]
     if archives:
-        _note(f"not opened: {_counted(archives)}; give archives as paths themselves if they hold copies, too")
+        _note(f"not opened: {first_few(archives, _NAMES_LISTED)}; give archives as paths themselves if they hold copies, too")
     if names:
-        _note(f"skipped beside the log directories, as nothing of Kafka's is in them: {_counted(names)}")
+        _note(f"skipped beside the log directories, as nothing of Kafka's is in them: {first_few(names, _NAMES_LISTED)}")
 
 
 def _topmost(path: str, above: set[str]) -> str:
@@ -182,13 +183,13 @@ def _without_strangers(opened: list[OpenedPath], *, logs_only: bool) -> list[Ope
         ]
     stores = [typed_path(one.source, entry.path) for one in opened for entry in one.discovery.remote_stores]
     if stores:
-        _note(f"remote segments are not read: {_counted(stores)}")
+        _note(f"remote segments are not read: {first_few(stores, _NAMES_LISTED)}")
     names = [one.source.name for one, _ in strangers if not (one.discovery.empty or one.discovery.remote_stores)]
     if names:
-        _note(f"skipped, as nothing of Kafka's is in them: {_counted(names)}")
+        _note(f"skipped, as nothing of Kafka's is in them: {first_few(names, _NAMES_LISTED)}")
     empty = [typed_path(one.source, entry.path) for one in opened for entry in one.discovery.empty]
     if empty:
-        _note(f"empty directory: a replaced disk? name its broker, like N={empty[0]}: {_counted(empty)}")
+        _note(f"empty directory: a replaced disk? name its broker, like N={empty[0]}: {first_few(empty, _NAMES_LISTED)}")
     return kept
 
 
@@ -287,12 +288,6 @@ def _hint(opened_path: OpenedPath) -> str:
     if any(entry.kind is EntryKind.SYMLINK and (entry.unreadable or "").endswith(OUTSIDE) for entry in discovery.irregular):
         return f"{_LAYOUT}; links in it lead out of it: give what they lead to as paths, too"
     return _LAYOUT
-
-
-def _counted(names: list[str]) -> str:
-    """The first few names, and how many more there are."""
-    more = f" and {len(names) - _NAMES_LISTED} more" if len(names) > _NAMES_LISTED else ""
-    return ", ".join(names[:_NAMES_LISTED]) + more
 
 
 def _name(opened_path: OpenedPath, given: Name | None) -> None:

@@ -13,7 +13,7 @@ from kafka_forensics.model.changes import ChangeKind, SnapshotsResult
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import Drawing, PartitionSummary, ReplicaSummary, ScanResult
 from kafka_forensics.questions.changes import ComparedSnapshots
-from kafka_forensics.wording import CHANGE_HEADS, advice, change_cells, message
+from kafka_forensics.wording import CHANGE_HEADS, advice, change_cells, message, spelled_out
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -159,8 +159,7 @@ def html_severity(name: str) -> str:
 def html_cell(value: str) -> str:
     """`value` as text of a page: cut, control and bidirectional characters spelled out, nothing of it markup."""
     short = value if len(value) <= _CELL_CHARACTERS else value[: _CELL_CHARACTERS - 1] + "…"
-    plain = "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii") for letter in short)
-    return html.escape(plain)
+    return html.escape(spelled_out(short))
 
 
 # The answer about several snapshots in other forms: tables with their snapshot's name, the JSON document, a page for notebooks.

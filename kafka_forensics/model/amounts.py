@@ -3,12 +3,20 @@
 Digits are grouped on pages (`12,345`), where they are read; not on a terminal, where they are searched and copied.
 """
 
+from collections.abc import Iterable
+
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 def plural(count: int | str, noun: str) -> str:
     """`1 batch`, `2 batches`, `0 segments`; of a number that is written already, that."""
     return f"{count} {noun}" + ("" if str(count) == "1" else "es" if noun.endswith("ch") else "s")
+
+
+def first_few(names: Iterable[str], most: int) -> str:
+    """The first `most` of many names, and how many more there are: `a, b and 3 more`."""
+    every = list(names)
+    return ", ".join(every[:most]) + (f" and {len(every) - most} more" if len(every) > most else "")
 
 
 def size(size_in_bytes: int) -> str:

@@ -66,6 +66,11 @@ def rfc3339(time_ms: int) -> str | None:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03d}Z"
 
 
+def time_text(time_ms: int) -> str:
+    """The same for people: the bare number where there is no such time."""
+    return rfc3339(time_ms) or str(time_ms)
+
+
 # Columns of items, declared by the names of their attributes.
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from kafka_forensics.evidence.inputs import broker_order
 from kafka_forensics.model.results import VERDICTS
 from kafka_forensics.report.document import FindingRow, PartitionRow
 from kafka_forensics.report.picture import LEFT, RIGHT, Picture, Text
@@ -44,7 +45,7 @@ def heat_map(rows: Sequence[PartitionRow], findings: Mapping[Key, Sequence[Findi
         return None
     ordered = sorted(rows, key=lambda row: (row.topic, row.partition))
     found = [_by_broker(row, findings.get((row.topic, row.partition), ())) for row in ordered]
-    brokers = sorted({broker for of_row in found for broker in of_row}, key=_broker_order)
+    brokers = sorted({broker for of_row in found for broker in of_row}, key=broker_order)
     lanes = [
         _Lane("verdict", [row.verdict for row in ordered]),
         *(_Lane(f"broker {shown(broker)}", [of_row.get(broker) for of_row in found]) for broker in brokers[:_BROKERS]),
@@ -73,11 +74,6 @@ def heat_map(rows: Sequence[PartitionRow], findings: Mapping[Key, Sequence[Findi
     if len(brokers) > _BROKERS:
         picture.notes.append(f"{plural(len(brokers) - _BROKERS, 'further broker')} not drawn.")
     return picture
-
-
-def _broker_order(broker: int | str) -> tuple[int, int, str]:
-    """Numbers first, then names."""
-    return (0, broker, "") if isinstance(broker, int) else (1, 0, broker)
 
 
 def _by_broker(row: PartitionRow, findings: Sequence[FindingRow]) -> dict[int | str, str]:

@@ -6,6 +6,8 @@ from itertools import pairwise
 from typing import Final
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
+from kafka_forensics.model.amounts import plural
+from kafka_forensics.model.offset_ranges import counted
 from kafka_forensics.questions.plan import Planned
 from kafka_forensics.replication.planner import Candidate, FollowerPlan
 from kafka_forensics.report.document import Broker, FindingRow, PartitionRow, ReplicaRow
@@ -257,5 +259,4 @@ def _said(cut: Cut) -> str:
 
 
 def _offsets(ranges: Sequence[Range]) -> str:
-    count = sum(end - start for start, end in ranges)
-    return f"{count} offset{'' if count == 1 else 's'}"
+    return plural(counted(ranges), "offset")

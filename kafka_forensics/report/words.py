@@ -3,7 +3,8 @@
 from typing import Final
 
 from kafka_forensics.model import amounts
-from kafka_forensics.model.json_objects import rfc3339
+from kafka_forensics.model.json_objects import time_text
+from kafka_forensics.wording import spelled_out
 
 UNKNOWN: Final = "not known"
 _LETTERS_SHOWN: Final = 400
@@ -18,17 +19,14 @@ def shown(value: object, limit: int = _LETTERS_SHOWN) -> str:
         more = [f"{len(value) - _ITEMS_SHOWN} more"] if len(value) > _ITEMS_SHOWN else []
         return ", ".join([*(shown(item, limit) for item in list(value)[:_ITEMS_SHOWN]), *more]) or "none"
     text = str(value)
-    kept = text if len(text) <= limit else f"{text[: limit - 1]}…"
-    if kept.isascii() and kept.isprintable():
-        return kept
-    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii") for letter in kept)
+    return spelled_out(text if len(text) <= limit else f"{text[: limit - 1]}…")
 
 
 def moment(time_ms: int | None) -> str:
     """A UTC time with its milliseconds; the bare number where no calendar has it."""
     if time_ms is None or time_ms < 0:
         return UNKNOWN
-    return rfc3339(time_ms) or str(time_ms)
+    return time_text(time_ms)
 
 
 def number(count: int | None) -> str:

@@ -5,7 +5,7 @@ from kafka_forensics.wording.findings import advice, asked_command, explain_page
 from kafka_forensics.wording.gravity import gravity, is_background
 from kafka_forensics.wording.incidents import cost, incident_advice, incident_command, incident_message, incident_title, when
 from kafka_forensics.wording.prose import prose
-from kafka_forensics.wording.values import WITHOUT, damaged_bytes, duration, mending, offset_range, on_start
+from kafka_forensics.wording.values import WITHOUT, damaged_bytes, duration, mending, offset_range, on_start, span, spelled_out
 
 __all__ = [
     "CHANGE_HEADS",
@@ -29,6 +29,8 @@ __all__ = [
     "offset_range",
     "on_start",
     "prose",
+    "span",
+    "spelled_out",
     "title",
     "when",
 ]

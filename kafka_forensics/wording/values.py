@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Final, SupportsIndex
 
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.json_objects import rfc3339
 from kafka_forensics.replication.small_files import ABSENT, PARTITION_METADATA, Outcome, table_name
 
 TEXT_LIMIT: Final = 160
@@ -24,8 +24,15 @@ def clean(value: object, limit: int = TEXT_LIMIT) -> str:
         number = int(value)
         return str(number) if number.bit_length() <= 128 else "a huge number"
     text = str(value) if isinstance(value, (str, float)) else f"({type(value).__name__})"
-    shown = "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text[:limit])
+    shown = spelled_out(text[:limit])
     return shown if len(text) <= limit else f"{shown}…"
+
+
+def spelled_out(text: str) -> str:
+    """`text` with each letter that has no form of its own as an escape: what a page or a message may hold."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii") for letter in text)
 
 
 def listed(value: object) -> str | None:
@@ -80,9 +87,8 @@ def amount(value: object, noun: str) -> str:
 
 def moment(value: object) -> str:
     """Milliseconds as a UTC time, or the bare number where there is no such time."""
-    if isinstance(value, int) and 0 <= value < 253_402_300_800_000:
-        return datetime.fromtimestamp(value // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return clean(value)
+    time = rfc3339(value) if isinstance(value, int) else None
+    return clean(value) if time is None else f"{time[:19]}Z"
 
 
 def duration(milliseconds: object) -> str:
@@ -98,12 +104,12 @@ def duration(milliseconds: object) -> str:
 
 
 def span(start: object, end: object, noun: str) -> str | None:
-    """`offset 5` for exclusive end 6, `offsets 5 to 9` for 10."""
+    """`offset 5` for exclusive end 6 or None, `offsets 5 to 9` for 10; without a noun the numbers alone."""
     if not isinstance(start, int) or start < 0:
         return None
     if isinstance(end, int) and end > start + 1:
-        return f"{noun}s {clean(start)} to {clean(end - 1)}"
-    return f"{noun} {clean(start)}"
+        return f"{noun and noun + 's '}{clean(start)} to {clean(end - 1)}"
+    return f"{noun and noun + ' '}{clean(start)}"
 
 
 def offset_range(start: int, end: int) -> str:

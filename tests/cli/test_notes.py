@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.cli.progress import Progress, duration
+from kafka_forensics.cli.progress import Progress
 from kafka_forensics.cli.streams import Destination, say, wrapped
 from kafka_forensics.model.amounts import size
 from tests.cli.every_command import Terminal
@@ -56,11 +56,6 @@ def test_nothing_done_yet_is_no_division_by_zero() -> None:
 )
 def test_sizes(number: int, text: str) -> None:
     assert size(number) == text
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(0.4, "0 s"), (59.6, "1 min 0 s"), (75, "1 min 15 s"), (7265, "2 h 1 min")])
-def test_durations(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
 
 
 SAMPLE = SAMPLES / "unclean-election"

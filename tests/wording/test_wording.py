@@ -295,3 +295,20 @@ def test_a_file_over_which_a_broker_does_not_start_is_to_be_moved_and_what_that_
     assert "move this file (never delete it) out of its log directory: without it Kafka " in text
     bare = finding("CHECKPOINT_MALFORMED", row.place, {"reason": "version"})
     assert "start" not in wording.message(bare) + (wording.advice(bare) or "")
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [(400, "0 s"), (60_000, "1 min"), (75_000, "1 min 15 s"), (7_265_000, "2 h 1 min"), (180_000_000, "2 d 2 h"), (-1, "unknown")],
+)
+def test_durations_have_their_two_largest_units(milliseconds: int, text: str) -> None:
+    assert wording.duration(milliseconds) == text
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "noun", "text"),
+    [(5, 6, "offset", "offset 5"), (5, 10, "offset", "offsets 5 to 9"), (5, None, "byte", "byte 5"), (5, 10, "", "5 to 9")],
+)
+def test_spans_name_both_ends(start: int, end: int | None, noun: str, text: str) -> None:
+    assert wording.span(start, end, noun) == text
+    assert wording.span(None, end, noun) is None

@@ -7,7 +7,6 @@ something was lost below Kafka: electing it would be clean, and would lose the r
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from itertools import accumulate, pairwise
 from typing import Final
 
@@ -21,7 +20,7 @@ from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.controller import NO_LEADER, PartitionControl, PartitionEvent
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
-from kafka_forensics.model.json_objects import Json
+from kafka_forensics.model.json_objects import Json, rfc3339
 
 MADE_IN_TURN: Final = "the copies were made one after another while brokers ran, this one before the others"
 
@@ -66,19 +65,11 @@ def judged_by_controller(
     return [finding if id(finding) in as_given else on_premises(finding, control.premises) for finding in judged]
 
 
-def told_time(timestamp_ms: int) -> str | None:
-    """RFC 3339 with milliseconds; None where there is no such time."""
-    if not 0 <= timestamp_ms < 253_402_300_800_000:
-        return None
-    moment = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S") + f".{timestamp_ms % 1000:03d}Z"
-
-
 def election_evidence(event: PartitionEvent) -> Json:
     """When, by which record, from whom to whom."""
     return {
         "election_ms": event.timestamp_ms,
-        "election_time": told_time(event.timestamp_ms),
+        "election_time": rfc3339(event.timestamp_ms),
         "election_offset": event.offset,
         "old_leader": None if event.previous_leader == NO_LEADER else event.previous_leader,
         "new_leader": event.state.leader,

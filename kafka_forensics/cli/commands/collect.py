@@ -260,9 +260,9 @@ def _summary(done: "Collected", output: Path) -> list[str]:
 
 
 def _estimate_line(estimate: "Estimate") -> str:
-    from kafka_forensics.cli.progress import duration
     from kafka_forensics.model.amounts import size
+    from kafka_forensics.wording import duration
 
     of_what = f"{size(estimate.bytes_in_all)} in {estimate.files} files"
     by_what = f"by {size(estimate.sampled_bytes)} that were read"
-    return f"about {size(estimate.bundle_bytes)} for {of_what}, in about {duration(estimate.seconds)}; {by_what}\n"
+    return f"about {size(estimate.bundle_bytes)} for {of_what}, in about {duration(round(estimate.seconds) * 1000)}; {by_what}\n"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from kafka_forensics.cli import options
 from kafka_forensics.cli.outputs.rows import Listing, cell
 from kafka_forensics.cli.streams import Destination, chosen_format, open_output, printable, say, screen_of
-from kafka_forensics.model.json_objects import Columns, attributes, rfc3339, times
+from kafka_forensics.model.json_objects import Columns, attributes, time_text, times
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.transactions_across import DamagedLog
@@ -76,7 +76,7 @@ def _cells(row: "EpochRow") -> list[str]:
     from kafka_forensics.wording import offset_range
 
     log = "" if row.start_offset is None or row.end_offset is None else offset_range(row.start_offset, row.end_offset)
-    times = ["" if time is None else rfc3339(time) or str(time) for time in (row.first_timestamp_ms, row.elected_ms)]
+    times = ["" if time is None else time_text(time) for time in (row.first_timestamp_ms, row.elected_ms)]
     leader = "none" if row.leader == -1 else cell(row.leader)
     name = cell(f"{row.topic}-{row.partition}")
     batches = str(row.batches) if row.batches else ""

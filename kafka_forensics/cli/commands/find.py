@@ -176,12 +176,11 @@ def _say_rest(answer: "Search", screen: Destination, *, quiet: bool) -> None:
 
 def _not_reached(answer: "Search") -> list[str]:
     """Which replicas the limit kept from being looked at: what was shown says nothing of them."""
-    from kafka_forensics.model.amounts import plural
+    from kafka_forensics.model.amounts import first_few, plural
 
     names = answer.not_reached
     if not names:
         return []
-    more = f" and {len(names) - _REPLICAS_NAMED} more" if len(names) > _REPLICAS_NAMED else ""
-    listed = ", ".join(map(printable, names[:_REPLICAS_NAMED])) + more
+    listed = first_few(map(printable, names), _REPLICAS_NAMED)
     were = "was" if len(names) == 1 else "were"
     return [f"of {plural(len(answer.replicas), 'replica')}, read one after another, {len(names)} {were} not reached: {listed}"]

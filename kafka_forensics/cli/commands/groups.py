@@ -20,7 +20,7 @@ from kafka_forensics.model.constants import (
     SHARE_GROUP_STATE_TOPIC,
     delivery_state_name,
 )
-from kafka_forensics.model.json_objects import Columns, Json, attribute, attributes, object_of, rfc3339, times
+from kafka_forensics.model.json_objects import Columns, Json, attribute, attributes, object_of, time_text, times
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.replicas import Readable
@@ -153,7 +153,7 @@ def _cells(row: "GroupRow") -> list[str]:
 def readers_in_words(answer: "Readable") -> str:
     """Why the newest records cannot be read, in a few words."""
     brokers = f"broker{'s' if len(answer.brokers) > 1 else ''} {', '.join(map(str, answer.brokers))}"
-    since = "" if answer.since_ms is None else f" since {rfc3339(answer.since_ms) or answer.since_ms}"
+    since = "" if answer.since_ms is None else f" since {time_text(answer.since_ms)}"
     size = 0 if answer.isr is None else len(answer.isr)
     minimum = "its minimum" if answer.min_insync_replicas is None else f"min.insync.replicas {answer.min_insync_replicas}"
     below = f"; ISR of {size}, below {minimum}" if answer.isr_below_minimum else ""

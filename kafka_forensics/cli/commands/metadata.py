@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from kafka_forensics.cli import options
 from kafka_forensics.cli.outputs.rows import Listing, cell
 from kafka_forensics.cli.streams import Destination, absent, chosen_format, open_output, say, screen_of
-from kafka_forensics.model.json_objects import Columns, attributes, rfc3339, times
+from kafka_forensics.model.json_objects import Columns, attributes, rfc3339, time_text, times
 
 if TYPE_CHECKING:
     from kafka_forensics.model.controller import PartitionState
@@ -67,7 +67,7 @@ def metadata(
 
 def _cells(row: "EventRow") -> list[str]:
     event, state = row.event, row.event.state
-    time = rfc3339(event.timestamp_ms) or str(event.timestamp_ms)
+    time = time_text(event.timestamp_ms)
     named = [cell(f"{row.topic or row.topic_id}-{row.partition}"), str(event.offset), time]
     if row.deleted:
         return [*named, "", "", "", "", "", "deleted"]

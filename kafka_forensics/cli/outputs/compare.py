@@ -19,7 +19,6 @@ from kafka_forensics.cli.outputs.words import (
     name,
     place_words,
     replica_words,
-    span,
 )
 from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.export import json_document
@@ -29,7 +28,7 @@ from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.json_objects import Columns, Json, attributes, json_text, object_of, rfc3339, times
 from kafka_forensics.model.results import SCHEMA_VERSION, Read, ReplicaSummary
 from kafka_forensics.questions.compare import Held, HeldRecord, OffsetRow, OffsetState, SideBySide, are_several
-from kafka_forensics.wording import is_background, message
+from kafka_forensics.wording import is_background, message, span
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -209,7 +208,7 @@ def _no_difference(compared: SideBySide, start: int, end: int, replicas_read: in
     sure = "no difference" if is_harmless(compared.result.findings) else "no difference found"
     if compared.result.incomplete:
         sure = "no difference found where readable"
-    return f"{sure}: {same} {span('offset', start, end)} on {plural(replicas_read, 'replica')}"
+    return f"{sure}: {same} {span(start, end, 'offset')} on {plural(replicas_read, 'replica')}"
 
 
 def title(compared: SideBySide) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafka_forensics.cli.outputs.rows import TIMES, WIDE, markdown, plain, table_lines, text_of
 from kafka_forensics.cli.streams import Destination, printable, write_pieces
-from kafka_forensics.model.json_objects import Json, JsonRow, JsonValue, json_text, rfc3339, with_twins
+from kafka_forensics.model.json_objects import Json, JsonRow, JsonValue, json_text, rfc3339, time_text, with_twins
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -208,7 +208,7 @@ def _shape(columns: tuple[str, ...]) -> Callable[[JsonRow], list[str]]:
 
 
 def _time(value: int | None) -> str:
-    return "" if value is None else rfc3339(value) or str(value)
+    return "" if value is None else time_text(value)
 
 
 def _notes(row: JsonRow, others: list[tuple[int, str]], epoch: int) -> Iterator[str]:
@@ -262,7 +262,7 @@ def _word(name: str, value: object) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(_word('', item) for item in value)}]"
     if isinstance(value, int) and name.removesuffix("_ms").endswith("timestamp"):
-        return rfc3339(value) or str(value)
+        return time_text(value)
     return text_of(value)
 
 
@@ -297,7 +297,7 @@ def _found_lines(columns: Sequence[str], rows: Iterable[JsonRow], width: int) ->
 
 def _found_cells(record: Json, payloads: list[str]) -> list[str]:
     sizes = [_size(record[name]) if name in _SIZE_HEADINGS else text_of(record[name]) for name in _PLAIN]
-    time = rfc3339(record["timestamp"]) or text_of(record["timestamp"])
+    time = time_text(record["timestamp"])
     shown = [text_of(record[name]) for name in payloads]
     where = f"{text_of(record['file'])} at {record['position']}"
     digest = (record["value_digest"] or "")[:_DIGEST_DIGITS]

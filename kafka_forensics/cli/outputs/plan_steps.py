@@ -26,7 +26,7 @@ from kafka_forensics.cli.outputs.words import name
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.evidence.inputs import broker_order
 from kafka_forensics.evidence.options import listed
-from kafka_forensics.model.amounts import plural
+from kafka_forensics.model.amounts import first_few, plural
 from kafka_forensics.model.constants import REMOTE_LOG_METADATA_TOPIC
 from kafka_forensics.model.json_objects import rfc3339
 from kafka_forensics.questions.plan import Planned, Plans
@@ -134,8 +134,7 @@ def _before_all(plans: Plans) -> Iterator[Step]:
 
 def named(partitions: Sequence[Partition]) -> str:
     """The first four of these partitions, and how many more there are."""
-    more = f" and {len(partitions) - 4} more" if len(partitions) > 4 else ""
-    return ", ".join(name(*partition) for partition in partitions[:4]) + more
+    return first_few([name(*partition) for partition in partitions], 4)
 
 
 def _plan_again(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]:

@@ -8,7 +8,7 @@ from kafka_forensics.cli.outputs.salvage_steps import head, steps_of
 from kafka_forensics.cli.outputs.steps import markdown_of, text_of
 from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.evidence.options import listed
-from kafka_forensics.model.amounts import plural, size
+from kafka_forensics.model.amounts import first_few, plural, size
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.json_objects import Json, json_text
 from kafka_forensics.questions.salvage import MANIFEST, Salvaged, SalvagedPartition, document
@@ -119,10 +119,8 @@ def _new_findings(salvaged: Salvaged) -> Iterator[str]:
         yield f"new, of no single partition: {listed(map(_found, salvaged.new))}\n"
     for partition in salvaged.partitions:
         if partition.new:
-            found = listed(map(_found, partition.new[:_FINDINGS_NAMED]))
-            more = len(partition.new) - _FINDINGS_NAMED
-            yield f"new in {printable(partition.topic)}-{partition.partition}: {found}"
-            yield f" and {more} more\n" if more > 0 else "\n"
+            found = first_few(map(_found, partition.new), _FINDINGS_NAMED)
+            yield f"new in {printable(partition.topic)}-{partition.partition}: {found}\n"
             yield "  no copy has this at these offsets: compare the copies there before a broker starts on it\n"
 
 

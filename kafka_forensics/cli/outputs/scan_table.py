@@ -23,7 +23,6 @@ from kafka_forensics.cli.outputs.words import (
     nothing_found,
     place_words,
     replica_words,
-    span,
 )
 from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.model.amounts import plural
@@ -40,6 +39,7 @@ from kafka_forensics.wording import (
     incident_title,
     is_background,
     message,
+    span,
     when,
 )
 
@@ -249,7 +249,7 @@ def partition_lines(
         rows.append(
             [
                 name(partition.topic, partition.partition),
-                span("", partition.offset_start, partition.offset_end),
+                span(partition.offset_start, partition.offset_end, "") or "",
                 lost_words(incident, partition),
                 printable(", ".join(map(str, partition.held_by))),
                 ", ".join(f"{kind}{f' {count}' if count > 1 else ''}" for kind, count in found.items()),

@@ -11,13 +11,13 @@ from kafka_forensics.cli.streams import printable
 from kafka_forensics.errors import TRY_AGAIN, may_pass
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.export.json_document import severity_counts
-from kafka_forensics.model.amounts import plural, size
+from kafka_forensics.model.amounts import first_few, plural, size
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.findings import Finding, Place, Severity
 from kafka_forensics.model.incidents import Incident, IncidentPartition
 from kafka_forensics.model.results import Incomplete, PartitionSummary, Read, ReplicaSummary, ScanResult
 from kafka_forensics.storage.local import OUTSIDE
-from kafka_forensics.wording import asked_command, cost, gravity, message
+from kafka_forensics.wording import asked_command, cost, gravity, message, span
 
 _TOLD_FINDINGS: Final = 20
 _NAMED_PARTITIONS: Final = 3
@@ -69,18 +69,8 @@ def place_words(place: Place, crowded: Iterable[str]) -> str:
         path.insert(0, place.log_dir.rstrip("/"))
     if path:
         words.append(printable("/".join(path)))
-    words += span("byte", place.byte_start, place.byte_end), span("offset", place.offset_start, place.offset_end)
-    return ", ".join(word for word in words if word)
-
-
-def span(noun: str, start: int | None, end: int | None) -> str:
-    """`offset 5` for [5, 6), `offsets 5 to 9` for [5, 10), `offset 5` where the end is not known; without a
-    noun the numbers alone."""
-    if start is None:
-        return ""
-    several = end is not None and end > start + 1
-    words = f"{start} to {end - 1}" if end is not None and several else f"{start}"
-    return f"{noun}{'s' if several else ''} {words}" if noun else words
+    spans = span(place.byte_start, place.byte_end, "byte"), span(place.offset_start, place.offset_end, "offset")
+    return ", ".join(word for word in (*words, *spans) if word)
 
 
 def lost_words(incident: Incident, partition: IncidentPartition | None = None) -> str:
@@ -132,10 +122,10 @@ def _offsets_held(replica: ReplicaSummary) -> str:
         return "its log could not be read"
     if replica.read is Read.PART:
         reached = replica.read_end_offset if end is None else end
-        held = span("offset", start, reached) if reached is not None and reached > start else f"offset {start} on"
+        held = span(start, reached, "offset") if reached is not None and reached > start else f"offset {start} on"
         return f"{held} read in part" + (", its end is not known" if end is None else "")
     assert end is not None
-    return span("offset", start, end) if end > start else f"empty at offset {start}"
+    return str(span(start, end, "offset")) if end > start else f"empty at offset {start}"
 
 
 def kinds_and_places(findings: Iterable[Finding]) -> str:
@@ -222,8 +212,7 @@ def live_lines(result: ScanResult, *, command: str = "scan") -> list[str]:
     ]
     if not running:
         return []
-    more = len(running) - _NAMED_BROKERS
-    named = ", ".join(map(printable, running[:_NAMED_BROKERS])) + (f" and {more} more" if more > 0 else "")
+    named = first_few(map(printable, running), _NAMED_BROKERS)
     noun = "broker" if len(running) == 1 else "brokers"
     return [f"no clean-shutdown marker on {noun} {named}: {command} a copy of running brokers with --live"]
 

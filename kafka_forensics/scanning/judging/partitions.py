@@ -1,7 +1,6 @@
 """One partition, from folded replicas to findings and a summary; the same for every engine."""
 
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 
 from kafka_forensics.analysis.incidents import SIGNATURES, Case, ReplicaFacts, matches
 from kafka_forensics.analysis.kinds import Trait, finding as new_finding, kinds_with
@@ -28,7 +27,7 @@ from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.controller import ControllerHistory, TopicHistory
 from kafka_forensics.model.findings import Finding, Place, Severity
-from kafka_forensics.model.json_objects import Json
+from kafka_forensics.model.json_objects import Json, rfc3339
 from kafka_forensics.model.offset_ranges import counted
 from kafka_forensics.model.results import Agreement, Incomplete, PartitionSummary, Read, ReplicaSummary, TransactionCounts
 from kafka_forensics.scanning.folding.index_files import SnapshotCheck, transaction_findings
@@ -407,7 +406,5 @@ def _told(topic: TopicHistory | None) -> str:
         return "no topic it knows"
     if topic.deleted_offset is None:
         return f"topic {topic.topic}"
-    time_ms = topic.deleted_ms
-    if time_ms is None or not 0 <= time_ms < 253_402_300_800_000:
-        return f"{topic.topic}, deleted"
-    return f"{topic.topic}, deleted {datetime.fromtimestamp(time_ms // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    time = None if topic.deleted_ms is None else rfc3339(topic.deleted_ms)
+    return f"{topic.topic}, deleted" + ("" if time is None else f" {time[:19]}Z")
