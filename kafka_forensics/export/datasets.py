@@ -15,7 +15,7 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from itertools import chain, count, groupby
+from itertools import chain, count, groupby, repeat
 from threading import Event
 from typing import Any, Final, cast
 from urllib.parse import quote
@@ -31,6 +31,7 @@ from kafka_forensics.export.target import MANIFEST, HashedFile
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.schemas import FACT_SCHEMA_VERSION, FACTS, INCOMPLETE_FACT, Fact
 from kafka_forensics.parsers.kernels.compiling import worth_threads
+from kafka_forensics.scanning.engine.work_plan import packed
 from kafka_forensics.version import __version__
 
 # Directory names of datasets: `topic=…/partition=…/broker=…`, safe on any file system whatever the names are.
@@ -295,18 +296,8 @@ def _keys(part: Part) -> Json:
 def _shares(fact: Fact, parts: Iterable[Part], reader: FactReader) -> Iterator[list[Part]]:
     """Parts that go to the same files: neighbours, as many as a task would read."""
     read = fact.by_replica and fact.name != "replicas"
-    weights = iter([plan.bytes for plan in reader.inputs.replicas] if read else ())
-    share: list[Part] = []
-    size = 0
-    for part in parts:
-        weight = next(weights, 0)
-        if share and (size + weight > SPLIT_BYTES or len(share) >= MAX_REPLICAS):
-            yield share
-            share, size = [], 0
-        share.append(part)
-        size += weight
-    if share:
-        yield share
+    weights = [plan.bytes for plan in reader.inputs.replicas] if read else []
+    return packed(zip(parts, chain(weights, repeat(0)), strict=False), SPLIT_BYTES, MAX_REPLICAS)
 
 
 def _unless(ended: Event, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -36,12 +36,13 @@ class _OfReplicas(Protocol):
 _Slice = TypeVar("_Slice", bound=_OfReplicas)
 
 
-def packed(units: Iterable[tuple[_Unit, int]], limit: int) -> Iterator[list[_Unit]]:
-    """Units, each with its weight, together up to a weight of `limit` and in the order they come; a heavier one stays alone."""
+def packed(units: Iterable[tuple[_Unit, int]], limit: int, most: int | None = None) -> Iterator[list[_Unit]]:
+    """Units, each with its weight, together up to a weight of `limit` and in the order they come, `most` at the most; a heavier one
+    stays alone."""
     together: list[_Unit] = []
     weight = 0
     for unit, added in units:
-        if together and weight + added > limit:
+        if together and (weight + added > limit or len(together) == most):
             yield together
             together, weight = [], 0
         together.append(unit)
