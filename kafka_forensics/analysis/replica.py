@@ -33,6 +33,7 @@ from kafka_forensics.analysis.segments import (
 from kafka_forensics.analysis.transactions import OpenTransaction, TransactionsFold
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
+from kafka_forensics.model.constants import HEADER_SIZE_UP_TO_MAGIC, LEGACY_V0_OVERHEAD, MAX_RELATIVE_OFFSET
 from kafka_forensics.model.files import EpochEntry, OffsetIndex, ProducerEntry, TimeIndex
 from kafka_forensics.model.results import Read, RecoveryOutlook
 from kafka_forensics.replication.recovery import (
@@ -40,7 +41,6 @@ from kafka_forensics.replication.recovery import (
     BATCH_INVALID,
     HEADER_CUT,
     LENGTH_TOO_SMALL,
-    MAX_RELATIVE_OFFSET,
     OFFSET_OVERFLOW,
     Stop,
 )
@@ -52,8 +52,6 @@ if TYPE_CHECKING:
 # Where the walk of Kafka's own recovery over each segment would end (LogSegment.recover), folded with everything else.
 
 
-_SMALLEST_LENGTH: Final = 14
-_HEADER_UP_TO_MAGIC: Final = 17
 _ENDING: Final = kinds_with(Trait.RECORDS_IN_DOUBT) | {"SEG_ZERO_TAIL"}
 
 
@@ -142,13 +140,13 @@ def _check(damage: Damage) -> int:
     """Number of the check that ends the walk there."""
     detail = damage.detail
     if damage.kind == "SEG_ZERO_TAIL":
-        return LENGTH_TOO_SMALL if damage.size_in_bytes > _HEADER_UP_TO_MAGIC else HEADER_CUT
+        return LENGTH_TOO_SMALL if damage.size_in_bytes > HEADER_SIZE_UP_TO_MAGIC else HEADER_CUT
     if damage.kind == "SEG_TORN_TAIL" and detail.get("reason") == "header":
         return HEADER_CUT
     if damage.kind == "SEG_TORN_TAIL" or detail.get("runs_past_end"):
         return BATCH_BEYOND_FILE
     declared = detail.get("declared_length")
-    if isinstance(declared, int) and declared < _SMALLEST_LENGTH:
+    if isinstance(declared, int) and declared < LEGACY_V0_OVERHEAD:
         return LENGTH_TOO_SMALL
     return BATCH_INVALID
 

@@ -1,5 +1,6 @@
 """Kafka's fixed numbers and the values that mean "none" (RecordBatch, DefaultRecordBatch, LegacyRecord)."""
 
+from struct import Struct
 from typing import Final
 
 NO_PRODUCER_ID: Final = -1
@@ -17,9 +18,22 @@ LOG_OVERHEAD: Final = 12
 """Bytes before what `batch_length` counts: base_offset and batch_length."""
 RECORD_BATCH_OVERHEAD: Final = 61
 """Size of a magic 2 batch header, and so of the smallest batch."""
+BATCH_HEADER: Final = Struct(">qiibIhiqqqhii")
+"""The header of a magic 2 batch: its fields as `parsers.spec.record_batch` declares and names them, to which a test holds these."""
+LENGTH_AT: Final = 8
+MAGIC_AT: Final = 16
+"""Of a batch of any magic, as the base offset and the length before it."""
+HEADER_SIZE_UP_TO_MAGIC: Final = 17
+"""`FileLogInputStream` adds it to a position before it compares that with the file's end, once as an int."""
+CRC_AT: Final = 17
 CRC_START: Final = 21
-"""First byte of a magic 2 batch under its CRC-32C."""
+"""First byte of a magic 2 batch under its CRC-32C; its attributes."""
+LAST_OFFSET_DELTA_AT: Final = 23
+CURRENT_MAGIC: Final = 2
+MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+"""No offset of a segment lies further behind its base offset (`LogSegment.canConvertToRelativeOffset`)."""
 LEGACY_V0_OVERHEAD: Final = 14
+"""The smallest length of a batch of any magic: at a smaller one Kafka's readers throw."""
 LEGACY_V1_OVERHEAD: Final = 22
 MIN_RECORD_SIZE: Final = 7
 """A magic 2 record has at least seven bytes: length, attributes, two deltas, two lengths, header count."""

@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from kafka_forensics.errors import SourceError
-from kafka_forensics.model.constants import INT64_MAX
+from kafka_forensics.model.constants import INT64_MAX, MAX_RELATIVE_OFFSET
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.storage.local import holding
 from kafka_forensics.storage.source import ByteSource, Entry, EntryKind
@@ -183,7 +183,7 @@ def max_plausible_offset(base_offset: int, next_base_offset: int | None = None) 
 
     Offsets of a segment have 32 bits beside its own (`LogSegment.canConvertToRelativeOffset`), and lie before the next one's.
     """
-    reach = min(base_offset + (1 << 31), INT64_MAX)
+    reach = min(base_offset + MAX_RELATIVE_OFFSET + 1, INT64_MAX)
     return reach if next_base_offset is None else min(reach, next_base_offset)
 
 

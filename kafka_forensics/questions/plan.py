@@ -20,7 +20,6 @@ from kafka_forensics.analysis.replicas import (
     last_leader,
     refused_at,
 )
-from kafka_forensics.analysis.segments import MAX_RELATIVE_OFFSET
 from kafka_forensics.analysis.transactions_across import completed, proven_by
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.context import ReplicaContext
@@ -28,7 +27,7 @@ from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, broker_order, g
 from kafka_forensics.evidence.ledger import NOT_READ, ExpectedReplica, Presence
 from kafka_forensics.evidence.options import ScanOptions, fits, listed
 from kafka_forensics.model.batches import BatchColumn, Damage
-from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CURRENT_MAGIC, MAX_RELATIVE_OFFSET
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.model.coordinators import TransactionLog
 from kafka_forensics.model.findings import Finding, Severity
@@ -959,7 +958,7 @@ def _same(left: Replica, right: Replica, reader: LogReader, part: Range) -> list
             (min(base, theirs[last].base_offset), last + 1)
             for last, (base, magic, crc, epoch) in ours.items()
             if last in theirs
-            and (base == theirs[last].base_offset or magic < _CURRENT_MAGIC)
+            and (base == theirs[last].base_offset or magic < CURRENT_MAGIC)
             and (crc == theirs[last].crc or (0 <= epoch == theirs[last].leader_epoch))
         )
     )
@@ -980,9 +979,6 @@ class _Header(NamedTuple):
     magic: int
     crc: int
     leader_epoch: int
-
-
-_CURRENT_MAGIC: Final = 2
 
 
 def _headers(replica: Replica, reader: LogReader, part: Range) -> dict[int, _Header]:

@@ -11,6 +11,7 @@ from enum import Enum
 from math import inf
 from typing import Final
 
+from kafka_forensics.model.constants import MAX_RELATIVE_OFFSET, MAX_SEGMENT_SIZE
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication import small_files
 from kafka_forensics.replication.small_files import STOPPING, is_read_on, start_outcome
@@ -54,8 +55,6 @@ HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
 LOG_START_FILE: Final = "log-start-offset-checkpoint"
 EPOCHS_FILE: Final = "leader-epoch-checkpoint"
-MAX_SEGMENT_BYTES: Final = 2**31 - 1
-MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,7 +382,7 @@ def _name_or_size(loading: _Loading) -> bool:
             loading.steps.append(LoaderStep(LOG_NAME_OR_SIZE, "refuse", name))
             return True
     for segment_facts in loading.segments:
-        if segment_facts.size_in_bytes > MAX_SEGMENT_BYTES:
+        if segment_facts.size_in_bytes > MAX_SEGMENT_SIZE:
             loading.steps.append(LoaderStep(LOG_NAME_OR_SIZE, "refuse", segment_file(segment_facts.base_offset)))
             return True
     bases = {segment_facts.base_offset for segment_facts in loading.segments}

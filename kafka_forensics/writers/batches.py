@@ -16,6 +16,7 @@ from kafka_forensics.model.constants import (
     CONTROL_ABORT,
     CONTROL_COMMIT,
     CONTROL_MASK,
+    CRC_AT,
     CRC_START,
     DELETE_HORIZON_MASK,
     LOG_OVERHEAD,
@@ -150,7 +151,7 @@ def write_marker(
 def fix_crc(batch: bytes) -> bytes:
     """`batch` (magic 2) with the CRC its bytes deserve."""
     crc: int = google_crc32c.value(batch[CRC_START:])
-    return batch[: CRC_START - 4] + crc.to_bytes(4, "big") + batch[CRC_START:]
+    return batch[:CRC_AT] + crc.to_bytes(4, "big") + batch[CRC_START:]
 
 
 def compress(compression_type: str, payload: bytes, *, magic: int = 2) -> bytes:

@@ -18,11 +18,14 @@ from typing import Final
 
 from kafka_forensics.model.batches import TIMESTAMP_TYPES, Record
 from kafka_forensics.model.constants import (
+    BATCH_HEADER,
     CLUSTER_METADATA_TOPIC,
     COMPRESSION_MASK,
     CONSUMER_OFFSETS_TOPIC,
     CONTROL_ABORT,
     CONTROL_COMMIT,
+    CRC_START,
+    CURRENT_MAGIC,
     LOG_OVERHEAD,
     NO_PARTITION_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
@@ -96,13 +99,9 @@ Kept = tuple[bytes | None, bytes | None]
 """What a key and a value become."""
 Keeper = Callable[[bytes | None, bytes | None, Pseudonyms | None], Kept]
 
-_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
-assert _HEADER.size == RECORD_BATCH_OVERHEAD
 _INT32, _INT64 = struct.Struct(">i"), struct.Struct(">q")
 _INT32_HALF: Final = 1 << 31
 _INT64_HALF: Final = 1 << 63
-_MAGIC: Final = 2
-_ATTRIBUTES_AT: Final = 21
 _BAD_VERSION: Final = b"\xff\xff"
 _OVERSIZED: Final = bytes(MAX_VALUE_BYTES + 1)
 """A value of version 0 that readers only measure."""
@@ -125,12 +124,12 @@ def witness_batch(topic: str, batch: bytes | memoryview, pseudonyms: Pseudonyms 
     if keep is None or len(batch) > MAX_BATCH_BYTES:
         return None
     is_metadata = topic == CLUSTER_METADATA_TOPIC
-    if is_metadata and is_no_op_batch(batch, int.from_bytes(batch[_ATTRIBUTES_AT : _ATTRIBUTES_AT + 2], "big")):
+    if is_metadata and is_no_op_batch(batch, int.from_bytes(batch[CRC_START : CRC_START + 2], "big")):
         return None
     data = bytes(batch)
     plain = plain_records(data)
     if plain is not None:
-        return _substitute(BatchHeader(*_HEADER.unpack_from(data)), plain, keep, pseudonyms, broken=False)
+        return _substitute(BatchHeader(*BATCH_HEADER.unpack_from(data)), plain, keep, pseudonyms, broken=False)
     decoded = decode_batch(data)
     if decoded.header is not None:
         keep = _control_record if decoded.header.is_control_batch else keep
@@ -150,7 +149,7 @@ def _header_of_old(legacy: LegacyWrapper) -> BatchHeader:
         base_offset=legacy.base_offset,
         batch_length=0,
         partition_leader_epoch=NO_PARTITION_LEADER_EPOCH,
-        magic=_MAGIC,
+        magic=CURRENT_MAGIC,
         crc=0,
         attributes=TIMESTAMP_TYPE_MASK * (legacy.timestamp_type == TIMESTAMP_TYPES[1]),
         last_offset_delta=deltas if -_INT32_HALF <= deltas < _INT32_HALF else 0,
@@ -185,12 +184,12 @@ def _substitute(
         count += 1
     head = header._replace(
         batch_length=RECORD_BATCH_OVERHEAD - LOG_OVERHEAD + len(payload),
-        magic=_MAGIC,
+        magic=CURRENT_MAGIC,
         crc=0,
         attributes=header.attributes & ~COMPRESSION_MASK,
         records_count=count + broken,
     )
-    return fix_crc(_HEADER.pack(*head) + payload)
+    return fix_crc(BATCH_HEADER.pack(*head) + payload)
 
 
 def _written(key: bytes | None, value: bytes | None, offset_delta: int, timestamp_delta: int) -> bytes:

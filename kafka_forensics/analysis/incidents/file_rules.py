@@ -6,12 +6,15 @@ from typing import Final
 from kafka_forensics.analysis.incidents.replication_rules import each, has, of_subject, some, unclean, without_epochs
 from kafka_forensics.analysis.incidents.signatures import Answer, Case, ReplicaFacts, Signature, against, expected, extra, must
 from kafka_forensics.analysis.segments import ZeroTail
-from kafka_forensics.model.constants import CONSUMER_OFFSETS_TOPIC, MAX_SEGMENT_SIZE, TRANSACTION_STATE_TOPIC
+from kafka_forensics.model.constants import (
+    CONSUMER_OFFSETS_TOPIC,
+    HEADER_SIZE_UP_TO_MAGIC,
+    MAX_RELATIVE_OFFSET,
+    MAX_SEGMENT_SIZE,
+    TRANSACTION_STATE_TOPIC,
+)
 from kafka_forensics.model.findings import Finding
 
-HEADER_SIZE_UP_TO_MAGIC: Final = 17
-"""Bytes that `FileLogInputStream` adds to a position before it compares it with the file's end, once as an int."""
-MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 _LOADED_BY_COORDINATORS: Final = frozenset({CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC})
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.analysis.segments import MAX_RELATIVE_OFFSET
 from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.constants import MAX_RELATIVE_OFFSET
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.offset_ranges import Ranges, counted, normalised, without
 from kafka_forensics.replication.epochs import epoch_at

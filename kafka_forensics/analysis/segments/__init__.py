@@ -1,6 +1,6 @@
 """One segment's batches: their framing, their place in the log, and the indexes that point at them."""
 
-from kafka_forensics.analysis.segments.continuity import MAX_RELATIVE_OFFSET, ContinuityFold, Course, Irregularity, Run, judge
+from kafka_forensics.analysis.segments.continuity import ContinuityFold, Course, Irregularity, Run, judge
 from kafka_forensics.analysis.segments.framing import FramingFold, Survey, survey
 from kafka_forensics.analysis.segments.indexes import BadEntry, IndexFold, ZeroTail, needs_entries
 from kafka_forensics.analysis.segments.misplaced import (
@@ -17,7 +17,6 @@ from kafka_forensics.analysis.segments.misplaced import (
 
 __all__ = [
     "BATCH_BEFORE",
-    "MAX_RELATIVE_OFFSET",
     "BadEntry",
     "ContinuityFold",
     "Course",

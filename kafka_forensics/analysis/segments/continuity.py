@@ -14,13 +14,11 @@ import numpy as np
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.segments.framing import Survey
 from kafka_forensics.model.batches import BatchColumn, Damage
-from kafka_forensics.model.constants import INT64_MAX
+from kafka_forensics.model.constants import INT64_MAX, MAX_RELATIVE_OFFSET
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MAX_RELATIVE_OFFSET: Final = 2**31 - 1
-"""No offset of a segment lies further above its base offset."""
 MAX_RUNS: Final = 4096
 """Runs a state keeps; past that the log is rubble, and the first and last half of them say so."""
 

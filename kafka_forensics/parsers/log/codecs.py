@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.errors import FormatError
 from kafka_forensics.model.batches import BatchColumn
-from kafka_forensics.model.constants import compression_name
+from kafka_forensics.model.constants import (
+    BATCH_HEADER,
+    HEADER_SIZE_UP_TO_MAGIC,
+    LAST_OFFSET_DELTA_AT,
+    LEGACY_V0_OVERHEAD,
+    LOG_OVERHEAD,
+    compression_name,
+)
 from kafka_forensics.parsers.log.collected import read_batches
 from kafka_forensics.storage.bundles import CollectedLog, Frame
 from kafka_forensics.storage.source import ByteFile
@@ -412,9 +419,8 @@ class _Drip(io.RawIOBase):
 # A segment as Kafka's loader steps over it: from frame to frame by their lengths, no CRC computed (FileLogInputStream).
 
 
-_HEADER: Final = struct.Struct(">qiib")
+_HEADER: Final = struct.Struct(BATCH_HEADER.format[:5])
 """Base offset, length, and, if its magic is 2, the leader epoch before it."""
-_HEADER_UP_TO_MAGIC: Final = 17
 _DELTA: Final = struct.Struct(">i")
 _FRAME_COLUMNS: Final = [
     BatchColumn.POSITION,
@@ -423,9 +429,6 @@ _FRAME_COLUMNS: Final = [
     BatchColumn.MAGIC,
     BatchColumn.LAST_OFFSET_DELTA,
 ]
-_DELTA_POSITION: Final = 23
-_LOG_OVERHEAD: Final = 12
-_SMALLEST_LENGTH: Final = 14
 _WINDOW: Final = 64 << 10
 
 
@@ -457,22 +460,22 @@ def _frames(log: ByteFile, position: int) -> Iterator[tuple[int, int] | None]:
         return
     size = log.size_in_bytes
     window, start = b"", 0
-    while position < size - _HEADER_UP_TO_MAGIC:
-        if not start <= position <= start + len(window) - _DELTA_POSITION - _DELTA.size:
+    while position < size - HEADER_SIZE_UP_TO_MAGIC:
+        if not start <= position <= start + len(window) - LAST_OFFSET_DELTA_AT - _DELTA.size:
             window, start = log.read_at(position, _WINDOW), position
-        if position + _HEADER_UP_TO_MAGIC > start + len(window):
+        if position + HEADER_SIZE_UP_TO_MAGIC > start + len(window):
             return
         offset, length, _, magic = _HEADER.unpack_from(window, position - start)
-        if length < _SMALLEST_LENGTH:
+        if length < LEGACY_V0_OVERHEAD:
             yield None
             return
-        if position > size - _LOG_OVERHEAD - length:
+        if position > size - LOG_OVERHEAD - length:
             return
         delta = 0
-        if magic >= 2 and position - start + _DELTA_POSITION + _DELTA.size <= len(window):
-            (delta,) = _DELTA.unpack_from(window, position - start + _DELTA_POSITION)
+        if magic >= 2 and position - start + LAST_OFFSET_DELTA_AT + _DELTA.size <= len(window):
+            (delta,) = _DELTA.unpack_from(window, position - start + LAST_OFFSET_DELTA_AT)
         yield offset, offset + delta + 1
-        position += _LOG_OVERHEAD + length
+        position += LOG_OVERHEAD + length
 
 
 def _collected_frames(log: CollectedLog, position: int) -> Iterator[tuple[int, int] | None]:
@@ -486,19 +489,19 @@ def _collected_frames(log: CollectedLog, position: int) -> Iterator[tuple[int, i
         except FormatError as error:
             raise log.broken(error.reason) from error
         for at, base_offset, size, magic, delta in columns[_FRAME_COLUMNS].T.tolist():
-            frames.setdefault(at, Frame(at, base_offset, size - _LOG_OVERHEAD, magic, delta if magic >= 2 else 0))
-        while position < min(section.end, log.size_in_bytes - _HEADER_UP_TO_MAGIC):
+            frames.setdefault(at, Frame(at, base_offset, size - LOG_OVERHEAD, magic, delta if magic >= 2 else 0))
+        while position < min(section.end, log.size_in_bytes - HEADER_SIZE_UP_TO_MAGIC):
             frame = frames.get(position)
             if frame is None:
                 raise log.needs_records()
-            if frame.batch_length < _SMALLEST_LENGTH:
+            if frame.batch_length < LEGACY_V0_OVERHEAD:
                 yield None
                 return
-            if position > log.size_in_bytes - _LOG_OVERHEAD - frame.batch_length:
+            if position > log.size_in_bytes - LOG_OVERHEAD - frame.batch_length:
                 return
             delta = frame.last_offset_delta if frame.magic >= 2 else 0
             yield frame.base_offset, frame.base_offset + delta + 1
-            position += _LOG_OVERHEAD + frame.batch_length
+            position += LOG_OVERHEAD + frame.batch_length
 
 
 def last_entry(index: ByteFile, base_offset: int) -> tuple[int, int]:

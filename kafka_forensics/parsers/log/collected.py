@@ -15,7 +15,15 @@ import numpy as np
 
 from kafka_forensics.errors import FormatError
 from kafka_forensics.model.batches import BATCH_COLUMNS, CHUNK_ROWS, LOG_DAMAGE, BatchColumn, Damage
-from kafka_forensics.model.constants import INT64_MAX, LOG_OVERHEAD, MAX_SEQUENCE, RECORD_BATCH_OVERHEAD
+from kafka_forensics.model.constants import (
+    BATCH_HEADER,
+    CURRENT_MAGIC,
+    INT64_MAX,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    MAX_SEQUENCE,
+    RECORD_BATCH_OVERHEAD,
+)
 from kafka_forensics.parsers.kernels.strong_content import DIGEST_BYTES
 from kafka_forensics.storage.bundles import SectionKind
 
@@ -273,11 +281,12 @@ def contradiction_of_held(batches: CollectedBatches, held: Iterable[tuple[Sectio
             return "a batch is held where none begins"
         facts = batches.columns[:, rows[position]]
         if kind is SectionKind.KEPT:
-            alike = len(batch) == facts[BatchColumn.SIZE_IN_BYTES] and batch[_MAGIC_AT] == facts[BatchColumn.MAGIC]
+            alike = len(batch) == facts[BatchColumn.SIZE_IN_BYTES] and batch[MAGIC_AT] == facts[BatchColumn.MAGIC]
             alike = alike and (facts[BatchColumn.MAGIC] < 2 or _header_alike(batch, facts, crc=int(facts[BatchColumn.CRC])))
         else:
-            whole = len(batch) >= RECORD_BATCH_OVERHEAD and _HEADER.unpack_from(batch)[1] == len(batch) - LOG_OVERHEAD
-            alike = whole and batch[_MAGIC_AT] == _MAGIC and (facts[BatchColumn.MAGIC] < _MAGIC or _header_alike(batch, facts))
+            whole = len(batch) >= RECORD_BATCH_OVERHEAD and BATCH_HEADER.unpack_from(batch)[1] == len(batch) - LOG_OVERHEAD
+            alike = whole and batch[MAGIC_AT] == CURRENT_MAGIC
+            alike = alike and (facts[BatchColumn.MAGIC] < CURRENT_MAGIC or _header_alike(batch, facts))
         if not alike:
             return "a batch that is held is not the one that its facts tell of"
     return None
@@ -287,12 +296,6 @@ def _header_alike(batch: bytes, facts: "Ints", *, crc: int | None = None) -> boo
     """Whether a batch of magic 2 has the offsets, the epoch and, if it is given, the CRC of its facts."""
     if len(batch) < RECORD_BATCH_OVERHEAD:
         return False
-    base_offset, _, epoch, stored_crc, delta = _HEADER.unpack_from(batch)
+    base_offset, _, epoch, _, stored_crc, _, delta, *_ = BATCH_HEADER.unpack_from(batch)
     told = facts[[BatchColumn.BASE_OFFSET, BatchColumn.PARTITION_LEADER_EPOCH, BatchColumn.LAST_OFFSET_DELTA]].tolist()
     return told == [base_offset, epoch, delta] and crc in (None, stored_crc)
-
-
-_MAGIC: Final = 2
-_MAGIC_AT: Final = 16
-_HEADER: Final = struct.Struct(">qiixIxxi")
-"""Base offset, length, leader epoch, CRC and last offset delta of a batch of magic 2."""

@@ -22,6 +22,7 @@ from kafka_forensics.model.constants import (
     LEGACY_V0_OVERHEAD,
     LEGACY_V1_OVERHEAD,
     LOG_OVERHEAD,
+    MAGIC_AT,
     NO_OFFSET,
     NO_SEQUENCE,
     NO_TIMESTAMP,
@@ -46,7 +47,6 @@ LEGACY_HELD_BYTES: Final = 64 << 20
 """Most bytes that a wrapper may hold; its messages must be held to know the offset of the first."""
 MAX_BAD_MESSAGES: Final = 64
 """Bad inner messages after which the rest of a wrapper is given up."""
-_MAGIC_AT: Final = 16
 _HEAD: Final = Struct(">qiIbb")
 _INT64: Final = Struct(">q")
 _MASK64: Final = 2**64 - 1
@@ -92,7 +92,7 @@ class LegacyWrapper:
 
     def absolute(self, columns: "NDArray[np.int64]") -> "tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int8]]":
         """(offsets, timestamps, index in RECORD_TIMESTAMP_TYPES of each) of messages by their columns."""
-        has_timestamp = np.frombuffer(self.payload, np.uint8)[columns[RecordColumn.POSITION] + _MAGIC_AT] == 1
+        has_timestamp = np.frombuffer(self.payload, np.uint8)[columns[RecordColumn.POSITION] + MAGIC_AT] == 1
         by_broker = self.is_wrapper and self.timestamp_type == TIMESTAMP_TYPES[1]
         timestamps = np.where(has_timestamp & by_broker, self.timestamp, columns[RecordColumn.TIMESTAMP_DELTA])
         kind = RECORD_TIMESTAMP_TYPES.index(self.timestamp_type)
@@ -123,10 +123,10 @@ def open_wrapper(entry: bytes | memoryview, position: int = 0) -> LegacyWrapper:
     """Open one whole magic 0 or 1 entry that stands at byte `position` of its file. Any bytes give an answer."""
     view = memoryview(entry)
     minimum = LEGACY_V0_OVERHEAD
-    if len(view) >= LOG_OVERHEAD + minimum and view[_MAGIC_AT] == 1:
+    if len(view) >= LOG_OVERHEAD + minimum and view[MAGIC_AT] == 1:
         minimum = LEGACY_V1_OVERHEAD
     declared = int.from_bytes(view[8:LOG_OVERHEAD], "big", signed=True)
-    if len(view) < LOG_OVERHEAD + minimum or view[_MAGIC_AT] > 1 or declared < minimum:
+    if len(view) < LOG_OVERHEAD + minimum or view[MAGIC_AT] > 1 or declared < minimum:
         opened = LegacyWrapper(NO_OFFSET, NO_OFFSET, 0, b"", 0, NO_TIMESTAMP, NO_TIMESTAMP_TYPE, None)
         opened.problems.append(Damage("RECORD_MALFORMED", position, len(view), detail={"reason": "header"}))
         return opened

@@ -5,17 +5,19 @@ behind it, if the length before it can be believed.
 """
 
 from collections.abc import Iterator
-from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from kafka_forensics.model.batches import RECORD_COLUMNS, RECORD_ROWS, RecordColumn
 from kafka_forensics.model.constants import (
+    BATCH_HEADER,
     COMPRESSION_MASK,
     CONTROL_MASK,
+    CURRENT_MAGIC,
     INT64_MAX,
     LOG_OVERHEAD,
+    MAGIC_AT,
     RECORD_BATCH_OVERHEAD,
     TIMESTAMP_TYPE_MASK,
 )
@@ -297,10 +299,6 @@ class _PassingBytes:
 # A coordinator's log holds a million batches of one record, where opening each one costs more than reading it.
 
 
-_HEADER: Final = Struct(">qiibIhiqqqhii")
-assert _HEADER.size == RECORD_BATCH_OVERHEAD
-
-
 class PlainRecord(NamedTuple):
     """What a record says; `timestamp` in ms."""
 
@@ -315,9 +313,9 @@ def plain_records(batch: bytes) -> list[PlainRecord] | None:
 
     Plain is: not compressed, no control batch, no record headers.
     """
-    if len(batch) < RECORD_BATCH_OVERHEAD or batch[16] != 2:
+    if len(batch) < RECORD_BATCH_OVERHEAD or batch[MAGIC_AT] != CURRENT_MAGIC:
         return None
-    base_offset, length, _, _, _, attributes, _, base_timestamp, max_timestamp, _, _, _, count = _HEADER.unpack_from(batch)
+    base_offset, length, _, _, _, attributes, _, base_timestamp, max_timestamp, _, _, _, count = BATCH_HEADER.unpack_from(batch)
     if attributes & (COMPRESSION_MASK | CONTROL_MASK) or length + LOG_OVERHEAD != len(batch) or base_offset < 0:
         return None
     by_broker = attributes & TIMESTAMP_TYPE_MASK

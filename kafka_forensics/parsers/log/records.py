@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -18,11 +17,13 @@ from kafka_forensics.model.batches import (
     RecordColumn,
 )
 from kafka_forensics.model.constants import (
+    BATCH_HEADER,
     COMPRESSION_MASK,
     CONTROL_COMMIT,
     CONTROL_MASK,
     DELETE_HORIZON_MASK,
     LOG_OVERHEAD,
+    MAGIC_AT,
     MAX_SEQUENCE,
     NO_SEQUENCE,
     RECORD_BATCH_OVERHEAD,
@@ -104,9 +105,6 @@ def _parse_kraft(control_type: int, name: str, value: bytes) -> ControlRecord:
 
 MAX_BATCH_BYTES: Final = 128 << 20
 """A batch larger than this is not opened for its records, by any reader."""
-_HEADER: Final = Struct(">qiibIhiqqqhii")
-assert _HEADER.size == RECORD_BATCH_OVERHEAD
-_MAGIC_AT: Final = 16
 _LOG_APPEND_TIME: Final = TIMESTAMP_TYPES[1]
 
 _TOGETHER_ROOM: Final = 1 << 20
@@ -226,10 +224,10 @@ def decode_batch(batch: bytes | memoryview, *, position: int = 0, needles: Seque
     batch of magic 2 whose payload is whole and does not hold all `needles` nothing is walked, and no record given.
     """
     view = memoryview(batch)
-    if len(view) > _MAGIC_AT and (view[_MAGIC_AT] < 2 or view[_MAGIC_AT] > 127):
+    if len(view) > MAGIC_AT and (view[MAGIC_AT] < 2 or view[MAGIC_AT] > 127):
         legacy = open_wrapper(view, position)
         return DecodedBatch(None, legacy, legacy.payload, legacy.records_count, legacy.problems)
-    header = BatchHeader(*_HEADER.unpack_from(view)) if len(view) >= RECORD_BATCH_OVERHEAD else None
+    header = BatchHeader(*BATCH_HEADER.unpack_from(view)) if len(view) >= RECORD_BATCH_OVERHEAD else None
     if header is None or header.batch_length < RECORD_BATCH_OVERHEAD - LOG_OVERHEAD:
         broken = Damage("RECORD_MALFORMED", position, len(view), detail={"reason": "header"})
         return DecodedBatch(None, None, b"", 0, [broken])
@@ -387,12 +385,12 @@ def check_batch_in_file(file: "ByteFile", position: int, size: int) -> list[Dama
     A compressed one above 128 MiB is not opened and gives BUDGET_EXCEEDED. Raises SourceError if the file cannot be read.
     """
     head = file.read_at(position, min(size, RECORD_BATCH_OVERHEAD))
-    plain = len(head) == RECORD_BATCH_OVERHEAD and 2 <= head[_MAGIC_AT] <= 127 and head[22] & COMPRESSION_MASK == 0
+    plain = len(head) == RECORD_BATCH_OVERHEAD and 2 <= head[MAGIC_AT] <= 127 and head[22] & COMPRESSION_MASK == 0
     if not plain:
         if size > MAX_BATCH_BYTES:
             return [Damage("BUDGET_EXCEEDED", position, size, detail={"limit": MAX_BATCH_BYTES, "reason": "batch"})]
         return check_batch(file.read_at(position, size), position)
-    header = BatchHeader(*_HEADER.unpack(head))
+    header = BatchHeader(*BATCH_HEADER.unpack(head))
     records = RecordStream(b"", _file_pieces(file, position + RECORD_BATCH_OVERHEAD, position + size), header.records_count)
     records.check()
     problem = _problem(header, records, None, position, size)

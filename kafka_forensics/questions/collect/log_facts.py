@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import numpy as np
 
 from kafka_forensics.model.batches import BatchColumn, Damage
-from kafka_forensics.model.constants import CONTROL_MASK, LOG_OVERHEAD, WITNESS_TOPICS
+from kafka_forensics.model.constants import CONTROL_MASK, CURRENT_MAGIC, LOG_OVERHEAD, WITNESS_TOPICS
 from kafka_forensics.model.pseudonyms import Pseudonyms
 from kafka_forensics.parsers.internal_topics import is_no_op_batch
 from kafka_forensics.parsers.log import (
@@ -21,7 +21,7 @@ from kafka_forensics.parsers.log import (
     inspector,
 )
 from kafka_forensics.parsers.log_dir import max_plausible_offset
-from kafka_forensics.questions.collect.redacted_logs import FRAME, MAGIC, MOST_LENGTH, redacted_log, right_batches, with_right_crc
+from kafka_forensics.questions.collect.redacted_logs import FRAME, MOST_LENGTH, redacted_log, right_batches, with_right_crc
 from kafka_forensics.storage.bundles import MAX_SECTION_BYTES, Frame, SectionKind, write_frames, write_held
 from kafka_forensics.writers.bundle_columns import write_batches
 from kafka_forensics.writers.record_hashes import write_record_hashes
@@ -134,7 +134,7 @@ def _add_held(entry: "CollectedEntry", file: "ByteFile", writer: TakesSections, 
         for batch, (position, magic, attributes) in zip(right_batches(file, columns), of_each, strict=True):
             if wanted.pseudonyms is None:
                 held.add(position, witness_batch(entry.partition.topic, batch) or b"")
-            elif magic == MAGIC and not is_no_op_batch(batch, attributes):  # it is a substitute
+            elif magic == CURRENT_MAGIC and not is_no_op_batch(batch, attributes):  # it is a substitute
                 held.add(position, batch)
     else:
         held = _Held(entry, writer, SectionKind.KEPT, facts.start)

@@ -10,7 +10,17 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.model.batches import BatchColumn, Damage
-from kafka_forensics.model.constants import LOG_OVERHEAD, RECORD_BATCH_OVERHEAD
+from kafka_forensics.model.constants import (
+    BATCH_HEADER,
+    CRC_AT,
+    CURRENT_MAGIC,
+    HEADER_SIZE_UP_TO_MAGIC,
+    LEGACY_V0_OVERHEAD,
+    LENGTH_AT,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    RECORD_BATCH_OVERHEAD,
+)
 from kafka_forensics.model.pseudonyms import Pseudonyms
 from kafka_forensics.parsers.internal_topics import is_no_op_batch
 from kafka_forensics.parsers.log import MAX_BATCH_BYTES, SegmentReader
@@ -29,23 +39,16 @@ if TYPE_CHECKING:
 PART_BYTES: Final = 4 << 20
 """Of substitutes that are held at once, if no damage keeps them together."""
 READ_BYTES: Final = 1 << 20
-FRAME: Final = struct.Struct(">qiibihi")
+FRAME: Final = struct.Struct(BATCH_HEADER.format[:8])
 """The header of a batch up to the delta of its last offset."""
 MOST_LENGTH: Final = (1 << 31) - 1
-_LEAST_LENGTH: Final = 14
-"""Kafka's recovery throws at a smaller one."""
 _GAP_BYTES: Final = 64
 _SHORT_GAP_BYTES: Final = 8
 """In the place of an end that is too short for a header."""
-_HEADER_UP_TO_MAGIC: Final = 17
 _HOLE: Final = bytes(4096)
 """As many zeros in damage are a page that never reached the disk."""
-MAGIC: Final = 2
-_LENGTH_AT: Final = 8
-_MAGIC_AT: Final = 16
-_CRC_AT: Final = 17
-_HEADER: Final = struct.Struct(">qiiBIhiqqqhii")
-assert _HEADER.size == RECORD_BATCH_OVERHEAD
+_HEADER: Final = struct.Struct(BATCH_HEADER.format.replace("b", "B"))
+"""Damage may show a magic above 127."""
 _HEADER_COLUMNS: Final = [
     *(BatchColumn.BASE_OFFSET, BatchColumn.PARTITION_LEADER_EPOCH, BatchColumn.MAGIC, BatchColumn.ATTRIBUTES),
     *(BatchColumn.LAST_OFFSET_DELTA, BatchColumn.BASE_TIMESTAMP, BatchColumn.MAX_TIMESTAMP, BatchColumn.PRODUCER_ID),
@@ -127,13 +130,13 @@ def _substitute(topic: str, batch: bytes, pseudonyms: Pseudonyms, *, has_wrong_m
     """The substitute of a batch, of magic 2 but for the byte that says so."""
     if not has_wrong_magic:
         return witness_batch(topic, batch, pseudonyms)
-    substitute = witness_batch(topic, _with_magic(batch, MAGIC), pseudonyms)
-    return substitute and _with_magic(substitute, batch[_MAGIC_AT])
+    substitute = witness_batch(topic, _with_magic(batch, CURRENT_MAGIC), pseudonyms)
+    return substitute and _with_magic(substitute, batch[MAGIC_AT])
 
 
 def _with_magic(batch: bytes, magic: int) -> bytes:
     """A batch with another magic, which is no part of what the CRC is of."""
-    return batch[:_MAGIC_AT] + bytes([magic]) + batch[_MAGIC_AT + 1 :]
+    return batch[:MAGIC_AT] + bytes([magic]) + batch[MAGIC_AT + 1 :]
 
 
 def _without_records(column: "Ints", damage: Damage | None) -> bytes:
@@ -142,9 +145,9 @@ def _without_records(column: "Ints", damage: Damage | None) -> bytes:
     offset, epoch, magic, *rest, count = column[_HEADER_COLUMNS].tolist()
     payload = _HOLE if damage is not None and damage.kind == "SEG_HOLE" else b""
     length = RECORD_BATCH_OVERHEAD - LOG_OVERHEAD + len(payload)
-    count, magic = 0 if is_right else count, max(magic, MAGIC)
+    count, magic = 0 if is_right else count, max(magic, CURRENT_MAGIC)
     batch = fix_crc(_HEADER.pack(offset, length, epoch, magic, 0, *rest, count) + payload)
-    return batch if is_right else batch[:_CRC_AT] + bytes([batch[_CRC_AT] ^ 1]) + batch[_CRC_AT + 1 :]
+    return batch if is_right else batch[:CRC_AT] + bytes([batch[CRC_AT] ^ 1]) + batch[CRC_AT + 1 :]
 
 
 def _gap(file: "ByteFile", damage: Damage) -> bytes:
@@ -158,8 +161,8 @@ def _gap(file: "ByteFile", damage: Damage) -> bytes:
     hole = _HOLE if damage.kind == "SEG_HOLE" else b""
     gap = FRAME.pack(offset, 0, 0, magic, 0, 0, delta) + hole + b"\xff" * (_GAP_BYTES - FRAME.size)
     gap = fix_crc(header) if reason == "length_lies" else gap
-    if length >= _LEAST_LENGTH:
+    if length >= LEGACY_V0_OVERHEAD:
         end, next_place = damage.position + LOG_OVERHEAD + length, damage.position + damage.size_in_bytes
-        length = len(gap) - LOG_OVERHEAD - _HEADER_UP_TO_MAGIC * (end != next_place)
+        length = len(gap) - LOG_OVERHEAD - HEADER_SIZE_UP_TO_MAGIC * (end != next_place)
         length = length if end <= file.size_in_bytes else MOST_LENGTH
-    return gap[:_LENGTH_AT] + max(length, 0).to_bytes(4) + gap[LOG_OVERHEAD:]
+    return gap[:LENGTH_AT] + max(length, 0).to_bytes(4) + gap[LOG_OVERHEAD:]

@@ -10,6 +10,7 @@ from kafka_forensics.model.constants import (
     CONTROL_MASK,
     DELETE_HORIZON_MASK,
     LOG_OVERHEAD,
+    MAGIC_AT,
     RECORD_BATCH_OVERHEAD,
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
@@ -118,7 +119,6 @@ MAX_RECORDS: Final = 16
 MAX_LINES: Final = 64
 MAX_HEX_BYTES: Final = 32
 _TEXT_BYTES: Final = 1 << 20
-_MAGIC_AT: Final = 16
 _LAYOUTS: Final = {
     FileKind.INDEX: OFFSET_INDEX_ENTRY,
     FileKind.TIME_INDEX: TIME_INDEX_ENTRY,
@@ -175,7 +175,7 @@ def _log(data: "ByteFile", file: DumpFile, options: DumpOptions, limit: int) -> 
 def _batch(data: "ByteFile", position: int, size: int, options: DumpOptions, bytes_of: BytesOf | None) -> Iterator[JsonRow]:
     """The header at `position`, and the records if `bytes_of` is there."""
     head = data.read_at(position, min(size, RECORD_BATCH_OVERHEAD))
-    if len(head) > _MAGIC_AT and head[_MAGIC_AT] < 2:
+    if len(head) > MAGIC_AT and head[MAGIC_AT] < 2:
         yield from _legacy(data, position, size, options)
         return
     yield from _fixed(RECORD_BATCH_HEADER, head, position, "batch header")
@@ -253,7 +253,7 @@ def _legacy(data: "ByteFile", position: int, size: int, options: DumpOptions) ->
     entry = data.read_at(position, min(size, LOG_OVERHEAD + 64))
     yield from _fixed(LEGACY_ENTRY_HEADER, entry[:LOG_OVERHEAD], position, "entry")
     at, length = LOG_OVERHEAD, 0
-    for part in LEGACY_MESSAGES[entry[_MAGIC_AT]].subcons:
+    for part in LEGACY_MESSAGES[entry[MAGIC_AT]].subcons:
         if not hasattr(part.subcon, "fmtstr"):
             length = min(max(length, 0), size - at)
             if length > 0:

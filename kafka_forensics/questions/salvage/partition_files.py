@@ -18,13 +18,14 @@ import numpy as np
 from kafka_forensics.errors import ForensicsError
 from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.constants import MAX_RELATIVE_OFFSET, MAX_SEGMENT_SIZE
 from kafka_forensics.model.files import AbortedTxn, EpochEntry, ProducerEntry
 from kafka_forensics.parsers.log import SegmentReader, inspector
 from kafka_forensics.questions.salvage.lineage import Lineage
 from kafka_forensics.questions.salvage.rebuilding import EpochReplay, ProducerReplay, SegmentIndexes
 from kafka_forensics.questions.salvage.sealing import Copied, Sealing, drop
 from kafka_forensics.questions.salvage.slices import Slice
-from kafka_forensics.replication.recovery import EPOCHS_FILE, MAX_RELATIVE_OFFSET, MAX_SEGMENT_BYTES, segment_file
+from kafka_forensics.replication.recovery import EPOCHS_FILE, segment_file
 from kafka_forensics.storage.copying import Growth, copy_range, write_all
 from kafka_forensics.storage.private import FILE_MODE
 from kafka_forensics.writers.files import (
@@ -122,7 +123,7 @@ def write_partition(
     Raises CopyChangedError where copies have changed since they were scanned, SourceError, OSError where nothing can be written.
     """
     sizes = [log.entry.size_in_bytes for plan in plans for log in plan.directory.logs()]
-    largest = min(max(sizes, default=0), MAX_SEGMENT_BYTES)
+    largest = min(max(sizes, default=0), MAX_SEGMENT_SIZE)
     edges = [segment.base_offset for segment in plans[lineage.base].directory.segments]
     end = -1
     writer = _Writer(directory, plans, settings, sealing)

@@ -11,6 +11,7 @@ from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.model.batches import LOG_DAMAGE, BatchColumn
+from kafka_forensics.model.constants import MAX_RELATIVE_OFFSET
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.offset_ranges import Ranges, holds, normalised, without
 from kafka_forensics.parsers.log import SegmentReader, inspector
@@ -18,7 +19,6 @@ from kafka_forensics.parsers.log_dir import SegmentFiles, SegmentLog
 from kafka_forensics.questions.plan import Planned
 from kafka_forensics.questions.salvage.lineage import Lineage, Piece
 from kafka_forensics.replication.planner import NO_END
-from kafka_forensics.replication.recovery import MAX_RELATIVE_OFFSET
 from kafka_forensics.scanning.rereading.seeking import start_position
 
 if TYPE_CHECKING:

@@ -1,6 +1,7 @@
 """Batches opened: what their records say with their header's help, and what is found wrong inside them."""
 
 import random
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,18 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kafka_forensics.model.batches import BatchColumn, Damage
-from kafka_forensics.model.constants import COMPRESSION_TYPES
+from kafka_forensics.model.constants import (
+    BATCH_HEADER,
+    COMPRESSION_TYPES,
+    CRC_AT,
+    CRC_START,
+    HEADER_SIZE_UP_TO_MAGIC,
+    LAST_OFFSET_DELTA_AT,
+    LENGTH_AT,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    RECORD_BATCH_OVERHEAD,
+)
 from kafka_forensics.parsers.log.records import (
     MAX_BATCH_BYTES,
     BatchHeader,
@@ -235,3 +247,17 @@ def test_a_compressed_batch_too_large_is_said_not_to_be_opened() -> None:
     file = MemoryFile(batch_of(compression_type="gzip")[:61], size_in_bytes=MAX_BATCH_BYTES + 1)
     (damage,) = check_batch_in_file(file, 0, MAX_BATCH_BYTES + 1)
     assert (damage.kind, file.bytes_read) == ("BUDGET_EXCEEDED", 61)
+
+
+def test_the_header_has_the_layout_that_is_declared() -> None:
+    sizes = {field.name: field.sizeof() for field in RECORD_BATCH_HEADER.subcons}
+    assert tuple(sizes) == BatchHeader._fields
+    declared = {name: (end - sizes[name], sizes[name]) for name, end in zip(sizes, accumulate(sizes.values()), strict=True)}
+    assert BATCH_HEADER.size == RECORD_BATCH_HEADER.sizeof() == RECORD_BATCH_OVERHEAD
+    assert declared["batch_length"] == (LENGTH_AT, LOG_OVERHEAD - LENGTH_AT)
+    assert declared["magic"] == (MAGIC_AT, HEADER_SIZE_UP_TO_MAGIC - MAGIC_AT)
+    assert declared["crc"] == (CRC_AT, CRC_START - CRC_AT)
+    assert declared["attributes"][0] == CRC_START
+    assert declared["last_offset_delta"][0] == LAST_OFFSET_DELTA_AT
+    data = bytes(range(1, 1 + RECORD_BATCH_OVERHEAD))
+    assert BATCH_HEADER.unpack(data) == tuple(RECORD_BATCH_HEADER.parse(data)[name] for name in BatchHeader._fields)
