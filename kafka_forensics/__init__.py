@@ -11,9 +11,11 @@ from kafka_forensics.version import __version__
 TYPE_CHECKING = False  # typing's own would be loaded before interruptions are heard of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from typing import Unpack
 
     import pyarrow as pa
 
+    from kafka_forensics.evidence.options import SharedOptions
     from kafka_forensics.export.facts.facts import FactReader
     from kafka_forensics.model.changes import SnapshotsResult
     from kafka_forensics.model.recovered import RecoveredRecord
@@ -27,19 +29,14 @@ def scan(
     paths: str | list[str],
     *,
     engine: str = "local",
-    topic: str | None = None,
-    partition: int | None = None,
-    broker: str | int | None = None,
     jobs: int = 1,
-    live: bool = False,
-    whole: bool | None = None,
     deep: bool | None = None,
     as_of_ms: int | None = None,
-    storage_options: "Mapping[str, str] | None" = None,
-    cache_dir: str | None = None,
+    **shared: "Unpack[SharedOptions]",
 ) -> "ScanResult":
-    """Scan log directories, archives or files, as the command `scan` does with options of these names; `topic` is a pattern.
+    """Scan log directories, archives or files, as the command `scan` does with options of these names.
 
+    `topic` is a pattern, `partition` a number, `broker` an id or a name; `live` and `whole` say how the directories were copied.
     `storage_options` say how storage services are reached that URIs name (docs/storage.md), beside what the environment says.
     Compiled kernels are kept below `cache_dir`, an absolute path, or where it is usual (docs/compiled.md).
     The answer holds findings and summaries; `facts(name)` reads more. Raises UsageError for paths that make no sense.
@@ -51,18 +48,7 @@ def scan(
 
     if engine != "local":
         raise UsageError(f"there is no engine {engine!r} here", hint="the only one of this function is local")
-    options = scan_options(
-        topic,
-        partition,
-        broker,
-        jobs=jobs,
-        live=live,
-        whole=whole,
-        deep=deep,
-        as_of_ms=as_of_ms,
-        storage_options=storage_options,
-        cache_dir=cache_dir,
-    )
+    options = scan_options(jobs=jobs, deep=deep, as_of_ms=as_of_ms, **shared)
     reader = scan_for_facts([paths] if isinstance(paths, str) else paths, options, words)
     reader.result.views = ScanViews(reader, json_document, lanes_of)
     return reader.result
@@ -72,16 +58,10 @@ def scan_snapshots(
     snapshots: "str | Sequence[str] | Mapping[str, str | Sequence[str]]",
     *,
     order: "Sequence[str]" = (),
-    topic: str | None = None,
-    partition: int | None = None,
-    broker: str | int | None = None,
     jobs: int = 1,
-    live: bool = False,
-    whole: bool | None = None,
     deep: bool | None = None,
     as_of_ms: int | None = None,
-    storage_options: "Mapping[str, str] | None" = None,
-    cache_dir: str | None = None,
+    **shared: "Unpack[SharedOptions]",
 ) -> "SnapshotsResult":
     """Scan several snapshots of the same brokers, and compare each replica with itself from each snapshot to the next.
 
@@ -93,18 +73,7 @@ def scan_snapshots(
     from kafka_forensics.export.views import with_views
     from kafka_forensics.questions.changes import changes
 
-    options = scan_options(
-        topic,
-        partition,
-        broker,
-        jobs=jobs,
-        live=live,
-        whole=whole,
-        deep=deep,
-        as_of_ms=as_of_ms,
-        storage_options=storage_options,
-        cache_dir=cache_dir,
-    )
+    options = scan_options(jobs=jobs, deep=deep, as_of_ms=as_of_ms, **shared)
     return with_views(changes(snapshots, options, chosen=order), options, json_document, changes_document)
 
 
@@ -114,14 +83,8 @@ def recover(
     *,
     keep: str | int | None = None,
     dead: "Iterable[str | int]" = (),
-    topic: str | None = None,
-    partition: int | None = None,
-    broker: str | int | None = None,
     jobs: int = 1,
-    live: bool = False,
-    whole: bool | None = None,
-    storage_options: "Mapping[str, str] | None" = None,
-    cache_dir: str | None = None,
+    **shared: "Unpack[SharedOptions]",
 ) -> "Recovery":
     """Give `take` each record that only losing copies hold, in order, as the command `recover` writes them; no file is written.
 
@@ -132,31 +95,20 @@ def recover(
     from kafka_forensics.evidence.options import scan_options
     from kafka_forensics.questions.recover import recover as recovery_of
 
-    options = scan_options(
-        topic,
-        partition,
-        broker,
-        jobs=jobs,
-        live=live,
-        whole=whole,
-        deep=False,
-        as_of_ms=None,
-        storage_options=storage_options,
-        cache_dir=cache_dir,
-    )
+    options = scan_options(jobs=jobs, deep=False, as_of_ms=None, **shared)
     given = [paths] if isinstance(paths, str) else paths
     return recovery_of(given, options, None if keep is None else str(keep), take, dead=[str(name) for name in dead])
 
 
 def json_document(result: "ScanResult") -> "Iterable[str]":
-    """The JSON document of the command line, whose module is not loaded before it is asked for."""
+    """The JSON document of the command line, whose module is not loaded before it is options for."""
     from kafka_forensics.export.json_document import document
 
     return document(result)
 
 
 def lanes_of(reader: "FactReader", topic: str, partition: int) -> "Drawing":
-    """The lanes of a partition, whose module is not loaded before they are asked for."""
+    """The lanes of a partition, whose module is not loaded before they are options for."""
     from kafka_forensics.report.drawn import lanes_of as drawn
 
     return drawn(reader, topic, partition)

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import Final, TypedDict, Unpack
 
 from kafka_forensics.errors import UsageError, nearest
 from kafka_forensics.evidence.ledger import Extent
@@ -64,39 +64,42 @@ def shown_storage_options(storage_options: tuple[tuple[str, str], ...]) -> list[
     return [(name, value) for name, value in shown if names.count(name) == 1]
 
 
-def scan_options(
-    topic: str | None,
-    partition: int | None,
-    broker: str | int | None,
-    *,
-    live: bool,
-    whole: bool | None = None,
-    deep: bool | None,
-    as_of_ms: int | None,
-    storage_options: Mapping[str, str] | None,
-    cache_dir: str | None = None,
-    jobs: int = 1,
-) -> ScanOptions:
-    """The options as callers of the package give them; `topic` is a pattern, `broker` an id or a name, `whole` whether log
-    directories were copied whole (None: as each looks).
+class SharedOptions(TypedDict, total=False):
+    """Options that every public function of the package that scans takes by these names."""
 
-    Compiled kernels are kept below `cache_dir` from now on. Raises UsageError unless that is an absolute path.
+    topic: str | None
+    """A pattern."""
+    partition: int | None
+    broker: str | int | None
+    """An id or a name."""
+    live: bool
+    whole: bool | None
+    """Whether log directories were copied whole; None: as each looks."""
+    storage_options: Mapping[str, str] | None
+    cache_dir: str | None
+
+
+def scan_options(*, jobs: int, deep: bool | None, as_of_ms: int | None, **options: Unpack[SharedOptions]) -> ScanOptions:
+    """The options as callers of the package give them.
+
+    Compiled kernels are kept below `cache_dir` from now on. Raises UsageError unless that is an absolute path, and TypeError for an
+    option that is none.
     """
+    if unknown := options.keys() - SharedOptions.__annotations__.keys():
+        raise TypeError(f"unexpected keyword argument {min(unknown)!r}")
+    cache_dir, broker, whole = options.get("cache_dir"), options.get("broker"), options.get("whole")
     keep_code_below(cache_dir)
-    copied = None if whole is None else Extent.WHOLE if whole else Extent.PARTIAL
-    name = None if broker is None else str(broker)
-    reached = tuple((storage_options or {}).items())
     return ScanOptions(
-        topic,
-        partition,
-        name,
-        jobs=jobs,
-        copied=copied,
-        live=live,
-        deep=deep,
-        as_of_ms=as_of_ms,
-        storage_options=reached,
-        cache_dir=cache_dir,
+        options.get("topic"),
+        options.get("partition"),
+        None if broker is None else str(broker),
+        jobs,
+        None if whole is None else Extent.WHOLE if whole else Extent.PARTIAL,
+        options.get("live", False),
+        deep,
+        as_of_ms,
+        tuple((options.get("storage_options") or {}).items()),
+        cache_dir,
     )
 
 

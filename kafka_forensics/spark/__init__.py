@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Unpack
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from kafka_forensics.evidence.options import SharedOptions
     from kafka_forensics.model.changes import SnapshotsResult
     from kafka_forensics.spark.export_job import Exported
     from kafka_forensics.spark.job import SparkScanResult
@@ -41,17 +43,12 @@ def scan(
     spark: "SparkSession",
     paths: str | list[str],
     *,
-    topic: str | None = None,
-    partition: int | None = None,
-    broker: str | int | None = None,
-    live: bool = False,
-    whole: bool | None = None,
     deep: bool | None = None,
     as_of_ms: int | None = None,
-    storage_options: "Mapping[str, str] | None" = None,
-    cache_dir: str | None = None,
+    **shared: "Unpack[SharedOptions]",
 ) -> "SparkScanResult":
-    """Scan log directories by Spark's workers, which must be able to read the paths, as `kafka_forensics.scan` does here.
+    """Scan log directories by Spark's workers, which must be able to read the paths, as `kafka_forensics.scan` does here,
+    whose other options it takes, all but `jobs`.
 
     The findings and summaries are the same, row for row; `dataframe(fact)` gives DataFrames. Raises UsageError for paths that make
     no sense, and where the workers cannot do the work.
@@ -60,17 +57,7 @@ def scan(
     from kafka_forensics.evidence.options import scan_options
     from kafka_forensics.spark.job import scanned
 
-    options = scan_options(
-        topic,
-        partition,
-        broker,
-        live=live,
-        whole=whole,
-        deep=deep,
-        as_of_ms=as_of_ms,
-        storage_options=storage_options,
-        cache_dir=cache_dir,
-    )
+    options = scan_options(jobs=1, deep=deep, as_of_ms=as_of_ms, **shared)
     return scanned(spark, [paths] if isinstance(paths, str) else paths, options)
 
 
@@ -79,15 +66,9 @@ def scan_snapshots(
     snapshots: "str | Sequence[str] | Mapping[str, str | Sequence[str]]",
     *,
     order: "Sequence[str]" = (),
-    topic: str | None = None,
-    partition: int | None = None,
-    broker: str | int | None = None,
-    live: bool = False,
-    whole: bool | None = None,
     deep: bool | None = None,
     as_of_ms: int | None = None,
-    storage_options: "Mapping[str, str] | None" = None,
-    cache_dir: str | None = None,
+    **shared: "Unpack[SharedOptions]",
 ) -> "SnapshotsResult":
     """Scan several snapshots in one job, and compare each replica with itself over time, as `kafka_forensics.scan_snapshots` does.
 
@@ -103,17 +84,7 @@ def scan_snapshots(
     require_pyspark()
     from kafka_forensics.spark.job import compare_inputs
 
-    options = scan_options(
-        topic,
-        partition,
-        broker,
-        live=live,
-        whole=whole,
-        deep=deep,
-        as_of_ms=as_of_ms,
-        storage_options=storage_options,
-        cache_dir=cache_dir,
-    )
+    options = scan_options(jobs=1, deep=deep, as_of_ms=as_of_ms, **shared)
     given, options = reached_apart(snapshots, options)
     notes: list[str] = []
     gathered = gather_snapshots(snapshot_paths(given, options, order, notes), options)
@@ -130,15 +101,9 @@ def export(
     *,
     payloads: bool = False,
     allow_incomplete: bool = False,
-    topic: str | None = None,
-    partition: int | None = None,
-    broker: str | int | None = None,
-    live: bool = False,
-    whole: bool | None = None,
     deep: bool | None = None,
     as_of_ms: int | None = None,
-    storage_options: "Mapping[str, str] | None" = None,
-    cache_dir: str | None = None,
+    **shared: "Unpack[SharedOptions]",
 ) -> "Exported":
     """Write facts (all of them unless `facts` are named) as Parquet datasets to `output`, by Spark's workers.
 
@@ -151,17 +116,7 @@ def export(
     from kafka_forensics.evidence.options import scan_options
     from kafka_forensics.spark.export_job import export_paths
 
-    options = scan_options(
-        topic,
-        partition,
-        broker,
-        live=live,
-        whole=whole,
-        deep=deep,
-        as_of_ms=as_of_ms,
-        storage_options=storage_options,
-        cache_dir=cache_dir,
-    )
+    options = scan_options(jobs=1, deep=deep, as_of_ms=as_of_ms, **shared)
     given = [paths] if isinstance(paths, str) else paths
     return export_paths(spark, given, output, facts, options, payloads=payloads, allow_incomplete=allow_incomplete)
 

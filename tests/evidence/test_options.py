@@ -1,0 +1,21 @@
+"""Options as callers of the package give them."""
+
+from typing import Any
+
+import pytest
+
+from kafka_forensics.evidence.ledger import Extent
+from kafka_forensics.evidence.options import ScanOptions, scan_options
+
+
+def test_options_are_those_of_the_command() -> None:
+    given = scan_options(jobs=2, deep=True, as_of_ms=5, topic="orders*", broker=3, whole=False, storage_options={"region": "here"})
+    options = ScanOptions("orders*", None, "3", 2, Extent.PARTIAL, deep=True, as_of_ms=5, storage_options=(("region", "here"),))
+    assert given == options
+    assert scan_options(jobs=1, deep=None, as_of_ms=None) == ScanOptions()
+
+
+def test_an_option_that_is_none_is_refused() -> None:
+    unknown: dict[str, Any] = {"topics": "orders"}
+    with pytest.raises(TypeError, match="topics"):
+        scan_options(jobs=1, deep=None, as_of_ms=None, **unknown)
