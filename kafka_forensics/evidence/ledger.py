@@ -12,8 +12,8 @@ from typing import Final
 
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
+from kafka_forensics.model.findings import TopicPartition
 
-TopicPartition = tuple[str, int]
 CONTROLLER: Final = "__cluster_metadata"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 OTHER_COPIES: Final = "copies on other brokers"

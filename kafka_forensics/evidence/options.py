@@ -10,7 +10,7 @@ from typing import Final, TypedDict, Unpack
 from kafka_forensics.errors import UsageError, nearest
 from kafka_forensics.evidence.ledger import Extent
 from kafka_forensics.model.amounts import first_few
-from kafka_forensics.model.findings import Place
+from kafka_forensics.model.findings import Place, TopicPartition
 from kafka_forensics.storage.code_cache import keep_in
 
 
@@ -112,8 +112,6 @@ def keep_code_below(cache_dir: str | None) -> None:
 
 # What to say when nothing is what was asked for: the option, and the nearest name that is there.
 
-
-TopicPartition = tuple[str, int]
 
 _NAMES_LISTED: Final = 12
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from kafka_forensics.model.findings import TopicPartition
+
 # What `__consumer_offsets` says: offsets that groups committed, and the groups themselves.
 
 
@@ -312,8 +314,6 @@ DEFAULT_MAX_TIMEOUT_MS: Final = 15 * 60 * 1000
 """`transaction.max.timeout.ms` unless it is configured otherwise."""
 LATE_BUFFER_MS: Final = 5 * 60 * 1000
 """What a broker grants on top before it counts a transaction as late (KIP-664)."""
-
-TopicPartition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)

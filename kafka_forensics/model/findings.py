@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+TopicPartition = tuple[str, int]
+Broker = int | str
+"""A broker's id, or the name that a copy was given."""
+
 
 class Severity(StrEnum):
     """How bad, in the contract's four steps."""

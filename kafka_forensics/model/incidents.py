@@ -3,10 +3,8 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from kafka_forensics.model.findings import Confidence, Severity
+from kafka_forensics.model.findings import Broker, Confidence, Severity
 from kafka_forensics.model.json_objects import Json
-
-Broker = int | str
 
 
 class Cause(StrEnum):

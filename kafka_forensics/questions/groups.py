@@ -10,7 +10,7 @@ from kafka_forensics.evidence.inputs import Inputs, gather, require_asked
 from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONSUMER_OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC
 from kafka_forensics.model.coordinators import Committed, Group, GroupHistory, GroupLog, OffsetCommit, ShareLog, ShareState
-from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.findings import Finding, TopicPartition
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed
 from kafka_forensics.scanning.engine.local import Progress, scan_inputs
@@ -18,8 +18,6 @@ from kafka_forensics.scanning.judging.partitions import PartitionResult
 from kafka_forensics.scanning.rereading.reader import LogReader
 from kafka_forensics.scanning.witnesses.coordinators import read_share_logs
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses, read_witnesses
-
-TopicPartition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)

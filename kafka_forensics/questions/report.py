@@ -15,7 +15,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONTROL_ABORT
 from kafka_forensics.model.controller import PartitionControl
-from kafka_forensics.model.findings import Severity
+from kafka_forensics.model.findings import Severity, TopicPartition
 from kafka_forensics.model.json_objects import JsonRow
 from kafka_forensics.model.results import VERDICTS, Incomplete, Read, ScanResult
 from kafka_forensics.parsers.log_dir import FileKind
@@ -33,7 +33,6 @@ from kafka_forensics.storage.source import EntryKind
 if TYPE_CHECKING:
     from kafka_forensics.storage.source import ByteSource, Entry
 
-TopicPartition = tuple[str, int]
 Gravity = tuple[int, int, bool]
 
 DRAWN: Final = 200

@@ -18,8 +18,8 @@ from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, gather, typed_path
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONTROL_ABORT, CONTROL_COMMIT, control_record_name
-from kafka_forensics.model.coordinators import Decision, TopicPartition, TransactionLog
-from kafka_forensics.model.findings import Evidence, Finding
+from kafka_forensics.model.coordinators import Decision, TransactionLog
+from kafka_forensics.model.findings import Evidence, Finding, TopicPartition
 from kafka_forensics.model.json_objects import rfc3339
 from kafka_forensics.model.results import Incomplete, ScanResult
 from kafka_forensics.scanning.engine.local import Progress, scan_inputs

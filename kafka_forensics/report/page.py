@@ -14,7 +14,8 @@ from markupsafe import Markup
 from kafka_forensics.model.amounts import exact_size
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import PartitionEvent
-from kafka_forensics.questions.report import DRAWN, HashedFile, PartitionDetails, TopicPartition, gravity
+from kafka_forensics.model.findings import TopicPartition
+from kafka_forensics.questions.report import DRAWN, HashedFile, PartitionDetails, gravity
 from kafka_forensics.report.document import SEVERITIES, Document, FindingRow, IncidentPartitionRow, PartitionRow, ReplicaRow
 from kafka_forensics.report.heat_map import HEAT, heat_map
 from kafka_forensics.report.lanes import lanes

@@ -9,10 +9,10 @@ from typing import Final, Literal, NamedTuple
 
 from kafka_forensics.model.controller import NO_LEADER
 from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.replication.elections import FetchState
 from kafka_forensics.replication.epochs import assign_epoch
 
-TopicPartition = tuple[str, int]
 Truncating = Literal["truncate-to-hw", "kip-101", "kip-279", "kip-320"]
 PROTOCOLS: Final[tuple[Truncating, ...]] = ("truncate-to-hw", "kip-101", "kip-279", "kip-320")
 """How followers truncate, oldest first."""

@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Unpack
 
 from kafka_forensics.model.controller import NO_LEADER
+from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.replication.elections import Elected
 from kafka_forensics.simulation import actions, control, transactions
 from kafka_forensics.simulation.actions import DroppedBatches, Fetched, Sending
-from kafka_forensics.simulation.cluster import ABORT, COMMIT, Batch, Cluster, Partition, Sent, TopicPartition
+from kafka_forensics.simulation.cluster import ABORT, COMMIT, Batch, Cluster, Partition, Sent
 from kafka_forensics.simulation.producers import ConsumedIds, Producer, number, produce, read
 from kafka_forensics.simulation.transactions import FENCED, INVALID, OK, Coordinator, complete
 

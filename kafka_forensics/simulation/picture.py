@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Final, NamedTuple
 
-from kafka_forensics.simulation.cluster import Batch, TopicPartition
+from kafka_forensics.model.findings import TopicPartition
+from kafka_forensics.simulation.cluster import Batch
 from kafka_forensics.simulation.history import DEAD, FROZEN, LEADS, STALE, Event, History, View
 from kafka_forensics.simulation.truth import at_the_end, lost, not_read
 

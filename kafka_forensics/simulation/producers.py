@@ -4,11 +4,12 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Unpack
 
 from kafka_forensics.model.constants import MAX_SEQUENCE
+from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.replication import acks as promises
 from kafka_forensics.replication.acks import NumberedBatch, SequenceVerdict, judged
 from kafka_forensics.replication.watermarks import Transaction, last_stable_offset
 from kafka_forensics.simulation.actions import BatchFields, Sending, append, leading, raise_high_watermark, receiver
-from kafka_forensics.simulation.cluster import ABORT, Batch, Cluster, Partition, Sent, SimulatedReplica, TopicPartition
+from kafka_forensics.simulation.cluster import ABORT, Batch, Cluster, Partition, Sent, SimulatedReplica
 
 FIRST_PRODUCER_ID: Final = 1000
 

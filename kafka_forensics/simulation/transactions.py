@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Unpack
 
 from kafka_forensics.model.coordinators import TransactionMetadata
+from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.replication import acks as promises
 from kafka_forensics.replication.acks import ProduceResponse
 from kafka_forensics.simulation.actions import BatchFields, Sending, append, receiver
-from kafka_forensics.simulation.cluster import ABORT, COMMIT, Cluster, Partition, Sent, SimulatedReplica, TopicPartition
+from kafka_forensics.simulation.cluster import ABORT, COMMIT, Cluster, Partition, Sent, SimulatedReplica
 from kafka_forensics.simulation.producers import FIRST_PRODUCER_ID, Producer, produce
 
 TIMEOUT_MS: Final = 60_000

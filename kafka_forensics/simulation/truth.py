@@ -6,10 +6,11 @@ Logs are compared record by record, by ids; what an election would cut is found 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.model.json_objects import Json, attributes, object_of
 from kafka_forensics.model.offset_ranges import Ranges, normalised
 from kafka_forensics.simulation.actions import DroppedBatches, fetch, hear
-from kafka_forensics.simulation.cluster import Batch, Cluster, Partition, SimulatedReplica, TopicPartition
+from kafka_forensics.simulation.cluster import Batch, Cluster, Partition, SimulatedReplica
 from kafka_forensics.simulation.control import run_election, start
 from kafka_forensics.simulation.history import History, named
 

@@ -2,8 +2,8 @@
 
 from typing import Final, NamedTuple
 
-from kafka_forensics.model.findings import Confidence
-from kafka_forensics.model.incidents import Broker, Cause, Incident, IncidentPartition
+from kafka_forensics.model.findings import Broker, Confidence
+from kafka_forensics.model.incidents import Cause, Incident, IncidentPartition
 from kafka_forensics.wording.prose import Value, filled
 from kafka_forensics.wording.values import amount, brokers_by_offsets, listed, moment, named_brokers
 

@@ -10,10 +10,10 @@ from typing import Final
 from kafka_forensics import scan
 from kafka_forensics.model.controller import PartitionControl, PartitionEvent, PartitionHistory, PartitionState
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.model.findings import Finding, Place
+from kafka_forensics.model.findings import Finding, Place, TopicPartition
 from kafka_forensics.model.results import Agreement, BrokerSummary, ScanResult, Totals
 from kafka_forensics.questions.plan import Planned
-from kafka_forensics.questions.report import PartitionDetails, PartitionTransactions, TopicPartition, TransactionSpan
+from kafka_forensics.questions.report import PartitionDetails, PartitionTransactions, TransactionSpan
 from kafka_forensics.replication.planner import PlanPartition, PlanReplica, plan_partition
 from tests.support.places import GOLDEN, SAMPLES
 from tests.support.results import lost_records, partition, replica

@@ -7,7 +7,8 @@ present leader is, by the disks, the longest log of those that name the latest e
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from kafka_forensics.simulation.cluster import Batch, Cluster, Partition, PartitionChange, SimulatedReplica, TopicPartition
+from kafka_forensics.model.findings import TopicPartition
+from kafka_forensics.simulation.cluster import Batch, Cluster, Partition, PartitionChange, SimulatedReplica
 from kafka_forensics.simulation.transactions import Coordinator
 from tests.simulation import truth as told
 from tests.simulation.truth import Entry, Log, Ranges

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Final, NamedTuple
 
+from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.replication import acks as promises
 from kafka_forensics.simulation import actions, control, transactions
-from kafka_forensics.simulation.cluster import Cluster, Partition, Sent, TopicPartition, Truncating
+from kafka_forensics.simulation.cluster import Cluster, Partition, Sent, Truncating
 from kafka_forensics.simulation.history import History
 from kafka_forensics.simulation.producers import FIRST_PRODUCER_ID, Producer, number, produce
 from kafka_forensics.simulation.transactions import Coordinator

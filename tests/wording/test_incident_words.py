@@ -7,8 +7,8 @@ from itertools import product
 import pytest
 
 from kafka_forensics import wording
-from kafka_forensics.model.findings import Confidence, Severity
-from kafka_forensics.model.incidents import Broker, Cause, Incident, IncidentPartition
+from kafka_forensics.model.findings import Broker, Confidence, Severity
+from kafka_forensics.model.incidents import Cause, Incident, IncidentPartition
 
 
 def incident(cause: Cause, least: int = 0, most: int = 0, *held_by: list[Broker], brokers: tuple[Broker, ...] = (2,)) -> Incident:

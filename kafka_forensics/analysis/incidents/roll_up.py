@@ -13,8 +13,8 @@ from kafka_forensics.analysis.incidents.file_rules import FILES, RECORDS, TRANSA
 from kafka_forensics.analysis.incidents.replication_rules import HISTORIES
 from kafka_forensics.analysis.incidents.signatures import KIND as SIGNATURE, signature_key
 from kafka_forensics.analysis.kinds import CATALOGUE, Trait, kinds_with
-from kafka_forensics.model.findings import Confidence, Finding, Severity
-from kafka_forensics.model.incidents import Broker, Cause, Incident, IncidentPartition
+from kafka_forensics.model.findings import Broker, Confidence, Finding, Severity
+from kafka_forensics.model.incidents import Cause, Incident, IncidentPartition
 from kafka_forensics.model.json_objects import Json
 
 SAME_TIME_MS: Final = 60_000

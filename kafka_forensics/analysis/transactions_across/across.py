@@ -20,10 +20,9 @@ from kafka_forensics.model.coordinators import (
     Decision,
     GroupHistory,
     LoggedState,
-    TopicPartition,
     TransactionLog,
 )
-from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+from kafka_forensics.model.findings import Confidence, Finding, Place, Severity, TopicPartition
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import PartitionSummary, Read, ReplicaSummary
 

@@ -27,8 +27,8 @@ from kafka_forensics.analysis.transactions import (
 )
 from kafka_forensics.analysis.transactions_across.facts import PartitionFacts
 from kafka_forensics.model.constants import CONTROL_COMMIT
-from kafka_forensics.model.coordinators import DEFAULT_MAX_TIMEOUT_MS, LATE_BUFFER_MS, Decision, TopicPartition, TransactionLog
-from kafka_forensics.model.findings import Confidence, Finding, Severity
+from kafka_forensics.model.coordinators import DEFAULT_MAX_TIMEOUT_MS, LATE_BUFFER_MS, Decision, TransactionLog
+from kafka_forensics.model.findings import Confidence, Finding, Severity, TopicPartition
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,7 +14,7 @@ from kafka_forensics.analysis.replicas import damaged_offsets, electable
 from kafka_forensics.analysis.transactions import OFFSET, PRODUCER_EPOCH, PRODUCER_ID, TIMESTAMP, TYPE, OpenTransaction
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.constants import WITNESS_TOPICS
-from kafka_forensics.model.coordinators import TopicPartition
+from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.model.results import Read
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from kafka_forensics.cli.streams import open_output
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.ledger import Extent
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
-from kafka_forensics.questions.report import PartitionDetails, Reported, TopicPartition
+from kafka_forensics.model.findings import TopicPartition
+from kafka_forensics.questions.report import PartitionDetails, Reported
 from kafka_forensics.report.document import Document, document_of
 from kafka_forensics.report.page import Provenance, page
 

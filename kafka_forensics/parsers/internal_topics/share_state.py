@@ -3,7 +3,8 @@
 from struct import Struct
 from typing import Final, NamedTuple
 
-from kafka_forensics.model.coordinators import TRANSACTION_STATES, TopicPartition, TransactionMetadata
+from kafka_forensics.model.coordinators import TRANSACTION_STATES, TransactionMetadata
+from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.parsers.internal_topics.consumer_offsets import read_alternatives
 from kafka_forensics.parsers.internal_topics.flexible_fields import (

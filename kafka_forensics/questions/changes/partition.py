@@ -15,7 +15,7 @@ from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, broker_order
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.changes import UNREADABLE, Change, ChangeKind
-from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.findings import Broker, Finding
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import Incomplete, PartitionSummary, Read
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 
     from kafka_forensics.scanning.folding.keys import KeysApart
     from kafka_forensics.scanning.judging.compaction import Swept
-
-
-Broker = int | str
 
 
 @dataclass(slots=True)

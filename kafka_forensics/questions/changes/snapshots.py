@@ -15,12 +15,11 @@ from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions, listed, require_match, without_secrets
 from kafka_forensics.evidence.paths import StrangerError, split_name
 from kafka_forensics.model.changes import Change, ChangeKind, SnapshotsResult
-from kafka_forensics.model.findings import Confidence, Finding, Severity
+from kafka_forensics.model.findings import Confidence, Finding, Severity, TopicPartition
 from kafka_forensics.model.results import Incomplete, ScanResult
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed
 from kafka_forensics.questions.changes.partition import At, Disks, PartitionChanges, Words, disks_of, partition_changes
 from kafka_forensics.scanning.engine.local import Progress, answers_in_order
-from kafka_forensics.scanning.engine.task_values import TopicPartition
 from kafka_forensics.scanning.folding.fold_split import Merged
 from kafka_forensics.scanning.judging.recovery_files import lone_leftovers
 from kafka_forensics.scanning.judging.whole_scan import PartitionAnswer, Scan, digest_key, judged

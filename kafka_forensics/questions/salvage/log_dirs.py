@@ -17,10 +17,11 @@ from typing import Final
 
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.inputs import Inputs, LogDir
-from kafka_forensics.evidence.ledger import HIGH_WATERMARKS, TopicPartition, directory_of, lost_directory_ids
+from kafka_forensics.evidence.ledger import HIGH_WATERMARKS, directory_of, lost_directory_ids
 from kafka_forensics.evidence.paths import is_alone
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import ControllerHistory
+from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.replication.small_files import BOOTSTRAP, META_PROPERTIES
 from kafka_forensics.writers.files import write_meta_properties
 

@@ -1,5 +1,6 @@
 """Elections planned on small values: who could lead, what it would cost, in which order to start, and the steps."""
 
+from kafka_forensics.model.findings import Broker
 from kafka_forensics.replication.planner.election_needs import ElectionNeeds, election_needs
 from kafka_forensics.replication.planner.planner import (
     loaded_epochs,
@@ -14,7 +15,6 @@ from kafka_forensics.replication.planner.plans import (
     UNBOUNDED,
     UNSAID,
     UNSEEN,
-    Broker,
     Candidate,
     FollowerPlan,
     Loss,

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from kafka_forensics.model.findings import Broker
 from kafka_forensics.model.offset_ranges import clipped, normalised, without
 from kafka_forensics.replication.planner.plans import (
     CANNOT_TELL,
     NO_WORD,
-    Broker,
     Candidate,
     FollowerPlan,
     Missing,

@@ -12,6 +12,7 @@ from operator import itemgetter
 from typing import Final
 
 from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.model.findings import Broker
 from kafka_forensics.model.offset_ranges import Ranges, clipped, counted, holds, normalised, without
 from kafka_forensics.replication.epochs import Log, assign_epoch, by_high_watermark, epoch_at, follower_cut
 from kafka_forensics.replication.planner.election_needs import missing_witnesses
@@ -19,7 +20,6 @@ from kafka_forensics.replication.planner.plans import (
     CHOSEN_BY,
     NO_END,
     AlreadyLost,
-    Broker,
     Candidate,
     FollowerPlan,
     Loss,

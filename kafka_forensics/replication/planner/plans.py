@@ -6,12 +6,12 @@ from typing import Final, Literal, NamedTuple
 
 from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.model.findings import Broker
 from kafka_forensics.model.offset_ranges import Ranges, clipped, normalised
 from kafka_forensics.model.remote_log import RemoteSegment
 from kafka_forensics.replication.remote_segments import RemoteFate
 
 TruncateBy = Literal["epochs", "high-watermark"]
-Broker = int | str
 Strays = Literal["deleted", "set_aside"]
 NO_WORD: Final = "no_controller_log"
 UNSAID: Final = (NO_WORD, "controller_log_damaged", "controller_log_silent", "voters_behind")

@@ -9,8 +9,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from kafka_forensics.model.findings import Broker
 from kafka_forensics.replication.planner.election_needs import ElectionNeeds, election_needs
-from kafka_forensics.replication.planner.plans import Broker, Candidate, Plan, PlanPartition
+from kafka_forensics.replication.planner.plans import Candidate, Plan, PlanPartition
 
 Partition = tuple[str, int]
 

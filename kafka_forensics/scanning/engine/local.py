@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, gather
 from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed, worth_threads
 from kafka_forensics.scanning.engine.garbage import rarely_collected
 from kafka_forensics.scanning.engine.processes import can_fork, forked
 from kafka_forensics.scanning.engine.serialization import pack, unpack
-from kafka_forensics.scanning.engine.task_values import Noticed, TopicPartition, notice
+from kafka_forensics.scanning.engine.task_values import Noticed, notice
 from kafka_forensics.scanning.engine.waiting import at_once
 from kafka_forensics.scanning.engine.work_plan import is_small, mostly_waits, packed
 from kafka_forensics.scanning.folding.fold_split import Folded, Folding, Merged, Pause, RecentIndexes, fold_split, merge_replica

@@ -9,7 +9,7 @@ from kafka_forensics.evidence.inputs import Inputs, LogDir, ReplicaPlan
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.controller import ControllerHistory
 from kafka_forensics.model.files import CleanShutdown, MetaProperties, OffsetCheckpoint
-from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.findings import Finding, TopicPartition
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory, SegmentFiles
 from kafka_forensics.scanning.judging.whole_scan import PartitionAnswer
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 
 # What judging one partition needs of all that was gathered, small enough to go where the partition is judged.
-
-
-TopicPartition = tuple[str, int]
 
 
 @dataclass(slots=True)

@@ -16,13 +16,12 @@ from kafka_forensics.evidence.ledger import (
     GivenDirectory,
     Ledger,
     Presence,
-    TopicPartition,
 )
 from kafka_forensics.evidence.options import ScanOptions, concerns
 from kafka_forensics.evidence.paths import is_alone
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, REMOTE_LOG_METADATA_TOPIC, WITNESS_TOPICS
 from kafka_forensics.model.controller import ControllerHistory, passed_over
-from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+from kafka_forensics.model.findings import Confidence, Finding, Place, Severity, TopicPartition
 from kafka_forensics.model.results import Incomplete, PartitionSummary, Read
 from kafka_forensics.parsers.log_dir import PartitionDirectory, parse_partition_name
 from kafka_forensics.replication.recovery import LOG_START_FILE

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.evidence.inputs import Inputs, LogDir, broker_order
-from kafka_forensics.evidence.ledger import TopicPartition
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
-from kafka_forensics.model.findings import Finding, Place
+from kafka_forensics.model.findings import Finding, Place, TopicPartition
 from kafka_forensics.parsers.log_dir import PartitionDirectory
 
 if TYPE_CHECKING:
