@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafka_forensics.analysis.kinds import finding
-from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.replica import Replica, place_of
 from kafka_forensics.analysis.replicas import replicas_disagree
-from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+from kafka_forensics.model.findings import Confidence, Finding, Severity
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -495,7 +495,7 @@ def _differs(replicas: list[Replica], tally: KeyTally, kept: TombstoneRetention)
         gone = tally.reasons["missing"] and not tally.beyond_checkpoint
         if "held_by" in evidence and not gone:
             severity, evidence["capped_by"] = Severity.INFO, "--live"
-    place = _place(replicas, tally.first_offset or 0, tally.end_offset)
+    place = place_of(replicas, tally.first_offset or 0, tally.end_offset)
     return finding("COMPACTED_VALUE_DIFFERS", place, evidence, severity=severity, confidence=confidence)
 
 
@@ -518,7 +518,7 @@ def _skew(
     evidence["premises"] = _premises(replicas, kept)
     early = "tombstones_early" in explanations and kept.is_known
     severity, confidence = (Severity.WARNING, Confidence.SUSPECTED) if early else (None, None)
-    place = _place(replicas, compared.start, max(compared.end, compared.start))
+    place = place_of(replicas, compared.start, max(compared.end, compared.start))
     return finding("COMPACTION_SKEW", place, evidence, severity=severity, confidence=confidence)
 
 
@@ -534,11 +534,6 @@ def _premises(replicas: list[Replica], kept: TombstoneRetention) -> list[str]:
     origin = "by the controller's log" if kept.is_known else "by default"
     lines.append(f"delete.retention.ms {kept.milliseconds} {origin}")
     return lines
-
-
-def _place(replicas: list[Replica], start: int, end: int) -> Place:
-    context = replicas[0].context
-    return Place(context.topic, context.partition, offset_start=start, offset_end=end)
 
 
 def within(cuts: "NDArray[np.int64]", counts: "NDArray[np.int64]", start: int, end: int) -> int:

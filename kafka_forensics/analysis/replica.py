@@ -35,6 +35,7 @@ from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.constants import HEADER_SIZE_UP_TO_MAGIC, LEGACY_V0_OVERHEAD, MAX_RELATIVE_OFFSET
 from kafka_forensics.model.files import EpochEntry, OffsetIndex, ProducerEntry, TimeIndex
+from kafka_forensics.model.findings import Place
 from kafka_forensics.model.results import Read, RecoveryOutlook
 from kafka_forensics.replication.recovery import (
     BATCH_BEYOND_FILE,
@@ -593,3 +594,9 @@ def forgotten_transactions(replica: Replica, entries: Sequence[ProducerEntry], s
     return [
         OpenTransaction.of_snapshot(entry) for entry in gone[:OPEN_KEPT] if not replica.state.transactions.knows(entry.producer_id)
     ]
+
+
+def place_of(replicas: "Sequence[Replica]", start: int, end: int) -> Place:
+    """Offsets `[start, end)` of the partition of these replicas, on none of them in particular."""
+    context = replicas[0].context
+    return Place(context.topic, context.partition, offset_start=start, offset_end=end)

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from kafka_forensics.export.facts.facts import FactReader, Part
 from kafka_forensics.export.facts.rows import SPLIT_BYTES, cut, text
-from kafka_forensics.export.labels import Label, labelled, labelled_schema
+from kafka_forensics.export.labels import NO_VALUE, Label, labelled, labelled_schema
 from kafka_forensics.export.parquet import alike, parquet_writer
 from kafka_forensics.export.places import ExportPlace
 from kafka_forensics.export.target import MANIFEST, HashedFile
@@ -40,8 +40,6 @@ from kafka_forensics.version import __version__
 MAX_NAME_BYTES: Final = 255
 """Of one name in a directory, on every usual file system."""
 _DIGEST_CHARACTERS: Final = 16
-_NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
-"""What readers of such directories take for null; a topic may be called so."""
 
 
 def directory_of(topic: str, partition: int, broker: str) -> str:
@@ -56,7 +54,7 @@ def _name(key: str, value: str) -> str:
     """
     spelled = value.encode("utf-8", "backslashreplace")
     encoded = quote(spelled, safe="")
-    if value == _NO_VALUE:
+    if value == NO_VALUE:
         encoded = encoded.replace("_", "%5F", 1)
     room = MAX_NAME_BYTES - len(key) - 1
     if len(encoded) <= room:

@@ -21,7 +21,7 @@ from kafka_forensics.model.json_objects import Json, attributes, json_text, obje
 from kafka_forensics.model.recovered import COMMITTED, MAYBE, RECOVERED_FACT, TALLIED, UNREADABLE, Proof, RecoveredRecord, Tally
 from kafka_forensics.model.results import SCHEMA_VERSION
 from kafka_forensics.questions.recover import Kept, RecoveredPartition, RecoveredRange, Recovery, Undecided
-from kafka_forensics.storage.disks import sync, why
+from kafka_forensics.storage.disks import UNFINISHED, sync, why
 from kafka_forensics.storage.private import private_files
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 RECORDS_JSONL: Final = "records.jsonl"
 RECORDS_PARQUET: Final = "records.parquet"
 REPORT: Final = "report.json"
-UNFINISHED: Final = ".unfinished"
 _GROUP_ROWS: Final = 1 << 14
 _GROUP_BYTES: Final = 32 << 20
 

@@ -136,6 +136,8 @@ NO_TIMESTAMP_TYPE: Final = "NoTimestampType"
 """Of magic 0 messages, which carry no timestamp."""
 TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
 RECORD_TIMESTAMP_TYPES: Final = (*TIMESTAMP_TYPES, NO_TIMESTAMP_TYPE)
+PAYLOAD_COLUMNS: Final = ("key", "value", "headers")
+"""Of rows for records: what producers wrote."""
 
 
 class RecordColumn(IntEnum):

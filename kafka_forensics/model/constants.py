@@ -12,7 +12,8 @@ NO_OFFSET: Final = -1
 
 INT64_MAX: Final = 2**63 - 1
 """The largest offset, timestamp or size that a field holds; where an end is unknown, none lies behind it."""
-MAX_SEQUENCE: Final = 2**31 - 1
+MAX_INT32: Final = 2**31 - 1
+MAX_SEQUENCE: Final = MAX_INT32
 
 LOG_OVERHEAD: Final = 12
 """Bytes before what `batch_length` counts: base_offset and batch_length."""
@@ -30,14 +31,14 @@ CRC_START: Final = 21
 """First byte of a magic 2 batch under its CRC-32C; its attributes."""
 LAST_OFFSET_DELTA_AT: Final = 23
 CURRENT_MAGIC: Final = 2
-MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+MAX_RELATIVE_OFFSET: Final = MAX_INT32
 """No offset of a segment lies further behind its base offset (`LogSegment.canConvertToRelativeOffset`)."""
 LEGACY_V0_OVERHEAD: Final = 14
 """The smallest length of a batch of any magic: at a smaller one Kafka's readers throw."""
 LEGACY_V1_OVERHEAD: Final = 22
 MIN_RECORD_SIZE: Final = 7
 """A magic 2 record has at least seven bytes: length, attributes, two deltas, two lengths, header count."""
-MAX_SEGMENT_SIZE: Final = 2**31 - 1
+MAX_SEGMENT_SIZE: Final = MAX_INT32
 
 COMPRESSION_MASK: Final = 0x07
 TIMESTAMP_TYPE_MASK: Final = 0x08
@@ -110,3 +111,9 @@ DELIVERY_STATES: Final = {0: "available", 1: "acquired", 2: "acknowledged", 3: "
 def delivery_state_name(number: int) -> str | int:
     """Kafka's name of a delivery state, the number itself if it has none."""
     return DELIVERY_STATES.get(number, number)
+
+
+TRANSACTION_STATES: Final = ("committed", "aborted", "open", "hanging", "torn", "empty", "unknown", "lost", "damaged")
+"""`empty` is a marker that ended nothing in this copy, `unknown` a transaction whose marker cannot be read, `torn` one that the
+coordinator decided otherwise, `lost` one that was committed and is in no copy of the partition, `damaged` offsets of which nothing
+can be told."""

@@ -6,7 +6,7 @@ from typing import Final
 import pyarrow as pa
 
 from kafka_forensics.model.batches import Record
-from kafka_forensics.model.schemas import PARTITION, TOPIC, column, fact, maybe
+from kafka_forensics.model.schemas import HEADER, PARTITION, TOPIC, column, fact, maybe
 
 COMMITTED: Final = "committed"
 MAYBE: Final = "maybe"
@@ -118,7 +118,6 @@ class Count:
         self.committed.add(other.committed)
 
 
-_HEADER: Final = pa.struct([pa.field("key", pa.binary(), nullable=False), pa.field("value", pa.binary())])
 RECOVERED_FACT: Final = fact(
     "recovered",
     "Records that only losing copies hold, in the order of their offsets in each partition.",
@@ -130,7 +129,7 @@ RECOVERED_FACT: Final = fact(
         column("timestamp_type", pa.string(), "CreateTime, LogAppendTime or NoTimestampType"),
         maybe("key", pa.binary(), "null and empty are different"),
         maybe("value", pa.binary(), "null and empty are different"),
-        column("headers", pa.list_(_HEADER), "in order"),
+        column("headers", pa.list_(HEADER), "in order"),
         column("partition_leader_epoch", pa.int32(), "of the leader that appended it; -1: none"),
         column("producer_id", pa.int64(), "-1: none"),
         column("producer_epoch", pa.int16(), "-1: none"),

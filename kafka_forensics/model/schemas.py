@@ -108,7 +108,7 @@ _BATCH_FIELDS: Final = [column(which.name.lower(), kind, about) for which, (kind
 BATCHES: Final[pa.Schema] = pa.schema(_BATCH_FIELDS)
 """A batch a row: the columns of `BatchColumn`; -1 is "none", as in the file."""
 
-_HEADER: Final = pa.struct([pa.field("key", pa.binary(), nullable=False), pa.field("value", pa.binary())])
+HEADER: Final = pa.struct([pa.field("key", pa.binary(), nullable=False), pa.field("value", pa.binary())])
 _RECORD_FIELDS: Final = [
     column("offset", pa.int64(), "of the record in its partition"),
     column("timestamp", pa.int64(), f"ms since 1970; {_NONE}"),
@@ -116,7 +116,7 @@ _RECORD_FIELDS: Final = [
     column("sequence", pa.int32(), _NONE),
     maybe("key", pa.binary(), "null and empty are different"),
     maybe("value", pa.binary(), "null and empty are different"),
-    maybe("headers", pa.list_(_HEADER), "in order; null where payloads are left out"),
+    maybe("headers", pa.list_(HEADER), "in order; null where payloads are left out"),
     column("batch_position", pa.int64(), "byte at which its batch begins in the file"),
     column("size_in_bytes", pa.int64(), "of the record, decompressed"),
     column("key_length", pa.int64(), "bytes of the key, -1 for null; also where the key itself is left out"),

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafka_forensics.model.batches import Damage
-from kafka_forensics.model.constants import INT64_MAX
+from kafka_forensics.model.constants import INT64_MAX, MAX_INT32
 from kafka_forensics.model.files import CleanShutdown, EpochEntry, LeaderEpochs, MetaProperties, OffsetCheckpoint, PartitionMetadata
 from kafka_forensics.parsers.bounded import MAX_DAMAGE_ROWS, DamageList, TextLine, parse_integer, read_text
 from kafka_forensics.storage.source import ByteFile
 
-MAX_INT32: Final = 2**31 - 1
 CHECKPOINT_VERSION: Final = 0
 _KIND: Final = "CHECKPOINT_MALFORMED"
 _NEGATIVE: Final = re.compile(rb"-[0-9]{1,18}")

@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from kafka_forensics.errors import SourceError
-from kafka_forensics.model.constants import INT64_MAX, MAX_RELATIVE_OFFSET
+from kafka_forensics.model.constants import INT64_MAX, MAX_INT32, MAX_RELATIVE_OFFSET
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.storage.local import holding
 from kafka_forensics.storage.source import ByteSource, Entry, EntryKind
@@ -46,6 +46,8 @@ class FileKind(StrEnum):
 
 
 SEGMENT_KINDS: Final = (FileKind.LOG, FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
+LOG_KINDS: Final = (FileKind.LOG, FileKind.METADATA_CHECKPOINT)
+"""Kinds of files that hold batches."""
 OFFSET_CHECKPOINTS: Final = (
     FileKind.REPLICATION_OFFSET_CHECKPOINT,
     FileKind.RECOVERY_POINT_OFFSET_CHECKPOINT,
@@ -72,7 +74,6 @@ REMOTE_STORE: Final = "kafka-tiered-storage"
 """In which LocalTieredStorage, the plugin of Kafka's own tests, keeps remote segments."""
 """A log directory's directory of the indexes of remote segments that were read last."""
 _REMOTE_INDEX: Final = re.compile(r"(0|[1-9][0-9]{0,18})_([A-Za-z0-9_-]{21}[AQgw])\.(?:index|timeindex|txnindex)(?:\.deleted)?")
-_MAX_INT32: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ def parse_file_name(name: str) -> FileName | None:
         return FileName(FileKind(match[2]), offset, suffix=suffix) if offset <= INT64_MAX else None
     if match := _METADATA_CHECKPOINT.fullmatch(inner):
         offset, leader_epoch = int(match[1]), int(match[2])
-        in_bounds = offset <= INT64_MAX and leader_epoch <= _MAX_INT32
+        in_bounds = offset <= INT64_MAX and leader_epoch <= MAX_INT32
         finished = match[3] is None or suffix is not None
         return FileName(FileKind.METADATA_CHECKPOINT, offset, leader_epoch, suffix) if in_bounds and finished else None
     return None
@@ -136,12 +137,13 @@ def classify_file(name: str) -> FileKind | None:
 def parse_partition_name(name: str) -> PartitionName | None:
     """Topic and partition of a directory, split at the last `-`; None if no broker would have made a directory of that name."""
     match = _PARTITION.fullmatch(name)
-    if match is None or int(match["partition"]) > _MAX_INT32:
+    if match is None or int(match["partition"]) > MAX_INT32:
         return None
     return PartitionName(match["topic"], int(match["partition"]), match["suffix"])
 
 
 __all__ = [
+    "LOG_KINDS",
     "Discovery",
     "FileKind",
     "LeftoverFile",

@@ -15,6 +15,7 @@ from kafka_forensics.evidence.inputs import LogDir, ReplicaPlan, broker_order, g
 from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.model.batches import (
     CHUNK_ROWS,
+    PAYLOAD_COLUMNS,
     RECORD_TIMESTAMP_TYPES,
     BatchChunk,
     BatchColumn,
@@ -259,7 +260,6 @@ FOUND_COLUMNS: Final = (
 )
 """Of a row for a record found; `position` is that of its batch in `file`, `leftover` why the file is no part of the live log,
 `value_digest` the SHA-256 of the value, None for null."""
-PAYLOAD_COLUMNS: Final = ("key", "value", "headers")
 HELD_ROWS_BYTES: Final = 32 << 20
 """Rows of sources that cannot seek are held up to about so many bytes; segments with more are read a second time."""
 _ROW_BYTES: Final = 1 << 10

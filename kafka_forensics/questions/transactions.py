@@ -96,10 +96,6 @@ def fitting(decisions: Sequence[Decision], timestamp: int, *, commit: bool) -> D
     return nearest
 
 
-STATES: Final = ("committed", "aborted", "open", "hanging", "torn", "empty", "unknown", "lost", "damaged")
-"""`empty` is a marker that ended nothing in this copy, `unknown` a transaction whose marker cannot be read, `torn` one that the
-coordinator decided otherwise, `lost` one that was committed and is in no copy of the partition, `damaged` offsets of which nothing
-can be told."""
 MARKERS: Final = {kind: control_record_name(kind) for kind in (CONTROL_ABORT, CONTROL_COMMIT)}
 """Type of a marker that can be read → its name."""
 ENDED: Final = {CONTROL_ABORT: "aborted", CONTROL_COMMIT: "committed"}
@@ -189,7 +185,7 @@ def transactions(
     state: str | None = None,
     progress: Progress | None = None,
 ) -> TransactionsAnswer:
-    """Scan the paths and list every transaction, only those of one producer or in one state (of `STATES`) if asked for.
+    """Scan the paths and list every transaction, only those of one producer or in one state (of `TRANSACTION_STATES`) if asked for.
 
     Partitions come in order; a partition's ended transactions in the order of their markers, then the open ones by first offset.
     Raises UsageError for paths that make no sense.

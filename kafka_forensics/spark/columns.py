@@ -25,6 +25,7 @@ from pyspark.sql.types import (
 )
 
 from kafka_forensics.errors import UsageError, perhaps_meant
+from kafka_forensics.model.batches import TIMESTAMP_TYPES
 from kafka_forensics.model.schemas import RECORDS_FACT, SNAPSHOT, SNAPSHOT_FACTS, about, fact_named
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ _DAY_MS: Final = 86_400_000
 _FIRST_MS: Final = -62_135_596_800_000 + 2 * _DAY_MS
 _LAST_MS: Final = 253_402_300_799_999 - _DAY_MS
 """Spark's and Python's years are 1 to 9999; a day or two less, so that a time has one in every time zone."""
-_TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
 _HEADERS: Final = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
 _OF_KAFKA: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestamp_type", "headers")
 """What Spark's source `kafka` has, by our names, in its order."""
@@ -125,7 +125,7 @@ def as_timestamps(milliseconds: "ArrowArray") -> "ArrowArray":
 
 def as_type_numbers(names: "ArrowArray") -> "ArrowArray":
     """Names of timestamp types as Kafka's clients number them."""
-    numbers: ArrowArray = pc.index_in(names.cast(pa.string()), pa.array(_TIMESTAMP_TYPES)).fill_null(-1)
+    numbers: ArrowArray = pc.index_in(names.cast(pa.string()), pa.array(TIMESTAMP_TYPES)).fill_null(-1)
     return numbers
 
 

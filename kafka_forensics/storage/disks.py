@@ -9,6 +9,8 @@ from typing import Final, TextIO
 
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 """There is no room, or none for this user."""
+UNFINISHED: Final = ".unfinished"
+"""Behind the name of a file or directory while it is being made."""
 
 
 def why(error: OSError, path: str) -> str:

@@ -6,7 +6,7 @@ from itertools import combinations, pairwise
 from typing import TYPE_CHECKING
 
 from kafka_forensics.analysis.kinds import Trait, finding, kinds_with
-from kafka_forensics.analysis.replica import Replica, equal_digests, kept_from
+from kafka_forensics.analysis.replica import Replica, equal_digests, kept_from, place_of
 from kafka_forensics.analysis.replicas.damaged_forks import (
     another_history,
     doubted_epoch,
@@ -35,7 +35,7 @@ from kafka_forensics.analysis.replicas.holders import held_offsets, with_held_ra
 from kafka_forensics.analysis.replicas.remote_segments import remote_witness
 from kafka_forensics.analysis.replicas.verdicts import CUT_BACK
 from kafka_forensics.model.batches import BatchColumn
-from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+from kafka_forensics.model.findings import Confidence, Finding, Severity
 from kafka_forensics.model.offset_ranges import Ranges, clipped, normalised, without
 from kafka_forensics.model.results import Agreement
 
@@ -290,7 +290,7 @@ def _reencoded(replicas: list[Replica], pairs: dict[tuple[int, int], Differences
         if pair_differences.formats and parted_at is not None:
             same = [difference for difference in same if difference.offset < parted_at]
         if same:
-            place = replace(_partition(replicas), offset_start=same[0].offset, offset_end=same[-1].end_offset)
+            place = place_of(replicas, same[0].offset, same[-1].end_offset)
             brokers = [replicas[i].broker, replicas[j].broker]
             batches = len(same) if pair_differences.formats and parted_at is not None else pair_differences.counts["reencoded"]
             evidence: ReencodedEvidence = {"brokers": brokers, "batches": batches}
@@ -344,10 +344,6 @@ def _lagging(replicas: list[Replica], forked: Conflicts) -> list[Finding]:
     return findings
 
 
-def _partition(replicas: list[Replica]) -> Place:
-    return Place(replicas[0].context.topic, replicas[0].context.partition)
-
-
 def with_holders(
     replicas: list[Replica], findings: list[Finding], comparison: Comparison, *, all_read: bool = True
 ) -> list[Finding]:
@@ -381,7 +377,7 @@ def with_holders(
         if below and gap.kind == "OFFSET_GAP" and not covering and len(replicas) > 1 and all_read:
             lost.add((start, end))
     for start, end in _held_nowhere(replicas, lost, comparison.high_watermark or 0):
-        place = replace(_partition(replicas), offset_start=start, offset_end=end)
+        place = place_of(replicas, start, end)
         witnessed = {"high_watermark": comparison.high_watermark, "witness": comparison.witness}
         judged.append(finding("COMMITTED_LOST_EVERYWHERE", place, {"missing": end - start, **witnessed, "held_by": []}))
     return judged

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafka_forensics.analysis.kinds import finding
-from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.replica import Replica, place_of
 from kafka_forensics.analysis.replicas.diff import DIFFERENCES_KEPT, IN_REMOTE_STORAGE, Conflicts, compaction_premise
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.files import EpochEntry
@@ -236,7 +236,7 @@ def fork_findings(
     if twins := [version for version in versions if _epoch_is_shared(version, versions)]:
         last = max(differences[-1].end_offset for differences in conflicts.values())
         evidence["held_by"] = _of_most(twins)
-        findings = [finding("SAME_EPOCH_DIVERGENCE", _place(replicas, first, last), evidence)]
+        findings = [finding("SAME_EPOCH_DIVERGENCE", place_of(replicas, first, last), evidence)]
     elif first >= max(version.witness for version in versions) or stays:
         findings = [_fork_above_watermarks(replicas, versions, first, evidence, stays)]
     else:
@@ -262,7 +262,7 @@ def _fork_above_watermarks(
     unknown = [version for version in versions if all(replica.context.high_watermark is None for replica in version.replicas)]
     if unknown:
         evidence["watermark_unknown"] = [broker for version in unknown for broker in version.brokers]
-    place = _place(replicas, first, max(replica.log_end_offset for replica in replicas))
+    place = place_of(replicas, first, max(replica.log_end_offset for replica in replicas))
     return _above_watermarks(place, evidence, _kept(versions, replicas, first))
 
 
@@ -273,7 +273,7 @@ def _losses(replicas: list[Replica], conflicts: Conflicts, versions: list[Versio
         held_by = _holders(loser, replicas, conflicts)
         following = [replica for replica in loser.replicas if replica.broker in held_by] or [loser.head]
         of_loser = {"held_by": held_by, "loses": loser.committed_end - start} | _threat(following, leaders)
-        losses.append(finding("UNCLEAN_LOSS", _place(replicas, start, loser.committed_end), evidence | of_loser))
+        losses.append(finding("UNCLEAN_LOSS", place_of(replicas, start, loser.committed_end), evidence | of_loser))
     return losses
 
 
@@ -285,7 +285,7 @@ def _fork_below_watermark(
     most = [version for version in versions if version.committed_end == end]
     evidence["held_by"] = _holders(most[0], replicas, conflicts) if len(most) == 1 else []
     confidence = Confidence.PROVEN if min(version.epoch for version in versions) >= 0 else Confidence.INFERRED
-    place = _place(replicas, first, min(end, _agree_from(replicas, conflicts, end)))
+    place = place_of(replicas, first, min(end, _agree_from(replicas, conflicts, end)))
     return finding("FORK_BELOW_HW", place, evidence, confidence=confidence)
 
 
@@ -507,7 +507,7 @@ def _loss_under(leader: Replica, follower: Replica, replicas: list[Replica], apa
         "loses": end - start,
         "premises": premises(replicas),
     } | _threat(holding, [leader])
-    return finding("UNCLEAN_LOSS", _place(replicas, start, end), evidence)
+    return finding("UNCLEAN_LOSS", place_of(replicas, start, end), evidence)
 
 
 class _Apart:
@@ -561,8 +561,3 @@ def premises(replicas: list[Replica]) -> list[str]:
     lines.append("one topic id" if len(ids) == 1 and None not in ids else "topic ids not all known")
     lines.append(compaction_premise(replicas))
     return lines
-
-
-def _place(replicas: list[Replica], start: int, end: int) -> Place:
-    context = replicas[0].context
-    return Place(context.topic, context.partition, offset_start=start, offset_end=end)

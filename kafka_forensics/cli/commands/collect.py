@@ -15,12 +15,11 @@ import typer
 from kafka_forensics.cli import options
 from kafka_forensics.cli.streams import Destination, printable, say, screen_of
 from kafka_forensics.errors import UsageError
+from kafka_forensics.storage.disks import UNFINISHED
 
 if TYPE_CHECKING:
     from kafka_forensics.questions.collect import Collected, CollectOptions, Estimate, PseudonymMap, RecordsAsked
 
-UNFINISHED: Final = ".unfinished"
-"""Behind the name of a bundle while it is being made."""
 _RECORDS: Final = re.compile(
     r"(?P<topic>[a-zA-Z0-9._-]{1,249}):(?P<partition>[0-9]{1,10}):(?P<start>[0-9]{1,19})-(?P<end>[0-9]{1,19})"
 )

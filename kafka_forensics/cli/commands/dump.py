@@ -84,7 +84,8 @@ def offsets(text: str | None) -> tuple[int | None, int | None]:
 
 def _write(inputs: "DumpInputs", dump_options: "DumpOptions", wanted: str, to: Destination, *, explain: bool) -> None:
     from kafka_forensics.cli.outputs.dump import Section, write_sections
-    from kafka_forensics.questions.dump import LOG_KINDS, log_columns, log_rows, log_runs, small_columns, small_rows
+    from kafka_forensics.parsers.log_dir import LOG_KINDS
+    from kafka_forensics.questions.dump import log_columns, log_rows, log_runs, small_columns, small_rows
 
     rows_of = log_runs if dump_options.records and wanted in _LINE_BY_LINE else log_rows
 

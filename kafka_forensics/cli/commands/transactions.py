@@ -10,6 +10,7 @@ from kafka_forensics.cli.commands.scan import exit_status
 from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.outputs.rows import Listing, cell
 from kafka_forensics.cli.streams import Destination, absent, chosen_format, open_output, printable, say, screen_of
+from kafka_forensics.model.constants import TRANSACTION_STATES
 from kafka_forensics.model.json_objects import Columns, attributes, rfc3339, times
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from kafka_forensics.questions.transactions import PartitionTransactions, TransactionRow, TransactionsAnswer
 
 
-STATES: Final = ("committed", "aborted", "open", "hanging", "torn", "empty", "unknown", "lost", "damaged")
 COLUMNS: Final[Columns] = {
     **attributes("topic partition state transactional_id"),
     "producer_id": lambda row: None if row.state == "damaged" else row.producer_id,
@@ -54,8 +54,8 @@ State = Annotated[
     typer.Option(
         "--state",
         metavar="STATE",
-        autocompletion=lambda: list(STATES),
-        help=f"Only transactions that are {', '.join(STATES[:-1])} or {STATES[-1]}.",
+        autocompletion=lambda: list(TRANSACTION_STATES),
+        help=f"Only transactions that are {', '.join(TRANSACTION_STATES[:-1])} or {TRANSACTION_STATES[-1]}.",
     ),
 ]
 
@@ -81,7 +81,7 @@ def transactions(
     wanted = chosen_format(form.format_name, form.output)
     choose("severity", fail_on, options.FAIL_ON)
     if state is not None:
-        choose("state", state, STATES)
+        choose("state", state, TRANSACTION_STATES)
     scan_options = reading.scan_options(selection, deep=False, as_of=as_of)
     screen = screen_of(printing)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafka_forensics.cli.outputs.rows import TIMES, WIDE, markdown, plain, table_lines, text_of
 from kafka_forensics.cli.streams import Destination, printable, write_pieces
+from kafka_forensics.model.batches import PAYLOAD_COLUMNS
 from kafka_forensics.model.json_objects import Json, JsonRow, JsonValue, json_text, rfc3339, time_text, with_twins
 
 if TYPE_CHECKING:
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
 
     from kafka_forensics.questions.search import FoundRecords
 
-_PAYLOADS: Final = frozenset({"key", "value", "headers"})
 _BATCH_TABLE: Final = ("position", "size_in_bytes", "base_offset", "last_offset", "records_count", "partition_leader_epoch")
 _RECORD_TABLE: Final = (
     "position",
@@ -188,7 +188,7 @@ def _shown(columns: tuple[str, ...]) -> tuple[str, ...]:
     """The columns that stand by themselves in a table; the others are told in notes if they say anything."""
     if "records_count" in columns:
         return (*_BATCH_TABLE, "max_timestamp")
-    return _RECORD_TABLE + tuple(name for name in columns if name in _PAYLOADS) if "headers_count" in columns else columns
+    return _RECORD_TABLE + tuple(name for name in columns if name in PAYLOAD_COLUMNS) if "headers_count" in columns else columns
 
 
 def _shape(columns: tuple[str, ...]) -> Callable[[JsonRow], list[str]]:

@@ -18,7 +18,7 @@ from kafka_forensics.export.facts.rows import FROM_FILES, FROM_SCANS, RANGED, Fa
 from kafka_forensics.export.facts.small_files import checkpoint_facts, epoch_facts, index_facts, producer_facts
 from kafka_forensics.export.facts.spans import span_facts
 from kafka_forensics.export.facts.splits import Piece, decode
-from kafka_forensics.model.batches import BatchChunk, BatchColumn
+from kafka_forensics.model.batches import PAYLOAD_COLUMNS, BatchChunk, BatchColumn
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.parsers.checkpoints import parse_leader_epochs, parse_offset_checkpoint
@@ -249,7 +249,6 @@ READERS: Final[dict[str, Callable[[FactReading], Batches]]] = {
 }
 _ROWS_OF_A_PIECE: Final = 8 << 10
 """Smaller ones are made one."""
-_PAYLOADS: Final = frozenset({"key", "value", "headers"})
 
 
 def read_task(task: str, query: FactQuery, storage_options: tuple[tuple[str, str], ...] = ()) -> Batches:
@@ -355,7 +354,7 @@ def _reading(piece: Piece, source: "ByteSource", query: FactQuery, *, deep: bool
             raise FormatError(incomplete.reason, path=incomplete.path)
         logging.getLogger(__name__).warning("%s: %s", incomplete.path, incomplete.reason)
 
-    payloads = query.payloads and not _PAYLOADS.isdisjoint(query.columns)
+    payloads = query.payloads and any(name in query.columns for name in PAYLOAD_COLUMNS)
     return PieceReading(_plan(piece, source), note, lambda _: None, payloads=payloads, deep=deep, piece=piece, query=query)
 
 

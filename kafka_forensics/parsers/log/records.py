@@ -42,7 +42,7 @@ from kafka_forensics.parsers.kernels.records import (
     read_varint,
     readable,
 )
-from kafka_forensics.parsers.log.codecs import HELD_BYTES, PIECE_BYTES, Decompression, decompress, decompress_into, stream
+from kafka_forensics.parsers.log.codecs import HELD_BYTES, PIECE_BYTES, Decompression, Detail, decompress, decompress_into, stream
 from kafka_forensics.parsers.log.legacy import LegacyWrapper, as_int64, open_wrapper
 from kafka_forensics.parsers.log.record_stream import RecordStream
 from kafka_forensics.parsers.log.segment import BatchChecks
@@ -117,7 +117,6 @@ _COPIED_CODECS: Final = frozenset({1, 2})
 """gzip and snappy."""
 _scratch: Final = threading.local()
 
-Detail = dict[str, int | str | bool | list[int]]
 Chooser = Callable[["BatchHeader", bytes | memoryview | None, "NDArray[np.int64]"], "NDArray[np.bool_]"]
 
 

@@ -10,7 +10,15 @@ from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.evidence.paths import OpenedPath, is_alone, may_repeat, typed_path
 from kafka_forensics.model.constants import WITNESS_TOPICS
 from kafka_forensics.model.pseudonyms import Pseudonyms
-from kafka_forensics.parsers.log_dir import FileKind, FileName, PartitionName, directory_key, parse_file_name, parse_partition_name
+from kafka_forensics.parsers.log_dir import (
+    LOG_KINDS,
+    FileKind,
+    FileName,
+    PartitionName,
+    directory_key,
+    parse_file_name,
+    parse_partition_name,
+)
 from kafka_forensics.questions.collect.names import BundleNames, is_log_directory
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.storage.source import ByteSource, Entry, EntryKind
@@ -20,8 +28,6 @@ if TYPE_CHECKING:
 
 MAX_DEPTH: Final = 5
 """Levels of directories below a path that are looked into: a folder of folders of log directories, and what is in those."""
-LOG_KINDS: Final = (FileKind.LOG, FileKind.METADATA_CHECKPOINT)
-"""Files of batches, of which facts are taken instead of bytes."""
 TOPICS_OF_NAMES: Final = WITNESS_TOPICS | {"__remote_log_metadata"}
 NOT_KAFKAS: Final = "no file of Kafka's: its bytes are not collected"
 

@@ -19,7 +19,7 @@ from kafka_forensics.model.constants import (
 from kafka_forensics.model.json_objects import JsonRow, rfc3339
 from kafka_forensics.parsers.bounded import DamageList, read_text
 from kafka_forensics.parsers.log import decode_batch
-from kafka_forensics.parsers.log_dir import FileKind
+from kafka_forensics.parsers.log_dir import LOG_KINDS, FileKind
 from kafka_forensics.parsers.spec.indexes import ABORTED_TXN, OFFSET_INDEX_ENTRY, PRODUCER_ENTRY, SNAPSHOT_HEADER, TIME_INDEX_ENTRY
 from kafka_forensics.parsers.spec.record_batch import (
     LEGACY_ENTRY_HEADER,
@@ -29,7 +29,7 @@ from kafka_forensics.parsers.spec.record_batch import (
     VARINT,
     Layout,
 )
-from kafka_forensics.questions.dump.inputs import LOG_KINDS, BytesOf, DumpFile, DumpOptions
+from kafka_forensics.questions.dump.inputs import BytesOf, DumpFile, DumpOptions
 from kafka_forensics.questions.dump.log import chunks_of
 from kafka_forensics.questions.dump.small_files import small_rows
 

@@ -15,6 +15,7 @@ from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed
 from kafka_forensics.parsers.log_dir import (
     LOG_DIRECTORY_KINDS,
+    LOG_KINDS,
     FileKind,
     LogDirectory,
     PartitionDirectory,
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
 BytesOf = Callable[[int, int], bytes | None]
 """The bytes of the batch at a position, of this size; None of one too large to be held."""
-LOG_KINDS = (FileKind.LOG, FileKind.METADATA_CHECKPOINT)
-"""Kinds of files that hold batches."""
 
 
 @dataclass(frozen=True, slots=True)

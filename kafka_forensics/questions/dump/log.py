@@ -8,6 +8,7 @@ import numpy as np
 
 from kafka_forensics.model.batches import (
     NO_TIMESTAMP_TYPE,
+    PAYLOAD_COLUMNS,
     RECORD_TIMESTAMP_TYPES,
     TIMESTAMP_TYPES,
     BatchChunk,
@@ -99,7 +100,6 @@ RECORD_COLUMNS: Final = (
     "detail",
 )
 """Of a row for a record; `position` is that of its batch, `size_in_bytes` its own after decompression."""
-PAYLOAD_COLUMNS: Final = ("key", "value", "headers")
 
 
 def log_columns(options: DumpOptions) -> tuple[str, ...]:

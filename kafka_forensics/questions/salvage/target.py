@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from kafka_forensics.errors import UsageError
-from kafka_forensics.storage.disks import sync, sync_file, why
+from kafka_forensics.storage.disks import UNFINISHED, sync, sync_file, why
 from kafka_forensics.storage.private import private_files
 
 _AT_ONCE: Final = 8
 """Files that are put on disk at a time."""
-UNFINISHED: Final = ".unfinished"
-"""Behind the name of a directory while it is being built."""
 
 
 @contextmanager
