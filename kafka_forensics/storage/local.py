@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from kafka_forensics.errors import SourceError
-from kafka_forensics.storage.source import NOT_REGULAR, ByteFile, ByteSource, Entry, EntryKind
+from kafka_forensics.storage.source import NOT_REGULAR, ByteFile, ByteSource, Entry, EntryKind, OpenFile
 
 if TYPE_CHECKING:
     from kafka_forensics.storage.page_cache import PageCache
@@ -499,7 +499,7 @@ def _is_directory(name: str, directory: int) -> bool:
     return stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
 
 
-class LocalFile:
+class LocalFile(OpenFile):
     """An open regular file; any number of threads may read it at once.
 
     Reads stop at the size the file had when it was opened, so that a file still being written reads the same twice.
@@ -576,12 +576,6 @@ class LocalFile:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
     def __del__(self) -> None:
         self.close()

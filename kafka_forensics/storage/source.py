@@ -80,6 +80,25 @@ class ByteFile(Protocol):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
 
 
+class OpenFile:
+    """What open files of all kinds share: without holes and with nothing to give back unless they say otherwise."""
+
+    size_in_bytes: int
+
+    def data_ranges(self) -> list[tuple[int, int]]:
+        """The whole file."""
+        return [(0, self.size_in_bytes)] if self.size_in_bytes else []
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
 @runtime_checkable
 class RangeReader(Protocol):
     """An open file that reads better when it knows what will be read."""

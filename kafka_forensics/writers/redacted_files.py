@@ -8,13 +8,13 @@ import json
 import re
 from collections.abc import Callable
 from itertools import islice
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from kafka_forensics.model.pseudonyms import NameKind, Pseudonyms
 from kafka_forensics.parsers.bounded import MAX_LINE_BYTES, MAX_LINES, MAX_TEXT_BYTES
 from kafka_forensics.parsers.checkpoints import MAX_CLEAN_SHUTDOWN_BYTES, TOPIC, UUID, parse_meta_properties, read_properties
 from kafka_forensics.parsers.log_dir import OFFSET_CHECKPOINTS, FileKind
+from kafka_forensics.storage.source import OpenFile
 from kafka_forensics.writers.files import write_properties
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _MAX_CLUSTER_ID: Final = 255
 _MOST_DEPTH: Final = 4
 
 
-class RewrittenFile:
+class RewrittenFile(OpenFile):
     """Bytes in the place of a file's, and zeros up to its size."""
 
     def __init__(self, data: bytes, size_in_bytes: int = 0) -> None:
@@ -58,15 +58,6 @@ class RewrittenFile:
     def data_ranges(self) -> list[tuple[int, int]]:
         """All but the zeros."""
         return [(0, len(self._data))] if self._data else []
-
-    def close(self) -> None:
-        """Nothing to give back."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
 
 def redacted_file(kind: FileKind, file: "ByteFile", pseudonyms: Pseudonyms) -> "ByteFile":

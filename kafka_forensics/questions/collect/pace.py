@@ -1,8 +1,9 @@
 """Reading no faster than one may: a running broker wants its disks, too."""
 
 import time
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
+
+from kafka_forensics.storage.source import OpenFile
 
 if TYPE_CHECKING:
     from kafka_forensics.storage.source import ByteFile
@@ -34,16 +35,12 @@ class Pace:
             time.sleep(self._due - now)
 
 
-class _PacedFile:
+class _PacedFile(OpenFile):
     """A file that waits behind every read."""
 
     def __init__(self, file: "ByteFile", pace: Pace) -> None:
+        self.size_in_bytes = file.size_in_bytes
         self._file, self._pace = file, pace
-
-    @property
-    def size_in_bytes(self) -> int:
-        """Size when opened."""
-        return self._file.size_in_bytes
 
     def read_at(self, position: int, size: int) -> bytes:
         """Up to `size` bytes from `position`, fewer only at the end of the file. Raises SourceError."""
@@ -64,9 +61,3 @@ class _PacedFile:
     def close(self) -> None:
         """Give the descriptor back."""
         self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()

@@ -4,12 +4,12 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kafka_forensics.errors import SourceError
+from kafka_forensics.model.offset_ranges import normalised
 from kafka_forensics.storage.local import CIRCLE, DANGLING, MAX_LINKS, OUTSIDE, TOO_MANY
-from kafka_forensics.storage.source import EntryKind
+from kafka_forensics.storage.source import EntryKind, OpenFile
 
 if TYPE_CHECKING:
     from array import array
@@ -275,7 +275,7 @@ class HeldBytes:
         return len(data)
 
 
-class MemberFile:
+class MemberFile(OpenFile):
     """Bytes `[position, position + size_in_bytes)` of `stored`, or its `extents` with zeros between; `path` for errors.
 
     Unlike a file that ends early, an archive that does is an error: every read that needs a missing byte raises SourceError.
@@ -322,23 +322,8 @@ class MemberFile:
     def data_ranges(self) -> list[tuple[int, int]]:
         """(start, end) of the stored parts of a sparse member; the whole of any other."""
         if self._extents is None:
-            return [(0, self.size_in_bytes)] if self.size_in_bytes else []
-        ranges: list[tuple[int, int]] = []
-        for start, end in zip(self._extents.starts, self._extents.ends, strict=True):
-            if ranges and ranges[-1][1] == start:
-                ranges[-1] = (ranges[-1][0], end)
-            else:
-                ranges.append((start, end))
-        return ranges
-
-    def close(self) -> None:
-        """Nothing to give back: the archive stays open."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+            return super().data_ranges()
+        return list(normalised(zip(self._extents.starts, self._extents.ends, strict=True)))
 
     def _fill(self, position: int, target: memoryview) -> None:
         """Put what is stored of `[position, position + len(target))` over the zeros in `target`."""

@@ -9,11 +9,11 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
-from types import TracebackType
-from typing import Any, Final, NoReturn, Self
+from typing import Any, Final, NoReturn
 
 from kafka_forensics.errors import FormatError, SourceError
 from kafka_forensics.model.bundles import About
+from kafka_forensics.model.offset_ranges import normalised
 from kafka_forensics.storage.archives import (
     BLOCK,
     ArchiveSource,
@@ -54,7 +54,7 @@ from kafka_forensics.storage.bundles.layout import (
     read_held,
     read_index,
 )
-from kafka_forensics.storage.source import NOT_REGULAR, ByteFile, ByteSource, Entry, EntryKind
+from kafka_forensics.storage.source import NOT_REGULAR, ByteFile, ByteSource, Entry, EntryKind, OpenFile
 
 KEPT_BYTES: Final = 96 << 20
 """Of inflated parts that a bundle holds on to."""
@@ -393,7 +393,7 @@ class BundleSource(ArchiveSource):
         return SourceError(path, f"needs the records: run `{command}`{where}")
 
 
-class _HeldFile(ABC):
+class _HeldFile(OpenFile, ABC):
     """A file that is read by what its bundle holds of it."""
 
     @abstractmethod
@@ -406,15 +406,6 @@ class _HeldFile(ABC):
         data = self.read_at(position, len(target))
         target[: len(data)] = data
         return len(data)
-
-    def close(self) -> None:  # noqa: B027 - in no one of them is there anything to do
-        """Nothing to give back."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
 
 class CollectedFile(_HeldFile):
@@ -438,13 +429,7 @@ class CollectedFile(_HeldFile):
 
     def data_ranges(self) -> list[tuple[int, int]]:
         """(start, end) of what the bundle holds of it."""
-        ranges: list[tuple[int, int]] = []
-        for section in self._sections:
-            if ranges and ranges[-1][1] >= section.start:
-                ranges[-1] = ranges[-1][0], max(ranges[-1][1], section.end)
-            else:
-                ranges.append((section.start, section.end))
-        return ranges
+        return list(normalised((section.start, section.end) for section in self._sections))
 
 
 class CollectedLog(_HeldFile):
@@ -591,10 +576,6 @@ class CollectedLog(_HeldFile):
                 if 0 <= start <= end <= len(buffer):
                     buffer[start:end] = data
         return bytes(buffer)
-
-    def data_ranges(self) -> list[tuple[int, int]]:
-        """The whole file: nobody knows its holes."""
-        return [(0, self.size_in_bytes)] if self.size_in_bytes else []
 
     def _refuse(self) -> NoReturn:
         raise self.needs_records()

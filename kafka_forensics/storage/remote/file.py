@@ -5,12 +5,12 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Executor, Future
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.storage.remote.errors import Failure, RequestFailedError, attempt, once, source_error
 from kafka_forensics.storage.remote.options import StorageOptions
+from kafka_forensics.storage.source import OpenFile
 
 if TYPE_CHECKING:
     from pyarrow import NativeFile
@@ -41,7 +41,7 @@ class RangedObject(Protocol):
         """Nothing more is asked for."""
 
 
-class RemoteFile:
+class RemoteFile(OpenFile):
     """An object as a file; any number of threads may read it at once.
 
     Sequential reads, and those within a range announced by `will_read`, are made in blocks of `block_bytes`, two of which are
@@ -92,10 +92,6 @@ class RemoteFile:
             done += len(data)
         return wanted
 
-    def data_ranges(self) -> list[tuple[int, int]]:
-        """The whole file: objects have no holes."""
-        return [(0, self.size_in_bytes)] if self.size_in_bytes else []
-
     def close(self) -> None:
         """Forget what was read and what was on its way; a second call does nothing."""
         with self._lock:
@@ -104,12 +100,6 @@ class RemoteFile:
             self._held = b""
         if not closed:
             self._object.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
     def _piece(self, position: int, size: int) -> memoryview:
         """At least one byte from `position`, at most `size`."""
