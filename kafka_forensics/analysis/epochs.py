@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafka_forensics.analysis.segments import Survey
-from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.batches import BatchColumn, has_right_crc
 from kafka_forensics.model.constants import NO_PARTITION_LEADER_EPOCH, NO_TIMESTAMP
 from kafka_forensics.model.controller import NO_LEADER, PartitionControl
 from kafka_forensics.model.files import EpochEntry
@@ -59,7 +59,7 @@ class EpochsFold:
             self._append(self._run(columns, 0, epoch.size))
             return
         absent = epoch == NO_PARTITION_LEADER_EPOCH
-        usable = (columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]) & ~absent
+        usable = has_right_crc(columns) & ~absent
         if not usable.all():
             self.batches_without_epoch += int(absent.sum())
             columns = columns[:, usable]

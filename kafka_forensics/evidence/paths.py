@@ -219,6 +219,11 @@ def typed_path(source: ByteSource, path: str) -> str:
     return name + path if not path or name.endswith("/") else f"{name}/{path}"
 
 
+def not_read(source: ByteSource, error: SourceError) -> Incomplete:
+    """What to note of a file of a source that could not be read (further)."""
+    return Incomplete(typed_path(source, error.path), error.reason)
+
+
 def members_left_out(source: ByteSource) -> list[Incomplete]:
     """Members of an archive that are not read: those without a safe name, and all but the last of those that have one name."""
     refused = [Incomplete(source.name, f"refused member: {name}") for name in source.rejected]

@@ -127,6 +127,12 @@ class BatchChunk:
         return int(self.columns.shape[1])
 
 
+def has_right_crc(columns: "NDArray[np.int64]") -> "NDArray[np.bool_]":
+    """Which of the batches, columns by BatchColumn, have the CRC that is written in them."""
+    answer: NDArray[np.bool_] = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
+    return answer
+
+
 # Records: as columns while they are checked by the million, as small values where one is shown.
 
 

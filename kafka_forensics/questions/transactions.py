@@ -15,8 +15,9 @@ from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.transactions import OpenTransaction, Pairing
 from kafka_forensics.analysis.transactions_across import SKEW_MS, TV2, DamagedLog, best_copy, damage_of, hidden_by_damage
 from kafka_forensics.errors import SourceError
-from kafka_forensics.evidence.inputs import ReplicaPlan, gather, typed_path
+from kafka_forensics.evidence.inputs import ReplicaPlan, gather
 from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.evidence.paths import not_read
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONTROL_ABORT, CONTROL_COMMIT, control_record_name
 from kafka_forensics.model.coordinators import Decision, TransactionLog
 from kafka_forensics.model.findings import Evidence, Finding, TopicPartition
@@ -278,7 +279,7 @@ def paired_transactions(plan: ReplicaPlan, incomplete: list[Incomplete]) -> "Ite
         for batches in transactional_batches(plan):
             yield pairing.take(batches), True
     except SourceError as error:
-        incomplete.append(Incomplete(typed_path(plan.log_dir.source, error.path), error.reason))
+        incomplete.append(not_read(plan.log_dir.source, error))
     yield pairing.still_open(), False
 
 

@@ -18,7 +18,7 @@ from kafka_forensics.analysis.producers.rules import ProducerTable, doubled, mov
 from kafka_forensics.analysis.producers.runs import Extremes, OffsetRuns, offset_behind
 from kafka_forensics.analysis.segments import Survey, survey
 from kafka_forensics.evidence.context import ReplicaContext
-from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.batches import BatchColumn, has_right_crc
 from kafka_forensics.model.constants import CONTROL_MASK, COORDINATOR_TOPICS, MAX_SEQUENCE, TRANSACTIONAL_MASK
 from kafka_forensics.model.findings import Confidence, Finding
 
@@ -323,7 +323,7 @@ class EpochBumps:
         if len(self.kept) >= BUMPS_KEPT or not epoch.size or int(epoch.max()) < 1:
             return
         plain = (columns[BatchColumn.ATTRIBUTES] & (TRANSACTIONAL_MASK | CONTROL_MASK)) == 0
-        good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
+        good = has_right_crc(columns)
         rows = np.flatnonzero(plain & good & (epoch > 0) & (columns[BatchColumn.BASE_SEQUENCE] == 0))
         for row in rows[: BUMPS_KEPT - len(self.kept)]:
             producer_id, producer_epoch, base, last = (int(columns[column, row]) for column in _FACTS)

@@ -13,7 +13,7 @@ import numpy as np
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.segments.framing import Survey
-from kafka_forensics.model.batches import BatchColumn, Damage
+from kafka_forensics.model.batches import BatchColumn, Damage, has_right_crc
 from kafka_forensics.model.constants import INT64_MAX, MAX_RELATIVE_OFFSET
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class ContinuityFold:
         if seen is not None and seen.joined and not explained:
             self._add_joined(columns)
             return
-        good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
+        good = has_right_crc(columns)
         explained = sorted((*explained, *columns[BatchColumn.POSITION][~good].tolist()))
         if not good.all():
             self._follow(columns, good)

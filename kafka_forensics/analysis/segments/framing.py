@@ -7,7 +7,7 @@ import numpy as np
 
 from kafka_forensics.analysis.bounds import Sample
 from kafka_forensics.analysis.kinds import Trait, kinds_with
-from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
+from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage, has_right_crc
 from kafka_forensics.model.constants import (
     COMPRESSION_MASK,
     CONTROL_MASK,
@@ -168,7 +168,7 @@ class FramingFold:
     def _check_headers(self, columns: "NDArray[np.int64]", known: set[tuple[str, int]]) -> None:
         """Counts and ranges that cannot be: a batch has room for one record in seven bytes, and one offset for each. `known` are
         (kind, position) of what was found by looking into the batches."""
-        good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
+        good = has_right_crc(columns)
         current = good & (columns[BatchColumn.MAGIC] >= 2)
         count, delta = columns[BatchColumn.RECORDS_COUNT], columns[BatchColumn.LAST_OFFSET_DELTA]
         plain = (columns[BatchColumn.ATTRIBUTES] & COMPRESSION_MASK) == 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.model.batches import BatchChunk, BatchColumn
+from kafka_forensics.model.batches import BatchChunk, BatchColumn, has_right_crc
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -85,7 +85,7 @@ def by_neighbours(columns: "NDArray[np.int64]", segment: int, before: int | None
     `before` is where the batch in front of the matrix ends, `behind` where the one behind it begins, both int64; None where that is
     not known. No offset follows the largest of int64.
     """
-    good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
+    good = has_right_crc(columns)
     if not good.all():
         columns = columns[:, good]
     if not columns.shape[1]:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.batches import BatchColumn, has_right_crc
 from kafka_forensics.model.constants import CONTROL_COMMIT, CONTROL_MASK
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class LastMarkers:
             return
         attributes = columns[BatchColumn.ATTRIBUTES]
         if int(times.max()) > self.newest_timestamp:
-            good = times[columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]]
+            good = times[has_right_crc(columns)]
             self.newest_timestamp = max(self.newest_timestamp, int(good.max(initial=-1)))
         control = np.flatnonzero(attributes & CONTROL_MASK)
         if not control.size:

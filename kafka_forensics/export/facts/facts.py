@@ -16,7 +16,7 @@ from kafka_forensics.export.facts.remote_log import remote_event_facts, remote_s
 from kafka_forensics.export.facts.rows import json_text, record_batches, rows_of, with_keys
 from kafka_forensics.export.facts.small_files import checkpoint_facts
 from kafka_forensics.model.arrow import plain
-from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.batches import has_right_crc
 from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.json_objects import Columns, attributes
@@ -82,7 +82,7 @@ def read_records(path: str, storage_options: "Given" = None) -> Batches:
         states = LateStates(lambda: RecordStates(file, goes_on=goes_on, max_plausible_offset=reach))
         for chunk in SegmentReader(file, max_plausible_offset=reach).chunks():
             columns = chunk.columns
-            good = np.flatnonzero(columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED])
+            good = np.flatnonzero(has_right_crc(columns))
             for arrays in record_arrays(file, columns, good, states):
                 yield pa.RecordBatch.from_arrays(list(map(plain, arrays)), schema=RECORDS)
 

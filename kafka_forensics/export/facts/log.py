@@ -13,7 +13,7 @@ from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
 from kafka_forensics.export.facts.rows import json_text, own_batch, place_columns, record_batches
 from kafka_forensics.model.arrow import few_words, numbers
-from kafka_forensics.model.batches import BatchChunk, BatchColumn, MarkerColumn
+from kafka_forensics.model.batches import BatchChunk, BatchColumn, MarkerColumn, has_right_crc
 from kafka_forensics.model.constants import (
     CONTROL_ABORT,
     CONTROL_COMMIT,
@@ -109,9 +109,7 @@ class LogChunk:
 
     def good(self) -> "NDArray[np.bool_]":
         """Which rows have a right CRC."""
-        columns = self.chunk.columns
-        answer: NDArray[np.bool_] = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
-        return answer
+        return has_right_crc(self.chunk.columns)
 
 
 def log_chunks(reading: FactReading) -> Iterator[LogChunk]:

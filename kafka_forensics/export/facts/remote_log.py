@@ -7,8 +7,9 @@ from typing import Final
 import pyarrow as pa
 
 from kafka_forensics.errors import SourceError
-from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, typed_path
+from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan
 from kafka_forensics.evidence.options import ScanOptions, fits
+from kafka_forensics.evidence.paths import not_read
 from kafka_forensics.export.facts.rows import record_batches, rows_of
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.json_objects import Columns, Json, attributes
@@ -59,7 +60,7 @@ def _event_rows(
                 if not is_limited or (of and fits((of["name"], of["partition"]), options)):
                     yield _event_row(plan, event, fields, of, payloads=payloads)
         except SourceError as error:
-            incomplete.append(Incomplete(typed_path(plan.log_dir.source, error.path), error.reason))
+            incomplete.append(not_read(plan.log_dir.source, error))
 
 
 def _event_row(plan: ReplicaPlan, event: RemoteLogEvent, fields: Json, of: Json, *, payloads: bool) -> tuple[object, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from kafka_forensics.model.batches import BatchColumn, Damage
+from kafka_forensics.model.batches import BatchColumn, Damage, has_right_crc
 from kafka_forensics.model.constants import CONTROL_MASK, CURRENT_MAGIC, LOG_OVERHEAD, WITNESS_TOPICS
 from kafka_forensics.model.pseudonyms import Pseudonyms
 from kafka_forensics.parsers.internal_topics import is_no_op_batch
@@ -21,7 +21,7 @@ from kafka_forensics.parsers.log import (
     inspector,
 )
 from kafka_forensics.parsers.log_dir import max_plausible_offset
-from kafka_forensics.questions.collect.redacted_logs import FRAME, MOST_LENGTH, redacted_log, right_batches, with_right_crc
+from kafka_forensics.questions.collect.redacted_logs import FRAME, MOST_LENGTH, redacted_log, right_batches
 from kafka_forensics.storage.bundles import MAX_SECTION_BYTES, Frame, SectionKind, write_frames, write_held
 from kafka_forensics.writers.bundle_columns import write_batches
 from kafka_forensics.writers.record_hashes import write_record_hashes
@@ -202,7 +202,7 @@ def _whole(columns: "Ints", records: Sequence[tuple[int, int]]) -> "NDArray[np.b
     if not records and not kept.any():
         return kept
     kept &= columns[BatchColumn.MAGIC] >= 2
-    kept &= with_right_crc(columns)
+    kept &= has_right_crc(columns)
     kept &= columns[BatchColumn.SIZE_IN_BYTES] <= CONTROL_BYTES
     for first, end in records:
         kept |= (columns[BatchColumn.LAST_OFFSET] >= first) & (columns[BatchColumn.BASE_OFFSET] < end)

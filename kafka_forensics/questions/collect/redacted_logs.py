@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.model.batches import BatchColumn, Damage
+from kafka_forensics.model.batches import BatchColumn, Damage, has_right_crc
 from kafka_forensics.model.constants import (
     BATCH_HEADER,
     CRC_AT,
@@ -87,7 +87,7 @@ def redacted_log(
     for chunk in SegmentReader(file, max_plausible_offset=end_offset).chunks():
         columns, damage = chunk.columns, {found.position: found for found in chunk.damage}
         rows = {position: row for row, position in enumerate(columns[BatchColumn.POSITION].tolist())}
-        is_sound, attributes = with_right_crc(columns).tolist(), columns[BatchColumn.ATTRIBUTES].tolist()
+        is_sound, attributes = has_right_crc(columns).tolist(), columns[BatchColumn.ATTRIBUTES].tolist()
         batches = right_batches(file, columns)
         for position in sorted({*damage, *rows}):
             row = rows.get(position)
@@ -109,15 +109,9 @@ def redacted_log(
     yield LogPart(bytes(data), start)
 
 
-def with_right_crc(columns: "Ints") -> "NDArray[np.bool_]":
-    """Which batches have a right CRC."""
-    is_right: NDArray[np.bool_] = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
-    return is_right
-
-
 def right_batches(file: "ByteFile", columns: "Ints") -> Iterator[bytes]:
     """The bytes of each batch, none of one with a wrong CRC or with too many bytes. Raises SourceError."""
-    is_read = with_right_crc(columns) & (columns[BatchColumn.SIZE_IN_BYTES] <= MAX_BATCH_BYTES)
+    is_read = has_right_crc(columns) & (columns[BatchColumn.SIZE_IN_BYTES] <= MAX_BATCH_BYTES)
     places = columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES]].tolist()
     block, start = b"", 0
     for position, size, is_wanted in zip(*places, is_read.tolist(), strict=True):
@@ -141,7 +135,7 @@ def _with_magic(batch: bytes, magic: int) -> bytes:
 
 def _without_records(column: "Ints", damage: Damage | None) -> bytes:
     """The header alone of a batch without a substitute, with a wrong CRC if it had one; with a hole if it had one."""
-    is_right = bool(column[BatchColumn.CRC] == column[BatchColumn.CRC_COMPUTED])
+    is_right = bool(has_right_crc(column))
     offset, epoch, magic, *rest, count = column[_HEADER_COLUMNS].tolist()
     payload = _HOLE if damage is not None and damage.kind == "SEG_HOLE" else b""
     length = RECORD_BATCH_OVERHEAD - LOG_OVERHEAD + len(payload)

@@ -10,7 +10,7 @@ from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan
-from kafka_forensics.model.batches import LOG_DAMAGE, BatchColumn
+from kafka_forensics.model.batches import LOG_DAMAGE, BatchColumn, has_right_crc
 from kafka_forensics.model.constants import MAX_RELATIVE_OFFSET
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.offset_ranges import Ranges, holds, normalised, without
@@ -232,7 +232,7 @@ class _Taking:
         base, last = columns[BatchColumn.BASE_OFFSET], columns[BatchColumn.LAST_OFFSET]
         position = columns[BatchColumn.POSITION]
         behind = position + columns[BatchColumn.SIZE_IN_BYTES]
-        fit = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
+        fit = has_right_crc(columns)
         fit &= (base >= 0) & (last >= np.maximum(base, self.piece.start)) & (last < self.piece.end)
         fit &= last <= segment + MAX_RELATIVE_OFFSET
         if bad:

@@ -11,7 +11,7 @@ from typing import Final
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.evidence.options import listed
-from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.batches import BatchColumn, has_right_crc
 from kafka_forensics.model.constants import INTERNAL_TOPICS
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Finding
@@ -157,7 +157,7 @@ class WholeCopies:
 
     def _holds(self, source: Source, base_offset: int, crc: int) -> bool:
         rows = self._reader.batches(source.replica, base_offset, base_offset + 1)
-        good = rows[BatchColumn.CRC] == rows[BatchColumn.CRC_COMPUTED]
+        good = has_right_crc(rows)
         return bool((good & (rows[BatchColumn.BASE_OFFSET] == base_offset) & (rows[BatchColumn.CRC] == crc)).any())
 
     def _kept_start(self) -> int | None:

@@ -22,7 +22,8 @@ from kafka_forensics.analysis.replicas import (
 from kafka_forensics.analysis.segments import ContinuityFold, Run
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan, typed_path
-from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.evidence.paths import not_read
+from kafka_forensics.model.batches import BatchColumn, has_right_crc
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONTROL_ABORT, CONTROL_COMMIT, CONTROL_MASK, TRANSACTIONAL_MASK
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Finding
@@ -124,7 +125,7 @@ def _batches(file: "ByteFile", first: int) -> "Iterator[ReplayedBatch | None]":
     """Batches of producers from offset `first` on; None last where the walk ends at damage."""
     for chunk in SegmentReader(file).chunks():
         columns = chunk.columns
-        good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
+        good = has_right_crc(columns)
         stop = min([damage.position for damage in chunk.damage] + columns[BatchColumn.POSITION, ~good].tolist(), default=None)
         wanted = (columns[BatchColumn.PRODUCER_ID] >= 0) & (columns[BatchColumn.MAGIC] >= 2)
         wanted &= columns[BatchColumn.LAST_OFFSET] >= first
@@ -187,7 +188,7 @@ def with_recovery(
         if faults := producer_faults(plan, facts, inputs, kinds, transactions=held):
             facts = replace(facts, faults=faults)
     except SourceError as error:
-        incomplete.append(Incomplete(typed_path(plan.log_dir.source, error.path), error.reason))
+        incomplete.append(not_read(plan.log_dir.source, error))
         return findings
     forecast = foretell(facts)
     replica.recovery = replica.recovery_once_mended = summarised(forecast)
@@ -427,7 +428,7 @@ def _held(
             with log_dir.source.open(log.path) as file:
                 for chunk in SegmentReader(file, max_plausible_offset=max_plausible_offset(base_offset)).chunks():
                     fold.step(chunk.columns, chunk.damage)
-                    batches += int((chunk.columns[BatchColumn.CRC] == chunk.columns[BatchColumn.CRC_COMPUTED]).sum())
+                    batches += int(has_right_crc(chunk.columns).sum())
         except SourceError as error:
             incomplete.append(Incomplete(typed_path(log_dir.source, log.path), error.reason))
         if fold.runs:

@@ -11,7 +11,7 @@ from kafka_forensics.analysis.segments import put_right
 from kafka_forensics.analysis.transactions_across import SKEW_MS, TV2
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
-from kafka_forensics.model.batches import BatchColumn, Record
+from kafka_forensics.model.batches import BatchColumn, Record, has_right_crc
 from kafka_forensics.model.constants import CONTROL_COMMIT, CONTROL_MASK, INT64_MAX
 from kafka_forensics.model.coordinators import Decision, TransactionLog
 from kafka_forensics.model.offset_ranges import Ranges
@@ -81,7 +81,7 @@ class ReadLog:
             base, last = columns[BatchColumn.BASE_OFFSET], columns[BatchColumn.LAST_OFFSET]
             at = np.searchsorted(ends, base, side="right")
             good = (at < len(ends)) & (starts[np.minimum(at, len(ends) - 1)] <= last)
-            good &= columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
+            good &= has_right_crc(columns)
             if wanted is not None:
                 good &= wanted(columns)
             window, start = b"", 0
@@ -101,7 +101,7 @@ class ReadLog:
         """The good batches of some ranges and others of the same files, as matrices by BatchColumn; each is used again."""
         for segment, _, _, chunk in self._chunks(ranges):
             columns, _ = self._put_right(chunk, segment)
-            yield columns[:, columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]]
+            yield columns[:, has_right_crc(columns)]
 
     def shown(self, segment: int) -> str:
         """The `.log` of a segment, as in findings."""

@@ -9,7 +9,7 @@ import numpy as np
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.segments import ContinuityFold, Misplaced, Witnessed, at_end, by_neighbours, out_of_line, put_right
 from kafka_forensics.evidence.inputs import ReplicaPlan
-from kafka_forensics.model.batches import BatchChunk, BatchColumn, Record
+from kafka_forensics.model.batches import BatchChunk, BatchColumn, Record, has_right_crc
 from kafka_forensics.model.constants import CONTROL_COMMIT, CONTROL_MASK, TRANSACTIONAL_MASK
 from kafka_forensics.parsers.log import (
     MAX_BATCH_BYTES,
@@ -58,7 +58,7 @@ class Placing:
         A chunk in which none is wrong is given as it is. Raises SourceError.
         """
         columns = chunk.columns
-        good = np.flatnonzero(columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED])
+        good = np.flatnonzero(has_right_crc(columns))
         if not good.size:
             return chunk, {}
         behind, is_end = self._behind_of(chunk)
@@ -200,7 +200,7 @@ def logged_records(plan: ReplicaPlan, lost: list[tuple[int, int]]) -> Iterator[L
 def _good(segment: int, chunk: BatchChunk, lost: list[tuple[int, int]]) -> "NDArray[np.int64]":
     """Rows with a right CRC and an ordinary size; the places of the others, and of damage, go into `lost`."""
     columns = chunk.columns
-    good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
+    good = has_right_crc(columns)
     good &= columns[BatchColumn.SIZE_IN_BYTES] <= MAX_BATCH_BYTES
     lost += [(segment, int(position)) for position in columns[BatchColumn.POSITION, ~good]]
     lost += [(segment, damage.position) for damage in chunk.damage if damage.kind not in kinds_with(Trait.IS_TAIL)]
@@ -220,6 +220,6 @@ def transactional_batches(plan: ReplicaPlan) -> "Iterator[NDArray[np.int64]]":
                 attributes, control = columns[BatchColumn.ATTRIBUTES], columns[BatchColumn.CONTROL_RECORD_TYPE]
                 is_marker = (attributes & CONTROL_MASK != 0) & (control <= CONTROL_COMMIT)
                 is_data = attributes & (CONTROL_MASK | TRANSACTIONAL_MASK) == TRANSACTIONAL_MASK
-                good = (columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]) & (columns[BatchColumn.PRODUCER_ID] >= 0)
+                good = has_right_crc(columns) & (columns[BatchColumn.PRODUCER_ID] >= 0)
                 wanted = good & (is_marker | is_data)
                 yield columns if wanted.all() else columns[:, np.flatnonzero(wanted)]

@@ -12,6 +12,7 @@ from kafka_forensics.analysis.replicas import AcrossFormats
 from kafka_forensics.analysis.segments import put_right
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
+from kafka_forensics.evidence.paths import not_read
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn, Damage, Record, RecordColumn
 from kafka_forensics.model.constants import TIMESTAMP_TYPE_MASK
 from kafka_forensics.model.results import Incomplete
@@ -125,7 +126,7 @@ class LogReader:
             try:
                 rows += self._of_segment(plan, log, (start, end), moved)
             except SourceError as error:
-                self.incomplete.append(Incomplete(typed_path(plan.log_dir.source, error.path), error.reason))
+                self.incomplete.append(not_read(plan.log_dir.source, error))
         return np.concatenate(rows, axis=1)
 
     def _of_segment(
@@ -167,7 +168,7 @@ class LogReader:
                 there = first.rows > 0 and int(first.columns[BatchColumn.POSITION, 0]) == position
                 return first.columns[:, 0].copy() if there else None
         except SourceError as error:
-            self.incomplete.append(Incomplete(typed_path(plan.log_dir.source, error.path), error.reason))
+            self.incomplete.append(not_read(plan.log_dir.source, error))
             return None
 
     @staticmethod
@@ -272,7 +273,7 @@ class LogReader:
                     agrees = hash_key_of([self._plans[id(replica.context)]]) == hash_key
                     return CollectedHashes(file).hashed_records(np.array([position])) if agrees and file.has_hashes else None
         except SourceError as error:
-            self.incomplete.append(Incomplete(typed_path(source, error.path), error.reason))
+            self.incomplete.append(not_read(source, error))
             return None
         decoded = None if hasher is None else self._sound(replica, row)
         if decoded is None or hasher is None:
@@ -295,7 +296,7 @@ class LogReader:
             with self._open_segment(replica, int(row[BATCH_COLUMNS])) as file:
                 return found_inside(file, int(row[BatchColumn.POSITION])) if isinstance(file, CollectedLog) else None
         except SourceError as error:
-            self.incomplete.append(Incomplete(typed_path(self._source(replica), error.path), error.reason))
+            self.incomplete.append(not_read(self._source(replica), error))
             return None
 
     def _told_broken(self, replica: Replica, row: "NDArray[np.int64]") -> bool:
@@ -334,7 +335,7 @@ class LogReader:
                 data = file.read_at(position, size)
                 return content_digest(data) if len(data) == size else None
         except SourceError as error:
-            self.incomplete.append(Incomplete(typed_path(self._source(replica), error.path), error.reason))
+            self.incomplete.append(not_read(self._source(replica), error))
             return None
 
     def _open_segment(self, replica: Replica, base_offset: int) -> "ByteFile":

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafka_forensics.errors import PathMissingError, SourceError
-from kafka_forensics.model.batches import BatchChunk, BatchColumn
+from kafka_forensics.model.batches import BatchChunk, BatchColumn, has_right_crc
 from kafka_forensics.model.constants import CONTROL_ABORT, CONTROL_COMMIT, CONTROL_MASK, INT64_MAX, TRANSACTIONAL_MASK
 from kafka_forensics.parsers.log import SegmentReader
 from kafka_forensics.parsers.log_dir import FileKind, FileName, parse_file_name
@@ -62,7 +62,7 @@ class RecordStates:
         unended = _Unended()
         for chunk in _chunks(file, max_plausible_offset, part, unended):
             columns = chunk.columns
-            good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
+            good = has_right_crc(columns)
             broken += [damage.position for damage in chunk.damage] + columns[BatchColumn.POSITION, ~good].tolist()
             control = columns[BatchColumn.CONTROL_RECORD_TYPE]
             is_marker = (columns[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0) & (control <= CONTROL_COMMIT)
@@ -158,7 +158,7 @@ class _Unended:
 
     def begin(self, columns: "NDArray[np.int64]") -> None:
         """Add what belongs to a transaction in these batches."""
-        data = in_transactions(columns) & (columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED])
+        data = in_transactions(columns) & has_right_crc(columns)
         for producer_id, position in columns[[BatchColumn.PRODUCER_ID, BatchColumn.POSITION]][:, data].T.tolist():
             self._last[producer_id] = position
 

@@ -11,12 +11,12 @@ import numpy as np
 from kafka_forensics.analysis.internal_topics import AgreedLog, MetadataCopy, add_copy
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.errors import SourceError
-from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, typed_path
-from kafka_forensics.model.batches import BatchChunk, BatchColumn
+from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan
+from kafka_forensics.evidence.paths import not_read
+from kafka_forensics.model.batches import BatchChunk, BatchColumn, has_right_crc
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import MetadataBatch, MetadataRecord, MetadataSnapshot, QuorumLog, StatedVoters, VoterSet
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.internal_topics import REPLAYED_FIELDS, decode_metadata_record, is_no_op_batch
 from kafka_forensics.parsers.log import MAX_BATCH_BYTES, SegmentReader, decode_batch, parse_control_record, read_batch
 from kafka_forensics.parsers.log_dir import FileKind, SegmentLog
@@ -241,7 +241,7 @@ def _read_copy(copies: ControllerCopies, plan: ReplicaPlan) -> ControllerCopy:
                         sound += batches.shape[1] if damaged_at is None else int((batches[-1] < damaged_at).sum())
                         is_sound = damaged_at is None
         except SourceError as error:
-            copies.inputs.incomplete.append(Incomplete(typed_path(plan.log_dir.source, error.path), error.reason))
+            copies.inputs.incomplete.append(not_read(plan.log_dir.source, error))
             copies.end_is_known, is_sound, problem = False, False, problem or error.reason
     columns = np.concatenate(rows, axis=1)
     rising = np.ones(columns.shape[1], np.bool_)
@@ -313,7 +313,7 @@ def _read_segment(
     last, name = plan.directory.segments[-1].log, log.entry.name
     for chunk, misplaced in rightly_placed(plan, log, file):
         columns = chunk.columns
-        good = (columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]) & (columns[BatchColumn.MAGIC] >= 2)
+        good = has_right_crc(columns) & (columns[BatchColumn.MAGIC] >= 2)
         good &= columns[BatchColumn.SIZE_IN_BYTES] <= MAX_BATCH_BYTES
         if last is not None and last.name == name and _ends_with_damage(chunk, good):
             copies.end_is_known = False

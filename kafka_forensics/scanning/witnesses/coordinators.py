@@ -7,7 +7,8 @@ from kafka_forensics.analysis.internal_topics import GroupReplay, ShareReplay, T
 from kafka_forensics.analysis.kinds import Trait, finding, kinds_with
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, broker_order, typed_path
-from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage, Record
+from kafka_forensics.evidence.paths import not_read
+from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage, Record, has_right_crc
 from kafka_forensics.model.constants import (
     CONSUMER_OFFSETS_TOPIC,
     CONTROL_ABORT,
@@ -194,7 +195,7 @@ class _LogWalk:
     def _account(self, chunk: BatchChunk) -> None:
         """Note how far the log goes, and whether it is whole."""
         columns = chunk.columns
-        good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
+        good = has_right_crc(columns)
         if good.any():
             self._log.end_offset = max(self._log.end_offset, int(columns[BatchColumn.LAST_OFFSET, good].max()) + 1)
         if not good.all() or any(damage.kind not in kinds_with(Trait.IS_TAIL) for damage in chunk.damage):
@@ -375,7 +376,7 @@ def _replayed_shares(inputs: Inputs, plan: ReplicaPlan) -> tuple[ShareLog, Malfo
                 if problem is not None:
                     records.add(partial(_malformed_share_record, plan, batch, record.offset, *problem))
     except SourceError as error:
-        inputs.incomplete.append(Incomplete(typed_path(plan.log_dir.source, error.path), error.reason))
+        inputs.incomplete.append(not_read(plan.log_dir.source, error))
         log.complete = False
     log.complete &= not lost
     return replay.finish(), records
@@ -468,7 +469,7 @@ def _replayed(plan: ReplicaPlan, inputs: Inputs) -> tuple[TransactionLogReplay, 
     try:
         records = _replay(plan, replay)
     except SourceError as error:
-        inputs.incomplete.append(Incomplete(typed_path(plan.log_dir.source, error.path), error.reason))
+        inputs.incomplete.append(not_read(plan.log_dir.source, error))
         return None
     replay.read(plan.context.partition, plan.context.broker)
     return replay, records

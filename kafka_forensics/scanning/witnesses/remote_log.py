@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafka_forensics.analysis.internal_topics import RemoteLogReplay, remote_logs
 from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.errors import SourceError
-from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, typed_path
+from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan
+from kafka_forensics.evidence.paths import not_read
 from kafka_forensics.model.batches import Record
 from kafka_forensics.model.constants import REMOTE_LOG_METADATA_TOPIC
 from kafka_forensics.model.controller import MetadataRecord
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.remote_log import RemoteLogHistory
-from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.internal_topics import decode_remote_log_record
 from kafka_forensics.scanning.rereading.logs_in_order import LoggedRecords, logged_records
 from kafka_forensics.scanning.witnesses.coordinators import cluster_of, reach
@@ -125,7 +125,7 @@ class _Replayed:
                 if event.problem is not None:
                     self.malformed.add(partial(_malformed, plan, event, event.problem))
         except SourceError as error:
-            inputs.incomplete.append(Incomplete(typed_path(plan.log_dir.source, error.path), error.reason))
+            inputs.incomplete.append(not_read(plan.log_dir.source, error))
             self.is_whole = False
         self.is_whole &= not lost
 

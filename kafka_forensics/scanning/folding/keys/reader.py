@@ -11,7 +11,7 @@ from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.segments import Misplaced, move
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
-from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
+from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage, has_right_crc
 from kafka_forensics.model.constants import (
     COMPRESSION_MASK,
     DELETE_HORIZON_MASK,
@@ -140,7 +140,7 @@ class KeyReader:
     def _follow(self, chunk: BatchChunk, *, last: bool) -> None:
         """Note where damage ends: with the next batch that is good."""
         columns = chunk.columns
-        good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
+        good = has_right_crc(columns)
         position = columns[BatchColumn.POSITION]
         eaten = [
             damage.position
@@ -297,7 +297,7 @@ def _span_legacy(held: CollectedHashes, columns: "Ints", first: int, end: int) -
     """Give compressed messages of the old formats the offsets and the number of the messages inside them, where these are held."""
     rows = columns[:, first:end]
     wrappers = (rows[BatchColumn.MAGIC] < 2) & (rows[BatchColumn.ATTRIBUTES] & COMPRESSION_MASK != 0)
-    for row in np.flatnonzero(wrappers & (rows[BatchColumn.CRC] == rows[BatchColumn.CRC_COMPUTED])).tolist():
+    for row in np.flatnonzero(wrappers & has_right_crc(rows)).tolist():
         offsets = held.hashed_records(rows[BatchColumn.POSITION, row : row + 1]).offsets
         if len(offsets):
             rows[BatchColumn.BASE_OFFSET, row], rows[BatchColumn.LAST_OFFSET, row] = offsets.min(), offsets.max()
