@@ -10,11 +10,11 @@ from unittest.mock import Mock
 
 import pytest
 
-from kafka_forensics.cli.commands.collect import UNFINISHED
 from kafka_forensics.errors import UsageError
 from kafka_forensics.parsers.log import read_batches
 from kafka_forensics.questions.collect import PseudonymMap
 from kafka_forensics.storage.bundles import BundleSource, SectionKind
+from kafka_forensics.storage.disks import UNFINISHED
 from kafka_forensics.writers import bundle_file
 from kafka_forensics.writers.bundle_file import BundleWriter
 from tests.cli.runs import Run

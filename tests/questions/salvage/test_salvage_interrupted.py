@@ -15,8 +15,8 @@ import pytest
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.questions.salvage import MANIFEST, partition_files, salvaging
 from kafka_forensics.questions.salvage.sealing import Copied, drop
-from kafka_forensics.questions.salvage.target import UNFINISHED
 from kafka_forensics.storage import copying
+from kafka_forensics.storage.disks import UNFINISHED
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import ByteFile
 from tests.questions.salvage.salvaged import NAME, batches_of, check_output, log_of, of_first, salvaged_of
