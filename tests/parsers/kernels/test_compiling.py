@@ -231,7 +231,7 @@ def test_compiled_follows_a_constant_as_interpreted_does(package: Path, tmp_path
         return subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
 
     assert answers() == "True True\n"
-    replace_in(package / "model" / "constants.py", "MAX_SEQUENCE: Final = 2**31 - 1", "MAX_SEQUENCE: Final = 0")
+    replace_in(package / "model" / "constants.py", "MAX_SEQUENCE: Final = MAX_INT32", "MAX_SEQUENCE: Final = 0")
     assert answers() == "False False\n"
     assert len(list((tmp_path / "changed" / "kafka-forensics").iterdir())) == 2
 
