@@ -12,8 +12,8 @@ from kafka_forensics.analysis.replicas.damaged_forks import of_two_histories
 from kafka_forensics.analysis.segments import Irregularity
 from kafka_forensics.model.batches import BATCH_COLUMNS, IDENTITY, BatchColumn
 from kafka_forensics.model.constants import CONTROL_MASK, RECORD_BATCH_OVERHEAD
+from kafka_forensics.model.offset_ranges import Range
 from kafka_forensics.replication.epochs import epoch_at
-from kafka_forensics.replication.offset_ranges import Range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
