@@ -648,7 +648,8 @@ class HeldBackEvidence(LaterEvidence):
     log_end_offset: int
     behind: int
     since_ms: NotRequired[int]
-    waiting_ms: int
+    waiting_ms: NotRequired[int]
+    """Not known where records have no time, or the first that waits is stamped later than the newest."""
 
 
 # What should be there.
