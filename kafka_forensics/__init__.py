@@ -101,14 +101,14 @@ def recover(
 
 
 def json_document(result: "ScanResult") -> "Iterable[str]":
-    """The JSON document of the command line, whose module is not loaded before it is options for."""
+    """The JSON document of the command line, whose module is not loaded before it is asked for."""
     from kafka_forensics.export.json_document import document
 
     return document(result)
 
 
 def lanes_of(reader: "FactReader", topic: str, partition: int) -> "Drawing":
-    """The lanes of a partition, whose module is not loaded before they are options for."""
+    """The lanes of a partition, whose module is not loaded before they are asked for."""
     from kafka_forensics.report.drawn import lanes_of as drawn
 
     return drawn(reader, topic, partition)

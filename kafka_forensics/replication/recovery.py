@@ -54,6 +54,7 @@ METADATA_SNAPSHOT: Final = 42
 HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
 LOG_START_FILE: Final = "log-start-offset-checkpoint"
+CLEANER_FILE: Final = "cleaner-offset-checkpoint"
 EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 
 

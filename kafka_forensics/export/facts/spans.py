@@ -10,7 +10,7 @@ import pyarrow as pa
 from kafka_forensics.errors import SourceError
 from kafka_forensics.export.facts.log import FactReading
 from kafka_forensics.export.facts.rows import json_text, record_batches
-from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
+from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage, has_right_crc
 from kafka_forensics.model.constants import (
     INDEX_ENTRY_SIZE,
     PRODUCER_SNAPSHOT_ENTRY_SIZE,
@@ -164,7 +164,7 @@ def _chunk_spans(chunk: BatchChunk) -> Iterator[Span]:
             spans.append(
                 Span(damage.position, end, kind, damage.kind, damage.base_offset, damage.last_offset, detail=dict(damage.detail))
             )
-    bad = columns[BatchColumn.CRC] != columns[BatchColumn.CRC_COMPUTED]
+    bad = ~has_right_crc(columns)
     alone = bad.copy()
     alone[list(inside)] = True
     breaks = np.ones(chunk.rows, bool)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol, Self
 import numpy as np
 import xxhash
 
-from kafka_forensics.model.batches import RECORD_COLUMNS, RECORD_ROWS, BatchColumn, Damage, RecordColumn
+from kafka_forensics.model.batches import RECORD_COLUMNS, RECORD_ROWS, BatchColumn, Damage, RecordColumn, has_right_crc
 from kafka_forensics.model.constants import COMPRESSION_MASK, CONTROL_MASK, RECORD_BATCH_OVERHEAD, TIMESTAMP_TYPE_MASK
 from kafka_forensics.parsers.kernels.records import gather_records, readable
 from kafka_forensics.parsers.log.codecs import HELD_BYTES
@@ -275,7 +275,7 @@ def written_headers(headers: tuple[tuple[bytes, bytes | None], ...]) -> bytes:
 def with_records(columns: "Ints", first: int, end: int) -> "tuple[NDArray[np.bool_], NDArray[np.bool_]]":
     """Which rows `[first, end)` are good batches of records, no control batches; which of all are good control batches."""
     rows = columns[:, first:end]
-    good = rows[BatchColumn.CRC] == rows[BatchColumn.CRC_COMPUTED]
+    good = has_right_crc(rows)
     control = (rows[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0) & (rows[BatchColumn.MAGIC] >= 2)
     return good & ~control & (rows[BatchColumn.RECORDS_COUNT] != 0), good & control
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafka_forensics.errors import FormatError
-from kafka_forensics.model.batches import BATCH_COLUMNS, CHUNK_ROWS, BatchChunk, BatchColumn, Damage
+from kafka_forensics.model.batches import BATCH_COLUMNS, CHUNK_ROWS, BatchChunk, BatchColumn, Damage, has_right_crc
 from kafka_forensics.model.constants import INT64_MAX, LOG_OVERHEAD
 from kafka_forensics.parsers.kernels.identities import fill_identities
 from kafka_forensics.parsers.kernels.walk import DONE, FULL, MORE, walk
@@ -169,7 +169,7 @@ class SegmentReader:
     def _open_all(self, log: CollectedLog, columns: "NDArray[np.int64]") -> None:
         """Show every good batch of a collected log; what is found in them is among its facts. Raises SourceError if the batches are
         wanted and not there."""
-        good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
+        good = has_right_crc(columns)
         rows = columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES, BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET]]
         for position, size, base_offset, last_offset in rows[:, good].T.tolist():
             if self._inspect_alone is None:
@@ -224,7 +224,7 @@ def _chunk_of(columns: "NDArray[np.int64]", damage: list[Damage], total: int) ->
     """The chunk of some batches and what is damaged between and in them, `total` bytes in all."""
     if not damage:
         return BatchChunk(columns, damage, total, 0, 0)
-    bad = columns[BatchColumn.CRC] != columns[BatchColumn.CRC_COMPUTED]
+    bad = ~has_right_crc(columns)
     decoded = int(columns[BatchColumn.SIZE_IN_BYTES].sum()) - int(columns[BatchColumn.SIZE_IN_BYTES][bad].sum())
     skipped = sum(damage_here.size_in_bytes for damage_here in damage if damage_here.kind in _SKIPPED)
     return BatchChunk(columns, damage, decoded, total - decoded - skipped, skipped)

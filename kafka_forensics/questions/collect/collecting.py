@@ -26,6 +26,7 @@ from kafka_forensics.questions.collect.log_facts import FactsWanted, take_log
 from kafka_forensics.questions.collect.names import BundleNames
 from kafka_forensics.questions.collect.pace import Pace
 from kafka_forensics.questions.collect.politeness import leave_page_cache
+from kafka_forensics.replication.recovery import CLEANER_FILE
 from kafka_forensics.scanning.judging.whole_scan import is_deep
 from kafka_forensics.scanning.witnesses.controller import read_controller
 from kafka_forensics.scanning.witnesses.coordinators import read_transaction_log
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from kafka_forensics.model.json_objects import Json
     from kafka_forensics.storage.source import ByteFile
 
-CLEANED: Final = "cleaner-offset-checkpoint"
 PIECE_BYTES: Final = 1 << 20
 Progress = Callable[[int, int], None]
 """Called with bytes done, and bytes in all."""
@@ -304,7 +304,9 @@ def compacted_partitions(paths: list[str], options: ScanOptions, cache: PageCach
     only_controller = replace(options, topic_glob=CLUSTER_METADATA_TOPIC, partition=None, broker=None)
     inputs = gather(paths, only_controller, elsewhere=True)
     leave_page_cache(inputs.sources, cache)
-    cleaned = {key for log_dir in inputs.log_dirs if (file := log_dir.checkpoints.get(CLEANED)) is not None for key in file.offsets}
+    cleaned = {
+        key for log_dir in inputs.log_dirs if (file := log_dir.checkpoints.get(CLEANER_FILE)) is not None for key in file.offsets
+    }
     evidence = read_controller(inputs)
     controls = {} if evidence is None else evidence.history.partitions
     return cleaned | {key for key, control in controls.items() if control.was_compacted}

@@ -60,7 +60,7 @@ from kafka_forensics.questions.salvage.slices import Choice, Slice, Source
 from kafka_forensics.questions.salvage.target import built
 from kafka_forensics.questions.salvage.whole_copies import first_dirty_offset, known_epochs
 from kafka_forensics.replication.planner import NO_END, UNSEEN, Broker
-from kafka_forensics.replication.recovery import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
+from kafka_forensics.replication.recovery import CLEANER_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from kafka_forensics.replication.retention import Retention, explains
 from kafka_forensics.replication.small_files import BOOTSTRAP, META_PROPERTIES
 from kafka_forensics.scanning.engine.local import Progress, scan, scan_inputs
@@ -74,7 +74,6 @@ from kafka_forensics.scanning.witnesses.witnesses import read_witnesses
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.writers.files import write_offset_checkpoint
 
-CLEANER_FILE: Final = "cleaner-offset-checkpoint"
 BUILT: Final = ".built"
 """Where in the output each partition is built, until all are scanned;"""
 APART: Final = ".controllers"

@@ -21,11 +21,11 @@ from kafka_forensics.evidence.inputs import Inputs, LogDir, broker_order
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.model.findings import Finding, Place, TopicPartition
 from kafka_forensics.parsers.log_dir import PartitionDirectory
+from kafka_forensics.replication.recovery import CLEANER_FILE
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.kinds.evidence_classes import CleanerStoppedEvidence
 
-CHECKPOINT: Final = "cleaner-offset-checkpoint"
 _HOUR_MS: Final = 60 * 60 * 1000
 DUE_MS: Final = 12 * _HOUR_MS
 """How long logs have to be due. A cleaner sleeps 15 seconds where it finds nothing to do; one log may take it hours."""
@@ -116,10 +116,11 @@ def _brokers(log_dirs: Iterable[LogDir]) -> dict[int | str, _Broker]:
             if directory.suffix == "future":
                 broker.moving.add(partition)
             elif directory.suffix is None:
-                cleaned_end = log_dir.offset(CHECKPOINT, *partition)
+                segments = _segments(directory)
+                cleaned_end = log_dir.offset(CLEANER_FILE, *partition)
                 if cleaned_end is not None:
-                    broker.logs.setdefault(partition, _Log(log_dir.name, list(_segments(directory)), cleaned_end))
-                broker.written_ms += [segment.written_ms for segment in _segments(directory)]
+                    broker.logs.setdefault(partition, _Log(log_dir.name, segments, cleaned_end))
+                broker.written_ms += [segment.written_ms for segment in segments]
     for broker in brokers.values():
         broker.written_ms.sort()
         pauses = [later - earlier for earlier, later in pairwise(broker.written_ms)]
@@ -127,10 +128,8 @@ def _brokers(log_dirs: Iterable[LogDir]) -> dict[int | str, _Broker]:
     return brokers
 
 
-def _segments(directory: PartitionDirectory) -> Iterator[_Segment]:
-    for files in directory.segments:
-        if files.log is not None:
-            yield _Segment(files.base_offset, files.log.size_in_bytes, files.log.mtime_ns // 1_000_000)
+def _segments(directory: PartitionDirectory) -> list[_Segment]:
+    return [_Segment(log.base_offset, log.entry.size_in_bytes, log.entry.mtime_ns // 1_000_000) for log in directory.logs()]
 
 
 def _due_logs(
@@ -217,5 +216,5 @@ def _finding(broker: int | str, known: _Broker, due: list[_Due]) -> Finding:
         ],
         "premises": ["the times of segments are those at which the broker wrote them"],
     }
-    place = Place(broker=broker, log_dir=log_dirs.pop() if len(log_dirs) == 1 else None, file=CHECKPOINT)
+    place = Place(broker=broker, log_dir=log_dirs.pop() if len(log_dirs) == 1 else None, file=CLEANER_FILE)
     return finding("CLEANER_STOPPED", place, evidence)
