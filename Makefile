@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo 'make demo         install into $(VENV) and scan two sample clusters that lost data'
-	@echo 'make test         the tests, in four minutes; those of make nightly are more of the same kinds'
+	@echo 'make test         the tests, in five minutes; those of make nightly are more of the same kinds'
 	@echo 'make test-broker  the tests that start a real Kafka on loopback, 16 minutes; with SLICE=slice those of .ci/run, 3 minutes'
 	@echo 'make nightly      all that make test leaves out, in parts: $(PARTS); one of them alone: make nightly PART=spark'
 	@echo 'make check        formatting, lint, types'
