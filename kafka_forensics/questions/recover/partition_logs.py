@@ -1,12 +1,13 @@
-"""The copies of one partition: from whose log each lost offset is read, and what two logs have in common."""
+"""The logs of one partition: which of them each lost offset is read from, how transactions ended, and where two logs are equal."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.model.coordinators import TransactionLog
-from kafka_forensics.model.offset_ranges import Ranges, clipped, counted, normalised, without
+from kafka_forensics.model.offset_ranges import Range, Ranges, clipped, counted, normalised, without
+from kafka_forensics.questions.plan import good_ranges
 from kafka_forensics.replication.planner import NO_END, Broker, Loss, PlanPartition
 from kafka_forensics.scanning.rereading.log_ranges import Endings, ReadLog
 from kafka_forensics.scanning.rereading.record_states import ABORTED, COMMITTED, UNKNOWN
@@ -14,78 +15,81 @@ from kafka_forensics.scanning.rereading.record_states import ABORTED, COMMITTED,
 if TYPE_CHECKING:
     from kafka_forensics.model.results import Incomplete
 
-Source = tuple[int, int, Broker | None]
-"""Offsets `[start, end)` and from whose copy they are read; None: no copy has a good batch there."""
-_NOTHING: Final[Ranges] = ()
+LossSource = tuple[int, int, Broker | None]
+"""Offsets `[start, end)` and the broker whose log they are read from; None where no log has a good batch there."""
 
 
-class Copies:
-    """The copies that were planned with; `replicas` and their `plans` are the first of `given.replicas`, in the same order.
+class PartitionLogs:
+    """The logs a partition was planned with; `copies` belong to the first of `planned.replicas`, in order.
 
-    `asked` are the offsets from the first to the last that are lost, `kept` is the broker whose log stays.
+    `lost` are the offsets `[start, end)` from the first to the last lost one, `kept` is the broker whose log is kept.
     """
 
     def __init__(
         self,
-        given: PlanPartition,
-        replicas: Sequence[Replica],
-        plans: Sequence[ReplicaPlan],
+        planned: PlanPartition,
+        copies: Sequence[tuple[Replica, ReplicaPlan]],
         coordinators: TransactionLog | None,
-        asked: tuple[int, int],
+        lost: Range,
         kept: Broker,
     ) -> None:
-        self.given = given
+        self.planned, self.kept = planned, kept
         self.incomplete: list[Incomplete] = []
-        self._replicas = replicas
-        self._number: dict[Broker, int] = {}
-        for number, replica in enumerate(given.replicas):
-            self._number.setdefault(replica.broker, number)
-        wanted = [(asked[0], max(asked[1], value.log_end_offset if value.broker == kept else 0)) for value in given.replicas]
-        self._logs = [
-            ReadLog(replica, plan, self.incomplete, offsets)
-            for replica, plan, offsets in zip(replicas, plans, wanted[: len(plans)], strict=True)
-        ]
-        self._endings: dict[tuple[Broker, int], Endings] = {}
+        self._start, lost_end = lost
         self._coordinators = coordinators
-        self.start = asked[0]
-        self._sources: dict[Loss, list[Source]] = {}
+        self._numbers: dict[Broker, int] = {}
+        self._logs = []
+        for number, planned_replica in enumerate(planned.replicas):
+            self._numbers.setdefault(planned_replica.broker, number)
+            if number < len(copies):
+                end = max(lost_end, planned_replica.log_end_offset if planned_replica.broker == kept else 0)
+                self._logs.append(ReadLog(*copies[number], self.incomplete, (self._start, end)))
+        self._endings: dict[tuple[Broker, int], Endings] = {}
+        self._sources: dict[Loss, list[LossSource]] = {}
 
     def log(self, broker: Broker) -> ReadLog | None:
-        """A broker's log; None of one that has no copy here, and begins with an empty log."""
-        number = self._number[broker]
+        """A broker's log; None if it has no copy here, and starts with an empty log."""
+        number = self._numbers[broker]
         return self._logs[number] if number < len(self._logs) else None
 
     def endings(self, broker: Broker, end: int = NO_END) -> Endings:
-        """How transactions ended in a broker's log, from the first lost offset on; `end`: where recovery will have cut it, and
-        no coordinator writes a marker again."""
+        """How transactions ended in a broker's log, from the first lost offset on.
+
+        `end` is where recovery will truncate the log: then no coordinator writes missing markers again.
+        """
         if (broker, end) not in self._endings:
-            log, replica = self._logs[self._number[broker]], self.given.replicas[self._number[broker]]
-            doubtful = clipped(normalised((*replica.damaged, *replica.unread)), self.start, end)
+            log, replica = self._logs[self._numbers[broker]], self.planned.replicas[self._numbers[broker]]
+            doubtful = clipped(normalised((*replica.damaged, *replica.unread)), self._start, end)
             open_end = end == NO_END and (not replica.end_is_known or replica.has_unknown_bytes)
             coordinators = self._coordinators if end == NO_END else None
-            self._endings[broker, end] = Endings(log, (self.start, end), doubtful, open_end=open_end, coordinators=coordinators)
+            self._endings[broker, end] = Endings(log, (self._start, end), doubtful, open_end=open_end, coordinators=coordinators)
         return self._endings[broker, end]
 
-    def surviving_endings(self, kept: Broker) -> Endings:
-        """The same in what stays of the log of `kept`."""
-        replica = self.given.replicas[self._number[kept]]
-        is_cut = bool(clipped(replica.on_disk, replica.log_end_offset, NO_END))
-        return self.endings(kept, replica.log_end_offset if is_cut else NO_END)
+    def surviving_endings(self) -> Endings:
+        """How transactions ended in what recovery leaves of the kept log."""
+        replica = self.planned.replicas[self._numbers[self.kept]]
+        is_truncated = bool(clipped(replica.on_disk, replica.log_end_offset, NO_END))
+        return self.endings(self.kept, replica.log_end_offset if is_truncated else NO_END)
 
     def txn_state(self, loss: Loss, facts: Sequence[int]) -> str:
-        """How the transaction of a batch of a loss ended, by the logs of all who hold it: one may end before its marker."""
+        """How the transaction of a lost batch ended, by the logs of all holders: one may end before its marker."""
         states = {self.endings(broker).state(facts) for broker in loss.held_by if self.log(broker) is not None}
         decided = states & {COMMITTED, ABORTED}
         if len(decided) == 1:
             return decided.pop()
         return states.pop() if len(states) == 1 else UNKNOWN
 
-    def sources(self, loss: Loss) -> list[Source]:
-        """From whose copies to read a loss, by offsets: of who has payloads and the least damage there, then of the others."""
+    def sources(self, loss: Loss) -> list[LossSource]:
+        """The logs to read a loss from, by offset: those with payloads and the least damage there, then the others."""
+
+        def order(broker: Broker) -> tuple[bool, int]:
+            log, damaged = self.log(broker), self.planned.replicas[self._numbers[broker]].damaged
+            return log is not None and log.in_bundle, counted(clipped(damaged, loss.start, loss.end))
+
         if loss not in self._sources:
             left: Ranges = ((loss.start, loss.end),)
-            sources: list[Source] = []
-            for broker in sorted(loss.held_by, key=lambda broker: self._soundness(broker, loss)):
+            sources: list[LossSource] = []
+            for broker in sorted(loss.held_by, key=order):
                 rest = without(left, clipped(self._good(broker), loss.start, loss.end))
                 sources += [(start, end, broker) for start, end in without(left, rest)]
                 left = rest
@@ -93,39 +97,26 @@ class Copies:
             self._sources[loss] = sorted(sources, key=lambda source: source[0])
         return self._sources[loss]
 
-    def surviving(self, kept: Broker) -> Ranges:
-        """Offsets, from the first that is lost on, of the good batches that recovery leaves to the log of `kept`."""
-        return clipped(self._good(kept), self.start, self.given.replicas[self._number[kept]].log_end_offset)
+    def surviving(self, holders: Sequence[Broker]) -> tuple[Ranges, Ranges]:
+        """Offsets of good batches that recovery leaves in the kept log, from the first lost offset on.
 
-    def alike(self, kept: Broker, holders: Sequence[Broker]) -> Ranges:
-        """Those of them at which it has what one of the holders has; all of them if it is a holder itself."""
-        own, number = self.surviving(kept), self._number[kept]
-        ranges: list[tuple[int, int]] = []
+        First those at which it equals a holder's log (all of them if it belongs to a holder), then the others.
+        """
+        number = self._numbers[self.kept]
+        surviving = clipped(self._good(self.kept), self._start, self.planned.replicas[number].log_end_offset)
+        if any(self._numbers[holder] == number for holder in holders):
+            return surviving, ()
+        equal: list[Range] = []
         for holder in holders:
-            other = self._number[holder]
-            if other == number:
-                return own
-            pair = (min(number, other), max(number, other))
-            same = without(self._good(holder), self.given.differing.get(pair, ()))
-            ranges += without(own, without(own, same))
-        return normalised(ranges)
-
-    def own(self, kept: Broker, holders: Sequence[Broker]) -> Ranges:
-        """Those of them at which it has what none of the holders has."""
-        return without(self.surviving(kept), self.alike(kept, holders))
+            first, second = sorted((number, self._numbers[holder]))
+            equal_to_holder = without(self._good(holder), self.planned.differing.get((first, second), ()))
+            equal += without(surviving, without(surviving, equal_to_holder))
+        return normalised(equal), without(surviving, normalised(equal))
 
     def is_damaged(self, loss: Loss, start: int, end: int) -> bool:
         """Whether a holder of a loss has damage at some of these offsets."""
-        return any(clipped(self.given.replicas[self._number[broker]].damaged, start, end) for broker in loss.held_by)
+        return any(clipped(self.planned.replicas[self._numbers[broker]].damaged, start, end) for broker in loss.held_by)
 
     def _good(self, broker: Broker) -> Ranges:
-        """Offsets of the good batches of a log."""
-        number = self._number[broker]
-        if number >= len(self._replicas):
-            return _NOTHING
-        return normalised((run.start_offset, run.end_offset) for run in self._replicas[number].state.continuity.runs)
-
-    def _soundness(self, broker: Broker, loss: Loss) -> tuple[bool, int]:
-        number = self._number[broker]
-        in_bundle = number < len(self._logs) and self._logs[number].in_bundle
-        return in_bundle, counted(clipped(self.given.replicas[number].damaged, loss.start, loss.end))
+        log = self.log(broker)
+        return () if log is None else good_ranges(log.replica)
