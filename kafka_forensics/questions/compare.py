@@ -1,10 +1,11 @@
-"""`compare`: replicas of one partition side by side around their first difference, record by record."""
+"""`compare`: the replicas of one partition side by side around their first difference, record by record."""
 
 import hashlib
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.replica import Replica
@@ -13,7 +14,6 @@ from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions, listed, nothing_there
 from kafka_forensics.model.batches import NO_TIMESTAMP_TYPE, BatchColumn, Record
 from kafka_forensics.model.constants import CONTROL_MASK
-from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import PartitionSummary, Read, ScanResult
 from kafka_forensics.parsers.log import parse_control_record
 from kafka_forensics.scanning.engine.local import Progress, scan_inputs
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _WINDOW: Final = 4096
-"""Offsets read at a time while searching."""
+"""Offsets that the search for the first difference reads at a time."""
 _SEARCHED_OFFSETS: Final = 1 << 20
-"""Offsets after a finding's first within which the first differing record is looked for."""
+"""Offsets from the start of a finding in which that search looks."""
 _WIDEST_WINDOW: Final = 1 << 16
 _WINDOWS_READ: Final = 64
-"""Windows read for the records around the difference; a log with wider gaps shows fewer."""
+"""Windows read for the records around the difference; where gaps are wide, fewer records are found."""
 _FINDINGS_TRIED: Final = 32
 
 
@@ -39,26 +39,26 @@ class OffsetState(StrEnum):
 
     RECORD = "record"
     ABSENT = "absent"
-    """Within its log, and not there: compacted away, or missing."""
+    """Inside its log, but compacted away or missing."""
     BEFORE_LOG_START = "before_log_start"
     IN_REMOTE_STORAGE = "in_remote_storage"
     BEYOND_LOG_END = "beyond_log_end"
     NOT_READ = "not_read"
-    """Its log could not be read there."""
+    """Its log could not be read at this offset."""
     UNREADABLE = "unreadable"
     """Inside a batch that cannot be decoded."""
 
 
 NOT_HERE: Final = frozenset({OffsetState.BEFORE_LOG_START, OffsetState.IN_REMOTE_STORAGE, OffsetState.NOT_READ})
-"""Where a replica's copy tells nothing of an offset that others have."""
+"""States in which a copy says nothing about an offset that others hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldRecord:
-    """A record as one replica holds it; equal where replicas agree. -1 is "none" in every number, times are milliseconds.
+    """A record as one replica holds it; equal where replicas agree. -1 means none in every number, times are milliseconds.
 
-    Digests are SHA-256 in hexadecimal, None for null and for what is too large to be held. `is_valid` is whether the batch's CRC is
-    right. Keys, values and headers themselves are there only if asked for.
+    Digests are SHA-256 in hexadecimal, None for null and for content too large to be held. `is_valid` tells whether the batch's CRC
+    is right. Keys, values and headers are only present if requested.
     """
 
     offset: int
@@ -83,7 +83,7 @@ class HeldRecord:
     headers: tuple[tuple[bytes, bytes | None], ...] = field(default=(), compare=False, repr=False)
 
     def in_format(self, magic: int) -> "HeldRecord":
-        """The record without what a message format does not have; headers stay, since a consumer sees them."""
+        """The record without the fields that a message format lacks, except headers, which consumers see."""
         record = self
         if magic < 2:
             record = replace(record, partition_leader_epoch=-1, producer_id=-1, producer_epoch=-1, sequence=-1)
@@ -92,7 +92,7 @@ class HeldRecord:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What one replica has at one offset; `record` is None unless `state` is RECORD."""
+    """State of one replica at one offset; `record` is None unless `state` is RECORD."""
 
     broker: int | str
     state: OffsetState
@@ -101,7 +101,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class OffsetRow:
-    """One offset on all replicas, in their order; `differs` where they do not all hold the same."""
+    """One offset on all replicas, in their order; `differs` if they do not all hold the same."""
 
     offset: int
     differs: bool
@@ -110,7 +110,7 @@ class OffsetRow:
 
 @dataclass(slots=True)
 class SideBySide:
-    """The scan of one partition, the first offset at which its replicas differ (None: they do not), and what lies around it."""
+    """The scan of one partition, the first offset at which its replicas differ (None: nowhere), and the records around it."""
 
     result: ScanResult
     first_difference: int | None = None
@@ -125,44 +125,40 @@ class SideBySide:
 def compare(
     paths: list[str], options: ScanOptions, *, context: int = 3, payloads: bool = False, progress: Progress | None = None
 ) -> SideBySide:
-    """Compare the replicas of the one partition that `options` leave, with `context` records before and after the difference.
+    """Compare the replicas of the one partition that `options` select, with `context` records before and after the difference.
 
-    Raises UsageError for paths that make no sense, if not exactly one partition is left, and if only one replica of it is there.
+    Raises UsageError for invalid paths, and unless exactly one partition is selected and at least two replicas of it are there.
     """
-    inputs = _chosen(paths, options)
-    first: list[int | None] = [None]
-    rows: list[OffsetRow] = []
+    inputs = _select_partition(paths, options)
+    answer: list[tuple[int | None, list[OffsetRow]]] = []
 
     def look(replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
         sides = [_Side(replica, reader, payloads=False) for replica in replicas]
-        first[0] = _first_difference(sides, result)
-        if first[0] is not None:
-            rows.extend(_around([replace(side, payloads=payloads) for side in sides], first[0], context))
+        first = _first_difference(sides, result)
+        with_payloads = [replace(side, payloads=payloads) for side in sides]
+        answer.append((first, [] if first is None else _rows_around(with_payloads, first, context)))
 
     result = scan_inputs(inputs, options, progress, look)
-    ours = (result.partitions[0].topic, result.partitions[0].partition)
-    result.findings = [finding for finding in result.findings if _bears_on(finding, ours)]
-    return SideBySide(result, first[0], rows)
+    partition = (result.partitions[0].topic, result.partitions[0].partition)
+    result.findings = [
+        finding
+        for finding in result.findings
+        if (finding.place.topic, finding.place.partition) == partition
+        or (finding.place.topic is None and finding.kind in kinds_with(Trait.BEARS_ON_ALL_PARTITIONS))
+    ]
+    return SideBySide(result, *(answer[0] if answer else (None, [])))
 
 
-def _bears_on(finding: Finding, partition: tuple[str, int]) -> bool:
-    place = finding.place
-    return (place.topic, place.partition) == partition or (
-        place.topic is None and finding.kind in kinds_with(Trait.BEARS_ON_ALL_PARTITIONS)
-    )
-
-
-def _chosen(paths: list[str], options: ScanOptions) -> Inputs:
-    """The inputs with the replicas of one partition, at least two of them."""
+def _select_partition(paths: list[str], options: ScanOptions) -> Inputs:
+    """The inputs with at least two replicas of one partition."""
     inputs = gather(paths, options)
     partitions = _partitions(inputs)
     if len(inputs.replicas) < 2 and inputs.incomplete:
         gap = next((gap for gap in inputs.incomplete if may_pass(gap.reason)), inputs.incomplete[0])
         raise SourceError(gap.path, gap.reason)
     if not partitions:
-        raise nothing_there(
-            _partitions(gather(paths, ScanOptions(broker=options.broker, storage_options=options.storage_options))), options
-        )
+        every = gather(paths, ScanOptions(broker=options.broker, storage_options=options.storage_options))
+        raise nothing_there(_partitions(every), options)
     if len(partitions) > 1:
         hint = f"choose with --topic and --partition from {listed(f'{topic}-{number}' for topic, number in partitions)}"
         raise UsageError(f"compare takes one partition, {len(partitions)} are there", hint=hint)
@@ -176,71 +172,72 @@ def _chosen(paths: list[str], options: ScanOptions) -> Inputs:
 
 
 def _partitions(inputs: Inputs) -> list[tuple[str, int]]:
-    """Every partition that is there, those of internal topics last."""
+    """Every partition with a replica, those of internal topics last."""
     every = {(plan.context.topic, plan.context.partition) for plan in inputs.replicas}
     return sorted(every, key=lambda partition: (partition[0].startswith("__"), partition))
 
 
-@dataclass(frozen=True, slots=True)
-class _Between:
-    """Records of a range by their offsets, None in batches that cannot be decoded, and the offsets `[start, end)` of these.
+class _RangeRecords(NamedTuple):
+    """Records of a range by offset, None in batches that cannot be decoded, and the offsets `[start, end)` of these batches.
 
-    Of such a batch no more offsets are listed than it has bytes: it may claim 2^31.
+    Of such a batch at most as many offsets are listed as it has bytes: its header may claim 2^31.
     """
 
-    records: dict[int, HeldRecord | None]
+    by_offset: dict[int, HeldRecord | None]
     unreadable: list[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One replica and its log, to be read again."""
+    """One replica, whose log is read again."""
 
     replica: Replica
     reader: LogReader
     payloads: bool
 
-    def between(self, start: int, end: int) -> "_Between":
+    def read(self, start: int, end: int) -> _RangeRecords:
         """What it holds of `[start, end)`."""
-        records: dict[int, HeldRecord | None] = {}
-        unreadable: list[tuple[int, int]] = []
+        found = _RangeRecords({}, [])
         if self.replica.read is Read.NONE:
-            return _Between(records, unreadable)
+            return found
         for row in self.reader.batches(self.replica, start, end).T:
             decoded = self.reader.decoded(self.replica, row)
             for record in () if decoded is None else decoded.iter_records():
                 if start <= record.offset < end:
-                    records.setdefault(record.offset, _held_record(record, row, payloads=self.payloads))
+                    found.by_offset.setdefault(record.offset, _held_record(record, row, payloads=self.payloads))
             if decoded is None or decoded.problems:
-                claimed = max(int(row[BatchColumn.BASE_OFFSET]), start), min(int(row[BatchColumn.LAST_OFFSET]) + 1, end)
-                for offset in range(claimed[0], min(claimed[1], claimed[0] + int(row[BatchColumn.SIZE_IN_BYTES]))):
-                    records.setdefault(offset, None)
-                unreadable.append(claimed)
-        return _Between(records, unreadable)
+                low, high = max(int(row[BatchColumn.BASE_OFFSET]), start), min(int(row[BatchColumn.LAST_OFFSET]) + 1, end)
+                for offset in range(low, min(high, low + int(row[BatchColumn.SIZE_IN_BYTES]))):
+                    found.by_offset.setdefault(offset, None)
+                found.unreadable.append((low, high))
+        return found
 
-    def held(self, offset: int, between: "_Between") -> Held:
-        """What is at `offset`, by what `between` gave."""
-        broker, records = self.replica.broker, between.records
-        if offset in records:
-            record = records[offset]
-            return Held(broker, OffsetState.UNREADABLE if record is None else OffsetState.RECORD, record)
-        if any(start <= offset < end for start, end in between.unreadable):
-            return Held(broker, OffsetState.UNREADABLE)
-        if self.replica.read is Read.NONE:
-            return Held(broker, OffsetState.NOT_READ)
-        if offset < self.replica.log_start_offset:
-            return Held(broker, OffsetState.BEFORE_LOG_START)
-        if offset < self.replica.local_log_start_offset:
-            return Held(broker, OffsetState.IN_REMOTE_STORAGE)
-        if self.replica.state.unread:
-            return Held(broker, OffsetState.NOT_READ)
-        return Held(broker, OffsetState.BEYOND_LOG_END if offset >= self.replica.log_end_offset else OffsetState.ABSENT)
+    def held(self, offset: int, found: _RangeRecords) -> Held:
+        """Its state at an offset of the range in which `found` was read."""
+        replica, record = self.replica, found.by_offset.get(offset)
+        state = OffsetState.BEYOND_LOG_END if offset >= replica.log_end_offset else OffsetState.ABSENT
+        if record is not None:
+            state = OffsetState.RECORD
+        elif offset in found.by_offset or any(start <= offset < end for start, end in found.unreadable):
+            state = OffsetState.UNREADABLE
+        elif replica.read is Read.NONE:
+            state = OffsetState.NOT_READ
+        elif offset < replica.log_start_offset:
+            state = OffsetState.BEFORE_LOG_START
+        elif offset < replica.local_log_start_offset:
+            state = OffsetState.IN_REMOTE_STORAGE
+        elif replica.state.unread:
+            state = OffsetState.NOT_READ
+        return Held(replica.broker, state, record)
 
 
 def _held_record(record: Record, row: "NDArray[np.int64]", *, payloads: bool) -> HeldRecord:
     control = None
     if int(row[BatchColumn.MAGIC]) >= 2 and int(row[BatchColumn.ATTRIBUTES]) & CONTROL_MASK:
         control = parse_control_record(record.key, record.value).name
+    parts = [part for header in record.headers for part in header]
+    # with the length before each part (-1 for null) only equal headers give equal bytes
+    joined_headers = b"".join(b"%d:%b" % (-1 if part is None else len(part), part or b"") for part in parts)
     return HeldRecord(
         record.offset,
         int(row[BatchColumn.PARTITION_LEADER_EPOCH]),
@@ -255,7 +252,7 @@ def _held_record(record: Record, row: "NDArray[np.int64]", *, payloads: bool) ->
         record.value_length,
         _digest(record.value),
         len(record.headers),
-        _digest(_joined(record.headers)) if record.headers else None,
+        _digest(joined_headers) if record.headers else None,
         bool(row[BatchColumn.CRC] == row[BatchColumn.CRC_COMPUTED]),
         int(row[BatchColumn.MAGIC]),
         *((record.key, record.value, record.headers) if payloads else ()),
@@ -266,54 +263,39 @@ def _digest(data: bytes | None) -> str | None:
     return None if data is None else hashlib.sha256(data).hexdigest()
 
 
-def _joined(headers: tuple[tuple[bytes, bytes | None], ...]) -> bytes:
-    """Headers as bytes that are equal only for equal headers: every part behind its length, -1 for null."""
-    parts = [part for header in headers for part in header]
-    return b"".join(b"%d:%b" % (-1 if part is None else len(part), part or b"") for part in parts)
-
-
 def _first_difference(sides: list[_Side], result: PartitionResult) -> int | None:
-    """The first differing record behind the places that findings name, else where the shortest log ends, None if all end alike."""
+    """The first differing record in the ranges of findings, else where the shortest log ends; None if all end at one offset."""
     compacted = any(side.replica.context.compacted for side in sides)
+    # a replica may end earlier, and the cleaner may have removed a record: neither contradicts the others
+    ignored = {*NOT_HERE, OffsetState.BEYOND_LOG_END, *({OffsetState.ABSENT} if compacted else ())}
     for start, end in _suspects(sides, result):
         for offset, held in _read(sides, start, min(end, start + _SEARCHED_OFFSETS), lambda _: _WINDOW):
-            if _contradict(held, compacted=compacted):
+            if are_several(held, ignored):
                 return offset
     conflicts = [finding.place.offset_start for finding in result.findings if finding.kind in kinds_with(Trait.PARTS_REPLICAS)]
-    if known := [offset for offset in conflicts if offset is not None]:
-        return min(known)
+    if starts := [offset for offset in conflicts if offset is not None]:
+        return min(starts)
     ends = {side.replica.log_end_offset for side in sides if side.replica.end_is_known}
     return min(ends) if len(ends) > 1 else None
 
 
 def _suspects(sides: list[_Side], result: PartitionResult) -> list[tuple[int, int]]:
-    """Ranges of offsets that may hold a difference, in order; conflicts alone if there is one."""
+    """Ranges of offsets that may hold a difference, in order; only those of conflicts if there are any."""
     if result.summary.agreement.kind == "not_compared":
         read = [side.replica for side in sides if side.replica.read is not Read.NONE]
-        return (
-            [(max(replica.local_log_start_offset for replica in read), min(replica.log_end_offset for replica in read))]
-            if len(read) > 1
-            else []
-        )
-    placed = [finding for finding in result.findings if finding.place.offset_start is not None]
-    chosen = [finding for finding in placed if finding.kind in kinds_with(Trait.PARTS_REPLICAS)] or [
-        finding for finding in placed if finding.severity.rank > 0
-    ]
-    ranges = {
-        (finding.place.offset_start or 0, finding.place.offset_end or (finding.place.offset_start or 0) + 1) for finding in chosen
-    }
-    return sorted(ranges)[:_FINDINGS_TRIED]
-
-
-def _contradict(held: list[Held], *, compacted: bool) -> bool:
-    """Whether replicas that should hold an offset hold different things; what the cleaner may have removed is no difference."""
-    cleaned = {OffsetState.ABSENT} if compacted else set()
-    return are_several(held, {*NOT_HERE, OffsetState.BEYOND_LOG_END} | cleaned)
+        if len(read) < 2:
+            return []
+        return [(max(replica.local_log_start_offset for replica in read), min(replica.log_end_offset for replica in read))]
+    kinds = kinds_with(Trait.PARTS_REPLICAS)
+    placed = [(finding, finding.place.offset_start, finding.place.offset_end) for finding in result.findings]
+    placed = [row for row in placed if row[1] is not None]
+    chosen = [row for row in placed if row[0].kind in kinds] or [row for row in placed if row[0].severity.rank > 0]
+    return sorted({(start or 0, end or (start or 0) + 1) for _, start, end in chosen})[:_FINDINGS_TRIED]
 
 
 def are_several(held: list[Held], beside: Collection[OffsetState]) -> bool:
-    """Whether replicas, but for those in states `beside`, hold different things at an offset, as far as all their message formats
-    can hold them."""
+    """Whether replicas, except those in states `beside`, hold different things at an offset, by the fields that all their message
+    formats have."""
     states = [here for here in held if here.state not in beside]
     oldest = min((here.record.magic for here in states if here.record is not None), default=2)
     return len({(here.state, None if here.record is None else here.record.in_format(oldest)) for here in states}) > 1
@@ -322,21 +304,22 @@ def are_several(held: list[Held], beside: Collection[OffsetState]) -> bool:
 def _read(
     sides: list[_Side], start: int, end: int, width: Callable[[int], int], *, backwards: bool = False
 ) -> Iterator[tuple[int, list[Held]]]:
-    """Every offset of `[start, end)` that some replica holds, window by window: `width` of the n-th, wider behind empty ones."""
+    """(offset, states) for offsets in `[start, end)` that some replica holds, read in windows; empty windows double their width."""
     number = empty = 0
     while start < end:
         size = width(number) << empty
         low, high = (max(end - size, start), end) if backwards else (start, min(start + size, end))
-        betweens = [side.between(low, high) for side in sides]
-        empty = 0 if any(between.records for between in betweens) else empty + 1
-        for offset in sorted(set().union(*(between.records for between in betweens)), reverse=backwards):
-            yield offset, [side.held(offset, between) for side, between in zip(sides, betweens, strict=True)]
+        found = [side.read(low, high) for side in sides]
+        offsets = set().union(*(records.by_offset for records in found))
+        empty = 0 if offsets else empty + 1
+        for offset in sorted(offsets, reverse=backwards):
+            yield offset, [side.held(offset, records) for side, records in zip(sides, found, strict=True)]
         start, end = (start, low) if backwards else (high, end)
         number += 1
 
 
-def _around(sides: list[_Side], first: int, context: int) -> list[OffsetRow]:
-    """`context` offsets before `first`, those from it on, and `context` behind it."""
+def _rows_around(sides: list[_Side], first: int, context: int) -> list[OffsetRow]:
+    """`context` offsets before `first`, that offset or the next one held, and `context` after it."""
 
     def width(number: int) -> int:
         return min(_WIDEST_WINDOW, 2 * (context + 1) << min(number, 16))
@@ -344,15 +327,6 @@ def _around(sides: list[_Side], first: int, context: int) -> list[OffsetRow]:
     reach = sum(map(width, range(_WINDOWS_READ)))
     lowest = max(min(side.replica.first_batch_offset for side in sides), first - reach, 0)
     highest = min(max(side.replica.log_end_offset for side in sides), first + reach)
-    before = _some(_read(sides, lowest, first, width, backwards=True), context)
-    after = _some(_read(sides, first, highest, width), context + 1)
-    rows = [*reversed(before), *after]
-    return [OffsetRow(offset, _differs(held), held) for offset, held in rows]
-
-
-def _some(rows: Iterator[tuple[int, list[Held]]], count: int) -> list[tuple[int, list[Held]]]:
-    return [row for _, row in zip(range(count), rows, strict=False)]
-
-
-def _differs(held: list[Held]) -> bool:
-    return are_several(held, NOT_HERE)
+    before = list(islice(_read(sides, lowest, first, width, backwards=True), context))
+    after = islice(_read(sides, first, highest, width), context + 1)
+    return [OffsetRow(offset, are_several(held, NOT_HERE), held) for offset, held in (*reversed(before), *after)]

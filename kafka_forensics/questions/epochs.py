@@ -1,9 +1,9 @@
-"""`epochs`: leader epochs of every replica as its checkpoint, its batches and the controller's log tell them, epoch by epoch."""
+"""`epochs`: the leader epochs of every replica by its checkpoint, its batches and the controllers' log."""
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Container
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kafka_forensics.analysis.epochs import EpochRun
@@ -22,18 +22,18 @@ from kafka_forensics.scanning.judging.partitions import PartitionResult
 from kafka_forensics.scanning.rereading.reader import LogReader
 
 DISAGREEMENTS: Final = frozenset({"stray", "regression", "starts_differ", "not_in_checkpoint", "no_batches"})
-"""Values of `EpochRow.status` that need a look."""
+"""Values of `EpochRow.status` that need attention."""
 
 
 @dataclass(frozen=True, slots=True)
 class EpochRow:
-    """One leader epoch on one replica. Offsets and times (ms) are None where the witness does not know the epoch.
+    """One leader epoch on one replica. Offsets and times (ms) are None where their source does not have the epoch.
 
-    `status` says how checkpoint and batches agree: `agrees` · `start_removed` (records at its start are gone by retention or
-    compaction) · `below_log_start` (all of it is) · `in_remote_storage` (all of it, or its first records) · `at_log_end`,
-    `wrote_nothing`, `compacted_away` (an entry without batches, as it may be) · `no_checkpoint`, `malformed_checkpoint` (refused
-    whole) · `controller_only` · `continues` (behind a batch of another epoch) · `not_read` (its batches may lie in what could not
-    be read of the log) · and those in `DISAGREEMENTS`.
+    `status` compares checkpoint and batches: `agrees` · `start_removed` (retention or compaction removed records at its start) ·
+    `below_log_start` (it lies wholly below the log start) · `in_remote_storage` (wholly, or its first records) · `at_log_end`,
+    `wrote_nothing`, `compacted_away` (legitimate entries without batches) · `no_checkpoint`, `malformed_checkpoint` (refused as a
+    whole) · `controller_only` · `continues` (after a batch of another epoch) · `not_read` (its batches may lie in the unread part
+    of the log) · and the values of `DISAGREEMENTS`.
     """
 
     topic: str
@@ -46,37 +46,37 @@ class EpochRow:
     start_offset: int | None = None
     """Of its first batch."""
     end_offset: int | None = None
-    """Behind its last batch."""
+    """After its last batch."""
     batches: int | None = 0
-    """None if nothing of the log could be read."""
+    """None if the log could not be read at all."""
     first_timestamp_ms: int | None = None
-    """The latest in its first batch."""
+    """The latest timestamp in its first batch."""
     last_timestamp_ms: int | None = None
     truncation_offset_by_checkpoint: int | None = None
-    """Where a follower cuts that asks for this epoch; both are given only where they differ."""
+    """Where a follower that requests the end of this epoch truncates; both are None where they are equal."""
     truncation_offset_by_batches: int | None = None
     leader: int | None = None
-    """The controller's; it began to lead at `elected_ms`."""
+    """By the controllers' log; it was elected at `elected_ms`."""
     elected_ms: int | None = None
     is_unclean: bool | None = None
     controller: str | None = None
-    """`known` or `unknown` to the controller; None: its log does not reach there, or is not among the copies."""
+    """`known` or `unknown` to the controllers; None if their log does not cover the epoch, or is not among the copies."""
 
 
 @dataclass(slots=True)
 class Lineages:
-    """Every epoch of every replica, in order, and what the scan that read them found about epochs."""
+    """Every epoch of every replica, in order, and the findings of the scan about epochs."""
 
     rows: list[EpochRow] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     replicas: int = 0
     damaged: list[tuple[str, int, int | str, DamagedLog]] = field(default_factory=list)
-    """Logs of which some cannot be read: topic, partition, broker."""
+    """Logs with unreadable parts: topic, partition, broker, damage."""
     result: ScanResult | None = None
 
 
 def lineages(paths: list[str], options: ScanOptions, progress: Progress | None = None) -> Lineages:
-    """Read the epochs of every replica that `options` leave. Raises UsageError for paths that make no sense."""
+    """Read the epochs of every replica that `options` select. Raises UsageError for invalid paths."""
     lineages = Lineages()
 
     def look(replicas: list[Replica], _reader: LogReader, _result: PartitionResult) -> None:
@@ -88,50 +88,60 @@ def lineages(paths: list[str], options: ScanOptions, progress: Progress | None =
                 lineages.damaged.append((replica.context.topic, replica.context.partition, replica.broker, damage))
 
     lineages.result = scan_inputs(gather(paths, options), options, progress, look)
-    of_epochs = (finding for finding in lineages.result.findings if finding.kind in kinds_with(Trait.CONCERNS_EPOCHS))
-    lineages.findings = [finding for finding in of_epochs if finding.place.file != "meta.properties"]
+    lineages.findings = [
+        finding
+        for finding in lineages.result.findings
+        if finding.kind in kinds_with(Trait.CONCERNS_EPOCHS) and finding.place.file != "meta.properties"
+    ]
     return lineages
 
 
 def replica_rows(replica: Replica) -> list[EpochRow]:
-    """Every epoch that the checkpoint, the batches or the controller's log has for one replica, by epoch and place in the log."""
-    context, testimony = replica.context, _Testimony(replica)
-    elections = _elections(context.control)
+    """Every epoch in the checkpoint, the batches or the controllers' log of one replica, by epoch and place in the log."""
+    context, epochs = replica.context, _ReplicaEpochs(replica)
+    events = [] if context.control is None or context.control.history is None else context.control.history.events
+    elections: dict[int, PartitionEvent] = {}
+    for event in events:
+        if event.kind != "deleted" and event.unknown_after is None:
+            elections.setdefault(event.state.leader_epoch, event)
     rows = []
-    for epoch in sorted({*testimony.entries, *testimony.runs, *elections}):
-        event, entry = elections.get(epoch), testimony.entries.get(epoch)
-        for run in testimony.runs.get(epoch, [None]):
-            status = testimony.status(entry, run)
-            rows.append(
-                EpochRow(
-                    context.topic,
-                    context.partition,
-                    context.broker,
-                    context.log_dir,
-                    epoch,
-                    status,
-                    None if entry is None else entry.start_offset,
-                    *_of_run(run, replica.read),
-                    *testimony.cuts(epoch, run, status),
-                    None if event is None else event.state.leader,
-                    None if event is None or event.kind == "snapshot" else event.timestamp_ms,
-                    None if event is None or event.kind == "snapshot" else event.is_unclean,
-                    _known(context.control, epoch, known=event is not None),
-                )
+    for epoch in sorted({*epochs.entries, *epochs.runs, *elections}):
+        election, entry = elections.get(epoch), epochs.entries.get(epoch)
+        is_event = election is not None and election.kind != "snapshot"
+        for run in epochs.runs.get(epoch, [None]):
+            status = epochs.status(entry, run)
+            by_checkpoint, by_batches = epochs.truncation_offsets(epoch, run, status)
+            row = EpochRow(
+                context.topic,
+                context.partition,
+                context.broker,
+                context.log_dir,
+                epoch,
+                status,
+                None if entry is None else entry.start_offset,
+                batches=None if replica.read is Read.NONE else 0,
+                truncation_offset_by_checkpoint=by_checkpoint,
+                truncation_offset_by_batches=by_batches,
+                leader=None if election is None else election.state.leader,
+                elected_ms=election.timestamp_ms if election is not None and is_event else None,
+                is_unclean=election.is_unclean if election is not None and is_event else None,
+                controller=_controller_knows(context.control, epoch, elections),
             )
+            if run is not None:
+                row = replace(
+                    row,
+                    start_offset=run.start_offset,
+                    end_offset=run.end_offset,
+                    batches=run.batches,
+                    first_timestamp_ms=None if run.first_timestamp < 0 else run.first_timestamp,
+                    last_timestamp_ms=None if run.last_timestamp < 0 else run.last_timestamp,
+                )
+            rows.append(row)
     return rows
 
 
-def _of_run(run: EpochRun | None, read: Read) -> tuple[int | None, int | None, int | None, int | None, int | None]:
-    """Start, end, batches, first and last timestamp."""
-    if run is None:
-        return None, None, None if read is Read.NONE else 0, None, None
-    first, last = (None if time < 0 else time for time in (run.first_timestamp, run.last_timestamp))
-    return run.start_offset, run.end_offset, run.batches, first, last
-
-
-class _Testimony:
-    """What one replica's checkpoint and batches say, ready to be asked epoch by epoch."""
+class _ReplicaEpochs:
+    """The epochs of one replica by its checkpoint and by its batches."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
@@ -147,7 +157,7 @@ class _Testimony:
         self._starts = Counter(entry.start_offset for entry in self._checkpoint or [])
 
     def status(self, entry: EpochEntry | None, run: EpochRun | None) -> str:
-        """How checkpoint entry and run agree, see `EpochRow`."""
+        """The status of an epoch with this checkpoint entry and run of batches, see `EpochRow`."""
         if run is None:
             return "controller_only" if entry is None else self._without_batches(entry)
         if id(run) in self._strays:
@@ -158,12 +168,9 @@ class _Testimony:
             return "continues"
         if self._checkpoint is None:
             return "no_checkpoint" if self._replica.context.leader_epochs is None else "malformed_checkpoint"
-        if entry is None:
-            return "below_log_start" if run.end_offset <= self._replica.log_start_offset else "not_in_checkpoint"
-        return self._compared(entry, run)
-
-    def _compared(self, entry: EpochEntry, run: EpochRun) -> str:
         log_start = self._replica.log_start_offset
+        if entry is None:
+            return "below_log_start" if run.end_offset <= log_start else "not_in_checkpoint"
         if entry.start_offset == run.start_offset:
             return "agrees"
         if entry.start_offset > run.start_offset:
@@ -189,46 +196,34 @@ class _Testimony:
             return "in_remote_storage"
         return "compacted_away" if self._replica.context.compacted else "no_batches"
 
-    def cuts(self, epoch: int, run: EpochRun | None, status: str) -> tuple[int | None, int | None]:
-        """Where a follower cuts that asks for `epoch`, by the checkpoint and by the batches, if that is not the same; below the log
-        start there is nothing to cut."""
-        harmless = self._replica.context.compacted and status not in DISAGREEMENTS
-        elsewhere = (run is None and status != "no_batches") or status == "continues"
-        if self._checkpoint is None or harmless or elsewhere or self._replica.state.unread:
+    def truncation_offsets(self, epoch: int, run: EpochRun | None, status: str) -> tuple[int | None, int | None]:
+        """Where a follower that requests the end of `epoch` truncates, by the checkpoint and by the batches, if these differ.
+
+        Below the log start there is nothing to truncate.
+        """
+        is_compacted = self._replica.context.compacted and status not in DISAGREEMENTS
+        is_of_other_row = (run is None and status != "no_batches") or status == "continues"
+        if self._checkpoint is None or is_compacted or is_of_other_row or self._replica.state.unread:
             return None, None
         end = self._replica.log_end_offset
-        both = (self._around(entries, epoch) for entries in (self._checkpoint, self._replica.epochs))
-        by_file, by_batches = (end_offset_for(entries, epoch, end).end_offset for entries in both)
-        deleted = min(by_file, by_batches) >= 0 and max(by_file, by_batches) <= self._replica.log_start_offset
-        return (None, None) if by_file == by_batches or deleted else (by_file, by_batches)
+        entries_around = (self._around(entries, epoch) for entries in (self._checkpoint, self._replica.epochs))
+        by_file, by_batches = (end_offset_for(entries, epoch, end).end_offset for entries in entries_around)
+        is_deleted = min(by_file, by_batches) >= 0 and max(by_file, by_batches) <= self._replica.log_start_offset
+        return (None, None) if by_file == by_batches or is_deleted else (by_file, by_batches)
 
     @staticmethod
     def _around(entries: list[EpochEntry], epoch: int) -> list[EpochEntry]:
-        """The last of ascending `entries` that is not above `epoch` and the one behind it: all that its end depends on."""
+        """The last of ascending `entries` not above `epoch`, and the next one: the end of the epoch depends on no others."""
         behind = bisect_right(entries, epoch, key=lambda entry: entry.leader_epoch)
         return entries[max(behind - 1, 0) : behind + 1]
 
 
-def _elections(control: PartitionControl | None) -> dict[int, PartitionEvent]:
-    """Leader epoch → the first event that tells of it, where the counted epoch is sure."""
-    elections: dict[int, PartitionEvent] = {}
-    for event in _events(control):
-        if event.kind != "deleted" and event.unknown_after is None:
-            elections.setdefault(event.state.leader_epoch, event)
-    return elections
-
-
-def _events(control: PartitionControl | None) -> Iterator[PartitionEvent]:
-    if control is not None and control.history is not None:
-        yield from control.history.events
-
-
-def _known(control: PartitionControl | None, epoch: int, *, known: bool) -> str | None:
-    """Whether the controller knows the epoch; None where its log does not tell."""
-    if known:
+def _controller_knows(control: PartitionControl | None, epoch: int, elections: Container[int]) -> str | None:
+    """`known` or `unknown`; None where the controllers' log does not tell."""
+    if epoch in elections:
         return "known"
-    events = list(_events(control))
-    if not events or control is None or control.history is None:
+    history = None if control is None else control.history
+    if control is None or history is None or not history.events:
         return None
-    certain = not control.history.dropped_events and control.unknown_after is None and events[0].state.leader_epoch <= epoch
-    return "unknown" if certain else None
+    is_covered = not history.dropped_events and control.unknown_after is None and history.events[0].state.leader_epoch <= epoch
+    return "unknown" if is_covered else None

@@ -1,4 +1,4 @@
-"""`report`: a scan, and of the partitions that are drawn what its rows do not hold: elections, histories, transactions, bytes."""
+"""`report`: a scan, with elections, histories, transactions and differing bytes of the partitions that are drawn."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -36,23 +36,23 @@ if TYPE_CHECKING:
 Gravity = tuple[int, int, bool]
 
 DRAWN: Final = 200
-"""Partitions that are drawn, the worst of all; of the rest only a row is told."""
+"""The most severe partitions, which are drawn; each of the others gets only a row."""
 TRANSACTIONS_KEPT: Final = 12
-"""Open ones, the oldest first, and as many aborted ones, the newest."""
+"""The oldest open transactions, and as many of the newest aborted ones."""
 FIELDS_KEPT: Final = 40
-"""Rows of annotated bytes of one side of a difference."""
+"""Rows of annotated bytes on one side of a difference."""
 _FIELDS_BEFORE: Final = 6
-"""Of them, those before the first that differs."""
+"""Those of them before the first that differs."""
 MOST_HOLE_BYTES: Final = 64 << 30
-"""Of a file that is hashed; a hole costs nothing to make, and hours to read."""
+"""Limit for the holes of a file that is hashed: holes are free to make, and take hours to read."""
 _KEPT: Final = 2
-"""For each that is drawn, partitions that are looked at closely: what all partitions show together may still change verdicts."""
+"""Partitions with details for each that is drawn, because what all partitions show together may still change verdicts."""
 _AGREEING: Final = frozenset({"identical", "prefix", "compacted", "not_compared"})
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionSpan:
-    """A transaction of one log: data in `[first_offset, last_offset]`, and the marker that ended it, None while it is open."""
+    """A transaction of one log: data in `[first_offset, last_offset]`, and its marker, None while it is open."""
 
     producer_id: int
     producer_epoch: int
@@ -63,7 +63,7 @@ class TransactionSpan:
 
 @dataclass(frozen=True, slots=True)
 class PartitionTransactions:
-    """Open and aborted transactions of a partition's best copy, by first offset; `left_out` counts further ones."""
+    """Open and aborted transactions of a partition's best copy, by first offset; `left_out` counts the others."""
 
     broker: int | str
     spans: list[TransactionSpan]
@@ -72,22 +72,22 @@ class PartitionTransactions:
 
 @dataclass(frozen=True, slots=True)
 class DifferenceSide:
-    """What one replica has at the first difference: the fields of its batch as `dump --explain` has them, and which differ."""
+    """One replica at the first difference: the fields of its batch as in `dump --explain`, and which of them differ."""
 
     broker: int | str
     file: str
     rows: list[JsonRow]
     differing: frozenset[int]
-    """Numbers of the rows that the first side has otherwise, or not at all."""
+    """Numbers of the rows that differ from the first side, or that it lacks."""
     problem: str | None = None
-    """Why there are no rows: it holds no batch there, or its file could not be read."""
+    """Why there are no rows: it has no batch at this offset, or its file could not be read."""
     alike: tuple[int | str, ...] = ()
-    """Other brokers that have the same there."""
+    """Other brokers with the same rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class FirstDifference:
-    """The batches around the first offset at which replicas part."""
+    """The batches at the first offset where replicas differ."""
 
     offset: int
     sides: list[DifferenceSide]
@@ -95,7 +95,7 @@ class FirstDifference:
 
 @dataclass(slots=True)
 class PartitionDetails:
-    """What is known of one partition beyond its row in a scan; None: not asked for, or no file tells."""
+    """Details of one partition beyond its row in a scan; None if not requested, or unknown."""
 
     planned: Planned | None = None
     control: PartitionControl | None = None
@@ -105,34 +105,34 @@ class PartitionDetails:
 
 @dataclass(frozen=True, slots=True)
 class HashedFile:
-    """A file that was read, as the user would type its path."""
+    """A file that was read, with its path as the user would type it."""
 
     path: str
     size_in_bytes: int
     sha256: str | None
-    """None: so much of it is a hole that reading it would never end, see `MOST_HOLE_BYTES`."""
+    """None if its holes are larger than `MOST_HOLE_BYTES`."""
 
 
 @dataclass(slots=True)
 class Reported:
-    """A scan with the details of those partitions that may be drawn, and the range of the batches' own timestamps, None without."""
+    """A scan with details of the partitions that may be drawn, and the range of the batches' timestamps, None without any."""
 
     result: ScanResult
     details: dict[TopicPartition, PartitionDetails] = field(default_factory=dict)
     oldest_ms: int | None = None
     newest_ms: int | None = None
     hashes: list[HashedFile] | None = None
-    """None: not asked for."""
+    """None if not requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportOptions:
-    """What a report is asked for beyond what a scan is."""
+    """Options of a report beside those of a scan."""
 
     payloads: bool = False
-    """Whether the bytes of the first difference are shown."""
+    """Whether to show the bytes of the first difference."""
     hashes: bool = False
-    """Whether every file that was read is read once more for its SHA-256."""
+    """Whether to read every file again for its SHA-256."""
 
 
 def report(
@@ -142,54 +142,55 @@ def report(
     progress: Progress | None = None,
     listener: Listener | None = None,
 ) -> Reported:
-    """Scan the paths, and look closer at every partition that may be drawn. Raises UsageError for paths that make no sense."""
+    """Scan the paths, and collect details of every partition that may be drawn. Raises UsageError for invalid paths."""
     inputs = gather(paths, options, scanned=True)
     witnesses = read_witnesses(inputs)
-    closer = _Closer(inputs, PlanMaker(inputs, witnesses, PlanOptions()), asked)
+    collector = _DetailsCollector(inputs, PlanMaker(inputs, witnesses, PlanOptions()), asked)
+    hashes = None
     try:
-        result = scan_inputs(inputs, options, progress, closer.look, witnesses, listener)
+        result = scan_inputs(inputs, options, progress, collector.look, witnesses, listener)
+        hashes = list(_hashed(inputs, result.incomplete)) if asked.hashes else None
     except ScanInterruptedError as interruption:
-        return Reported(interruption.result, closer.details, closer.oldest_ms, closer.newest_ms)
-    hashes = list(_hashed(inputs, result.incomplete)) if asked.hashes else None
-    return Reported(result, closer.details, closer.oldest_ms, closer.newest_ms, hashes)
+        result = interruption.result
+    return Reported(result, collector.details, collector.oldest_ms, collector.newest_ms, hashes)
 
 
 def histories(inputs: Inputs) -> dict[TopicPartition, PartitionDetails]:
-    """Of every partition that was scanned elsewhere what is known here: who led it, and who was in sync."""
+    """The history of leaders and ISRs of every partition that was scanned elsewhere."""
     contexts = (plan.context for plan in inputs.replicas if plan.context.control is not None)
     return {(context.topic, context.partition): PartitionDetails(control=context.control) for context in contexts}
 
 
 def details_of(inputs: Inputs, options: ScanOptions, witnesses: Witnesses, where: TopicPartition) -> PartitionDetails:
-    """The details of one partition of what was gathered, whose logs are read again; none if it is not there."""
+    """Details of one gathered partition, whose logs are read again; empty if it is not among the inputs."""
     plans = [plan for plan in inputs.replicas if (plan.context.topic, plan.context.partition) == where]
     chosen = replace(inputs, replicas=plans, incomplete=list(inputs.incomplete))
-    closer = _Closer(chosen, PlanMaker(inputs, witnesses, PlanOptions()), ReportOptions())
-    scan_inputs(chosen, options, None, closer.look, witnesses)
-    return closer.details.get(where, PartitionDetails())
+    collector = _DetailsCollector(chosen, PlanMaker(inputs, witnesses, PlanOptions()), ReportOptions())
+    scan_inputs(chosen, options, None, collector.look, witnesses)
+    return collector.details.get(where, PartitionDetails())
 
 
 def gravity(verdict: str, lost: Iterable[tuple[int, int | None]], agreement: str) -> Gravity:
-    """In which order partitions are drawn, the largest first: by the verdict, then by the offsets `[start, end)` that critical
-    findings name, then those whose replicas disagree."""
+    """Severity of a partition, the largest is drawn first: its verdict, how many offsets critical findings name as ranges
+    `[start, end)` in `lost`, and whether its replicas disagree."""
     return VERDICTS.index(verdict), sum(end - start for start, end in lost if end is not None), agreement not in _AGREEING
 
 
-class _Closer:
-    """Looks closer at a partition whenever the scan has judged one."""
+class _DetailsCollector:
+    """Collects details of each partition once the scan has judged it."""
 
     def __init__(self, inputs: Inputs, maker: PlanMaker, asked: ReportOptions) -> None:
         self.details: dict[TopicPartition, PartitionDetails] = {}
         self.oldest_ms: int | None = None
         self.newest_ms: int | None = None
-        self._seen = 0
-        self._gravest: list[tuple[Gravity, int, TopicPartition]] = []
-        """A heap of those that are kept, the least grave first, of equals the last."""
-        self._maker, self._asked = maker, asked
+        self._partitions = 0
+        self._most_severe: list[tuple[Gravity, int, TopicPartition]] = []
+        """A heap of the partitions that are kept; first the least severe, of equal ones the latest."""
+        self._maker, self._options = maker, asked
         self._plan_of = {id(plan.context): plan for plan in inputs.replicas}
 
     def look(self, replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
-        """Take the replicas of one partition, unless as many as are kept are graver, or as grave."""
+        """Collect the details of a judged partition unless enough earlier ones are at least as severe."""
         read = [replica for replica in replicas if replica.read is not Read.NONE]
         self._take_times(read, reader)
         context = replicas[0].context
@@ -200,29 +201,28 @@ class _Closer:
             details.planned = self._maker.plan_of(replicas, reader, result)
         if read:
             details.transactions = self._transactions(best_copy(read), result)
-        if self._asked.payloads and len(read) > 1:
+        if self._options.payloads and len(read) > 1:
             details.difference = self._difference(read, result)
         self.details[context.topic, context.partition] = details
 
     def _is_kept(self, where: TopicPartition, result: PartitionResult) -> bool:
-        """Whether the partition is among the gravest so far; one that is no more among them is forgotten."""
+        """Whether the partition is among the most severe so far; it may displace another, whose details are dropped."""
         lost = [
             (finding.place.offset_start or 0, finding.place.offset_end)
             for finding in result.findings
             if finding.severity is Severity.CRITICAL
         ]
-        key = gravity(result.summary.verdict, lost, result.summary.agreement.kind)
-        self._seen += 1
-        entry = key, -self._seen, where
-        if len(self._gravest) < _KEPT * DRAWN:
-            heappush(self._gravest, entry)
+        self._partitions += 1
+        entry = gravity(result.summary.verdict, lost, result.summary.agreement.kind), -self._partitions, where
+        if len(self._most_severe) < _KEPT * DRAWN:
+            heappush(self._most_severe, entry)
             return True
-        dropped = heappushpop(self._gravest, entry)
+        dropped = heappushpop(self._most_severe, entry)
         self.details.pop(dropped[2], None)
         return dropped is not entry
 
     def _take_times(self, read: list[Replica], reader: LogReader) -> None:
-        """Widen the range of times by these logs: the newest of all batches, the oldest of the first batch."""
+        """Widen the range of times by these logs: the newest time of all batches, the oldest of the first batch."""
         newest = max((replica.state.framing.max_timestamp for replica in read), default=-1)
         if newest >= 0:
             self.newest_ms = max(newest, -1 if self.newest_ms is None else self.newest_ms)
@@ -234,12 +234,12 @@ class _Closer:
         self.oldest_ms = min([*times, *([] if self.oldest_ms is None else [self.oldest_ms])], default=None)
 
     def _transactions(self, best: Replica, result: PartitionResult) -> PartitionTransactions | None:
-        """Open transactions from the folded log; aborted ones from a second reading of a log that has any."""
+        """Open transactions from the fold over the log, aborted ones, if there are any, from a second reading."""
         fold = best.state.transactions
         counts = fold.counts()
         spans = [
-            TransactionSpan(open_one.producer_id, open_one.producer_epoch, open_one.first_offset, open_one.last_offset)
-            for open_one in fold.open_transactions(TRANSACTIONS_KEPT)
+            TransactionSpan(transaction.producer_id, transaction.producer_epoch, transaction.first_offset, transaction.last_offset)
+            for transaction in fold.open_transactions(TRANSACTIONS_KEPT)
         ]
         if counts.aborted:
             spans += _aborted(self._plan_of[id(best.context)], result.incomplete)
@@ -249,7 +249,7 @@ class _Closer:
         return PartitionTransactions(best.broker, sorted(spans, key=lambda span: span.first_offset), max(left_out, 0))
 
     def _difference(self, read: list[Replica], result: PartitionResult) -> FirstDifference | None:
-        """The bytes at the fork of the first replica of each side."""
+        """The batch at the fork, of the first replica on each side."""
         agreement = result.summary.agreement
         offset = agreement.common_end_offset
         if agreement.kind not in ("conflict", "content") or offset is None:
@@ -259,8 +259,15 @@ class _Closer:
             if replica.log_start_offset <= offset < replica.log_end_offset:
                 epoch = agreement.fork_epochs.get(str(replica.broker))
                 by_epoch.setdefault(epoch if len(set(agreement.fork_epochs.values())) > 1 else len(by_epoch), replica)
-        sides = _unlike(_explained(replica, self._plan_of[id(replica.context)], offset) for replica in by_epoch.values())
-        return FirstDifference(offset, _marked(sides)) if len(sides) > 1 else None
+        sides: list[DifferenceSide] = []
+        for side in (_explained(replica, self._plan_of[id(replica.context)], offset) for replica in by_epoch.values()):
+            compared = list(map(_compared_fields, side.rows))
+            same = (at for at, other in enumerate(sides) if compared and list(map(_compared_fields, other.rows)) == compared)
+            if (at := next(same, None)) is None:
+                sides.append(side)
+            else:
+                sides[at] = replace(sides[at], alike=(*sides[at].alike, side.broker))
+        return FirstDifference(offset, _around_difference(sides)) if len(sides) > 1 else None
 
 
 def _aborted(plan: ReplicaPlan, incomplete: list[Incomplete]) -> Iterator[TransactionSpan]:
@@ -296,51 +303,32 @@ def _explained(replica: Replica, plan: ReplicaPlan, offset: int) -> DifferenceSi
     return DifferenceSide(replica.broker, shown, rows, frozenset(), None if rows else "no batch of its log holds the offset")
 
 
-def _unlike(sides: Iterable[DifferenceSide]) -> list[DifferenceSide]:
-    """The sides that hold different things; of equal ones the first, which names the others."""
-    unlike: list[DifferenceSide] = []
-    for side in sides:
-        fields = list(map(_field, side.rows))
-        at = next((at for at, other in enumerate(unlike) if fields and list(map(_field, other.rows)) == fields), None)
-        if at is None:
-            unlike.append(side)
-        else:
-            unlike[at] = replace(unlike[at], alike=(*unlike[at].alike, side.broker))
-    return unlike
-
-
-def _marked(sides: list[DifferenceSide]) -> list[DifferenceSide]:
-    """The sides with what differs from the first, cut to the fields around the first difference."""
-    first = [_field(row) for row in sides[0].rows]
-    others = [[_field(row) for row in side.rows] for side in sides[1:]]
-    apart = {
-        number
-        for number in range(max(map(len, (first, *others))))
-        if any(first[number : number + 1] != other[number : number + 1] for other in others)
-    }
-    begin = max(min(apart, default=0) - _FIELDS_BEFORE, 0)
-    shown = range(begin, begin + FIELDS_KEPT)
+def _around_difference(sides: list[DifferenceSide]) -> list[DifferenceSide]:
+    """The sides with the rows that differ from the first side marked, cut to the rows around the first difference."""
+    first = [_compared_fields(row) for row in sides[0].rows]
+    others = [[_compared_fields(row) for row in side.rows] for side in sides[1:]]
+    rows = range(max(map(len, (first, *others))))
+    differing = {row for row in rows if any(first[row : row + 1] != other[row : row + 1] for other in others)}
+    begin = max(min(differing, default=0) - _FIELDS_BEFORE, 0)
+    end = begin + FIELDS_KEPT
     return [
-        DifferenceSide(
-            side.broker,
-            side.file,
-            side.rows[begin : shown.stop],
-            frozenset(number - begin for number in apart if number in shown and number < len(side.rows)),
-            side.problem,
-            side.alike,
+        replace(
+            side,
+            rows=side.rows[begin:end],
+            differing=frozenset(row - begin for row in differing if begin <= row < min(end, len(side.rows))),
         )
         for side in sides
     ]
 
 
-def _field(row: JsonRow) -> JsonRow:
-    """What is compared of a row: all but its place in the file."""
+def _compared_fields(row: JsonRow) -> JsonRow:
+    """A row without its position in the file and its meaning."""
     structure, _, size_in_bytes, hexadecimal, name, value, _ = row
     return structure, size_in_bytes, hexadecimal, name, value
 
 
 def _hashed(inputs: Inputs, incomplete: list[Incomplete]) -> Iterator[HashedFile]:
-    """Every file that was read, of an archive the archive itself, once each."""
+    """Every file that was read, once each; an archive instead of its members."""
     files: dict[str, tuple[ByteSource, Entry]] = {}
     for source, entry in inputs.manifest.files():
         if entry.kind is EntryKind.FILE:

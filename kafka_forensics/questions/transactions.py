@@ -1,6 +1,6 @@
-"""`transactions`: every transaction of the copies, one by one: a second reading of the best copies, in bounded memory.
+"""`transactions`: every transaction in the copies, from a second reading of the best copies, in bounded memory.
 
-The scan before it judges what is open; this walk pairs data with markers. It holds the open transactions of one partition.
+The scan before it judges open transactions; this reading pairs data with markers. It holds the open transactions of one partition.
 """
 
 from bisect import bisect_right
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from kafka_forensics.scanning.rereading.reader import LogReader
 
 
-# Why an open transaction is judged as it is: what its coordinator says of it, in a few words.
+# Why an open transaction is judged as it is: what its coordinator knows of it, in a few words.
 
 
-_WORDS: Final = {
+_COORDINATOR_REASONS: Final = {
     "will end it": "the coordinator will end it",
     "should have ended it": "the coordinator should have ended it",
     "unknown": "what the coordinator says is not known",
@@ -48,31 +48,30 @@ _WORDS: Final = {
 
 
 def coordinators_word(evidence: Evidence) -> str | None:
-    """The reason from the evidence of an open transaction; None where that names no coordinator."""
-    word = evidence.get("coordinator")
-    return _not_listed(evidence) if word == "does not list it" else _WORDS.get(word or "")
-
-
-def _not_listed(evidence: Evidence) -> str:
-    """Of one that no coordinator lists: when it is old enough to be called hanging, or why it is not though it is older."""
-    said = "the coordinator does not list it"
+    """The reason by the evidence of an open transaction; None where it names no coordinator."""
+    coordinator = evidence.get("coordinator")
+    if coordinator != "does not list it":
+        return _COORDINATOR_REASONS.get(coordinator or "")
+    unlisted = "the coordinator does not list it"
     if (again := evidence.get("look_again_at")) is not None:
-        return f"{said}: if it is still open at {rfc3339(again)}, it hangs; look again then"
+        return f"{unlisted}: if it is still open at {rfc3339(again)}, it hangs; look again then"
     if evidence.get("command") is None:
-        return f"{said}, and only clients' clocks say that it is overdue: see whether {evidence.get('find_hanging')} names it"
-    return f"{said}, but its log may have been copied before this one: see whether {evidence.get('find_hanging')} names it, then"
+        return f"{unlisted}, and only clients' clocks say that it is overdue: see whether {evidence.get('find_hanging')} names it"
+    return (
+        f"{unlisted}, but its log may have been copied before this one: see whether {evidence.get('find_hanging')} names it, then"
+    )
 
 
-# Which of a coordinator's decisions a marker is of: they carry no number that both share, only times.
+# The coordinator's decision that a marker belongs to: no number identifies it, only times.
 
 
 def decided_at(decision: Decision) -> int:
-    """When it was decided, ms: what decisions are sorted by."""
+    """When it was decided, ms; decisions are sorted by it."""
     return decision.decided_timestamp
 
 
 def data_epoch(decisions: Sequence[Decision], epoch: int, offset: int | None) -> int:
-    """The producer epoch of the data that the decision at `offset` of the coordinators' log is about; `epoch` is the decision's.
+    """Producer epoch of the data that the decision at `offset` of the coordinators' log ends; `epoch` is the decision's.
 
     With transaction version 2 the coordinator raises the epoch before it writes the markers (KIP-890).
     """
@@ -81,16 +80,17 @@ def data_epoch(decisions: Sequence[Decision], epoch: int, offset: int | None) ->
 
 
 def fitting(decisions: Sequence[Decision], timestamp: int, *, commit: bool) -> Decision | None:
-    """The decision nearest in time to a marker that may be of it; `decisions` are of one producer and epoch, by time, and one is
-    completed before the next is made."""
+    """The decision nearest in time that a marker may belong to; `decisions` have one producer and epoch and are sorted by time.
+
+    Each is completed before the next one is made.
+    """
     nearest: Decision | None = None
     for at in range(bisect_right(decisions, timestamp + SKEW_MS, key=decided_at) - 1, -1, -1):
         decision = decisions[at]
         if decision.completed_timestamp is not None and timestamp > decision.completed_timestamp + SKEW_MS:
             break
-        if decision.commit == commit and (
-            nearest is None or abs(decided_at(decision) - timestamp) <= abs(decided_at(nearest) - timestamp)
-        ):
+        distance = abs(decided_at(decision) - timestamp)
+        if decision.commit == commit and (nearest is None or distance <= abs(decided_at(nearest) - timestamp)):
             nearest = decision
         if nearest is not None and decided_at(decision) <= timestamp:
             break
@@ -98,24 +98,24 @@ def fitting(decisions: Sequence[Decision], timestamp: int, *, commit: bool) -> D
 
 
 MARKERS: Final = {kind: control_record_name(kind) for kind in (CONTROL_ABORT, CONTROL_COMMIT)}
-"""Type of a marker that can be read → its name."""
+"""Type of a readable marker → its name."""
 ENDED: Final = {CONTROL_ABORT: "aborted", CONTROL_COMMIT: "committed"}
-"""The same → the state of the transaction that it ended."""
+"""Type of a readable marker → the state of the transaction that it ends."""
 
 
 @dataclass(slots=True)
 class TransactionRow:
-    """One transaction in one partition; None is "not known" or "there is none", times are ms."""
+    """One transaction in one partition; None means unknown or none, times are ms."""
 
     topic: str
     partition: int
     broker: int | str
-    """Whose copy it was read from."""
+    """The broker whose copy was read."""
     state: str
     producer_id: int
-    """-1 with `damaged`, as is the epoch."""
+    """-1 in the state `damaged`, as is the epoch."""
     producer_epoch: int
-    """Of its data, or that which they had where none is left; else of the marker."""
+    """Of its data, also where none of it is left; else of the marker."""
     first_offset: int | None = None
     last_offset: int | None = None
     """Of its data, inclusive."""
@@ -123,59 +123,59 @@ class TransactionRow:
     last_timestamp: int | None = None
     batches: int = 0
     records: int = 0
-    """Offsets its data take."""
+    """Offsets of its data."""
     marker: str | None = None
     marker_offset: int | None = None
     marker_timestamp: int | None = None
     marker_epoch: int | None = None
-    """Of a lost one the epoch that its coordinator gave to the markers."""
+    """In the state `lost` the epoch of the coordinator's decision."""
     coordinator_epoch: int | None = None
     transactional_id: str | None = None
     coordinator_state: str | None = None
-    """For an ended transaction the coordinator's decision about it, for an open one the id's last state."""
+    """Of an ended transaction its coordinator's decision, of an open one the last state of its transactional id."""
     partitions: list[str] | None = None
-    """All that the coordinator lists for it."""
+    """All partitions that the coordinator lists for it."""
     holds_last_stable_offset: bool = False
     last_stable_offset: int | None = None
     safe_to_abort: bool | None = None
     command: str | None = None
     reason: str | None = None
     age_ms: int | None = None
-    """Of an open one, at `--as-of`: since it began by its coordinator where that calls it overdue, else since its last batch."""
+    """Of an open one at `--as-of`: since its start if its coordinator considers it overdue, else since its last batch."""
     transaction_timeout_ms: int | None = None
-    """Of its transactional id, by the coordinator."""
+    """Of its transactional id, by its coordinator."""
     decided_timestamp: int | None = None
-    """When its coordinator decided it: the same in all partitions."""
+    """When its coordinator decided it, equal in all partitions."""
 
 
 @dataclass(slots=True)
 class PartitionTransactions:
-    """What is known of a partition's transactions before they are listed."""
+    """Counts of a partition's transactions, known before they are listed."""
 
     plan: ReplicaPlan
     last_stable_offset: int
     log_end_offset: int | None
-    """None: the log was not read to its end."""
+    """None if the log was not read to its end."""
     committed: int
     aborted: int
     open: int
     held: bool
-    """An open transaction holds the last stable offset."""
+    """Whether an open transaction holds the last stable offset."""
     damage: DamagedLog | None = None
     hidden: list[OpenTransaction] = field(default_factory=list)
-    """Open by a snapshot, their records damaged; counted in `open`."""
+    """Open by a producer snapshot, with damaged records; `open` includes them."""
     hanging: int = 0
 
 
 @dataclass(slots=True)
 class TransactionsAnswer:
-    """The rows, read while they are asked for; what was found; and a line's worth of counts for every partition that has any."""
+    """Rows, which are read while they are consumed; the scan; and the counts of every partition that has transactions."""
 
     rows: Iterator[TransactionRow]
     result: ScanResult
     partitions: dict[TopicPartition, PartitionTransactions] = field(default_factory=dict)
     has_log: bool = True
-    """Whether there is any copy of `__transaction_state`."""
+    """Whether a copy of `__transaction_state` is here."""
 
 
 def transactions(
@@ -186,10 +186,10 @@ def transactions(
     state: str | None = None,
     progress: Progress | None = None,
 ) -> TransactionsAnswer:
-    """Scan the paths and list every transaction, only those of one producer or in one state (of `TRANSACTION_STATES`) if asked for.
+    """Scan the paths and list every transaction, or only those of one producer or in one state (of `TRANSACTION_STATES`).
 
-    Partitions come in order; a partition's ended transactions in the order of their markers, then the open ones by first offset.
-    Raises UsageError for paths that make no sense.
+    Partitions come in order; ended transactions of a partition in the order of their markers, then open ones by first offset.
+    Raises UsageError for invalid paths.
     """
     inputs = gather(paths, options)
     plans = {id(plan.context): plan for plan in inputs.replicas}
@@ -197,9 +197,9 @@ def transactions(
 
     def look(replicas: list[Replica], _reader: "LogReader", _result: "PartitionResult") -> None:
         best = best_copy(replicas)
-        partition = _partition_transactions(best, replicas, plans)
-        if partition is not None and best.context.topic != CLUSTER_METADATA_TOPIC:
-            partitions[best.context.topic, best.context.partition] = partition
+        counts = _partition_transactions(best, replicas, plans[id(best.context)])
+        if counts is not None and best.context.topic != CLUSTER_METADATA_TOPIC:
+            partitions[best.context.topic, best.context.partition] = counts
 
     result = scan_inputs(inputs, options, progress, look)
     for summary in result.partitions:
@@ -216,18 +216,18 @@ def transactions(
     return TransactionsAnswer(rows, result, partitions, log is not None)
 
 
-def _partition_transactions(best: Replica, replicas: list[Replica], plans: dict[int, ReplicaPlan]) -> PartitionTransactions | None:
-    """What the best copy of a partition has of transactions; None if nothing."""
+def _partition_transactions(best: Replica, replicas: list[Replica], plan: ReplicaPlan) -> PartitionTransactions | None:
+    """The counts of the best copy of a partition; None if it has no transactions."""
     fold = best.state.transactions
     counts = fold.counts()
-    hidden = hidden_by_damage(best, [known for replica in (best, *replicas) for known in replica.snapshot_open])
+    hidden = hidden_by_damage(best, [transaction for replica in (best, *replicas) for transaction in replica.snapshot_open])
     if not (len(fold.last_markers.markers.rows) or counts.open or best.forgotten or hidden):
         return None
     stable = fold.last_stable_offset(best.context.high_watermark, best.log_end_offset)
     stable = min([stable, *(transaction.first_offset for transaction in hidden)])
     held = any(transaction.first_offset == stable for transaction in (*fold.open_transactions(1), *hidden))
     return PartitionTransactions(
-        plans[id(best.context)],
+        plan,
         best.log_start_offset if best.forgotten else stable,
         best.log_end_offset if best.end_is_known else None,
         counts.committed or 0,
@@ -242,38 +242,27 @@ def _partition_transactions(best: Replica, replicas: list[Replica], plans: dict[
 def _rows(
     where: TopicPartition, partition: PartitionTransactions | None, known: "KnownTransactions", result: ScanResult
 ) -> Iterator[TransactionRow]:
-    """Every transaction of one partition, by one copy, and those that are in none; all of them are where there is no copy's."""
+    """Every transaction of one partition: those in its best copy, ranges of damaged offsets, and those that no copy holds."""
     if partition is not None:
-        plan = partition.plan
-        yield from replica_transactions(plan, partition.last_stable_offset, known, result.incomplete)
+        plan, stable = partition.plan, partition.last_stable_offset
+        for paired, ended in paired_transactions(plan, result.incomplete):
+            yield from known.rows(plan.context, paired, stable, ended=ended)
         yield from known.forgotten(where, plan.context.broker)
         yield from known.hidden(where, partition)
-        yield from _damaged(where, partition)
+        for start, end in () if partition.damage is None else partition.damage.spans or ((None, None),):
+            last = None if end is None else end - 1
+            row = TransactionRow(*where, plan.context.broker, "damaged", -1, -1, start, last)
+            row.reason = "transactions that begin or end here are not told, and the last stable offset may be as low as this"
+            yield row
     yield from known.lost_in(where)
 
 
-def _damaged(where: TopicPartition, partition: PartitionTransactions) -> Iterator[TransactionRow]:
-    """A row for each range of damaged offsets, without offsets where they are not known."""
-    for start, end in () if partition.damage is None else partition.damage.spans or ((None, None),):
-        last = None if end is None else end - 1
-        row = TransactionRow(*where, partition.plan.context.broker, "damaged", -1, -1, start, last)
-        row.reason = "transactions that begin or end here are not told, and the last stable offset may be as low as this"
-        yield row
-
-
-def replica_transactions(
-    plan: ReplicaPlan, last_stable_offset: int | None, known: "KnownTransactions", incomplete: list[Incomplete]
-) -> Iterator[TransactionRow]:
-    """Every transaction that one replica's log shows: ended ones in the order of their markers, then open ones by first offset.
-
-    A log that cannot be read (further) is noted in `incomplete`.
-    """
-    for paired, ended in paired_transactions(plan, incomplete):
-        yield from known.rows(plan.context, paired, last_stable_offset, ended=ended)
-
-
 def paired_transactions(plan: ReplicaPlan, incomplete: list[Incomplete]) -> "Iterator[tuple[NDArray[np.int64], bool]]":
-    """The same as numbers (columns by `TransactionColumn`), any number at a time, with whether they have ended."""
+    """(transactions, whether they have ended) of one replica's log, any number at a time, columns by `TransactionColumn`.
+
+    Ended ones come in the order of their markers, then open ones by first offset. A log that cannot be read further is noted in
+    `incomplete`.
+    """
     pairing = Pairing()
     try:
         for batches in transactional_batches(plan):
@@ -284,7 +273,7 @@ def paired_transactions(plan: ReplicaPlan, incomplete: list[Incomplete]) -> "Ite
 
 
 def _row_of(context: "ReplicaContext", numbers: Sequence[int], *, ended: bool) -> TransactionRow:
-    """A transaction's numbers (by `TransactionColumn`) as a row; nothing but the log speaks in it."""
+    """A transaction (by `TransactionColumn`) as a row, with what the log alone tells."""
     producer_id, epoch, first_offset, first_timestamp, last_offset, last_timestamp, batches, records, *marker = numbers
     row = TransactionRow(context.topic, context.partition, context.broker, "open", producer_id, epoch)
     if batches:
@@ -300,20 +289,20 @@ def _row_of(context: "ReplicaContext", numbers: Sequence[int], *, ended: bool) -
 
 
 class KnownTransactions:
-    """What the coordinators' log and the findings say of single transactions."""
+    """Single transactions as the coordinators' log and the findings describe them."""
 
     def __init__(self, log: TransactionLog | None, findings: list[Finding]) -> None:
         self._log = log
         self._decisions: dict[tuple[int, int, TopicPartition], list[Decision]] = {}
         for decision in () if log is None else log.decisions:
-            for listed in decision.partitions:
-                self._decisions.setdefault((decision.producer_id, decision.producer_epoch, listed), []).append(decision)
+            for where in decision.partitions:
+                self._decisions.setdefault((decision.producer_id, decision.producer_epoch, where), []).append(decision)
         for decisions in self._decisions.values():
             decisions.sort(key=decided_at)
         self._open: dict[tuple[TopicPartition, int], Finding] = {}
         self._forgotten: dict[TopicPartition, list[Finding]] = {}
         self.lost: dict[TopicPartition, list[Finding]] = {}
-        """Committed transactions of which a partition has nothing left."""
+        """Committed transactions whose records a partition has lost."""
         self._torn: dict[tuple[TopicPartition, int, int | None], Finding] = {}
         for finding in findings:
             place = finding.place
@@ -332,24 +321,24 @@ class KnownTransactions:
         self._producers = np.fromiter(producers.union(() if log is None else log.ids_of_producer), np.int64)
 
     def speaks_of(self, producer_ids: "NDArray[np.int64]") -> "NDArray[np.bool_]":
-        """Of which of these producers there may be a word on transactions that have ended."""
+        """Which of these producers may have ended transactions that the log or the findings describe."""
         return np.isin(producer_ids, self._producers) if len(self._producers) else np.zeros(len(producer_ids), np.bool_)
 
     def rows(
         self, context: "ReplicaContext", paired: "NDArray[np.int64]", last_stable_offset: int | None, *, ended: bool
     ) -> Iterator[TransactionRow]:
-        """Transactions of one replica, columns by `TransactionColumn`, as rows with what is known of each."""
+        """Transactions of one replica, columns by `TransactionColumn`, as rows with all that is known of each."""
         for numbers in paired.T.tolist():
             row = _row_of(context, numbers, ended=ended)
             yield self.ended(row) if ended else self.still_open(row, last_stable_offset)
 
     def ended(self, row: TransactionRow) -> TransactionRow:
-        """An ended transaction with its transactional id, and the coordinator's decision where that can be told."""
+        """Add its transactional id, and the coordinator's decision if it can be identified, to an ended transaction."""
         where = (row.topic, row.partition)
-        row.transactional_id = self._name(row.producer_id)
+        row.transactional_id = self._transactional_id(row.producer_id)
         torn = self._torn.get((where, row.producer_id, row.marker_offset))
         if torn is not None:
-            self._take(row, torn.evidence, "torn")
+            self._add_evidence(row, torn.evidence, "torn")
             return row
         named = self._decisions.get((row.producer_id, row.marker_epoch or 0, where), ())
         decision = fitting(named, row.marker_timestamp or 0, commit=row.marker == "COMMIT")
@@ -360,66 +349,66 @@ class KnownTransactions:
         return row
 
     def still_open(self, row: TransactionRow, last_stable_offset: int | None) -> TransactionRow:
-        """An open transaction as the findings judge it."""
+        """Add its transactional id and the judgement of the findings to an open transaction."""
         where = (row.topic, row.partition)
-        row.transactional_id = self._name(row.producer_id)
+        row.transactional_id = self._transactional_id(row.producer_id)
         row.holds_last_stable_offset = row.first_offset == last_stable_offset
         row.last_stable_offset = last_stable_offset if row.holds_last_stable_offset else None
         torn = self._torn.get((where, row.producer_id, row.first_offset))
         finding = self._open.get((where, row.producer_id))
         if torn is not None:
-            self._take(row, torn.evidence, "torn")
+            self._add_evidence(row, torn.evidence, "torn")
             row.safe_to_abort = False
         elif finding is not None:
-            self._take(row, finding.evidence, "hanging" if finding.kind == "TXN_HANGING" else "open")
+            self._add_evidence(row, finding.evidence, "hanging" if finding.kind == "TXN_HANGING" else "open")
         return row
 
     def forgotten(self, where: TopicPartition, broker: int | str) -> Iterator[TransactionRow]:
-        """Open transactions of a partition that only a snapshot remembers."""
+        """Open transactions of a partition that only a producer snapshot lists, since retention deleted their records."""
         for finding in self._forgotten.get(where, ()):
             evidence = finding.evidence
             producer_id = int(evidence["producer_id"])
             row = TransactionRow(*where, broker, "open", producer_id, int(evidence["producer_epoch"]), evidence["first_offset"])
             row.last_offset, row.last_timestamp = evidence["last_offset"], evidence["last_timestamp"]
             row.holds_last_stable_offset, row.last_stable_offset = True, evidence["last_stable_offset"]
-            self._take(row, evidence, "hanging" if finding.kind == "TXN_HANGING" else "open")
+            self._add_evidence(row, evidence, "hanging" if finding.kind == "TXN_HANGING" else "open")
             yield row
 
     def lost_in(self, where: TopicPartition) -> Iterator[TransactionRow]:
-        """What was committed and is in no copy of a partition; a finding stands for all of its kind there."""
+        """Committed transactions of a partition that no copy holds; one row stands for all that a finding names."""
         for finding in self.lost.get(where, ()):
             evidence, broker = finding.evidence, finding.place.broker
             row = TransactionRow(*where, "" if broker is None else broker, "lost", -1, -1, finding.place.offset_start)
             row.producer_id, row.marker_epoch = int(evidence["producer_id"]), int(evidence["producer_epoch"])
             decisions = self._decisions.get((row.producer_id, row.marker_epoch, where), ())
             row.producer_epoch = data_epoch(decisions, row.marker_epoch, evidence.get("coordinator_offset"))
-            self._take(row, evidence, "lost")
+            self._add_evidence(row, evidence, "lost")
             yield row
 
     def hidden(self, where: TopicPartition, partition: PartitionTransactions) -> Iterator[TransactionRow]:
-        """Open transactions whose records are damaged and that a snapshot remembers."""
+        """Open transactions with damaged records that a producer snapshot lists."""
         for transaction in partition.hidden:
             begun = transaction.producer_id, transaction.producer_epoch, transaction.first_offset
             row = TransactionRow(*where, partition.plan.context.broker, "open", *begun)
             row.last_offset, row.last_timestamp = transaction.last_offset, transaction.last_timestamp
             row.holds_last_stable_offset = transaction.first_offset == partition.last_stable_offset
             row.last_stable_offset = partition.last_stable_offset if row.holds_last_stable_offset else None
-            row.transactional_id = self._name(transaction.producer_id)
+            row.transactional_id = self._transactional_id(transaction.producer_id)
             evidence: Json = {"reason": "known from a producer snapshot, its records are damaged"}
             owners = [] if self._log is None or row.transactional_id is None else self._log.owners(transaction.producer_id)
             for metadata in (owner.metadata for owner in owners if owner.metadata is not None):
                 evidence |= {"coordinator_state": metadata.state, "transaction_timeout_ms": metadata.transaction_timeout_ms}
-            self._take(row, evidence, "open")
+            self._add_evidence(row, evidence, "open")
             yield row
 
-    def _name(self, producer_id: int) -> str | None:
-        """The transactional id of a producer id, if there is one and no other."""
+    def _transactional_id(self, producer_id: int) -> str | None:
+        """The transactional id of a producer id, if exactly one is known."""
         if self._log is None or not self._log.knows_owners(producer_id):
             return None
         owners = self._log.owners(producer_id)
         return owners[0].transactional_id if len(owners) == 1 else None
 
-    def _take(self, row: TransactionRow, evidence: Evidence, state: str) -> None:
+    def _add_evidence(self, row: TransactionRow, evidence: Evidence, state: str) -> None:
         row.state = state
         row.transactional_id = evidence.get("transactional_id", row.transactional_id)
         row.coordinator_state = evidence.get("coordinator_state")
