@@ -1,4 +1,4 @@
-"""`dump --explain`: bytes beside the field they are, its value and what it means, from the declarations in `parsers.spec`."""
+"""`dump --explain`: the bytes of each field with its value and meaning, from the layouts declared in `parsers.spec`."""
 
 import io
 from collections.abc import Iterator
@@ -37,10 +37,7 @@ if TYPE_CHECKING:
     from kafka_forensics.storage.source import ByteFile
 
 
-# What a field of a declared layout means, in a few words, for `dump --explain`.
-
-
-_WORDS: Final = {
+_MEANINGS: Final = {
     "base_offset": "offset of the first record; kept by compaction",
     "batch_length": "bytes behind this field; the whole batch has 12 more",
     "partition_leader_epoch": "epoch of the leader that appended the batch; outside the CRC",
@@ -75,46 +72,30 @@ _WORDS: Final = {
     "record.offset_delta": "offset = base offset + this",
 }
 _TIMES: Final = frozenset({"base_timestamp", "max_timestamp", "timestamp"})
-_NO_VALUE: Final = frozenset(
-    {
-        "partition_leader_epoch",
-        "producer_id",
-        "producer_epoch",
-        "base_sequence",
-        "last_sequence",
-        "last_offset",
-        "coordinator_epoch",
-        "current_txn_first_offset",
-        "key_length",
-        "value_length",
-        *_TIMES,
-    }
-)
-"""Fields in which -1 is "none"."""
+_MINUS_ONE_IS_NONE: Final = _TIMES | {
+    *("partition_leader_epoch", "producer_id", "producer_epoch", "base_sequence", "last_sequence", "last_offset"),
+    *("coordinator_epoch", "current_txn_first_offset", "key_length", "value_length"),
+}
 
 
 def meaning(field: str, value: int) -> str:
-    """`field` (a name of `parsers.spec`) and what its `value` says, in words."""
+    """The meaning of a field (a name of `parsers.spec`) with this value, in words."""
     if field == "attributes":
-        return _attributes(value)
-    words = [_WORDS[field]] if _WORDS.get(field) else []
-    if value == -1 and field in _NO_VALUE:
+        words = [f"compression {compression_name(value)}", TIMESTAMP_TYPES[bool(value & TIMESTAMP_TYPE_MASK)]]
+        flags = {TRANSACTIONAL_MASK: "transactional", CONTROL_MASK: "control batch", DELETE_HORIZON_MASK: "delete horizon set"}
+        return ", ".join([*words, *(word for mask, word in flags.items() if value & mask)])
+    words = [_MEANINGS[field]] if _MEANINGS.get(field) else []
+    if value == -1 and field in _MINUS_ONE_IS_NONE:
         words.append("here: none")
     elif field in _TIMES and (moment := rfc3339(value)) is not None:
         words.append(moment)
     return "; ".join(words)
 
 
-def _attributes(value: int) -> str:
-    words = [f"compression {compression_name(value)}", TIMESTAMP_TYPES[bool(value & TIMESTAMP_TYPE_MASK)]]
-    flags = {TRANSACTIONAL_MASK: "transactional", CONTROL_MASK: "control batch", DELETE_HORIZON_MASK: "delete horizon set"}
-    return ", ".join([*words, *(word for mask, word in flags.items() if value & mask)])
-
-
 EXPLAIN_COLUMNS: Final = ("structure", "position", "size_in_bytes", "hex", "field", "value", "meaning")
-"""`position` counts in the file, or in the decompressed payload where `structure` says so."""
+"""`position` counts in the file, or, if `structure` says so, in the decompressed payload."""
 MAX_STRUCTURES: Final = 16
-"""Taken apart when offsets are asked for; else the first alone."""
+"""Structures explained if offsets are selected; else only the first one is."""
 MAX_RECORDS: Final = 16
 MAX_LINES: Final = 64
 MAX_HEX_BYTES: Final = 32
@@ -128,9 +109,8 @@ _LAYOUTS: Final = {
 
 
 def explained_rows(file: DumpFile, options: DumpOptions) -> Iterator[JsonRow]:
-    """Rows of EXPLAIN_COLUMNS for the first structures of one file; one of them says if there are more. Raises SourceError."""
-    chosen = options.offset_start is not None or options.offset_end is not None
-    limit = MAX_STRUCTURES if chosen else 1
+    """Rows of EXPLAIN_COLUMNS for the first structures of one file, the last one tells if there are more. Raises SourceError."""
+    limit = 1 if options.offset_start is None and options.offset_end is None else MAX_STRUCTURES
     with file.open() as data:
         if file.kind in LOG_KINDS:
             yield from _log(data, file, options, limit)
@@ -147,33 +127,23 @@ def _more(noun: str, limit: int) -> JsonRow:
 
 def _log(data: "ByteFile", file: DumpFile, options: DumpOptions, limit: int) -> Iterator[JsonRow]:
     """The first batches and damaged places of a log."""
-    given = 0
+    explained = 0
     for columns, damage, bytes_of in chunks_of(data, file, options):
-        bad = {damaged.position: damaged for damaged in damage}
-        framed = {column[BatchColumn.POSITION]: column[BatchColumn.SIZE_IN_BYTES] for column in columns}
-        places = {position: damaged.size_in_bytes for position, damaged in bad.items()} | framed
-        for position, size in sorted(places.items()):
-            if given == limit:
+        damage_at = {damaged.position: damaged for damaged in damage}
+        sizes = {position: damaged.size_in_bytes for position, damaged in damage_at.items()}
+        batch_sizes = {column[BatchColumn.POSITION]: column[BatchColumn.SIZE_IN_BYTES] for column in columns}
+        for position, size in sorted((sizes | batch_sizes).items()):
+            if explained == limit:
                 yield _more("batches", limit)
                 return
-            given += 1
-            if position in bad:
-                damage_here = bad[position]
-                yield (
-                    "damage",
-                    position,
-                    damage_here.size_in_bytes,
-                    "",
-                    damage_here.kind,
-                    damage_here.detail,
-                    "what is wrong with these bytes",
-                )
-            batch = bytes_of if options.records and position in framed else None
-            yield from _batch(data, position, size, options, batch)
+            explained += 1
+            if (found := damage_at.get(position)) is not None:
+                yield ("damage", position, found.size_in_bytes, "", found.kind, found.detail, "what is wrong with these bytes")
+            yield from _batch(data, position, size, options, bytes_of if options.records and position in batch_sizes else None)
 
 
 def _batch(data: "ByteFile", position: int, size: int, options: DumpOptions, bytes_of: BytesOf | None) -> Iterator[JsonRow]:
-    """The header at `position`, and the records if `bytes_of` is there."""
+    """The batch header at `position`, and the records if `bytes_of` is not None."""
     head = data.read_at(position, min(size, RECORD_BATCH_OVERHEAD))
     if len(head) > MAGIC_AT and head[MAGIC_AT] < 2:
         yield from _legacy(data, position, size, options)
@@ -190,7 +160,7 @@ def _batch(data: "ByteFile", position: int, size: int, options: DumpOptions, byt
 
 
 def _hidden(structure: str, position: int, start: bytes, size: int, options: DumpOptions, field: str = "records") -> JsonRow:
-    """The row of bytes that came out of records: shown on request only."""
+    """The row of bytes from records, which are shown only on request."""
     shown = _hex(start[:size], size) if options.show_payloads else ""
     return (structure, position, size, shown, field, None, f"{size} bytes" + ("" if shown else "; --show-payloads shows them"))
 
@@ -200,7 +170,7 @@ def _hex(raw: bytes, size: int) -> str:
 
 
 def _fixed(layout: Layout, data: bytes, position: int, structure: str) -> Iterator[JsonRow]:
-    """The fields of `layout`, all of a fixed size, as far as `data` goes."""
+    """The fields of a layout of fixed size, as far as `data` reaches."""
     at = 0
     for part in layout.subcons:
         size = part.sizeof()
@@ -214,7 +184,7 @@ def _fixed(layout: Layout, data: bytes, position: int, structure: str) -> Iterat
 
 
 def _records(batch: bytes, position: int, options: DumpOptions) -> Iterator[JsonRow]:
-    """The fields of the first records of a magic 2 batch in which nothing is wrong."""
+    """The fields of the first records of an intact magic 2 batch."""
     decoded = decode_batch(batch, position=position)
     if decoded.header is None or decoded.problems:
         return
@@ -225,31 +195,25 @@ def _records(batch: bytes, position: int, options: DumpOptions) -> Iterator[Json
         if index == MAX_RECORDS:
             yield ("more", None, None, "", "records", None, f"only the first {MAX_RECORDS} of a batch are taken apart")
             return
-        record_start = stream.tell()
-        if len(payload) < record_start + 5 and decoded.header.records_count > index + 1:
-            return  # what is held of a large payload ends here
-        length = VARINT.parse_stream(stream)
-        if stream.tell() + length > len(payload):
-            return
-        yield _field(structure, start, payload, (record_start, stream.tell()), "length", length)
-        for part in RECORD_BODY.subcons:
-            before = stream.tell()
-            value = part.parse_stream(stream)
-            if part.name in {"key", "value", "headers"}:
-                size = stream.tell() - before
-                yield _hidden(structure, start + before, payload[before : stream.tell()], size, options, part.name)
+        before = stream.tell()
+        if len(payload) < before + 5 and decoded.header.records_count > index + 1:
+            return  # only the beginning of a large payload is held
+        fields = [("length", VARINT), *((part.name, part) for part in RECORD_BODY.subcons)]
+        for name, part in fields:
+            value, place = part.parse_stream(stream), start + before
+            behind = stream.tell()
+            raw = payload[before:behind]
+            if name == "length" and behind + value > len(payload):
+                return
+            if name in {"key", "value", "headers"}:
+                yield _hidden(structure, place, raw, len(raw), options, name)
             else:
-                yield _field(structure, start, payload, (before, stream.tell()), part.name, value)
-
-
-def _field(structure: str, start: int, payload: bytes, span: tuple[int, int], name: str, value: int) -> JsonRow:
-    before, behind = span
-    raw = payload[before:behind]
-    return (structure, start + before, behind - before, raw.hex(" "), name, value, meaning(f"record.{name}", value))
+                yield (structure, place, len(raw), raw.hex(" "), name, value, meaning(f"record.{name}", value))
+            before = behind
 
 
 def _legacy(data: "ByteFile", position: int, size: int, options: DumpOptions) -> Iterator[JsonRow]:
-    """The fields of a magic 0 or 1 entry; key and value as their sizes."""
+    """The fields of a magic 0 or 1 entry; of key and value the sizes."""
     entry = data.read_at(position, min(size, LOG_OVERHEAD + 64))
     yield from _fixed(LEGACY_ENTRY_HEADER, entry[:LOG_OVERHEAD], position, "entry")
     at, length = LOG_OVERHEAD, 0
@@ -257,9 +221,8 @@ def _legacy(data: "ByteFile", position: int, size: int, options: DumpOptions) ->
         if not hasattr(part.subcon, "fmtstr"):
             length = min(max(length, 0), size - at)
             if length > 0:
-                yield _hidden(
-                    "message", position + at, data.read_at(position + at, min(length, MAX_HEX_BYTES)), length, options, part.name
-                )
+                beginning = data.read_at(position + at, min(length, MAX_HEX_BYTES))
+                yield _hidden("message", position + at, beginning, length, options, part.name)
             at += max(length, 0)
             continue
         width = part.sizeof()
@@ -273,30 +236,30 @@ def _legacy(data: "ByteFile", position: int, size: int, options: DumpOptions) ->
 
 
 def _entries(data: "ByteFile", file: DumpFile, options: DumpOptions, limit: int) -> Iterator[JsonRow]:
-    """The first entries of an index or snapshot, and all that is damaged in it."""
-    given = 0
+    """The first entries of an index or snapshot, and all its damage."""
+    explained = 0
     for span, position, size, *_, detail in small_rows(file, options):
         if span == "header":
             yield from _fixed(SNAPSHOT_HEADER, data.read_at(position, size), position, "snapshot header")
         elif span != "entry":
             raw = data.read_at(position, min(size, MAX_HEX_BYTES))
             yield ("damage" if detail else span, position, size, _hex(raw, size), span if detail else "", detail, "")
-        elif given < limit:
+        elif explained < limit:
             yield from _fixed(_LAYOUTS[file.kind], data.read_at(position, size), position, "entry")
-        elif given == limit:
+        elif explained == limit:
             yield _more("entries", limit)
-        given += span == "entry"
+        explained += span == "entry"
 
 
 def _lines(data: "ByteFile") -> Iterator[JsonRow]:
     """The first lines of a text file."""
-    noted = DamageList("CHECKPOINT_MALFORMED")
-    for line in islice(read_text(data, noted, _TEXT_BYTES).lines(noted), MAX_LINES + 1):
+    problems = DamageList("CHECKPOINT_MALFORMED")
+    for line in islice(read_text(data, problems, _TEXT_BYTES).lines(problems), MAX_LINES + 1):
         if line.number > MAX_LINES:
             yield ("more", None, None, "", "lines", None, f"only the first {MAX_LINES} are shown")
             return
         content = line.content or b""
         shown = data.read_at(line.position, min(line.size_in_bytes, MAX_HEX_BYTES))
         yield ("line", line.position, line.size_in_bytes, _hex(shown, line.size_in_bytes), f"line {line.number}", content, "")
-    for damage in noted.rows():
+    for damage in problems.rows():
         yield ("damage", damage.position, damage.size_in_bytes, "", damage.kind, damage.detail, "")

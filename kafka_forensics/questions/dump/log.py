@@ -1,6 +1,7 @@
-"""Rows of a dump for files that hold batches: each batch, or each record in them, and each damaged place, in file order."""
+"""Rows of a dump for files with batches: each batch or each of its records, and each damaged place, in file order."""
 
 from collections.abc import Iterator
+from functools import cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -11,11 +12,11 @@ from kafka_forensics.model.batches import (
     PAYLOAD_COLUMNS,
     RECORD_TIMESTAMP_TYPES,
     TIMESTAMP_TYPES,
-    BatchChunk,
     BatchColumn,
     Damage,
     Record,
     RecordColumn,
+    has_right_crc,
 )
 from kafka_forensics.model.constants import (
     CONTROL_MASK,
@@ -77,7 +78,7 @@ BATCH_COLUMNS: Final = (
     "coordinator_epoch",
     "detail",
 )
-"""Of a row for a batch, or for a damaged place: then `span` is the kind of damage."""
+"""Columns of a batch, or of a damaged place, where `span` is the kind of damage."""
 RECORD_COLUMNS: Final = (
     "span",
     "position",
@@ -99,99 +100,85 @@ RECORD_COLUMNS: Final = (
     "txn_state",
     "detail",
 )
-"""Of a row for a record; `position` is that of its batch, `size_in_bytes` its own after decompression."""
+"""Columns of a record; `position` is that of its batch, `size_in_bytes` its size after decompression."""
 
 
 def log_columns(options: DumpOptions) -> tuple[str, ...]:
-    """Columns of the rows that `log_rows` gives."""
+    """Columns of the rows of `log_rows`."""
     if not options.records:
         return BATCH_COLUMNS
     return (*RECORD_COLUMNS, *PAYLOAD_COLUMNS) if options.show_payloads else RECORD_COLUMNS
 
 
 def log_rows(file: DumpFile, options: DumpOptions) -> Iterator[JsonRow]:
-    """Rows of one file, read as they are asked for. Raises SourceError."""
+    """Rows of one file, which is read while they are consumed. Raises SourceError."""
     with file.open() as log:
-        judge = _Judge(log, file)
+        context = _RecordContext(log, file)
         for columns, damage, bytes_of in chunks_of(log, file, options):
-            pieces: list[tuple[int, list[int] | Damage]] = [(column[BatchColumn.POSITION], column) for column in columns]
-            pieces += [(damaged.position, damaged) for damaged in damage]
-            pieces.sort(key=lambda piece: piece[0])  # stable: of one position the batch comes first
-            for position, piece in pieces:
-                if isinstance(piece, Damage):
-                    yield damage_row(piece, options)
+            spans: list[tuple[int, list[int] | Damage]] = [(column[BatchColumn.POSITION], column) for column in columns]
+            spans += [(damaged.position, damaged) for damaged in damage]
+            spans.sort(key=lambda span: span[0])  # stable: at one position the batch comes first
+            for position, span in spans:
+                if isinstance(span, Damage):
+                    yield damage_row(span, options)
                 elif not options.records:
-                    yield batch_row(piece)
+                    yield batch_row(span)
                 else:
-                    size = piece[BatchColumn.SIZE_IN_BYTES]
-                    yield from _record_rows(piece, bytes_of(position, size), options, judge)
+                    yield from _record_rows(span, bytes_of(position, span[BatchColumn.SIZE_IN_BYTES]), options, context)
 
 
 def log_runs(file: DumpFile, options: DumpOptions) -> "Iterator[JsonRow | pa.RecordBatch]":
-    """The rows of `log_rows`, of records, many that follow each other in sound batches as one record batch of the same columns.
+    """The rows of `log_rows` for records, with consecutive records of sound batches as one record batch of the same columns.
 
-    Only rows, where that is not worth its start, the file cannot be read at any place, or Kafka itself knows what records mean.
-    Raises SourceError.
+    They are rows alone if kernels are not compiled, the file cannot be read at any position, or Kafka gives its records a meaning
+    (`teller`). Raises SourceError.
     """
     if not using_compiled() or not file.source.seekable or teller(file.topic) is not None:
         yield from log_rows(file, options)
         return
     with file.open() as log:
-        judge = _Judge(log, file)
-        for chunk in _chunks(log, file, options):
-            yield from _runs_of_chunk(log, chunk, options, judge)
-
-
-def _chunks(log: "ByteFile", file: DumpFile, options: DumpOptions) -> Iterator[BatchChunk]:
-    reader = SegmentReader(log, max_plausible_offset=file.reach, inspect=inspector(deep=False))
-    return chunks_until(reader, _start(log, file, options), log.size_in_bytes, options.offset_end)
-
-
-def _runs_of_chunk(
-    log: "ByteFile", chunk: BatchChunk, options: DumpOptions, judge: "_Judge"
-) -> "Iterator[JsonRow | pa.RecordBatch]":
-    first = 0
-    for damaged in sorted(chunk.damage, key=lambda damaged: damaged.position):
-        behind = int(np.searchsorted(chunk.columns[BatchColumn.POSITION], damaged.position, side="right"))
-        yield from _runs(log, chunk.columns[:, first:behind], options, judge)
-        first = behind
-        if damaged.base_offset < 0 or options.overlaps(damaged.base_offset, damaged.last_offset):
-            yield damage_row(damaged, options)
-    yield from _runs(log, chunk.columns[:, first:], options, judge)
+        context = _RecordContext(log, file)
+        reader = SegmentReader(log, max_plausible_offset=file.reach, inspect=inspector(deep=False))
+        for chunk in chunks_until(reader, _start(log, file, options), log.size_in_bytes, options.offset_end):
+            first = 0
+            for damaged in sorted(chunk.damage, key=lambda damaged: damaged.position):
+                behind = int(np.searchsorted(chunk.columns[BatchColumn.POSITION], damaged.position, side="right"))
+                yield from _runs(log, chunk.columns[:, first:behind], options, context)
+                first = behind
+                if damaged.base_offset < 0 or options.overlaps(damaged.base_offset, damaged.last_offset):
+                    yield damage_row(damaged, options)
+            yield from _runs(log, chunk.columns[:, first:], options, context)
 
 
 def _runs(
-    log: "ByteFile", batches: "NDArray[np.int64]", options: DumpOptions, judge: "_Judge"
+    log: "ByteFile", batches: "NDArray[np.int64]", options: DumpOptions, context: "_RecordContext"
 ) -> "Iterator[JsonRow | pa.RecordBatch]":
-    """Rows of the records of these batches that are asked for."""
+    """Rows of the selected records of these batches."""
     wanted = options.overlapping(batches[BatchColumn.BASE_OFFSET], batches[BatchColumn.LAST_OFFSET])
     is_control = (batches[BatchColumn.MAGIC] >= 2) & (batches[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0)
-    alone = is_control | (batches[BatchColumn.SIZE_IN_BYTES] > MAX_BATCH_BYTES) | (not gather_records.is_ready())
-    edges = [0, *(np.flatnonzero(np.diff(alone)) + 1).tolist(), batches.shape[1]]
+    one_by_one = is_control | (batches[BatchColumn.SIZE_IN_BYTES] > MAX_BATCH_BYTES) | (not gather_records.is_ready())
+    edges = [0, *(np.flatnonzero(np.diff(one_by_one)) + 1).tolist(), batches.shape[1]]
     for first, behind in pairwise(edges):
         rows = np.flatnonzero(wanted[first:behind]) + first
-        if not rows.size:
-            continue
-        if alone[first]:
-            for row in rows.tolist():
-                column = batches[:, row].tolist()
+        if rows.size and one_by_one[first]:
+            for column in batches[:, rows].T.tolist():
                 size = column[BatchColumn.SIZE_IN_BYTES]
                 batch = log.read_at(column[BatchColumn.POSITION], size) if size <= MAX_BATCH_BYTES else None
-                yield from _record_rows(column, batch, options, judge)
-            continue
-        states = judge.states(batches, rows)
-        for piece in sound_blocks(batches, rows, log.read_at):
-            if isinstance(piece, RecordBlock):
-                yield _record_table(piece, batches, states, options)
-            else:
-                row, whole = piece
-                yield from _record_rows(batches[:, row].tolist(), bytes(whole), options, judge)
+                yield from _record_rows(column, batch, options, context)
+        elif rows.size:
+            states = context.states(batches, rows)
+            for block in sound_blocks(batches, rows, log.read_at):
+                if isinstance(block, RecordBlock):
+                    yield _record_table(block, batches, states, options)
+                else:
+                    row, whole = block
+                    yield from _record_rows(batches[:, row].tolist(), bytes(whole), options, context)
 
 
 def _record_table(
     block: RecordBlock, batches: "NDArray[np.int64]", states: "NDArray[np.int8]", options: DumpOptions
 ) -> "pa.RecordBatch":
-    """The records of a block that are asked for, in the columns of `log_columns`; what is one batch's alike is a dictionary."""
+    """The selected records of a block in the columns of `log_columns`; values that a batch shares are dictionaries."""
     import pyarrow as pa
 
     from kafka_forensics.model.arrow import numbers, words
@@ -205,24 +192,24 @@ def _record_table(
     def same(values: "ArrowArray") -> "ArrowArray":
         return pa.DictionaryArray.from_arrays(numbers(np.zeros(len(of_row), np.int32)), values)
 
-    own = batches[:, rows]
-    transactional = (own[BatchColumn.MAGIC] >= 2) & (own[BatchColumn.ATTRIBUTES] & TRANSACTIONAL_MASK != 0)
+    batches = batches[:, rows]
+    transactional = (batches[BatchColumn.MAGIC] >= 2) & (batches[BatchColumn.ATTRIBUTES] & TRANSACTIONAL_MASK != 0)
     columns = {
         "span": same(words(["record"])),
-        "position": of_batch(numbers(own[BatchColumn.POSITION])),
+        "position": of_batch(numbers(batches[BatchColumn.POSITION])),
         "size_in_bytes": numbers(block.columns[RecordColumn.SIZE_IN_BYTES]),
         "offset": numbers(block.offsets),
         "timestamp": numbers(block.timestamps),
         "timestamp_type": words_by_number(block.timestamp_types, RECORD_TIMESTAMP_TYPES),
-        "partition_leader_epoch": of_batch(numbers(own[BatchColumn.PARTITION_LEADER_EPOCH])),
+        "partition_leader_epoch": of_batch(numbers(batches[BatchColumn.PARTITION_LEADER_EPOCH])),
         "is_transactional": of_batch(numbers(transactional)),
-        "producer_id": of_batch(numbers(own[BatchColumn.PRODUCER_ID])),
-        "producer_epoch": of_batch(numbers(own[BatchColumn.PRODUCER_EPOCH])),
+        "producer_id": of_batch(numbers(batches[BatchColumn.PRODUCER_ID])),
+        "producer_epoch": of_batch(numbers(batches[BatchColumn.PRODUCER_EPOCH])),
         "sequence": numbers(block.sequences),
         "key_size": numbers(block.columns[RecordColumn.KEY_LENGTH]),
         "value_size": numbers(block.columns[RecordColumn.VALUE_LENGTH]),
         "headers_count": numbers(block.columns[RecordColumn.HEADERS_COUNT]),
-        "is_valid": of_batch(numbers(own[BatchColumn.CRC] == own[BatchColumn.CRC_COMPUTED])),
+        "is_valid": of_batch(numbers(has_right_crc(batches))),
         "control_record_type": same(pa.nulls(1)),
         "coordinator_epoch": same(pa.nulls(1)),
         "txn_state": of_batch(words_by_number(states[rows], STATES)),
@@ -230,11 +217,9 @@ def _record_table(
     }
     if options.show_payloads:
         assert block.payload is not None
-        for name, at, length in (
-            ("key", RecordColumn.KEY_POSITION, RecordColumn.KEY_LENGTH),
-            ("value", RecordColumn.VALUE_POSITION, RecordColumn.VALUE_LENGTH),
-        ):
-            columns[name] = byte_strings(block.payload, block.columns[at], block.columns[length])
+        key, value = RecordColumn.KEY_POSITION, RecordColumn.VALUE_POSITION
+        columns["key"] = byte_strings(block.payload, block.columns[key], block.columns[RecordColumn.KEY_LENGTH])
+        columns["value"] = byte_strings(block.payload, block.columns[value], block.columns[RecordColumn.VALUE_LENGTH])
         columns["headers"] = header_lists(block.payload, block.columns)
     table = pa.RecordBatch.from_pydict(columns)
     wanted = options.overlapping(block.offsets, block.offsets)
@@ -242,9 +227,9 @@ def _record_table(
 
 
 def chunks_of(log: "ByteFile", file: DumpFile, options: DumpOptions) -> Iterator[tuple[list[list[int]], list[Damage], BytesOf]]:
-    """(batches as lists by BatchColumn, damage, function that gives a batch's bytes or None) of portions of the file.
+    """(batches as lists by BatchColumn, damage, function that returns a batch's bytes) of each chunk of the file.
 
-    Only batches that hold an offset asked for are given, and reading begins where the offset index says and ends behind them.
+    Only batches with a selected offset are returned; reading begins where the offset index says and ends after them.
     """
     kept: dict[int, bytes] = {}
     open_wrappers = inspector(deep=False)
@@ -264,32 +249,26 @@ def chunks_of(log: "ByteFile", file: DumpFile, options: DumpOptions) -> Iterator
     holds = options.records and not isinstance(log, CollectedLog)
     reader = SegmentReader(log, max_plausible_offset=file.reach, inspect=inspect if holds else open_wrappers)
     for chunk in chunks_until(reader, _start(log, file, options), log.size_in_bytes, options.offset_end):
-        columns = [column for column in chunk.columns.T.tolist() if _asked_for(column, options)]
+        wanted = options.overlapping(chunk.columns[BatchColumn.BASE_OFFSET], chunk.columns[BatchColumn.LAST_OFFSET])
         damage = [
             damaged
             for damaged in chunk.damage
             if damaged.base_offset < 0 or options.overlaps(damaged.base_offset, damaged.last_offset)
         ]
-        yield columns, damage, bytes_of
+        yield chunk.columns[:, wanted].T.tolist(), damage, bytes_of
         kept.clear()
 
 
 def _start(log: "ByteFile", file: DumpFile, options: DumpOptions) -> int:
-    if options.offset_start is None or not file.source.seekable:
-        return 0
-    index = file.sibling(".index")
-    if index is None:
+    """Where to begin reading, by the offset index if there is one."""
+    if options.offset_start is None or not file.source.seekable or (index := file.sibling(".index")) is None:
         return 0
     with index:
         return start_position(log, index, file.base_offset, options.offset_start)
 
 
-def _asked_for(column: list[int], options: DumpOptions) -> bool:
-    return options.overlaps(column[BatchColumn.BASE_OFFSET], column[BatchColumn.LAST_OFFSET])
-
-
 def batch_row(column: list[int]) -> JsonRow:
-    """The row of a batch, given by BatchColumn."""
+    """The row of a batch, which is ordered as in BatchColumn."""
     (position, size, base_offset, last_offset, delta, epoch, magic, crc, crc_computed, attributes) = column[:10]
     (base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, count, control_type, coordinator_epoch) = column[
         10:18
@@ -306,7 +285,7 @@ def batch_row(column: list[int]) -> JsonRow:
         epoch,
         magic,
         compression_name(attributes),
-        _timestamp_type(magic, attributes),
+        TIMESTAMP_TYPES[bool(attributes & TIMESTAMP_TYPE_MASK)] if magic else NO_TIMESTAMP_TYPE,
         base_timestamp,
         max_timestamp,
         since_2 and bool(attributes & TRANSACTIONAL_MASK),
@@ -324,12 +303,8 @@ def batch_row(column: list[int]) -> JsonRow:
     )
 
 
-def _timestamp_type(magic: int, attributes: int) -> str:
-    return TIMESTAMP_TYPES[bool(attributes & TIMESTAMP_TYPE_MASK)] if magic else NO_TIMESTAMP_TYPE
-
-
 def damage_row(damage: Damage, options: DumpOptions) -> JsonRow:
-    """The row of a damaged place; among records its offsets stand in `detail`."""
+    """The row of a damaged place; among records its offsets are part of `detail`."""
     if not options.records:
         known = (damage.base_offset, damage.last_offset) if damage.base_offset >= 0 else (None, None)
         empty = (None,) * (len(BATCH_COLUMNS) - 6)
@@ -342,49 +317,44 @@ def damage_row(damage: Damage, options: DumpOptions) -> JsonRow:
     return (damage.kind, damage.position, damage.size_in_bytes, *empty, detail, *payload)
 
 
-class _Judge:
-    """What a record's own bytes do not say: how its transaction ended, and, of internal topics, what key and value mean.
+class _RecordContext:
+    """What the bytes of a record do not tell: how its transaction ended, and, in internal topics, what key and value mean.
 
-    The file's markers are read when the first record of a transaction asks.
+    The markers of the file are read at the first record of a transaction.
     """
 
     def __init__(self, log: "ByteFile", file: DumpFile) -> None:
-        self._log, self._file = log, file
-        self._states: RecordStates | None = None
+        self._states = cache(partial(RecordStates, log, goes_on=file.goes_on, max_plausible_offset=file.reach))
         self._tell = teller(file.topic)
 
     def state(self, column: list[int], *, is_valid: bool) -> str:
-        """The state of the records of a batch; of one whose CRC is wrong it is unknown, whatever its flags say."""
+        """The transaction state of the records of a batch; unknown if its CRC is wrong, whatever its attributes are."""
         if not is_valid:
             return UNKNOWN
         attributes, producer_id = txn_facts(column)
         if not attributes & TRANSACTIONAL_MASK:
             return NONE
-        if self._states is None:
-            self._states = RecordStates(self._log, goes_on=self._file.goes_on, max_plausible_offset=self._file.reach)
-        return self._states.state(attributes, producer_id, column[BatchColumn.POSITION])
+        return self._states().state(attributes, producer_id, column[BatchColumn.POSITION])
 
     def states(self, batches: "NDArray[np.int64]", rows: "NDArray[np.int64]") -> "NDArray[np.int8]":
-        """The number in STATES of the records of each of these rows of a (BATCH_COLUMNS, n) matrix; of all others nothing."""
-        answer = np.full(batches.shape[1], STATES.index(UNKNOWN), np.int8)
-        good = rows[batches[BatchColumn.CRC, rows] == batches[BatchColumn.CRC_COMPUTED, rows]]
-        if self._states is None and in_transactions(batches[:, good]).any():
-            self._states = RecordStates(self._log, goes_on=self._file.goes_on, max_plausible_offset=self._file.reach)
-        answer[good] = STATES.index(NONE) if self._states is None else self._states.of_batches(batches[:, good])
-        return answer
+        """Numbers in STATES of the records of these rows of a (BATCH_COLUMNS, n) matrix, one for each column."""
+        states = np.full(batches.shape[1], STATES.index(UNKNOWN), np.int8)
+        good = rows[has_right_crc(batches[:, rows])]
+        has_transactions = in_transactions(batches[:, good]).any()
+        states[good] = self._states().of_batches(batches[:, good]) if has_transactions else STATES.index(NONE)
+        return states
 
     def meaning(self, record: Record, *, payloads: bool) -> Json | None:
-        """The fields of an internal topic's record, None of any other topic."""
+        """The fields of an internal topic's record, None in any other topic."""
         return None if self._tell is None else self._tell(record.key, record.value, payloads)
 
 
-def _record_rows(column: list[int], batch: bytes | None, options: DumpOptions, judge: _Judge) -> Iterator[JsonRow]:
-    """Rows of the records of one batch that are asked for, and of what is wrong inside it."""
+def _record_rows(column: list[int], batch: bytes | None, options: DumpOptions, context: _RecordContext) -> Iterator[JsonRow]:
+    """Rows of the selected records of one batch, and of the damage inside it."""
     position = column[BatchColumn.POSITION]
     if batch is None:
-        yield damage_row(
-            Damage("BUDGET_EXCEEDED", position, column[BatchColumn.SIZE_IN_BYTES], detail={"reason": "batch"}), options
-        )
+        too_large = Damage("BUDGET_EXCEEDED", position, column[BatchColumn.SIZE_IN_BYTES], detail={"reason": "batch"})
+        yield damage_row(too_large, options)
         return
     magic, attributes = column[BatchColumn.MAGIC], column[BatchColumn.ATTRIBUTES]
     is_control = magic >= 2 and bool(attributes & CONTROL_MASK)
@@ -399,7 +369,9 @@ def _record_rows(column: list[int], batch: bytes | None, options: DumpOptions, j
     for record in decoded.iter_records():
         if not options.overlaps(record.offset, record.offset):
             continue
-        control = _control(record) if is_control else (None, None, judge.meaning(record, payloads=options.show_payloads))
+        name, coordinator_epoch, detail = (
+            _control(record) if is_control else (None, None, context.meaning(record, payloads=options.show_payloads))
+        )
         yield (
             "record",
             position,
@@ -413,9 +385,10 @@ def _record_rows(column: list[int], batch: bytes | None, options: DumpOptions, j
             record.value_length,
             len(record.headers),
             is_valid,
-            *control[:2],
-            judge.state(column, is_valid=is_valid),
-            control[2],
+            name,
+            coordinator_epoch,
+            context.state(column, is_valid=is_valid),
+            detail,
             *((record.key, record.value, record.headers) if options.show_payloads else ()),
         )
     for problem in decoded.problems:
@@ -423,7 +396,7 @@ def _record_rows(column: list[int], batch: bytes | None, options: DumpOptions, j
 
 
 def _control(record: Record) -> tuple[str, int | None, Json | None]:
-    """What a control record says: its type, the coordinator epoch of a marker, and what else stands in it."""
+    """(type, coordinator epoch of a marker, other fields) of a control record."""
     control = parse_control_record(record.key, record.value)
     detail = {name: plain(value) for name, value in control.fields.items() if name != "tagged_fields"}
     if control.problem is not None:
@@ -432,7 +405,7 @@ def _control(record: Record) -> tuple[str, int | None, Json | None]:
 
 
 def plain(value: object) -> object:
-    """`value` of a control record as JSON knows it: bytes as hexadecimal digits."""
+    """A field of a control record as JSON, with bytes as hexadecimal digits."""
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Rows of a dump for everything that holds no batches: indexes, snapshots, checkpoints, identity files."""
+"""Rows of a dump for files without batches: indexes, snapshots, checkpoints, identity files."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ from kafka_forensics.model.constants import (
     TIME_INDEX_ENTRY_SIZE,
     TXN_INDEX_ENTRY_SIZE,
 )
-from kafka_forensics.model.files import ProducerEntry
+from kafka_forensics.model.files import ProducerEntry, TimeIndex
 from kafka_forensics.model.json_objects import Json, JsonRow
 from kafka_forensics.parsers.bounded import DamageList, read_text
 from kafka_forensics.parsers.checkpoints import (
@@ -31,9 +31,8 @@ from kafka_forensics.questions.dump.inputs import DumpFile, DumpOptions
 if TYPE_CHECKING:
     from kafka_forensics.storage.source import ByteFile
 
-_SPAN: Final = ("span", "position", "size_in_bytes")
 _PROPERTY: Final = ("name", "value")
-_OWN: Final[dict[FileKind, tuple[str, ...]]] = {
+_COLUMNS: Final[dict[FileKind, tuple[str, ...]]] = {
     FileKind.INDEX: ("offset", "log_position"),
     FileKind.TIME_INDEX: ("timestamp", "offset"),
     FileKind.TRANSACTION_INDEX: ("version", "producer_id", "first_offset", "last_offset", "last_stable_offset"),
@@ -41,19 +40,19 @@ _OWN: Final[dict[FileKind, tuple[str, ...]]] = {
     FileKind.LEADER_EPOCH_CHECKPOINT: ("leader_epoch", "start_offset"),
     **dict.fromkeys(OFFSET_CHECKPOINTS, ("topic", "partition", "offset")),
 }
-"""Columns between where a row lies and its `detail`; of files not named here, `name` and `value`."""
+"""Columns between `size_in_bytes` and `detail`; for other files `name` and `value`."""
 _MAX_QUORUM_STATE_BYTES: Final = 1 << 20
 
 
 def small_columns(kind: FileKind) -> tuple[str, ...]:
     """Columns of the rows that `small_rows` gives for a file of `kind`."""
-    return (*_SPAN, *_OWN.get(kind, _PROPERTY), "detail")
+    return ("span", "position", "size_in_bytes", *_COLUMNS.get(kind, _PROPERTY), "detail")
 
 
 def small_rows(file: DumpFile, options: DumpOptions) -> Iterator[JsonRow]:
-    """Rows of one file: its entries, then what is damaged. Raises SourceError."""
+    """Rows of one file: its entries, then its damage. Raises SourceError."""
     kind = file.kind
-    width = len(_OWN.get(kind, _PROPERTY))
+    width = len(_COLUMNS.get(kind, _PROPERTY))
     with file.open() as data:
         if kind in _ENTRIES:
             entries, damage, zero_tail_bytes = _ENTRIES[kind](data, file, options)
@@ -73,30 +72,22 @@ Entries = tuple[Iterator[JsonRow], list[Damage], int]
 _ENTRY_SIZES: Final = {FileKind.INDEX: INDEX_ENTRY_SIZE, FileKind.TIME_INDEX: TIME_INDEX_ENTRY_SIZE}
 
 
-def _offset_index(data: "ByteFile", file: DumpFile, options: DumpOptions) -> Entries:
-    index = parse_offset_index(data, file.base_offset)
+def _index(data: "ByteFile", file: DumpFile, options: DumpOptions) -> Entries:
+    index = parse_offset_index(data, file.base_offset) if file.kind is FileKind.INDEX else parse_time_index(data, file.base_offset)
+    by_time, size = isinstance(index, TimeIndex), _ENTRY_SIZES[file.kind]
+    columns = (index.timestamps, index.offsets) if isinstance(index, TimeIndex) else (index.offsets, index.positions)
     rows = (
-        ("entry", row * INDEX_ENTRY_SIZE, INDEX_ENTRY_SIZE, offset, position, None)
-        for row, (offset, position) in enumerate(zip(index.offsets.tolist(), index.positions.tolist(), strict=True))
-        if options.overlaps(offset, offset)
-    )
-    return rows, index.damage, index.zero_tail_bytes
-
-
-def _time_index(data: "ByteFile", file: DumpFile, options: DumpOptions) -> Entries:
-    index = parse_time_index(data, file.base_offset)
-    rows = (
-        ("entry", row * TIME_INDEX_ENTRY_SIZE, TIME_INDEX_ENTRY_SIZE, timestamp, offset, None)
-        for row, (timestamp, offset) in enumerate(zip(index.timestamps.tolist(), index.offsets.tolist(), strict=True))
-        if options.overlaps(offset, offset)
+        ("entry", row * size, size, *entry, None)
+        for row, entry in enumerate(zip(*(column.tolist() for column in columns), strict=True))
+        if options.overlaps(entry[by_time], entry[by_time])
     )
     return rows, index.damage, index.zero_tail_bytes
 
 
 def _transaction_index(data: "ByteFile", _file: DumpFile, options: DumpOptions) -> Entries:
-    index, own = parse_transaction_index(data), attrgetter(*_OWN[FileKind.TRANSACTION_INDEX])
+    index, fields_of = parse_transaction_index(data), attrgetter(*_COLUMNS[FileKind.TRANSACTION_INDEX])
     rows = (
-        ("entry", entry.position, TXN_INDEX_ENTRY_SIZE, *own(entry), None)
+        ("entry", entry.position, TXN_INDEX_ENTRY_SIZE, *fields_of(entry), None)
         for entry in index.entries
         if options.overlaps(entry.first_offset, entry.last_offset)
     )
@@ -109,7 +100,7 @@ def _producer_snapshot(data: "ByteFile", file: DumpFile, _options: DumpOptions) 
     def rows() -> Iterator[JsonRow]:
         if snapshot.version >= 0:
             detail = {"version": snapshot.version, "crc": snapshot.crc, "crc_computed": snapshot.crc_computed}
-            yield ("header", 0, PRODUCER_SNAPSHOT_HEADER_SIZE, *(None,) * len(_OWN[FileKind.PRODUCER_SNAPSHOT]), detail)
+            yield ("header", 0, PRODUCER_SNAPSHOT_HEADER_SIZE, *(None,) * len(_COLUMNS[FileKind.PRODUCER_SNAPSHOT]), detail)
         for row, entry in enumerate(snapshot.entries):
             position = PRODUCER_SNAPSHOT_HEADER_SIZE + row * PRODUCER_SNAPSHOT_ENTRY_SIZE
             yield ("entry", position, PRODUCER_SNAPSHOT_ENTRY_SIZE, *astuple(entry), None)
@@ -130,8 +121,8 @@ def _offset_checkpoint(data: "ByteFile", _file: DumpFile, _options: DumpOptions)
 
 
 _ENTRIES: Final[dict[FileKind, Callable[["ByteFile", DumpFile, DumpOptions], Entries]]] = {
-    FileKind.INDEX: _offset_index,
-    FileKind.TIME_INDEX: _time_index,
+    FileKind.INDEX: _index,
+    FileKind.TIME_INDEX: _index,
     FileKind.TRANSACTION_INDEX: _transaction_index,
     FileKind.PRODUCER_SNAPSHOT: _producer_snapshot,
     FileKind.LEADER_EPOCH_CHECKPOINT: _leader_epochs,
@@ -140,15 +131,10 @@ _ENTRIES: Final[dict[FileKind, Callable[["ByteFile", DumpFile, DumpOptions], Ent
 
 
 def _properties(kind: FileKind, data: "ByteFile") -> tuple[list[tuple[str, object]], list[Damage]]:
-    """(name, value) of what a file says of itself, absent ones left out, and its damage."""
+    """(name, value) of the properties in a file, without absent ones, and its damage."""
     if kind is FileKind.META_PROPERTIES:
         meta = parse_meta_properties(data)
-        named: Json = {
-            "version": meta.version,
-            "node_id": meta.node_id,
-            "cluster_id": meta.cluster_id,
-            "directory_id": meta.directory_id,
-        }
+        named: Json = {name: getattr(meta, name) for name in ("version", "node_id", "cluster_id", "directory_id")}
         damage = meta.damage
     elif kind is FileKind.PARTITION_METADATA:
         metadata = parse_partition_metadata(data)
@@ -163,13 +149,13 @@ def _properties(kind: FileKind, data: "ByteFile") -> tuple[list[tuple[str, objec
 
 def _quorum_state(data: "ByteFile") -> tuple[Json, list[Damage]]:
     """The fields of a `quorum-state` (FileQuorumStateStore): one JSON object."""
-    noted = DamageList("CHECKPOINT_MALFORMED")
-    text = read_text(data, noted, _MAX_QUORUM_STATE_BYTES).data
+    damage = DamageList("CHECKPOINT_MALFORMED")
+    text = read_text(data, damage, _MAX_QUORUM_STATE_BYTES).data
     try:
         content = json.loads(text) if text else {}
     except (ValueError, RecursionError):  # RecursionError: thousands of nested brackets
         content = None
     if not isinstance(content, dict):
-        noted.add(0, len(text), "json")
+        damage.add(0, len(text), "json")
         content = {}
-    return content, noted.rows()
+    return content, damage.rows()
