@@ -1,4 +1,4 @@
-"""One partition over several snapshots: each broker's replica compared with itself, from each snapshot to the next."""
+"""One partition over time: each broker's replica compared with itself, from each snapshot to the next."""
 
 import os
 import sys
@@ -31,48 +31,47 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafka_forensics.scanning.folding.keys import KeysApart
-    from kafka_forensics.scanning.judging.compaction import Swept
 
 
 @dataclass(slots=True)
-class Disks:
-    """The log directories of a snapshot's brokers: broker → (name, directory id) of each."""
+class SnapshotDirs:
+    """The log directories of the requested brokers in a snapshot: broker → (name, directory id) of each."""
 
     snapshot: str
     by_broker: dict[Broker, list[tuple[str, str | None]]]
     left_out: list[Broker] = field(default_factory=list)
-    """Brokers that are there and were not asked for."""
+    """Brokers in the snapshot that were not requested."""
 
 
 @dataclass(slots=True)
-class Word:
-    """What a snapshot says of a partition beside its replicas."""
+class TopicFacts:
+    """What a snapshot tells about a partition's topic, beside the partition's replicas."""
 
     topic_ids: set[str] = field(default_factory=set)
-    """Of the directories of its topic."""
-    topic_is_there: bool = False
+    """In the directories of the topic."""
+    topic_exists: bool = False
     deleted_ids: set[str] = field(default_factory=set)
-    """Topics of that name that the controller's log says were deleted."""
+    """Of deleted topics of that name, by the controllers' log."""
     assignment: list[int] | None = None
-    """By the controller's log."""
+    """Of the partition, by the controllers' log."""
     suffixes: dict[Broker, set[str]] = field(default_factory=dict)
-    """Of directories beside the live one, by broker: `delete`, `future`, `stray`."""
+    """Broker → suffixes of the partition's renamed directories: `delete`, `future`, `stray`."""
 
 
 @dataclass(slots=True)
-class At:
-    """A partition in one snapshot: its replicas, none if there are none, and what was judged of them."""
+class PartitionInSnapshot:
+    """A partition in one snapshot: its replicas, which may be none, and their judgement."""
 
-    disks: Disks
-    word: Word
+    disks: SnapshotDirs
+    topic: TopicFacts
     merged: Sequence[Merged] = ()
     summary: PartitionSummary | None = None
     evidence: list[str] = field(default_factory=list)
-    """Names of the inputs, in which nothing may be written."""
+    """Names of the inputs, which must not be written into."""
 
     @property
     def replicas(self) -> dict[Broker, Replica]:
-        """By broker; of a broker's several, the first."""
+        """By broker; of several of one broker, the first."""
         replicas: dict[Broker, Replica] = {}
         for _, replica, _ in self.merged:
             replicas.setdefault(replica.broker, replica)
@@ -81,346 +80,313 @@ class At:
 
 @dataclass(slots=True)
 class PartitionChanges:
-    """What came of comparing one partition."""
+    """The result of comparing one partition."""
 
     changes: list[Change] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     incomplete: list[Incomplete] = field(default_factory=list)
 
 
-def disks_of(snapshot: str, inputs: Inputs, options: ScanOptions) -> Disks:
-    """The log directories of a snapshot, of the broker asked for."""
-    disks = Disks(snapshot, {})
+def disks_of(snapshot: str, inputs: Inputs, options: ScanOptions) -> SnapshotDirs:
+    """The log directories of a snapshot, of the requested broker."""
+    disks = SnapshotDirs(snapshot, {})
     for log_dir in inputs.log_dirs:
-        if options.broker not in (None, str(log_dir.broker)):
-            disks.left_out += [] if log_dir.broker in disks.left_out else [log_dir.broker]
-            continue
-        disks.by_broker.setdefault(log_dir.broker, []).append(
-            (log_dir.name, None if log_dir.meta is None else log_dir.meta.directory_id)
-        )
+        if options.broker in (None, str(log_dir.broker)):
+            directory_id = None if log_dir.meta is None else log_dir.meta.directory_id
+            disks.by_broker.setdefault(log_dir.broker, []).append((log_dir.name, directory_id))
+        elif log_dir.broker not in disks.left_out:
+            disks.left_out.append(log_dir.broker)
     return disks
 
 
 class Words:
-    """What a snapshot says of its partitions, looked up by topic."""
+    """The topics of a snapshot, indexed by name."""
 
     def __init__(self, inputs: Inputs) -> None:
         self._inputs = inputs
+        founds = [log_dir.found for log_dir in inputs.log_dirs]
         self._topics = {
-            directory.topic
-            for log_dir in inputs.log_dirs
-            for directory in log_dir.found.partitions
-            if directory.legal and not directory.suffix
+            directory.topic for found in founds for directory in found.partitions if directory.legal and not directory.suffix
         }
-        self._topics |= {
-            partition_name.topic
-            for log_dir in inputs.log_dirs
-            for partition_name in log_dir.found.unlisted
-            if not partition_name.suffix
-        }
+        self._topics |= {partition.topic for found in founds for partition in found.unlisted if not partition.suffix}
         self._ids: dict[str, set[str]] = {}
         for plan in inputs.replicas:
             if plan.context.topic_id is not None:
                 self._ids.setdefault(plan.context.topic, set()).add(plan.context.topic_id)
-        history = inputs.controller
         self._deleted: dict[str, set[str]] = {}
-        for topic in [] if history is None else history.topics.values():
+        for topic in [] if inputs.controller is None else inputs.controller.topics.values():
             if topic.deleted_offset is not None:
                 self._deleted.setdefault(topic.topic, set()).add(topic.topic_id)
 
-    def of(self, topic: str, partition: int) -> Word:
-        """What it says of one partition."""
+    def of(self, topic: str, partition: int) -> TopicFacts:
+        """The facts about one partition's topic."""
         control = None if self._inputs.controller is None else self._inputs.controller.partitions.get((topic, partition))
         suffixes = {
-            broker: replica
-            for (broker, name, number), replica in self._inputs.relatives.items()
+            broker: of_broker
+            for (broker, name, number), of_broker in self._inputs.relatives.items()
             if name == topic and number == partition
         }
         assignment = None if control is None else control.replica_assignment
-        return Word(self._ids.get(topic, set()), topic in self._topics, self._deleted.get(topic, set()), assignment, suffixes)
+        return TopicFacts(self._ids.get(topic, set()), topic in self._topics, self._deleted.get(topic, set()), assignment, suffixes)
 
 
-def partition_changes(times: Sequence[At], key: "NDArray[np.int64]", apart: "KeysApart | None" = None) -> PartitionChanges:
-    """Every change of one partition between consecutive snapshots, and what was lost by them; none yet where `apart` is waiting.
+def partition_changes(
+    snapshots: Sequence[PartitionInSnapshot], key: "NDArray[np.int64]", apart: "KeysApart | None" = None
+) -> PartitionChanges:
+    """Every change of one partition between consecutive snapshots, and what was lost; incomplete while `apart` waits for answers.
 
-    `key` is the one that all replicas were folded with.
+    `key` is the digest key with which all replicas were folded.
     """
-    changes = PartitionChanges()
-    for older, newer in pairwise(times):
+    result = PartitionChanges()
+    for older, newer in pairwise(snapshots):
         if older.merged or newer.merged:
-            _between(older, newer, LogReader([plan for plan, _, _ in [*older.merged, *newer.merged]], key), apart, changes)
-    return changes
+            _SnapshotPair(older, newer, key, apart, result).compare()
+    return result
 
 
-def _between(older: At, newer: At, reader: LogReader, apart: "KeysApart | None", result: PartitionChanges) -> None:
-    reader.apart = apart
-    between = Between(older.disks.snapshot, newer.disks.snapshot)
-    changes: list[Change] = []
-    findings: list[Finding] = []
-    went: list[Went] = []
-    before, after = older.replicas, newer.replicas
-    for broker in sorted(before.keys() | after.keys(), key=broker_order):
-        old, new = before.get(broker), after.get(broker)
-        if old is not None and new is not None and not _made_anew(old, new):
-            rows, (start, end) = _compared(old, new, older, newer, reader, findings)
-            row = next((number for number, changed in enumerate(rows) if changed.kind in _CUT or changed.reason == "content"), None)
-            if start is not None and row is not None:
-                went.append(Went(old, start, len(changes) + row, end))
-            changes += rows
-            continue
-        if old is not None:
-            kind, reason, more = _why_gone(old, new, older, newer)
-            if reason in _NEEDS_ANOTHER:
-                went.append(Went(old, old.log_start_offset, len(changes)))
-            changes.append(_whole(kind, reason, old, None, between, more))
-        if new is not None:
-            kind, reason = _why_there(new, old, older)
-            if reason not in _NEW_PARTITION or new.read is not Read.WHOLE or new.log_end_offset:
-                changes.append(_whole(kind, reason, None, new, between))
-    if older.summary is not None and went:
-        held = [before[broker_id] for broker_id in sorted(before, key=broker_order)]
-        findings += committed_gone(went, held, _newer(before, older, newer, between), older.summary, changes, reader)
-    result.changes += sorted(changes, key=Change.sort_key)
-    result.findings += [replace(finding, alone=True) for finding in findings] if len(newer.replicas) == 1 else findings
-    result.incomplete += reader.incomplete
-
-
-_CUT = frozenset({ChangeKind.TRUNCATED, ChangeKind.DAMAGED})
-_NEEDS_ANOTHER = frozenset({"moved_to_other_brokers", "replica_gone", "replica_being_deleted", "replica_stray"})
-"""Reasons for which a replica may go as long as another has what it held."""
-
+_TRUNCATED = frozenset({ChangeKind.TRUNCATED, ChangeKind.DAMAGED})
+_NEEDS_OTHER_REPLICA = frozenset({"moved_to_other_brokers", "replica_gone", "replica_being_deleted", "replica_stray"})
+"""Reasons that permit a replica to be deleted as long as another one holds its records."""
 _NEW_PARTITION = frozenset({"topic_created", "partition_added"})
-"""Reasons for which only the newer snapshot has a partition: one that never held a record gets no row."""
+"""Reasons why only the newer snapshot has a partition; it gets no row while it never held a record."""
 
 
-def _made_anew(old: Replica, new: Replica) -> bool:
-    """Whether the two are of different topics of one name."""
+class _SnapshotPair:
+    """Compares one partition in two consecutive snapshots, and adds to `result`."""
+
+    def __init__(
+        self,
+        older: PartitionInSnapshot,
+        newer: PartitionInSnapshot,
+        key: "NDArray[np.int64]",
+        apart: "KeysApart | None",
+        result: PartitionChanges,
+    ) -> None:
+        self._older, self._newer, self._result = older, newer, result
+        self._before, self._after = older.replicas, newer.replicas
+        self._between = Between(older.disks.snapshot, newer.disks.snapshot)
+        self._plans = {id(plan.context): plan for plan, _, _ in [*older.merged, *newer.merged]}
+        self._reader = LogReader(list(self._plans.values()), key)
+        self._reader.apart = apart
+        self._changes: list[Change] = []
+        self._findings: list[Finding] = []
+        self._lost: list[Went] = []
+
+    def compare(self) -> None:
+        """Add the changes of every broker's replica, and what was lost by them."""
+        for broker in sorted(self._before.keys() | self._after.keys(), key=broker_order):
+            old, new = self._before.get(broker), self._after.get(broker)
+            if old is not None and new is not None and not _are_of_different_topics(old, new):
+                self._compare(old, new)
+                continue
+            if old is not None:
+                kind, reason, evidence = self._why_deleted(old, new)
+                if reason in _NEEDS_OTHER_REPLICA:
+                    self._lost.append(Went(old, old.log_start_offset, len(self._changes)))
+                self._changes.append(self._whole(kind, reason, old, None, evidence))
+            if new is not None:
+                kind, reason = self._why_created(new, old)
+                if reason not in _NEW_PARTITION or new.read is not Read.WHOLE or new.log_end_offset:
+                    self._changes.append(self._whole(kind, reason, None, new, {}))
+        findings, summary = self._findings, self._older.summary
+        if summary is not None and self._lost:
+            held = [self._before[broker] for broker in sorted(self._before, key=broker_order)]
+            findings += committed_gone(self._lost, held, self._newer_replicas(), summary, self._changes, self._reader)
+        if len(self._after) == 1:
+            findings = [replace(finding, alone=True) for finding in findings]
+        self._result.changes += sorted(self._changes, key=Change.sort_key)
+        self._result.findings += findings
+        self._result.incomplete += self._reader.incomplete
+
+    def _compare(self, old: Replica, new: Replica) -> None:
+        """Add the rows about a replica that both snapshots have."""
+        result = log_changes(old, new, self._between, self._reader)
+        rows = result.changes
+        if result.unlike and is_compacted(old, new):
+            rows += self._cleaned(old, new, result)
+        offsets = (new.log_start_offset, new.log_end_offset)
+        now = self._now_in(old)
+        if now is not None and now != new.context.log_dir:
+            rows.append(change(ChangeKind.MOVED, offsets, old, new, self._between))
+        if not rows:
+            rows.append(change(ChangeKind.UNCHANGED, offsets, old, new, self._between))
+        lossy = (number for number, row in enumerate(rows) if row.kind in _TRUNCATED or row.reason == "content")
+        if result.lost_from is not None and (number := next(lossy, None)) is not None:
+            self._lost.append(Went(old, result.lost_from, len(self._changes) + number, result.lost_to))
+        self._changes += rows
+
+    def _cleaned(self, old: Replica, new: Replica, result: LogChanges) -> list[Change]:
+        """The row about what compaction removed; adds a finding if it removed what it must keep."""
+        from kafka_forensics.analysis.compaction import EXPLANATIONS, REASONS, Pair  # few partitions pay for it
+        from kafka_forensics.scanning.judging.compaction import sweep
+
+        start = max(old.log_start_offset, new.log_start_offset)
+        end = min(old.log_end_offset, new.log_end_offset)
+        end = end if result.cut is None else min(end, result.cut)
+        if start >= end or old.state.unread or new.state.unread:
+            return []
+        pair = [self._plans[id(replica.context)] for replica in (old, new)]
+        evidence_names = [*self._older.evidence, *self._newer.evidence]
+        swept = sweep(pair, [old, new], [Pair(0, 1, start, end)], self._reader, evidence_names)
+        self._reader.problems.clear()  # the scans report them
+        if swept is None:
+            return [change(ChangeKind.NOT_COMPARED, (start, end), old, new, self._between, reason="unreadable")]
+        tally = swept.keys.tally
+        checkpoint = new.context.cleaner_checkpoint
+        cleaned_end = end if checkpoint is None or not start < checkpoint < end else checkpoint
+        removed: dict[str, int] = {}
+        for name in ("records", "aborted", "keyless", "markers"):
+            counts = swept.counted(name, start, end)
+            removed[name] = counts[0] - counts[1]
+        total = sum(removed.values())
+        evidence: Json = {"keys": tally.keys, **{name: count for name, count in removed.items() if count}}
+        evidence |= {f"keys_{name}": tally.reasons[name] for name in REASONS if tally.reasons[name]}
+        evidence |= {f"keys_{name}": tally.explanations[name] for name in EXPLANATIONS if tally.explanations[name]}
+        kind, reason = (ChangeKind.CLEANED, None) if total > 0 else (ChangeKind.REWRITTEN, "cleaned_copy")
+        row = change(
+            kind,
+            (start, cleaned_end),
+            old,
+            new,
+            self._between,
+            reason="against_the_rules" if tally.differing else reason,
+            evidence=evidence,
+            records=max(total, 0) or None,
+        )
+        lost = keys_lost(old, new, tally, self._between)
+        self._findings += [] if lost is None else [lost]
+        return [row]
+
+    def _newer_replicas(self) -> Newer:
+        """The replicas in the newer snapshot of the topic that the older one has."""
+        older, newer = self._older, self._newer
+        ids = {replica.context.topic_id for replica in self._before.values()} - {None}
+        replicas = [
+            replica
+            for replica in self._after.values()
+            if not ids or replica.context.topic_id is None or replica.context.topic_id in ids
+        ]
+        given = {str(broker) for broker in newer.disks.by_broker}
+        given |= {str(replica.context.node) for replica in self._after.values()}
+        assignment = newer.topic.assignment or older.topic.assignment
+        brokers = {str(broker): broker for broker in [*self._before, *newer.disks.left_out, *(assignment or [])]}
+        missing = [broker for name, broker in brokers.items() if name not in given]
+        return Newer(self._between, replicas, sorted(missing, key=broker_order), assignment is not None)
+
+    def _whole(self, kind: ChangeKind, reason: str, old: Replica | None, new: Replica | None, evidence: Json) -> Change:
+        """A row about all of a replica that one of the snapshots lacks."""
+        replica = old or new
+        assert replica is not None
+        framing = replica.state.framing
+        epochs = tuple(entry.leader_epoch for entry in replica.epochs)
+        offsets = (replica.log_start_offset, replica.log_end_offset)
+        counts = Counts(framing.batches, framing.records, framing.bytes_decoded) if replica.read is Read.WHOLE else None
+        if replica.read is Read.NONE:
+            kind, reason, offsets, epochs = ChangeKind.NOT_COMPARED, UNREADABLE, (0, 0), ()
+        details: Json = {"reason": reason, "evidence": evidence, "leader_epochs": epochs}
+        return change(kind, offsets, old, new, self._between, counts=counts, **details)
+
+    def _why_deleted(self, old: Replica, new: Replica | None) -> tuple[ChangeKind, str, Json]:
+        """(kind, reason, evidence) where the newer snapshot lacks a replica, or has one of another topic."""
+        broker, topic, topic_id = old.broker, self._newer.topic, old.context.topic_id
+        if new is None:
+            now, before = (disks.by_broker.get(broker) for disks in (self._newer.disks, self._older.disks))
+            if now is None:
+                return ChangeKind.NOT_COMPARED, "broker_not_given", {}
+            if len(now) < len(before or []) and self._now_in(old) is None:
+                return ChangeKind.NOT_COMPARED, "log_dir_not_given", {}
+        if topic_id is not None and (topic_id in topic.deleted_ids or (topic.topic_ids and topic_id not in topic.topic_ids)):
+            return ChangeKind.DELETED, "topic_recreated" if topic.topic_ids - {topic_id} else "topic_deleted", {}
+        suffixes = topic.suffixes.get(broker, set())
+        if not topic.topic_exists and topic.assignment is None:
+            return ChangeKind.DELETED, "topic_gone", {"suffixes": sorted(suffixes)} if suffixes else {}
+        arrived = sorted(self._after.keys() - self._before.keys(), key=broker_order)
+        others = sorted(self._after, key=broker_order)
+        is_unassigned = topic.assignment is not None and old.context.node not in topic.assignment
+        if arrived or is_unassigned:
+            return ChangeKind.DELETED, "moved_to_other_brokers", {"brokers": arrived or others}
+        for suffix, reason in (("delete", "replica_being_deleted"), ("stray", "replica_stray")):
+            if suffix in suffixes:
+                return ChangeKind.DELETED, reason, {}
+        return ChangeKind.DELETED, "replica_gone", {"brokers": others} if others else {}
+
+    def _why_created(self, new: Replica, old: Replica | None) -> tuple[ChangeKind, str]:
+        """(kind, reason) where the older snapshot lacks a replica, or has one of another topic."""
+        if old is None and new.broker not in self._older.disks.by_broker:
+            return ChangeKind.NOT_COMPARED, "broker_not_given"
+        topic_id, topic = new.context.topic_id, self._older.topic
+        if topic_id is not None and topic.topic_ids and topic_id not in topic.topic_ids:
+            return ChangeKind.CREATED, "topic_recreated"
+        if not topic.topic_exists:
+            return ChangeKind.CREATED, "topic_created"
+        return ChangeKind.CREATED, "replica_added" if self._before else "partition_added"
+
+    def _now_in(self, old: Replica) -> str | None:
+        """The name in the newer snapshot of the log directory that held a replica: by its id, else by the last part of its name."""
+        before, now = (disks.by_broker.get(old.broker, []) for disks in (self._older.disks, self._newer.disks))
+        directory_id = next((found for name, found in before if name == old.context.log_dir), None)
+        if directory_id is not None and all(found is not None for _, found in now):
+            return next((name for name, found in now if found == directory_id), None)
+        if len(before) == len(now) == 1:
+            return now[0][0]
+        last = os.path.basename(old.context.log_dir.rstrip("/"))
+        names = [name for name, _ in now if os.path.basename(name.rstrip("/")) == last]
+        return names[0] if len(names) == 1 else None
+
+
+def _are_of_different_topics(old: Replica, new: Replica) -> bool:
     ids = old.context.topic_id, new.context.topic_id
     return None not in ids and ids[0] != ids[1]
 
 
-def _newer(before: dict[Broker, Replica], older: At, newer: At, between: Between) -> Newer:
-    """What the newer snapshot has of the partition as the older one knew it."""
-    ids = {replica.context.topic_id for replica in before.values()} - {None}
-    replicas = [
-        replica
-        for replica in newer.replicas.values()
-        if not ids or replica.context.topic_id is None or replica.context.topic_id in ids
-    ]
-    given = {str(broker) for broker in newer.disks.by_broker}
-    given |= {str(replica.context.node) for replica in newer.replicas.values()}
-    assigned = newer.word.assignment or older.word.assignment
-    known = {str(broker): broker for broker in [*before, *newer.disks.left_out, *(assigned or [])]}
-    missing = [broker for name, broker in known.items() if name not in given]
-    return Newer(between, replicas, sorted(missing, key=broker_order), assigned is not None)
-
-
-def _compared(
-    old: Replica, new: Replica, older: At, newer: At, reader: LogReader, findings: list[Finding]
-) -> tuple[list[Change], tuple[int | None, int | None]]:
-    """The rows about one replica that both snapshots have, and the offsets whose records went; see `LogChanges`."""
-    between = Between(older.disks.snapshot, newer.disks.snapshot)
-    result = log_changes(old, new, between, reader)
-    rows = result.changes
-    if result.unlike and is_compacted(old, new):
-        cleaned, lost = _cleaned(old, new, older, newer, result, reader)
-        rows += cleaned
-        findings += [] if lost is None else [lost]
-    if _moved(old, new, older.disks, newer.disks):
-        rows.append(change(ChangeKind.MOVED, (new.log_start_offset, new.log_end_offset), old, new, between))
-    if not rows:
-        rows.append(change(ChangeKind.UNCHANGED, (new.log_start_offset, new.log_end_offset), old, new, between))
-    return rows, (result.lost_from, result.lost_to)
-
-
-def _cleaned(
-    old: Replica, new: Replica, older: At, newer: At, result: LogChanges, reader: LogReader
-) -> tuple[list[Change], Finding | None]:
-    """The row about what compaction took, and a finding if it took what it never takes."""
-    from kafka_forensics.analysis.compaction import Pair  # few partitions pay for it
-    from kafka_forensics.scanning.judging.compaction import sweep
-
-    start = max(old.log_start_offset, new.log_start_offset)
-    end = min(old.log_end_offset, new.log_end_offset)
-    end = end if result.cut is None else min(end, result.cut)
-    if start >= end or old.state.unread or new.state.unread:
-        return [], None
-    between = Between(older.disks.snapshot, newer.disks.snapshot)
-    plans = {id(plan.context): plan for plan, _, _ in [*older.merged, *newer.merged]}
-    pair = [plans[id(replica.context)] for replica in (old, new)]
-    evidence_names = [*older.evidence, *newer.evidence]
-    swept = sweep(pair, [old, new], [Pair(0, 1, start, end)], reader, evidence_names)
-    reader.problems.clear()  # the scans tell of them
-    if swept is None:
-        return [change(ChangeKind.NOT_COMPARED, (start, end), old, new, between, reason="unreadable")], None
-    tally = swept.keys.tally
-    reached = new.context.cleaner_checkpoint
-    stop = end if reached is None or not start < reached < end else reached
-    total, evidence = _taken(swept, start, end)
-    kind, reason = (ChangeKind.CLEANED, None) if total > 0 else (ChangeKind.REWRITTEN, "cleaned_copy")
-    if tally.differing:
-        reason = "against_the_rules"
-    taken = max(total, 0) or None
-    row = change(kind, (start, stop), old, new, between, reason=reason, evidence=evidence, records=taken)
-    return [row], keys_lost(old, new, tally, between)
-
-
-def _taken(swept: "Swept", start: int, end: int) -> tuple[int, Json]:
-    """How many records are there no more, of each sort, and why those of a key are not."""
-    from kafka_forensics.analysis.compaction import EXPLANATIONS, REASONS
-
-    tally = swept.keys.tally
-    names = ("records", "aborted", "keyless", "markers")
-    gone = {name: (counts := swept.counted(name, start, end))[0] - counts[1] for name in names}
-    evidence: Json = {"keys": tally.keys, **{name: amount for name, amount in gone.items() if amount}}
-    evidence |= {f"keys_{name}": tally.reasons[name] for name in REASONS if tally.reasons[name]}
-    evidence |= {f"keys_{name}": tally.explanations[name] for name in EXPLANATIONS if tally.explanations[name]}
-    return sum(gone.values()), evidence
-
-
-def _whole(
-    kind: ChangeKind,
-    reason: str,
-    old: Replica | None,
-    new: Replica | None,
-    between: Between,
-    evidence: Json | None = None,
-) -> Change:
-    """A row about all of a replica that one of the snapshots lacks."""
-    known = old or new
-    assert known is not None
-    framing = known.state.framing
-    epochs = tuple(entry.leader_epoch for entry in known.epochs)
-    offsets = (known.log_start_offset, known.log_end_offset)
-    counts = Counts(framing.batches, framing.records, framing.bytes_decoded) if known.read is Read.WHOLE else None
-    if known.read is Read.NONE:
-        kind, reason, offsets, epochs = ChangeKind.NOT_COMPARED, UNREADABLE, (0, 0), ()
-    more: Json = {"reason": reason, "evidence": evidence or {}, "leader_epochs": epochs}
-    return change(kind, offsets, old, new, between, counts=counts, **more)
-
-
-def _why_topic_gone(topic_id: str | None, word: Word) -> str | None:
-    """Why there is no topic of this id any more, by the newer controllers' log; None: it does not say so."""
-    if topic_id is None or (topic_id not in word.deleted_ids and not (word.topic_ids and topic_id not in word.topic_ids)):
-        return None
-    return "topic_recreated" if word.topic_ids - {topic_id} else "topic_deleted"
-
-
-def _why_gone(old: Replica, new: Replica | None, older: At, newer: At) -> tuple[ChangeKind, str, Json]:
-    """Why the newer snapshot has no such replica, or only one of another topic."""
-    broker, word = old.broker, newer.word
-    if new is None and broker not in newer.disks.by_broker:
-        return ChangeKind.NOT_COMPARED, "broker_not_given", {}
-    if new is None and _disk_not_given(old, older.disks, newer.disks):
-        return ChangeKind.NOT_COMPARED, "log_dir_not_given", {}
-    if (reason := _why_topic_gone(old.context.topic_id, word)) is not None:
-        return ChangeKind.DELETED, reason, {}
-    suffixes = word.suffixes.get(broker, set())
-    if not word.topic_is_there and word.assignment is None:
-        return ChangeKind.DELETED, "topic_gone", _if_any("suffixes", sorted(suffixes))
-    arrived = sorted(newer.replicas.keys() - older.replicas.keys(), key=broker_order)
-    others = sorted(newer.replicas, key=broker_order)
-    left_out = word.assignment is not None and old.context.node not in word.assignment
-    if arrived or left_out:
-        return ChangeKind.DELETED, "moved_to_other_brokers", {"brokers": arrived or others}
-    for suffix, reason in (("delete", "replica_being_deleted"), ("stray", "replica_stray")):
-        if suffix in suffixes:
-            return ChangeKind.DELETED, reason, {}
-    return ChangeKind.DELETED, "replica_gone", _if_any("brokers", others)
-
-
-def _if_any(name: str, values: Sequence[object]) -> Json:
-    return {name: values} if values else {}
-
-
-def _why_there(new: Replica, old: Replica | None, older: At) -> tuple[ChangeKind, str]:
-    """Why the older snapshot has no such replica, or only one of another topic."""
-    if old is None and new.broker not in older.disks.by_broker:
-        return ChangeKind.NOT_COMPARED, "broker_not_given"
-    topic_id, known = new.context.topic_id, older.word
-    if topic_id is not None and known.topic_ids and topic_id not in known.topic_ids:
-        return ChangeKind.CREATED, "topic_recreated"
-    if not known.topic_is_there:
-        return ChangeKind.CREATED, "topic_created"
-    return ChangeKind.CREATED, "replica_added" if older.replicas else "partition_added"
-
-
-def _disk_not_given(old: Replica, before: Disks, after: Disks) -> bool:
-    """Whether the log directory that held the replica is not among those given of its broker any more."""
-    there, now = before.by_broker.get(old.broker, []), after.by_broker.get(old.broker, [])
-    return len(now) < len(there) and _on(old, before, after) is None
-
-
-def _moved(old: Replica, new: Replica, before: Disks, after: Disks) -> bool:
-    """Whether a replica lies in another log directory of its broker, of those that are there still."""
-    now = _on(old, before, after)
-    return now is not None and now != new.context.log_dir
-
-
-def _on(old: Replica, before: Disks, after: Disks) -> str | None:
-    """The log directory in the newer snapshot that is the one the replica was in: by its id, else by the end of its name."""
-    there, now = before.by_broker.get(old.broker, []), after.by_broker.get(old.broker, [])
-    mine = next((replica for name, replica in there if name == old.context.log_dir), None)
-    if mine is not None and all(replica is not None for _, replica in now):
-        return next((name for name, replica in now if replica == mine), None)
-    if len(there) == len(now) == 1:
-        return now[0][0]
-    last = os.path.basename(old.context.log_dir.rstrip("/"))
-    named = [name for name, _ in now if os.path.basename(name.rstrip("/")) == last]
-    return named[0] if len(named) == 1 else None
-
-
-# What judging one partition over several snapshots needs, small enough to go where it is judged.
+# Judging one partition in a task: values small enough to send to where it runs, bytes in and bytes out, as in `engine.tasks`.
 
 
 REPLICAS_A_SNAPSHOT: Final = 1 << 16
-"""Replicas of a partition are numbered from a multiple of this on in each snapshot."""
+"""The replicas of a partition are numbered from a multiple of this in each snapshot."""
 
 
 @dataclass(slots=True)
 class ChangesCommon:
-    """What all slices of a comparison have in common: of each snapshot what its scan's tasks have, and its log directories."""
+    """Values shared by all slices of a comparison: of each snapshot those of its scan's tasks, and its log directories."""
 
     scans: list[Common]
-    disks: list[Disks]
+    disks: list[SnapshotDirs]
 
 
 @dataclass(slots=True)
 class ChangeSlice:
-    """One partition: its slice of each snapshot, empty where that has nothing of it, and what each says beside."""
+    """One partition: of each snapshot its slice, which may be empty, and the facts about its topic."""
 
     topic: str
     partition: int
     parts: list[Slice] = field(default_factory=list)
-    words: list[Word] = field(default_factory=list)
+    words: list[TopicFacts] = field(default_factory=list)
     keys: list[KeyAnswer] | None = None
-    """What was answered about its keys, None where nothing was asked yet."""
+    """Answers about its keys, None before there are any."""
 
     @property
     def replicas(self) -> list[ReplicaPlan]:
-        """Of all snapshots, by these."""
+        """Of all snapshots, in their order."""
         return [plan for part in self.parts for plan in part.replicas]
 
 
 @dataclass(slots=True)
 class ChangeAnswer:
-    """What came of it: an answer for each snapshot, None where it has nothing, and the changes between them."""
+    """The answer of each snapshot, None where it lacks the partition, and the changes between them."""
 
     answers: list[SliceAnswer | None]
     compared: PartitionChanges
     questions: list[KeyQuestion] = field(default_factory=list)
-    """What must be answered first, as in a `SliceAnswer`."""
+    """Questions that must be answered first, as in a `SliceAnswer`."""
 
 
 def change_slices(every: Sequence[Inputs], words: Sequence[Words]) -> Iterator[ChangeSlice]:
-    """A slice for every partition that any of the snapshots has, by topic and partition."""
+    """A slice for every partition in any of the snapshots, by topic and partition."""
     by_partition = [{(partition.topic, partition.partition): partition for partition in slices(inputs)} for inputs in every]
     for key in sorted({key for of_snapshot in by_partition for key in of_snapshot}):
         parts = [of_snapshot.get(key) or Slice(*key) for of_snapshot in by_partition]
-        yield ChangeSlice(*key, parts, [word.of(*key) for word in words])
-
-
-# The task that judges one partition over several snapshots: bytes in, bytes out, as those of `engine.tasks`.
+        yield ChangeSlice(*key, parts, [topics.of(*key) for topics in words])
 
 
 make_serializable(sys.modules[__name__])
@@ -428,56 +394,55 @@ make_serializable(sys.modules[__name__])
 
 @lru_cache(maxsize=2)
 def _common(packed: bytes) -> ChangesCommon:
-    """The common part, unpacked once in a process."""
+    """The shared values, unpacked once in a process."""
     common: ChangesCommon = unpack(packed)
-    for known in common.scans:
-        keep_code_as(known)
+    for scan in common.scans:
+        keep_code_as(scan)
     return common
 
 
 def judge_changes(common: bytes, rows: Iterator[StretchRow], *, strict: bool = False) -> bytes:
     """Judge one partition in every snapshot, and compare it over time: its rows into a packed `ChangeAnswer`.
 
-    The first row is the packed `ChangeSlice`; stretches follow by replica, segment and start, each snapshot's replicas numbered
-    from a multiple of `REPLICAS_A_SNAPSHOT` on. With `strict`, raises SourceError where something cannot be read that could be
-    before. Where the answer asks something, the slice is to be judged again with what is told.
+    The first row is the packed `ChangeSlice`; stretches follow by replica, segment and start, the replicas of each snapshot with
+    numbers from a multiple of `REPLICAS_A_SNAPSHOT`. With `strict`, raises SourceError if something has become unreadable. If the
+    answer has questions, judge the slice again with their answers.
     """
-    known = _common(common)
-    compile_as_needed(known.scans[0].work_bytes)
-    change_slice: ChangeSlice = unpack(next(rows).packed, opener(known.scans[0]))
-    return pack(_changes_of(change_slice, known, SliceRows(rows), strict=strict))
+    unpacked = _common(common)
+    compile_as_needed(unpacked.scans[0].work_bytes)
+    change_slice: ChangeSlice = unpack(next(rows).packed, opener(unpacked.scans[0]))
+    return pack(_changes_of(change_slice, unpacked, SliceRows(rows), strict=strict))
 
 
 def judge_whole_changes(common: bytes, work: bytes, *, strict: bool = False) -> Iterator[tuple[int, bytes]]:
-    """The same of every `ChangeSlice` of a packed list of numbered ones, whose logs are folded here: its number and a packed
-    `ChangeAnswer`."""
-    known = _common(common)
-    compile_as_needed(known.scans[0].work_bytes)
-    numbered: list[tuple[int, ChangeSlice]] = unpack(work, opener(known.scans[0]))
+    """(number, packed `ChangeAnswer`) of every `ChangeSlice` in a packed list of numbered ones, whose logs are folded here."""
+    unpacked = _common(common)
+    compile_as_needed(unpacked.scans[0].work_bytes)
+    numbered: list[tuple[int, ChangeSlice]] = unpack(work, opener(unpacked.scans[0]))
     for number, change_slice in numbered:
-        yield number, pack(_changes_of(change_slice, known, None, strict=strict))
+        yield number, pack(_changes_of(change_slice, unpacked, None, strict=strict))
 
 
-def _changes_of(change_slice: ChangeSlice, known: ChangesCommon, stretches: SliceRows | None, *, strict: bool) -> ChangeAnswer:
-    """The answer about a partition in every snapshot, folded here where there are no `stretches`."""
-    apart = None if stretches is None else keys_apart(known.scans[0], change_slice.replicas, change_slice.keys)
+def _changes_of(change_slice: ChangeSlice, common: ChangesCommon, stretches: SliceRows | None, *, strict: bool) -> ChangeAnswer:
+    """The answer about a partition, whose logs are folded here if there are no `stretches`."""
+    apart = None if stretches is None else keys_apart(common.scans[0], change_slice.replicas, change_slice.keys)
     answers: list[SliceAnswer | None] = []
-    times = []
-    for part, scan, disks, word in zip(change_slice.parts, known.scans, known.disks, change_slice.words, strict=True):
+    snapshots = []
+    for part, scan, disks, topic in zip(change_slice.parts, common.scans, common.disks, change_slice.words, strict=True):
         if not (part.replicas or part.aside):
             answers.append(None)
-            times.append(At(disks, word))
+            snapshots.append(PartitionInSnapshot(disks, topic))
             continue
-        answer, merged = answered(part, scan, stretches, apart, len(times) * REPLICAS_A_SNAPSHOT, strict=strict)
+        answer, merged = answered(part, scan, stretches, apart, len(snapshots) * REPLICAS_A_SNAPSHOT, strict=strict)
         answers.append(answer)
         summary = None if answer.answer is None else answer.answer.result.summary
-        times.append(At(disks, word, merged, summary, inputs_of(part, scan.around).evidence))
-    compared = partition_changes(times, known.scans[0].key, apart)
+        snapshots.append(PartitionInSnapshot(disks, topic, merged, summary, inputs_of(part, scan.around).evidence))
+    compared = partition_changes(snapshots, common.scans[0].key, apart)
     if apart is not None and apart.is_waiting:
         return ChangeAnswer([], PartitionChanges(), apart.questions)
-    seen = {gap for answer in answers if answer is not None for gap in (*answer.incomplete, *answer.noticed.incomplete)}
-    seen.update(() if apart is None else apart.gaps())
+    reported = {gap for answer in answers if answer is not None for gap in (*answer.incomplete, *answer.noticed.incomplete)}
+    reported.update(() if apart is None else apart.gaps())
     for gap in compared.incomplete if strict else ():
-        if gap not in seen:
+        if gap not in reported:
             raise SourceError(gap.path, gap.reason)
     return ChangeAnswer(answers, compared)

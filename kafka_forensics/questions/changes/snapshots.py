@@ -1,4 +1,4 @@
-"""Several snapshots of the same brokers in one job: each is scanned, then every replica is compared with itself over time."""
+"""Several snapshots of the same brokers: each is scanned, then every replica is compared with itself over time."""
 
 import logging
 import os
@@ -18,7 +18,14 @@ from kafka_forensics.model.changes import Change, ChangeKind, SnapshotsResult
 from kafka_forensics.model.findings import Confidence, Finding, Severity, TopicPartition
 from kafka_forensics.model.results import Incomplete, ScanResult
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed
-from kafka_forensics.questions.changes.partition import At, Disks, PartitionChanges, Words, disks_of, partition_changes
+from kafka_forensics.questions.changes.partition import (
+    PartitionChanges,
+    PartitionInSnapshot,
+    SnapshotDirs,
+    Words,
+    disks_of,
+    partition_changes,
+)
 from kafka_forensics.scanning.engine.local import Progress, answers_in_order
 from kafka_forensics.scanning.folding.fold_split import Merged
 from kafka_forensics.scanning.judging.recovery_files import lone_leftovers
@@ -26,45 +33,45 @@ from kafka_forensics.scanning.judging.whole_scan import PartitionAnswer, Scan, d
 from kafka_forensics.scanning.rereading.right_offsets import with_right_offsets
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses, read_witnesses
 from kafka_forensics.storage.open import ARCHIVES, OTHER_CONTAINERS, located, open_source
-from kafka_forensics.storage.source import ByteSource, Entry, EntryKind
+from kafka_forensics.storage.source import EntryKind
 
 Given = str | Sequence[str] | Mapping[str, str | Sequence[str]]
-"""A folder of snapshots; several snapshots, each a path that may be `NAME=PATH`; or the paths of each by its name."""
+"""A folder of snapshots; several snapshots, each a path or `NAME=PATH`; or name → paths of each."""
 
 _PartitionOverTime = tuple[list[PartitionAnswer | None], PartitionChanges]
-"""An answer for each snapshot, None where it has nothing, and the changes between them."""
+"""The answer of each snapshot, None where it lacks the partition, and the changes between them."""
 
 _DIGITS: Final = re.compile("([0-9]+)")
 
 
 @dataclass(slots=True)
 class Snapshot:
-    """One snapshot that is gathered, and its scan under way."""
+    """One gathered snapshot, and its running scan."""
 
     name: str
     inputs: Inputs
     witnesses: Witnesses
     running: Scan
-    disks: Disks
+    disks: SnapshotDirs
     words: Words
 
 
 @dataclass(slots=True)
 class ComparedSnapshots:
-    """The answer, and what is needed to read facts of each snapshot afterwards."""
+    """The answer, and the snapshots, whose facts can be read afterwards."""
 
     result: SnapshotsResult
     snapshots: list[Snapshot] = field(default_factory=list)
 
 
-def snapshot_order(name: str) -> tuple[object, ...]:
-    """Sort key of snapshots' names: as text, but numbers in them by their size, so that `day-9` stands before `day-10`."""
+def _natural_order(name: str) -> tuple[object, ...]:
+    """Sort key that compares numbers in names by value: `day-9` before `day-10`."""
     parts = [part for part in _DIGITS.split(name) if part]
     return tuple((0, int(part), "") if _DIGITS.fullmatch(part) else (1, 0, part) for part in parts), name
 
 
 def reached_apart(given: Given, options: ScanOptions) -> tuple[Given, ScanOptions]:
-    """Snapshots and options, what URIs say of how to reach them taken out of their names (`options.without_secrets`)."""
+    """Snapshots without the storage options in their URIs, and the options with them (`options.without_secrets`)."""
     if isinstance(given, str):
         bare, options = without_secrets([given], options)
         return bare[0], options
@@ -77,10 +84,10 @@ def reached_apart(given: Given, options: ScanOptions) -> tuple[Given, ScanOption
 
 
 def snapshot_paths(given: Given, options: ScanOptions, chosen: Sequence[str], notes: list[str]) -> dict[str, list[str]]:
-    """The paths of each snapshot by its name, the oldest first; `chosen` are names of those wanted, in their order.
+    """Name → paths of each snapshot, the oldest first; `chosen` are the names of the requested ones in their order.
 
-    URIs are those of `reached_apart`. To `notes` is added what in a folder looks like a snapshot and is not read as one. Raises
-    UsageError for fewer than two, for one that is given twice, and for a name that is no snapshot's.
+    URIs are those of `reached_apart`. Adds to `notes` what in a folder resembles a snapshot and is not read. Raises UsageError for
+    fewer than two snapshots, for a path in two of them, and for an unknown name.
     """
     paths_by_name = named_snapshots(given, options, chosen, notes)
     require_several(paths_by_name, notes)
@@ -90,75 +97,68 @@ def snapshot_paths(given: Given, options: ScanOptions, chosen: Sequence[str], no
 def require_several(paths_by_name: Mapping[str, Sequence[str]], notes: Sequence[str] = ()) -> None:
     """Raise UsageError for fewer than two snapshots; `notes` are those of `snapshot_paths`."""
     if len(paths_by_name) < 2:
-        there = listed(paths_by_name) or "none"
-        raise UsageError(
-            f"there is nothing to compare: snapshots here: {there}",
-            hint="; ".join(["give two snapshots, or a folder with two or more", *notes]),
-        )
+        hint = "; ".join(["give two snapshots, or a folder with two or more", *notes])
+        raise UsageError(f"there is nothing to compare: snapshots here: {listed(paths_by_name) or 'none'}", hint=hint)
 
 
 def named_snapshots(given: Given, options: ScanOptions, chosen: Sequence[str], notes: list[str]) -> dict[str, list[str]]:
-    """The same, where one will do, or none."""
+    """As `snapshot_paths`, for any number of snapshots."""
     if isinstance(given, Mapping):
         paths_by_name = {str(name): [paths] if isinstance(paths, str) else list(paths) for name, paths in given.items()}
     else:
         paths = [given] if isinstance(given, str) else list(given)
-        paths_by_name = _in_folder(paths[0], options, notes) if len(paths) == 1 else _each_given(paths)
+        paths_by_name = _in_folder(paths[0], options, notes) if len(paths) == 1 else _one_by_one(paths)
     for name, paths in paths_by_name.items():
         if not name or not paths:
             complaint = f"snapshot {name} has no paths" if name else "a snapshot has no name"
             raise UsageError(complaint, hint="give each snapshot a name and at least one path")
+    for name in chosen:
+        if name not in paths_by_name:
+            meant = perhaps_meant(name, paths_by_name)
+            hint = "; ".join([f"{meant}snapshots here: {listed(paths_by_name)}", *notes])
+            raise UsageError(f"there is no snapshot {name}", hint=hint)
+        if list(chosen).count(name) > 1:
+            raise UsageError(f"snapshot {name} was chosen twice", hint="name each snapshot once, the oldest first")
     if chosen:
-        paths_by_name = _chosen(paths_by_name, chosen, notes)
-        notes.clear()  # what was left out was not asked for
-    _require_apart(paths_by_name)
+        paths_by_name = {name: paths_by_name[name] for name in chosen}
+        notes.clear()  # they concern snapshots that were not requested
+    snapshot_of: dict[str, str] = {}
+    for name, paths in paths_by_name.items():
+        for path in (split_name(path)[1] for path in paths):
+            place = os.path.realpath(path) if os.path.lexists(path) else path.rstrip("/")
+            if snapshot_of.setdefault(place, name) != name:
+                both = f"{path} is given as snapshot {snapshot_of[place]} and as snapshot {name}"
+                raise UsageError(both, hint="give each path to one snapshot")
     return paths_by_name
 
 
 def _in_folder(root: str, options: ScanOptions, notes: list[str]) -> dict[str, list[str]]:
-    """Every directory and archive in a folder as a snapshot; a link to one may be a second name of another, and is not."""
+    """Every directory and archive in a folder as a snapshot; links are not followed, since one may name another snapshot again."""
     matches = located(root, options.storage_options)
     if len(matches) > 1:
-        return _each_given([path for path, _ in matches])
+        return _one_by_one([path for path, _ in matches])
     ((path, reached),) = matches
     source = open_source(path, reached)
-    if not _is_folder(source, path):
+    if source.stat("").kind is not EntryKind.DIRECTORY or not (os.path.isdir(path) or "://" in path):
         raise UsageError(f"{path} is one snapshot and not a folder of them", hint="give the older and the newer: changes OLD NEW")
     snapshots: dict[str, list[str]] = {}
-    entries = [entry for entry in source.list("") if not entry.name.startswith(".") and entry.name != "lost+found"]
-    links = [entry.name for entry in entries if _is_link(entry)]
-    for entry in entries:
-        if (name := _snapshot_name(entry)) is not None:
-            _add(snapshots, name, _below(root, entry.name), once=True)
-    others = [entry.name for entry in entries if _is_container(entry) and _archive_name(entry.name) is None]
+    links, others = [], []
+    for entry in source.list(""):
+        if entry.name.startswith(".") or entry.name == "lost+found":
+            continue
+        name = entry.name if entry.kind is EntryKind.DIRECTORY else None
+        name = _archive_name(entry.name) if entry.kind is EntryKind.FILE else name
+        if entry.kind is EntryKind.SYMLINK or entry.link is not None:
+            links.append(entry.name)
+        elif name is not None:
+            _add_new(snapshots, name, f"{root.rstrip('/')}/{entry.name}")
+        elif entry.kind is EntryKind.FILE and entry.name.lower().endswith(OTHER_CONTAINERS):
+            others.append(entry.name)
     if links:
         notes.append(f"links in {path} are not followed, give them as paths themselves: {listed(links)}")
     if others:
         notes.append(f"archives in {path} of kinds that are not read, unpack them first: {listed(others)}")
-    return {name: snapshots[name] for name in sorted(snapshots, key=snapshot_order)}
-
-
-def _is_folder(source: ByteSource, path: str) -> bool:
-    return source.stat("").kind is EntryKind.DIRECTORY and (os.path.isdir(path) or "://" in path)
-
-
-def _is_link(entry: Entry) -> bool:
-    return entry.kind is EntryKind.SYMLINK or entry.link is not None
-
-
-def _is_container(entry: Entry) -> bool:
-    return not _is_link(entry) and entry.kind is EntryKind.FILE and entry.name.lower().endswith(OTHER_CONTAINERS)
-
-
-def _snapshot_name(entry: Entry) -> str | None:
-    """What a directory or an archive is called as a snapshot; None for all else."""
-    if _is_link(entry) or entry.kind not in (EntryKind.DIRECTORY, EntryKind.FILE):
-        return None
-    return entry.name if entry.kind is EntryKind.DIRECTORY else _archive_name(entry.name)
-
-
-def _below(root: str, name: str) -> str:
-    return f"{root.rstrip('/')}/{name}" if root.strip("/") else f"/{name}"
+    return {name: snapshots[name] for name in sorted(snapshots, key=_natural_order)}
 
 
 def _archive_name(name: str) -> str | None:
@@ -167,89 +167,73 @@ def _archive_name(name: str) -> str | None:
     return None if ending is None else name[: -len(ending)] or None
 
 
-def _each_given(paths: Sequence[str]) -> dict[str, list[str]]:
-    """Snapshots that were given one by one; a name that is given again adds a path to its snapshot."""
+def _one_by_one(paths: Sequence[str]) -> dict[str, list[str]]:
+    """Snapshots from separate paths; a repeated `NAME=` adds a path to its snapshot."""
     paths_by_name: dict[str, list[str]] = {}
     for path in paths:
         name, rest = split_name(path)
         if name is not None:
-            _add(paths_by_name, str(name), rest, once=False)
-            continue
-        folder = os.path.basename(path.rstrip("/"))
-        _add(paths_by_name, _archive_name(folder) or folder or path, path, once=True)
+            paths_by_name.setdefault(str(name), []).append(rest)
+        else:
+            folder = os.path.basename(path.rstrip("/"))
+            _add_new(paths_by_name, _archive_name(folder) or folder or path, path)
     return paths_by_name
 
 
-def _add(paths_by_name: dict[str, list[str]], name: str, path: str, *, once: bool) -> None:
-    if once and name in paths_by_name:
-        raise UsageError(
-            f"two snapshots are called {name}: {paths_by_name[name][0]} and {path}", hint=f"name them, as in NAME={path}"
-        )
-    paths_by_name.setdefault(name, []).append(path)
+def _add_new(paths_by_name: dict[str, list[str]], name: str, path: str) -> None:
+    if name in paths_by_name:
+        both = f"two snapshots are called {name}: {paths_by_name[name][0]} and {path}"
+        raise UsageError(both, hint=f"name them, as in NAME={path}")
+    paths_by_name[name] = [path]
 
 
-def _chosen(paths_by_name: dict[str, list[str]], names: Sequence[str], notes: Sequence[str]) -> dict[str, list[str]]:
-    for name in names:
-        if name not in paths_by_name:
-            meant = perhaps_meant(name, paths_by_name)
-            raise UsageError(
-                f"there is no snapshot {name}", hint="; ".join([f"{meant}snapshots here: {listed(paths_by_name)}", *notes])
-            )
-        if list(names).count(name) > 1:
-            raise UsageError(f"snapshot {name} was chosen twice", hint="name each snapshot once, the oldest first")
-    return {name: paths_by_name[name] for name in names}
+def gather_snapshots(paths: Mapping[str, list[str]], options: ScanOptions) -> dict[str, Inputs]:
+    """Gather each snapshot. Skips files that are not Kafka's with a note, because a shell's `*` may have named them.
 
-
-def _require_apart(paths_by_name: dict[str, list[str]]) -> None:
-    """Raise UsageError for a path in two snapshots."""
-    holders: dict[str, str] = {}
-    for name, paths in paths_by_name.items():
-        for path in paths:
-            bare = split_name(path)[1]
-            place = os.path.realpath(bare) if os.path.lexists(bare) else bare.rstrip("/")
-            if holders.setdefault(place, name) != name:
-                both = f"{bare} is given as snapshot {holders[place]} and as snapshot {name}"
-                raise UsageError(both, hint="give each path to one snapshot")
-
-
-def _gathered(paths: Mapping[str, list[str]], options: ScanOptions) -> dict[str, Inputs]:
-    """What each snapshot holds; files that are nothing of Kafka's are skipped with a note, as under a shell's `*`."""
-    inputs_by_name: dict[str, Inputs] = {}
+    Raises UsageError for invalid paths, for neighbours of different clusters, and if no neighbours have a common broker.
+    """
+    snapshots: dict[str, Inputs] = {}
     strangers: list[str] = []
     refusal: UsageError | None = None
     for name, given in paths.items():
         try:
-            inputs_by_name[name] = gather(given, options, elsewhere=True)
+            snapshots[name] = gather(given, options, elsewhere=True)
         except StrangerError as error:
             if any(os.path.isdir(split_name(path)[1]) or "://" in path for path in given):
                 raise
             strangers += given
             refusal = error
     if refusal is not None:
-        if len(inputs_by_name) < 2:
+        if len(snapshots) < 2:
             raise refusal
         logging.getLogger(__name__).warning("skipped, as nothing of Kafka's is in them: %s", listed(strangers))
-    return inputs_by_name
-
-
-def gather_snapshots(paths: Mapping[str, list[str]], options: ScanOptions) -> dict[str, Inputs]:
-    """What each snapshot holds. Raises UsageError for paths that make no sense, and if no neighbours have a broker in common."""
-    snapshots = _gathered(paths, options)
-    every = [log_dir for inputs in snapshots.values() for log_dir in inputs.log_dirs]
+    log_dirs = [log_dir for inputs in snapshots.values() for log_dir in inputs.log_dirs]
     if not any(inputs.incomplete for inputs in snapshots.values()):
-        there = [
+        partitions = [
             (log_dir.broker, (directory.topic or "", directory.partition or 0))
-            for log_dir in every
+            for log_dir in log_dirs
             for directory in log_dir.found.partitions
             if directory.legal
         ]
-        require_match(there, dict.fromkeys(log_dir.broker for log_dir in every), options)
-    _require_one_cluster(snapshots)
-    _require_a_broker_in_both(snapshots)
+        require_match(partitions, dict.fromkeys(log_dir.broker for log_dir in log_dirs), options)
+    _require_comparable(snapshots)
     return snapshots
 
 
-def _require_a_broker_in_both(snapshots: dict[str, Inputs]) -> None:
+def _require_comparable(snapshots: Mapping[str, Inputs]) -> None:
+    """Raise UsageError for neighbours of different clusters, or if no neighbours have a common broker.
+
+    Raises SourceError instead if brokers may be in what could not be read.
+    """
+    cluster_ids: dict[str, set[str]] = {}
+    for name, inputs in snapshots.items():
+        ids = (None if log_dir.meta is None else log_dir.meta.cluster_id for log_dir in inputs.log_dirs)
+        cluster_ids[name] = {cluster_id for cluster_id in ids if cluster_id is not None}
+    for older, newer in pairwise(snapshots):
+        if cluster_ids[older] and cluster_ids[newer] and cluster_ids[older].isdisjoint(cluster_ids[newer]):
+            clusters = f"{listed(sorted(cluster_ids[older]))} and {listed(sorted(cluster_ids[newer]))}"
+            both = f"snapshots {older} and {newer} are of different clusters: {clusters}"
+            raise UsageError(both, hint="compare those of one cluster")
     brokers = {name: {log_dir.broker for log_dir in inputs.log_dirs} for name, inputs in snapshots.items()}
     if not all(brokers[older].isdisjoint(brokers[newer]) for older, newer in pairwise(snapshots)):
         return
@@ -260,26 +244,8 @@ def _require_a_broker_in_both(snapshots: dict[str, Inputs]) -> None:
     raise UsageError("no broker is in two snapshots that follow each other, so there is nothing to compare", hint=hint)
 
 
-def _require_one_cluster(inputs_by_name: Mapping[str, Inputs]) -> None:
-    """Raise UsageError for neighbours that are known to be of different clusters."""
-    clusters = {
-        name: {
-            log_dir.meta.cluster_id
-            for log_dir in inputs.log_dirs
-            if log_dir.meta is not None and log_dir.meta.cluster_id is not None
-        }
-        for name, inputs in inputs_by_name.items()
-    }
-    for older, newer in pairwise(inputs_by_name):
-        if clusters[older] and clusters[newer] and clusters[older].isdisjoint(clusters[newer]):
-            clusters_named = f"{listed(sorted(clusters[older]))} and {listed(sorted(clusters[newer]))}"
-            raise UsageError(
-                f"snapshots {older} and {newer} are of different clusters: {clusters_named}", hint="compare those of one cluster"
-            )
-
-
 def changes(given: Given, options: ScanOptions, progress: Progress | None = None, chosen: Sequence[str] = ()) -> ComparedSnapshots:
-    """Scan every snapshot and compare each with the next, by the local engine. Raises UsageError for what makes no sense."""
+    """Scan every snapshot and compare each with the next, on the local engine. Raises UsageError for invalid arguments."""
     given, options = reached_apart(given, options)
     notes: list[str] = []
     answer = compared(gather_snapshots(snapshot_paths(given, options, chosen, notes), options), options, progress)
@@ -288,7 +254,7 @@ def changes(given: Given, options: ScanOptions, progress: Progress | None = None
 
 
 def compared(gathered: Mapping[str, Inputs], options: ScanOptions, progress: Progress | None = None) -> ComparedSnapshots:
-    """Scan every snapshot that was gathered and compare each with the next, by the local engine."""
+    """Scan every gathered snapshot and compare each with the next, on the local engine."""
     largest = max(sum(plan.bytes for plan in plans) for inputs in gathered.values() for plans in (inputs.replicas, inputs.internal))
     compile_as_needed(largest)
     snapshots = []
@@ -306,14 +272,15 @@ def compared(gathered: Mapping[str, Inputs], options: ScanOptions, progress: Pro
         merged: dict[int, list[Merged]] = {}
         for running, replica in folded:
             merged.setdefault(id(running), []).append(replica)
-        answers, times = list[PartitionAnswer | None](), []
+        answers, partition_in = list[PartitionAnswer | None](), []
         for snapshot in snapshots:
-            mine = merged.get(id(snapshot.running), [])
-            mine = with_right_offsets(mine, key, deep=snapshot.running.deep) if mine else []
-            answers.append(judged(mine, key, options) if mine else None)
+            replicas = merged.get(id(snapshot.running), [])
+            replicas = with_right_offsets(replicas, key, deep=snapshot.running.deep) if replicas else []
+            answers.append(judged(replicas, key, options) if replicas else None)
             summary = None if answers[-1] is None else answers[-1].result.summary
-            times.append(At(snapshot.disks, snapshot.words.of(*partition), mine, summary, snapshot.inputs.evidence))
-        return answers, partition_changes(times, key)
+            topic, evidence = snapshot.words.of(*partition), snapshot.inputs.evidence
+            partition_in.append(PartitionInSnapshot(snapshot.disks, topic, replicas, summary, evidence))
+        return answers, partition_changes(partition_in, key)
 
     runs = [snapshot.running for snapshot in snapshots]
     for answers, between in answers_in_order(runs, key, options.jobs, answer, progress):
@@ -334,13 +301,14 @@ def finished(
     incomplete: list[Incomplete],
     inputs: Mapping[str, Inputs],
 ) -> SnapshotsResult:
-    """The whole answer, in its order; where snapshots seem to be in the wrong order, it says so and claims less."""
+    """The whole answer, sorted. If snapshots seem to be in the wrong order, it notes that and lowers the confidence of findings."""
     order = {name: number for number, name in enumerate(scans)}
     known_changes.sort(key=lambda change: (*change.sort_key()[:3], order[change.from_snapshot], *change.sort_key()[3:]))
     notes = []
     for older, newer in pairwise(scans):
-        backwards = _backwards([change for change in known_changes if change.from_snapshot == older])
-        if backwards and newest_change_ms(inputs[newer]) < newest_change_ms(inputs[older]):
+        kinds = {change.kind for change in known_changes if change.from_snapshot == older}
+        is_backwards = ChangeKind.TRUNCATED in kinds and ChangeKind.APPENDED not in kinds
+        if is_backwards and _newest_change_ms(inputs[newer]) < _newest_change_ms(inputs[older]):
             notes.append(f"snapshot {newer} has shorter logs and older files than {older}: are the snapshots in the right order?")
             findings = [
                 _doubted(finding, notes[-1]) if finding.evidence.get("from_snapshot") == older else finding for finding in findings
@@ -357,20 +325,14 @@ def finished(
     )
 
 
-def _backwards(known_changes: list[Change]) -> bool:
-    """Whether logs were cut and none went on."""
-    kinds = {change.kind for change in known_changes}
-    return ChangeKind.TRUNCATED in kinds and ChangeKind.APPENDED not in kinds
-
-
-def newest_change_ms(inputs: Inputs) -> int:
-    """The latest time at which any file of a snapshot was changed, as far as the copies kept it."""
+def _newest_change_ms(inputs: Inputs) -> int:
+    """The latest modification time of a snapshot's files, as far as the copies kept it; -1 if there are none."""
     entries = [
         entry
         for log_dir in inputs.log_dirs
         for entry in (
             *log_dir.found.entries.values(),
-            *(segment.log for part in log_dir.found.partitions for segment in part.segments),
+            *(segment.log for directory in log_dir.found.partitions for segment in directory.segments),
         )
     ]
     return max((entry.mtime_ns // 1_000_000 for entry in entries if entry is not None), default=-1)
