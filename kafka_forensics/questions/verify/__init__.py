@@ -1,4 +1,4 @@
-"""`verify`: whether what a plan, or a salvage, promised has come true."""
+"""`verify`: whether the promises of a plan or a salvage came true."""
 
 from kafka_forensics.questions.verify.checking import Asked, Checked, verify
 from kafka_forensics.questions.verify.documents import read_promises

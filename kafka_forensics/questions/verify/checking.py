@@ -1,4 +1,4 @@
-"""What was promised, by a plan or by a salvage, held against copies that were taken after the brokers came up again."""
+"""The promises of a plan or a salvage, compared with copies taken after the brokers started again."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,29 +21,28 @@ from kafka_forensics.scanning.witnesses.witnesses import Witnesses, read_witness
 from kafka_forensics.storage.bundles import BundleSource
 
 Key = tuple[str, int]
-Look = Callable[[Key, list[Replica], LogReader, PartitionResult], list[Verified]]
+_Look = Callable[[Key, list[Replica], LogReader, PartitionResult], list[Verified]]
 
 
 @dataclass(slots=True)
 class Checked:
-    """Every promise of the partitions asked for, in their order."""
+    """Every promise of the selected partitions, in their order."""
 
     promises: list[Verified] = field(default_factory=list)
     partitions: int = 0
     without_promise: int = 0
-    """Partitions of which nothing is promised: the plan has no election, or not that of the broker asked for; they were not
-    salvaged."""
+    """Partitions without promises: the plan has no election, or not that of the requested broker, or they were not salvaged."""
     result: ScanResult | None = None
 
     def count(self, outcome: Outcome) -> int:
-        """How many came out so."""
+        """How many promises have this outcome."""
         return sum(promise.outcome is outcome for promise in self.promises)
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What was done with a plan: `elected` is the broker that was made the leader, None: the one that was recommended; `recovered`
-    are records that were produced again, by topic and partition."""
+    """How a plan was carried out: `elected` is the broker that was made leader, None for the recommended one; `recovered` are the
+    records that were produced again, by topic and partition."""
 
     elected: str | None = None
     recovered: Mapping[Key, LostRecords] = field(default_factory=dict)
@@ -52,8 +51,10 @@ class Asked:
 def verify(
     paths: list[str], document: PlanDocument | SalvageManifest, options: ScanOptions, asked: Asked, progress: Progress | None = None
 ) -> Checked:
-    """Hold the promises of a plan, or of a salvage, against newer copies at `paths`. Raises UsageError for paths that make no
-    sense, for a broker that the plan does not know, and for what is asked of a salvage that only a plan can say."""
+    """Compare the promises of a plan, or of a salvage, with newer copies at `paths`.
+
+    Raises UsageError for invalid paths, for a broker unknown to the plan, and for options of a plan with a salvage.
+    """
     inputs = gather(paths, options)
     if isinstance(document, PlanDocument):
         return _of_plan(inputs, document, options, asked, progress)
@@ -63,7 +64,7 @@ def verify(
 
 
 def _of_plan(inputs: Inputs, document: PlanDocument, options: ScanOptions, asked: Asked, progress: Progress | None) -> Checked:
-    wanted = {(row.topic, row.partition): row for row in document.partitions if _is_asked_for(row.topic, row.partition, options)}
+    wanted = {(row.topic, row.partition): row for row in document.partitions if _is_selected(row.topic, row.partition, options)}
     of_plan.check_elected(wanted.values(), asked.elected)
     elections = {key: election for key, row in wanted.items() if (election := row.election(asked.elected)) is not None}
     plans = {id(plan.context): plan for plan in inputs.replicas}
@@ -80,51 +81,47 @@ def _of_plan(inputs: Inputs, document: PlanDocument, options: ScanOptions, asked
             promises.append(of_plan.back_on_leader(wanted[key], elections[key], read, lost, witnesses.transaction_log))
         return promises
 
-    recovered = {key: lost for key, lost in asked.recovered.items() if _is_asked_for(*key, options)}
+    recovered = {key: lost for key, lost in asked.recovered.items() if _is_selected(*key, options)}
     without = {key: of_plan.without_copies(wanted[key], election, recovered.get(key)) for key, election in elections.items()}
-    checked = _held(inputs, options, look, without, len(wanted.keys() | recovered.keys()), progress, witnesses)
-    checked.promises += [of_plan.without_plan(*key, lost) for key, lost in recovered.items() if key not in elections]
-    checked.promises.sort(key=lambda promise: (promise.topic, promise.partition))
-    return checked
+    result = _checked(inputs, options, look, without, len(wanted.keys() | recovered.keys()), progress, witnesses)
+    result.promises += [of_plan.without_plan(*key, lost) for key, lost in recovered.items() if key not in elections]
+    result.promises.sort(key=lambda promise: (promise.topic, promise.partition))
+    return result
 
 
 def _require_one_cluster(document: PlanDocument, inputs: Inputs) -> None:
-    """Raise UsageError for copies of another cluster than the plan's, as far as both tell: a pseudonym does not."""
+    """Raise UsageError for copies of another cluster than the plan's, if both cluster ids are known and no pseudonyms."""
     ids = {log_dir.meta.cluster_id for log_dir in inputs.log_dirs if log_dir.meta is not None} - {None}
     is_redacted = any(isinstance(source, BundleSource) and source.about.redaction is not None for source in inputs.sources)
-    is_redacted = is_redacted or any(map(_is_pseudonym, document.cluster_ids))
+    pseudonyms = (PSEUDONYM.fullmatch(cluster_id) for cluster_id in document.cluster_ids)
+    is_redacted = is_redacted or any(match is not None and match["kind"] == NameKind.CLUSTER for match in pseudonyms)
     if ids and document.cluster_ids and not is_redacted and ids.isdisjoint(document.cluster_ids):
         text = f"the plan is of cluster {', '.join(document.cluster_ids)}, and these copies of {', '.join(sorted(map(str, ids)))}"
         raise UsageError(text, hint="give the copies of the cluster that was planned for, or the plan of this one")
 
 
-def _is_pseudonym(cluster_id: str) -> bool:
-    match = PSEUDONYM.fullmatch(cluster_id)
-    return match is not None and match["kind"] == NameKind.CLUSTER
-
-
 def _of_salvage(inputs: Inputs, manifest: SalvageManifest, options: ScanOptions, progress: Progress | None) -> Checked:
-    wanted = {(row.topic, row.partition): row for row in manifest.partitions if _is_asked_for(row.topic, row.partition, options)}
-    refused = sum(_is_asked_for(row.topic, row.partition, options) for row in manifest.refused)
+    wanted = {(row.topic, row.partition): row for row in manifest.partitions if _is_selected(row.topic, row.partition, options)}
+    refused = sum(_is_selected(row.topic, row.partition, options) for row in manifest.refused)
     plans = {id(plan.context): plan for plan in inputs.replicas}
 
     def look(key: Key, replicas: list[Replica], _reader: LogReader, result: PartitionResult) -> list[Verified]:
         return of_salvage.promised(wanted[key], [(replica, plans[id(replica.context)]) for replica in replicas], result)
 
     without = {key: of_salvage.without_copies(row) for key, row in wanted.items()}
-    return _held(inputs, options, look, without, len(wanted) + refused, progress)
+    return _checked(inputs, options, look, without, len(wanted) + refused, progress)
 
 
-def _held(
+def _checked(
     inputs: Inputs,
     options: ScanOptions,
-    look: Look,
+    look: _Look,
     without: dict[Key, list[Verified]],
     partitions: int,
     progress: Progress | None,
     witnesses: Witnesses | None = None,
 ) -> Checked:
-    """Every promise; `without` has those of each partition as they are if no copy of it is here."""
+    """Check every promise; `without` has those of each partition as they are without a copy of it."""
     inputs.replicas = [plan for plan in inputs.replicas if (plan.context.topic, plan.context.partition) in without]
     by_partition = dict(without)
 
@@ -138,5 +135,5 @@ def _held(
     return Checked(promises, partitions, partitions - len(without), result)
 
 
-def _is_asked_for(topic: str, partition: int, options: ScanOptions) -> bool:
+def _is_selected(topic: str, partition: int, options: ScanOptions) -> bool:
     return topic != CLUSTER_METADATA_TOPIC and fits((topic, partition), options)

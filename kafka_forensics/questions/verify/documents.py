@@ -1,4 +1,4 @@
-"""The documents that promise: a plan's JSON, and the manifest of a salvage; every field of its declared type."""
+"""The documents with promises: the JSON of a plan, and the manifest of a salvage; every field has its declared type."""
 
 import json
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.storage.documents import document_bytes
 
 Offset = Annotated[int, msgspec.Meta(ge=-1, le=2**63 - 1)]
-"""Also an epoch, or a broker; -1: none."""
+"""An offset, an epoch or a broker; -1: none."""
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-"""A number of offsets, of bytes, or of a partition."""
+"""A number of offsets or bytes, or a partition's number."""
 Broker = Offset | str
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedReplica:
-    """A replica as it was planned with; what is None was not known."""
+    """A replica when the plan was made; None was unknown."""
 
     broker: Broker
     log_start_offset: Offset | None
@@ -29,7 +29,7 @@ class PlannedReplica:
 
 @dataclass(frozen=True, slots=True)
 class PlannedFollower:
-    """What a follower was to do; without an offset its broker was not there, or would not start."""
+    """A follower of an election; no offset if its broker was absent, or would not start."""
 
     broker: Broker
     truncation_offset: Offset | None
@@ -48,14 +48,14 @@ class PlannedElection:
 
 @dataclass(frozen=True, slots=True)
 class PlannedControl:
-    """The controller's last word when it was planned."""
+    """The controllers' log when the plan was made."""
 
     leader_epoch: Offset | None
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedDamage:
-    """Offsets of a copy that were damaged when it was planned."""
+    """Offsets of a copy that were damaged when the plan was made."""
 
     broker: Broker
     offsets: list[tuple[Offset, Offset]]
@@ -78,8 +78,7 @@ class PlannedPartition:
         return next((replica for replica in self.replicas if replica.broker == broker), None)
 
     def election(self, elected: str | None) -> PlannedElection | None:
-        """The election that was carried out: of the broker `elected`, or the one that was recommended; of a plan of one election
-        alone, that."""
+        """The election of the broker `elected`, else the recommended one, else the only one there is."""
         chosen = self.recommended if elected is None else elected
         found = next((candidate for candidate in self.candidates if str(candidate.broker) == str(chosen)), None)
         return self.candidates[0] if found is None and elected is None and len(self.candidates) == 1 else found
@@ -87,7 +86,7 @@ class PlannedPartition:
 
 @dataclass(frozen=True, slots=True)
 class PlanDocument:
-    """The whole of it."""
+    """The JSON of a plan."""
 
     schema_version: str
     partitions_planned: Count
@@ -97,7 +96,7 @@ class PlanDocument:
 
 @dataclass(frozen=True, slots=True)
 class SalvagedRange:
-    """Bytes of a segment as they were written, and which offsets these are."""
+    """Bytes written to a segment, and their offsets."""
 
     file: str
     byte_start: Count
@@ -116,7 +115,7 @@ class SalvagedReplica:
 
 @dataclass(frozen=True, slots=True)
 class SalvagedGap:
-    """Offsets that no copy had. `offset_end` is None for those after the log end, where a broker has written others since."""
+    """Offsets that no copy had; `offset_end` is None for those after the log end, which brokers write again."""
 
     offset_start: Offset
     offset_end: Offset | None
@@ -128,7 +127,7 @@ class SalvagedGap:
 
 @dataclass(frozen=True, slots=True)
 class OutputFinding:
-    """What a scan of the output found, and at which offsets; None: of the whole partition."""
+    """A finding of the scan of the output, with its offsets; None if it concerns the whole partition."""
 
     kind: str
     offset_start: Offset | None
@@ -136,7 +135,7 @@ class OutputFinding:
     producer_id: int | None
 
     def is_of(self, start: int | None, end: int | None, producer_id: int | None) -> bool:
-        """Whether a finding of this kind at offsets `[start, end)` is this one, which may go on in a longer log."""
+        """Whether a finding of this kind at `[start, end)` is this one, which may be longer in a longer log."""
         if producer_id != self.producer_id:
             return False
         if self.offset_start is None or start == self.offset_start:
@@ -148,7 +147,7 @@ class OutputFinding:
 
 @dataclass(frozen=True, slots=True)
 class SalvagedPartition:
-    """A partition that was written, for all brokers that have a replica of it."""
+    """A partition that was written for all brokers with a replica of it."""
 
     topic: str
     partition: Count
@@ -165,7 +164,7 @@ class SalvagedPartition:
 
 @dataclass(frozen=True, slots=True)
 class RefusedPartition:
-    """A partition of which nothing was written, and nothing is promised."""
+    """A partition that was not written, and without promises."""
 
     topic: str
     partition: Count
@@ -173,7 +172,7 @@ class RefusedPartition:
 
 @dataclass(frozen=True, slots=True)
 class SalvageManifest:
-    """The whole of it."""
+    """The manifest of a salvage."""
 
     schema_version: str
     partitions: list[SalvagedPartition]
@@ -181,21 +180,20 @@ class SalvageManifest:
 
 
 def read_promises(path: str) -> PlanDocument | SalvageManifest:
-    """The document in a file that `plan --format json` wrote, or the manifest of a salvage. Raises UsageError for anything else."""
+    """Read a file of `plan --format json`, or the manifest of a salvage. Raises UsageError for anything else."""
     data = document_bytes(path, _HOW)
     if not data.strip():
-        raise _no_promises(path, "it is empty")
+        raise _not_a_document(path, "it is empty")
     try:
-        found = json.loads(data)
-        if isinstance(found, dict) and "refused" in found:
-            return msgspec.convert(found, SalvageManifest)
-        return msgspec.convert(found, PlanDocument)
+        document = json.loads(data)
+        is_salvage = isinstance(document, dict) and "refused" in document
+        return msgspec.convert(document, SalvageManifest) if is_salvage else msgspec.convert(document, PlanDocument)
     except (ValueError, RecursionError, MemoryError, msgspec.ValidationError) as error:
-        raise _no_promises(path, str(error)) from error
+        raise _not_a_document(path, str(error)) from error
 
 
 _HOW: Final = "give the file of `plan PATH... --format json --output plan.json`, or the manifest.json of a salvage"
 
 
-def _no_promises(path: str, reason: str) -> UsageError:
+def _not_a_document(path: str, reason: str) -> UsageError:
     return UsageError(f"{path} is no plan, and no manifest of a salvage: {reason[:200]}", hint=_HOW)

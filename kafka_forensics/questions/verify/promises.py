@@ -1,4 +1,4 @@
-"""Promises, what became of them, and those that one log can keep: where it starts, and up to where it stays as it was."""
+"""Promises and their outcomes, and those of a single log: where it starts, and up to which offset it remains as it was."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,21 +13,21 @@ from kafka_forensics.questions.verify.documents import Broker, PlannedPartition,
 
 
 class Outcome(StrEnum):
-    """What became of a promise."""
+    """The outcome of a promise."""
 
     KEPT = "kept"
     BROKEN = "broken"
     UNKNOWN = "unknown"
-    """The copies do not tell."""
+    """The copies do not show it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """One promise. `planned` and `found` are a broker or an offset; None: there is none, or it is not known.
+    """One promise. `planned` and `found` are a broker or an offset; None if there is none, or it is unknown.
 
-    `promise`: `leader` · `start` (of a log) · `end` (a log goes on from there) · `cut` (a follower follows the leader from there) ·
-    `bytes` (a log has all that was salvaged) · `records` (what was recovered stands in it again; numbers of records) · `intact`
-    (nothing above warning is found in the partition). `reason` is a word for why, see `REASONS`.
+    `promise`: `leader` · `start` (of a log) · `end` (the log continues from there) · `cut` (a follower truncates there, and follows
+    the leader) · `bytes` (a log has all salvaged bytes) · `records` (recovered records are in it again; numbers of records) ·
+    `intact` (no finding of the partition is above warning). `reason` is a key of `REASONS`.
     """
 
     topic: str
@@ -39,14 +39,14 @@ class Verified:
     planned: Broker | None = None
     found: Broker | None = None
     kinds: tuple[str, ...] = ()
-    """Of `intact`: kinds of findings."""
+    """Of `intact`: the kinds of the findings."""
     leader: Broker | None = None
-    """Of `cut`: whom it follows."""
+    """Of `cut`: the leader of the follower."""
 
     @classmethod
     def of(
         cls,
-        told: PlannedPartition | SalvagedPartition,
+        partition: PlannedPartition | SalvagedPartition,
         promise: str,
         broker: Broker,
         reason: str,
@@ -54,8 +54,8 @@ class Verified:
         found: Broker | None = None,
         kinds: tuple[str, ...] = (),
     ) -> "Verified":
-        """A promise of a document's partition, with the outcome of its reason."""
-        return cls(told.topic, told.partition, promise, broker, REASONS[reason], reason, planned, found, kinds)
+        """A promise of a document's partition, with the outcome that its reason has."""
+        return cls(partition.topic, partition.partition, promise, broker, REASONS[reason], reason, planned, found, kinds)
 
 
 REASONS: Final = {
@@ -94,53 +94,55 @@ REASONS: Final = {
     "no_copy": Outcome.UNKNOWN,
     "not_read": Outcome.UNKNOWN,
 }
-"""Why a promise is kept, is broken, or nobody can tell."""
+"""Reason → whether a promise is kept, broken or unknown."""
 
 
-class Answer(NamedTuple):
-    """Why a promise is kept or not, with what was promised and what was found."""
+class Judgement(NamedTuple):
+    """The reason for an outcome, with what was promised and what was found."""
 
     reason: str
     planned: int | None = None
     found: int | None = None
 
 
-def start_of(log: Replica, planned: int | None, findings: Sequence[Finding]) -> Answer:
-    """Whether a log still begins where it did."""
+def start_of(log: Replica, planned: int | None, findings: Sequence[Finding]) -> Judgement:
+    """Whether a log still begins at the planned offset."""
     found = log.log_start_offset
     if planned is None:
-        return Answer("not_planned", None, found)
+        return Judgement("not_planned", None, found)
     if found <= planned:
-        return Answer("as_planned", planned, found)
+        return Judgement("as_planned", planned, found)
     lost = any(
         finding.kind == "LOG_HEAD_MISSING" and finding.place.broker == log.broker and finding.severity is not Severity.INFO
         for finding in findings
     )
-    return Answer("head_missing" if lost else "moved_on", planned, found)
+    return Judgement("head_missing" if lost else "moved_on", planned, found)
 
 
 def end_of(
     log: Replica, end: int | None, epochs: Sequence[tuple[int, int]], damaged_before: Sequence[tuple[int, int]] = ()
-) -> Answer:
-    """Whether a log is what it was up to its `end`, and went on from there; `epochs` are those it had, with their first offsets,
-    and `damaged_before` the offsets that were damaged already."""
+) -> Judgement:
+    """Whether a log is unchanged up to its planned `end`, and continued from there.
+
+    `epochs` are those it had, with their first offsets, and `damaged_before` the offsets that were damaged before.
+    """
     if end is None:
-        return Answer("not_planned", None, log.log_end_offset)
+        return Judgement("not_planned", None, log.log_end_offset)
     if not log.end_is_known:
-        return Answer("not_read", end, log.course.end_offset)
-    known = [(epoch, start) for epoch, start in epochs if start < end]
-    newest = max((epoch for epoch, _ in known), default=-1)
+        return Judgement("not_read", end, log.course.end_offset)
+    before = [(epoch, start) for epoch, start in epochs if start < end]
+    newest = max((epoch for epoch, _ in before), default=-1)
     went_on = next((entry.start_offset for entry in log.epochs if entry.leader_epoch > newest), log.log_end_offset)
     if went_on < end:
-        return Answer("cut_short", end, went_on)
+        return Judgement("cut_short", end, went_on)
     now = {entry.leader_epoch: entry.start_offset for entry in log.epochs}
-    others = [start for epoch, start in known if start > log.log_start_offset and now.get(epoch) != start]
+    others = [start for epoch, start in before if start > log.log_start_offset and now.get(epoch) != start]
     if others:
-        return Answer("other_lineage", end, min(others))
+        return Judgement("other_lineage", end, min(others))
     damage = without(normalised(damaged_offsets(log, log.log_start_offset, end)), normalised(damaged_before))
     if damage:
-        return Answer("damaged", end, damage[0][0])
-    return Answer("as_planned" if went_on == end or not known else "went_on_before", end, went_on)
+        return Judgement("damaged", end, damage[0][0])
+    return Judgement("as_planned" if went_on == end or not before else "went_on_before", end, went_on)
 
 
 def grave_kinds(findings: Sequence[Finding]) -> tuple[str, ...]:

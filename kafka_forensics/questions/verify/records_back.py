@@ -1,9 +1,9 @@
-"""Whether records that `recover` wrote stand in the leader's log again, behind what it held when they were lost, each once.
+"""Whether the records that `recover` wrote are in the leader's log again, after its planned end, each once.
 
-A record is known again by its key, value and headers and by its old offset, where `examples/produce_back.py` wrote that into a
-header, the last of that name: what was put back, and lost again, has more. Else it is known by its timestamp. Records of aborted
-and of open transactions do not count, as no reader sees them. In a compacted topic a record counts as back if a later one of its
-key is there: a cleaner may have taken it.
+A record is identified by key, value, headers, and its old offset if `examples/produce_back.py` wrote that into a header: the last
+header of that name, since records that were produced again and lost again have several. Without the header its timestamp counts.
+Records of aborted and open transactions do not count, because no consumer sees them. In a compacted topic a record counts as found
+if a later one of its key is: the cleaner may have removed it.
 """
 
 import json
@@ -20,7 +20,7 @@ from kafka_forensics.model.batches import Record
 from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.questions.recover import content, digest
 from kafka_forensics.questions.verify.documents import Broker
-from kafka_forensics.questions.verify.promises import Answer
+from kafka_forensics.questions.verify.promises import Judgement
 from kafka_forensics.scanning.rereading.log_ranges import Endings, ReadLog
 from kafka_forensics.scanning.rereading.record_states import COMMITTED, NONE, UNKNOWN
 from kafka_forensics.storage.bundles import BundleSource
@@ -29,7 +29,7 @@ from kafka_forensics.storage.documents import MAX_BYTES, document_bytes, opened_
 OFFSET_HEADER: Final = b"kafka-forensics-original-offset"
 _HOW: Final = "give the directory that `recover --output` wrote"
 _Int = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-_Known = tuple[bytes, int]
+_RecordKey = tuple[bytes, int]
 """The digest of key, value and headers, and an offset or a timestamp."""
 
 
@@ -37,7 +37,7 @@ class _Base64(msgspec.Struct):
     base64: str
 
 
-class _Line(msgspec.Struct):
+class _RecordLine(msgspec.Struct):
     """A line of records.jsonl."""
 
     topic: str
@@ -51,78 +51,80 @@ class _Line(msgspec.Struct):
 
 @dataclass(slots=True)
 class LostRecords:
-    """The records of one partition that are to be there again, by what they are known by."""
+    """The records of one partition that should be present again, by the features that identify them."""
 
-    by_offset: dict[_Known, list[int]] = field(default_factory=dict)
-    """→ the numbers of the records, ascending; of one offset there are several, if several versions of the log were lost."""
-    by_time: dict[_Known, list[int]] = field(default_factory=dict)
+    by_offset: dict[_RecordKey, list[int]] = field(default_factory=dict)
+    """→ numbers of the records, ascending; several where several versions of the log were lost."""
+    by_time: dict[_RecordKey, list[int]] = field(default_factory=dict)
     keys: list[bytes | None] = field(default_factory=list)
     """The digest of each record's key."""
     kept: Broker | None = None
-    """For whom they were recovered."""
+    """The broker that was kept when they were recovered."""
 
     @property
     def count(self) -> int:
-        """How many."""
+        """Number of records."""
         return len(self.keys)
 
-    def add(self, key: bytes | None, known: bytes, offset: int, timestamp: int) -> None:
-        """One more."""
-        self.by_offset.setdefault((known, offset), []).append(self.count)
-        self.by_time.setdefault((known, max(timestamp, 0)), []).append(self.count)
+    def add(self, key: bytes | None, inside: bytes, offset: int, timestamp: int) -> None:
+        """Add a record; `inside` is the digest of key, value and headers."""
+        self.by_offset.setdefault((inside, offset), []).append(self.count)
+        self.by_time.setdefault((inside, max(timestamp, 0)), []).append(self.count)
         self.keys.append(None if key is None else digest(key))
 
 
-class _File(msgspec.Struct):
+class _ReportFile(msgspec.Struct):
     name: str
     sha256: str
 
 
-class _Kept(msgspec.Struct):
+class _KeptSide(msgspec.Struct):
     broker: Broker
 
 
-class _Partition(msgspec.Struct):
+class _ReportPartition(msgspec.Struct):
     topic: str
     partition: _Int
-    kept: _Kept | None
+    kept: _KeptSide | None
 
 
-class _Report(msgspec.Struct):
-    """What report.json says of the other files, and for whom they were made."""
+class _RecoveryReport(msgspec.Struct):
+    """The parts of report.json about the other files, and about the brokers that were kept."""
 
-    files: list[_File]
-    partitions: list[_Partition]
+    files: list[_ReportFile]
+    partitions: list[_ReportPartition]
 
 
 def read_lost_records(directory: str) -> dict[tuple[str, int], LostRecords]:
-    """By topic and partition, from what `recover` wrote into a directory. Raises UsageError for anything else, and for records that
-    are not those of its report."""
+    """(topic, partition) → records, from a directory that `recover` wrote.
+
+    Raises UsageError for anything else, and for records that do not belong to the report in the directory.
+    """
     lost: dict[tuple[str, int], LostRecords] = {}
     try:
-        report = msgspec.convert(json.loads(document_bytes(f"{directory}/report.json", _HOW)), _Report)
+        report = msgspec.convert(json.loads(document_bytes(f"{directory}/report.json", _HOW)), _RecoveryReport)
         hasher = sha256()
         with opened_document(f"{directory}/records.jsonl", _HOW, max_bytes=None) as lines:
             while line := lines.readline(MAX_BYTES):
                 hasher.update(line)
-                row = msgspec.convert(json.loads(line), _Line)
+                row = msgspec.convert(json.loads(line), _RecordLine)
                 key, headers = _bytes(row.key), [(_bytes(name), _bytes(value)) for name, value in row.headers]
-                known = content(key, _bytes(row.value), headers)
-                lost.setdefault((row.topic, row.partition), LostRecords()).add(key, known, row.offset, row.timestamp_ms)
+                inside = content(key, _bytes(row.value), headers)
+                lost.setdefault((row.topic, row.partition), LostRecords()).add(key, inside, row.offset, row.timestamp_ms)
     except (ValueError, RecursionError, MemoryError, msgspec.ValidationError) as error:
         raise UsageError(f"{directory} holds no records of `recover`: {str(error)[:200]}", hint=_HOW) from error
     if not any(file.name == "records.jsonl" and file.sha256 == hasher.hexdigest() for file in report.files):
         raise UsageError(f"records.jsonl in {directory} is not the one that report.json there speaks of", hint=_HOW)
-    for told in report.partitions:
-        if told.kept is not None and (told.topic, told.partition) in lost:
-            lost[told.topic, told.partition].kept = told.kept.broker
+    for recovered in report.partitions:
+        if recovered.kept is not None and (recovered.topic, recovered.partition) in lost:
+            lost[recovered.topic, recovered.partition].kept = recovered.kept.broker
     if any(records.kept is None for records in lost.values()):
         raise UsageError(f"report.json in {directory} does not say for whom all of these records were recovered", hint=_HOW)
     return lost
 
 
 def check_kept(topic: str, partition: int, elected: Broker, lost: LostRecords) -> None:
-    """Raise UsageError where records were recovered for another leader than the one that was elected."""
+    """Raise UsageError for records that were recovered to keep another broker than the elected one."""
     if lost.kept is not None and lost.kept != elected:
         text = f"the records of {topic}-{partition} were recovered to keep broker {lost.kept}, and broker {elected} was to lead"
         raise UsageError(text, hint=f"add --elected {lost.kept}, or give what was recovered to keep broker {elected}")
@@ -134,45 +136,45 @@ def _bytes(content: str | _Base64 | None) -> bytes | None:
     return None if content is None else content.encode("utf-8", "surrogateescape")
 
 
-def are_back(lost: LostRecords, log: ReadLog, start: int, endings: Endings, *, compacted: bool) -> Answer:
-    """Whether every record stands once in a log from offset `start` on, and how many do."""
-    finding = _Finding(lost)
+def are_back(lost: LostRecords, log: ReadLog, start: int, endings: Endings, *, compacted: bool) -> Judgement:
+    """Whether every record is in a log once from offset `start` on, and how many are."""
+    search = _RecordSearch(lost)
     for batch in log.batches(((start, INT64_MAX),)):
         if batch.is_control or batch.data is None:
             continue
         state = endings.state(batch.facts)
         for record in batch.opened()[0]:
             if record.offset >= start and not record.is_oversized:
-                finding.take(record, state, with_key=compacted)
-    count = len(finding.found) + finding.superseded()
+                search.take(record, state, with_key=compacted)
+    count = len(search.found) + search.superseded()
     if log.incomplete:
         is_bundle = isinstance(log.plan.log_dir.source, BundleSource)
-        return Answer("no_bytes" if is_bundle else "not_read", lost.count, count)
+        return Judgement("no_bytes" if is_bundle else "not_read", lost.count, count)
     if count < lost.count:
         was_deleted = log.replica.log_start_offset > start
-        reason = "not_read" if finding.in_doubt else "records_deleted" if was_deleted else "records_missing"
-        return Answer(reason, lost.count, count)
-    surplus = finding.found.total() - len(finding.found)
-    return Answer("records_twice" if surplus else "records_back", lost.count, count + surplus)
+        reason = "not_read" if search.in_doubt else "records_deleted" if was_deleted else "records_missing"
+        return Judgement(reason, lost.count, count)
+    surplus = search.found.total() - len(search.found)
+    return Judgement("records_twice" if surplus else "records_back", lost.count, count + surplus)
 
 
-class _Finding:
-    """How often each of the lost records is found, by its number, in a log that is read in order."""
+class _RecordSearch:
+    """Counts how often each lost record is found, by its number, in a log that is read in order."""
 
     def __init__(self, lost: LostRecords) -> None:
         self._lost = lost
         self.found: Counter[int] = Counter()
         self.in_doubt = False
-        """Whether one stands in a transaction of which nobody can tell how it ended."""
+        """Whether one is in a transaction whose end is unknown."""
         self._free: dict[int, int] = {}
-        """`id` of a list of numbers → how many of them, from the first on, are known to be found."""
+        """`id` of a list of numbers → how many of them, from the first on, are found."""
         self._keys = {key for key in lost.keys if key is not None}
         self._latest: dict[bytes, int] = {}
-        """Key → the largest number of a record of it that stands in the log; `count` for others than the lost ones."""
+        """Key → the largest number of its records in the log; `count` for a record that was not lost."""
 
     def take(self, record: Record, state: str, *, with_key: bool) -> None:
-        """The next record of the log; only readers' records count, and with `with_key` as a later one of its key, too."""
-        numbers = self._alike(record)
+        """Take the next record of the log, if consumers see it; with `with_key` also as a later record of its key."""
+        numbers = self._candidates(record)
         if state not in (NONE, COMMITTED):
             self.in_doubt = self.in_doubt or (state == UNKNOWN and bool(numbers))
             return
@@ -184,26 +186,26 @@ class _Finding:
             self._latest[key] = max(self._latest.get(key, -1), number)
 
     def superseded(self) -> int:
-        """How many are not found, and have a later record of their key."""
+        """How many lost records are not found, and have a later record of their key."""
         keys = self._lost.keys
         return sum(
             number not in self.found and key is not None and self._latest.get(key, -1) > number for number, key in enumerate(keys)
         )
 
-    def _alike(self, record: Record) -> list[int]:
-        """Numbers of the lost records that it may be."""
+    def _candidates(self, record: Record) -> list[int]:
+        """Numbers of the lost records that a record may be."""
         at = max((at for at, (name, _) in enumerate(record.headers) if name == OFFSET_HEADER), default=None)
         if at is not None:
-            old = record.headers[at][1]
-            if old is not None and old.isascii() and old.isdigit() and len(old) < 20:
+            old_offset = record.headers[at][1]
+            if old_offset is not None and old_offset.isascii() and old_offset.isdigit() and len(old_offset) < 20:
                 others = (*record.headers[:at], *record.headers[at + 1 :])
-                numbers = self._lost.by_offset.get((content(record.key, record.value, others), int(old)))
+                numbers = self._lost.by_offset.get((content(record.key, record.value, others), int(old_offset)))
                 if numbers is not None:
                     return numbers
         return self._lost.by_time.get((content(record.key, record.value, record.headers), max(record.timestamp, 0)), [])
 
     def _next(self, numbers: list[int]) -> int:
-        """The first of some numbers that was not found yet; if all were, the first."""
+        """The first of some numbers that is not found yet; the first of all if all are."""
         at = self._free.get(id(numbers), 0)
         while at < len(numbers) and numbers[at] in self.found:
             at += 1

@@ -1,4 +1,4 @@
-"""What a salvage promises of each partition: that every replica starts on it, keeps every byte, and goes on behind it."""
+"""The promises of a salvage: every replica starts with the salvaged log, keeps every byte, and continues after it."""
 
 from typing import Final
 
@@ -8,42 +8,42 @@ from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Read
 from kafka_forensics.questions.verify.documents import Broker, SalvagedPartition
-from kafka_forensics.questions.verify.promises import Answer, Verified, end_of, grave_kinds, start_of
+from kafka_forensics.questions.verify.promises import Judgement, Verified, end_of, grave_kinds, start_of
 from kafka_forensics.scanning.judging.partitions import PartitionResult
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.storage.open import sha256_of
 
-_OF_A_LOG: Final = ("start", "end", "bytes")
-"""What is promised of every replica."""
+_PROMISES: Final = ("start", "end", "bytes")
+"""Promises about every replica."""
 
 
 def promised(salvaged: SalvagedPartition, replicas: list[tuple[Replica, ReplicaPlan]], result: PartitionResult) -> list[Verified]:
-    """The promises of one partition, beside the replicas that there are now."""
-    own = [finding for finding in result.findings if not _is_told_of(salvaged, finding)]
+    """The promises of one partition, compared with its present replicas."""
+    new = [finding for finding in result.findings if not _is_in_manifest(salvaged, finding)]
     promises = [
-        Verified.of(salvaged, promise, broker, "no_copy") for broker in _absent(salvaged, replicas) for promise in _OF_A_LOG
+        Verified.of(salvaged, promise, broker, "no_copy") for broker in _absent(salvaged, replicas) for promise in _PROMISES
     ]
     unseen = bool(promises) or any(replica.read is not Read.WHOLE for replica, _ in replicas)
     for replica, plan in replicas:
         if replica.read is Read.NONE:
-            promises += [Verified.of(salvaged, promise, replica.broker, "not_read") for promise in _OF_A_LOG]
+            promises += [Verified.of(salvaged, promise, replica.broker, "not_read") for promise in _PROMISES]
             continue
-        start = start_of(replica, salvaged.log_start_offset, own)
+        start = start_of(replica, salvaged.log_start_offset, new)
         end = end_of(replica, salvaged.log_end_offset, salvaged.leader_epochs)
         answers = ("start", start), ("end", end), ("bytes", _bytes_of(salvaged, replica, plan))
         promises += [Verified.of(salvaged, promise, replica.broker, *answer) for promise, answer in answers]
-    grave = grave_kinds(own)
+    grave = grave_kinds(new)
     intact = "found" if grave else "not_all_given" if unseen else "nothing_found"
     return [*promises, Verified.of(salvaged, "intact", salvaged.base, intact, kinds=grave)]
 
 
 def without_copies(salvaged: SalvagedPartition) -> list[Verified]:
-    """What is promised of a partition of which no copy was given."""
-    return [Verified.of(salvaged, promise, salvaged.base, "no_copy") for promise in _OF_A_LOG]
+    """The promises of a partition without a copy."""
+    return [Verified.of(salvaged, promise, salvaged.base, "no_copy") for promise in _PROMISES]
 
 
 def _absent(salvaged: SalvagedPartition, replicas: list[tuple[Replica, ReplicaPlan]]) -> list[Broker]:
-    """Who should have a replica of which no copy was given: by the manifest, the controller's log, and what else was given."""
+    """Brokers that should have a replica and have no copy: by the manifest, the controllers' log, and other evidence."""
     context = replicas[0][0].context
     assignment = () if context.control is None else context.control.replica_assignment or ()
     absent = (
@@ -60,32 +60,31 @@ def _absent(salvaged: SalvagedPartition, replicas: list[tuple[Replica, ReplicaPl
     return left if len(left) > sum(isinstance(node, str) for node in given) else []
 
 
-def _is_told_of(salvaged: SalvagedPartition, finding: Finding) -> bool:
-    """Whether the manifest says so itself: a gap, or what a scan of the salvage found."""
+def _is_in_manifest(salvaged: SalvagedPartition, finding: Finding) -> bool:
+    """Whether the manifest has a finding: as a gap, or from the scan of the salvage."""
     start, end = finding.place.offset_start, finding.place.offset_end
     gaps = start is not None and end is not None and any(gap.holds(start, end) for gap in salvaged.gaps)
     producer_id = finding.evidence.get("producer_id")
-    known = [row for row in (*salvaged.inherited, *salvaged.new) if row.kind == finding.kind]
-    return gaps or any(row.is_of(start, end, producer_id) for row in known)
+    rows = (row for row in (*salvaged.inherited, *salvaged.new) if row.kind == finding.kind)
+    return gaps or any(row.is_of(start, end, producer_id) for row in rows)
 
 
-def _bytes_of(salvaged: SalvagedPartition, replica: Replica, plan: ReplicaPlan) -> Answer:
-    """Whether a replica still has every byte that was salvaged, but for segments that were deleted since; the first offset of
-    which it has not."""
+def _bytes_of(salvaged: SalvagedPartition, replica: Replica, plan: ReplicaPlan) -> Judgement:
+    """Whether a replica still has every salvaged byte, except in deleted segments; the first offset where it has not."""
     if isinstance(plan.log_dir.source, BundleSource):
-        return Answer("no_bytes")
+        return Judgement("no_bytes")
     logs = {segment.log.name: segment.log.path for segment in plan.directory.segments if segment.log is not None}
     for taken in salvaged.ranges:
         path = logs.get(taken.file.rpartition("/")[2])
         if path is None:
             if taken.offset_end > replica.log_start_offset:
-                return Answer("bytes_gone", found=taken.offset_start)
+                return Judgement("bytes_gone", found=taken.offset_start)
             continue
         try:
             with plan.log_dir.source.open(path) as file:
                 same = sha256_of(file, taken.byte_start, taken.byte_end) == taken.sha256
         except SourceError:
-            return Answer("not_read", found=taken.offset_start)
+            return Judgement("not_read", found=taken.offset_start)
         if not same:
-            return Answer("other_bytes", found=taken.offset_start)
-    return Answer("same_bytes")
+            return Judgement("other_bytes", found=taken.offset_start)
+    return Judgement("same_bytes")
