@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import partial
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.replica import Replica
@@ -9,7 +10,7 @@ from kafka_forensics.analysis.replicas import Readable, readable, timestamps_of
 from kafka_forensics.evidence.inputs import Inputs, gather, require_asked
 from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONSUMER_OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC
-from kafka_forensics.model.coordinators import Committed, Group, GroupHistory, GroupLog, OffsetCommit, ShareLog, ShareState
+from kafka_forensics.model.coordinators import Group, GroupHistory, GroupLog, OffsetCommit, ShareLog, ShareState
 from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed
@@ -182,12 +183,8 @@ def groups(
     rows = [replace(row, ends=ends.get((row.topic or "", -1 if row.partition is None else row.partition))) for row in rows]
     if every_partition and group_glob is None:
         rows += [GroupRow(None, None, *key, ends=ends[key]) for key in ends if key not in wanted]
-    rows.sort(key=_by_group)
+    rows.sort(key=lambda row: (row.group is None, row.group or "", row.topic or "", row.partition or 0, row.status or ""))
     return GroupsAnswer(rows, history.logs, result, ends, witnesses.groups is not None, share_logs)
-
-
-def _by_group(row: GroupRow) -> tuple[bool, str, str, int, str]:
-    return row.group is None, row.group or "", row.topic or "", row.partition or 0, row.status or ""
 
 
 def _topic_names(inputs: Inputs, witnesses: Witnesses) -> dict[str, str]:
@@ -223,53 +220,21 @@ def _rows(history: GroupHistory, share_logs: list[ShareLog], names: dict[str, st
         for state in share_log.states
     ]
     for log in history.logs:
-        rows += [_committed(log, committed_offset, history) for committed_offset in log.committed]
-        rows += [
-            GroupRow(
-                commit.group,
-                log.groups.get(commit.group),
-                commit.topic,
-                commit.partition,
-                commit.commit,
-                "pending",
-                in_transaction=True,
-                record_offset=commit.record_offset,
-                log_partition=log.partition,
-                log_broker=log.broker,
-                producer_id=commit.producer_id,
-            )
-            for commit in log.pending
-        ]
+        of_log = partial(GroupRow, log_partition=log.partition, log_broker=log.broker)
+        for committed in log.committed:
+            place = committed.group, log.groups.get(committed.group), committed.topic, committed.partition
+            state = committed.last, "committed", committed.in_transaction, committed.record_offset
+            read = history.read_from.get(committed.group)
+            other = None if read == log.partition else read
+            rows.append(of_log(*place, *state, unknown_after_offset=committed.unknown_after, coordinator_partition=other))
+        for pending in log.pending:
+            place = pending.group, log.groups.get(pending.group), pending.topic, pending.partition
+            state = pending.commit, "pending", True, pending.record_offset
+            rows.append(of_log(*place, *state, producer_id=pending.producer_id))
         with_rows = {row.group for row in rows}
         rows += [
-            GroupRow(
-                name,
-                group,
-                None,
-                None,
-                log_partition=log.partition,
-                log_broker=log.broker,
-                unknown_after_offset=group.unknown_after,
-            )
+            of_log(name, group, None, None, unknown_after_offset=group.unknown_after)
             for name, group in log.groups.items()
             if name not in with_rows
         ]
     return rows
-
-
-def _committed(log: GroupLog, committed_offset: Committed, history: GroupHistory) -> GroupRow:
-    coordinator_partition = history.read_from.get(committed_offset.group)
-    return GroupRow(
-        committed_offset.group,
-        log.groups.get(committed_offset.group),
-        committed_offset.topic,
-        committed_offset.partition,
-        committed_offset.last,
-        "committed",
-        committed_offset.in_transaction,
-        committed_offset.record_offset,
-        log.partition,
-        log.broker,
-        committed_offset.unknown_after,
-        None if coordinator_partition == log.partition else coordinator_partition,
-    )

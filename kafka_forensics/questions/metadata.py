@@ -13,10 +13,8 @@ from kafka_forensics.scanning.engine.local import Progress, scan_inputs
 from kafka_forensics.scanning.witnesses.controller import read_controller
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses
 
-NO_COPY, PARTED, AGREE_AGAIN, SAME_LEADER, LOST = "no_copy", "parted", "agree_again", "same_leader", "lost"
-DAMAGE_HIDES = "damage_hides"
-NOT_GIVEN, NOT_COMPARED, NOT_TOLD = "old_leader_not_given", "old_leader_not_compared", "not_told"
-"""The cost of an unclean election, as far as the copies show it."""
+_COSTS = ("same_leader", "old_leader_not_given", "old_leader_not_compared", "agree_again", "damage_hides")
+"""Evidence of an unclean election that did not lose records by the copies, or not visibly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +122,7 @@ def _cost(row: EventRow, election: Finding | None, *, has_copy: bool) -> tuple[s
     """(cost, start and end of the lost offsets) of an unclean election, by its finding if there is one."""
     if election is None:
         is_same_leader = row.event.previous_leader == row.event.state.leader
-        return SAME_LEADER if is_same_leader else NOT_TOLD if has_copy else NO_COPY, None, None
+        return "same_leader" if is_same_leader else "not_told" if has_copy else "no_copy", None, None
     if "cost_finding" in election.evidence:
-        return LOST, election.place.offset_start, election.place.offset_end
-    costs = (SAME_LEADER, NOT_GIVEN, NOT_COMPARED, AGREE_AGAIN, DAMAGE_HIDES)
-    return next((cost for cost in costs if cost in election.evidence), PARTED), None, None
+        return "lost", election.place.offset_start, election.place.offset_end
+    return next((cost for cost in _COSTS if cost in election.evidence), "parted"), None, None

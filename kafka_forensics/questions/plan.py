@@ -24,7 +24,7 @@ from kafka_forensics.analysis.transactions_across import completed, proven_by
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, broker_order, gather, misnamed
-from kafka_forensics.evidence.ledger import NOT_READ, ExpectedReplica, Presence
+from kafka_forensics.evidence.ledger import NOT_READ, Presence
 from kafka_forensics.evidence.options import ScanOptions, fits, listed
 from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CURRENT_MAGIC, MAX_RELATIVE_OFFSET
@@ -529,12 +529,13 @@ class PlanMaker:
         is_stray = (context.topic, context.partition, context.topic_id) in self._unknown_to_controller
         builder = _PartitionBuilder(current, reader, result, self.plans.dead, self._strays if is_stray else None)
         planned = self._plan_elections(builder, reader, result)
-        changed_since = self._voters_end is not None and _changed_since(context.control, self._voters_end)
+        last_change = None if context.control is None else context.control.last_offset
+        is_newer = self._voters_end is not None and last_change is not None and last_change >= self._voters_end
         brokers, not_read = {replica.broker for replica in current}, [context.node for context in planned.not_read]
         missing = []
         for lack in planned.plan.missing:
             if lack.kind == NO_WORD:
-                missing.append(replace(lack, kind="voters_behind" if changed_since else self._why_assignment_unknown()))
+                missing.append(replace(lack, kind="voters_behind" if is_newer else self._why_assignment_unknown()))
             elif lack.kind != "copy_absent" or lack.broker not in not_read:
                 missing.append(lack)
         if others and not topic_is_known:
@@ -588,11 +589,6 @@ class PlanMaker:
         return [replicas[number] for number in groups[current]], others, topic_is_known
 
 
-def _changed_since(control: PartitionControl | None, offset: int) -> bool:
-    """Whether the controllers' log changed a partition at or after an offset."""
-    return control is not None and control.last_offset is not None and control.last_offset >= offset
-
-
 class _PartitionBuilder:
     """Makes the planner's input from the copies of one partition."""
 
@@ -631,7 +627,11 @@ class _PartitionBuilder:
         """The planner's input, with the witnesses of each replica."""
         context = self.context
         values = [self._plan_replica(replica, witnesses_of(replica)) for replica in self.read]
-        absent = [row for row in context.without_copy if row.case is Presence.ABSENT and row.is_assigned is not False]
+        for row in context.without_copy:  # a broker that finds no directory of the replica starts with an empty log
+            if row.case is Presence.ABSENT and row.is_assigned is not False:
+                is_live, crashed = not is_dead(self._dead, row.broker, row.node), not row.stopped_cleanly
+                empty = PlanReplica(row.broker, 0, 0, 0, is_live=is_live, checkpoint=(), crashed=crashed, is_absent=True)
+                values.append(empty)
         here = {replica.broker for replica in self.read} | {context.broker for context in self.not_read}
         not_seen = [row.broker for row in context.without_copy if row.case in NOT_READ or row.case is Presence.NOT_COPIED]
         # segments that running brokers uploaded after their logs were copied are no evidence for the copies
@@ -639,7 +639,7 @@ class _PartitionBuilder:
         return PlanPartition(
             context.topic,
             context.partition,
-            [*values, *(_absent_replica(row, self._dead) for row in absent)],
+            values,
             self._differing,
             self._control,
             any(replica.context.compacted for replica in self.read),
@@ -684,12 +684,6 @@ class _PartitionBuilder:
             epochs_without_checkpoint=() if has_checkpoint else epochs,
             converted=self._converted.get(replica.broker, ()),
         )
-
-
-def _absent_replica(row: ExpectedReplica, dead: Collection[Broker]) -> PlanReplica:
-    """A replica whose broker finds no directory of it, and starts with an empty log."""
-    is_live = not is_dead(dead, row.broker, row.node)
-    return PlanReplica(row.broker, 0, 0, 0, is_live=is_live, checkpoint=(), crashed=not row.stopped_cleanly, is_absent=True)
 
 
 def good_ranges(replica: Replica) -> Ranges:

@@ -85,13 +85,8 @@ class Conditions:
 
     def for_kernels(self) -> Sought:
         """The conditions in the form that kernels take."""
-        return sought(
-            (self.offset_start, self.offset_end),
-            (self.timestamp_start_ms, self.timestamp_end_ms),
-            key=self.key,
-            value_part=self.value_part,
-            headers=self.headers,
-        )
+        offsets, times = (self.offset_start, self.offset_end), (self.timestamp_start_ms, self.timestamp_end_ms)
+        return sought(offsets, times, key=self.key, value_part=self.value_part, headers=self.headers)
 
     @property
     def _has_time(self) -> bool:
@@ -213,23 +208,8 @@ Progress = Callable[[int, int], None]
 """Called as `progress(bytes_done, bytes_total)`."""
 
 FOUND_COLUMNS: Final = (
-    "topic",
-    "partition",
-    "broker",
-    "offset",
-    "timestamp",
-    "timestamp_type",
-    "partition_leader_epoch",
-    "producer_id",
-    "producer_epoch",
-    "sequence",
-    "key_size",
-    "value_size",
-    "is_valid",
-    "control_record_type",
-    "file",
-    "position",
-    "leftover",
+    *("topic", "partition", "broker", "offset", "timestamp", "timestamp_type", "partition_leader_epoch", "producer_id"),
+    *("producer_epoch", "sequence", "key_size", "value_size", "is_valid", "control_record_type", "file", "position", "leftover"),
     "value_digest",
 )
 """Columns of a row: `position` is that of the record's batch in `file`, `leftover` the suffix of a file outside the live log,
@@ -635,25 +615,20 @@ class _Candidates:
             is_plain = (columns[BatchColumn.ATTRIBUTES, rows] & COMPRESSION_MASK) == 0
             if is_plain.any() and self._conditions.needles:
                 starts = columns[BatchColumn.POSITION, rows[is_plain]] - position
-                is_out = np.zeros(rows.size, np.bool_)
-                is_out[is_plain] = ~self._hold_all(buffer, starts, columns[BatchColumn.SIZE_IN_BYTES, rows[is_plain]])
-                rows = rows[~is_out]
+                sizes = columns[BatchColumn.SIZE_IN_BYTES, rows[is_plain]]
+                holding_all = np.zeros(starts.size, np.int64)
+                if mark_holding.is_ready():
+                    mark_holding.compiled(buffer, starts, sizes, self._sought.text, self._sought.spans, holding_all)
+                else:
+                    low, high = int(starts[0]), int(starts[-1] + sizes[-1])
+                    data = buffer[low:high].tobytes()
+                    holding_all[holding(data, (starts - low).tolist(), sizes.tolist(), self._conditions.needles)] = True
+                may_match = ~is_plain
+                may_match[is_plain] = holding_all.astype(np.bool_)
+                rows = rows[may_match]
             for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
                 self._keep(buffer, columns[BatchColumn.POSITION, run] - position, columns[BatchColumn.SIZE_IN_BYTES, run], run)
         return damage
-
-    def _hold_all(
-        self, buffer: "NDArray[np.uint8]", starts: "NDArray[np.int64]", sizes: "NDArray[np.int64]"
-    ) -> "NDArray[np.bool_]":
-        """Which of these byte ranges hold all needles."""
-        if mark_holding.is_ready():
-            holding_all = np.empty(len(starts), np.int64)
-            mark_holding.compiled(buffer, starts, sizes, self._sought.text, self._sought.spans, holding_all)
-            return holding_all.astype(np.bool_)
-        low, high = int(starts[0]), int(starts[-1] + sizes[-1])
-        answer = np.zeros(len(starts), np.bool_)
-        answer[holding(buffer[low:high].tobytes(), (starts - low).tolist(), sizes.tolist(), self._conditions.needles)] = True
-        return answer
 
     def _keep(
         self, buffer: "NDArray[np.uint8]", starts: "NDArray[np.int64]", sizes: "NDArray[np.int64]", rows: "NDArray[np.int64]"

@@ -6,6 +6,7 @@ The scan before it judges open transactions; this reading pairs data with marker
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -65,18 +66,7 @@ def coordinators_word(evidence: Evidence) -> str | None:
 # The coordinator's decision that a marker belongs to: no number identifies it, only times.
 
 
-def decided_at(decision: Decision) -> int:
-    """When it was decided, ms; decisions are sorted by it."""
-    return decision.decided_timestamp
-
-
-def data_epoch(decisions: Sequence[Decision], epoch: int, offset: int | None) -> int:
-    """Producer epoch of the data that the decision at `offset` of the coordinators' log ends; `epoch` is the decision's.
-
-    With transaction version 2 the coordinator raises the epoch before it writes the markers (KIP-890).
-    """
-    raised = any(decision.offset == offset and decision.client_transaction_version >= TV2 for decision in decisions)
-    return epoch - 1 if raised and epoch > 0 else epoch
+_decided_at = attrgetter("decided_timestamp")
 
 
 def fitting(decisions: Sequence[Decision], timestamp: int, *, commit: bool) -> Decision | None:
@@ -85,14 +75,14 @@ def fitting(decisions: Sequence[Decision], timestamp: int, *, commit: bool) -> D
     Each is completed before the next one is made.
     """
     nearest: Decision | None = None
-    for at in range(bisect_right(decisions, timestamp + SKEW_MS, key=decided_at) - 1, -1, -1):
+    for at in range(bisect_right(decisions, timestamp + SKEW_MS, key=_decided_at) - 1, -1, -1):
         decision = decisions[at]
         if decision.completed_timestamp is not None and timestamp > decision.completed_timestamp + SKEW_MS:
             break
-        distance = abs(decided_at(decision) - timestamp)
-        if decision.commit == commit and (nearest is None or distance <= abs(decided_at(nearest) - timestamp)):
+        distance = abs(decision.decided_timestamp - timestamp)
+        if decision.commit == commit and (nearest is None or distance <= abs(nearest.decided_timestamp - timestamp)):
             nearest = decision
-        if nearest is not None and decided_at(decision) <= timestamp:
+        if nearest is not None and decision.decided_timestamp <= timestamp:
             break
     return nearest
 
@@ -272,22 +262,6 @@ def paired_transactions(plan: ReplicaPlan, incomplete: list[Incomplete]) -> "Ite
     yield pairing.still_open(), False
 
 
-def _row_of(context: "ReplicaContext", numbers: Sequence[int], *, ended: bool) -> TransactionRow:
-    """A transaction (by `TransactionColumn`) as a row, with what the log alone tells."""
-    producer_id, epoch, first_offset, first_timestamp, last_offset, last_timestamp, batches, records, *marker = numbers
-    row = TransactionRow(context.topic, context.partition, context.broker, "open", producer_id, epoch)
-    if batches:
-        row.first_offset, row.last_offset = first_offset, last_offset
-        row.first_timestamp, row.last_timestamp = first_timestamp, last_timestamp
-        row.batches, row.records = batches, records
-    if ended:
-        control, row.marker_offset, row.marker_timestamp, row.marker_epoch, coordinator_epoch = marker
-        row.state = ENDED.get(control, "unknown") if batches else "empty"
-        row.marker = MARKERS.get(control)
-        row.coordinator_epoch = None if row.marker is None else coordinator_epoch
-    return row
-
-
 class KnownTransactions:
     """Single transactions as the coordinators' log and the findings describe them."""
 
@@ -298,7 +272,7 @@ class KnownTransactions:
             for where in decision.partitions:
                 self._decisions.setdefault((decision.producer_id, decision.producer_epoch, where), []).append(decision)
         for decisions in self._decisions.values():
-            decisions.sort(key=decided_at)
+            decisions.sort(key=_decided_at)
         self._open: dict[tuple[TopicPartition, int], Finding] = {}
         self._forgotten: dict[TopicPartition, list[Finding]] = {}
         self.lost: dict[TopicPartition, list[Finding]] = {}
@@ -329,29 +303,39 @@ class KnownTransactions:
     ) -> Iterator[TransactionRow]:
         """Transactions of one replica, columns by `TransactionColumn`, as rows with all that is known of each."""
         for numbers in paired.T.tolist():
-            row = _row_of(context, numbers, ended=ended)
-            yield self.ended(row) if ended else self.still_open(row, last_stable_offset)
+            producer_id, epoch, first_offset, first_timestamp, last_offset, last_timestamp, batches, records, *marker = numbers
+            row = TransactionRow(context.topic, context.partition, context.broker, "open", producer_id, epoch)
+            row.transactional_id = self._transactional_id(producer_id)
+            if batches:
+                row.first_offset, row.last_offset, row.batches, row.records = first_offset, last_offset, batches, records
+                row.first_timestamp, row.last_timestamp = first_timestamp, last_timestamp
+            if ended:
+                control, row.marker_offset, row.marker_timestamp, row.marker_epoch, coordinator_epoch = marker
+                row.state = ENDED.get(control, "unknown") if batches else "empty"
+                row.marker = MARKERS.get(control)
+                row.coordinator_epoch = None if row.marker is None else coordinator_epoch
+                self._add_decision(row)
+            else:
+                self._add_judgement(row, last_stable_offset)
+            yield row
 
-    def ended(self, row: TransactionRow) -> TransactionRow:
-        """Add its transactional id, and the coordinator's decision if it can be identified, to an ended transaction."""
+    def _add_decision(self, row: TransactionRow) -> None:
+        """Add the coordinator's decision, if it can be identified, to an ended transaction."""
         where = (row.topic, row.partition)
-        row.transactional_id = self._transactional_id(row.producer_id)
         torn = self._torn.get((where, row.producer_id, row.marker_offset))
         if torn is not None:
             self._add_evidence(row, torn.evidence, "torn")
-            return row
+            return
         named = self._decisions.get((row.producer_id, row.marker_epoch or 0, where), ())
         decision = fitting(named, row.marker_timestamp or 0, commit=row.marker == "COMMIT")
         if decision is not None:
             row.transactional_id, row.decided_timestamp = decision.transactional_id, decision.decided_timestamp
             row.coordinator_state = decision.coordinator_state
             row.partitions = [f"{topic}-{partition}" for topic, partition in decision.partitions]
-        return row
 
-    def still_open(self, row: TransactionRow, last_stable_offset: int | None) -> TransactionRow:
-        """Add its transactional id and the judgement of the findings to an open transaction."""
+    def _add_judgement(self, row: TransactionRow, last_stable_offset: int | None) -> None:
+        """Add the judgement of the findings to an open transaction."""
         where = (row.topic, row.partition)
-        row.transactional_id = self._transactional_id(row.producer_id)
         row.holds_last_stable_offset = row.first_offset == last_stable_offset
         row.last_stable_offset = last_stable_offset if row.holds_last_stable_offset else None
         torn = self._torn.get((where, row.producer_id, row.first_offset))
@@ -361,7 +345,6 @@ class KnownTransactions:
             row.safe_to_abort = False
         elif finding is not None:
             self._add_evidence(row, finding.evidence, "hanging" if finding.kind == "TXN_HANGING" else "open")
-        return row
 
     def forgotten(self, where: TopicPartition, broker: int | str) -> Iterator[TransactionRow]:
         """Open transactions of a partition that only a producer snapshot lists, since retention deleted their records."""
@@ -381,7 +364,10 @@ class KnownTransactions:
             row = TransactionRow(*where, "" if broker is None else broker, "lost", -1, -1, finding.place.offset_start)
             row.producer_id, row.marker_epoch = int(evidence["producer_id"]), int(evidence["producer_epoch"])
             decisions = self._decisions.get((row.producer_id, row.marker_epoch, where), ())
-            row.producer_epoch = data_epoch(decisions, row.marker_epoch, evidence.get("coordinator_offset"))
+            at_offset = (decision for decision in decisions if decision.offset == evidence.get("coordinator_offset"))
+            # with transaction version 2 the coordinator raises the epoch before it writes the markers (KIP-890)
+            is_raised = any(decision.client_transaction_version >= TV2 for decision in at_offset)
+            row.producer_epoch = row.marker_epoch - 1 if is_raised and row.marker_epoch > 0 else row.marker_epoch
             self._add_evidence(row, evidence, "lost")
             yield row
 

@@ -81,9 +81,9 @@ class DumpFile:
         parsed = parse_file_name(self.name)
         return INT64_MAX if parsed is None or parsed.offset is None else max_plausible_offset(parsed.offset, self.next_base_offset)
 
-    def sibling(self, suffix: str) -> "ByteFile | None":
-        """The file of the same segment with another suffix, e.g. `.index`; None if there is none or it cannot be read."""
-        name = self.name.partition(".")[0] + suffix
+    def open_index(self) -> "ByteFile | None":
+        """The offset index of the same segment; None if there is none or it cannot be read."""
+        name = self.name.partition(".")[0] + ".index"
         try:
             if self.path:
                 folder, slash, _ = self.path.rpartition("/")

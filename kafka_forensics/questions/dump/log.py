@@ -53,52 +53,16 @@ if TYPE_CHECKING:
     from kafka_forensics.storage.source import ByteFile
 
 BATCH_COLUMNS: Final = (
-    "span",
-    "position",
-    "size_in_bytes",
-    "base_offset",
-    "last_offset",
-    "records_count",
-    "partition_leader_epoch",
-    "magic",
-    "compression_type",
-    "timestamp_type",
-    "base_timestamp",
-    "max_timestamp",
-    "is_transactional",
-    "is_control_batch",
-    "delete_horizon_ms",
-    "producer_id",
-    "producer_epoch",
-    "base_sequence",
-    "last_sequence",
-    "crc",
-    "is_valid",
-    "control_record_type",
-    "coordinator_epoch",
-    "detail",
+    *("span", "position", "size_in_bytes", "base_offset", "last_offset", "records_count", "partition_leader_epoch", "magic"),
+    *("compression_type", "timestamp_type", "base_timestamp", "max_timestamp", "is_transactional", "is_control_batch"),
+    *("delete_horizon_ms", "producer_id", "producer_epoch", "base_sequence", "last_sequence", "crc", "is_valid"),
+    *("control_record_type", "coordinator_epoch", "detail"),
 )
 """Columns of a batch, or of a damaged place, where `span` is the kind of damage."""
 RECORD_COLUMNS: Final = (
-    "span",
-    "position",
-    "size_in_bytes",
-    "offset",
-    "timestamp",
-    "timestamp_type",
-    "partition_leader_epoch",
-    "is_transactional",
-    "producer_id",
-    "producer_epoch",
-    "sequence",
-    "key_size",
-    "value_size",
-    "headers_count",
-    "is_valid",
-    "control_record_type",
-    "coordinator_epoch",
-    "txn_state",
-    "detail",
+    *("span", "position", "size_in_bytes", "offset", "timestamp", "timestamp_type", "partition_leader_epoch", "is_transactional"),
+    *("producer_id", "producer_epoch", "sequence", "key_size", "value_size", "headers_count", "is_valid"),
+    *("control_record_type", "coordinator_epoch", "txn_state", "detail"),
 )
 """Columns of a record; `position` is that of its batch, `size_in_bytes` its size after decompression."""
 
@@ -261,7 +225,7 @@ def chunks_of(log: "ByteFile", file: DumpFile, options: DumpOptions) -> Iterator
 
 def _start(log: "ByteFile", file: DumpFile, options: DumpOptions) -> int:
     """Where to begin reading, by the offset index if there is one."""
-    if options.offset_start is None or not file.source.seekable or (index := file.sibling(".index")) is None:
+    if options.offset_start is None or not file.source.seekable or (index := file.open_index()) is None:
         return 0
     with index:
         return start_position(log, index, file.base_offset, options.offset_start)

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.inputs import Inputs, broker_order
@@ -10,10 +9,6 @@ from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.questions.plan import Planned, is_dead, name_here, node_ids
 from kafka_forensics.replication.planner import Candidate
-
-ASKED: Final = "asked"
-LEADER: Final = "leader"
-RECOMMENDED: Final = "recommended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +27,9 @@ class Kept:
         if self.of_some:
             why = "no leader is known that comes back, and of brokers that do no copies conflict"
         reasons = {
-            ASKED: "as --keep says",
-            LEADER: "which leads, by the controller's last word",
-            RECOMMENDED: f"whom the plan recommends: {why}",
+            "asked": "as --keep says",
+            "leader": "which leads, by the controller's last word",
+            "recommended": f"whom the plan recommends: {why}",
         }
         return f"broker {self.candidate.broker} is kept, {reasons[self.why]}"
 
@@ -80,9 +75,9 @@ def kept_side(planned: Planned, keep: str | None) -> Kept | Undecided:
         requested = next((candidate for candidate in candidates if str(candidate.broker) == keep), None)
         if requested is None:
             return Undecided(f"broker {keep} cannot lead on these copies", f"brokers that can lead here: {names}")
-        return Kept(requested, ASKED)
+        return Kept(requested, "asked")
     if planned.current_leader is not None:
-        return Kept(planned.current_leader, LEADER)
+        return Kept(planned.current_leader, "leader")
     if any(ranges for (i, j), ranges in partition.differing.items() if is_live[i] and is_live[j]):
         leader = None if partition.control is None else partition.control.leader
         if leader is None:
@@ -98,4 +93,4 @@ def kept_side(planned: Planned, keep: str | None) -> Kept | Undecided:
             f"say which copy stays with --keep N: {names}; `plan` says what each would lose",
         )
     assert planned.recommended is not None
-    return Kept(planned.recommended, RECOMMENDED, of_some=not all(is_live))
+    return Kept(planned.recommended, "recommended", of_some=not all(is_live))

@@ -65,10 +65,6 @@ class _Version:
         self.searched_to: tuple[int, int] = (-1, -1)
         """Number of a range, and the offset after the last record of the present search."""
 
-    def number_of(self, offset: int) -> int:
-        """The range that holds an offset of this version."""
-        return self.numbers[bisect_right(self.starts, offset) - 1]
-
 
 @dataclass(slots=True)
 class _Search:
@@ -93,7 +89,7 @@ class _Search:
         for version, matches in self.others:
             found = matches.by_producer.get(offset, matches.by_content.get(offset))
             if found is not None:
-                yield version.number_of(found), version
+                yield version.numbers[bisect_right(version.starts, found) - 1], version
 
 
 class LosingVersions:

@@ -58,42 +58,17 @@ class Verified:
         return cls(partition.topic, partition.partition, promise, broker, REASONS[reason], reason, planned, found, kinds)
 
 
-REASONS: Final = {
-    "elected": Outcome.KEPT,
-    "leads": Outcome.KEPT,
-    "other_elected": Outcome.BROKEN,
-    "nobody_elected": Outcome.BROKEN,
-    "not_elected": Outcome.BROKEN,
-    "no_controller_log": Outcome.UNKNOWN,
-    "election_not_known": Outcome.UNKNOWN,
-    "node_not_known": Outcome.UNKNOWN,
-    "as_planned": Outcome.KEPT,
-    "went_on_before": Outcome.KEPT,
-    "moved_on": Outcome.KEPT,
-    "head_missing": Outcome.BROKEN,
-    "cut_short": Outcome.BROKEN,
-    "other_lineage": Outcome.BROKEN,
-    "follows": Outcome.KEPT,
-    "differs": Outcome.BROKEN,
-    "goes_beyond": Outcome.BROKEN,
-    "copied_later": Outcome.UNKNOWN,
-    "damaged": Outcome.BROKEN,
-    "ends_before": Outcome.BROKEN,
-    "same_bytes": Outcome.KEPT,
-    "other_bytes": Outcome.BROKEN,
-    "bytes_gone": Outcome.BROKEN,
-    "no_bytes": Outcome.UNKNOWN,
-    "records_back": Outcome.KEPT,
-    "records_missing": Outcome.BROKEN,
-    "records_twice": Outcome.BROKEN,
-    "records_deleted": Outcome.UNKNOWN,
-    "nothing_found": Outcome.KEPT,
-    "found": Outcome.BROKEN,
-    "not_all_given": Outcome.UNKNOWN,
-    "not_planned": Outcome.UNKNOWN,
-    "no_copy": Outcome.UNKNOWN,
-    "not_read": Outcome.UNKNOWN,
-}
+_KEPT = ("elected", "leads", "as_planned", "went_on_before", "moved_on", "follows", "same_bytes", "records_back", "nothing_found")
+_BROKEN = (
+    *("other_elected", "nobody_elected", "not_elected", "head_missing", "cut_short", "other_lineage", "differs", "goes_beyond"),
+    *("damaged", "ends_before", "other_bytes", "bytes_gone", "records_missing", "records_twice", "found"),
+)
+_UNKNOWN = (
+    *("no_controller_log", "election_not_known", "node_not_known", "copied_later", "no_bytes", "records_deleted", "not_all_given"),
+    *("not_planned", "no_copy", "not_read"),
+)
+_REASONS = {Outcome.KEPT: _KEPT, Outcome.BROKEN: _BROKEN, Outcome.UNKNOWN: _UNKNOWN}
+REASONS: Final = {reason: outcome for outcome, reasons in _REASONS.items() for reason in reasons}
 """Reason → whether a promise is kept, broken or unknown."""
 
 
