@@ -1,4 +1,4 @@
-"""What must not happen between two snapshots: committed records cut off, bytes that rot, offsets that vanish; and what may."""
+"""Changes between two snapshots: truncated committed records, damage and missing offsets, and legitimate changes."""
 
 import copy
 import os
@@ -21,9 +21,9 @@ from tests.support.snapshot_trees import NEW, OLD, Snapshots, findings, on_each,
 from tests.support.unread import refuse
 
 LOST = 55
-"""Where the last segment of the healthy log begins, below the high watermark."""
+"""Start of the last segment of the healthy log, below the high watermark."""
 TAIL = HIGH_WATERMARK
-"""Where the last batch of the healthy log begins, above every high watermark."""
+"""Start of the last batch of the healthy log, above every high watermark."""
 KIND = "COMMITTED_TRUNCATED_SINCE"
 
 
@@ -33,7 +33,7 @@ def trees(tmp_path: Path) -> Snapshots:
     return Snapshots(tmp_path / "snapshots")
 
 
-def test_a_broker_that_cut_committed_records_which_others_hold_is_a_warning(trees: Snapshots) -> None:
+def test_truncated_committed_records_that_others_hold_are_a_warning(trees: Snapshots) -> None:
     result = trees.between(HEALTHY, {1: HEALTHY, 2: HEALTHY.cut(LOST), 3: HEALTHY})
     assert rows(result, broker=2) == [(2, "truncated", None, LOST, LOG_END)]
     assert findings(result) == [(KIND, "warning", LOST, HIGH_WATERMARK)]
@@ -46,7 +46,7 @@ def test_a_broker_that_cut_committed_records_which_others_hold_is_a_warning(tree
 
 
 @pytest.mark.parametrize("replaced", [False, True], ids=["cut", "replaced"])
-def test_committed_records_that_nobody_has_any_more_are_critical(trees: Snapshots, replaced: bool) -> None:
+def test_committed_records_that_no_broker_holds_are_critical(trees: Snapshots, replaced: bool) -> None:
     shorter = HEALTHY.cut(LOST)
     result = trees.between(HEALTHY, shorter.grown(2, epoch=7, tag="other", roll=True) if replaced else shorter)
     gone = ("truncated", None, LOST, LOG_END)
@@ -58,7 +58,7 @@ def test_committed_records_that_nobody_has_any_more_are_critical(trees: Snapshot
     assert (advice(finding) or "").startswith(f"Keep snapshot {OLD} as it is, since it has these records.")
 
 
-def test_records_that_others_took_the_place_of_are_gone_and_nothing_behind_them(trees: Snapshots) -> None:
+def test_only_replaced_records_are_lost_and_none_after_them(trees: Snapshots) -> None:
     changed = copy.deepcopy(HEALTHY)
     number, batch = next(
         (number, one) for number, one in enumerate(changed.batches) if LOST - 20 <= one.base_offset < one.last_offset
@@ -74,7 +74,7 @@ def test_records_that_others_took_the_place_of_are_gone_and_nothing_behind_them(
     assert row.held_by == (2, 3)
 
 
-def test_of_a_replica_that_vanished_only_what_no_other_has_is_lost(trees: Snapshots) -> None:
+def test_a_missing_replica_loses_only_what_no_other_holds(trees: Snapshots) -> None:
     shorter, forked = HEALTHY.cut(LOST), HEALTHY.cut(LOST).grown(3, epoch=7, tag="other", roll=True)
     trees.put(OLD, {1: forked, 2: HEALTHY, 3: shorter})
     shutil.rmtree(trees.put(NEW, {1: forked, 2: HEALTHY, 3: shorter}) / "b2" / DIRECTORY)
@@ -88,7 +88,7 @@ def test_of_a_replica_that_vanished_only_what_no_other_has_is_lost(trees: Snapsh
     assert change_words(row).endswith("committed below 72, still on 1, 3 but for 55 to 71")
 
 
-def test_each_part_of_a_cut_is_judged_by_who_still_has_it(trees: Snapshots) -> None:
+def test_each_part_of_a_truncation_is_judged_by_its_holders(trees: Snapshots) -> None:
     trees.put(OLD, HEALTHY)
     new = trees.put(NEW, {1: HEALTHY.cut(29), 2: HEALTHY.cut(29), 3: HEALTHY.cut(LOST)})
     result = trees.told()
@@ -103,7 +103,7 @@ def test_each_part_of_a_cut_is_judged_by_who_still_has_it(trees: Snapshots) -> N
 
 @pytest.mark.parametrize(("policy", "reason"), [("compact", "head_gone"), ("compact,delete", "retention")])
 @pytest.mark.parametrize("cleaned", [set(), {CLEANED - 1}], ids=["kept", "the last offset was cleaned"])
-def test_of_a_topic_that_is_compacted_alone_nothing_deletes_the_first_segment(
+def test_retention_does_not_delete_segments_of_a_compacted_topic(
     tmp_path: Path, policy: str, reason: str, cleaned: set[int]
 ) -> None:
     trees = Snapshots(tmp_path)
@@ -116,7 +116,7 @@ def test_of_a_topic_that_is_compacted_alone_nothing_deletes_the_first_segment(
     assert rows(trees.told(), broker=2) == [(2, "deleted", reason, 0, CLEANED)]
 
 
-def test_holes_that_no_other_fills_are_counted_apart(trees: Snapshots) -> None:
+def test_holes_that_no_other_replica_fills_are_counted_separately(trees: Snapshots) -> None:
     log = HEALTHY.grown(2, roll=True).grown(2, roll=True)
     trees.put(OLD, log, LOG_END + 12)
     new = trees.put(NEW, log, LOG_END + 12)
@@ -130,8 +130,8 @@ def test_holes_that_no_other_fills_are_counted_apart(trees: Snapshots) -> None:
     assert message(finding).startswith("t-0: 32 of offsets 29 to 80 were committed in snapshot")
 
 
-def test_older_copies_of_brokers_that_cut_nothing_are_told_too(trees: Snapshots) -> None:
-    """Broker 1 lost a segment in the middle, broker 2 the end, broker 3 never had all of it: 29 to 54 are in no newer copy."""
+def test_older_copies_of_brokers_that_truncated_nothing_are_listed(trees: Snapshots) -> None:
+    """Broker 1 lost a middle segment, broker 2 the end, broker 3 never had all: offsets 29 to 54 are in no newer copy."""
     trees.put(OLD, {1: HEALTHY, 2: HEALTHY, 3: HEALTHY.cut(29)})
     new = trees.put(NEW, {1: HEALTHY, 2: HEALTHY.cut(29), 3: HEALTHY.cut(29)})
     for path in (new / "b1" / DIRECTORY).glob(segment_file(29, "*")):
@@ -142,7 +142,7 @@ def test_older_copies_of_brokers_that_cut_nothing_are_told_too(trees: Snapshots)
     assert "no copy of the newer one has them, those of brokers 1 and 2 in the older one do" in message(critical)
 
 
-def test_who_may_have_them_and_what_proves_that_they_were_committed(trees: Snapshots) -> None:
+def test_possible_holders_and_the_proof_of_commitment_are_listed(trees: Snapshots) -> None:
     trees.between(HEALTHY, {1: HEALTHY, 2: HEALTHY.cut(LOST), 3: HEALTHY})
     assert findings(trees.told(broker="2")) == [(KIND, "error", LOST, HIGH_WATERMARK)], "those not asked for may have them"
     (trees.root / OLD / "b2" / "replication-offset-checkpoint").unlink()
@@ -154,7 +154,7 @@ def test_who_may_have_them_and_what_proves_that_they_were_committed(trees: Snaps
     assert result.findings == [], "without any witness nothing is claimed"
 
 
-def test_a_broker_not_given_may_have_them(trees: Snapshots) -> None:
+def test_a_broker_without_a_copy_may_hold_lost_records(trees: Snapshots) -> None:
     result = trees.between(HEALTHY, {1: HEALTHY.cut(LOST), 2: HEALTHY.cut(LOST)})
     assert findings(result) == [(KIND, "error", LOST, HIGH_WATERMARK)]
     (finding,) = result.findings
@@ -172,7 +172,7 @@ def test_snapshots_in_the_wrong_order_are_doubted(trees: Snapshots) -> None:
     assert result.notes == ["snapshot b-old has shorter logs and older files than a-new: are the snapshots in the right order?"]
 
 
-def test_a_batch_that_rotted_is_damaged_and_one_made_sound_is_rewritten(trees: Snapshots) -> None:
+def test_a_batch_that_rots_is_damaged_and_a_repaired_one_rewritten(trees: Snapshots) -> None:
     trees.put(OLD, HEALTHY)
     trees.put(NEW, HEALTHY)
     trees.put(NEW + "x", HEALTHY)
@@ -185,7 +185,7 @@ def test_a_batch_that_rotted_is_damaged_and_one_made_sound_is_rewritten(trees: S
     assert any(finding.kind == "BATCH_CRC_MISMATCH" for finding in result.snapshots[NEW].findings)
 
 
-def test_a_log_that_ends_in_damage_was_not_cut_on_purpose(trees: Snapshots) -> None:
+def test_a_log_that_ends_in_damage_was_not_truncated(trees: Snapshots) -> None:
     trees.put(OLD, HEALTHY)
     new = Brokers(trees.put(NEW, HEALTHY), HEALTHY)
     batch = HEALTHY.at(LOST)
@@ -196,7 +196,7 @@ def test_a_log_that_ends_in_damage_was_not_cut_on_purpose(trees: Snapshots) -> N
     assert findings(result) == [(KIND, "warning", batch.base_offset, HIGH_WATERMARK)]
 
 
-def test_a_segment_that_vanished_from_the_middle_is_missing_and_may_come_back(trees: Snapshots) -> None:
+def test_a_middle_segment_goes_missing_and_comes_back(trees: Snapshots) -> None:
     for name in ("1", "2", "3"):
         trees.put(name, HEALTHY)
     for path in (trees.root / "2" / "b2" / DIRECTORY).glob("00000000000000000029.*"):
@@ -207,7 +207,7 @@ def test_a_segment_that_vanished_from_the_middle_is_missing_and_may_come_back(tr
     assert any(finding.kind == "OFFSET_GAP" for finding in result.snapshots["2"].findings)
 
 
-def test_a_log_start_that_went_back_is_restored(trees: Snapshots) -> None:
+def test_a_lower_log_start_is_restored(trees: Snapshots) -> None:
     trees.put(OLD, HEALTHY, log_start=12)
     trees.put(NEW, HEALTHY)
     assert rows(trees.told()) == on_each(("restored", "log_start", 0, 12))
@@ -237,7 +237,7 @@ def test_retention_may_pass_the_end_of_the_older_log(trees: Snapshots) -> None:
     assert result.findings == []
 
 
-def test_a_log_that_was_empty_and_starts_later_now_has_what_is_there_still(trees: Snapshots) -> None:
+def test_an_empty_log_that_starts_later_has_appended_records(trees: Snapshots) -> None:
     result = trees.between(Log(), HEALTHY.expired(55), log_start=60)
     assert rows(result) == on_each(("deleted", "came_and_went", 0, 60), ("appended", None, 60, LOG_END))
     gone, came = result.changes[:2]
@@ -253,13 +253,13 @@ def test_a_log_that_is_empty_again_has_nothing_appended(trees: Snapshots) -> Non
     assert result.findings == []
 
 
-def test_a_log_start_before_the_end_of_the_older_log_takes_nothing_of_what_came(trees: Snapshots) -> None:
+def test_a_log_start_below_the_older_end_removes_no_new_records(trees: Snapshots) -> None:
     result = trees.between(HEALTHY.cut(55), HEALTHY.expired(29), log_start=29)
     assert rows(result) == on_each(("deleted", "retention", 0, 29), ("appended", None, 55, LOG_END))
 
 
 @pytest.mark.parametrize("log_start", [0, 2])
-def test_of_a_tiered_topic_what_is_in_remote_storage_is_there_still(trees: Snapshots, log_start: int) -> None:
+def test_records_in_remote_storage_are_not_deleted(trees: Snapshots, log_start: int) -> None:
     trees.put(OLD, history(("p", 0)), 1)
     brokers = tiered(trees.root / NEW, dict.fromkeys(BROKERS, LONG), dict.fromkeys(BROKERS, 4))
     brokers.checkpoint("log-start", log_start)
@@ -282,14 +282,14 @@ def test_partitions_created_empty_have_no_rows(trees: Snapshots) -> None:
     assert rows(result, topic="t", partition=0) == on_each(("unchanged", None, 0, LOG_END))
 
 
-def test_an_empty_replica_of_a_partition_that_was_there_has_a_row(trees: Snapshots) -> None:
+def test_an_empty_replica_of_an_older_partition_has_a_row(trees: Snapshots) -> None:
     trees.put(OLD, {1: HEALTHY, 2: HEALTHY, 3: Log()})
     shutil.rmtree(trees.root / OLD / "b3" / DIRECTORY)
     trees.put(NEW, {1: HEALTHY, 2: HEALTHY, 3: Log()}, 0)
     assert rows(trees.told(), broker=3) == [(3, "created", "replica_added", 0, 0)]
 
 
-def test_a_tail_above_the_high_watermark_that_an_election_cut_is_no_finding(trees: Snapshots) -> None:
+def test_truncation_above_the_high_watermark_is_no_finding(trees: Snapshots) -> None:
     follower = HEALTHY.cut(TAIL)
     result = trees.between({1: HEALTHY, 2: follower, 3: follower}, follower.grown(epoch=7, tag="other"), TAIL + 3)
     assert rows(result, broker=1) == [(1, "truncated", None, TAIL, LOG_END), (1, "appended", None, TAIL, TAIL + 6)]
@@ -299,7 +299,7 @@ def test_a_tail_above_the_high_watermark_that_an_election_cut_is_no_finding(tree
     assert (result.findings, result.notes) == ([], [])
 
 
-def test_topics_made_anew_gone_and_new_are_not_compared(trees: Snapshots) -> None:
+def test_recreated_deleted_and_new_topics_are_not_compared(trees: Snapshots) -> None:
     old, new = trees.put(OLD, HEALTHY), trees.put(NEW, Log(tag="new").grown(3), 3)
     for broker in BROKERS:
         put_topic_id(new / f"b{broker}" / DIRECTORY, "AAAAAAAAAAAAAAAAAAAAAQ")
@@ -344,7 +344,7 @@ def test_a_broker_that_one_snapshot_lacks_is_not_compared(trees: Snapshots) -> N
     assert result.findings == []
 
 
-def test_replicas_on_their_way_out(trees: Snapshots) -> None:
+def test_replicas_being_deleted(trees: Snapshots) -> None:
     trees.put(OLD, HEALTHY)
     new = trees.put(NEW, HEALTHY)
     for broker, suffix in ((2, "delete"), (3, "stray")):
@@ -356,7 +356,7 @@ def test_replicas_on_their_way_out(trees: Snapshots) -> None:
     assert result.findings == []
 
 
-def test_of_several_snapshots_each_is_compared_with_the_next(trees: Snapshots) -> None:
+def test_each_of_several_snapshots_is_compared_with_the_next(trees: Snapshots) -> None:
     for number in (8, 9, 10):
         trees.put(f"day-{number}", HEALTHY.grown(batches=number - 7))
     result = trees.told()

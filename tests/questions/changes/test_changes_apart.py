@@ -1,4 +1,4 @@
-"""Keys of compacted partitions over time, read, sorted and swept apart: what is asked, and what comes of logs that are gone."""
+"""Keys of compacted partitions over time in separate tasks: the questions, and logs that are missing when they are read."""
 
 import random
 from pathlib import Path
@@ -24,7 +24,7 @@ BROKERS = (1, 2, 3)
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Two snapshots whose replicas differ, each from the others and from itself: broker 2 lacked a record, now 1 and 3 lack one."""
+    """Two snapshots whose replicas differ among each other and over time: broker 2 lacked a record, then 1 and 3 lack one."""
     story = keyed_history()
     older = {broker: story.left({0} if broker == 2 else (), roll=CLEANED) for broker in BROKERS}
     newer = {broker: story.left({0} if broker == 2 else {0, 1}, roll=CLEANED) for broker in BROKERS}
@@ -38,7 +38,7 @@ def bytes_of(root: Path, name: str, broker: int) -> int:
     return sum(file.stat().st_size for file in directory.glob("*.log"))
 
 
-def test_all_is_asked_at_once(root: Path) -> None:
+def test_all_questions_are_asked_in_one_round(root: Path) -> None:
     assert [finding.place.broker for finding in with_keys_apart(str(root), ScanOptions()).findings] == [1, 3]
     _, key_questions = task_changes.changes(str(root), ScanOptions(), keys_apart_bytes=0)
     within = [sorted(keyed_log.plan for keyed_log in question.logs.values()) for question in key_questions]
@@ -46,14 +46,14 @@ def test_all_is_asked_at_once(root: Path) -> None:
 
 
 class ReadHereError(Exception):
-    """A judge read keys itself."""
+    """Keys were read where the partition is judged."""
 
 
 def refuse(_: list[str]) -> NoReturn:
     raise ReadHereError
 
 
-def test_only_logs_of_so_many_bytes_are_asked_for(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_large_logs_are_read_separately(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = said(changes(str(root), ScanOptions()).result)
     least = min(bytes_of(root, OLD, broker) + bytes_of(root, NEW, broker) for broker in (1, 3))
     monkeypatch.setattr(compaction, "KeyRuns", refuse)
@@ -63,7 +63,7 @@ def test_only_logs_of_so_many_bytes_are_asked_for(root: Path, monkeypatch: pytes
         task_changes.changes(str(root), ScanOptions(), keys_apart_bytes=least + 1)
 
 
-def test_a_log_that_is_gone_when_its_keys_are_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_missing_when_its_keys_are_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = min(next(root.glob(f"{NEW}/*3/{DIRECTORY}")).glob("*.log"))
     right = task_engine.answered
     raised: list[str] = []

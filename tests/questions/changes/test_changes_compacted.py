@@ -1,4 +1,4 @@
-"""Compacted partitions over time: what the cleaner may take, and what it never takes."""
+"""Compacted partitions over time: what the cleaner may remove, and what it must keep."""
 
 from pathlib import Path
 
@@ -17,14 +17,14 @@ BROKERS = (1, 2, 3)
 
 
 def cleaned_between(root: Path, dropped: set[int], *, later: History | None = None, as_of_ms: int | None = None) -> SnapshotsResult:
-    """What is told of all three brokers dropping these offsets between two snapshots, while `later` was written on."""
+    """The answer if all three brokers drop these offsets between two snapshots, while `later` is appended."""
     put_compacted(root / OLD, {broker: keyed_history().left(roll=CLEANED) for broker in BROKERS}, dict.fromkeys(BROKERS, 1))
     story = later or keyed_history()
     put_compacted(root / NEW, {broker: story.left(dropped, roll=CLEANED) for broker in BROKERS}, dict.fromkeys(BROKERS, CLEANED))
     return with_keys_apart(str(root), ScanOptions(as_of_ms=as_of_ms))
 
 
-def test_a_key_superseded_behind_the_end_of_the_older_log_is_explained(tmp_path: Path) -> None:
+def test_a_key_superseded_after_the_older_logs_end_is_explained(tmp_path: Path) -> None:
     result = cleaned_between(tmp_path, {0, 1, 2}, later=keyed_history().put(("b", "9")).put(("a", "9")))
     kinds = [(change.broker, change.kind.value, change.offset_start, change.offset_end) for change in result.changes]
     assert kinds == [row for broker in BROKERS for row in ((broker, "cleaned", 0, CLEANED), (broker, "appended", END, END + 2))]
@@ -37,14 +37,14 @@ def test_a_key_superseded_behind_the_end_of_the_older_log_is_explained(tmp_path:
     [({0}, None, 1), ({0, 3, 4}, None, 3), ({0, 3, 4}, FUTURE_MS, 3)],
     ids=["superseded", "a tombstone that had done its work", "the same, seen later"],
 )
-def test_what_a_cleaner_may_take_is_explained(dropped: set[int], as_of_ms: int | None, records: int, tmp_path: Path) -> None:
+def test_legitimate_cleaning_is_explained(dropped: set[int], as_of_ms: int | None, records: int, tmp_path: Path) -> None:
     result = cleaned_between(tmp_path, dropped, as_of_ms=as_of_ms)
     assert rows(result) == [(broker, "cleaned", None, 0, CLEANED) for broker in BROKERS]
     assert {change.records for change in result.changes} == {records}
     assert result.findings == []
 
 
-def test_the_latest_record_of_a_key_is_never_taken(tmp_path: Path) -> None:
+def test_removal_of_a_keys_latest_record_is_a_finding(tmp_path: Path) -> None:
     result = cleaned_between(tmp_path, {1})
     assert rows(result) == [(broker, "cleaned", "against_the_rules", 0, CLEANED) for broker in BROKERS]
     assert findings(result) == [("KEYS_LOST_SINCE", "critical", 1, 2)] * 3

@@ -1,4 +1,4 @@
-"""Where replicas first differ, and what each of them holds there."""
+"""The first offset where replicas differ, and what each of them holds there."""
 
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,13 @@ R, ABSENT, BEYOND, BEFORE, BROKEN = (
 )
 
 
-def sample(name: str, topic: str, **given: Any) -> SideBySide:
+def sample(name: str, topic: str, **arguments: Any) -> SideBySide:
     paths = sorted(str(path) for path in (SAMPLES / name).iterdir())
-    return compare(paths, ScanOptions(topic_glob=topic, partition=0), **given)
+    return compare(paths, ScanOptions(topic_glob=topic, partition=0), **arguments)
 
 
-def of(folder: Path, **given: Any) -> SideBySide:
-    return compare([str(folder)], ScanOptions(), **given)
+def of(folder: Path, **arguments: Any) -> SideBySide:
+    return compare([str(folder)], ScanOptions(), **arguments)
 
 
 def states(compared: SideBySide) -> list[tuple[int, bool, list[OffsetState]]]:
@@ -47,13 +47,13 @@ def test_a_silent_divergence_differs_from_the_first_offset_on() -> None:
 
 
 @pytest.mark.parametrize(("context", "offsets"), [(0, [300]), (1, [299, 300, 301]), (400, list(range(370)))])
-def test_context_is_what_was_asked_for(context: int, offsets: list[int]) -> None:
+def test_context_has_the_requested_number_of_records(context: int, offsets: list[int]) -> None:
     assert [row.offset for row in sample("unclean-election", "audit", context=context).rows] == offsets
 
 
 def four(value: bytes = b"c", codec: Any = "none") -> bytes:
-    """A batch of four records at offset 20, of which `value` is the third."""
-    records = [RecordToWrite(b"key", each * 9) for each in (b"a", b"b", value, b"d")]
+    """A batch of four records at offset 20, with `value` in the third."""
+    records = [RecordToWrite(b"key", letter * 9) for letter in (b"a", b"b", value, b"d")]
     return write_batch(records, base_offset=20, base_timestamp=BASE_TIMESTAMP, compression_type=codec)
 
 
@@ -81,7 +81,7 @@ OTHER_END = b"".join(TEN[:9]) + batch(18, 2, value=b"x") + batch(1 << 60)
         *("old formats by message", "absurd offsets"),
     ],
 )
-def test_the_first_offset_that_differs_and_what_is_around_it(first: bytes, second: bytes, expected: Any, tmp_path: Path) -> None:
+def test_the_first_difference_and_the_records_around_it(first: bytes, second: bytes, expected: Any, tmp_path: Path) -> None:
     for broker, data in ((1, first), (2, second)):
         put_replica(tmp_path, broker, data, high_watermark=12)
     compared = of(tmp_path, context=1)
@@ -99,7 +99,7 @@ def test_a_later_log_start_is_no_difference(tmp_path: Path) -> None:
     assert states(compared)[:3] == [(6, False, [R, BEFORE, BEFORE]), (7, False, [R, BEFORE, BEFORE]), (8, True, [R, R, R])]
 
 
-def test_a_rotten_batch_is_told_by_its_crc(tmp_path: Path) -> None:
+def test_a_rotten_batch_is_recognised_by_its_crc(tmp_path: Path) -> None:
     whole = b"".join(log(10))
     size = len(whole) // 10
     put_replica(tmp_path, 1, whole, high_watermark=20)
@@ -112,7 +112,7 @@ def test_a_rotten_batch_is_told_by_its_crc(tmp_path: Path) -> None:
     assert (good.is_valid, bad.is_valid, good == bad) == (True, False, False)
 
 
-def test_logs_of_different_topics_are_shown_from_where_they_differ(tmp_path: Path) -> None:
+def test_logs_of_different_topics_are_shown_from_their_first_difference(tmp_path: Path) -> None:
     put_replica(tmp_path, 1, log(4), topic_id="q3Vb0Q0BQ7mKk0yJ9wS3tA")
     put_replica(tmp_path, 2, batch(0, 2) + b"".join(log(3, start=2, value=b"x")), topic_id="q3Vb0Q0BQ7mKk0yJ9wS3tB")
     compared = of(tmp_path)
@@ -131,7 +131,7 @@ def test_logs_of_different_topics_are_shown_from_where_they_differ(tmp_path: Pat
         (ScanOptions(topic_glob="zzzzzz"), "no topic 'zzzzzz'", "there is append-time-0, "),
     ],
 )
-def test_a_question_about_no_one_partition_is_answered_with_what_is_there(options: ScanOptions, message: str, hint: str) -> None:
+def test_a_selection_of_not_one_partition_is_refused(options: ScanOptions, message: str, hint: str) -> None:
     with pytest.raises(UsageError, match=message) as raised:
         compare([str(SAMPLES / "unclean-election")], options)
     assert raised.value.hint is not None

@@ -1,4 +1,4 @@
-"""Leader epochs by three witnesses: what each says of an epoch, and how their agreement is called."""
+"""Leader epochs by checkpoint, batches and controllers' log, and the status of their agreement."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -48,7 +48,7 @@ def lineages_of_times(times: list[int]) -> list[EpochRow]:
 
 
 @pytest.mark.parametrize(
-    ("runs", "checkpoint", "told"),
+    ("runs", "checkpoint", "expected"),
     [
         ([(0, "ab")], None, [(0, "no_checkpoint")]),
         ([(0, "ab")], [(0, 0), (1, 2)], [(0, "agrees"), (1, "at_log_end")]),
@@ -61,11 +61,13 @@ def lineages_of_times(times: list[int]) -> list[EpochRow]:
         ([(3, "ab"), (1, "cd")], [(3, 0)], [(1, "regression"), (3, "agrees")]),
     ],
 )
-def test_how_both_agree(runs: list[tuple[int, str]], checkpoint: list[tuple[int, int]] | None, told: list[tuple[int, str]]) -> None:
-    assert statuses(rows_of(*runs, checkpoint=checkpoint)) == told
+def test_status_of_checkpoint_and_batches(
+    runs: list[tuple[int, str]], checkpoint: list[tuple[int, int]] | None, expected: list[tuple[int, str]]
+) -> None:
+    assert statuses(rows_of(*runs, checkpoint=checkpoint)) == expected
 
 
-def test_what_retention_and_compaction_remove_is_no_disagreement() -> None:
+def test_removal_by_retention_and_compaction_is_no_disagreement() -> None:
     kept = [(0, 0), (1, 4), (2, 6), (3, 8)]
     seen = statuses(rows_of((2, "ab"), (3, "c"), checkpoint=kept, start=6))
     assert seen == [(0, "below_log_start"), (1, "below_log_start"), (2, "agrees"), (3, "agrees")]
@@ -77,7 +79,7 @@ def test_what_retention_and_compaction_remove_is_no_disagreement() -> None:
 
 
 @pytest.mark.parametrize(
-    ("log_start", "checkpoint", "told"),
+    ("log_start", "checkpoint", "expected"),
     [
         (5, [(2, 5)], [(0, "below_log_start"), (1, "below_log_start"), (2, "start_removed")]),
         (4, [(2, 4)], [(0, "below_log_start"), (1, "below_log_start"), (2, "agrees")]),
@@ -86,11 +88,11 @@ def test_what_retention_and_compaction_remove_is_no_disagreement() -> None:
         (3, [(2, 4)], [(0, "below_log_start"), (1, "not_in_checkpoint"), (2, "agrees")]),
     ],
 )
-def test_deleted_records_still_agree(log_start: int, checkpoint: list[tuple[int, int]], told: list[tuple[int, str]]) -> None:
+def test_deleted_records_still_agree(log_start: int, checkpoint: list[tuple[int, int]], expected: list[tuple[int, str]]) -> None:
     replica = Logs().add(1, batches((0, "ab"), (1, "cd"), (2, "ef")), checkpoint=checkpoint)
     replica.log_start_offset = log_start
     rows = replica_rows(replica)
-    assert statuses(rows) == told
+    assert statuses(rows) == expected
     agree = not any(row.status in DISAGREEMENTS for row in rows)
     assert agree == all(row.truncation_offset_by_checkpoint is None for row in rows)
 
@@ -106,7 +108,7 @@ def controlled(replica: Replica, events: list[PartitionEvent], *, dropped: int =
     return replica
 
 
-def test_the_controllers_history_beside_them() -> None:
+def test_rows_have_the_leaders_of_the_controllers_log() -> None:
     replica = Logs().add(1, batches((0, "ab"), (2, "cd")), checkpoint=[(0, 0), (2, 2)])
     events = [event(0, 1, kind="created"), event(0, 1), event(1, -1), event(3, 2, unclean=True), event(9, -1, kind="deleted")]
     rows = replica_rows(controlled(replica, events))
@@ -121,15 +123,15 @@ def test_the_controllers_history_beside_them() -> None:
 def test_a_snapshot_does_not_tell_when_or_how_a_leader_was_elected() -> None:
     replica = Logs().add(1, batches((0, "ab"), (2, "cd")))
     begun = [event(2, 2, kind="snapshot"), event(2, 2), event(3, 1)]
-    told = [(row.leader_epoch, row.leader, row.elected_ms, row.is_unclean) for row in replica_rows(controlled(replica, begun))]
-    assert told == [(0, None, None, None), (2, 2, None, None), (3, 1, 5003, False)]
+    expected = [(row.leader_epoch, row.leader, row.elected_ms, row.is_unclean) for row in replica_rows(controlled(replica, begun))]
+    assert expected == [(0, None, None, None), (2, 2, None, None), (3, 1, 5003, False)]
 
 
-@pytest.mark.parametrize("given", [{"dropped": 1}, {"unknown_after": 7}])
-def test_an_epoch_is_unknown_only_to_a_history_without_holes(given: dict[str, int]) -> None:
+@pytest.mark.parametrize("arguments", [{"dropped": 1}, {"unknown_after": 7}])
+def test_an_epoch_is_unknown_only_to_a_history_without_holes(arguments: dict[str, int]) -> None:
     replica = Logs().add(1, batches((0, "ab"), (2, "cd")))
     assert [row.controller for row in replica_rows(controlled(replica, [event(1, 1)]))] == [None, "known", "unknown"]
-    assert [row.controller for row in replica_rows(controlled(replica, [event(1, 1)], **given))] == [None, "known", None]
+    assert [row.controller for row in replica_rows(controlled(replica, [event(1, 1)], **arguments))] == [None, "known", None]
 
 
 @pytest.mark.parametrize(("archive", "unclean"), [("kafka-4.3.0-healthy", 0), ("kafka-4.3.0-unclean", 3)])
@@ -140,8 +142,8 @@ def test_real_brokers_agree_with_themselves_and_with_their_controller(archives: 
     assert sum(bool(row.is_unclean) for row in found.rows if row.topic == "audit") == unclean
 
 
-def test_a_malformed_checkpoint_is_nobodys_witness() -> None:
-    """Kafka refuses it whole, so what can be read in it neither agrees nor disagrees."""
+def test_a_malformed_checkpoint_does_not_count() -> None:
+    """Kafka refuses the whole file, so that its readable entries neither agree nor disagree."""
     replica = Logs().add(1, batches((0, "ab"), (1, "cd")), checkpoint=[(0, 0)])
     assert replica.context.leader_epochs is not None
     replica.context.leader_epochs.damage.append(Damage("CHECKPOINT_MALFORMED", 0, 1, detail={"reason": "count"}))

@@ -1,4 +1,4 @@
-"""Scan agrees with plan: over the gallery and the archives of real brokers; random histories have it, too."""
+"""Scan agrees with plan on the gallery and on archives of real brokers; random histories test it, too."""
 
 import tarfile
 from pathlib import Path
@@ -17,14 +17,14 @@ DAILY = {"kafka-4.3.0-unclean", "kafka-0.10.2.2-hw-truncation"}
 
 @pytest.mark.faults
 @pytest.mark.parametrize("case", one_of_each_fault(case for case in FAULTS if not case.live))
-def test_of_every_fault(case: Case, tmp_path: Path) -> None:
+def test_they_agree_on_every_fault(case: Case, tmp_path: Path) -> None:
     brokers = case.make(tmp_path)
     plans = make_plans([str(path) for path in brokers.log_dirs], ScanOptions(deep=False), PlanOptions())
     assert list(broken_laws(plans)) == []
 
 
 @pytest.mark.parametrize("archive", of_brokers(*OF_BROKERS, nightly=[*{*OF_BROKERS} - DAILY]))
-def test_of_real_brokers(archive: str, archives: Path, tmp_path: Path) -> None:
+def test_they_agree_on_real_brokers(archive: str, archives: Path, tmp_path: Path) -> None:
     with tarfile.open(archives / f"{archive}.tar.xz") as packed:
         packed.extractall(tmp_path, filter="data")
     plans = make_plans([str(tmp_path)], ScanOptions(), PlanOptions())

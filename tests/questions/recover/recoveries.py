@@ -1,4 +1,4 @@
-"""Running `recover` in tests: answers by what is asked of them."""
+"""Running `recover` in tests."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,22 +15,22 @@ class Recovered(NamedTuple):
     rows: list[RecoveredRecord]
 
     @property
-    def one(self) -> RecoveredPartition:
+    def only_partition(self) -> RecoveredPartition:
         (partition,) = self.answer.partitions
         return partition
 
     @property
     def values(self) -> list[tuple[int, bytes | None]]:
-        """(offset, value) of what was given, in order."""
+        """(offset, value) of the recovered records, in order."""
         return [(row.record.offset, row.record.value) for row in self.rows]
 
     @property
     def reasons(self) -> dict[str, int]:
-        """Reason → offsets, those that there are; they must be all of what the plan says is lost."""
-        count = self.one.count
-        assert count.all.offsets == self.one.at_most
-        assert count.committed.offsets == self.one.committed
-        for span in self.one.ranges:
+        """Reason → number of offsets, if any; together they must be all offsets that the plan loses."""
+        count = self.only_partition.count
+        assert count.all.offsets == self.only_partition.at_most
+        assert count.committed.offsets == self.only_partition.committed
+        for span in self.only_partition.ranges:
             assert span.count.all.offsets == span.loss.end - span.loss.start
             assert span.count.committed.offsets == span.loss.committed
         return {reason: offsets for reason, offsets in asdict(count.all).items() if offsets}
@@ -41,10 +41,10 @@ def recovered(
     keep: int | str | None = None,
     topic: str | None = None,
     dead: Sequence[str] = (),
-    **given: Any,
+    **arguments: Any,
 ) -> Recovered:
     """Recover from these copies; `dead` brokers will not come back."""
     places = [paths] if isinstance(paths, Path) else paths
     rows: list[RecoveredRecord] = []
-    options = ScanOptions(topic, jobs=1, **given)
+    options = ScanOptions(topic, jobs=1, **arguments)
     return Recovered(recover(list(map(str, places)), options, None if keep is None else str(keep), rows.append, dead=dead), rows)

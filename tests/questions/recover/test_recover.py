@@ -1,4 +1,4 @@
-"""What is given of what losing copies hold, and why the rest is not: logs of real brokers, and logs made for one reason each."""
+"""Which records of losing copies are recovered, and why not the others: logs of real brokers, and a made log for each reason."""
 
 import shutil
 from pathlib import Path
@@ -26,7 +26,7 @@ UNCLEAN = SAMPLES / "unclean-election"
 
 
 def forked(root: Path, *, kept: list[bytes], lost: list[bytes], high_watermark: int = 0) -> Path:
-    """Broker 1 holds `kept`, broker 2 holds `lost`, both behind two records that they share."""
+    """Broker 1 holds `kept`, broker 2 holds `lost`, both after two shared records."""
     common = values(0, "a", "b")
     put_replica(root, 1, [common, *kept], high_watermark=2)
     put_replica(root, 2, [common, *lost], high_watermark=high_watermark)
@@ -36,31 +36,31 @@ def forked(root: Path, *, kept: list[bytes], lost: list[bytes], high_watermark: 
 # Which side is kept.
 
 
-def test_without_a_leader_nobody_is_picked_where_copies_conflict() -> None:
+def test_no_side_is_kept_without_a_leader_if_copies_conflict() -> None:
     done = recovered(SAMPLES / "silent-divergence")
-    side = done.one.side
+    side = done.only_partition.side
     assert isinstance(side, Undecided)
     assert "no controller's log here says who leads" in side.reason
     assert "--keep N: 1, 2, 3" in side.hint
     assert not done.answer.is_complete
 
 
-def test_without_a_leader_the_recommended_is_kept_where_copies_only_lag(tmp_path: Path) -> None:
+def test_the_recommended_side_is_kept_without_a_leader_if_copies_only_lag(tmp_path: Path) -> None:
     put_replica(tmp_path, 1, values(0, "a", "b"), high_watermark=2)
     put_replica(tmp_path, 2, values(0, "a", "b") + values(2, "c"), high_watermark=3)
     done = recovered(tmp_path)
-    assert isinstance(done.one.side, Kept)
-    assert (done.one.kept, done.one.side.why, done.rows) == (2, "recommended", [])
+    assert isinstance(done.only_partition.side, Kept)
+    assert (done.only_partition.kept, done.only_partition.side.why, done.rows) == (2, "recommended", [])
     assert recovered(tmp_path, 1).values == [(2, b"c")]
 
 
-def test_a_broker_that_is_not_here_cannot_be_kept(tmp_path: Path) -> None:
+def test_a_broker_without_a_copy_cannot_be_kept(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no copy here is of broker 9") as refused:
         recovered(UNCLEAN, 9, "audit")
     assert refused.value.hint == "--keep takes a broker whose copy is here: 1, 2, 3"
     root = forked(tmp_path, kept=[], lost=[values(2, "c")])
     put_replica(root, 3, values(0, "a"), partition="elsewhere-0")
-    side = recovered(root, 3, "orders").one.side
+    side = recovered(root, 3, "orders").only_partition.side
     assert isinstance(side, Undecided)
     assert (side.reason, side.hint) == ("broker 3 cannot lead on these copies", "brokers that can lead here: 1, 2")
     with pytest.raises(UsageError, match="was given as broker 7"):
@@ -85,7 +85,7 @@ def test_records_without_a_timestamp_match_nothing(tmp_path: Path) -> None:
     assert recovered(tmp_path, 1).values == [(0, b"c")]
 
 
-def test_rounds_of_few_records_find_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_searches_find_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lost = [by_producer(2 + 3 * number, "c", "d", "e", sequence=3 * number) for number in range(5)]
     kept = [values(2, *"xyz", epoch=1), by_producer(5, "d", "e", sequence=4, epoch=1), by_producer(7, "c", sequence=12, epoch=1)]
     root = forked(tmp_path, kept=kept, lost=lost, high_watermark=9)
@@ -94,11 +94,11 @@ def test_rounds_of_few_records_find_the_same(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(matching, "ROUND_RECORDS", 2)
     in_rounds = recovered(root, 1)
     assert in_rounds.rows == whole.rows
-    assert in_rounds.one.ranges == whole.one.ranges
+    assert in_rounds.only_partition.ranges == whole.only_partition.ranges
 
 
-def test_versions_that_alternate_are_each_read_a_few_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many ranges there are: a log with holes makes one of each."""
+def test_alternating_versions_are_read_a_few_times_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of reads does not depend on the number of ranges, of which a log with holes has many."""
     common, count = values(0, "a", "b"), 60
     lost = [values(2 + number, f"v{number}") for number in range(count)]
     put_replica(tmp_path, 1, common + values(2, *"xyz", epoch=1), high_watermark=2)
@@ -107,15 +107,15 @@ def test_versions_that_alternate_are_each_read_a_few_times(tmp_path: Path, monke
     passes = []
     right = ReadLog.batches
 
-    def noted(log: ReadLog, *given: Any) -> Any:
+    def noted(log: ReadLog, *arguments: Any) -> Any:
         passes.append(log.replica.broker)
-        return right(log, *given)
+        return right(log, *arguments)
 
     monkeypatch.setattr(ReadLog, "batches", noted)
     done = recovered(tmp_path, 1)
     assert done.values == [(2 + number, b"v%d" % number) for number in range(count)]
     assert [len(row.held_by) for row in done.rows] == [2, 1] * (count // 2)
-    assert len(done.one.ranges) == count
+    assert len(done.only_partition.ranges) == count
     assert len(passes) <= 8
 
 
@@ -135,11 +135,11 @@ def test_aborted_and_open_transactions_and_markers_are_left_out(tmp_path: Path) 
     assert done.values == [(2, b"kept"), (7, b"plain")]
     assert [row.txn_state for row in done.rows] == ["committed", "none"]
     assert done.reasons == {"recovered": 2, "aborted": 1, "open": 1, "control": 2}
-    assert done.one.planned.records == done.one.count.all.records == 4
+    assert done.only_partition.planned.records == done.only_partition.count.all.records == 4
 
 
-def test_a_marker_that_recovery_cuts_ends_no_transaction(tmp_path: Path) -> None:
-    """What the surviving side has of a transaction whose marker it will lose is no copy that readers see."""
+def test_a_marker_that_recovery_truncates_ends_no_transaction(tmp_path: Path) -> None:
+    """Consumers will not see records of the surviving side whose marker recovery truncates."""
     retried = by_producer(3, "c", sequence=0, producer=9, epoch=1, is_transactional=True)
     kept = [values(2, "x", epoch=1), retried, bytes(100), marker(4, commit=True, producer=9, epoch=1)]
     done = recovered(forked(tmp_path, kept=kept, lost=[values(2, "c")]), 1)
@@ -147,7 +147,7 @@ def test_a_marker_that_recovery_cuts_ends_no_transaction(tmp_path: Path) -> None
     assert done.reasons == {"recovered": 1, "control": 1}
 
 
-def test_a_marker_that_may_be_in_damaged_bytes_is_not_known(tmp_path: Path) -> None:
+def test_a_marker_may_be_in_damaged_bytes(tmp_path: Path) -> None:
     lost = [in_transaction(2, "c"), flipped(marker(3, commit=False), 70), values(4, "d")]
     done = recovered(forked(tmp_path, kept=[values(2, "x", epoch=1)], lost=lost), 1)
     assert [(row.record.value, row.txn_state) for row in done.rows] == [(b"c", "unknown"), (b"d", "none")]
@@ -157,7 +157,9 @@ def test_a_marker_that_may_be_in_damaged_bytes_is_not_known(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("client", [0, 2])
 @pytest.mark.parametrize(("commit", "state"), [(True, "committed"), (False, None)])
-def test_the_coordinator_knows_what_no_marker_says(client: int, commit: bool, state: str | None, tmp_path: Path) -> None:
+def test_the_coordinator_decides_transactions_without_a_marker(
+    client: int, commit: bool, state: str | None, tmp_path: Path
+) -> None:
     lost, kept, coordinators = DataLog(), DataLog(), CoordinatorLog()
     for log in (lost, kept):
         log.plain(2)
@@ -174,19 +176,19 @@ def test_the_coordinator_knows_what_no_marker_says(client: int, commit: bool, st
 # Copies: several, damaged, deleted since, compacted, in bundles.
 
 
-def test_what_several_losing_copies_hold_is_given_once(tmp_path: Path) -> None:
+def test_a_record_in_several_losing_copies_is_recovered_once(tmp_path: Path) -> None:
     common = values(0, "a", "b")
     put_replica(tmp_path, 1, common, high_watermark=2)
     put_replica(tmp_path, 2, common + by_producer(2, "c", "d", sequence=0), high_watermark=2)
     retried = by_producer(3, "c", "d", sequence=0, epoch=1)
     put_replica(tmp_path, 3, common + values(2, "x", epoch=1) + retried, high_watermark=2)
     done = recovered(tmp_path, 1)
-    told = [(row.record.offset, row.record.value, row.held_by) for row in done.rows]
-    assert told == [(2, b"c", (2, 3)), (3, b"d", (2, 3)), (2, b"x", (3,))]
+    recovered_rows = [(row.record.offset, row.record.value, row.held_by) for row in done.rows]
+    assert recovered_rows == [(2, b"c", (2, 3)), (3, b"d", (2, 3)), (2, b"x", (3,))]
     assert done.reasons == {"recovered": 3, "merged": 2}
 
 
-def test_each_offset_is_read_from_who_has_it_undamaged(tmp_path: Path) -> None:
+def test_each_offset_is_read_from_an_undamaged_copy(tmp_path: Path) -> None:
     log = [values(0, "a", "b"), values(2, "c"), values(3, "d"), values(4, "e")]
     put_replica(tmp_path, 1, log[0], high_watermark=2)
     put_replica(tmp_path, 2, [log[0], flipped(log[1], 70), log[2], log[3]], high_watermark=5)
@@ -198,15 +200,15 @@ def test_each_offset_is_read_from_who_has_it_undamaged(tmp_path: Path) -> None:
     put_replica(tmp_path / "alone", 2, [log[0], flipped(log[1], 70), log[2], log[3]], high_watermark=5)
     alone = recovered(tmp_path / "alone", 1)
     assert alone.values == [(3, b"d"), (4, b"e")]
-    assert (alone.reasons, alone.one.unreadable) == ({"recovered": 2, "unreadable": 1}, {"damaged": 1})
+    assert (alone.reasons, alone.only_partition.unreadable) == ({"recovered": 2, "unreadable": 1}, {"damaged": 1})
     assert not alone.answer.is_complete
 
 
-def test_what_was_deleted_since_is_not_lost(tmp_path: Path) -> None:
+def test_deleted_records_are_not_lost(tmp_path: Path) -> None:
     put_replica(tmp_path, 1, {4: values(4, "e", epoch=1)}, high_watermark=5, log_start=4)
     put_replica(tmp_path, 2, values(0, *"abcd") + values(4, "x", "y"), high_watermark=4)
     done = recovered(tmp_path, 1)
-    assert (done.values, done.one.below_log_start) == ([(4, b"x"), (5, b"y")], [(2, 4)])
+    assert (done.values, done.only_partition.below_log_start) == ([(4, b"x"), (5, b"y")], [(2, 4)])
 
 
 def test_a_later_record_of_the_same_key_supersedes_in_a_compacted_topic(tmp_path: Path) -> None:
@@ -225,7 +227,7 @@ def test_a_later_record_of_the_same_key_supersedes_in_a_compacted_topic(tmp_path
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_compressed_records_with_headers_come_out_whole(codec: str, tmp_path: Path) -> None:
+def test_compressed_records_with_headers_are_recovered_whole(codec: str, tmp_path: Path) -> None:
     headers = (("h", None), ("h", b"\xff\x00"), ("", b""))
     records = [RecordToWrite(None, None, headers), RecordToWrite(b"", b"\xfe", offset_delta=2, timestamp_delta=5)]
     lost = write_batch(records, base_offset=2, base_timestamp=BASE_TIMESTAMP, compression_type=codec)
@@ -236,7 +238,7 @@ def test_compressed_records_with_headers_come_out_whole(codec: str, tmp_path: Pa
     assert done.reasons == {"recovered": 2, "no_record": 1}
 
 
-def test_bundles_hold_no_records_unless_they_were_taken_along(tmp_path: Path) -> None:
+def test_bundles_hold_only_collected_records(tmp_path: Path) -> None:
     root = forked(tmp_path / "copies", kept=[values(2, "x", epoch=1)], lost=[values(2, "c", "d"), values(4, "e")])
     kept = bundle_of(root / "broker-1", tmp_path / "1.kfb")
     bare = recovered([kept, bundle_of(root / "broker-2", tmp_path / "2.kfb")], 1)
@@ -244,34 +246,34 @@ def test_bundles_hold_no_records_unless_they_were_taken_along(tmp_path: Path) ->
     (gap,) = bare.answer.incomplete
     assert "2.kfb" in gap.path
     assert "--with-records orders:0:2-5" in gap.reason
-    asked = CollectOptions(records=(RecordsAsked("orders", 0, 2, 5),))
-    done = recovered([kept, bundle_of(root / "broker-2", tmp_path / "3.kfb", asked)], 1)
+    options = CollectOptions(records=(RecordsAsked("orders", 0, 2, 5),))
+    done = recovered([kept, bundle_of(root / "broker-2", tmp_path / "3.kfb", options)], 1)
     assert done.values == [(2, b"c"), (3, b"d"), (4, b"e")]
     assert recovered([root / "broker-1", tmp_path / "2.kfb", root / "broker-2"], 1).values == done.values
-    assert (bare.one.unreadable, done.one.unreadable) == ({"not_collected": 3}, {})
+    assert (bare.only_partition.unreadable, done.only_partition.unreadable) == ({"not_collected": 3}, {})
 
 
-def test_what_the_bundle_of_the_kept_side_may_hold_is_not_checked(tmp_path: Path) -> None:
-    """Its records up to its log end are asked for, for each may be one that is lost."""
+def test_records_missing_from_the_kept_sides_bundle_are_not_compared(tmp_path: Path) -> None:
+    """Its records up to its log end are requested, because each may be a lost one."""
     again = values(4, "c", epoch=1)
     root = forked(tmp_path / "copies", kept=[values(2, "x", "y", epoch=1), again], lost=[values(2, "c")])
     unchecked = recovered([bundle_of(root / "broker-1", tmp_path / "1.kfb"), root / "broker-2"], 1)
-    assert (unchecked.values, unchecked.one.not_compared) == ([(2, b"c")], True)
+    assert (unchecked.values, unchecked.only_partition.not_compared) == ([(2, b"c")], True)
     (gap,) = unchecked.answer.incomplete
     assert "--with-records orders:0:2-5" in gap.reason
-    asked = CollectOptions(records=(RecordsAsked("orders", 0, 2, 5),))
-    checked = recovered([bundle_of(root / "broker-1", tmp_path / "2.kfb", asked), root / "broker-2"], 1)
-    assert (checked.reasons, checked.one.not_compared) == ({"surviving_by_content": 1}, False)
+    options = CollectOptions(records=(RecordsAsked("orders", 0, 2, 5),))
+    checked = recovered([bundle_of(root / "broker-1", tmp_path / "2.kfb", options), root / "broker-2"], 1)
+    assert (checked.reasons, checked.only_partition.not_compared) == ({"surviving_by_content": 1}, False)
     assert checked.answer.is_complete
 
 
 @pytest.mark.parametrize(("keep", "ids"), [(3, [f"payment-{number}" for number in range(1, 11)]), (1, None)])
 def test_an_archive_of_high_watermark_truncation(keep: int, ids: list[str] | None, archives: Path) -> None:
     done = recovered([archives / "kafka-0.10.2.2-hw-truncation.tar.xz"], keep)
-    given = [(row.record.value or b"").decode() for row in done.rows]
-    assert given == (ids or [f"after-{number}" for number in range(1, 4)])
-    assert done.reasons == {"recovered": len(given)}
-    assert (done.one.committed, done.one.planned.records) == (len(given), len(given))
+    ids_found = [(row.record.value or b"").decode() for row in done.rows]
+    assert ids_found == (ids or [f"after-{number}" for number in range(1, 4)])
+    assert done.reasons == {"recovered": len(ids_found)}
+    assert (done.only_partition.committed, done.only_partition.planned.records) == (len(ids_found), len(ids_found))
 
 
 # Brokers that will not come back.
@@ -279,56 +281,58 @@ def test_an_archive_of_high_watermark_truncation(keep: int, ids: list[str] | Non
 
 @pytest.mark.parametrize("sample", ["unclean-election", "silent-divergence"])
 @pytest.mark.parametrize("dead", [(), ("2",), ("1", "3")])
-def test_whoever_is_dead_ranges_add_up_to_the_bounds_of_that_plan(sample: str, dead: tuple[str, ...]) -> None:
+def test_ranges_add_up_to_the_bounds_of_the_plan_for_any_dead_brokers(sample: str, dead: tuple[str, ...]) -> None:
     root = SAMPLES / sample
     plans = make_plans([str(root)], ScanOptions(jobs=1), PlanOptions(dead=frozenset(dead)))
     for planned in plans.planned:
         plan = planned.plan
         for candidate in plan.candidates:
             done = recovered(root, candidate.broker, plan.topic, dead=dead, partition=plan.partition)
-            assert (done.one.committed, done.one.at_least, done.one.at_most) == candidate.costs()
+            assert (done.only_partition.committed, done.only_partition.at_least, done.only_partition.at_most) == candidate.costs()
             assert sum(done.reasons.values()) == candidate.at_most
-            nobodys = [span.count.committed.offsets for span in done.one.ranges if not span.loss.kept_by]
+            nobodys = [span.count.committed.offsets for span in done.only_partition.ranges if not span.loss.kept_by]
             assert sum(nobodys) == candidate.at_least
-            found = (done.one.at_most_is_bound, done.one.missing)
+            found = (done.only_partition.at_most_is_bound, done.only_partition.missing)
             assert found == (plan.at_most_is_bound, [(missing.kind, missing.broker) for missing in plan.missing])
 
 
-def test_a_leader_that_will_not_come_back_is_not_kept(tmp_path: Path) -> None:
+def test_a_dead_leader_is_not_kept(tmp_path: Path) -> None:
     done = recovered(UNCLEAN, topic="audit", dead=("1",))
-    assert isinstance(done.one.side, Kept)
-    assert (done.one.kept, done.one.side.why) == (2, "recommended")
-    assert done.one.side.sentence.endswith("no leader is known that comes back, and of brokers that do no copies conflict")
+    assert isinstance(done.only_partition.side, Kept)
+    assert (done.only_partition.kept, done.only_partition.side.why) == (2, "recommended")
+    assert done.only_partition.side.sentence.endswith(
+        "no leader is known that comes back, and of brokers that do no copies conflict"
+    )
     assert done.reasons == {"recovered": 45}
     third = shutil.copytree(UNCLEAN, tmp_path / "copies") / "broker-3" / "audit-0"
     shutil.rmtree(third)
     shutil.copytree(UNCLEAN / "broker-1" / "audit-0", third)
-    side = recovered(tmp_path / "copies", topic="audit", dead=("1",)).one.side
+    side = recovered(tmp_path / "copies", topic="audit", dead=("1",)).only_partition.side
     assert isinstance(side, Undecided)
     assert side.reason.startswith("its leader, broker 1, will not come back, and the copies hold different records")
     assert "--keep N: 2, 3" in side.hint
 
 
 @pytest.mark.parametrize("name", ["rack-1", "1"])
-def test_a_dead_leader_is_known_by_the_name_and_by_the_id_of_its_copy(name: str, tmp_path: Path) -> None:
+def test_a_dead_leader_is_recognised_by_name_and_node_id(name: str, tmp_path: Path) -> None:
     copies = shutil.copytree(UNCLEAN, tmp_path / "copies")
     shutil.rmtree(copies / "broker-3" / "audit-0")
     shutil.copytree(UNCLEAN / "broker-1" / "audit-0", copies / "broker-3" / "audit-0")
-    given = [f"rack-1={copies / 'broker-1'}", str(copies / "broker-2"), str(copies / "broker-3")]
-    asked = ScanOptions("audit", 0)
-    (partition,) = recover(given, asked, None, list[RecoveredRecord]().append, dead=(name,)).partitions
+    paths = [f"rack-1={copies / 'broker-1'}", str(copies / "broker-2"), str(copies / "broker-3")]
+    options = ScanOptions("audit", 0)
+    (partition,) = recover(paths, options, None, list[RecoveredRecord]().append, dead=(name,)).partitions
     assert isinstance(partition.side, Undecided)
     assert partition.side.reason.startswith("its leader, broker 1, will not come back")
     for keep in ("rack-1", "1"):
         with pytest.raises(UsageError, match=f"--keep {keep} and --dead {name} contradict each other"):
-            recover(given, asked, keep, list[RecoveredRecord]().append, dead=(name,))
+            recover(paths, options, keep, list[RecoveredRecord]().append, dead=(name,))
     with pytest.raises(UsageError, match="no copy here is of broker 9, and no controller's log here gives it a replica"):
         recovered(UNCLEAN, 1, "audit", dead=("9",))
-    assert isinstance(recovered(UNCLEAN, topic="audit", dead=("1", "2", "3")).one.side, Undecided)
+    assert isinstance(recovered(UNCLEAN, topic="audit", dead=("1", "2", "3")).only_partition.side, Undecided)
 
 
-def test_the_same_from_python() -> None:
-    """A broker to be kept is known by its node id, too."""
+def test_recover_from_python() -> None:
+    """The broker to keep is also recognised by its node id."""
     rows: list[RecoveredRecord] = []
     recovery = kf.recover(str(UNCLEAN), rows.append, keep=2, dead=[3], topic="audit", partition=0)
     by_command = recovered(UNCLEAN, 2, "audit", dead=("3",))

@@ -1,4 +1,4 @@
-"""What is recovered of random histories on disk, held to what a naive decoder finds in the logs themselves."""
+"""Records recovered from random histories on disk, compared with those that a naive decoder finds in the logs."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -32,7 +32,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 class Held(NamedTuple):
-    """A record in one log, with its batch's facts and how its transaction ends there: none, committed, aborted, open."""
+    """A record in one log, with its batch's fields and the state of its transaction: none, committed, aborted, open."""
 
     record: Record
     leader_epoch: int
@@ -41,7 +41,7 @@ class Held(NamedTuple):
 
 
 class NaiveLog(NamedTuple):
-    """Offset → what stands there: a record, or None for a marker; and the whole batches by offset."""
+    """Offset → record, or None for a marker; and the batches by offset."""
 
     records: dict[int, Held]
     entries: dict[int, tuple[int, object]]
@@ -52,7 +52,7 @@ def batches_of(directory: Path) -> list[Batch]:
 
 
 def naive_log(every: list[Batch], damaged: Batch | None = None) -> NaiveLog:
-    """`damaged` is one of the batches as it was, of which nobody knows what it was any more."""
+    """`damaged` is one of the batches before it was damaged."""
     log = NaiveLog({}, {})
     for number, batch in enumerate(every):
         for at, offset in enumerate(range(batch.base_offset, batch.last_offset + 1)):
@@ -85,7 +85,7 @@ def id_of(value: bytes | None) -> int:
 
 
 def wrongs(history: RandomHistory, root: Path, counted: Counter[str]) -> Iterator[str]:
-    """Everything in which the tool and the logs disagree, whichever copy is kept."""
+    """Every difference between `recover` and the logs, for each copy that may be kept."""
     paths = [str(path) for path in materialise(history.cluster, root, history.coordinator)]
     for partition in history.cluster.partitions.values():
         name = f"{partition.topic}-{partition.number}"
@@ -110,7 +110,7 @@ def wrongs(history: RandomHistory, root: Path, counted: Counter[str]) -> Iterato
 
 
 class DamagedCopy(NamedTuple):
-    """A batch of a copy that cannot be read, the log with that batch as it was, and what stays of it as its broker starts."""
+    """An unreadable batch of a copy, the log with the intact batch, and what remains of the log when its broker starts."""
 
     batch: Batch
     log: NaiveLog
@@ -119,7 +119,7 @@ class DamagedCopy(NamedTuple):
 
 @contextmanager
 def damaged_copy(folder: Path, random: Random, *, recovers: bool) -> Iterator[DamagedCopy]:
-    """Damage one batch, of a broker that was stopped in order or has to recover its log: recovery cuts it at the damage."""
+    """Damage one batch; if the broker was not shut down cleanly, recovery truncates its log at the damage."""
     (path,) = folder.glob("*.log")
     stopped, right = folder.parent / ".kafka_cleanshutdown", path.read_bytes()
     was_stopped = stopped.read_bytes() if stopped.exists() else None
@@ -154,7 +154,7 @@ def of_kept(
     counted: Counter[str],
     damaged: tuple[int, set[int]] = (0, set()),
 ) -> Iterator[str]:
-    """`survivor` is what stays of the kept log, `damaged` the broker and the offsets that cannot be read there."""
+    """`survivor` is what remains of the kept log, `damaged` a broker and the offsets that cannot be read in its log."""
     if not isinstance(answer.side, Kept):
         counted["cannot lead"] += 1
         return
@@ -174,7 +174,7 @@ def of_kept(
     yield from of_rows(logs, survivor, versions, rows)
     visible = {held.record.offset: held for held in survivor.records.values() if held.state in ("none", "committed")}
     shown = {id_of(held.record.value) for held in visible.values()}
-    given = Counter(id_of(row.record.value) for row in rows)
+    recovered = Counter(id_of(row.record.value) for row in rows)
     lost = set[int]()
     for (offset, _), holders in versions.items():
         if holders == {damaged[0]} and offset in damaged[1]:
@@ -185,12 +185,12 @@ def of_kept(
         counted["marker elsewhere"] += states == {"open", "committed"}
         if of_holders and ("none" in states or ("committed" in states and "aborted" not in states)):
             lost.add(id_of(of_holders[0].record.value))
-    if gone := lost - set(given) - shown:
+    if gone := lost - set(recovered) - shown:
         yield f"{sorted(gone)} are neither given nor on the surviving side"
     acknowledged = acknowledged_of(history.cluster, partition) & lost
     counted["partitions"] += 1
-    counted["acknowledged and given"] += len(acknowledged & set(given))
-    counted["given"] += sum(given.values())
+    counted["acknowledged and given"] += len(acknowledged & set(recovered))
+    counted["given"] += sum(recovered.values())
     for reason in ("surviving", "surviving_by_content", "merged", "aborted", "open", "control"):
         counted[reason] += getattr(answer.count.all, reason)
     counted["of several"] += sum(len(row.held_by) > 1 for row in rows)
@@ -202,7 +202,7 @@ def of_rows(
     fork = min((offset for offset, _ in versions), default=0)
     visible = [held for offset, held in survivor.records.items() if offset >= fork and held.state in ("none", "committed")]
     counts = {held.producer for held in visible if held.producer[0] >= 0}
-    given = Counter(id_of(row.record.value) for row in rows)
+    recovered = Counter(id_of(row.record.value) for row in rows)
     for row in rows:
         held = logs[int(row.source_broker)].records.get(row.record.offset)
         content = None if held is None else (held.record.key, held.record.value, held.record.timestamp)
@@ -216,11 +216,11 @@ def of_rows(
             yield f"{row} was aborted"
         if held.producer in counts:
             yield f"{row} is on the surviving side"
-        if held.producer[0] >= 0 and given[id_of(row.record.value)] > 1:
-            yield f"{row} is given {given[id_of(row.record.value)]} times"
+        if held.producer[0] >= 0 and recovered[id_of(row.record.value)] > 1:
+            yield f"{row} is given {recovered[id_of(row.record.value)]} times"
 
 
-def test_every_lost_record_is_given_or_survives(first_seed: int, tmp_path: Path) -> None:
+def test_every_lost_record_is_recovered_or_survives(first_seed: int, tmp_path: Path) -> None:
     counted: Counter[str] = Counter()
     for seed in range(first_seed, first_seed + CHUNK):
         root = tmp_path / str(seed)

@@ -1,4 +1,4 @@
-"""Whatever bytes stand in logs: every offset that a plan calls lost is counted once."""
+"""Every offset that a plan calls lost is counted once, for any bytes in the logs."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,13 +18,13 @@ from tests.support.strategies import any_segments, batch_lists
     keep=st.sampled_from([1, 2]),
     watermark=st.integers(0, 12),
 )
-def test_any_bytes_add_up(common: list[bytes], kept: bytes, lost: bytes, keep: int, watermark: int) -> None:
+def test_offsets_add_up_for_any_bytes(common: list[bytes], kept: bytes, lost: bytes, keep: int, watermark: int) -> None:
     with TemporaryDirectory() as folder:
         for broker, log in ((1, kept), (2, lost)):
             put_replica(Path(folder), broker, b"".join(common) + log, high_watermark=watermark)
         done = recovered(Path(folder), keep)
-    if isinstance(done.one.side, Undecided):
+    if isinstance(done.only_partition.side, Undecided):
         assert done.rows == []
         return
     assert done.reasons.get("recovered", 0) == len(done.rows)
-    assert min(value for value in done.reasons.values()) > 0 if done.reasons else done.one.at_most == 0
+    assert min(value for value in done.reasons.values()) > 0 if done.reasons else done.only_partition.at_most == 0

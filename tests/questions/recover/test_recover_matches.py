@@ -1,4 +1,4 @@
-"""Which lost records survive, against a plain count over lists: no batches, no headers, nothing passed over."""
+"""Which lost records survive, compared with a naive count over lists."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ def written(records: Sequence[Sequence[Sent]], start: int, epoch: int, codec: st
 
 
 def naive(lost: Sequence[Sent], kept: Sequence[Sent]) -> list[int]:
-    """Indices of what is not there: each record that survives, in order, speaks for the first that it can be."""
+    """Indices of lost records that do not survive: each surviving record, in order, accounts for the first one it may be."""
     strong, weak = set[int](), set[int]()
     for sent in kept:
         known = sent.producer[0] >= 0
@@ -70,8 +70,8 @@ COUNTED: Counter[str] = Counter()
 
 
 @given(lost=LOGS, kept=LOGS, codec=st.sampled_from(["none", "lz4"]))
-def test_what_survives_is_what_a_plain_count_says(lost: list[list[Sent]], kept: list[list[Sent]], codec: str) -> None:
-    """The surviving log goes on with a record of its own that no lost one is like, so that the logs part at once."""
+def test_surviving_records_equal_a_naive_count(lost: list[list[Sent]], kept: list[list[Sent]], codec: str) -> None:
+    """The surviving log continues with a record that equals no lost one, so that the logs differ immediately."""
     ours = [Sent("of the survivor", 9), *(sent for batch in kept for sent in batch)]
     theirs = [Sent("lost for sure", 8), *(sent for batch in lost for sent in batch)]
     with TemporaryDirectory() as folder:
@@ -85,5 +85,5 @@ def test_what_survives_is_what_a_plain_count_says(lost: list[list[Sent]], kept: 
     COUNTED.update(done.reasons)
 
 
-def test_each_way_of_surviving_was_met() -> None:
+def test_each_kind_of_match_occurred() -> None:
     assert min(COUNTED[reason] for reason in ("recovered", "surviving", "surviving_by_content")) > 0, COUNTED

@@ -1,4 +1,4 @@
-"""What a report knows of partitions beyond a scan: transactions, bytes of the first difference, hashes."""
+"""Details of a report beyond a scan: transactions, bytes of the first difference, hashes."""
 
 import hashlib
 from pathlib import Path
@@ -35,7 +35,7 @@ def test_open_and_aborted_transactions_by_first_offset(reported: Reported) -> No
     assert reported.details["orders", 0].transactions is None
 
 
-def test_of_many_transactions_the_newest_aborted_are_kept_and_the_rest_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_newest_aborted_transactions_are_kept_and_the_others_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_module, "TRANSACTIONS_KEPT", 2)
     known = (
         report([str(SAMPLE)], ScanOptions(topic_glob="payments", partition=0), ReportOptions()).details["payments", 0].transactions
@@ -74,7 +74,7 @@ def test_every_file_is_hashed_once_by_path(reported: Reported) -> None:
     assert found.size_in_bytes == log.stat().st_size
 
 
-def test_no_more_partitions_are_kept_than_may_be_drawn_and_the_worst_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_most_severe_partitions_keep_details(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_module, "DRAWN", 1)
     few = report([str(SAMPLE)], ScanOptions(), ReportOptions())
     assert (few.hashes, few.details["audit", 0].difference) == (None, None), "only when asked for"
@@ -91,11 +91,11 @@ def test_no_more_partitions_are_kept_than_may_be_drawn_and_the_worst_are(monkeyp
         (("unknown", [], "conflict"), ("unknown", [], "compacted")),
     ],
 )
-def test_the_worst_by_verdict_then_loss_then_disagreement(worse: tuple[str, Any, str], better: tuple[str, Any, str]) -> None:
+def test_severity_is_by_verdict_then_loss_then_disagreement(worse: tuple[str, Any, str], better: tuple[str, Any, str]) -> None:
     assert gravity(*worse) > gravity(*better)
 
 
-def test_a_file_that_is_nearly_all_hole_is_not_read_to_its_end(tmp_path: Path) -> None:
+def test_a_file_with_a_huge_hole_is_not_hashed(tmp_path: Path) -> None:
     log = put_replica(tmp_path, 1, batch(0, 5)) / "orders-0" / "00000000000000000000.log"
     with log.open("r+b") as file:
         file.truncate(8 << 40)

@@ -1,4 +1,4 @@
-"""Searching: whatever is pruned, indexed or packed, the answer is that of looking at every record of every replica."""
+"""A search with pruning, indexes or archives finds the same as a look at every record of every replica."""
 
 import io
 import tarfile
@@ -25,12 +25,12 @@ from tests.support.strategies import LOG
 Found = dict[str, Any]
 KEYS = [None, b"", b"a", b"ab", b"abc", b"\xff\x00"]
 HEADERS: list[tuple[tuple[str, bytes | None], ...]] = [(), (("h", b"1"),), (("h", None), ("trace", b"x")), (("trace", b""),)]
-OF_HEADERS = write_batch([RecordToWrite(b"a", b"v", each) for each in HEADERS], base_offset=0, base_timestamp=BASE_TIMESTAMP)
+OF_HEADERS = write_batch([RecordToWrite(b"a", b"v", headers) for headers in HEADERS], base_offset=0, base_timestamp=BASE_TIMESTAMP)
 
 
-def found(path: Path | str, asked: Conditions, *, options: ScanOptions | None = None, **given: Any) -> list[Found]:
-    looked = search([str(path)], options or ScanOptions(), asked, **given)
-    columns = found_columns(payloads=given.get("payloads", False))
+def found(path: Path | str, wanted: Conditions, *, options: ScanOptions | None = None, **arguments: Any) -> list[Found]:
+    looked = search([str(path)], options or ScanOptions(), wanted, **arguments)
+    columns = found_columns(payloads=arguments.get("payloads", False))
     rows = [dict(zip(columns, row, strict=True)) for row in looked.rows()]
     assert looked.incomplete == []
     assert looked.found == len(rows)
@@ -43,7 +43,7 @@ def places(rows: list[Found]) -> list[tuple[Any, ...]]:
 
 @st.composite
 def batches(draw: st.DrawFn) -> list[bytes]:
-    """Batches that join, of every kind a search tells apart, timestamps in no order."""
+    """Adjacent batches of every kind that a search distinguishes, with timestamps in no order."""
     made, offset = [], 0
     for _ in range(draw(st.integers(1, 6))):
         records = [
@@ -75,7 +75,7 @@ def batches(draw: st.DrawFn) -> list[bytes]:
 
 @st.composite
 def conditions(draw: st.DrawFn) -> Conditions:
-    """One or two conditions at once: hardly a record would fulfil more."""
+    """One or two conditions: hardly any record would fulfil more."""
     wanted = draw(st.lists(st.integers(0, 7), min_size=1, max_size=2))
 
     def perhaps(number: int, strategy: st.SearchStrategy[Any]) -> Any:
@@ -95,8 +95,8 @@ def conditions(draw: st.DrawFn) -> Conditions:
     )
 
 
-def naive(log: list[bytes], asked: Conditions) -> list[int]:
-    """Offsets that fulfil `asked`, by looking at every record."""
+def naive(log: list[bytes], wanted: Conditions) -> list[int]:
+    """Offsets of the matching records, by a look at every record."""
 
     def inside(number: int, start: int | None, end: int | None) -> bool:
         return (start is None or start <= number) and (end is None or number < end)
@@ -107,12 +107,15 @@ def naive(log: list[bytes], asked: Conditions) -> list[int]:
         assert decoded.header is not None
         for record in decoded.iter_records():
             checks = [
-                asked.key is None or record.key == asked.key,
-                inside(record.offset, asked.offset_start, asked.offset_end),
-                inside(record.timestamp, asked.timestamp_start_ms, asked.timestamp_end_ms),
-                asked.producer_id is None or decoded.header.producer_id == asked.producer_id,
-                asked.value_part is None or (record.value is not None and asked.value_part in record.value),
-                *(any(name == key and value in (None, each) for key, each in record.headers) for name, value in asked.headers),
+                wanted.key is None or record.key == wanted.key,
+                inside(record.offset, wanted.offset_start, wanted.offset_end),
+                inside(record.timestamp, wanted.timestamp_start_ms, wanted.timestamp_end_ms),
+                wanted.producer_id is None or decoded.header.producer_id == wanted.producer_id,
+                wanted.value_part is None or (record.value is not None and wanted.value_part in record.value),
+                *(
+                    any(name == key and value in (None, content) for key, content in record.headers)
+                    for name, value in wanted.headers
+                ),
             ]
             if all(checks):
                 fitting.append(record.offset)
@@ -120,7 +123,7 @@ def naive(log: list[bytes], asked: Conditions) -> list[int]:
 
 
 def put_indexes(directory: Path, log: list[bytes], *, exact: bool = False) -> None:
-    """Indexes with an entry behind every batch but the first, as a broker writes them; `exact` as before Kafka 3.8."""
+    """Indexes with an entry for every batch but the first, as a broker writes them; `exact` as before Kafka 3.8."""
     offsets, times = [], []
     latest, at = NO_TIMESTAMP, 0
     for batch, position in zip(log, starts(log), strict=False):
@@ -138,21 +141,21 @@ def put_indexes(directory: Path, log: list[bytes], *, exact: bool = False) -> No
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(log=batches(), asked=conditions(), indexed=st.sampled_from([None, False, True]))
-@example(log=[OF_HEADERS], asked=Conditions(headers=((b"trace", b"x"), (b"h", None))), indexed=None)
+@given(log=batches(), wanted=conditions(), indexed=st.sampled_from([None, False, True]))
+@example(log=[OF_HEADERS], wanted=Conditions(headers=((b"trace", b"x"), (b"h", None))), indexed=None)
 def test_every_record_that_fulfils_the_conditions_is_found_and_no_other(
-    tmp_path_factory: pytest.TempPathFactory, log: list[bytes], asked: Conditions, indexed: bool | None
+    tmp_path_factory: pytest.TempPathFactory, log: list[bytes], wanted: Conditions, indexed: bool | None
 ) -> None:
     folder = tmp_path_factory.mktemp("cluster")
     log_dir = put_replica(folder, 1, log)
     if indexed is not None:
         put_indexes(log_dir / "orders-0", log, exact=indexed)
     for _ in both_forms():
-        assert [row["offset"] for row in found(folder, asked)] == naive(log, asked)
+        assert [row["offset"] for row in found(folder, wanted)] == naive(log, wanted)
 
 
 def both_forms() -> Iterator[bool]:
-    """Whether kernels are compiled: once not, once so."""
+    """Whether kernels are compiled: False, then True."""
     for compiled in (False, True):
         with kernels(compiled=compiled):
             yield compiled
@@ -160,14 +163,14 @@ def both_forms() -> Iterator[bool]:
 
 @pytest.fixture(autouse=True)
 def _interpreted(chosen_kernels: None) -> Iterator[None]:
-    """Kernels are not compiled where a test does not choose, whatever ran before."""
+    """Kernels are not compiled unless a test chooses it, regardless of earlier tests."""
     with kernels(compiled=False):
         yield
 
 
 @st.composite
 def conditions_on_any_bytes(draw: st.DrawFn) -> Conditions:
-    """Conditions some of which records of `any_batches` fulfil."""
+    """Conditions that some records of `any_batches` fulfil."""
     part = st.none() | st.binary(max_size=1) | st.sampled_from([b"h", b"\0", b"\0\0"])
     headers = st.tuples(st.sampled_from([b"", b"h", b"trace"]), st.none() | st.binary(max_size=1))
     return Conditions(
@@ -182,15 +185,15 @@ def conditions_on_any_bytes(draw: st.DrawFn) -> Conditions:
 
 
 def in_ranges(patch: pytest.MonkeyPatch, size_in_bytes: int) -> None:
-    """Logs are read in ranges of about so many bytes."""
+    """Read logs in ranges of about this size."""
     for name in ("FIRST_RANGE_BYTES", "SLOW_RANGE_BYTES", "LAST_RANGE_BYTES"):
         patch.setattr(seeking, name, size_in_bytes)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=LOG, asked=conditions_on_any_bytes(), least=st.sampled_from([1, 1 << 20]), ranges=st.sampled_from([64, 1 << 20]))
-def test_records_found_as_columns_are_those_found_one_by_one_whatever_the_bytes(
-    tmp_path_factory: pytest.TempPathFactory, data: bytes, asked: Conditions, least: int, ranges: int
+@given(data=LOG, wanted=conditions_on_any_bytes(), least=st.sampled_from([1, 1 << 20]), ranges=st.sampled_from([64, 1 << 20]))
+def test_columns_and_single_rows_agree_on_any_bytes(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, wanted: Conditions, least: int, ranges: int
 ) -> None:
     folder = tmp_path_factory.mktemp("cluster")
     put_replica(folder, 1, data)
@@ -199,12 +202,12 @@ def test_records_found_as_columns_are_those_found_one_by_one_whatever_the_bytes(
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(matching, "OPENED_BYTES", least)
             in_ranges(patch, ranges)
-            looked = search([str(folder)], ScanOptions(), asked, payloads=True)
+            looked = search([str(folder)], ScanOptions(), wanted, payloads=True)
             answers.append((list(looked.rows()), looked.damaged_places, looked.incomplete, looked.found))
     assert answers[0] == answers[1]
 
 
-def test_many_found_come_together_up_to_the_limit(tmp_path: Path) -> None:
+def test_many_records_come_in_one_run_up_to_the_limit(tmp_path: Path) -> None:
     log = [keyed(offset, b"k", compression_type="lz4" if offset % 4 else "none") for offset in range(40)]
     put_replica(tmp_path / "cluster", 1, log)
     for compiled in both_forms():
@@ -215,15 +218,15 @@ def test_many_found_come_together_up_to_the_limit(tmp_path: Path) -> None:
         assert (looked.found, looked.stopped) == (17, True)
 
 
-def test_what_is_found_in_many_ranges_comes_together_and_the_first_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that cannot be read further gives what was found in it before, too."""
+def test_records_of_many_ranges_come_in_one_run_and_the_first_immediately(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records found before a file becomes unreadable are returned."""
     log = [keyed(offset, b"k", compression_type="lz4") for offset in range(40)]
     put_replica(tmp_path / "cluster", 1, log)
     in_ranges(monkeypatch, len(log[0]))
     broken_behind: list[int] = []
 
-    def until(*given: Any) -> Iterator[Any]:
-        for number, chunk in enumerate(seeking.chunks_until(*given), 1):
+    def until(*arguments: Any) -> Iterator[Any]:
+        for number, chunk in enumerate(seeking.chunks_until(*arguments), 1):
             yield chunk
             if number in broken_behind:
                 raise SourceError("", "broken")
@@ -241,7 +244,7 @@ def test_what_is_found_in_many_ranges_comes_together_and_the_first_at_once(tmp_p
                 assert [run.table.num_rows for run in runs if isinstance(run, FoundRecords)] == sizes
 
 
-def test_many_bytes_found_are_given_as_they_come(tmp_path: Path) -> None:
+def test_large_records_are_returned_as_they_are_found(tmp_path: Path) -> None:
     records = [RecordToWrite(b"k%d" % number, bytes([number]) * 90_000) for number in range(20)]
     log = [write_batch(records, base_offset=start, base_timestamp=0, compression_type="zstd") for start in (0, 20)]
     put_replica(tmp_path / "cluster", 1, log)
@@ -258,7 +261,7 @@ EXTREMES = [-(2**63), -(2**63) + 1, -1, 0, 1, 2**63 - 2, 2**63 - 1]
 
 @pytest.mark.parametrize("timestamp_type", ["CreateTime", "LogAppendTime"])
 @pytest.mark.parametrize("base_timestamp", EXTREMES)
-def test_numbers_that_no_broker_writes_are_compared_as_they_are_shown(base_timestamp: int, timestamp_type: str) -> None:
+def test_numbers_that_no_broker_writes_are_compared_as_shown(base_timestamp: int, timestamp_type: str) -> None:
     records = [RecordToWrite(b"k", b"v", timestamp_delta=delta) for delta in (0, 1, -1, 2**62, -(2**62))]
     batch = write_batch(records, base_offset=9, base_timestamp=base_timestamp, timestamp_type=timestamp_type, max_timestamp=5)
     decoded = record_parser.decode_batch(batch)
@@ -266,17 +269,17 @@ def test_numbers_that_no_broker_writes_are_compared_as_they_are_shown(base_times
     assert len(shown) == len(records)
     for start in (None, *EXTREMES):
         for end in (None, *EXTREMES):
-            asked = Conditions(timestamp_start_ms=start, timestamp_end_ms=end, offset_start=10)
-            assert list(decoded.iter_records(asked.records)) == [record for record in shown if asked.fits(record)]
+            wanted = Conditions(timestamp_start_ms=start, timestamp_end_ms=end, offset_start=10)
+            assert list(decoded.iter_records(wanted.records)) == [record for record in shown if wanted.fits(record)]
 
 
-def keyed(offset: int, key: bytes, **given: Any) -> bytes:
-    return write_batch([RecordToWrite(key, b"v" * 90)], base_offset=offset, base_timestamp=BASE_TIMESTAMP + offset, **given)
+def keyed(offset: int, key: bytes, **arguments: Any) -> bytes:
+    return write_batch([RecordToWrite(key, b"v" * 90)], base_offset=offset, base_timestamp=BASE_TIMESTAMP + offset, **arguments)
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Path:
-    """Three brokers with two partitions; `lost` stands on brokers 2 and 10 only."""
+    """Three brokers with two partitions; `lost` is on brokers 2 and 10 only."""
     folder = tmp_path / "cluster"
     whole = [keyed(offset, b"lost" if offset == 5 else b"kept") for offset in range(8)]
     for broker, log in ((10, whole), (2, whole), (3, whole[:5])):
@@ -302,43 +305,43 @@ def test_every_replica_that_holds_a_record_is_listed_in_order(cluster: Path) -> 
     ]
 
 
-def test_topic_partition_broker_and_limit_choose(cluster: Path) -> None:
-    asked = Conditions(offset_start=0, offset_end=3)
-    assert places(found(cluster, asked, options=ScanOptions(partition=0, broker="3"))) == [("orders", 0, 3, at) for at in range(3)]
+def test_topic_partition_broker_and_limit_select_records(cluster: Path) -> None:
+    wanted = Conditions(offset_start=0, offset_end=3)
+    assert places(found(cluster, wanted, options=ScanOptions(partition=0, broker="3"))) == [("orders", 0, 3, at) for at in range(3)]
     assert found(cluster, Conditions(offset_start=0, offset_end=0)) == []
     with pytest.raises(UsageError, match="nothing fits --topic o"):
-        found(cluster, asked, options=ScanOptions(topic_glob="o?ders", partition=7))
-    assert len(found(cluster, asked, options=ScanOptions(topic_glob="o*", partition=1))) == 6
-    limited = search([str(cluster)], ScanOptions(), asked, limit=2)
+        found(cluster, wanted, options=ScanOptions(topic_glob="o?ders", partition=7))
+    assert len(found(cluster, wanted, options=ScanOptions(topic_glob="o*", partition=1))) == 6
+    limited = search([str(cluster)], ScanOptions(), wanted, limit=2)
     assert [row[3] for row in limited.rows()] == [0, 1]
     assert limited.stopped
     assert limited.replicas[0] == "orders-0 on broker 2"
     assert limited.not_reached == limited.replicas[1:]
-    unlimited = search([str(cluster)], ScanOptions(), asked)
+    unlimited = search([str(cluster)], ScanOptions(), wanted)
     assert list(unlimited.rows())
     assert unlimited.not_reached == []
 
 
-def test_files_on_their_way_out_are_searched_too(cluster: Path) -> None:
+def test_files_being_deleted_are_searched(cluster: Path) -> None:
     directory = cluster / "broker-3" / "orders-0"
     put_segment(directory, 5, keyed(5, b"lost"), "log.deleted")
     waiting = cluster / "broker-2" / ("orders-0." + "a" * 32 + "-delete")
     waiting.mkdir()
     put_segment(waiting, 0, keyed(0, b"lost"))
-    told = [(row["broker"], row["offset"], row["leftover"]) for row in found(cluster, Conditions(key=b"lost"))]
-    assert told == [(2, 5, None), (2, 0, "delete"), (3, 5, "deleted"), (10, 5, None)]
+    found_rows = [(row["broker"], row["offset"], row["leftover"]) for row in found(cluster, Conditions(key=b"lost"))]
+    assert found_rows == [(2, 5, None), (2, 0, "delete"), (3, 5, "deleted"), (10, 5, None)]
 
 
 @pytest.mark.parametrize("exact", [False, True], ids=["last offset of the batch", "offset of the record"])
-def test_indexes_say_where_to_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exact: bool) -> None:
+def test_indexes_tell_where_to_begin_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exact: bool) -> None:
     log = [keyed(offset, b"k") for offset in range(400)]
     directory = put_replica(tmp_path / "cluster", 1, log) / "orders-0"
     put_indexes(directory, log, exact=exact)
     begun = spied_starts(monkeypatch)
-    asked = Conditions(offset_start=390, offset_end=392)
-    assert [row["offset"] for row in found(tmp_path, asked)] == [390, 391]
-    asked = Conditions(timestamp_start_ms=BASE_TIMESTAMP + 398)
-    assert [row["offset"] for row in found(tmp_path, asked)] == [398, 399]
+    wanted = Conditions(offset_start=390, offset_end=392)
+    assert [row["offset"] for row in found(tmp_path, wanted)] == [390, 391]
+    wanted = Conditions(timestamp_start_ms=BASE_TIMESTAMP + 398)
+    assert [row["offset"] for row in found(tmp_path, wanted)] == [398, 399]
     assert begun == [starts(log)[389], starts(log)[396]]
 
 
@@ -379,7 +382,7 @@ def test_batches_that_cannot_hold_a_match_are_not_decoded(tmp_path: Path, monkey
         return record_parser.decode_batch(batch, position=position, needles=needles)
 
     monkeypatch.setattr(finding, "decode_batch", spy)
-    for asked, decoded in (
+    for wanted, decoded in (
         (Conditions(offset_start=8, offset_end=10), [8, 9]),
         (Conditions(key=b"k39"), [39]),
         (Conditions(producer_id=1, offset_end=4), [1, 3]),
@@ -388,11 +391,11 @@ def test_batches_that_cannot_hold_a_match_are_not_decoded(tmp_path: Path, monkey
         (Conditions(value_part=b"k7"), [7]),
     ):
         opened.clear()
-        found(tmp_path, asked)
+        found(tmp_path, wanted)
         assert [starts(log).index(position) for position in opened] == decoded
 
 
-def test_a_record_in_a_damaged_batch_is_found_and_says_so(tmp_path: Path) -> None:
+def test_a_record_in_a_damaged_batch_is_found_as_invalid(tmp_path: Path) -> None:
     log = [keyed(offset, b"k%d" % offset) for offset in range(7)]
     log[1] = changed(log[1], len(log[1]) - 5, b"!")
     log[4] = changed(log[4], 8, (2**31 - 1).to_bytes(4, "big"))
@@ -425,7 +428,7 @@ def test_markers_and_old_formats_are_found(tmp_path: Path) -> None:
     assert places(found(tmp_path, Conditions(timestamp_end_ms=78))) == [("old", 0, 2, 1)]
 
 
-def test_what_is_too_large_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oversized_batches_and_records_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_replica(tmp_path / "cluster", 1, keyed(0, b"k", compression_type="gzip"))
     monkeypatch.setattr(finding, "MAX_BATCH_BYTES", 50)
     monkeypatch.setattr(finding._Candidates, "inspect", lambda *_: [])
@@ -437,7 +440,7 @@ def test_what_is_too_large_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def archive(cluster: Path) -> Path:
-    """The cluster as a compressed tar whose members stand in no order."""
+    """The cluster as a compressed tar with unordered members."""
     path = cluster.parent / "cluster.tar.gz"
     with tarfile.open(path, "w:gz") as out:
         for file in sorted(cluster.rglob("*"), key=lambda file: file.name + str(file.parent)[::-1]):
@@ -449,17 +452,17 @@ def archive(cluster: Path) -> Path:
 
 
 @pytest.mark.parametrize("held_bytes", [1 << 20, 3000, 0])
-def test_an_archive_gives_the_same_rows_at_any_budget(cluster: Path, monkeypatch: pytest.MonkeyPatch, held_bytes: int) -> None:
-    asked = Conditions(offset_start=0, offset_end=6)
-    plain = found(cluster, asked, payloads=True)
+def test_an_archive_has_the_same_rows_at_any_budget(cluster: Path, monkeypatch: pytest.MonkeyPatch, held_bytes: int) -> None:
+    wanted = Conditions(offset_start=0, offset_end=6)
+    plain = found(cluster, wanted, payloads=True)
     monkeypatch.setattr(finding, "HELD_ROWS_BYTES", held_bytes)
-    packed = found(archive(cluster), asked, payloads=True)
+    packed = found(archive(cluster), wanted, payloads=True)
     assert [{**row, "file": None} for row in packed] == [{**row, "file": None} for row in plain]
     assert packed[0]["file"].endswith(f"cluster.tar.gz/broker-2/orders-0/{segment_file(0)}")
-    assert places(found(archive(cluster), asked, limit=4)) == places(plain)[:4]
+    assert places(found(archive(cluster), wanted, limit=4)) == places(plain)[:4]
 
 
-def test_headers_count_among_what_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_headers_count_toward_held_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     many = tuple((f"header-{number}", None if number % 2 else b"x") for number in range(500))
     directory = tmp_path / "cluster" / "broker-1" / "orders-0"
     directory.mkdir(parents=True)
@@ -472,9 +475,9 @@ def test_headers_count_among_what_is_held(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_progress_counts_every_byte_once(cluster: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[tuple[int, int]] = []
+    found_rows: list[tuple[int, int]] = []
     looked: Search = search([str(archive(cluster))], ScanOptions(), Conditions(key=b"kept"))
     monkeypatch.setattr(finding, "HELD_ROWS_BYTES", 4000)
-    list(looked.rows(lambda done, total: told.append((done, total))))
-    assert told[-1] == (looked.bytes_total, looked.bytes_total)
-    assert max(done for done, _ in told) == looked.bytes_total
+    list(looked.rows(lambda done, total: found_rows.append((done, total))))
+    assert found_rows[-1] == (looked.bytes_total, looked.bytes_total)
+    assert max(done for done, _ in found_rows) == looked.bytes_total

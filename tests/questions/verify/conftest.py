@@ -1,4 +1,4 @@
-"""What was planned and recovered on the copies of the sample, made once a session."""
+"""The plan and the recovery of the sample's copies, made once a session."""
 
 import shutil
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.support.audit import put_audit
 
 @pytest.fixture(scope="session")
 def incident(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`before`: copies; `plan.json`: broker 2 leads, 1 and 3 cut at 300; `lost`: what `recover` gives to keep broker 1."""
+    """`before`: copies; `plan.json`: broker 2 leads, 1 and 3 truncate at 300; `lost`: records recovered to keep broker 1."""
     folder = tmp_path_factory.mktemp("incident")
     copies = str(put_audit(folder / "before"))
     assert outcome(["plan", copies, "--topic", "audit", "--output", str(folder / "plan.json"), "--quiet"]) == 0

@@ -1,4 +1,4 @@
-"""Promises of a plan held against copies: each is kept by what a real start makes of the copies, and broken by what is not that."""
+"""Promises of a plan compared with copies: kept by copies after a real start, and broken by any other."""
 
 import json
 import re
@@ -25,13 +25,13 @@ from tests.support.segments import batch
 LISTED_ONE = '{"schema_version": "1.0", "partitions_planned": 1, "partitions": [1]}'
 
 
-def said(copies: Path, plan: Path, elected: str | None = None) -> dict[tuple[str, int | str], Verified]:
+def promises_of(copies: Path, plan: Path, elected: str | None = None) -> dict[tuple[str, int | str], Verified]:
     checked = verify([str(copies)], read_promises(str(plan)), ScanOptions(), Asked(elected))
     return {(promise.promise, promise.broker): promise for promise in checked.promises}
 
 
 def reasons(copies: Path, plan: Path, elected: str | None = None) -> dict[tuple[str, int | str], str]:
-    return {key: promise.reason for key, promise in said(copies, plan, elected).items()}
+    return {key: promise.reason for key, promise in promises_of(copies, plan, elected).items()}
 
 
 AS_PLANNED = {
@@ -42,7 +42,7 @@ AS_PLANNED = {
     ("cut", 3): "follows",
     ("intact", 2): "nothing_found",
 }
-"""The controller's log of the sample ends before anybody made broker 2 the leader."""
+"""The controllers' log of the sample ends before broker 2 is elected."""
 
 
 LOST_END = {("end", 2): "cut_short", ("intact", 2): "found"}
@@ -84,7 +84,7 @@ def leave_out(copies: Path, broker: int) -> None:
         (leave_out, 2, NO_LEADER),
     ],
 )
-def test_what_is_otherwise_is_told(
+def test_broken_promises(
     change: Callable[[Path, int], None], broker: int, changed: dict[Any, str], tmp_path: Path, plan: Path
 ) -> None:
     copies = mended(tmp_path / "after")
@@ -92,11 +92,11 @@ def test_what_is_otherwise_is_told(
     assert reasons(copies, plan) == {**AS_PLANNED, **changed}
 
 
-def test_a_follower_that_ends_before_its_cut_lost_more(tmp_path: Path, plan: Path) -> None:
+def test_a_follower_that_ends_before_its_truncation_lost_more(tmp_path: Path, plan: Path) -> None:
     copies = mended(tmp_path / "after")
     log = copies / "broker-3" / LOG
     log.write_bytes(log.read_bytes()[: read_log(log.parent).batches[2].position])
-    cut = said(copies, plan)["cut", 3]
+    cut = promises_of(copies, plan)["cut", 3]
     assert (cut.reason, cut.planned, cut.outcome) == ("ends_before", 300, Outcome.BROKEN)
     assert isinstance(cut.found, int)
     assert cut.found < 300
@@ -106,10 +106,10 @@ def test_a_follower_that_ends_before_its_cut_lost_more(tmp_path: Path, plan: Pat
     ("epoch", "elected", "reason"),
     [(1, 1, "elected"), (1, 2, "other_elected"), (2, 1, "leads"), (2, 2, "not_elected"), (9, 1, "election_not_known")],
 )
-def test_who_was_elected_first_after_the_plan(epoch: int, elected: int, reason: str, tmp_path: Path, plan: Path) -> None:
-    """The controller's log has broker 1 elected uncleanly in epoch 2. Brokers are known by id and by the name given."""
+def test_the_first_election_after_the_plan_counts(epoch: int, elected: int, reason: str, tmp_path: Path, plan: Path) -> None:
+    """In the controllers' log broker 1 is elected uncleanly in epoch 2. Brokers are recognised by id and by name."""
     copies = put_audit(tmp_path / "copies")
-    assert said(copies, of_earlier_plan(plan, leader_epoch=epoch), str(elected))["leader", elected].reason == reason
+    assert promises_of(copies, of_earlier_plan(plan, leader_epoch=epoch), str(elected))["leader", elected].reason == reason
     paths = [f"b{broker}={copies}/broker-{broker}" for broker in (1, 2, 3)]
     plan.unlink()
     assert outcome(["plan", *paths, "--topic", "audit", "--output", str(plan), "--quiet"]) == 0
@@ -131,23 +131,23 @@ def test_a_follower_that_was_copied_later_holds_more(epoch: int, tmp_path: Path,
     copies = mended(tmp_path / "after")
     for broker in (1, 3):
         append(copies, broker, lambda offset: batch(offset, epoch=epoch))
-    told = said(copies, plan)
-    assert [(told["cut", broker].reason, told["cut", broker].found) for broker in (1, 3)] == [("follows", 371)] * 2
+    promises = promises_of(copies, plan)
+    assert [(promises["cut", broker].reason, promises["cut", broker].found) for broker in (1, 3)] == [("follows", 371)] * 2
 
 
-def test_a_follower_that_has_not_cut_holds_more(tmp_path: Path, plan: Path) -> None:
-    """Broker 3 ends at 300, where the others were to cut."""
+def test_a_follower_that_did_not_truncate_holds_more(tmp_path: Path, plan: Path) -> None:
+    """Broker 3 ends at 300, where the others should truncate."""
     copies = put_audit(tmp_path / "after")
-    told = said(copies, plan, "3")
-    assert {(told["cut", broker].reason, told["cut", broker].found) for broker in (1, 2)} == {("goes_beyond", 300)}
+    promises = promises_of(copies, plan, "3")
+    assert {(promises["cut", broker].reason, promises["cut", broker].found) for broker in (1, 2)} == {("goes_beyond", 300)}
     checked = verify([str(copies)], read_promises(str(plan)), ScanOptions(live=True), Asked("3"))
     cuts = [promise for promise in checked.promises if promise.promise == "cut"]
     assert [(cut.reason, cut.outcome) for cut in cuts] == [("copied_later", Outcome.UNKNOWN)] * 2
 
 
 @pytest.mark.parametrize("say", ["as before", "moved on", "stopped"])
-def test_a_watermark_of_before_the_cut_is_nothing_new(say: str, tmp_path: Path, plan: Path) -> None:
-    """Brokers 1 and 2 had 345 and 370, and have cut at 300; they write their watermarks only every five seconds."""
+def test_a_high_watermark_from_before_the_truncation_is_no_finding(say: str, tmp_path: Path, plan: Path) -> None:
+    """Brokers 1 and 2 had 345 and 370, and truncated at 300; they write their high watermarks only every five seconds."""
     copies = put_audit(tmp_path / "after")
     for broker in (1, 2):
         shutil.rmtree(copies / f"broker-{broker}" / "audit-0")
@@ -157,14 +157,14 @@ def test_a_watermark_of_before_the_cut_is_nothing_new(say: str, tmp_path: Path, 
         checkpoint.write_text(checkpoint.read_text().replace("audit 0 370", "audit 0 360"))
     elif say == "stopped":
         put_clean_shutdown(copies / "broker-2")
-    told = said(copies, plan, "3")
-    assert [told["cut", broker].reason for broker in (1, 2)] == ["follows"] * 2
-    intact = told["intact", 3]
+    promises = promises_of(copies, plan, "3")
+    assert [promises["cut", broker].reason for broker in (1, 2)] == ["follows"] * 2
+    intact = promises["intact", 3]
     assert (intact.reason, intact.kinds) == (("nothing_found", ()) if say == "as before" else ("found", ("HW_BEYOND_LEO",)))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema_version": 1}', "[" * 100_000, LISTED_ONE])
-def test_what_is_no_plan_is_refused(text: str, tmp_path: Path) -> None:
+def test_an_invalid_plan_is_refused(text: str, tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     file.write_text(text)
     with pytest.raises(UsageError, match="is no plan"):
@@ -176,7 +176,7 @@ def test_what_is_no_plan_is_refused(text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "value"), [(("candidates", "own_recovery_drops"), -1), (("replicas", "log_start_offset"), 2**63)]
 )
-def test_numbers_that_no_plan_has_are_refused(place: tuple[str, str], value: int, plan: Path) -> None:
+def test_impossible_numbers_are_refused(place: tuple[str, str], value: int, plan: Path) -> None:
     document = json.loads(plan.read_text())
     for row in document["partitions"][0][place[0]]:
         row[place[1]] = value
@@ -187,7 +187,7 @@ def test_numbers_that_no_plan_has_are_refused(place: tuple[str, str], value: int
 
 def test_a_broker_that_the_plan_does_not_elect_is_refused(tmp_path: Path, plan: Path) -> None:
     with pytest.raises(UsageError, match="no election of broker 7"):
-        said(mended(tmp_path / "after"), plan, "7")
+        promises_of(mended(tmp_path / "after"), plan, "7")
 
 
 # Records that were produced again.
@@ -205,7 +205,7 @@ def test_a_broker_that_the_plan_does_not_elect_is_refused(tmp_path: Path, plan: 
     ],
     ids=["all", "one missing", "one twice", "one missing and one twice", "none"],
 )
-def test_records_are_back_if_each_is_there_once(
+def test_records_are_back_if_each_is_found_once(
     by_header: bool, sent: Callable[[list[Any]], list[Any]], reason: str, found: int, plan: Path, lost: Path, tmp_path: Path
 ) -> None:
     copies = put_audit(tmp_path / "after")
@@ -213,11 +213,11 @@ def test_records_are_back_if_each_is_there_once(
     with_records(copies, [(b"user-11", b"another", 5, ()), *made])
     asked = Asked("1", read_lost_records(str(lost)))
     promises = verify([str(copies)], read_promises(str(plan)), ScanOptions(), asked).promises
-    told = next(promise for promise in promises if promise.promise == "records")
-    assert (told.broker, told.reason, told.planned, told.found) == (1, reason, 70, found)
+    records = next(promise for promise in promises if promise.promise == "records")
+    assert (records.broker, records.reason, records.planned, records.found) == (1, reason, 70, found)
 
 
-def test_what_is_no_recovery_is_refused(lost: Path) -> None:
+def test_an_invalid_recovery_is_refused(lost: Path) -> None:
     whole = (lost / "records.jsonl").read_text()
     for text in ("[]\n", "{\n", '{"topic": "t"}\n', "[" * 100_000):
         (lost / "records.jsonl").write_text(text)
@@ -231,7 +231,7 @@ def test_what_is_no_recovery_is_refused(lost: Path) -> None:
         read_lost_records(str(lost))
 
 
-def test_what_was_recovered_for_another_leader_is_refused(incident: Path, plan: Path, lost: Path) -> None:
+def test_records_recovered_for_another_leader_are_refused(incident: Path, plan: Path, lost: Path) -> None:
     asked = Asked("2", read_lost_records(str(lost)))
     with pytest.raises(UsageError, match="recovered to keep broker 1, and broker 2 was to lead"):
         verify([str(incident / "before")], read_promises(str(plan)), ScanOptions(), asked)
@@ -245,10 +245,10 @@ def test_copies_of_another_cluster_are_refused(tmp_path: Path, plan: Path) -> No
     for file in copies.rglob("meta.properties"):
         file.write_text(re.sub("cluster.id=.*", "cluster.id=AAAAAAAAAAAAAAAAAAAAAQ", file.read_text()))
     with pytest.raises(UsageError, match=r"the plan is of cluster .*, and these copies of AAAAAAAAAAAAAAAAAAAAAQ"):
-        said(copies, plan)
+        promises_of(copies, plan)
 
 
-def test_a_cluster_by_its_pseudonym_is_not_compared(tmp_path: Path, plan: Path) -> None:
+def test_a_pseudonym_of_a_cluster_is_not_compared(tmp_path: Path, plan: Path) -> None:
     copies = mended(tmp_path / "after")
     (cluster_id,) = json.loads(plan.read_text())["cluster_ids"]
     plan.write_text(plan.read_text().replace(cluster_id, "cluster-0123456789ab"))
@@ -261,6 +261,6 @@ def test_a_cluster_by_its_pseudonym_is_not_compared(tmp_path: Path, plan: Path) 
     assert set(reasons(folder, plan).values()) == {"no_copy"}
 
 
-def test_a_broker_is_known_though_no_partition_is_asked_for(tmp_path: Path, plan: Path) -> None:
+def test_a_broker_is_known_without_selected_partitions(tmp_path: Path, plan: Path) -> None:
     options = ScanOptions(topic_glob="__cluster*")
     assert verify([str(put_audit(tmp_path / "a"))], read_promises(str(plan)), options, Asked("1")).promises == []

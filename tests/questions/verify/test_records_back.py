@@ -1,4 +1,4 @@
-"""Which recovered records count as back: by their old offsets, not in aborted transactions, and not where a cleaner took them."""
+"""Which recovered records count as back: by old offsets, in aborted transactions, and after compaction."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,61 +19,61 @@ OLD = "kafka-forensics-original-offset"
 ALIKE = 30_000
 
 
-def told_of(copies: Path, lost: Path, **given: Any) -> list[Verified]:
-    """What became of the records, of each partition."""
+def record_promises(copies: Path, lost: Path, **arguments: Any) -> list[Verified]:
+    """The promises about records, of each partition."""
     document = read_promises(str(lost.parent / "plan.json"))
-    checked = verify([str(copies)], document, ScanOptions(**given), Asked("1", read_lost_records(str(lost))))
+    checked = verify([str(copies)], document, ScanOptions(**arguments), Asked("1", read_lost_records(str(lost))))
     return [promise for promise in checked.promises if promise.promise == "records"]
 
 
-def told(copies: Path, lost: Path) -> tuple[str, Any]:
-    (promise,) = told_of(copies, lost)
+def outcome(copies: Path, lost: Path) -> tuple[str, Any]:
+    (promise,) = record_promises(copies, lost)
     return promise.reason, promise.found
 
 
 @pytest.fixture
 def copies(plan: Path) -> Path:
-    """What brokers have afterwards; the records are still missing."""
+    """Copies from after the plan was carried out; the records are still missing."""
     return put_audit(plan.parent / "after")
 
 
 @pytest.mark.parametrize("sent", [1, 2, 3])
-def test_records_alike_at_one_offset_of_two_versions(sent: int, lost: Path, copies: Path) -> None:
+def test_equal_records_at_one_offset_of_two_versions(sent: int, lost: Path, copies: Path) -> None:
     row = rows_of(lost)[0]
     twins = [row, row | {"timestamp_ms": row["timestamp_ms"] + 640_000}]
     put_rows(lost, twins)
     with_records(copies, [*map(put_back, twins), put_back(row)][:sent])
-    assert told(copies, lost) == [("records_missing", 1), ("records_back", 2), ("records_twice", 3)][sent - 1]
+    assert outcome(copies, lost) == [("records_missing", 1), ("records_back", 2), ("records_twice", 3)][sent - 1]
 
 
 @pytest.mark.parametrize("header", [True, False])
 def test_records_that_were_lost_again(header: bool, lost: Path, copies: Path) -> None:
-    """They bear the header of the first time; without another they were put back by other means."""
+    """They have the header of the first time; without another one, other means produced them again."""
     rows = [row | {"headers": [[OLD, "12"]]} for row in rows_of(lost)]
     put_rows(lost, rows)
     with_records(copies, [put_back(row, header=header) for row in rows])
-    assert told(copies, lost) == ("records_back", 70)
+    assert outcome(copies, lost) == ("records_back", 70)
 
 
 def in_transaction(rows: list[dict[str, Any]]) -> Callable[[int], bytes]:
-    """The records, put back by a transaction."""
+    """The records, produced again in a transaction."""
     made = [put_back(row) for row in rows]
     records = [
         RecordToWrite(key, value, headers=headers, timestamp_delta=time_ms - made[0][2]) for key, value, time_ms, headers in made
     ]
-    told: dict[str, Any] = {
+    producer: dict[str, Any] = {
         "base_timestamp": made[0][2],
         "partition_leader_epoch": 2,
         "producer_id": 77,
         "producer_epoch": 0,
         "base_sequence": 0,
     }
-    return lambda offset: write_batch(records, base_offset=offset, is_transactional=True, **told)
+    return lambda offset: write_batch(records, base_offset=offset, is_transactional=True, **producer)
 
 
 def marker(*, commit: bool) -> Callable[[int], bytes]:
-    told = {"producer_id": 77, "producer_epoch": 0, "coordinator_epoch": 0, "timestamp": 5, "partition_leader_epoch": 2}
-    return lambda offset: write_marker(commit, base_offset=offset, **told)
+    producer = {"producer_id": 77, "producer_epoch": 0, "coordinator_epoch": 0, "timestamp": 5, "partition_leader_epoch": 2}
+    return lambda offset: write_marker(commit, base_offset=offset, **producer)
 
 
 @pytest.mark.parametrize(
@@ -86,15 +86,17 @@ def marker(*, commit: bool) -> Callable[[int], bytes]:
     ],
     ids=["committed", "aborted", "open", "aborted and tried again"],
 )
-def test_only_what_readers_see_is_back(endings: list[list[Any]], expected: tuple[str, int], lost: Path, copies: Path) -> None:
+def test_only_records_that_consumers_see_are_back(
+    endings: list[list[Any]], expected: tuple[str, int], lost: Path, copies: Path
+) -> None:
     for ending in endings:
         append(copies, 1, in_transaction(rows_of(lost)), *ending)
-    assert told(copies, lost) == expected
+    assert outcome(copies, lost) == expected
 
 
-def test_nobody_knows_where_the_marker_may_be_damaged(lost: Path, copies: Path) -> None:
+def test_a_damaged_marker_leaves_the_promise_unknown(lost: Path, copies: Path) -> None:
     append(copies, 1, in_transaction(rows_of(lost)), lambda offset: marker(commit=True)(offset)[:-1] + b"?")
-    assert told(copies, lost)[0] == "not_read"
+    assert outcome(copies, lost)[0] == "not_read"
 
 
 @pytest.mark.parametrize(
@@ -107,54 +109,56 @@ def test_nobody_knows_where_the_marker_may_be_damaged(lost: Path, copies: Path) 
     ],
     ids=["a later lost one", "the latest is missing", "a new one", "new ones of other keys"],
 )
-def test_a_cleaner_takes_what_has_a_later_one(kept: list[int], later: list[bytes], expected: Any, lost: Path, copies: Path) -> None:
+def test_the_cleaner_may_remove_a_superseded_record(
+    kept: list[int], later: list[bytes], expected: Any, lost: Path, copies: Path
+) -> None:
     """Of keys a, b, b, b."""
     rows = [row | {"key": key} for row, key in zip(rows_of(lost)[:4], "abbb", strict=True)]
     put_rows(lost, rows)
     with_records(copies, [*(put_back(rows[number]) for number in kept), *((key, b"new", 5, ()) for key in later)])
-    assert told(copies, lost)[0] == "records_missing"
+    assert outcome(copies, lost)[0] == "records_missing"
     write_checkpoint(copies / "broker-1", "cleaner", 400, "audit-0")
-    assert told(copies, lost) == expected
+    assert outcome(copies, lost) == expected
 
 
-def test_records_of_partitions_that_nothing_is_promised_of_are_told(lost: Path, copies: Path) -> None:
+def test_records_of_partitions_without_promises_are_listed(lost: Path, copies: Path) -> None:
     rows = rows_of(lost)
     put_rows(lost, [*rows, rows[0] | {"topic": "unplanned"}, rows[0] | {"partition": 7}])
     with_records(copies, [put_back(row) for row in rows])
-    promises = told_of(copies, lost)
+    promises = record_promises(copies, lost)
     found = [(one.topic, one.partition, one.reason, one.planned) for one in promises]
     assert found == [("audit", 0, "records_back", 70), ("audit", 7, "not_planned", 1), ("unplanned", 0, "not_planned", 1)]
     assert {one.outcome for one in promises[1:]} == {Outcome.UNKNOWN}
-    assert len(told_of(copies, lost, topic_glob="audit")) == 2
-    assert len(told_of(copies, lost, partition=0)) == 2
+    assert len(record_promises(copies, lost, topic_glob="audit")) == 2
+    assert len(record_promises(copies, lost, partition=0)) == 2
 
 
-def test_records_of_partitions_without_a_copy_are_told(lost: Path, copies: Path) -> None:
+def test_records_of_partitions_without_a_copy_are_listed(lost: Path, copies: Path) -> None:
     for broker in (1, 2, 3):
         (copies / f"broker-{broker}" / "audit-0").rename(lost.parent / f"gone-{broker}")
-    (promise,) = told_of(copies, lost)
+    (promise,) = record_promises(copies, lost)
     assert (promise.broker, promise.reason, promise.planned) == (1, "no_copy", 70)
 
 
-def test_what_was_deleted_since_may_have_been_back(lost: Path, copies: Path) -> None:
+def test_deleted_records_may_have_been_back(lost: Path, copies: Path) -> None:
     with_records(copies, list(map(put_back, rows_of(lost))))
     write_checkpoint(copies / "broker-1", "log-start", 345, "audit-0")
-    assert told(copies, lost) == ("records_back", 70)
+    assert outcome(copies, lost) == ("records_back", 70)
     log = copies / "broker-1" / LOG
     log.write_bytes(log.read_bytes()[: read_log(log.parent).batches[-30].position])
-    assert told(copies, lost) == ("records_missing", 40)
+    assert outcome(copies, lost) == ("records_missing", 40)
     write_checkpoint(copies / "broker-1", "log-start", 346, "audit-0")
-    assert told(copies, lost) == ("records_deleted", 40)
+    assert outcome(copies, lost) == ("records_deleted", 40)
 
 
 @pytest.mark.nightly
-def test_many_records_alike_are_found_in_time(lost: Path, copies: Path) -> None:
-    """Without the header nothing tells them apart."""
+def test_many_equal_records_are_found_in_linear_time(lost: Path, copies: Path) -> None:
+    """Without the header they are indistinguishable."""
     row = rows_of(lost)[0]
     put_rows(lost, [row] * ALIKE)
     key, value, time_ms, _ = put_back(row)
     batch = [RecordToWrite(key, value)] * ALIKE
     append(copies, 1, lambda offset: write_batch(batch, base_offset=offset, base_timestamp=time_ms, partition_leader_epoch=2))
     started = process_time()
-    assert told(copies, lost) == ("records_back", ALIKE)
+    assert outcome(copies, lost) == ("records_back", ALIKE)
     assert process_time() - started < 10

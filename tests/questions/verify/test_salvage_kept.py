@@ -1,4 +1,4 @@
-"""What a salvage promises: of every replica that there should be, and of no finding but those that the manifest tells of."""
+"""Promises of a salvage: about every expected replica, and that there are no findings except those in the manifest."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ KEPT = {"start": "as_planned", "end": "as_planned", "bytes": "same_bytes"}
 
 @pytest.fixture
 def copies(tmp_path: Path) -> Path:
-    """Brokers that were started on the log that broker 2 had; beside them the manifest."""
+    """Brokers that were started on broker 2's log, and the manifest."""
     copies = mended(tmp_path / "copies")
     data = (copies / "broker-2" / LOG).read_bytes()
     whole = {"file": LOG, "byte_start": 0, "byte_end": len(data), "offset_start": 0, "offset_end": 370}
@@ -39,35 +39,35 @@ def put_manifest(copies: Path, **changes: Any) -> None:
     file.write_text(json.dumps({"schema_version": "1.0", "partitions": [partition | changes], "refused": []}))
 
 
-def said(copies: Path, *names: str) -> dict[tuple[str, Any], Verified]:
+def promises_of(copies: Path, *names: str) -> dict[tuple[str, Any], Verified]:
     paths = [str(copies / name) for name in names] or [str(copies)]
     checked = verify(paths, read_promises(str(copies.parent / "manifest.json")), ScanOptions(topic_glob="audit"), Asked())
     return {(promise.promise, promise.broker): promise for promise in checked.promises}
 
 
 def reasons(copies: Path, *names: str) -> dict[tuple[str, Any], str]:
-    return {key: promise.reason for key, promise in said(copies, *names).items()}
+    return {key: promise.reason for key, promise in promises_of(copies, *names).items()}
 
 
 def of(*brokers: int, reason: str | None = None) -> dict[tuple[str, Any], str]:
     return {(promise, broker): reason or kept for broker in brokers for promise, kept in KEPT.items()}
 
 
-def test_every_replica_is_what_was_salvaged(copies: Path) -> None:
+def test_every_replica_has_the_salvaged_log(copies: Path) -> None:
     assert reasons(copies) == {**of(1, 2, 3), ("intact", 2): "nothing_found"}
 
 
-def test_replicas_that_were_not_given_are_missed(copies: Path) -> None:
-    """The controllers' log gives brokers 1, 2 and 3 a replica."""
-    told = said(copies, "broker-1")
-    found = {key: promise.reason for key, promise in told.items()}
+def test_replicas_without_a_copy_are_reported(copies: Path) -> None:
+    """The controllers' log assigns a replica to brokers 1, 2 and 3."""
+    promises = promises_of(copies, "broker-1")
+    found = {key: promise.reason for key, promise in promises.items()}
     assert found == {**of(1), **of(2, 3, reason="no_copy"), ("intact", 2): "not_all_given"}
-    assert {told[key].outcome for key in of(2, 3)} == {Outcome.UNKNOWN}
+    assert {promises[key].outcome for key in of(2, 3)} == {Outcome.UNKNOWN}
     shutil.rmtree(copies / "broker-3" / "audit-0")
     assert reasons(copies) == {**of(1, 2), **of(3, reason="no_copy"), ("intact", 2): "not_all_given"}
 
 
-def test_replicas_that_a_checkpoint_alone_tells_of_are_missed(copies: Path) -> None:
+def test_replicas_known_only_from_a_checkpoint_are_reported(copies: Path) -> None:
     for broker in (1, 2, 3):
         shutil.rmtree(copies / f"broker-{broker}" / "__cluster_metadata-0")
     shutil.rmtree(copies / "broker-3" / "audit-0")
@@ -86,13 +86,13 @@ def test_replicas_that_a_checkpoint_alone_tells_of_are_missed(copies: Path) -> N
     ],
 )
 @pytest.mark.parametrize("listed", ["inherited", "new"])
-def test_only_what_is_listed_there_excuses_a_finding(listed: str, offsets: tuple[Any, Any], reason: str, copies: Path) -> None:
+def test_only_findings_in_the_manifest_are_excused(listed: str, offsets: tuple[Any, Any], reason: str, copies: Path) -> None:
     log = copies / "broker-3" / LOG
     data = bytearray(log.read_bytes())
     second, third = (read_log(log.parent).batches[number].position for number in (1, 2))
     data[(second + third) // 2] ^= 1
     log.write_bytes(data)
-    kinds = said(copies)["intact", 2].kinds
+    kinds = promises_of(copies)["intact", 2].kinds
     assert "BATCH_CRC_MISMATCH" in kinds
     place = {"severity": "error", "offset_start": offsets[0], "offset_end": offsets[1], "producer_id": None}
     put_manifest(copies, **{listed: [{"kind": kind, **place} for kind in kinds]})
@@ -103,7 +103,7 @@ def test_only_what_is_listed_there_excuses_a_finding(listed: str, offsets: tuple
 
 @pytest.mark.parametrize(("end", "reason"), [(370, "nothing_found"), (None, "found")])
 def test_a_gap_without_an_end_excuses_nothing(end: int | None, reason: str, copies: Path) -> None:
-    """It stands for bytes after the end of the salvaged log. What a broker has there now was written since."""
+    """It means bytes after the end of the salvaged log, where brokers write new records."""
     log = copies / "broker-3" / LOG
     data = bytearray(log.read_bytes())
     data[-5] ^= 1
@@ -112,16 +112,16 @@ def test_a_gap_without_an_end_excuses_nothing(end: int | None, reason: str, copi
     assert reasons(copies)["intact", 2] == reason
 
 
-def test_a_manifest_that_does_not_say_where_is_refused(copies: Path) -> None:
+def test_a_manifest_without_offsets_is_refused(copies: Path) -> None:
     put_manifest(copies, inherited=[{"kind": "BATCH_CRC_MISMATCH"}])
     with pytest.raises(UsageError, match="is no plan"):
-        said(copies)
+        promises_of(copies)
 
 
-def test_copies_of_before_are_not_what_was_salvaged(copies: Path, tmp_path: Path) -> None:
+def test_older_copies_differ_from_the_salvaged_log(copies: Path, tmp_path: Path) -> None:
     put_audit(tmp_path / "before")
     shutil.copy(tmp_path / "manifest.json", tmp_path / "kept.json")
     shutil.rmtree(copies)
     (tmp_path / "before").rename(copies)
-    told = reasons(copies)
-    assert (told["bytes", 1], told["end", 3], told["bytes", 2]) == ("other_bytes", "cut_short", "same_bytes")
+    promises = reasons(copies)
+    assert (promises["bytes", 1], promises["end", 3], promises["bytes", 2]) == ("other_bytes", "cut_short", "same_bytes")

@@ -1,4 +1,4 @@
-"""Copies from after an incident for `verify`, made of the sample's, and what `recover` would have written, changed."""
+"""Copies from after an incident, made from the sample's, and changed outputs of `recover`."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ Made = tuple[bytes | None, bytes | None, int, tuple[tuple[str, bytes], ...]]
 
 
 def mended(folder: Path) -> Path:
-    """The copies as they would be once broker 2 leads: the others have its log."""
+    """The copies once broker 2 leads: the others have its log."""
     copies = put_audit(folder)
     for broker in (1, 3):
         shutil.rmtree(copies / f"broker-{broker}" / "audit-0")
@@ -26,7 +26,7 @@ def mended(folder: Path) -> Path:
 
 
 def of_earlier_plan(plan: Path, **changes: Any) -> Path:
-    """The plan as if it had been made while the partition was in another leader epoch."""
+    """The plan as if made in another leader epoch of the partition."""
     document = json.loads(plan.read_text())
     document["partitions"][0]["controller"] |= changes
     plan.write_text(json.dumps(document))
@@ -34,7 +34,7 @@ def of_earlier_plan(plan: Path, **changes: Any) -> Path:
 
 
 def with_records(copies: Path, records: list[Made]) -> None:
-    """Broker 1's log with further records behind its end: key, value, timestamp, headers."""
+    """Append records to broker 1's log: key, value, timestamp, headers."""
     log = copies / "broker-1" / LOG
     end = read_log(log.parent).batches[-1].last_offset + 1
     batches = [
@@ -60,7 +60,7 @@ def rows_of(lost: Path) -> list[dict[str, Any]]:
 
 
 def put_rows(lost: Path, rows: list[dict[str, Any]]) -> Path:
-    """The same recovery with these records, and with the report changed to speak of them."""
+    """The recovery with these records, and with a report of them."""
     data = "".join(json.dumps(row) + "\n" for row in rows).encode()
     (lost / "records.jsonl").write_bytes(data)
     report = json.loads((lost / "report.json").read_text())
