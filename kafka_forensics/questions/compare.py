@@ -150,7 +150,6 @@ def compare(
 
 
 def _select_partition(paths: list[str], options: ScanOptions) -> Inputs:
-    """The inputs with at least two replicas of one partition."""
     inputs = gather(paths, options)
     partitions = _partitions(inputs)
     if len(inputs.replicas) < 2 and inputs.incomplete:
@@ -189,8 +188,6 @@ class _RangeRecords(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One replica, whose log is read again."""
-
     replica: Replica
     reader: LogReader
     payloads: bool

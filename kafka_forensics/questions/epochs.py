@@ -141,8 +141,6 @@ def replica_rows(replica: Replica) -> list[EpochRow]:
 
 
 class _ReplicaEpochs:
-    """The epochs of one replica by its checkpoint and by its batches."""
-
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
         epochs, entries = replica.state.epochs, replica.context.epoch_checkpoint

@@ -96,7 +96,7 @@ def check_dead(dead: Collection[str], inputs: Inputs, controller: ControllerHist
 
 
 def is_dead(dead: Collection[Broker], name: Broker, node: Broker | None = None) -> bool:
-    """Whether a copy's broker is dead, by its name or its node id; `check_names` refuses a copy for which these are two numbers."""
+    """Whether a copy's broker is dead, by its name or its node id, which `check_names` compares."""
     return not {str(broker) for broker in dead}.isdisjoint({str(name), str(name if node is None else node)})
 
 
@@ -624,7 +624,6 @@ class _PartitionBuilder:
         return [witness for witness in witnesses if witness is not None]
 
     def build(self, witnesses_of: Callable[[Replica], Sequence[Witness]] = lambda _: ()) -> PlanPartition:
-        """The planner's input, with the witnesses of each replica."""
         context = self.context
         values = [self._plan_replica(replica, witnesses_of(replica)) for replica in self.read]
         for row in context.without_copy:  # a broker that finds no directory of the replica starts with an empty log
@@ -774,7 +773,6 @@ def _count_losses(planned: Planned, by_broker: Mapping[Broker, Replica], reader:
 
 
 def _loss_size(replica: Replica, reader: LogReader, loss: Loss) -> Amount:
-    """The size of a loss in the log of one of its holders."""
     if clipped(replica.remote, loss.start, loss.end):
         return Amount(None, None)
     problems = len(reader.incomplete)
@@ -914,7 +912,6 @@ class _Header(NamedTuple):
 
 
 def _headers(replica: Replica, reader: LogReader, part: Range) -> dict[int, _Header]:
-    """Last offset of each batch of a range → its header."""
     rows = reader.batches(replica, *part)
     columns = (BatchColumn.BASE_OFFSET, BatchColumn.MAGIC, BatchColumn.CRC, BatchColumn.PARTITION_LEADER_EPOCH)
     headers = map(_Header, *(rows[column].tolist() for column in columns))

@@ -271,7 +271,6 @@ class _DetailsCollector:
 
 
 def _aborted(plan: ReplicaPlan, incomplete: list[Incomplete]) -> Iterator[TransactionSpan]:
-    """The newest aborted transactions of a log."""
     newest: deque[list[int]] = deque(maxlen=TRANSACTIONS_KEPT)
     for paired, ended in paired_transactions(plan, incomplete):
         if ended:
@@ -288,7 +287,6 @@ def _aborted(plan: ReplicaPlan, incomplete: list[Incomplete]) -> Iterator[Transa
 
 
 def _explained(replica: Replica, plan: ReplicaPlan, offset: int) -> DifferenceSide:
-    """The fields of the batch that holds an offset."""
     segment = plan.directory.segment_of(offset)
     if segment is None or segment.log is None:
         return DifferenceSide(replica.broker, "", [], frozenset(), "no segment of its log reaches there")

@@ -258,7 +258,6 @@ class _LogFile:
 
     @property
     def path(self) -> str:
-        """Within its source."""
         return self.log.entry.path
 
     @property
@@ -427,7 +426,6 @@ class Search:
             self._report(file, reader.landed)
 
     def _start(self, file: _LogFile, log: "ByteFile") -> int:
-        """Where to begin reading, by the indexes where they are right; leftovers have none."""
         segment, conditions, start = file.log.segment, self.conditions, 0
         if segment.index is None or not file.source.seekable:
             return start
@@ -674,7 +672,6 @@ class _Candidates:
         self._inspected[:] = False
 
     def rest(self) -> Iterator[FoundBlock]:
-        """The matched records that wait."""
         return self._matcher.rest()
 
     def _candidate(self, columns: "NDArray[np.int64]", row: int, place: int | None) -> _CandidateBatch:

@@ -334,7 +334,6 @@ class KnownTransactions:
             row.partitions = [f"{topic}-{partition}" for topic, partition in decision.partitions]
 
     def _add_judgement(self, row: TransactionRow, last_stable_offset: int | None) -> None:
-        """Add the judgement of the findings to an open transaction."""
         where = (row.topic, row.partition)
         row.holds_last_stable_offset = row.first_offset == last_stable_offset
         row.last_stable_offset = last_stable_offset if row.holds_last_stable_offset else None
@@ -388,7 +387,6 @@ class KnownTransactions:
             yield row
 
     def _transactional_id(self, producer_id: int) -> str | None:
-        """The transactional id of a producer id, if exactly one is known."""
         if self._log is None or not self._log.knows_owners(producer_id):
             return None
         owners = self._log.owners(producer_id)

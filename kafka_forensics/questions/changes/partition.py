@@ -199,7 +199,6 @@ class _SnapshotPair:
         self._result.incomplete += self._reader.incomplete
 
     def _compare(self, old: Replica, new: Replica) -> None:
-        """Add the rows about a replica that both snapshots have."""
         result = log_changes(old, new, self._between, self._reader)
         rows = result.changes
         if result.unlike and is_compacted(old, new):
@@ -394,7 +393,6 @@ make_serializable(sys.modules[__name__])
 
 @lru_cache(maxsize=2)
 def _common(packed: bytes) -> ChangesCommon:
-    """The shared values, unpacked once in a process."""
     common: ChangesCommon = unpack(packed)
     for scan in common.scans:
         keep_code_as(scan)

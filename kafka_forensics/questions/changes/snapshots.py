@@ -86,8 +86,9 @@ def reached_apart(given: Given, options: ScanOptions) -> tuple[Given, ScanOption
 def snapshot_paths(given: Given, options: ScanOptions, chosen: Sequence[str], notes: list[str]) -> dict[str, list[str]]:
     """Name → paths of each snapshot, the oldest first; `chosen` are the names of the requested ones in their order.
 
-    URIs are those of `reached_apart`. Adds to `notes` what in a folder resembles a snapshot and is not read. Raises UsageError for
-    fewer than two snapshots, for a path in two of them, and for an unknown name.
+    URIs are those of `reached_apart`. Adds to `notes` what in a folder resembles a snapshot and is not read.
+
+    Raises UsageError for fewer than two snapshots, for a path in two of them, and for an unknown name.
     """
     paths_by_name = named_snapshots(given, options, chosen, notes)
     require_several(paths_by_name, notes)

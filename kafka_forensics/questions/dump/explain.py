@@ -126,7 +126,6 @@ def _more(noun: str, limit: int) -> JsonRow:
 
 
 def _log(data: "ByteFile", file: DumpFile, options: DumpOptions, limit: int) -> Iterator[JsonRow]:
-    """The first batches and damaged places of a log."""
     explained = 0
     for columns, damage, bytes_of in chunks_of(data, file, options):
         damage_at = {damaged.position: damaged for damaged in damage}
@@ -184,7 +183,6 @@ def _fixed(layout: Layout, data: bytes, position: int, structure: str) -> Iterat
 
 
 def _records(batch: bytes, position: int, options: DumpOptions) -> Iterator[JsonRow]:
-    """The fields of the first records of an intact magic 2 batch."""
     decoded = decode_batch(batch, position=position)
     if decoded.header is None or decoded.problems:
         return
@@ -252,7 +250,6 @@ def _entries(data: "ByteFile", file: DumpFile, options: DumpOptions, limit: int)
 
 
 def _lines(data: "ByteFile") -> Iterator[JsonRow]:
-    """The first lines of a text file."""
     problems = DamageList("CHECKPOINT_MALFORMED")
     for line in islice(read_text(data, problems, _TEXT_BYTES).lines(problems), MAX_LINES + 1):
         if line.number > MAX_LINES:

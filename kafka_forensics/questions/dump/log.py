@@ -117,7 +117,6 @@ def log_runs(file: DumpFile, options: DumpOptions) -> "Iterator[JsonRow | pa.Rec
 def _runs(
     log: "ByteFile", batches: "NDArray[np.int64]", options: DumpOptions, context: "_RecordContext"
 ) -> "Iterator[JsonRow | pa.RecordBatch]":
-    """Rows of the selected records of these batches."""
     wanted = options.overlapping(batches[BatchColumn.BASE_OFFSET], batches[BatchColumn.LAST_OFFSET])
     is_control = (batches[BatchColumn.MAGIC] >= 2) & (batches[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0)
     one_by_one = is_control | (batches[BatchColumn.SIZE_IN_BYTES] > MAX_BATCH_BYTES) | (not gather_records.is_ready())
@@ -224,7 +223,6 @@ def chunks_of(log: "ByteFile", file: DumpFile, options: DumpOptions) -> Iterator
 
 
 def _start(log: "ByteFile", file: DumpFile, options: DumpOptions) -> int:
-    """Where to begin reading, by the offset index if there is one."""
     if options.offset_start is None or not file.source.seekable or (index := file.open_index()) is None:
         return 0
     with index:

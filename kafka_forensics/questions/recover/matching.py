@@ -109,7 +109,6 @@ class SearchedRecords:
         return np.isin(times, timestamps)
 
     def _producers_and_times(self) -> "tuple[Ints, Ints]":
-        """Producer ids and timestamps, ascending."""
         if self._arrays is None:
             ids = {producer[0] for _, producer in self.by_producer}
             times = {timestamp for _, timestamp in self.by_time}

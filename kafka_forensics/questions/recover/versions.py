@@ -234,7 +234,6 @@ class LosingVersions:
             yield number, _no_record(local_start, end, is_certain=is_cleaned)
 
     def _of_batch(self, loss: Loss, batch: ReadBatch, log: ReadLog, at: int, end: int) -> Iterator[_Offsets]:
-        """Offsets `[at, end)` of a batch."""
         if batch.is_control:
             yield _Offsets(at, end, "control")
             return
