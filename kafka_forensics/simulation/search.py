@@ -1,4 +1,4 @@
-"""Breadth-first search as kernels: canonical keys, a table of those seen, and the invariants of each new state."""
+"""Breadth-first search as kernels: canonical keys, a hash table of the keys seen, and the invariants of each new state."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -34,22 +34,20 @@ if TYPE_CHECKING:
 _LOW_BITS: Final = (1 << 31) - 1
 _FIRST_FACTOR: Final = 1540483477
 _SECOND_FACTOR: Final = 668265261
-_ISR_BITS: Final = ISR_BITS
-_PLAIN: Final = PLAIN
 
 
 @kernel
 def pack(row: "Row", packing: "Arrays", trial: "Row", key: "Row") -> None:
-    """The smallest key (words) of a row under all renamings of its replicas; `trial` is room for one more. See `Layout.packing`."""
+    """Write the smallest key (words) of a row under all renamings of its replicas; `trial` is scratch space of the same size."""
     word, shift, kind, _, isr_map, leader_map = packing
     for renaming in range(word.shape[0]):
         for part in range(trial.shape[0]):
             trial[part] = 0
         for field in range(row.shape[0]):
             value = row[field]
-            if kind[field] == _ISR_BITS:
+            if kind[field] == ISR_BITS:
                 value = isr_map[renaming, value]
-            elif kind[field] != _PLAIN:
+            elif kind[field] != PLAIN:
                 value = leader_map[renaming, value]
             trial[word[renaming, field]] |= value << shift[renaming, field]
         smaller = renaming == 0
@@ -64,7 +62,7 @@ def pack(row: "Row", packing: "Arrays", trial: "Row", key: "Row") -> None:
 
 @kernel
 def unpack(keys: "Rows", index: int, packing: "Arrays", row: "Row") -> None:
-    """The row of a key."""
+    """Write the row of a key."""
     word, shift, _, mask, _, _ = packing
     for field in range(row.shape[0]):
         row[field] = (keys[index, word[0, field]] >> shift[0, field]) & mask[field]
@@ -72,7 +70,7 @@ def unpack(keys: "Rows", index: int, packing: "Arrays", row: "Row") -> None:
 
 @kernel
 def slot_of(keys: "Rows", index: int, table: "Row") -> int:
-    """Place in the open hash table where the key at `index` is found, or would be put (table: index + 1, 0 is free)."""
+    """The slot of the key at `index` in the open hash table, or the free slot for it (table: index + 1, 0: free)."""
     mixed = 0
     for part in range(keys.shape[1]):
         value = int(keys[index, part])
@@ -101,17 +99,17 @@ def fill(keys: "Rows", count: int, table: "Row") -> None:
 
 @kernel
 def explore(
-    first: int, last: int, count: int, known: "Arrays", model: "tuple[Row, Row, Arrays]", room: "Arrays"
+    first: int, last: int, count: int, known: "Arrays", model: "tuple[Row, Row, Arrays]", scratch: "Arrays"
 ) -> tuple[int, int]:
-    """Visit the states from `first` up to `last`: put every new next state behind the `count` that are known.
+    """Visit the states from `first` up to `last`, and append every new successor to the `count` known states.
 
-    Returns (next to visit, known states), early where the keys or half of the table is full. `known` is (keys, parents, table,
-    for each invariant the first state that breaks it, -1: none yet), `model` (shape, rules, packing), `room` (a row, rows of
-    successors, two keys).
+    Returns (next state to visit, known states), early where the keys or half of the table are full. `known` is (keys, parents,
+    table, for each invariant the first state that breaks it, -1: none), `model` (shape, rules, packing), `scratch` (a row, rows
+    for successors, two keys).
     """
     keys, parents, table, breakers = known
     shape, rules, packing = model
-    row, out, trial, key = room
+    row, out, trial, key = scratch
     while first < last and count + out.shape[0] < keys.shape[0] and 2 * count < table.shape[0]:
         unpack(keys, first, packing, row)
         made = successors(row, shape, rules, out)
@@ -124,31 +122,25 @@ def explore(
                 continue
             table[slot] = count + 1
             parents[count] = first
-            mark(out[successor], shape, count, breakers)
+            bits = broken(out[successor], shape)
+            for invariant in range(breakers.shape[0]):
+                if bits >> invariant & 1 and breakers[invariant] < 0:
+                    breakers[invariant] = count
             count += 1
         first += 1
     return first, count
 
 
 @kernel
-def mark(row: "Row", shape: "Row", index: int, breakers: "Row") -> None:
-    """Note for each invariant that this state is the first to break it."""
-    bits = broken(row, shape)
-    for invariant in range(breakers.shape[0]):
-        if bits >> invariant & 1 and breakers[invariant] < 0:
-            breakers[invariant] = index
-
-
-@kernel
 def broken(state: "Row", shape: "Row") -> int:
-    """The invariants a state breaks, as bits in the order of `invariants.INVARIANTS`."""
+    """The invariants that a state breaks, as bits in the order of `model.INVARIANTS`."""
     shared, width = shape[SHARED], shape[WIDTH]
     quorum_isr = state[shared + QUORUM_ISR]
     bits = 0
     for replica in range(shape[REPLICAS]):
         if leader_seen(state, shape, replica) == replica + 1:
-            bits |= 0 if holds_below(state, shape, replica, quorum_isr) else 1
-            bits |= 0 if holds_below(state, shape, replica, state[replica * width + ISR]) else 2
+            bits |= 0 if all_have_committed(state, shape, replica, quorum_isr) else 1
+            bits |= 0 if all_have_committed(state, shape, replica, state[replica * width + ISR]) else 2
     epochs = state[shared]
     if epochs > 0:
         leader = state[shared + REQUESTS + 2 * (epochs - 1)]
@@ -165,11 +157,11 @@ def broken(state: "Row", shape: "Row") -> int:
 
 
 @kernel
-def holds_below(state: "Row", shape: "Row", leader: int, isr: int) -> int:
-    """1 if all of `isr` hold the leader's records below its high watermark, and it holds them itself, else 0."""
+def all_have_committed(state: "Row", shape: "Row", leader: int, isr: int) -> int:
+    """1 if the leader and all of `isr` have the leader's records below its high watermark, else 0."""
     width = shape[WIDTH]
-    mark_at = state[leader * width + HIGH_WATERMARK]
-    for offset in range(mark_at):
+    high_watermark = state[leader * width + HIGH_WATERMARK]
+    for offset in range(high_watermark):
         record = state[leader * width + LOG + offset]
         if record == 0:
             return 0
@@ -181,17 +173,17 @@ def holds_below(state: "Row", shape: "Row", leader: int, isr: int) -> int:
 
 @kernel
 def disagreement(state: "Row", shape: "Row", replica: int, other: int) -> int:
-    """What two replicas' logs break: SettledAgreement (if the first is the true leader), LogMatching, SameEpochAgreement."""
+    """Bits of SettledAgreement (if the first replica is the true leader), LogMatching and SameEpochAgreement."""
     width = shape[WIDTH]
     first, second = replica * width, other * width
     settled = is_true_leader(state, shape, replica) and state[first] == state[second]
-    mark_at = min(state[first + HIGH_WATERMARK], state[second + HIGH_WATERMARK])
+    both_committed = min(state[first + HIGH_WATERMARK], state[second + HIGH_WATERMARK])
     bits = 0
     for offset in range(min(end_of(state, shape, replica), end_of(state, shape, other))):
         if state[first + LOG + offset] != state[second + LOG + offset]:
             if settled:
                 bits |= 16
-            if offset < mark_at:
+            if offset < both_committed:
                 bits |= 32
             if epoch_at(state, shape, replica, offset) == epoch_at(state, shape, other, offset):
                 bits |= 64
@@ -200,18 +192,18 @@ def disagreement(state: "Row", shape: "Row", replica: int, other: int) -> int:
 
 @kernel
 def commitment(state: "Row", shape: "Row") -> int:
-    """What is wrong with the records ever committed: CommittedOnIsr, CommittedOnLeader, CommittedSomewhere."""
+    """Bits of CommittedOnIsr, CommittedOnLeader and CommittedSomewhere."""
     committed = state[shape[EPOCHS] + shape[RECORDS]]
     if committed == 0:
         return 0
     isr = state[shape[SHARED] + QUORUM_ISR]
     bits, everywhere = 0, 0
     for replica in range(shape[REPLICAS]):
-        held = 0
+        present = 0
         for offset in range(end_of(state, shape, replica)):
-            held |= 1 << (state[replica * shape[WIDTH] + LOG + offset] - 1)
-        everywhere |= held
-        if committed & ~held:
+            present |= 1 << (state[replica * shape[WIDTH] + LOG + offset] - 1)
+        everywhere |= present
+        if committed & ~present:
             if isr >> replica & 1:
                 bits |= 128
             if is_true_leader(state, shape, replica):

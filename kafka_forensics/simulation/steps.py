@@ -1,8 +1,8 @@
-"""The model's steps as kernels: a state is a row of small integers, see `packing.Layout`; `model` says the same for people.
+"""The steps of `model.ProtocolModel` as kernels, on states that are rows of small integers (`RowLayout`).
 
-A replica's part of the row is its leader epoch + 1, high watermark, ISR as bits, then its records' numbers + 1 (0: none). Behind
-the replicas stand: requests so far, the controller's ISR, records so far; of each request the leader + 1 and the ISR; of each
-record its epoch + 1 (0: in no log); the records ever committed, as bits.
+A row has a part for each replica: leader epoch + 1, high watermark, ISR as bits, then the numbers + 1 of its records (0: none).
+The shared part follows: requests so far, the controller's ISR, records so far; leader + 1 and ISR of each request; epoch + 1 of
+each record (0: in no log); and the records ever committed, as bits.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafka_forensics.parsers.kernels.compiling import kernel
-from kafka_forensics.simulation.model import Fence, Guard, Protocol, Sizes, Truncation, World
+from kafka_forensics.simulation.model import Fence, Guard, ModelState, Protocol, Sizes, Truncation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,18 +27,20 @@ LOG_SIZE: Final = 1
 RECORDS: Final = 2
 MAX_EPOCH: Final = 3
 WIDTH: Final = 4
-"""Of a replica's part of the row."""
+"""Fields in the part of one replica."""
 SHARED: Final = 5
-"""Where what is behind the replicas begins."""
+"""First field of the shared part."""
 EPOCHS: Final = 6
-"""Where the records' epochs begin; the committed records come last."""
+"""First field of the records' epochs; the committed records come last. These seven are indexes of `RowLayout.shape`."""
 
 HIGH_WATERMARK: Final = 1
 ISR: Final = 2
 LOG: Final = 3
+"""Fields from the start of a replica's part, whose field 0 is the leader epoch."""
 QUORUM_ISR: Final = 1
 WRITTEN: Final = 2
 REQUESTS: Final = 3
+"""Fields from the start of the shared part, whose field 0 counts the requests."""
 
 TRUNCATION: Final = 0
 FETCH: Final = 1
@@ -47,28 +49,20 @@ SHRINK: Final = 3
 EXPAND: Final = 4
 GUARDS: Final = 5
 HISTORY: Final = 6
+"""Indexes of `rules_of`."""
 
-_FOLLOWS: Final = int(Fence.FOLLOWS)
-_SAME_EPOCH: Final = int(Fence.SAME_EPOCH)
-_REACHED: Final = int(Fence.REACHED)
-_RECORD_EPOCH: Final = int(Fence.RECORD_EPOCH)
-_NOBODY: Final = int(Fence.NOBODY)
-_ELECT_FROM_ISR: Final = int(Guard.ELECT_FROM_ISR)
-_NEWER_EPOCH: Final = int(Guard.NEWER_EPOCH)
-_ISR_BY_TRUE_LEADER: Final = int(Guard.ISR_BY_TRUE_LEADER)
-_LEADER_WRITES: Final = int(Guard.LEADER_WRITES)
-_TRUNCATION_FENCED: Final = int(Guard.TRUNCATION_FENCED)
-_EPOCH_START_REACHED: Final = int(Guard.EPOCH_START_REACHED)
-_BEHIND_LEADER: Final = int(Guard.BEHIND_LEADER)
-_TO_HIGH_WATERMARK: Final = int(Truncation.HIGH_WATERMARK)
-_KIP_101: Final = int(Truncation.KIP_101)
-_KIP_279: Final = int(Truncation.KIP_279)
-_ON_FETCH: Final = int(Truncation.ON_FETCH)
+_FOLLOWS, _SAME_EPOCH, _REACHED, _RECORD_EPOCH = map(int, (Fence.FOLLOWS, Fence.SAME_EPOCH, Fence.REACHED, Fence.RECORD_EPOCH))
+_ELECT_FROM_ISR, _NEWER_EPOCH = int(Guard.ELECT_FROM_ISR), int(Guard.NEWER_EPOCH)
+_ISR_BY_TRUE_LEADER, _LEADER_WRITES = int(Guard.ISR_BY_TRUE_LEADER), int(Guard.LEADER_WRITES)
+_TRUNCATION_FENCED, _EPOCH_START_REACHED = int(Guard.TRUNCATION_FENCED), int(Guard.EPOCH_START_REACHED)
+_BEHIND_LEADER = int(Guard.BEHIND_LEADER)
+_TO_HIGH_WATERMARK, _KIP_101 = int(Truncation.HIGH_WATERMARK), int(Truncation.KIP_101)
+_KIP_279, _ON_FETCH = int(Truncation.KIP_279), int(Truncation.ON_FETCH)
 
 
 @kernel
 def end_of(state: "Row", shape: "Row", replica: int) -> int:
-    """A replica's log end."""
+    """The log end of a replica."""
     base = replica * shape[WIDTH] + LOG
     end = 0
     while end < shape[LOG_SIZE] and state[base + end] > 0:
@@ -78,14 +72,14 @@ def end_of(state: "Row", shape: "Row", replica: int) -> int:
 
 @kernel
 def leader_seen(state: "Row", shape: "Row", replica: int) -> int:
-    """Whom a replica takes for the leader, + 1; 0 for none."""
+    """The replica that a replica considers the leader, + 1; 0: none."""
     epoch = state[replica * shape[WIDTH]]
     return 0 if epoch == 0 else state[shape[SHARED] + REQUESTS + 2 * (epoch - 1)]
 
 
 @kernel
 def is_true_leader(state: "Row", shape: "Row", replica: int) -> int:
-    """1 if the controller's last request names the replica and it is in that epoch, else 0."""
+    """1 if the controller's last request names the replica as leader and it is in that epoch, else 0."""
     epochs = state[shape[SHARED]]
     if epochs == 0 or state[replica * shape[WIDTH]] != epochs:
         return 0
@@ -94,7 +88,7 @@ def is_true_leader(state: "Row", shape: "Row", replica: int) -> int:
 
 @kernel
 def epoch_at(state: "Row", shape: "Row", replica: int, offset: int) -> int:
-    """Epoch + 1 of the record a replica holds at an offset below its log end."""
+    """Epoch + 1 of the record of a replica at an offset below its log end."""
     return state[shape[EPOCHS] + state[replica * shape[WIDTH] + LOG + offset] - 1]
 
 
@@ -102,8 +96,6 @@ def epoch_at(state: "Row", shape: "Row", replica: int, offset: int) -> int:
 def passes(state: "Row", shape: "Row", leader: int, other: int, end: int, fence: int) -> int:
     """1 if a follower passes a fence for the offsets below `end`, else 0."""
     width = shape[WIDTH]
-    if fence & _NOBODY:
-        return 0
     if fence & _FOLLOWS and leader_seen(state, shape, other) != leader + 1:
         return 0
     if fence & _SAME_EPOCH and state[other * width] != state[leader * width]:
@@ -118,7 +110,7 @@ def passes(state: "Row", shape: "Row", leader: int, other: int, end: int, fence:
 
 @kernel
 def matching_end(state: "Row", shape: "Row", replica: int, other: int) -> int:
-    """Behind the last offset at which both logs hold the same record."""
+    """The offset after the last one at which both logs have the same record."""
     first, second = replica * shape[WIDTH] + LOG, other * shape[WIDTH] + LOG
     end = 0
     for offset in range(shape[LOG_SIZE]):
@@ -129,11 +121,11 @@ def matching_end(state: "Row", shape: "Row", replica: int, other: int) -> int:
 
 @kernel
 def end_of_last_epoch(state: "Row", shape: "Row", replica: int, leader: int) -> int:
-    """Where the leader's log ends the epoch of the follower's last record; the high watermark where it cannot tell."""
-    own_end, end = end_of(state, shape, replica), end_of(state, shape, leader)
-    if own_end == 0:
+    """The end of the follower's last epoch in the leader's log; its high watermark where the leader does not know the epoch."""
+    follower_end, end = end_of(state, shape, replica), end_of(state, shape, leader)
+    if follower_end == 0:
         return 0
-    epoch = epoch_at(state, shape, replica, own_end - 1)
+    epoch = epoch_at(state, shape, replica, follower_end - 1)
     if end > 0 and epoch_at(state, shape, leader, end - 1) == epoch:
         return end
     for offset in range(end):
@@ -144,7 +136,7 @@ def end_of_last_epoch(state: "Row", shape: "Row", replica: int, leader: int) -> 
 
 @kernel
 def truncation_offset(state: "Row", shape: "Row", rule: int, replica: int, leader: int) -> int:
-    """Where a replica cuts its log when it becomes a follower of `leader`."""
+    """The offset at which a replica truncates its log when it becomes a follower of `leader`."""
     if rule == _TO_HIGH_WATERMARK:
         return state[replica * shape[WIDTH] + HIGH_WATERMARK]
     if rule == _KIP_101:
@@ -156,45 +148,45 @@ def truncation_offset(state: "Row", shape: "Row", rule: int, replica: int, leade
 
 @kernel
 def copy_to(state: "Row", out: "Rows", count: int) -> None:
-    """Begin a next state as a copy."""
-    for place in range(state.shape[0]):
-        out[count, place] = state[place]
+    """Start row `count` of `out` as a copy of a state."""
+    for number in range(state.shape[0]):
+        out[count, number] = state[number]
 
 
 @kernel
-def cut(out: "Rows", count: int, shape: "Row", replica: int, end: int) -> None:
-    """Cut a log of a next state at `end`, lower its high watermark, and forget the epochs of records that are in no log."""
+def truncate(out: "Rows", count: int, shape: "Row", replica: int, end: int) -> None:
+    """Truncate a log of row `count` at `end`, lower its high watermark, and clear the epochs of records that are in no log."""
     width = shape[WIDTH]
     base = replica * width
     out[count, base + HIGH_WATERMARK] = min(end, out[count, base + HIGH_WATERMARK])
     for offset in range(end, shape[LOG_SIZE]):
         record = out[count, base + LOG + offset]
         out[count, base + LOG + offset] = 0
-        left = 0
+        remains = 0
         for other in range(shape[REPLICAS]):
-            for place in range(shape[LOG_SIZE]):
-                if out[count, other * width + LOG + place] == record:
-                    left = 1
-        if record > 0 and left == 0:
+            for other_offset in range(shape[LOG_SIZE]):
+                if out[count, other * width + LOG + other_offset] == record:
+                    remains = 1
+        if record > 0 and remains == 0:
             out[count, shape[EPOCHS] + record - 1] = 0
 
 
 @kernel
-def ask(state: "Row", shape: "Row", out: "Rows", count: int, leader: int, isr: int) -> int:
-    """The controller's next request."""
+def send_request(state: "Row", shape: "Row", out: "Rows", count: int, leader: int, isr: int) -> int:
+    """Add the controller's next request."""
     copy_to(state, out, count)
     shared = shape[SHARED]
-    place = shared + REQUESTS + 2 * state[shared]
-    out[count, place] = leader
-    out[count, place + 1] = isr
+    request = shared + REQUESTS + 2 * state[shared]
+    out[count, request] = leader
+    out[count, request + 1] = isr
     out[count, shared + QUORUM_ISR] = isr
     out[count, shared] += 1
     return count + 1
 
 
 @kernel
-def control(state: "Row", shape: "Row", rules: "Row", out: "Rows", count: int) -> int:
-    """The controller elects a leader or puts a replica out of the ISR."""
+def controller_steps(state: "Row", shape: "Row", rules: "Row", out: "Rows", count: int) -> int:
+    """The controller elects a leader or removes a replica from the ISR."""
     shared = shape[SHARED]
     epochs, isr = state[shared], state[shared + QUORUM_ISR]
     if epochs > shape[MAX_EPOCH]:
@@ -206,17 +198,17 @@ def control(state: "Row", shape: "Row", rules: "Row", out: "Rows", count: int) -
         bit = 1 << replica
         member = isr & bit
         if leader != replica + 1 and (member or not rules[GUARDS] & _ELECT_FROM_ISR):
-            count = ask(state, shape, out, count, replica + 1, isr if member else bit)
+            count = send_request(state, shape, out, count, replica + 1, isr if member else bit)
         if leader == replica + 1:
             rest = isr & ~bit
-            count = ask(state, shape, out, count, 0, rest if rest > 0 else isr)
+            count = send_request(state, shape, out, count, 0, rest if rest > 0 else isr)
         elif member:
-            count = ask(state, shape, out, count, leader, isr & ~bit)
+            count = send_request(state, shape, out, count, leader, isr & ~bit)
     return count
 
 
 @kernel
-def heed(state: "Row", shape: "Row", rules: "Row", out: "Rows", count: int, replica: int) -> int:
+def apply_requests(state: "Row", shape: "Row", rules: "Row", out: "Rows", count: int, replica: int) -> int:
     """A replica becomes leader or follower in the epoch of any request."""
     width, shared = shape[WIDTH], shape[SHARED]
     base = replica * width
@@ -230,22 +222,22 @@ def heed(state: "Row", shape: "Row", rules: "Row", out: "Rows", count: int, repl
         if leader != replica:
             if rules[GUARDS] & _TRUNCATION_FENCED and state[leader * width] != epoch:
                 continue
-            cut_at = truncation_offset(state, shape, rules[TRUNCATION], replica, leader)
-            if cut_at > end:
+            offset = truncation_offset(state, shape, rules[TRUNCATION], replica, leader)
+            if offset > end:
                 continue
-            end = cut_at
+            end = offset
         copy_to(state, out, count)
         out[count, base] = epoch
         out[count, base + ISR] = state[request + 1]
         if leader != replica:
-            cut(out, count, shape, replica, end)
+            truncate(out, count, shape, replica, end)
         count += 1
     return count
 
 
 @kernel
 def write(state: "Row", shape: "Row", out: "Rows", count: int, replica: int) -> int:
-    """A replica appends a new record of its own epoch."""
+    """A replica appends a new record in its epoch."""
     base, shared = replica * shape[WIDTH], shape[SHARED]
     end, written = end_of(state, shape, replica), state[shared + WRITTEN]
     if state[base] == 0 or written >= shape[RECORDS] or end >= shape[LOG_SIZE]:
@@ -259,7 +251,7 @@ def write(state: "Row", shape: "Row", out: "Rows", count: int, replica: int) -> 
 
 @kernel
 def raise_high_watermark(state: "Row", shape: "Row", rules: "Row", out: "Rows", count: int, leader: int) -> int:
-    """A leader raises its high watermark by one, if all of its ISR pass."""
+    """A leader raises its high watermark by one if all members of its ISR pass the fence."""
     base = leader * shape[WIDTH]
     mark = state[base + HIGH_WATERMARK]
     if mark >= end_of(state, shape, leader):
@@ -275,10 +267,10 @@ def raise_high_watermark(state: "Row", shape: "Row", rules: "Row", out: "Rows", 
 
 
 @kernel
-def refused(state: "Row", shape: "Row", leader: int, other: int) -> int:
-    """1 if a fetch would fail: the follower is longer, or its last record has another epoch than the leader's there."""
-    own_end, end = end_of(state, shape, leader), end_of(state, shape, other)
-    if end > own_end:
+def is_rejected(state: "Row", shape: "Row", leader: int, other: int) -> int:
+    """1 if the leader rejects a fetch: the follower is longer, or the epochs of its last record differ; else 0."""
+    leader_end, end = end_of(state, shape, leader), end_of(state, shape, other)
+    if end > leader_end:
         return 1
     if end == 0:
         return 0
@@ -287,27 +279,31 @@ def refused(state: "Row", shape: "Row", leader: int, other: int) -> int:
 
 @kernel
 def replicate(state: "Row", shape: "Row", rules: "Row", out: "Rows", count: int, leader: int, other: int) -> int:
-    """The follower fetches one record; or it truncates, where that is left to the fetch."""
-    own, base = leader * shape[WIDTH], other * shape[WIDTH]
+    """The follower fetches one record, or truncates after a rejected fetch."""
+    source, base = leader * shape[WIDTH], other * shape[WIDTH]
     end = end_of(state, shape, other)
     if end < end_of(state, shape, leader) and passes(state, shape, leader, other, end, rules[FETCH]):
         copy_to(state, out, count)
-        out[count, base + LOG + end] = state[own + LOG + end]
+        out[count, base + LOG + end] = state[source + LOG + end]
         mark = end + 1
         if rules[GUARDS] & _BEHIND_LEADER:
-            mark = min(state[own + HIGH_WATERMARK], end + 1)
+            mark = min(state[source + HIGH_WATERMARK], end + 1)
         out[count, base + HIGH_WATERMARK] = mark
         count += 1
-    if rules[TRUNCATION] == _ON_FETCH and leader_seen(state, shape, other) == leader + 1 and refused(state, shape, leader, other):
+    if (
+        rules[TRUNCATION] == _ON_FETCH
+        and leader_seen(state, shape, other) == leader + 1
+        and is_rejected(state, shape, leader, other)
+    ):
         copy_to(state, out, count)
-        cut(out, count, shape, other, matching_end(state, shape, other, leader))
+        truncate(out, count, shape, other, matching_end(state, shape, other, leader))
         count += 1
     return count
 
 
 @kernel
-def lead(state: "Row", shape: "Row", rules: "Row", out: "Rows", count: int, leader: int) -> int:
-    """What happens between who takes itself for the leader and the others."""
+def leader_steps(state: "Row", shape: "Row", rules: "Row", out: "Rows", count: int, leader: int) -> int:
+    """Steps between a replica that considers itself leader and the others."""
     base, shared = leader * shape[WIDTH], shape[SHARED]
     mark, end, isr = state[base + HIGH_WATERMARK], end_of(state, shape, leader), state[base + ISR]
     started = 1
@@ -332,35 +328,35 @@ def lead(state: "Row", shape: "Row", rules: "Row", out: "Rows", count: int, lead
 
 @kernel
 def successors(state: "Row", shape: "Row", rules: "Row", out: "Rows") -> int:
-    """Every next state, into the rows of `out`; how many. `out` must hold `packing.max_successors` rows."""
-    count = control(state, shape, rules, out, 0)
+    """Write every next state into the rows of `out`, which has `RowLayout.max_successors` rows; returns how many."""
+    count = controller_steps(state, shape, rules, out, 0)
     for replica in range(shape[REPLICAS]):
-        count = heed(state, shape, rules, out, count, replica)
+        count = apply_requests(state, shape, rules, out, count, replica)
         leads = leader_seen(state, shape, replica) == replica + 1
         if leads or not rules[GUARDS] & _LEADER_WRITES:
             count = write(state, shape, out, count, replica)
         if leads:
-            count = lead(state, shape, rules, out, count, replica)
+            count = leader_steps(state, shape, rules, out, count, replica)
     return count
 
 
-# States as rows of small integers, rows as a few int64 words, and the one row that stands for all that differ only in names.
+# A state as a row of small integers, a row packed into a few int64, and the smallest packing under all renamings of the replicas.
 
 
 WORD_BITS: Final = 62
-"""Of an int64 that stays positive, whatever is done to it."""
+"""Bits used of an int64, so that it stays positive."""
 PLAIN: Final = 0
 ISR_BITS: Final = 1
 LEADER: Final = 2
-"""Kinds of a row's integers: of which renaming the replicas changes the value."""
+"""Kinds of fields: a renaming of the replicas changes the values of the last two."""
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """How a row of `fields` integers packs into `words` words, under each of the P renamings of N replicas.
+class RowLayout:
+    """How a row of `fields` integers packs into `words` int64, under each of the P renamings of N replicas.
 
-    `word` and `shift` (P, fields) say where an integer goes, `kind` (fields) how its value is renamed: by `isr_map` (P, 2^N) or
-    `leader_map` (P, N + 1). `mask` (fields) has the bits of each. The first renaming changes nothing.
+    `word` and `shift` (P, fields) are the position of a field, `kind` (fields) says how to rename its value: by `isr_map` (P, 2^N)
+    or `leader_map` (P, N + 1). `mask` (fields) has the bits of each field. The first renaming is the identity.
     """
 
     shape: "NDArray[np.int64]"
@@ -380,12 +376,12 @@ class Layout:
 
     @property
     def packing(self) -> "tuple[NDArray[np.int64], ...]":
-        """As the kernels of `search` take it."""
+        """The arrays that the kernels of `search` take."""
         return self.word, self.shift, self.kind, self.mask, self.isr_map, self.leader_map
 
 
-def layout_of(sizes: Sizes, *, history: bool) -> Layout:
-    """The layout for states of these sizes."""
+def layout_of(sizes: Sizes, *, history: bool) -> RowLayout:
+    """The layout of states of these sizes."""
     replicas, requests = sizes.replicas, sizes.max_epoch + 1
     width = LOG + sizes.log_size
     shared = replicas * width
@@ -396,11 +392,11 @@ def layout_of(sizes: Sizes, *, history: bool) -> Layout:
     parts = replica_part * replicas + [(requests, PLAIN), (2**replicas - 1, ISR_BITS), (sizes.records, PLAIN)]
     parts += [(replicas, LEADER), (2**replicas - 1, ISR_BITS)] * requests
     parts += [(requests, PLAIN)] * sizes.records + [(2**sizes.records - 1 if history else 0, PLAIN)]
-    places, words = _places([largest.bit_length() for largest, _ in parts])
+    positions, words = _positions([largest.bit_length() for largest, _ in parts])
     renamings = list(permutations(range(replicas)))
     target = [[_renamed_field(field, names, width, shared) for field in range(len(parts))] for names in renamings]
-    placed = np.array([[places[field] for field in row] for row in target], np.int64)
-    return Layout(
+    placed = np.array([[positions[field] for field in row] for row in target], np.int64)
+    return RowLayout(
         shape=np.array(shape, np.int64),
         word=placed[:, :, 0].copy(),
         shift=placed[:, :, 1].copy(),
@@ -416,31 +412,27 @@ def layout_of(sizes: Sizes, *, history: bool) -> Layout:
 
 
 def rules_of(protocol: Protocol, *, history: bool) -> "NDArray[np.int64]":
-    """A protocol as the kernels take it."""
+    """A protocol as the array that the kernels take."""
     fences = (protocol.fetch, protocol.raise_high_watermark, protocol.shrink_isr, protocol.expand_isr)
     return np.array([protocol.truncation, *fences, protocol.guards, history], np.int64)
 
 
-def row_of(state: World, layout: Layout, *, row: "NDArray[np.int64] | None" = None) -> "NDArray[np.int64]":
+def row_of(state: ModelState, layout: RowLayout) -> "NDArray[np.int64]":
     """A state as a row (fields)."""
-    words = np.zeros(layout.fields, np.int64) if row is None else row
-    width, shared, epochs = (int(layout.shape[at]) for at in (WIDTH, SHARED, EPOCHS))
+    row = np.zeros(layout.fields, np.int64)
+    width, shared, epochs = (int(layout.shape[index]) for index in (WIDTH, SHARED, EPOCHS))
     for number, replica in enumerate(state.replicas):
         base = number * width
-        words[base] = replica.leader_epoch + 1
-        words[base + HIGH_WATERMARK] = replica.high_watermark
-        words[base + ISR] = bits_of(replica.isr)
+        row[base : base + LOG] = replica.leader_epoch + 1, replica.high_watermark, bits_of(replica.isr)
         for offset, record in enumerate(replica.log):
-            words[base + LOG + offset] = record.number + 1
-            words[epochs + record.number] = record.leader_epoch + 1
-    words[shared] = len(state.requests)
-    words[shared + QUORUM_ISR] = bits_of(state.isr)
-    words[shared + WRITTEN] = state.records
-    for epoch, request in enumerate(state.requests):
-        words[shared + REQUESTS + 2 * epoch] = 0 if request.leader is None else request.leader + 1
-        words[shared + REQUESTS + 2 * epoch + 1] = bits_of(request.isr)
-    words[epochs + int(layout.shape[RECORDS])] = bits_of(state.committed)
-    return words
+            row[base + LOG + offset] = record.number + 1
+            row[epochs + record.number] = record.leader_epoch + 1
+    row[shared : shared + REQUESTS] = len(state.requests), bits_of(state.isr), state.records
+    for epoch, (leader, isr) in enumerate(state.requests):
+        request = shared + REQUESTS + 2 * epoch
+        row[request : request + 2] = 0 if leader is None else leader + 1, bits_of(isr)
+    row[epochs + int(layout.shape[RECORDS])] = bits_of(state.committed)
+    return row
 
 
 def bits_of(numbers: Iterable[int]) -> int:
@@ -453,16 +445,16 @@ def members(bits: int) -> frozenset[int]:
     return frozenset(number for number in range(bits.bit_length()) if bits >> number & 1)
 
 
-def _places(sizes_in_bits: list[int]) -> tuple[list[tuple[int, int]], int]:
-    """(word, shift) of each field, none across two words, and the number of words."""
-    places = []
+def _positions(sizes_in_bits: list[int]) -> tuple[list[tuple[int, int]], int]:
+    """(word, shift) of each field, no field across two words, and the number of words."""
+    positions = []
     word = used = 0
     for bits in sizes_in_bits:
         if used + bits > WORD_BITS:
             word, used = word + 1, 0
-        places.append((word, used))
+        positions.append((word, used))
         used += bits
-    return places, word + 1
+    return positions, word + 1
 
 
 def _renamed_field(field: int, names: tuple[int, ...], width: int, shared: int) -> int:

@@ -18,12 +18,12 @@ from kafka_forensics.simulation.model import (
     TRUNCATE_TO_HW,
     Fence,
     Guard,
-    Model,
     ModelReplica,
+    ModelState,
     Protocol,
+    ProtocolModel,
     Sizes,
     Truncation,
-    World,
     leader_of,
 )
 from tests.support.nightly import daily_subset
@@ -129,9 +129,9 @@ def test_no_protocol_lets_one_epoch_write_two_records_at_an_offset() -> None:
         assert check(protocol, Sizes(2, 2, 2, 2), history=False).verdict("SameEpochAgreement").holds
 
 
-def reachable(protocol: Protocol, sizes: Sizes) -> Iterator[tuple[World, World, int, int]]:
+def reachable(protocol: Protocol, sizes: Sizes) -> Iterator[tuple[ModelState, ModelState, int, int]]:
     """(before, after, follower, leader) of every time a replica becomes a follower, in all histories."""
-    model = Model(protocol, sizes)
+    model = ProtocolModel(protocol, sizes)
     seen = level = {model.initial()}
     while level:
         found = set()
