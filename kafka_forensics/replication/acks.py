@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 from kafka_forensics.model.constants import MAX_SEQUENCE
 from kafka_forensics.replication.watermarks import LeaderState
 
-NONE: Final = 0
-LEADER: Final = 1
-ALL: Final = -1
+ACKS_NONE: Final = 0
+ACKS_LEADER: Final = 1
+ACKS_ALL: Final = -1
 
 
 class ProduceResponse(Enum):
@@ -30,7 +30,7 @@ class ProduceResponse(Enum):
 def before_append(acks: int, state: LeaderState) -> ProduceResponse:
     """Whether a leader takes a batch at all: with acks=all only while the ISR has min.insync.replicas members
     (Partition.appendRecordsToLeader)."""
-    return ProduceResponse.NOT_ENOUGH_REPLICAS if acks == ALL and state.under_min_isr else ProduceResponse.WAITING
+    return ProduceResponse.NOT_ENOUGH_REPLICAS if acks == ACKS_ALL and state.under_min_isr else ProduceResponse.WAITING
 
 
 def after_append(acks: int, state: LeaderState, last_offset: int) -> ProduceResponse:
@@ -39,9 +39,9 @@ def after_append(acks: int, state: LeaderState, last_offset: int) -> ProduceResp
     0: always as if all were well, even if the leader never got it; 1: once it is in the leader's log; all: once it lies below the
     high watermark.
     """
-    if acks == NONE:
+    if acks == ACKS_NONE:
         return ProduceResponse.ACKNOWLEDGED
-    if acks == LEADER:
+    if acks == ACKS_LEADER:
         return ProduceResponse.ACKNOWLEDGED if last_offset < state.log_end_offset else ProduceResponse.WAITING
     if last_offset >= state.high_watermark:
         return ProduceResponse.WAITING
@@ -83,7 +83,7 @@ class NumberedBatch(NamedTuple):
         return (self.base_sequence + self.records - 1) & MAX_SEQUENCE
 
 
-def judged(batch: NumberedBatch, epoch: int | None, known: Sequence[NumberedBatch]) -> SequenceVerdict:
+def sequence_verdict(batch: NumberedBatch, epoch: int | None, known: Sequence[NumberedBatch]) -> SequenceVerdict:
     """What a leader does with `batch` that has of its producer the last batches `known`, oldest first, and the last `epoch`, which
     a marker may have raised (None: nothing of it).
 

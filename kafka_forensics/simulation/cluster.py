@@ -1,10 +1,10 @@
-"""A small cluster as plain state: replicas of partitions, what their brokers know, and the controller's word on them.
+"""The state of a simulated cluster: partitions, their replicas, what each broker knows, and what the controller has decided.
 
-Everything is changed in place by `actions`, `control`, `producers` and `transactions`; only batches are values, which replicas
-share. Times are the history's own milliseconds: nothing here reads a clock.
+`actions`, `control`, `producers` and `transactions` change this state in place. Batches are immutable, and replicas share them.
+Times are milliseconds of simulated time; no code here reads a clock.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, NamedTuple
 
 from kafka_forensics.model.controller import NO_LEADER
@@ -13,19 +13,19 @@ from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.replication.elections import FetchState
 from kafka_forensics.replication.epochs import assign_epoch
 
-Truncating = Literal["truncate-to-hw", "kip-101", "kip-279", "kip-320"]
-PROTOCOLS: Final[tuple[Truncating, ...]] = ("truncate-to-hw", "kip-101", "kip-279", "kip-320")
+TruncationProtocol = Literal["truncate-to-hw", "kip-101", "kip-279", "kip-320"]
+PROTOCOLS: Final[tuple[TruncationProtocol, ...]] = ("truncate-to-hw", "kip-101", "kip-279", "kip-320")
 """How followers truncate, oldest first."""
 START_MS: Final = 1_700_000_000_000
 STEP_MS: Final = 1000
-"""Between two actions."""
+"""Simulated time between two actions."""
 NO_EPOCH: Final = -1
 COMMIT: Final = "COMMIT"
 ABORT: Final = "ABORT"
 
 
 class Batch(NamedTuple):
-    """A batch as its leader appended it: a record by its id at each offset from `base_offset` on, or a marker by a negative id."""
+    """A batch as its leader appended it: a record id for each offset from `base_offset` on; the id of a marker is negative."""
 
     base_offset: int
     ids: tuple[int, ...]
@@ -36,7 +36,7 @@ class Batch(NamedTuple):
     base_sequence: int = -1
     is_transactional: bool = False
     marker: str | None = None
-    """`COMMIT` or `ABORT`, of a control batch."""
+    """`COMMIT` or `ABORT` of a control batch."""
     coordinator_epoch: int = -1
 
     @property
@@ -46,88 +46,92 @@ class Batch(NamedTuple):
 
 
 @dataclass(slots=True)
-class Sent:
-    """A batch on its way to being acknowledged; `ids` are its records'."""
+class ProduceRequest:
+    """A request to append the records `ids`, and the leader's response to it."""
 
     topic_partition: TopicPartition
     ids: tuple[int, ...]
     acks: int
     leader: int
+    """The broker that receives it."""
     leader_epoch: int
-    answer: str = "waiting"
-    """What the leader says: of `ProduceResponse`; `not leader`, `fenced`, `out of order`, `lost` (it died or was replaced)."""
+    response: str = "waiting"
+    """A value of `ProduceResponse` or `SequenceVerdict`, or `not leader`, or `lost` (the broker stopped before it responded)."""
     base_offset: int = -1
     end_offset: int = -1
     """Exclusive; -1 where nothing was appended."""
-    answered: bool = True
-    """False where the answer never reaches the producer."""
-    duplicate: bool = False
-    """Whether the leader had it before, and appended nothing."""
+    is_answered: bool = True
+    """Whether the response reaches the producer."""
+    is_duplicate: bool = False
+    """Whether the log already had the batch, so that nothing was appended."""
 
     @property
-    def acknowledged(self) -> bool:
-        """Whether the producer was told that all is well."""
-        return self.answered and self.answer == "acknowledged"
+    def is_acknowledged(self) -> bool:
+        """Whether the producer received an acknowledgement."""
+        return self.is_answered and self.response == "acknowledged"
 
 
 @dataclass(slots=True)
 class SimulatedReplica:
-    """A broker's replica of one partition: what its disk holds, and what it takes for true."""
+    """A broker's replica of one partition: its log on disk, and what the broker knows about the partition."""
 
     broker: int
     batches: list[Batch] = field(default_factory=list)
     log_end_offset: int = 0
     high_watermark: int = 0
     epochs: list[EpochEntry] = field(default_factory=list)
-    """Its leader-epoch-checkpoint; an entry may begin at the log end and have no record."""
+    """Its leader-epoch-checkpoint; the last entry may start at the log end."""
     checkpointed: int = 0
-    """The high watermark on disk."""
-    vouched: int = 0
-    """How far that speaks of this log: a cut since it was written makes it a word about records that are gone."""
-    flushed: int = 0
-    """Up to where the log survives a loss of power; also its recovery point."""
+    """The high watermark in replication-offset-checkpoint."""
+    checkpoint_valid_end: int = 0
+    """`checkpointed`, lowered by every truncation since: above it the checkpoint refers to records that were truncated."""
+    flushed_end: int = 0
+    """What survives a power failure; also the recovery point."""
     leader: int = NO_LEADER
     leader_epoch: int = NO_EPOCH
-    """The last word of the controller that it heard."""
+    """From the last LeaderAndIsr request that the broker received."""
     isr: frozenset[int] = frozenset()
-    """As it knows it, while it leads."""
-    truncates: bool = False
-    """Whether it has yet to ask its leader where to cut."""
+    """As the broker knows it while it leads."""
+    must_truncate: bool = False
+    """Whether it became a follower and has not asked the leader yet where to truncate."""
     followers: dict[int, FetchState] = field(default_factory=dict)
-    """What fetches told it, while it leads."""
-    waiting: list[Sent] = field(default_factory=list)
-    """Batches it owes an answer, while it leads."""
+    """What it knows of its followers while it leads."""
+    waiting: list[ProduceRequest] = field(default_factory=list)
+    """Requests without a response while it leads."""
 
     @property
     def leads(self) -> bool:
-        """Whether it takes itself for the leader."""
+        """Whether the broker considers itself leader."""
         return self.leader == self.broker
 
     @property
     def ids(self) -> list[int]:
-        """Ids by offset."""
+        """The record ids by offset."""
         return [record_id for batch in self.batches for record_id in batch.ids]
 
     def append(self, batch: Batch, *, with_epochs: bool = True) -> None:
-        """Add a batch at the log end."""
+        """Append a batch at the log end."""
         self.batches.append(batch)
         self.log_end_offset = batch.end_offset
         if with_epochs and (not self.epochs or self.epochs[-1].leader_epoch != batch.leader_epoch):
             assign_epoch(self.epochs, EpochEntry(batch.leader_epoch, batch.base_offset))
 
-    def cut(self, end: int) -> list[Batch]:
-        """Truncate at `end`, whole batches at a time; what went. Epochs that begin at the new end or behind go as well."""
-        gone: list[Batch] = []
+    def truncate(self, end: int) -> tuple[Batch, ...]:
+        """Remove whole batches until none ends after `end`, and the epochs that start at or after the new log end; the batches."""
+        removed: list[Batch] = []
         while self.batches and self.batches[-1].end_offset > end:
-            gone.append(self.batches.pop())
+            removed.insert(0, self.batches.pop())
         self.log_end_offset = self.batches[-1].end_offset if self.batches else 0
+        self.drop_empty_epochs()
+        self.high_watermark = min(self.high_watermark, self.log_end_offset)
+        self.flushed_end = min(self.flushed_end, self.log_end_offset)
+        self.checkpoint_valid_end = min(self.checkpoint_valid_end, self.log_end_offset)
+        return tuple(removed)
+
+    def drop_empty_epochs(self) -> None:
+        """Remove epochs that start at or after the log end."""
         while self.epochs and self.epochs[-1].start_offset >= self.log_end_offset:
             self.epochs.pop()
-        self.high_watermark = min(self.high_watermark, self.log_end_offset)
-        self.flushed = min(self.flushed, self.log_end_offset)
-        self.vouched = min(self.vouched, self.log_end_offset)
-        gone.reverse()
-        return gone
 
 
 @dataclass(slots=True)
@@ -139,7 +143,6 @@ class Partition:
     assignment: tuple[int, ...]
     leader: int = NO_LEADER
     leader_epoch: int = NO_EPOCH
-    partition_epoch: int = 0
     isr: frozenset[int] = frozenset()
     elr: frozenset[int] = frozenset()
     last_known_leader: int | None = None
@@ -153,9 +156,13 @@ class Partition:
         """Topic and number."""
         return self.topic, self.number
 
+    def in_order(self, brokers: frozenset[int]) -> tuple[int, ...]:
+        """Brokers in the order of the assignment."""
+        return tuple(broker for broker in self.assignment if broker in brokers)
+
 
 class PartitionChange(NamedTuple):
-    """What the controller wrote down of one partition; `elected` where it began a leader epoch."""
+    """A record of the controller's log about one partition; `elected` where it begins a leader epoch."""
 
     timestamp_ms: int
     topic_partition: TopicPartition
@@ -166,15 +173,15 @@ class PartitionChange(NamedTuple):
     recovering: bool
     elected: bool
     kind: str
-    """`created`, an election's kind, or `isr`."""
+    """`created`, `isr`, or the kind of an election (`Elected.kind`)."""
 
 
 @dataclass(slots=True)
 class Cluster:
-    """Brokers, partitions, what the controller wrote, and what producers were told."""
+    """Brokers, partitions, the controller's log, and the acknowledgements that producers received."""
 
     brokers: tuple[int, ...]
-    protocol: Truncating = "kip-320"
+    protocol: TruncationProtocol = "kip-320"
     elr_enabled: bool = False
     unclean: bool = False
     """unclean.leader.election.enable"""
@@ -184,82 +191,89 @@ class Cluster:
     next_marker: int = 0
     partitions: dict[TopicPartition, Partition] = field(default_factory=dict)
     dead: set[int] = field(default_factory=set)
-    frozen: set[int] = field(default_factory=set)
-    """Stopped in the middle (SIGSTOP, a long pause): they do nothing and lose nothing."""
+    paused: set[int] = field(default_factory=set)
+    """Brokers that do nothing and lose nothing: SIGSTOP, a long garbage collection, a network partition."""
     fenced: set[int] = field(default_factory=set)
-    """Whom the controller takes for dead."""
-    clean: set[int] = field(default_factory=set)
-    """Dead brokers that were shut down cleanly."""
-    acknowledged: dict[int, Sent] = field(default_factory=dict)
-    """Record id → what acknowledged it; with acks=0 that is no answer at all."""
+    """Brokers that the controller considers dead."""
+    stopped_cleanly: set[int] = field(default_factory=set)
+    """Dead brokers that shut down cleanly."""
+    acknowledged: dict[int, ProduceRequest] = field(default_factory=dict)
+    """Record id → the acknowledged request; with acks=0 the producer received no response."""
     committed: dict[TopicPartition, set[int]] = field(default_factory=dict)
     """Ids of records that were ever below the high watermark of a leader."""
     changes: list[PartitionChange] = field(default_factory=list)
 
     def create(self, topic: str, number: int = 0, assignment: tuple[int, ...] = (), *, min_insync_replicas: int = 1) -> Partition:
-        """A new partition, led by the first of its assignment, everyone in sync and aware of it."""
+        """Create a partition, led by the first of its assignment, with all replicas in sync."""
         order = assignment or self.brokers
-        partition = Partition(topic, number, order, order[0], 0, 0, frozenset(order), min_insync_replicas=min_insync_replicas)
+        partition = Partition(topic, number, order, order[0], 0, frozenset(order), min_insync_replicas=min_insync_replicas)
         self.partitions[partition.name] = partition
         self.committed[partition.name] = set()
         partition.replicas = {broker: SimulatedReplica(broker) for broker in order}
-        self.changes.append(
-            PartitionChange(self.now_ms, partition.name, order[0], 0, order, (), recovering=False, elected=True, kind="created")
-        )
+        self.record_change(partition, elected=True, kind="created")
         return partition
 
+    def record_change(self, partition: Partition, *, elected: bool, kind: str) -> None:
+        """Append the present state of a partition to the controller's log."""
+        isr, elr = partition.in_order(partition.isr), partition.in_order(partition.elr)
+        state = partition.leader, partition.leader_epoch, isr, elr, partition.recovering
+        self.changes.append(PartitionChange(self.now_ms, partition.name, *state, elected, kind))
+
     @property
-    def epochs_known(self) -> bool:
+    def has_leader_epochs(self) -> bool:
         """Whether batches carry leader epochs (message format 2, Kafka 0.11)."""
         return self.protocol != "truncate-to-hw"
 
     @property
-    def fences(self) -> bool:
+    def fences_fetches(self) -> bool:
         """Whether fetches carry the follower's leader epoch (KIP-320)."""
         return self.protocol == "kip-320"
 
-    def runs(self, broker: int) -> bool:
-        """Whether a broker does anything."""
-        return broker not in self.dead and broker not in self.frozen
+    def is_running(self, broker: int) -> bool:
+        """Whether a broker is neither dead nor paused."""
+        return broker not in self.dead and broker not in self.paused
 
     def tick(self, milliseconds: int = STEP_MS) -> int:
-        """Let time pass; the new time."""
+        """Advance the time; returns the new time."""
         self.now_ms += milliseconds
         return self.now_ms
 
     def new_ids(self, count: int) -> tuple[int, ...]:
-        """Ids nothing has yet."""
+        """Unused record ids."""
         first = self.next_id
         self.next_id += count
         return tuple(range(first, first + count))
 
     def new_marker(self) -> tuple[int, ...]:
-        """An id for a marker: negative, for it is no record."""
+        """An unused id for a marker: negative, because it is no record."""
         self.next_marker -= 1
         return (self.next_marker,)
 
     def copy(self) -> "Cluster":
-        """Another cluster in the same state; batches and answers are shared, which nothing changes."""
-        other = Cluster(**{name: getattr(self, name) for name in _PLAIN})
-        for name in ("dead", "frozen", "fenced", "clean", "acknowledged", "changes"):
-            setattr(other, name, getattr(self, name).copy())
-        other.committed = {name: set(ids) for name, ids in self.committed.items()}
-        other.partitions = {name: _copied(partition) for name, partition in self.partitions.items()}
-        return other
-
-
-_PLAIN: Final = ("brokers", "protocol", "elr_enabled", "unclean", "replica_lag_time_max_ms", "now_ms", "next_id", "next_marker")
-
-
-def _copied(partition: Partition) -> Partition:
-    values = {name: getattr(partition, name) for name in partition.__slots__}
-    values["replicas"] = {broker: _copied_replica(replica) for broker, replica in partition.replicas.items()}
-    return Partition(**values)
-
-
-def _copied_replica(replica: SimulatedReplica) -> SimulatedReplica:
-    values = {name: getattr(replica, name) for name in replica.__slots__}
-    for name in ("batches", "epochs", "followers"):
-        values[name] = values[name].copy()
-    values["waiting"] = []
-    return SimulatedReplica(**values)
+        """An independent copy of the state; it shares batches and requests, and has no waiting requests."""
+        return replace(
+            self,
+            dead=set(self.dead),
+            paused=set(self.paused),
+            fenced=set(self.fenced),
+            stopped_cleanly=set(self.stopped_cleanly),
+            acknowledged=dict(self.acknowledged),
+            committed={name: set(ids) for name, ids in self.committed.items()},
+            changes=list(self.changes),
+            partitions={
+                name: replace(
+                    partition,
+                    replicas={
+                        broker: replace(
+                            replica,
+                            batches=list(replica.batches),
+                            epochs=list(replica.epochs),
+                            followers=dict(replica.followers),
+                            waiting=[],
+                        )
+                        for broker, replica in partition.replicas.items()
+                    },
+                )
+                for name, partition in self.partitions.items()
+            },
+        )

@@ -1,4 +1,4 @@
-"""A history told while it is played: every action with a sentence, and how all replicas stand after it."""
+"""A simulated history: each action on a cluster, described in a sentence, with the state of all replicas after it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -6,11 +6,10 @@ from typing import Final, NamedTuple, Unpack
 
 from kafka_forensics.model.controller import NO_LEADER
 from kafka_forensics.model.findings import TopicPartition
-from kafka_forensics.replication.elections import Elected
 from kafka_forensics.simulation import actions, control, transactions
-from kafka_forensics.simulation.actions import DroppedBatches, Fetched, Sending
-from kafka_forensics.simulation.cluster import ABORT, COMMIT, Batch, Cluster, Partition, Sent
-from kafka_forensics.simulation.producers import ConsumedIds, Producer, number, produce, read
+from kafka_forensics.simulation.actions import FetchResult, SendOptions
+from kafka_forensics.simulation.cluster import ABORT, COMMIT, Batch, Cluster, Partition, ProduceRequest
+from kafka_forensics.simulation.producers import ConsumedIds, Producer, base_sequence_of, consume, produce
 from kafka_forensics.simulation.transactions import FENCED, INVALID, OK, Coordinator, complete
 
 LEADS: Final = "leader"
@@ -18,15 +17,17 @@ FOLLOWS: Final = "follower"
 FROZEN: Final = "frozen"
 DEAD: Final = "dead"
 STALE: Final = "stale leader"
-"""It takes itself for the leader, and is not."""
-PLAIN: Final = Producer()
+"""It considers itself leader, and the controller has another."""
+PLAIN_PRODUCER: Final = Producer()
+_REFUSALS: Final = {FENCED: "refused, it is fenced", INVALID: "refused, there is no such transaction"}
 
 
 class View(NamedTuple):
-    """A replica at one moment; offsets are exclusive ends, `leader_epoch` the last it heard of."""
+    """A replica at one moment; offsets are exclusive ends, `leader_epoch` the last one that its broker learned."""
 
     broker: int
     state: str
+    """`LEADS`, `FOLLOWS`, `FROZEN`, `DEAD` or `STALE`."""
     log_end_offset: int
     high_watermark: int
     leader_epoch: int
@@ -34,7 +35,7 @@ class View(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """A partition at one moment: the controller's word, and its replicas in the order of the brokers."""
+    """A partition at one moment: the controller's state, and the replicas by broker."""
 
     topic_partition: TopicPartition
     leader: int
@@ -45,7 +46,7 @@ class Moment(NamedTuple):
 
 
 class Event(NamedTuple):
-    """A step: its number from 1 on, milliseconds since the beginning, what happened, how all partitions stand."""
+    """An action: its number from 1 on, milliseconds since the start, a sentence, and all partitions after it."""
 
     step: int
     after_ms: int
@@ -54,7 +55,7 @@ class Event(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """A finding that a scan of the end must make; offsets `[start, end)`, None where it names none."""
+    """A finding that a scan of the final state must make; offsets `[start, end)`, None where it names none."""
 
     kind: str
     severity: str
@@ -69,67 +70,78 @@ class Expected(NamedTuple):
 
 @dataclass(slots=True)
 class History:
-    """A cluster, and what has happened to it so far."""
+    """A cluster and what has happened to it; each method acts on the cluster and adds an event.
+
+    The optional `note` is appended to the event's sentence.
+    """
 
     cluster: Cluster
     coordinator: Coordinator | None = None
     events: list[Event] = field(default_factory=list)
     expected: list[Expected] = field(default_factory=list)
-    readings: list[ConsumedIds] = field(default_factory=list)
-    """What consumers read at the end, of each partition."""
+    consumed: list[ConsumedIds] = field(default_factory=list)
+    """What consumers read of each partition at the end."""
     remarks: list[str] = field(default_factory=list)
-    """What the history teaches, a sentence each."""
+    """Conclusions, a sentence each."""
 
-    def tell(self, text: str) -> None:
-        """Note a step that was just taken."""
+    def add_event(self, text: str) -> None:
+        """Record the action that was just taken, and advance the time."""
         cluster = self.cluster
         if self.coordinator is not None:
             complete(cluster, self.coordinator)
-        started = cluster.changes[0].timestamp_ms if cluster.changes else cluster.now_ms
-        moments = tuple(moment(cluster, partition) for partition in cluster.partitions.values())
-        self.events.append(Event(len(self.events) + 1, cluster.now_ms - started, text, moments))
+        partitions = tuple(_moment(cluster, partition) for partition in cluster.partitions.values())
+        self.events.append(Event(len(self.events) + 1, cluster.now_ms - cluster.changes[0].timestamp_ms, text, partitions))
         cluster.tick()
 
     def create(self, topic: str, number: int = 0, assignment: tuple[int, ...] = (), *, min_insync_replicas: int = 1) -> Partition:
-        """A partition, led by the first of its assignment."""
+        """Create a partition, led by the first of its assignment; adds no event."""
         partition = self.cluster.create(topic, number, assignment, min_insync_replicas=min_insync_replicas)
-        control.tell(self.cluster, partition)
+        control.publish_metadata(self.cluster, partition)
         return partition
 
     def produce(
         self,
         partition: Partition,
-        producer: Producer = PLAIN,
+        producer: Producer = PLAIN_PRODUCER,
         count: int = 1,
         *,
-        again: Sent | None = None,
-        note: str = "",
-        **how: Unpack[Sending],
-    ) -> Sent:
+        retry_of: ProduceRequest | None = None,
+        **options: Unpack[SendOptions],
+    ) -> ProduceRequest:
         """A producer sends a batch, see `producers.produce`."""
-        sent = produce(self.cluster, partition, producer, count, again=again, **how)
-        who = producer_name(producer)
-        verb = "sends" if again is None else "sends again"
-        acks = {0: " (acks=0)", 1: " (acks=1)"}.get(sent.acks, "")
-        self.tell(f"{who} {verb} {named(sent.ids)} to broker {sent.leader}{acks}{_answer(sent)}{note}")
-        return sent
+        request = produce(self.cluster, partition, producer, count, retry_of=retry_of, **options)
+        name = f"producer {producer.producer_id}" if producer.is_idempotent else "a producer"
+        verb = "sends" if retry_of is None else "sends again"
+        acks = {0: " (acks=0)", 1: " (acks=1)"}.get(request.acks, "")
+        response = "" if request.response == "waiting" else f": {request.response}"
+        response += ", it was there already" if request.is_acknowledged and request.is_duplicate else ""
+        response = response if request.is_answered else ": the answer is lost"
+        self.add_event(f"{name} {verb} {records_text(request.ids)} to broker {request.leader}{acks}{response}")
+        return request
 
-    def fetch(self, partition: Partition, follower: int, *, answered: bool = True, note: str = "") -> Fetched:
+    def produce_and_copy(self, partition: Partition, count: int = 1) -> None:
+        """A producer sends a batch, then the followers copy it."""
+        self.produce(partition, count=count)
+        self.copy_all(partition)
+
+    def fetch(self, partition: Partition, follower: int, *, answered: bool = True, note: str = "") -> None:
         """A follower fetches once."""
-        done = actions.fetch(self.cluster, partition, follower, answered=answered)
-        self.tell(f"broker {follower} {_fetched(partition, done, answered=answered)}{note}")
-        return done
+        result = actions.fetch(self.cluster, partition, follower, answered=answered)
+        self.add_event(f"broker {follower} {_fetch_text(partition, result, answered=answered)}{note}")
 
-    def settle(self, partition: Partition, followers: Iterable[int] | None = None, *, quiet: bool = False) -> None:
+    def copy_all(self, *partitions: Partition) -> None:
         """Followers that run fetch until nothing changes."""
-        who = tuple(partition.assignment if followers is None else followers)
-        for _ in range(3):
-            for broker in who:
-                if broker != partition.leader:
-                    actions.fetch(self.cluster, partition, broker)
-        if not quiet:
-            able = [broker for broker in who if broker != partition.leader and self.cluster.runs(broker)]
-            self.tell(f"{_who(able)} {'fetch' if len(able) > 1 else 'fetches'} until nothing is left to copy")
+        for partition in partitions:
+            followers = [broker for broker in partition.assignment if broker != partition.leader]
+            for broker in followers * 3:
+                actions.fetch(self.cluster, partition, broker)
+        able = [broker for broker in followers if self.cluster.is_running(broker)]
+        who = (
+            f"{_brokers_text(able)} {'fetch' if len(able) > 1 else 'fetches'}"
+            if len(self.cluster.partitions) == 1
+            else "followers fetch"
+        )
+        self.add_event(f"{who} until nothing is left to copy")
 
     def elect(
         self,
@@ -137,105 +149,86 @@ class History:
         *,
         unclean: bool | None = None,
         preferred: bool = False,
-        hears: Iterable[int] | None = None,
-        note: str = "",
-    ) -> Elected:
-        """The controller elects."""
-        heard = None if hears is None else tuple(hears)
-        done = control.run_election(self.cluster, partition, unclean=unclean, preferred=preferred, hears=heard)
-        kind = {"unclean": "uncleanly ", "clean": "", "elr": "from the ELR "}.get(done.kind, f"({done.kind}) ")
-        kind = f"for{self._which(partition)} {kind}" if self._which(partition) else kind
-        said = (
-            "nobody can be elected"
-            if done.leader == NO_LEADER
-            else f"broker {done.leader} is elected {kind}in epoch {partition.leader_epoch}"
-        )
-        deaf = (
-            []
-            if heard is None
-            else [broker for broker in partition.assignment if broker not in heard and self.cluster.runs(broker)]
-        )
-        late = f"; {_who(deaf)} {'has' if len(deaf) == 1 else 'have'} not heard yet" if deaf else ""
-        self.tell(f"{said}{late}{note}")
-        return done
+        receivers: tuple[int, ...] | None = None,
+    ) -> None:
+        """The controller elects a leader; `receivers` as for `control.run_election`."""
+        outcome = control.run_election(self.cluster, partition, unclean=unclean, preferred=preferred, receivers=receivers)
+        name = self._name_if_several(partition)
+        kind = f"{f'for{name} ' if name else ''}{'uncleanly ' if outcome.kind == 'unclean' else ''}"
+        others = [] if receivers is None else [broker for broker in partition.assignment if broker not in receivers]
+        uninformed = [broker for broker in others if self.cluster.is_running(broker)]
+        late = f"; {_brokers_text(uninformed)} {'has' if len(uninformed) == 1 else 'have'} not heard yet" if uninformed else ""
+        self.add_event(f"broker {outcome.leader} is elected {kind}in epoch {partition.leader_epoch}{late}")
 
-    def kill(self, broker: int, *, noticed: bool = True, note: str = "") -> None:
-        """A process dies."""
+    def kill(self, broker: int, *, noticed: bool = True) -> None:
+        """A broker's process dies."""
         control.kill(self.cluster, broker, noticed=noticed)
-        self.tell(f"broker {broker} is killed{self._new_leaders(noticed=noticed)}{note}")
+        self.add_event(f"broker {broker} is killed{self._new_leaders_text(noticed=noticed)}")
 
-    def lose_power(self, brokers: Iterable[int], *, noticed: bool = True, note: str = "") -> list[DroppedBatches]:
-        """Machines die at one moment; what was not flushed goes."""
-        who, cuts = tuple(brokers), list[DroppedBatches]()
-        for broker in who:
-            cuts += control.lose_power(self.cluster, broker, noticed=noticed)
-        gone = "; ".join(f"{named(cut.ids)} of broker {cut.broker} had not reached the disk" for cut in cuts)
-        self.tell(f"{_who(who)} {'loses' if len(who) == 1 else 'lose'} power{f': {gone}' if gone else ''}{note}")
-        return cuts
+    def lose_power(self, *brokers: int, noticed: bool = True) -> None:
+        """Machines lose power at the same moment."""
+        removed = [batches for broker in brokers for batches in control.lose_power(self.cluster, broker, noticed=noticed)]
+        lost = "; ".join(f"{records_text(batches.ids)} of broker {batches.broker} had not reached the disk" for batches in removed)
+        verb = "loses" if len(brokers) == 1 else "lose"
+        self.add_event(f"{_brokers_text(brokers)} {verb} power{f': {lost}' if lost else ''}")
 
-    def stop(self, broker: int, *, note: str = "") -> None:
+    def stop(self, broker: int) -> None:
         """A clean shutdown."""
         control.stop(self.cluster, broker)
-        self.tell(f"broker {broker} is shut down cleanly{self._new_leaders(noticed=True)}{note}")
+        self.add_event(f"broker {broker} is shut down cleanly{self._new_leaders_text(noticed=True)}")
 
-    def start(self, broker: int, *, lossy: bool = False, note: str = "") -> list[DroppedBatches]:
-        """A dead broker comes back."""
-        before = {name: partition.leader_epoch for name, partition in self.cluster.partitions.items()}
-        cuts = control.start(self.cluster, broker, lossy=lossy)
+    def start(self, broker: int) -> None:
+        """A dead broker starts."""
+        partitions = self.cluster.partitions.values()
+        epochs = [partition.leader_epoch for partition in partitions]
+        removed = control.start(self.cluster, broker)
         led = [
-            partition
-            for name, partition in self.cluster.partitions.items()
-            if partition.leader_epoch > before[name] and partition.leader == broker
+            f" and leads in epoch {partition.leader_epoch}"
+            for partition, epoch in zip(partitions, epochs, strict=True)
+            if partition.leader_epoch > epoch and partition.leader == broker
         ]
-        leads = f" and leads in epoch {led[0].leader_epoch}" if led else ""
-        cut = "".join(f", cutting {named(gone.ids)} at its high watermark {gone.end_offset}" for gone in cuts)
-        self.tell(f"broker {broker} starts{leads}{cut}{note}")
-        return cuts
+        cut = "".join(f", cutting {records_text(batches.ids)} at its high watermark {batches.end_offset}" for batches in removed)
+        self.add_event(f"broker {broker} starts{''.join(led[:1])}{cut}")
 
-    def freeze(self, broker: int, *, noticed: bool = False, note: str = "") -> None:
-        """A broker stands still."""
-        control.freeze(self.cluster, broker, noticed=noticed)
-        self.tell(f"broker {broker} stands still{self._new_leaders(noticed=noticed)}{note}")
+    def pause(self, broker: int, *, noticed: bool = False) -> None:
+        """A broker stops responding."""
+        control.pause(self.cluster, broker, noticed=noticed)
+        self.add_event(f"broker {broker} stands still{self._new_leaders_text(noticed=noticed)}")
 
-    def thaw(self, broker: int, *, hears: bool = True, note: str = "") -> None:
-        """It goes on."""
-        control.thaw(self.cluster, broker, hears=hears)
-        self.tell(f"broker {broker} goes on{'' if hears else ' and has heard nothing'}{note}")
+    def resume(self, broker: int) -> None:
+        """A paused broker continues."""
+        control.resume(self.cluster, broker)
+        self.add_event(f"broker {broker} goes on")
 
-    def shrink(self, partition: Partition, out: Iterable[int] | None = None, *, note: str = "") -> frozenset[int]:
-        """The leader puts laggards out of the ISR."""
-        gone = actions.shrink_isr(self.cluster, partition, out)
-        self.tell(f"broker {partition.leader} puts {_who(sorted(gone)) if gone else 'nobody'} out of the ISR{note}")
-        return gone
+    def shrink(self, partition: Partition) -> None:
+        """The leader removes lagging followers from the ISR."""
+        removed = actions.shrink_isr(self.cluster, partition)
+        self.add_event(f"broker {partition.leader} puts {_brokers_text(sorted(removed))} out of the ISR")
 
     def checkpoint(self, *brokers: int) -> None:
-        """Brokers write their high watermarks down, as they do every five seconds."""
-        for broker in brokers or self.cluster.brokers:
-            if self.cluster.runs(broker):
-                actions.checkpoint_high_watermarks(self.cluster, broker)
+        """Brokers write their high watermarks to disk, as they do every five seconds; adds no event."""
+        for broker in filter(self.cluster.is_running, brokers or self.cluster.brokers):
+            actions.checkpoint_high_watermarks(self.cluster, broker)
 
     def flush(self, *brokers: int) -> None:
-        """Logs of brokers reach their disks."""
-        for broker in brokers or self.cluster.brokers:
-            if self.cluster.runs(broker):
-                actions.flush(self.cluster, broker)
+        """Brokers flush their logs; adds no event."""
+        for broker in filter(self.cluster.is_running, brokers or self.cluster.brokers):
+            actions.flush(self.cluster, broker)
 
-    def wait(self, seconds: float, note: str) -> None:
+    def wait(self, seconds: int, text: str) -> None:
         """Time passes."""
-        self.cluster.tick(round(1000 * seconds))
-        self.tell(note)
+        self.cluster.tick(1000 * seconds)
+        self.add_event(text)
 
     def shut_down(self) -> None:
-        """The end: consumers read once more; then the controller is stopped, so that nobody is elected any more, and every broker
-        that runs is shut down cleanly."""
+        """The end: consumers read once more, the controller stops, and every running broker shuts down cleanly; adds no event."""
         cluster = self.cluster
-        self.readings = [read(cluster, partition) for partition in cluster.partitions.values()]
-        for broker in cluster.brokers:
-            if cluster.runs(broker):
-                actions.checkpoint_high_watermarks(cluster, broker)
-                actions.flush(cluster, broker)
-                cluster.clean.add(broker)
-                cluster.dead.add(broker)
+        self.consumed = [consume(cluster, partition) for partition in cluster.partitions.values()]
+        for broker in filter(cluster.is_running, cluster.brokers):
+            actions.checkpoint_high_watermarks(cluster, broker)
+            actions.flush(cluster, broker)
+            cluster.stopped_cleanly.add(broker)
+            cluster.dead.add(broker)
 
     def expect(
         self,
@@ -245,205 +238,146 @@ class History:
         broker: int | None = None,
         offsets: tuple[int, int] | None = None,
         held_by: Iterable[int] | None = None,
-        *,
-        of_topic: bool = False,
     ) -> None:
-        """Note a finding that a scan must make of a partition, or of its topic."""
+        """Add a finding about a partition that a scan must make; offsets `[start, end)`, None where it names none."""
         start, end = offsets or (None, None)
-        held = None if held_by is None else tuple(held_by)
-        number = None if of_topic else partition.number
-        self.expected.append(Expected(kind, severity, partition.topic, number, broker, start, end, held))
+        holders = None if held_by is None else tuple(held_by)
+        self.expected.append(Expected(kind, severity, partition.topic, partition.number, broker, start, end, holders))
 
     def remark(self, sentence: str) -> None:
-        """Note what the history teaches."""
+        """Add a conclusion."""
         self.remarks.append(sentence)
 
-    def _new_leaders(self, *, noticed: bool) -> str:
+    def begin(self, producer: Producer, *, note: str = "") -> None:
+        """A client gets its producer id and a new epoch."""
+        result = transactions.init_producer_id(self.cluster, self._coordinator, producer)
+        epoch = f"has epoch {producer.producer_epoch} of producer {producer.producer_id}"
+        self.add_event(f"{producer.transactional_id} {epoch if result == OK else 'has to wait for its epoch'}{note}")
+
+    def write(self, partition: Partition, producer: Producer, *, adds_partition: bool = True, note: str = "") -> None:
+        """A transaction writes a record; it adds the partition to the transaction first unless told otherwise."""
+        if adds_partition:
+            transactions.add_partitions(self.cluster, self._coordinator, producer, [partition.name])
+        request = transactions.write(self.cluster, self._coordinator, partition, producer)
+        target = f"{records_text(request.ids)} to {_name(partition)}"
+        self.add_event(f"{producer.transactional_id} writes {target}{_refusal_text(request)}{note}")
+
+    def send_delayed(self, partition: Partition, producer: Producer) -> ProduceRequest:
+        """A transaction sends a record that the network delays until `arrive`."""
+        ids = self.cluster.new_ids(1)
+        base_sequence_of(producer, partition, ids)
+        self.add_event(f"{producer.transactional_id} sends {records_text(ids)} to {_name(partition)}, and the network keeps it")
+        return ProduceRequest(partition.name, ids, -1, partition.leader, partition.leader_epoch)
+
+    def arrive(self, partition: Partition, producer: Producer, delayed: ProduceRequest) -> None:
+        """A delayed record arrives."""
+        request = transactions.write(self.cluster, self._coordinator, partition, producer, retry_of=delayed)
+        self.add_event(f"{records_text(delayed.ids)} arrives at {_name(partition)}{_refusal_text(request)}")
+
+    def end(self, producer: Producer, *, commit: bool, delayed: bool = False, note: str = "") -> None:
+        """A client ends its transaction; `delayed`: a request for an earlier transaction arrives only now."""
+        name, verb = str(producer.transactional_id), "commit" if commit else "abort"
+        coordinator = self._coordinator
+        result = transactions.end_transaction(self.cluster, coordinator, name, producer.producer_epoch, commit=commit)
+        outcome = _REFUSALS.get(result)
+        if outcome is None:
+            prepared = next(
+                state for _, key, state in reversed(coordinator.log) if key == name and state.state.startswith("Prepare")
+            )
+            outcome = (
+                f"{COMMIT if commit else ABORT} in {' and '.join(f'{topic}-{number}' for topic, number in prepared.partitions)}"
+            )
+        what = f"the late {verb} of {name} arrives" if delayed else f"{name} {verb}s"
+        self.add_event(f"{what}: {outcome}{note}")
+        if not delayed:
+            transactions.take_next_epoch(coordinator, producer)
+
+    @property
+    def _coordinator(self) -> Coordinator:
+        assert self.coordinator is not None
+        return self.coordinator
+
+    def _new_leaders_text(self, *, noticed: bool) -> str:
+        """The leaders that were elected since the last event."""
         if not noticed:
             return ", which nobody notices yet"
-        last = {partition.topic_partition: partition for partition in self.events[-1].partitions} if self.events else {}
-        said = []
-        for name, partition in self.cluster.partitions.items():
-            if name in last and partition.leader_epoch > last[name].leader_epoch:
-                where = self._which(partition)
-                new = (
-                    f"broker {partition.leader} leads{where} in epoch {partition.leader_epoch}"
-                    if partition.leader != NO_LEADER
-                    else f"nobody leads{where}"
-                )
-                said.append(new)
-        return f"; {', '.join(said)}" if said else ""
+        epochs = {partition.topic_partition: partition.leader_epoch for partition in self.events[-1].partitions}
+        texts = []
+        for partition in self.cluster.partitions.values():
+            if partition.leader_epoch > epochs[partition.name]:
+                name = self._name_if_several(partition)
+                leads = f"broker {partition.leader} leads{name} in epoch {partition.leader_epoch}"
+                texts.append(f"nobody leads{name}" if partition.leader == NO_LEADER else leads)
+        return f"; {', '.join(texts)}" if texts else ""
 
-    def _which(self, partition: Partition) -> str:
-        """A partition by name, where there are several."""
-        return f" {partition.topic}-{partition.number}" if len(self.cluster.partitions) > 1 else ""
+    def _name_if_several(self, partition: Partition) -> str:
+        """The name of a partition after a space, where there are several."""
+        return f" {_name(partition)}" if len(self.cluster.partitions) > 1 else ""
 
 
-def moment(cluster: Cluster, partition: Partition) -> Moment:
-    """How a partition stands."""
-    views = []
-    for broker, replica in sorted(partition.replicas.items()):
-        state = _state(cluster, partition, broker)
-        views.append(
-            View(broker, state, replica.log_end_offset, replica.high_watermark, replica.leader_epoch, tuple(replica.batches))
-        )
-    isr, elr = (tuple(broker for broker in partition.assignment if broker in members) for members in (partition.isr, partition.elr))
-    return Moment(partition.name, partition.leader, partition.leader_epoch, isr, elr, tuple(views))
-
-
-def named(ids: Iterable[int]) -> str:
-    """Records by name, runs of them by their first and last; then how many markers."""
-    given = list(ids)
-    records = [record_id for record_id in given if record_id >= 0]
-    markers = len(given) - len(records)
-    said = " ".join(f"r{record}" for record in records)
+def records_text(ids: Iterable[int]) -> str:
+    """Record ids as `r0 r1`, longer runs as `r0..r4`, and the number of markers."""
+    every = list(ids)
+    records = [record_id for record_id in every if record_id >= 0]
+    markers = len(every) - len(records)
+    text = " ".join(f"r{record}" for record in records)
     if len(records) > 2 and records == list(range(records[0], records[-1] + 1)):
-        said = f"r{records[0]}..r{records[-1]}"
-    counted = "" if not markers else "a marker" if markers == 1 else f"{markers} markers"
-    return " and ".join(part for part in (said, counted) if part) or "nothing"
+        text = f"r{records[0]}..r{records[-1]}"
+    markers_text = "" if not markers else "a marker" if markers == 1 else f"{markers} markers"
+    return " and ".join(filter(None, (text, markers_text))) or "nothing"
 
 
-def producer_name(producer: Producer) -> str:
-    """How a producer is called."""
-    if producer.transactional_id is not None:
-        return producer.transactional_id
-    return "a producer" if not producer.idempotent else f"producer {producer.producer_id}"
+def _moment(cluster: Cluster, partition: Partition) -> Moment:
+    replicas = tuple(
+        View(
+            broker,
+            _state(cluster, partition, broker),
+            replica.log_end_offset,
+            replica.high_watermark,
+            replica.leader_epoch,
+            tuple(replica.batches),
+        )
+        for broker, replica in sorted(partition.replicas.items())
+    )
+    isr, elr = partition.in_order(partition.isr), partition.in_order(partition.elr)
+    return Moment(partition.name, partition.leader, partition.leader_epoch, isr, elr, replicas)
 
 
 def _state(cluster: Cluster, partition: Partition, broker: int) -> str:
-    replica = partition.replicas[broker]
-    if broker in cluster.dead:
-        return DEAD
-    if broker in cluster.frozen:
-        return FROZEN
-    if not replica.leads:
+    if not cluster.is_running(broker):
+        return DEAD if broker in cluster.dead else FROZEN
+    if not partition.replicas[broker].leads:
         return FOLLOWS
     return LEADS if partition.leader == broker else STALE
 
 
-def _who(brokers: Sequence[int]) -> str:
+def _brokers_text(brokers: Sequence[int]) -> str:
     return f"broker{'s' if len(brokers) > 1 else ''} {' and '.join(map(str, brokers))}"
 
 
-def _answer(sent: Sent) -> str:
-    if not sent.answered:
-        return ": the answer is lost"
-    if sent.answer == "acknowledged" and sent.duplicate:
-        return ": acknowledged, it was there already"
-    if sent.answer == "waiting":
-        return ""
-    return f": {sent.answer}"
-
-
-def _fetched(partition: Partition, done: Fetched, *, answered: bool) -> str:
-    if done.failure:
-        return (
-            f"cannot fetch: its leader is {done.failure}"
-            if done.failure == actions.UNREACHABLE
-            else "is refused: it is in another epoch"
-        )
+def _fetch_text(partition: Partition, result: FetchResult, *, answered: bool) -> str:
+    assert not result.failure
     parts = []
-    if done.cut is not None:
-        parts.append(f"cuts {named(done.cut.ids)}, back to {done.cut.end_offset}")
+    if result.truncated is not None:
+        parts.append(f"cuts {records_text(result.truncated.ids)}, back to {result.truncated.end_offset}")
     if not answered:
-        parts.append(f"asks broker {done.leader}; the answer is lost")
-    elif done.end > done.start:
-        held = partition.replicas[done.leader].batches
-        ids = [record_id for batch in held if done.start <= batch.base_offset < done.end for record_id in batch.ids]
-        parts.append(f"fetches {named(ids)} from broker {done.leader}")
+        parts.append(f"asks broker {result.leader}; the answer is lost")
+    elif result.end > result.start:
+        batches = partition.replicas[result.leader].batches
+        copied = [record_id for batch in batches if result.start <= batch.base_offset < result.end for record_id in batch.ids]
+        parts.append(f"fetches {records_text(copied)} from broker {result.leader}")
     else:
-        parts.append(f"asks broker {done.leader} and gets nothing new")
-    if done.joined:
+        parts.append(f"asks broker {result.leader} and gets nothing new")
+    if result.joined:
         parts.append("is back in the ISR")
     return ", ".join(parts)
 
 
-# Transactions told while they are played: what clients ask the coordinator for, and what becomes of it.
+def _refusal_text(request: ProduceRequest) -> str:
+    if request.response in ("waiting", "acknowledged"):
+        return ""
+    return f": {_REFUSALS.get(request.response, request.response)}"
 
 
-_MARKERS = {True: COMMIT, False: ABORT}
-
-
-def begin(h: History, producer: Producer, *, note: str = "") -> None:
-    """A client takes its producer id and a new epoch."""
-    done = transactions.init_producer_id(h.cluster, coordinator_of(h), producer)
-    said = f"has epoch {producer.producer_epoch} of producer {producer.producer_id}" if done == OK else "has to wait for its epoch"
-    h.tell(f"{producer.transactional_id} {said}{note}")
-
-
-def write(h: History, partition: Partition, producer: Producer, *, named_before: bool = True, note: str = "") -> Sent:
-    """A record of a transaction; `named_before`: its partition is named to the coordinator first, as clients do once in each."""
-    coordinator = coordinator_of(h)
-    if named_before and transactions.add_partitions(h.cluster, coordinator, producer, [partition.name]) != OK:
-        ids = h.cluster.new_ids(1)
-        h.tell(f"{producer.transactional_id} may not write {named(ids)}: it is fenced{note}")
-        return Sent(partition.name, ids, -1, partition.leader, partition.leader_epoch, FENCED)
-    return _sent(h, partition, producer, transactions.write(h.cluster, coordinator, partition, producer), "writes", note)
-
-
-def late(h: History, partition: Partition, producer: Producer, *, note: str = "") -> Sent:
-    """A record that is on its way for long: it has its number, and arrives with `arrive`."""
-    ids = h.cluster.new_ids(1)
-    number(producer, partition, ids)
-    h.tell(f"{producer.transactional_id} sends {named(ids)} to {_place(partition)}, and the network keeps it{note}")
-    return Sent(partition.name, ids, -1, partition.leader, partition.leader_epoch)
-
-
-def arrive(h: History, partition: Partition, producer: Producer, sent: Sent, *, note: str = "") -> Sent:
-    """A late record arrives."""
-    done = transactions.write(h.cluster, coordinator_of(h), partition, producer, again=sent)
-    h.tell(f"{named(sent.ids)} arrives at {_place(partition)}{_refusal(done)}{note}")
-    return done
-
-
-def end(h: History, producer: Producer, *, commit: bool, note: str = "") -> str:
-    """A client ends its transaction, and the coordinator has the markers written."""
-    name = str(producer.transactional_id)
-    done = transactions.end_transaction(h.cluster, coordinator_of(h), name, producer.producer_epoch, commit=commit)
-    verb = "commits" if commit else "aborts"
-    h.tell(f"{name} {verb}{_markers(h, name, commit=commit) if done == OK else f': {_why(done)}'}{note}")
-    transactions.begin_next(coordinator_of(h), producer)
-    return done
-
-
-def end_arrives(h: History, producer: Producer, *, commit: bool, note: str = "") -> str:
-    """A late EndTxn of an earlier transaction arrives."""
-    name = str(producer.transactional_id)
-    done = transactions.end_transaction(h.cluster, coordinator_of(h), name, producer.producer_epoch, commit=commit)
-    verdict = "commit" if commit else "abort"
-    came = _markers(h, name, commit=commit) if done == OK else f": {_why(done)}"
-    h.tell(f"the late {verdict} of {name} arrives{came}{note}")
-    return done
-
-
-def coordinator_of(h: History) -> Coordinator:
-    """The coordinator, which such a history must have."""
-    assert h.coordinator is not None
-    return h.coordinator
-
-
-def _sent(h: History, partition: Partition, producer: Producer, sent: Sent, verb: str, note: str) -> Sent:
-    h.tell(f"{producer.transactional_id} {verb} {named(sent.ids)} to {_place(partition)}{_refusal(sent)}{note}")
-    return sent
-
-
-def _refusal(sent: Sent) -> str:
-    return "" if sent.answer in ("waiting", "acknowledged") else f": {_why(sent.answer)}"
-
-
-def _why(answer: str) -> str:
-    return {FENCED: "refused, it is fenced", INVALID: "refused, there is no such transaction"}.get(answer, answer)
-
-
-def _markers(h: History, name: str, *, commit: bool) -> str:
-    """What the coordinator had written just now."""
-    log = coordinator_of(h).log
-    prepared = next(
-        state for _, transactional_id, state in reversed(log) if transactional_id == name and state.state.startswith("Prepare")
-    )
-    where = " and ".join(f"{topic}-{number}" for topic, number in prepared.partitions)
-    return f": {_MARKERS[commit]} in {where}"
-
-
-def _place(partition: Partition) -> str:
+def _name(partition: Partition) -> str:
     return f"{partition.topic}-{partition.number}"

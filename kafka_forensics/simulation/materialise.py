@@ -211,7 +211,7 @@ def materialise(cluster: Cluster, root: Path, coordinator: Coordinator | None = 
         log_dir.mkdir()
         _write_broker(cluster, broker, log_dir, coordinator)
         made.append(log_dir)
-    if cluster.fences:
+    if cluster.fences_fetches:
         log_dir = root / f"controller-{CONTROLLER}"
         log_dir.mkdir()
         topics = {topic for topic, _ in cluster.partitions} | (set() if coordinator is None else {TRANSACTION_STATE_TOPIC})
@@ -240,12 +240,12 @@ def topic_id(topic: str) -> str:
 
 def log_bytes(cluster: Cluster, batches: list[Batch]) -> bytes:
     """A replica's segment: format 2, or format 1 without epochs where brokers are of Kafka 0.10."""
-    return b"".join(_legacy(batch) if not cluster.epochs_known else _batch(batch) for batch in batches)
+    return b"".join(_legacy(batch) if not cluster.has_leader_epochs else _batch(batch) for batch in batches)
 
 
 def _write_broker(cluster: Cluster, broker: int, log_dir: Path, coordinator: Coordinator | None) -> None:
     ends: dict[str, dict[tuple[str, int], int]] = {"replication": {}, "recovery-point": {}, "log-start": {}}
-    clean = broker in cluster.clean
+    clean = broker in cluster.stopped_cleanly
     for partition in cluster.partitions.values():
         replica = partition.replicas.get(broker)
         if replica is None:
@@ -253,25 +253,25 @@ def _write_broker(cluster: Cluster, broker: int, log_dir: Path, coordinator: Coo
         directory = log_dir / f"{partition.topic}-{partition.number}"
         directory.mkdir()
         _write_replica(cluster, replica, directory, clean=clean)
-        if cluster.fences:
+        if cluster.fences_fetches:
             (directory / "partition.metadata").write_bytes(write_partition_metadata(topic_id(partition.topic)))
         ends["replication"][partition.name] = replica.checkpointed
-        ends["recovery-point"][partition.name] = replica.flushed
+        ends["recovery-point"][partition.name] = replica.flushed_end
         ends["log-start"][partition.name] = 0
     if coordinator is not None:
         _write_transaction_state(cluster, log_dir, coordinator, clean=clean)
         for name in ends:
             ends[name][TRANSACTION_STATE_TOPIC, 0] = 0 if name == "log-start" else len(coordinator.log)
     for name, offsets in ends.items():
-        if name != "log-start" or cluster.epochs_known:
+        if name != "log-start" or cluster.has_leader_epochs:
             (log_dir / f"{name}-offset-checkpoint").write_bytes(write_offset_checkpoint(offsets))
     (log_dir / "cleaner-offset-checkpoint").write_bytes(write_offset_checkpoint({}))
-    if cluster.fences:
+    if cluster.fences_fetches:
         (log_dir / "meta.properties").write_bytes(write_meta_properties(node_id=broker, cluster_id=CLUSTER_ID))
     else:
         (log_dir / "meta.properties").write_bytes(write_meta_properties(node_id=broker, version=0))
     if clean:
-        (log_dir / ".kafka_cleanshutdown").write_bytes(write_clean_shutdown(_BROKER_EPOCH if cluster.fences else None))
+        (log_dir / ".kafka_cleanshutdown").write_bytes(write_clean_shutdown(_BROKER_EPOCH if cluster.fences_fetches else None))
 
 
 def _write_replica(cluster: Cluster, replica: SimulatedReplica, directory: Path, *, clean: bool) -> None:
@@ -279,7 +279,7 @@ def _write_replica(cluster: Cluster, replica: SimulatedReplica, directory: Path,
     (directory / f"{_FIRST}.log").write_bytes(log_bytes(cluster, replica.batches))
     for suffix in ("index", "timeindex"):
         (directory / f"{_FIRST}.{suffix}").write_bytes(b"")
-    if not cluster.epochs_known:
+    if not cluster.has_leader_epochs:
         return
     aborted = aborted_transactions(replica.batches)
     if aborted:
@@ -335,5 +335,5 @@ def _write_transaction_state(cluster: Cluster, log_dir: Path, coordinator: Coord
     if clean:
         (directory / f"{len(coordinator.log):020d}.snapshot").write_bytes(write_producer_snapshot([]))
     (directory / "leader-epoch-checkpoint").write_bytes(write_leader_epochs([EpochEntry(0, 0)] if coordinator.log else []))
-    if cluster.fences:
+    if cluster.fences_fetches:
         (directory / "partition.metadata").write_bytes(write_partition_metadata(topic_id(TRANSACTION_STATE_TOPIC)))

@@ -84,15 +84,19 @@ _BY_NAME: Final = Fence.FOLLOWS | Fence.REACHED
 _BY_RECORD: Final = Fence.FOLLOWS | Fence.REACHED | Fence.RECORD_EPOCH
 _BY_EPOCH: Final = Fence.SAME_EPOCH | Fence.REACHED
 
-TRUNCATE_TO_HW: Final = Protocol("truncate-to-hw", Truncation.HIGH_WATERMARK, Fence.FOLLOWS, *[_BY_NAME] * 3, COMMON)
+TRUNCATE_TO_HW: Final = Protocol("truncate-to-hw", Truncation.HIGH_WATERMARK, Fence.FOLLOWS, _BY_NAME, _BY_NAME, _BY_NAME, COMMON)
 KIP_101: Final = replace(TRUNCATE_TO_HW, name="kip-101", truncation=Truncation.KIP_101)
 KIP_279: Final = replace(TRUNCATE_TO_HW, name="kip-279", truncation=Truncation.KIP_279)
-KIP_320_FIRST_TRY: Final = Protocol("kip-320-first-try", Truncation.ON_FETCH, *[_BY_RECORD] * 4, COMMON | Guard.EPOCH_START_REACHED)
+KIP_320_FIRST_TRY: Final = Protocol(
+    "kip-320-first-try",
+    Truncation.ON_FETCH,
+    *(_BY_RECORD, _BY_RECORD, _BY_RECORD, _BY_RECORD),
+    COMMON | Guard.EPOCH_START_REACHED,
+)
 KIP_320: Final = Protocol(
     "kip-320",
     Truncation.KIP_279,
-    Fence.SAME_EPOCH,
-    *[_BY_EPOCH] * 3,
+    *(Fence.SAME_EPOCH, _BY_EPOCH, _BY_EPOCH, _BY_EPOCH),
     COMMON | Guard.EPOCH_START_REACHED | Guard.TRUNCATION_FENCED,
 )
 

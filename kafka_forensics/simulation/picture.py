@@ -189,7 +189,7 @@ def _meanings(history: History, missing: frozenset[int]) -> Iterator[tuple[str, 
     batches = list(_batches(history))
     box = f'<rect {_OUTLINE} x="{{x}}" y="{{y}}" width="14" height="14" fill="%s"%s/>'
     for epoch in sorted({batch.leader_epoch for batch in batches}):
-        known = "" if history.cluster.epochs_known else " (not in the log)"
+        known = "" if history.cluster.has_leader_epochs else " (not in the log)"
         yield box % (COLOURS[epoch % len(COLOURS)], ""), f"epoch {epoch}{known}"
     yield f'<line {_MARK} x1="{{mark}}" x2="{{mark}}" y1="{{above}}" y2="{{below}}"/>', "high watermark as this broker knows it"
     if any(batch.is_transactional for batch in batches):

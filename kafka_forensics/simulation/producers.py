@@ -1,41 +1,49 @@
-"""Producers: what they send, send again, and are told. Idempotent ones number their batches, and leaders judge the numbers."""
+"""Producers and consumers: produce requests and retries, which idempotent producers number, and what consumers read."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Unpack
 
 from kafka_forensics.model.constants import MAX_SEQUENCE
 from kafka_forensics.model.findings import TopicPartition
-from kafka_forensics.replication import acks as promises
-from kafka_forensics.replication.acks import NumberedBatch, SequenceVerdict, judged
+from kafka_forensics.replication.acks import ACKS_ALL, NumberedBatch, SequenceVerdict, sequence_verdict
 from kafka_forensics.replication.watermarks import Transaction, last_stable_offset
-from kafka_forensics.simulation.actions import BatchFields, Sending, append, leading, raise_high_watermark, receiver
-from kafka_forensics.simulation.cluster import ABORT, Batch, Cluster, Partition, Sent, SimulatedReplica
+from kafka_forensics.simulation.actions import (
+    BatchFields,
+    SendOptions,
+    acting_leader,
+    append,
+    raise_high_watermark,
+    receiving_broker,
+    true_leader,
+)
+from kafka_forensics.simulation.cluster import ABORT, Batch, Cluster, Partition, ProduceRequest, SimulatedReplica
 
 FIRST_PRODUCER_ID: Final = 1000
 
 
 @dataclass(slots=True)
 class Producer:
-    """A client; without an id it numbers nothing."""
+    """A client; without a producer id it is not idempotent."""
 
     producer_id: int = -1
     producer_epoch: int = -1
     transactional_id: str | None = None
     sequences: dict[TopicPartition, int] = field(default_factory=dict)
-    """Of the next record."""
-    numbered: dict[tuple[int, ...], int] = field(default_factory=dict)
-    """Ids of a batch → its first sequence number, to send it again with."""
+    """Sequence number of the next record."""
+    batch_sequences: dict[tuple[int, ...], int] = field(default_factory=dict)
+    """Record ids of a batch → its base sequence, which a retry repeats."""
 
     @property
-    def idempotent(self) -> bool:
-        """Whether its batches are numbered."""
+    def is_idempotent(self) -> bool:
+        """Whether its batches carry sequence numbers."""
         return self.producer_id >= 0
 
     def begin_epoch(self, producer_id: int, producer_epoch: int) -> None:
-        """Take an id and epoch from a coordinator: numbers begin anew."""
+        """Take a producer id and epoch from a coordinator; sequence numbers start at 0 again."""
         self.producer_id, self.producer_epoch = producer_id, producer_epoch
         self.sequences.clear()
-        self.numbered.clear()
+        self.batch_sequences.clear()
 
 
 def produce(
@@ -44,125 +52,114 @@ def produce(
     producer: Producer,
     count: int = 1,
     *,
-    again: Sent | None = None,
-    **how: Unpack[Sending],
-) -> Sent:
-    """Send a new batch of `count` records, or `again` one that was sent before; brokers before 0.11 take no numbers."""
-    ids = cluster.new_ids(count) if again is None else again.ids
-    if not producer.idempotent or not cluster.epochs_known:
-        return append(cluster, partition, ids, **how)
-    batch = NumberedBatch(producer.producer_epoch, number(producer, partition, ids), len(ids))
-    broker, acks = receiver(partition, how), how.get("acks", promises.ALL)
-    replica = partition.replicas.get(broker)
-    if replica is not None and cluster.runs(broker) and replica.leads:
-        verdict, at = judge(replica, producer.producer_id, batch)
-        if verdict is SequenceVerdict.DUPLICATE:
-            return _answer_again(cluster, partition, replica, Sent(partition.name, ids, acks, broker, replica.leader_epoch), at)
+    retry_of: ProduceRequest | None = None,
+    **options: Unpack[SendOptions],
+) -> ProduceRequest:
+    """Send a new batch of `count` records, or retry an earlier request; brokers before 0.11 ignore sequence numbers."""
+    ids = cluster.new_ids(count) if retry_of is None else retry_of.ids
+    if not producer.is_idempotent or not cluster.has_leader_epochs:
+        return append(cluster, partition, ids, **options)
+    batch = NumberedBatch(producer.producer_epoch, base_sequence_of(producer, partition, ids), len(ids))
+    replica = acting_leader(cluster, partition, receiving_broker(partition, options))
+    if replica is not None:
+        verdict, offset = _check_sequence(replica, producer.producer_id, batch)
         if verdict is not SequenceVerdict.APPEND:
-            return Sent(partition.name, ids, acks, broker, replica.leader_epoch, verdict.value)
-    numbered: BatchFields = {
+            request = ProduceRequest(partition.name, ids, options.get("acks", ACKS_ALL), replica.broker, replica.leader_epoch)
+            if verdict is not SequenceVerdict.DUPLICATE:
+                request.response = verdict.value
+                return request
+            request.is_duplicate, request.base_offset, request.end_offset = True, offset, offset + len(ids)
+            replica.waiting.append(request)
+            raise_high_watermark(cluster, partition, replica)
+            return request
+    fields: BatchFields = {
         "producer_id": producer.producer_id,
         "producer_epoch": producer.producer_epoch,
         "base_sequence": batch.base_sequence,
         "is_transactional": producer.transactional_id is not None,
     }
-    return append(cluster, partition, ids, numbered, **how)
+    return append(cluster, partition, ids, fields, **options)
 
 
-def number(producer: Producer, partition: Partition, ids: tuple[int, ...]) -> int:
-    """The first sequence number of a batch, which it keeps for good."""
-    if ids not in producer.numbered:
+def base_sequence_of(producer: Producer, partition: Partition, ids: tuple[int, ...]) -> int:
+    """The base sequence of a batch; its first use assigns it."""
+    if ids not in producer.batch_sequences:
         first = producer.sequences.get(partition.name, 0)
-        producer.numbered[ids] = first
+        producer.batch_sequences[ids] = first
         producer.sequences[partition.name] = (first + len(ids)) & MAX_SEQUENCE
-    return producer.numbered[ids]
+    return producer.batch_sequences[ids]
 
 
-def judge(replica: SimulatedReplica, producer_id: int, batch: NumberedBatch) -> tuple[SequenceVerdict, int]:
-    """What a leader makes of a numbered batch by what is in its log, and the offset at which a duplicate lies (-1)."""
-    known: list[NumberedBatch] = []
-    epoch, at = None, -1
+def _check_sequence(replica: SimulatedReplica, producer_id: int, batch: NumberedBatch) -> tuple[SequenceVerdict, int]:
+    """A leader's verdict on a batch by its log, and the base offset of the batch if it is a duplicate (-1 otherwise)."""
+    numbered: list[NumberedBatch] = []
+    epoch, duplicate_offset = None, -1
     for earlier in replica.batches:
         if earlier.producer_id != producer_id:
             continue
         epoch = earlier.producer_epoch
         if earlier.marker is None:
-            known.append(NumberedBatch(earlier.producer_epoch, earlier.base_sequence, len(earlier.ids)))
-            if known[-1] == batch:
-                at = earlier.base_offset
-    return judged(batch, epoch, known), at
-
-
-def _answer_again(cluster: Cluster, partition: Partition, replica: SimulatedReplica, sent: Sent, at: int) -> Sent:
-    """A duplicate is answered as the first was: once the watermark is behind it, where acks=all asks for that."""
-    sent.duplicate, sent.base_offset, sent.end_offset = True, at, at + len(sent.ids)
-    replica.waiting.append(sent)
-    raise_high_watermark(cluster, partition, replica)
-    return sent
-
-
-# What consumers read of a partition: all below the high watermark, or of transactions only what was committed.
+            numbered.append(NumberedBatch(earlier.producer_epoch, earlier.base_sequence, len(earlier.ids)))
+            if numbered[-1] == batch:
+                duplicate_offset = earlier.base_offset
+    return sequence_verdict(batch, epoch, numbered), duplicate_offset
 
 
 class ConsumedIds(NamedTuple):
-    """Ids in the order of the log, from the leader `leader`; both None where nobody leads."""
+    """The record ids that consumers read, in log order; None where the partition has no leader."""
 
     topic_partition: TopicPartition
-    leader: int
     read_uncommitted: tuple[int, ...] | None
     read_committed: tuple[int, ...] | None
 
 
-def read(cluster: Cluster, partition: Partition) -> ConsumedIds:
-    """Read a partition from its beginning, in both isolation levels."""
-    leader = leading(cluster, partition)
+def consume(cluster: Cluster, partition: Partition) -> ConsumedIds:
+    """Read a partition from its start in both isolation levels."""
+    leader = true_leader(cluster, partition)
     if leader is None:
-        return ConsumedIds(partition.name, -1, None, None)
-    return ConsumedIds(partition.name, leader.broker, *visible(leader.batches, leader.high_watermark))
+        return ConsumedIds(partition.name, None, None)
+    return ConsumedIds(partition.name, *visible_ids(leader.batches, leader.high_watermark))
 
 
-def visible(batches: list[Batch], high_watermark: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Ids that read_uncommitted and read_committed show of a log, whole batches below the watermark."""
-    below = [batch for batch in batches if batch.end_offset <= high_watermark]
-    stable = last_stable_offset(
-        high_watermark, [Transaction(ended.first_offset, ended.last_offset) for ended in transactions(batches)]
-    )
-    aborted = [ended for ended in transactions(batches) if ended.aborted]
-    uncommitted = tuple(record_id for batch in below if batch.marker is None for record_id in batch.ids)
-    committed = tuple(
-        record_id
-        for batch in below
-        if batch.marker is None and batch.end_offset <= stable and not any(_belongs(batch, other) for other in aborted)
-        for record_id in batch.ids
-    )
-    return uncommitted, committed
+def visible_ids(batches: Sequence[Batch], high_watermark: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The record ids that read_uncommitted and read_committed consumers see of a log."""
+    transactions = _transactions(batches)
+    stable_end = last_stable_offset(high_watermark, [transaction.offsets for transaction in transactions])
+    data = [batch for batch in batches if batch.end_offset <= high_watermark and batch.marker is None]
+    aborted = [transaction for transaction in transactions if transaction.is_aborted]
+    committed = [
+        batch
+        for batch in data
+        if batch.end_offset <= stable_end and not any(transaction.includes(batch) for transaction in aborted)
+    ]
+    return tuple(number for batch in data for number in batch.ids), tuple(number for batch in committed for number in batch.ids)
 
 
-class Ended(NamedTuple):
-    """A transaction in one log; `last_offset` is its marker's, None while it is open."""
+class _LogTransaction(NamedTuple):
+    """A transaction in one log."""
 
     producer_id: int
-    first_offset: int
-    last_offset: int | None
-    aborted: bool
+    offsets: Transaction
+    is_aborted: bool
+
+    def includes(self, batch: Batch) -> bool:
+        """Whether a batch is part of this transaction, which has ended."""
+        first, last = self.offsets.first_offset, self.offsets.last_offset
+        is_of_producer = batch.is_transactional and batch.producer_id == self.producer_id
+        return is_of_producer and first <= batch.base_offset and (last is None or batch.base_offset < last)
 
 
-def transactions(batches: list[Batch]) -> list[Ended]:
-    """Every transaction of a log that has records, in the order of their beginnings."""
-    open_ones: dict[int, int] = {}
-    endeds = []
+def _transactions(batches: Sequence[Batch]) -> list[_LogTransaction]:
+    """Every transaction with data in a log."""
+    open_since: dict[int, int] = {}
+    transactions = []
     for batch in batches:
         if not batch.is_transactional:
             continue
         if batch.marker is None:
-            open_ones.setdefault(batch.producer_id, batch.base_offset)
-        elif batch.producer_id in open_ones:
-            endeds.append(Ended(batch.producer_id, open_ones.pop(batch.producer_id), batch.base_offset, batch.marker == ABORT))
-    endeds += [Ended(producer_id, first, None, aborted=False) for producer_id, first in open_ones.items()]
-    return sorted(endeds, key=lambda ended: ended.first_offset)
-
-
-def _belongs(batch: Batch, ended: Ended) -> bool:
-    """Whether a batch is of an ended transaction."""
-    ours = batch.is_transactional and batch.producer_id == ended.producer_id
-    return ours and ended.first_offset <= batch.base_offset and (ended.last_offset is None or batch.base_offset < ended.last_offset)
+            open_since.setdefault(batch.producer_id, batch.base_offset)
+        elif batch.producer_id in open_since:
+            offsets = Transaction(open_since.pop(batch.producer_id), batch.base_offset)
+            transactions.append(_LogTransaction(batch.producer_id, offsets, batch.marker == ABORT))
+    still_open = (_LogTransaction(producer_id, Transaction(first), is_aborted=False) for producer_id, first in open_since.items())
+    return [*transactions, *still_open]

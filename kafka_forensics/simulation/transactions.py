@@ -1,7 +1,6 @@
-"""Transactions: a coordinator that knows them, writes its decisions down, and has markers written to partitions (KIP-98, KIP-890).
+"""A transaction coordinator: transactional ids, its log of decisions, and the markers it sends to partitions (KIP-98, KIP-890).
 
-The coordinator's log is not replicated here: every broker ends with a whole copy of it. Requests of clients may arrive late: then
-the function is called late.
+The coordinator's log is not replicated here; every broker ends with a complete copy. A late request is a late function call.
 """
 
 from collections.abc import Iterable
@@ -10,10 +9,9 @@ from typing import Final, Unpack
 
 from kafka_forensics.model.coordinators import TransactionMetadata
 from kafka_forensics.model.findings import TopicPartition
-from kafka_forensics.replication import acks as promises
-from kafka_forensics.replication.acks import ProduceResponse
-from kafka_forensics.simulation.actions import BatchFields, Sending, append, receiver
-from kafka_forensics.simulation.cluster import ABORT, COMMIT, Cluster, Partition, Sent, SimulatedReplica
+from kafka_forensics.replication.acks import ACKS_ALL, ProduceResponse
+from kafka_forensics.simulation.actions import BatchFields, SendOptions, append, receiving_broker
+from kafka_forensics.simulation.cluster import ABORT, COMMIT, Cluster, Partition, ProduceRequest, SimulatedReplica
 from kafka_forensics.simulation.producers import FIRST_PRODUCER_ID, Producer, produce
 
 TIMEOUT_MS: Final = 60_000
@@ -21,78 +19,68 @@ OK: Final = "ok"
 FENCED: Final = "fenced"
 INVALID: Final = "invalid state"
 TV2: Final = 2
+"""`transaction.version` 2."""
 
 
 @dataclass(slots=True)
 class Coordinator:
-    """Transactional ids by their last state, and everything that was ever written of them."""
+    """The current state of every transactional id, and the coordinator's log."""
 
     version: int = 0
-    """`transaction.version`: from 2 on every transaction has an epoch of its own."""
+    """`transaction.version`; from 2 on every transaction has its own producer epoch."""
     verifies: bool = True
-    """Whether leaders ask the coordinator before they take a transaction's first batch (KIP-890, since 3.6)."""
+    """Whether leaders ask the coordinator before they append the first batch of a transaction (KIP-890, since 3.6)."""
     epoch: int = 0
-    """Of the coordinator."""
+    """The coordinator epoch."""
     states: dict[str, TransactionMetadata] = field(default_factory=dict)
     log: list[tuple[int, str, TransactionMetadata]] = field(default_factory=list)
     """(time in ms, transactional id, state) in the order written."""
     unmarked: dict[str, list[TopicPartition]] = field(default_factory=dict)
-    """Partitions whose leader has not acknowledged the marker of a decision yet."""
-    markers: dict[tuple[str, TopicPartition], Sent] = field(default_factory=dict)
-    """The last marker that was sent for each of them."""
+    """Transactional id → partitions whose leader has not acknowledged the marker yet."""
+    markers: dict[tuple[str, TopicPartition], ProduceRequest] = field(default_factory=dict)
+    """The last marker sent to each partition."""
 
     def write(self, cluster: Cluster, transactional_id: str, state: TransactionMetadata) -> None:
-        """Write down how a transactional id stands from now on."""
+        """Append a new state of a transactional id to the log."""
         stamped = replace(state, last_update_timestamp=cluster.now_ms)
         self.states[transactional_id] = stamped
         self.log.append((cluster.now_ms, transactional_id, stamped))
 
 
 def init_producer_id(cluster: Cluster, coordinator: Coordinator, producer: Producer) -> str:
-    """A client begins, or begins anew: an id, and an epoch above all before it; an ongoing transaction is aborted first."""
+    """Give a client its producer id and the next producer epoch (InitProducerId); aborts its ongoing transaction first."""
     assert producer.transactional_id is not None
-    name = producer.transactional_id
-    state = coordinator.states.get(name)
+    transactional_id = producer.transactional_id
+    state = coordinator.states.get(transactional_id)
     if state is None:
-        state = TransactionMetadata(
-            FIRST_PRODUCER_ID + 1000 * len(coordinator.states),
-            -1,
-            TIMEOUT_MS,
-            "Empty",
-            (),
-            0,
-            -1,
-            client_transaction_version=_client(coordinator),
-        )
-    elif state.state.startswith("Prepare"):
-        return INVALID
+        producer_id = FIRST_PRODUCER_ID + 1000 * len(coordinator.states)
+        version = TV2 if coordinator.version >= TV2 else 0
+        state = TransactionMetadata(producer_id, -1, TIMEOUT_MS, "Empty", (), 0, -1, client_transaction_version=version)
     elif state.state == "Ongoing":
-        _decide(cluster, coordinator, name, replace(state, producer_epoch=state.producer_epoch + 1), commit=False)
-        state = coordinator.states[name]
-        if state.state.startswith("Prepare"):
-            return INVALID
-    begun = replace(state, producer_epoch=state.producer_epoch + 1, state="Empty", partitions=(), start_timestamp=-1)
-    coordinator.write(cluster, name, begun)
-    producer.begin_epoch(begun.producer_id, begun.producer_epoch)
+        _abort_in_next_epoch(cluster, coordinator, transactional_id)
+        state = coordinator.states[transactional_id]
+    if state.state.startswith("Prepare"):
+        return INVALID
+    state = replace(state, producer_epoch=state.producer_epoch + 1, state="Empty", partitions=(), start_timestamp=-1)
+    coordinator.write(cluster, transactional_id, state)
+    producer.begin_epoch(state.producer_id, state.producer_epoch)
     return OK
 
 
 def add_partitions(cluster: Cluster, coordinator: Coordinator, producer: Producer, partitions: Iterable[TopicPartition]) -> str:
-    """A client names partitions that its transaction writes to (AddPartitionsToTxn); the first of them begins it."""
+    """Add partitions to a transaction (AddPartitionsToTxn); the first call begins it."""
     assert producer.transactional_id is not None
     state = coordinator.states.get(producer.transactional_id)
     if state is None or state.producer_epoch != producer.producer_epoch:
         return FENCED
     if state.state.startswith("Prepare"):
         return INVALID
-    ongoing = state.state == "Ongoing"
-    listed = tuple(dict.fromkeys([*(state.partitions if ongoing else ()), *partitions]))
-    if ongoing and listed == state.partitions:
-        return OK
-    started = state.start_timestamp if ongoing else cluster.now_ms
-    coordinator.write(
-        cluster, producer.transactional_id, replace(state, state="Ongoing", partitions=listed, start_timestamp=started)
-    )
+    is_ongoing = state.state == "Ongoing"
+    all_partitions = tuple(dict.fromkeys([*(state.partitions if is_ongoing else ()), *partitions]))
+    if not is_ongoing or all_partitions != state.partitions:
+        started = state.start_timestamp if is_ongoing else cluster.now_ms
+        ongoing = replace(state, state="Ongoing", partitions=all_partitions, start_timestamp=started)
+        coordinator.write(cluster, producer.transactional_id, ongoing)
     return OK
 
 
@@ -103,115 +91,109 @@ def write(
     producer: Producer,
     count: int = 1,
     *,
-    again: Sent | None = None,
-    **how: Unpack[Sending],
-) -> Sent:
-    """A transaction's records, with acks=all; a leader that verifies refuses them where the coordinator knows of no transaction."""
-    broker = receiver(partition, how)
+    retry_of: ProduceRequest | None = None,
+    **options: Unpack[SendOptions],
+) -> ProduceRequest:
+    """Send records of a transaction; a leader that verifies rejects them where the coordinator has no such transaction."""
+    broker = receiving_broker(partition, options)
     replica = partition.replicas.get(broker)
     assert producer.transactional_id is not None
-    if coordinator.verifies and replica is not None and open_since(replica, producer.producer_id) is None:
-        refused = _verified(coordinator.states.get(producer.transactional_id), partition, producer)
-        if refused != OK:
-            ids = cluster.new_ids(count) if again is None else again.ids
-            return Sent(partition.name, ids, promises.ALL, broker, partition.leader_epoch, refused)
-    return produce(cluster, partition, producer, count, again=again, **how)
+    if coordinator.verifies and replica is not None and not _has_open_transaction(replica, producer.producer_id):
+        state = coordinator.states.get(producer.transactional_id)
+        if state is None or state.producer_epoch != producer.producer_epoch:
+            response = FENCED
+        else:
+            response = OK if state.state == "Ongoing" and partition.name in state.partitions else INVALID
+        if response != OK:
+            ids = cluster.new_ids(count) if retry_of is None else retry_of.ids
+            return ProduceRequest(partition.name, ids, ACKS_ALL, broker, partition.leader_epoch, response)
+    return produce(cluster, partition, producer, count, retry_of=retry_of, **options)
 
 
-def end_transaction(cluster: Cluster, coordinator: Coordinator, name: str, producer_epoch: int, *, commit: bool) -> str:
-    """The coordinator gets EndTxn: it decides, has the markers written where leaders run, and says when all are.
+def end_transaction(cluster: Cluster, coordinator: Coordinator, transactional_id: str, producer_epoch: int, *, commit: bool) -> str:
+    """Commit or abort a transaction (EndTxn), and send the markers.
 
-    It cannot tell a late request of an earlier transaction from one of this, if both have the same epoch (before version 2).
+    Before version 2 a late request for an earlier transaction with the same epoch ends the present one.
     """
-    state = coordinator.states.get(name)
+    state = coordinator.states.get(transactional_id)
     if state is None or producer_epoch != state.producer_epoch:
         return FENCED
-    if state.state == f"Complete{_word(commit=commit)}" and coordinator.version < TV2:
+    if state.state == ("CompleteCommit" if commit else "CompleteAbort") and coordinator.version < TV2:
         return OK
     if state.state != "Ongoing":
         return INVALID
-    raised = state.producer_epoch + (coordinator.version >= TV2)
-    _decide(cluster, coordinator, name, replace(state, producer_epoch=raised), commit=commit)
+    next_epoch = state.producer_epoch + (coordinator.version >= TV2)
+    _decide(cluster, coordinator, transactional_id, replace(state, producer_epoch=next_epoch), commit=commit)
     return OK
 
 
-def begin_next(coordinator: Coordinator, producer: Producer) -> None:
-    """What a client of version 2 takes from the answer to EndTxn: the epoch of its next transaction."""
+def take_next_epoch(coordinator: Coordinator, producer: Producer) -> None:
+    """A client of version 2 takes the producer epoch of its next transaction from the response to EndTxn."""
     assert producer.transactional_id is not None
     state = coordinator.states[producer.transactional_id]
     if coordinator.version >= TV2 and state.producer_epoch != producer.producer_epoch:
         producer.begin_epoch(state.producer_id, state.producer_epoch)
 
 
-def write_markers(cluster: Cluster, coordinator: Coordinator, name: str) -> list[TopicPartition]:
-    """Send the markers that are due to leaders that run, again where one was refused or its leader went; the partitions that keep
-    lacking theirs, or the word of the whole ISR that it is there. Done, the coordinator writes Complete."""
-    state = coordinator.states[name]
-    for where in coordinator.unmarked.get(name, []):
-        before = coordinator.markers.get((name, where))
-        if before is not None and before.answer in (ProduceResponse.WAITING.value, ProduceResponse.ACKNOWLEDGED.value):
+def write_markers(cluster: Cluster, coordinator: Coordinator, transactional_id: str) -> list[TopicPartition]:
+    """Send the markers of a decision, and resend those that were rejected or lost; returns the partitions still without one.
+
+    A marker counts once the whole ISR has it. When all count, the coordinator writes Complete.
+    """
+    state = coordinator.states[transactional_id]
+    for topic_partition in coordinator.unmarked.get(transactional_id, []):
+        sent = coordinator.markers.get((transactional_id, topic_partition))
+        if sent is not None and sent.response in (ProduceResponse.WAITING.value, ProduceResponse.ACKNOWLEDGED.value):
             continue
-        marker: BatchFields = {
+        fields: BatchFields = {
             "producer_id": state.producer_id,
             "producer_epoch": state.producer_epoch,
             "is_transactional": True,
             "marker": COMMIT if state.state == "PrepareCommit" else ABORT,
             "coordinator_epoch": coordinator.epoch,
         }
-        coordinator.markers[name, where] = append(cluster, cluster.partitions[where], cluster.new_marker(), marker)
-    complete(cluster, coordinator, name)
-    return coordinator.unmarked.get(name, [])
+        partition = cluster.partitions[topic_partition]
+        coordinator.markers[transactional_id, topic_partition] = append(cluster, partition, cluster.new_marker(), fields)
+    complete(cluster, coordinator)
+    return coordinator.unmarked.get(transactional_id, [])
 
 
-def complete(cluster: Cluster, coordinator: Coordinator, *names: str) -> None:
-    """Let a coordinator look for answers to its markers (of all ids unless some are named), and write Complete where all came."""
-    for name in names or [name for name, left in coordinator.unmarked.items() if left]:
-        state, left = coordinator.states[name], coordinator.unmarked[name]
-        coordinator.unmarked[name] = [where for where in left if not coordinator.markers[name, where].acknowledged]
-        if state.state.startswith("Prepare") and not coordinator.unmarked[name]:
-            done = state.state.replace("Prepare", "Complete")
-            coordinator.write(cluster, name, replace(state, state=done, partitions=()))
+def complete(cluster: Cluster, coordinator: Coordinator) -> None:
+    """Write Complete for every decision whose markers are all acknowledged."""
+    for transactional_id, partitions in coordinator.unmarked.items():
+        state = coordinator.states[transactional_id]
+        unmarked = [name for name in partitions if not coordinator.markers[transactional_id, name].is_acknowledged]
+        coordinator.unmarked[transactional_id] = unmarked
+        if state.state.startswith("Prepare") and not unmarked:
+            completed = state.state.replace("Prepare", "Complete")
+            coordinator.write(cluster, transactional_id, replace(state, state=completed, partitions=()))
 
 
-def time_out(cluster: Cluster, coordinator: Coordinator) -> list[str]:
-    """Abort whatever has been open for longer than its timeout, under the next epoch, so that its producer is fenced; which ids."""
-    late = [
-        name
-        for name, state in coordinator.states.items()
+def abort_timed_out(cluster: Cluster, coordinator: Coordinator) -> list[str]:
+    """Abort every transaction past its timeout in the next producer epoch, which fences its producer; returns the ids."""
+    timed_out = [
+        transactional_id
+        for transactional_id, state in coordinator.states.items()
         if state.state == "Ongoing" and cluster.now_ms - state.start_timestamp > state.transaction_timeout_ms
     ]
-    for name in late:
-        state = coordinator.states[name]
-        _decide(cluster, coordinator, name, replace(state, producer_epoch=state.producer_epoch + 1), commit=False)
-    return late
+    for transactional_id in timed_out:
+        _abort_in_next_epoch(cluster, coordinator, transactional_id)
+    return timed_out
 
 
-def open_since(replica: SimulatedReplica, producer_id: int) -> int | None:
-    """First offset of a producer's open transaction in a log, None without one."""
-    first = None
-    for batch in replica.batches:
-        if batch.producer_id == producer_id and batch.is_transactional:
-            first = None if batch.marker else batch.base_offset if first is None else first
-    return first
+def _has_open_transaction(replica: SimulatedReplica, producer_id: int) -> bool:
+    batches = (batch for batch in reversed(replica.batches) if batch.producer_id == producer_id and batch.is_transactional)
+    last = next(batches, None)
+    return last is not None and last.marker is None
 
 
-def _verified(state: TransactionMetadata | None, partition: Partition, producer: Producer) -> str:
-    """What the coordinator tells a leader that asks whether a transaction is under way (KIP-890)."""
-    if state is None or state.producer_epoch != producer.producer_epoch:
-        return FENCED
-    return OK if state.state == "Ongoing" and partition.name in state.partitions else INVALID
+def _abort_in_next_epoch(cluster: Cluster, coordinator: Coordinator, transactional_id: str) -> None:
+    state = coordinator.states[transactional_id]
+    _decide(cluster, coordinator, transactional_id, replace(state, producer_epoch=state.producer_epoch + 1), commit=False)
 
 
-def _decide(cluster: Cluster, coordinator: Coordinator, name: str, state: TransactionMetadata, *, commit: bool) -> None:
-    coordinator.write(cluster, name, replace(state, state=f"Prepare{_word(commit=commit)}"))
-    coordinator.unmarked[name] = list(state.partitions)
-    coordinator.markers = {key: sent for key, sent in coordinator.markers.items() if key[0] != name}
-    write_markers(cluster, coordinator, name)
-
-
-def _word(*, commit: bool) -> str:
-    return "Commit" if commit else "Abort"
-
-
-def _client(coordinator: Coordinator) -> int:
-    return TV2 if coordinator.version >= TV2 else 0
+def _decide(cluster: Cluster, coordinator: Coordinator, transactional_id: str, state: TransactionMetadata, *, commit: bool) -> None:
+    coordinator.write(cluster, transactional_id, replace(state, state="PrepareCommit" if commit else "PrepareAbort"))
+    coordinator.unmarked[transactional_id] = list(state.partitions)
+    coordinator.markers = {key: request for key, request in coordinator.markers.items() if key[0] != transactional_id}
+    write_markers(cluster, coordinator, transactional_id)

@@ -1,25 +1,27 @@
-"""What a simulator knows of the end of a history: every log by record, what was acknowledged, what is lost, what elections cost.
+"""The truth about the final state of a history: every log, what was acknowledged and lost, and the cost of each election.
 
-Logs are compared record by record, by ids; what an election would cut is found by holding it on a copy of the cluster.
+Logs are compared record by record, by ids. What an election truncates is found by running it on a copy of the cluster.
 """
 
 from collections.abc import Iterator
+from itertools import combinations
 from typing import Final, NamedTuple
 
 from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.model.json_objects import Json, attributes, object_of
 from kafka_forensics.model.offset_ranges import Ranges, normalised
-from kafka_forensics.simulation.actions import DroppedBatches, fetch, hear
-from kafka_forensics.simulation.cluster import Batch, Cluster, Partition, SimulatedReplica
+from kafka_forensics.simulation.actions import fetch, receive_metadata
+from kafka_forensics.simulation.cluster import Batch, Cluster, Partition
 from kafka_forensics.simulation.control import run_election, start
-from kafka_forensics.simulation.history import History, named
+from kafka_forensics.simulation.history import History, records_text
 
 _EXPECTED: Final = attributes("kind severity topic partition broker offset_start offset_end held_by")
 _TRUNCATED: Final = attributes("broker truncation_offset lost records=lost_ids")
+_PARTITION: Final = attributes("topic partition=number leader leader_epoch")
 
 
 class TruncatedLog(NamedTuple):
-    """Where a follower cut its log, and offsets `[start, end)` of what it held and the leader lacks or has differently."""
+    """Where a follower truncates, and the offsets `[start, end)` of its records that the leader lacks or has differently."""
 
     broker: int
     truncation_offset: int
@@ -28,14 +30,14 @@ class TruncatedLog(NamedTuple):
 
 
 class ElectionOutcome(NamedTuple):
-    """An election of `leader`, played to its end."""
+    """What the election of `leader` does to every other replica."""
 
     leader: int
     followers: tuple[TruncatedLog, ...]
 
 
 def truth(history: History, name: str) -> Json:
-    """All of it, as JSON knows it."""
+    """The document truth.json."""
     cluster = history.cluster
     return {
         "scenario": name,
@@ -50,138 +52,115 @@ def truth(history: History, name: str) -> Json:
 
 
 def acknowledged(cluster: Cluster) -> set[int]:
-    """Ids of records whose producer was told that all is well; acks=0 is told nothing."""
-    return {record_id for record_id, sent in cluster.acknowledged.items() if sent.acks != 0}
+    """Ids of records that were acknowledged to the producer; with acks=0 there is no acknowledgement."""
+    return {record_id for record_id, request in cluster.acknowledged.items() if request.acks != 0}
 
 
 def lost(cluster: Cluster) -> set[int]:
-    """Acknowledged records that no replica holds."""
-    left = {
-        record_id
-        for partition in cluster.partitions.values()
-        for replica in partition.replicas.values()
-        for record_id in replica.ids
-    }
-    return acknowledged(cluster) - left
+    """Acknowledged records that no replica has."""
+    replicas = (replica for partition in cluster.partitions.values() for replica in partition.replicas.values())
+    return acknowledged(cluster).difference(*(replica.ids for replica in replicas))
 
 
 def not_read(history: History) -> set[int]:
-    """Acknowledged records that a replica holds, and that no consumer reads, whatever transactions say."""
-    shown = {record_id for reading in history.readings for record_id in reading.read_uncommitted or ()}
-    return acknowledged(history.cluster) - lost(history.cluster) - shown
+    """Acknowledged records that a replica has and no consumer reads, in either isolation level."""
+    read = (consumed.read_uncommitted or () for consumed in history.consumed)
+    return (acknowledged(history.cluster) - lost(history.cluster)).difference(*read)
 
 
 def at_the_end(history: History) -> Iterator[str]:
     """What consumers read at the end, and which acknowledged records are missing, in sentences."""
-    for reading in history.readings:
-        where = f"{reading.topic_partition[0]}-{reading.topic_partition[1]}"
-        if reading.read_uncommitted is None or reading.read_committed is None:
-            yield f"{where}: nobody leads, so nothing can be read."
+    for (topic, number), read_uncommitted, read_committed in history.consumed:
+        if read_uncommitted is None or read_committed is None:
+            yield f"{topic}-{number}: nobody leads, so nothing can be read."
             continue
-        yield f"{where}: read_uncommitted reads {named(reading.read_uncommitted)}."
-        yield f"{where}: read_committed reads {named(reading.read_committed)}."
-    gone, hidden = sorted(lost(history.cluster)), sorted(not_read(history))
-    if gone:
-        yield f"Acknowledged, and on no broker any more: {named(gone)}."
-    if hidden:
-        yield f"Acknowledged, and not read: {named(hidden)}."
-    if not gone and not hidden:
+        yield f"{topic}-{number}: read_uncommitted reads {records_text(read_uncommitted)}."
+        yield f"{topic}-{number}: read_committed reads {records_text(read_committed)}."
+    lost_ids, hidden_ids = sorted(lost(history.cluster)), sorted(not_read(history))
+    if lost_ids:
+        yield f"Acknowledged, and on no broker any more: {records_text(lost_ids)}."
+    if hidden_ids:
+        yield f"Acknowledged, and not read: {records_text(hidden_ids)}."
+    if not lost_ids and not hidden_ids:
         yield "No acknowledged record is missing."
 
 
 def forks(partition: Partition) -> dict[tuple[int, int], int]:
-    """Pairs of brokers whose logs differ, and the first offset at which they do; one that is shorter does not differ."""
-    brokers = sorted(partition.replicas)
+    """Pairs of brokers whose logs have different records at an offset → the first such offset."""
+    logs = {broker: _records(replica.batches) for broker, replica in sorted(partition.replicas.items())}
     offsets = {}
-    for number, left in enumerate(brokers):
-        for right in brokers[number + 1 :]:
-            ours, theirs = (_by_offset(partition.replicas[broker]) for broker in (left, right))
-            at = next((offset for offset in sorted(ours.keys() & theirs.keys()) if ours[offset] != theirs[offset]), None)
-            if at is not None:
-                offsets[left, right] = at
+    for left, right in combinations(logs, 2):
+        differing = [offset for offset in logs[left].keys() & logs[right].keys() if logs[left][offset] != logs[right][offset]]
+        if differing:
+            offsets[left, right] = min(differing)
     return offsets
 
 
-def elections(cluster: Cluster, where: TopicPartition) -> Iterator[ElectionOutcome]:
-    """What becomes of all replicas under each of them as the leader, all brokers up."""
-    for leader in sorted(cluster.partitions[where].replicas):
-        yield _elected(cluster.copy(), where, leader)
+def elections(cluster: Cluster, topic_partition: TopicPartition) -> Iterator[ElectionOutcome]:
+    """The outcome of electing each replica, when all brokers start."""
+    for leader in sorted(cluster.partitions[topic_partition].replicas):
+        copy = cluster.copy()
+        yield _run_election(copy, copy.partitions[topic_partition], leader)
 
 
-def _elected(world: Cluster, where: TopicPartition, leader: int) -> ElectionOutcome:
-    partition = world.partitions[where]
-    world.frozen.clear()
-    world.dead.update(world.brokers)
-    world.fenced.update(world.brokers)
+def _run_election(cluster: Cluster, partition: Partition, leader: int) -> ElectionOutcome:
+    """Start all brokers, `leader` first as the only ISR member; changes the cluster."""
+    cluster.paused.clear()
+    cluster.dead.update(cluster.brokers)
+    cluster.fenced.update(cluster.brokers)
     partition.leader, partition.isr, partition.elr, partition.last_known_leader = -1, frozenset({leader}), frozenset(), None
-    logs = {broker: list(replica.batches) for broker, replica in partition.replicas.items()}
-    start(world, leader)
+    logs = {broker: _records(replica.batches) for broker, replica in sorted(partition.replicas.items())}
+    start(cluster, leader)
     if partition.leader != leader:
-        run_election(world, partition, leader=leader, unclean=True)
-    done = []
-    kept = _by_offset(partition.replicas[leader])
-    for broker in sorted(partition.replicas):
-        if broker == leader:
-            continue
-        end = _follow(world, partition, broker)
-        gone = [(offset, record) for offset, record in _offsets(logs[broker]) if kept.get(offset) != record]
-        lost = normalised((offset, offset + 1) for offset, _ in gone)
-        done.append(TruncatedLog(broker, end, lost, tuple(record for _, (_, record) in gone)))
-    return ElectionOutcome(leader, tuple(done))
-
-
-def _follow(world: Cluster, partition: Partition, broker: int) -> int:
-    """Where a broker that starts under the new leader has its log end before it copies anything."""
-    replica = partition.replicas[broker]
-    before = replica.log_end_offset
-    cuts = [*start(world, broker), hear(world, partition, broker)]
-    done = fetch(world, partition, broker, limit=0)
-    ends = [cut.end_offset for cut in [*cuts, done.cut] if isinstance(cut, DroppedBatches) and cut.broker == broker]
-    return min([before, *ends])
+        run_election(cluster, partition, leader=leader, unclean=True)
+    leader_log = _records(partition.replicas[leader].batches)
+    followers = []
+    for broker in sorted(logs.keys() - {leader}):
+        # its log end before it copies anything
+        ends = [partition.replicas[broker].log_end_offset]
+        removed = [*start(cluster, broker), receive_metadata(cluster, partition, broker)]
+        removed.append(fetch(cluster, partition, broker, limit=0).truncated)
+        ends += [batches.end_offset for batches in removed if batches is not None and batches.broker == broker]
+        lost_records = {offset: record for offset, record in logs[broker].items() if leader_log.get(offset) != record}
+        lost_ranges = normalised((offset, offset + 1) for offset in lost_records)
+        followers.append(TruncatedLog(broker, min(ends), lost_ranges, tuple(record for _, record in lost_records.values())))
+    return ElectionOutcome(leader, tuple(followers))
 
 
 def _partition(history: History, partition: Partition) -> Json:
-    reading = next((reading for reading in history.readings if reading.topic_partition == partition.name), None)
+    consumed = next((consumed for consumed in history.consumed if consumed.topic_partition == partition.name), None)
     return {
-        "topic": partition.topic,
-        "partition": partition.number,
-        "leader": partition.leader,
-        "leader_epoch": partition.leader_epoch,
+        **object_of(_PARTITION, partition),
         "isr": sorted(partition.isr),
-        "read_uncommitted": None if reading is None else reading.read_uncommitted,
-        "read_committed": None if reading is None else reading.read_committed,
+        "read_uncommitted": None if consumed is None else consumed.read_uncommitted,
+        "read_committed": None if consumed is None else consumed.read_committed,
         "forks": [{"brokers": list(pair), "offset": offset} for pair, offset in forks(partition).items()],
-        "replicas": [_replica(replica, history.cluster) for _, replica in sorted(partition.replicas.items())],
-        "elections": [
+        "replicas": [
             {
-                "leader": outcome.leader,
-                "followers": [object_of(_TRUNCATED, truncated) for truncated in outcome.followers],
+                "broker": broker,
+                "clean_shutdown": broker in history.cluster.stopped_cleanly,
+                "log_end_offset": replica.log_end_offset,
+                "high_watermark": replica.checkpointed,
+                "leader_epochs": [[entry.leader_epoch, entry.start_offset] for entry in replica.epochs],
+                "batches": [_batch(batch) for batch in replica.batches],
             }
+            for broker, replica in sorted(partition.replicas.items())
+        ],
+        "elections": [
+            {"leader": outcome.leader, "followers": [object_of(_TRUNCATED, truncated) for truncated in outcome.followers]}
             for outcome in elections(history.cluster, partition.name)
         ],
     }
 
 
-def _replica(replica: SimulatedReplica, cluster: Cluster) -> Json:
-    return {
-        "broker": replica.broker,
-        "clean_shutdown": replica.broker in cluster.clean,
-        "log_end_offset": replica.log_end_offset,
-        "high_watermark": replica.checkpointed,
-        "leader_epochs": [[entry.leader_epoch, entry.start_offset] for entry in replica.epochs],
-        "batches": [
-            {**object_of(attributes("base_offset leader_epoch marker"), batch), "records": [] if batch.marker else list(batch.ids)}
-            for batch in replica.batches
-        ],
-    }
+def _batch(batch: Batch) -> Json:
+    return {**object_of(attributes("base_offset leader_epoch marker"), batch), "records": [] if batch.marker else list(batch.ids)}
 
 
-def _by_offset(replica: SimulatedReplica) -> dict[int, tuple[int, int]]:
+def _records(batches: list[Batch]) -> dict[int, tuple[int, int]]:
     """Offset → (leader epoch, id)."""
-    return dict(_offsets(replica.batches))
-
-
-def _offsets(batches: list[Batch]) -> Iterator[tuple[int, tuple[int, int]]]:
-    for batch in batches:
-        for offset, record_id in enumerate(batch.ids, batch.base_offset):
-            yield offset, (batch.leader_epoch, record_id)
+    return {
+        offset: (batch.leader_epoch, record_id)
+        for batch in batches
+        for offset, record_id in enumerate(batch.ids, batch.base_offset)
+    }

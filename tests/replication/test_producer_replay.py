@@ -7,7 +7,7 @@ import pytest
 from kafka_forensics.model.constants import MAX_SEQUENCE
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication import recovery
-from kafka_forensics.replication.acks import NumberedBatch, SequenceVerdict, judged
+from kafka_forensics.replication.acks import NumberedBatch, SequenceVerdict, sequence_verdict
 from kafka_forensics.replication.epochs import assign_epoch
 
 P, Q = 1, 2
@@ -108,7 +108,7 @@ SIX = [NumberedBatch(0, 2 * number, 2) for number in range(6)]
     ],
 )
 def test_the_fate_of_a_batch(batch: NumberedBatch, epoch: int | None, known: list[NumberedBatch], verdict: SequenceVerdict) -> None:
-    assert judged(batch, epoch, known) is verdict
+    assert sequence_verdict(batch, epoch, known) is verdict
 
 
 def test_sequence_numbers_wrap() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, strategies as st
 
-from kafka_forensics.replication.acks import ALL, LEADER, NONE, ProduceResponse, after_append, before_append
+from kafka_forensics.replication.acks import ACKS_ALL, ACKS_LEADER, ACKS_NONE, ProduceResponse, after_append, before_append
 from kafka_forensics.replication.watermarks import LeaderState, Transaction, follower_high_watermark, last_stable_offset, raised
 
 THREE = LeaderState(1, 0, 0, frozenset({1, 2, 3}), {2: -1, 3: -1})
@@ -99,14 +99,14 @@ ALONE = LeaderState(1, 10, 6, frozenset({1}), {2: 6, 3: 9}, min_insync_replicas=
 @pytest.mark.parametrize(
     ("acks", "state", "last_offset", "answer"),
     [
-        (NONE, FULL, 99, ProduceResponse.ACKNOWLEDGED),
-        (LEADER, FULL, 9, ProduceResponse.ACKNOWLEDGED),
-        (LEADER, FULL, 10, ProduceResponse.WAITING),
-        (ALL, FULL, 5, ProduceResponse.ACKNOWLEDGED),
-        (ALL, FULL, 6, ProduceResponse.WAITING),
-        (ALL, ALONE, 5, ProduceResponse.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
-        (ALL, ALONE, 9, ProduceResponse.WAITING),
-        (ALL, SHORT, 5, ProduceResponse.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
+        (ACKS_NONE, FULL, 99, ProduceResponse.ACKNOWLEDGED),
+        (ACKS_LEADER, FULL, 9, ProduceResponse.ACKNOWLEDGED),
+        (ACKS_LEADER, FULL, 10, ProduceResponse.WAITING),
+        (ACKS_ALL, FULL, 5, ProduceResponse.ACKNOWLEDGED),
+        (ACKS_ALL, FULL, 6, ProduceResponse.WAITING),
+        (ACKS_ALL, ALONE, 5, ProduceResponse.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
+        (ACKS_ALL, ALONE, 9, ProduceResponse.WAITING),
+        (ACKS_ALL, SHORT, 5, ProduceResponse.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
     ],
 )
 def test_what_the_producer_hears(acks: int, state: LeaderState, last_offset: int, answer: ProduceResponse) -> None:
@@ -114,6 +114,6 @@ def test_what_the_producer_hears(acks: int, state: LeaderState, last_offset: int
 
 
 def test_only_acks_all_is_refused_when_the_isr_is_small() -> None:
-    assert before_append(ALL, ALONE) is ProduceResponse.NOT_ENOUGH_REPLICAS
-    assert before_append(LEADER, ALONE) is ProduceResponse.WAITING
-    assert before_append(ALL, FULL) is ProduceResponse.WAITING
+    assert before_append(ACKS_ALL, ALONE) is ProduceResponse.NOT_ENOUGH_REPLICAS
+    assert before_append(ACKS_LEADER, ALONE) is ProduceResponse.WAITING
+    assert before_append(ACKS_ALL, FULL) is ProduceResponse.WAITING

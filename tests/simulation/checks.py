@@ -39,9 +39,9 @@ def plan_partition_of(cluster: Cluster, partition: Partition, logs: Mapping[int,
 
 
 def _replica(cluster: Cluster, replica: SimulatedReplica) -> PlanReplica:
-    clean = replica.broker in cluster.clean
+    clean = replica.broker in cluster.stopped_cleanly
     checkpoint = None
-    if cluster.epochs_known:
+    if cluster.has_leader_epochs:
         runs = [(batch.leader_epoch, batch.base_offset, batch.end_offset) for batch in replica.batches]
         checkpoint = tuple(replica.epochs) if clean else planner.recovered_epochs(replica.epochs, runs, 0)
     return PlanReplica(
@@ -49,7 +49,7 @@ def _replica(cluster: Cluster, replica: SimulatedReplica) -> PlanReplica:
         0,
         replica.log_end_offset,
         replica.checkpointed,
-        tuple(_epochs(replica.batches)) if cluster.epochs_known else (),
+        tuple(_epochs(replica.batches)) if cluster.has_leader_epochs else (),
         checkpoint,
         ((0, replica.log_end_offset),) if replica.log_end_offset else (),
         crashed=not clean,
@@ -84,7 +84,7 @@ def unfenced(cluster: Cluster, logs: Mapping[int, Log]) -> bool:
 
     A follower that has not heard of a leader's new epoch takes its records without cutting, and epochs say no more where logs part.
     """
-    return cluster.epochs_known and not cluster.fences and told.agree_again(logs)
+    return cluster.has_leader_epochs and not cluster.fences_fetches and told.agree_again(logs)
 
 
 def planned_wrongs(
@@ -99,7 +99,7 @@ def planned_wrongs(
     candidates = {one.broker: one for one in plan.candidates}
     for played in elections(cluster, partition.name):
         truth = told.cuts(logs, played.leader)
-        if not cluster.epochs_known:
+        if not cluster.has_leader_epochs:
             truth = {one: _by_high_watermark(partition, one, played.leader, cut) for one, cut in truth.items()}
         if unfenced(cluster, logs):
             truth = {

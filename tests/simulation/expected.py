@@ -56,7 +56,7 @@ def disk_of(cluster: Cluster, partition: Partition, logs: Mapping[int, Log]) -> 
 
 
 def _last_epoch(cluster: Cluster, replica: SimulatedReplica) -> int:
-    if not cluster.epochs_known:
+    if not cluster.has_leader_epochs:
         return -1
     written = replica.batches[-1].leader_epoch if replica.batches else -1
     begun = replica.epochs[-1].leader_epoch if replica.epochs and replica.epochs[-1].start_offset == replica.log_end_offset else -1
@@ -82,7 +82,7 @@ def false_witnesses(cluster: Cluster, disk: Disk) -> set[tuple[int, int]]:
     spoken = (
         (broker, record)
         for broker, log in disk.logs.items()
-        for _, record in log[: min(disk.witnessed(broker), disk.partition.replicas[broker].vouched)]
+        for _, record in log[: min(disk.witnessed(broker), disk.partition.replicas[broker].checkpoint_valid_end)]
     )
     return {(broker, record) for broker, record in spoken if record >= 0 and record not in ever}
 
@@ -146,7 +146,7 @@ def beyond_the_log(disk: Disk) -> Iterator[Told]:
 
 
 def unclean_elections(cluster: Cluster, partition: Partition) -> int:
-    return sum(change.kind in MAY_LOSE for change in _elections(cluster, partition)) if cluster.fences else 0
+    return sum(change.kind in MAY_LOSE for change in _elections(cluster, partition)) if cluster.fences_fetches else 0
 
 
 def losing_elections(elected: Mapping[tuple[TopicPartition, int], Log], name: TopicPartition, lost: Version) -> set[int]:

@@ -9,11 +9,11 @@ from random import Random
 from typing import Final, NamedTuple
 
 from kafka_forensics.model.findings import TopicPartition
-from kafka_forensics.replication import acks as promises
+from kafka_forensics.replication.acks import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 from kafka_forensics.simulation import actions, control, transactions
-from kafka_forensics.simulation.cluster import Cluster, Partition, Sent, Truncating
+from kafka_forensics.simulation.cluster import Cluster, Partition, ProduceRequest, TruncationProtocol
 from kafka_forensics.simulation.history import History
-from kafka_forensics.simulation.producers import FIRST_PRODUCER_ID, Producer, number, produce
+from kafka_forensics.simulation.producers import FIRST_PRODUCER_ID, Producer, base_sequence_of, produce
 from kafka_forensics.simulation.transactions import Coordinator
 from tests.simulation.truth import Log
 
@@ -27,7 +27,7 @@ FEATURES: Final = (
     *("preferred", "resends", "shrinks", "shutdowns", "transactions", "unclean", "unnoticed"),
 )
 """What a seed switches on or off: who hears late is `deaf`, a crash that takes what was not flushed is `power`."""
-PROTOCOLS_DRAWN: Final[tuple[Truncating, ...]] = ("kip-320", "kip-320", "kip-320", "kip-279", "truncate-to-hw")
+PROTOCOLS_DRAWN: Final[tuple[TruncationProtocol, ...]] = ("kip-320", "kip-320", "kip-320", "kip-279", "truncate-to-hw")
 _NOT_UNDER: Final = {"truncate-to-hw": {"elr", "idempotent", "transactions"}, "kip-279": {"elr"}}
 """What Kafka did not have yet."""
 _SETTLED: Final = MAX_EPOCHS - 3
@@ -50,10 +50,10 @@ class RandomHistory(NamedTuple):
     @property
     def is_gentle(self) -> bool:
         """Whether nothing happened that may lose what acks=all promised: disks kept all, and who was elected was in sync."""
-        return self.cluster.fences and not self.features & {"power", "unclean", "elr"}
+        return self.cluster.fences_fetches and not self.features & {"power", "unclean", "elr"}
 
 
-def random_history(seed: int, protocol: Truncating | None = None) -> RandomHistory:
+def random_history(seed: int, protocol: TruncationProtocol | None = None) -> RandomHistory:
     """The history of a seed, under a protocol of its own unless one is given."""
     player = _Player(seed, protocol)
     for _ in range(ACTIONS):
@@ -68,7 +68,7 @@ def random_history(seed: int, protocol: Truncating | None = None) -> RandomHisto
 class _Player:
     """Draws what happens, and makes it happen."""
 
-    def __init__(self, seed: int, protocol: Truncating | None) -> None:
+    def __init__(self, seed: int, protocol: TruncationProtocol | None) -> None:
         self.rng = rng = Random(seed)
         drawn = rng.choice(PROTOCOLS_DRAWN)
         chosen = protocol or drawn
@@ -83,14 +83,14 @@ class _Player:
         for index in range(2 if with_transactions and rng.random() < 0.5 else 1):
             order = tuple(rng.sample(brokers, len(brokers)))
             partition = self.cluster.create("t", index, order, min_insync_replicas=rng.randint(1, min(2, len(brokers))))
-            control.tell(self.cluster, partition)
+            control.publish_metadata(self.cluster, partition)
         self.partitions = list(self.cluster.partitions.values())
         self.producers = [Producer()]
         if self.has("idempotent"):
             self.producers = [Producer(FIRST_PRODUCER_ID - 1 - index, 0) for index in range(_RANDOM_PRODUCERS)]
         self.apps = [Producer(transactional_id=f"app-{index}") for index in range(rng.randint(1, 2))] if with_transactions else []
-        self.acks = [promises.ALL, *(promises.LEADER,) * self.has("acks-1"), *(promises.NONE,) * self.has("acks-0")]
-        self.sent: list[tuple[Producer, Sent]] = []
+        self.acks = [ACKS_ALL, *(ACKS_LEADER,) * self.has("acks-1"), *(ACKS_NONE,) * self.has("acks-0")]
+        self.sent: list[tuple[Producer, ProduceRequest]] = []
         self.said: list[str] = []
         self.kinds = [(kind, rng.randint(1, 4)) for kind, feature in _KINDS if feature == "" or self.has(feature)]
         self.ends: list[tuple[str, int]] = []
@@ -132,7 +132,7 @@ class _Player:
     def broker(self, *, running: bool) -> int | None:
         """Any that runs, or any that is dead; None if there is none."""
         cluster = self.cluster
-        able = [broker for broker in cluster.brokers if (cluster.runs(broker) if running else broker in cluster.dead)]
+        able = [broker for broker in cluster.brokers if (cluster.is_running(broker) if running else broker in cluster.dead)]
         return self.rng.choice(able) if able else None
 
     def noticed(self) -> bool:
@@ -167,7 +167,7 @@ def _produce(player: _Player) -> str:
         player.cluster, partition, producer, count, acks=acks, leader=player.asked(partition), answered=player.answered()
     )
     player.sent.append((producer, sent))
-    return f"produce {partition.number} {sent.ids} acks={acks} at {sent.leader}: {sent.answer}"
+    return f"produce {partition.number} {sent.ids} acks={acks} at {sent.leader}: {sent.response}"
 
 
 def _resend(player: _Player) -> str:
@@ -177,12 +177,12 @@ def _resend(player: _Player) -> str:
     producer, sent = player.rng.choice(player.sent[-3:])
     partition = player.cluster.partitions[sent.topic_partition]
     if producer.transactional_id is None:
-        done = produce(player.cluster, partition, producer, acks=sent.acks, leader=player.asked(partition), again=sent)
-    elif player.coordinator is not None and sent.ids in producer.numbered:
-        done = transactions.write(player.cluster, player.coordinator, partition, producer, again=sent)
+        done = produce(player.cluster, partition, producer, acks=sent.acks, leader=player.asked(partition), retry_of=sent)
+    elif player.coordinator is not None and sent.ids in producer.batch_sequences:
+        done = transactions.write(player.cluster, player.coordinator, partition, producer, retry_of=sent)
     else:
         return ""
-    return f"again {sent.ids} at {done.leader}: {done.answer}"
+    return f"again {sent.ids} at {done.leader}: {done.response}"
 
 
 def _fetch(player: _Player) -> str:
@@ -191,7 +191,7 @@ def _fetch(player: _Player) -> str:
         return ""
     limit = player.rng.choice((None, None, 1))
     done = actions.fetch(player.cluster, partition, broker, answered=player.answered(), limit=limit)
-    return f"fetch {partition.number} by {broker} of {done.leader}: cut {done.cut}, [{done.start}, {done.end}) {done.failure}"
+    return f"fetch {partition.number} by {broker} of {done.leader}: cut {done.truncated}, [{done.start}, {done.end}) {done.failure}"
 
 
 def _settle(player: _Player) -> str:
@@ -199,7 +199,7 @@ def _settle(player: _Player) -> str:
     partition = player.partition()
     who = [broker for broker in player.rng.sample(player.cluster.brokers, len(player.cluster.brokers)) if player.rng.random() < 0.7]
     done = [actions.fetch(player.cluster, partition, broker) for broker in who if not partition.replicas[broker].leads]
-    return f"fetch {partition.number} by {who}" if any(fetched.end > fetched.start or fetched.cut for fetched in done) else ""
+    return f"fetch {partition.number} by {who}" if any(fetched.end > fetched.start or fetched.truncated for fetched in done) else ""
 
 
 def _checkpoint(player: _Player) -> str:
@@ -216,7 +216,7 @@ def _flush(player: _Player) -> str:
     broker = player.broker(running=True)
     if broker is None:
         return ""
-    if all(partition.replicas[broker].flushed == partition.replicas[broker].log_end_offset for partition in player.partitions):
+    if all(partition.replicas[broker].flushed_end == partition.replicas[broker].log_end_offset for partition in player.partitions):
         return ""
     actions.flush(player.cluster, broker)
     return f"flush {broker}"
@@ -227,7 +227,7 @@ def _hear(player: _Player) -> str:
     partition, broker = player.partition(), player.broker(running=True)
     if broker is None or partition.replicas[broker].leader_epoch == partition.leader_epoch:
         return ""
-    actions.hear(player.cluster, partition, broker)
+    actions.receive_metadata(player.cluster, partition, broker)
     return f"hear {partition.number} {broker}"
 
 
@@ -259,8 +259,8 @@ def _start(player: _Player) -> str:
     broker = player.broker(running=False)
     if broker is None:
         return ""
-    lossy = broker not in player.cluster.clean
-    control.start(player.cluster, broker, lossy=lossy, hears=player.hears())
+    lossy = broker not in player.cluster.stopped_cleanly
+    control.start(player.cluster, broker, lossy=lossy, receivers=player.hears())
     return f"start {broker}"
 
 
@@ -268,26 +268,26 @@ def _freeze(player: _Player) -> str:
     broker, noticed = player.broker(running=True), player.noticed()
     if broker is None:
         return ""
-    control.freeze(player.cluster, broker, noticed=noticed)
+    control.pause(player.cluster, broker, noticed=noticed)
     return f"freeze {broker} noticed={noticed}"
 
 
 def _thaw(player: _Player) -> str:
-    frozen = sorted(player.cluster.frozen)
+    frozen = sorted(player.cluster.paused)
     if not frozen:
         return ""
     broker, hears = player.rng.choice(frozen), not player.has("deaf") or player.rng.random() < 0.5
-    control.thaw(player.cluster, broker, hears=hears)
+    control.resume(player.cluster, broker, receives_metadata=hears)
     return f"thaw {broker} hears={hears}"
 
 
 def _notice(player: _Player) -> str:
     """The controller sees that a broker is gone."""
-    gone = sorted((player.cluster.dead | player.cluster.frozen) - player.cluster.fenced)
+    gone = sorted((player.cluster.dead | player.cluster.paused) - player.cluster.fenced)
     if not gone:
         return ""
     broker = player.rng.choice(gone)
-    control.fence(player.cluster, broker, hears=player.hears())
+    control.fence(player.cluster, broker, receivers=player.hears())
     return f"notice {broker}"
 
 
@@ -295,13 +295,13 @@ def _elect_uncleanly(player: _Player) -> str:
     """An operator's election, of whoever is alive first or of one broker."""
     partition = player.partition()
     leader = player.rng.choice((None, *player.cluster.brokers))
-    done = control.run_election(player.cluster, partition, unclean=True, leader=leader, hears=player.hears())
+    done = control.run_election(player.cluster, partition, unclean=True, leader=leader, receivers=player.hears())
     return "" if done.kind in _NOTHING else f"elect {partition.number} uncleanly: {done.leader} {done.kind}"
 
 
 def _elect_preferred(player: _Player) -> str:
     partition = player.partition()
-    done = control.run_election(player.cluster, partition, unclean=False, preferred=True, hears=player.hears())
+    done = control.run_election(player.cluster, partition, unclean=False, preferred=True, receivers=player.hears())
     return "" if done.kind in _NOTHING else f"elect {partition.number} preferred: {done.leader}"
 
 
@@ -315,7 +315,7 @@ def _shrink(player: _Player) -> str:
 def _begin(player: _Player) -> str:
     assert player.coordinator is not None
     app = player.rng.choice(player.apps)
-    if app.idempotent and player.rng.random() < 0.8:
+    if app.is_idempotent and player.rng.random() < 0.8:
         return ""
     done = transactions.init_producer_id(player.cluster, player.coordinator, app)
     return f"begin {app.transactional_id}: {done} {app.producer_epoch}"
@@ -324,18 +324,18 @@ def _begin(player: _Player) -> str:
 def _write(player: _Player) -> str:
     assert player.coordinator is not None
     app, partition = player.rng.choice(player.apps), player.partition()
-    if player.room() < 1 or not app.idempotent:
+    if player.room() < 1 or not app.is_idempotent:
         return _begin(player)
     if player.rng.random() < 0.9:
         transactions.add_partitions(player.cluster, player.coordinator, app, [partition.name])
     count = player.rng.randint(1, player.room())
     if player.rng.random() < 0.2:  # the network keeps it; `_resend` delivers it
-        sent = Sent(partition.name, player.cluster.new_ids(count), promises.ALL, partition.leader, partition.leader_epoch)
-        number(app, partition, sent.ids)
+        sent = ProduceRequest(partition.name, player.cluster.new_ids(count), ACKS_ALL, partition.leader, partition.leader_epoch)
+        base_sequence_of(app, partition, sent.ids)
     else:
         sent = transactions.write(player.cluster, player.coordinator, partition, app, count, answered=player.answered())
     player.sent.append((app, sent))
-    return f"write {app.transactional_id} {partition.number} {sent.ids}: {sent.answer}"
+    return f"write {app.transactional_id} {partition.number} {sent.ids}: {sent.response}"
 
 
 def _end(player: _Player) -> str:
@@ -343,7 +343,7 @@ def _end(player: _Player) -> str:
     assert player.coordinator is not None
     app, commit = player.rng.choice(player.apps), player.rng.random() < 0.5
     name = str(app.transactional_id)
-    if not app.idempotent:
+    if not app.is_idempotent:
         return ""
     if player.rng.random() < 0.15:
         player.ends.append((name, app.producer_epoch))
@@ -353,7 +353,7 @@ def _end(player: _Player) -> str:
         name, epoch = player.ends.pop()
     done = transactions.end_transaction(player.cluster, player.coordinator, name, epoch, commit=commit)
     if name == app.transactional_id:
-        transactions.begin_next(player.coordinator, app)
+        transactions.take_next_epoch(player.coordinator, app)
     return f"end {name} commit={commit}: {done}"
 
 
@@ -363,7 +363,7 @@ def _markers(player: _Player) -> str:
     due = sorted(name for name, left in player.coordinator.unmarked.items() if left)
     for name in due:
         transactions.write_markers(player.cluster, player.coordinator, name)
-    late = transactions.time_out(player.cluster, player.coordinator)
+    late = transactions.abort_timed_out(player.cluster, player.coordinator)
     return f"markers {due}, timed out {late}" if due or late else ""
 
 

@@ -53,7 +53,7 @@ def test_no_text_leaves_the_picture(name: str) -> None:
 
 def test_what_is_told_is_escaped() -> None:
     history = play("slow-follower")
-    history.tell('<script>alert("&")</script>')
+    history.add_event('<script>alert("&")</script>')
     history.remark("a < b & c")
     drawn = svg(history, "<b>&</b>")
     assert "<script" not in drawn

@@ -54,7 +54,7 @@ def wrongs_on_disk(history: RandomHistory, folder: Path, counted: Counter[str]) 
         if finding.severity.rank > Severity.INFO.rank and (finding.kind in OTHERS or history.is_gentle):
             yield f"{finding.kind} is {finding.severity.value}, and nothing can be lost: {finding.place}"
     settings = sum(finding.kind == "RISKY_CONFIG" for finding in plans.result.findings)
-    if settings != (cluster.fences and cluster.unclean):
+    if settings != (cluster.fences_fetches and cluster.unclean):
         yield f"{settings} risky settings"
     for partition in cluster.partitions.values():
         here = [finding for finding in findings if finding.place.partition == partition.number]
@@ -70,7 +70,7 @@ def _of_partition(
 ) -> Iterator[str]:
     cluster, forks = history.cluster, told.forks(disk.logs)
     for finding in findings:
-        if finding.kind == EMPTY and (cluster.fences or disk.logs[int(finding.place.broker or 0)]):
+        if finding.kind == EMPTY and (cluster.fences_fetches or disk.logs[int(finding.place.broker or 0)]):
             yield f"{finding.kind} of a replica with records, or where a controller's log says who is in sync: {finding.place}"
     yield from _planned(history, disk, plans)
     if unfenced(cluster, disk.logs):
@@ -84,7 +84,7 @@ def _of_partition(
     yield from _losses(disk, [finding for finding in findings if finding.kind in LOSSES], lost)
     yield from _holders(disk, [finding for finding in findings if finding.kind in LOSSES], counted)
     yield from _costs(history, disk, findings, counted)
-    below = None if cluster.epochs_known else expected.settled(disk)
+    below = None if cluster.has_leader_epochs else expected.settled(disk)
     settled = [
         finding for finding in findings if finding.kind == "FORK_BELOW_HW" and finding.evidence["offset"] == min(forks.values())
     ]
@@ -96,7 +96,7 @@ def _of_partition(
         for finding in findings
         if finding.kind in EXACT
     }
-    told_of = cluster.fences and not forks and not lost
+    told_of = cluster.fences_fetches and not forks and not lost
     short = expected.short_members(cluster, disk) if told_of else set()
     beyond = expected.short_of_markers(history.coordinator, disk) if told_of and history.coordinator is not None else set()
     shorter = expected.lagging(disk, leader_loses=bool(lost))
@@ -154,7 +154,7 @@ def _costs(history: RandomHistory, disk: Disk, findings: list[Finding], counted:
     elections = [finding for finding in findings if finding.kind == "UNCLEAN_ELECTION" and "cost_finding" in finding.evidence]
     for loss in losses:
         end, election = loss.place.offset_end or 0, loss.evidence.get("election")
-        if history.cluster.fences and election is None:
+        if history.cluster.fences_fetches and election is None:
             yield f"lost by no election: {loss.place}"
         elif election is not None:
             whole, suspects = loss.evidence["held_by"], {election["leader_epoch"], *election.get("or_in_epochs", ())}
@@ -301,7 +301,7 @@ def _transactions(
         broker = int(listed[0].broker)
         torn = {(row.producer_id, row.first_offset) for row in listed if row.state == "torn"}
         # without a controller's log nobody knows that no replica is left out, and then a loss is told only beyond the clocks' doubt
-        if cluster.fences and not expected.torn(coordinator, partition, partition.replicas[broker].batches) <= torn:
+        if cluster.fences_fetches and not expected.torn(coordinator, partition, partition.replicas[broker].batches) <= torn:
             yield f"{partition.name}: named as torn are {torn}"
         counted["torn transactions"] += len(torn)
         truth = [tuple(one) for one in spoken[broker]]

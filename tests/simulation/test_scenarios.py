@@ -10,7 +10,7 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.questions.plan import PlanOptions, Plans, make_plans
-from kafka_forensics.simulation.cluster import Truncating
+from kafka_forensics.simulation.cluster import TruncationProtocol
 from kafka_forensics.simulation.history import Expected, History
 from kafka_forensics.simulation.materialise import materialise
 from kafka_forensics.simulation.scenarios import SCENARIOS, play
@@ -44,7 +44,7 @@ def told(finding: Finding) -> Expected:
 
 
 @pytest.mark.parametrize(("name", "protocol"), PLAYED)
-def test_scan_and_plan_find_what_the_simulator_knows(name: str, protocol: Truncating, tmp_path: Path) -> None:
+def test_scan_and_plan_find_what_the_simulator_knows(name: str, protocol: TruncationProtocol, tmp_path: Path) -> None:
     history = play(name, protocol)
     plans = plans_of(history, tmp_path)
     assert plans.result is not None
@@ -73,7 +73,7 @@ def of_all(history: History, where: tuple[str, int]) -> list[Any]:
 
 
 @pytest.mark.parametrize(("name", "protocol"), PLAYED)
-def test_an_expected_loss_is_where_the_records_are(name: str, protocol: Truncating) -> None:
+def test_an_expected_loss_is_where_the_records_are(name: str, protocol: TruncationProtocol) -> None:
     """What a scenario says a scan must find is held to the records themselves."""
     history = play(name, protocol)
     for expected in history.expected:
@@ -91,7 +91,7 @@ def test_an_expected_loss_is_where_the_records_are(name: str, protocol: Truncati
 
 
 @pytest.mark.parametrize(("name", "protocol"), PLAYED)
-def test_a_history_is_the_same_every_time(name: str, protocol: Truncating, tmp_path: Path) -> None:
+def test_a_history_is_the_same_every_time(name: str, protocol: TruncationProtocol, tmp_path: Path) -> None:
     documents = []
     for number in range(2):
         history, folder = play(name, protocol), tmp_path / str(number)
@@ -139,7 +139,7 @@ READ = {
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_what_is_read_at_the_end(name: str) -> None:
-    found = [(list(reading.read_uncommitted or ()), list(reading.read_committed or ())) for reading in play(name).readings]
+    found = [(list(reading.read_uncommitted or ()), list(reading.read_committed or ())) for reading in play(name).consumed]
     assert found == READ[name]
 
 
@@ -153,7 +153,7 @@ def test_acks_0_is_no_acknowledgement() -> None:
     history = play("slow-follower")
     partition = history.cluster.partitions[T]
     before = acknowledged(history.cluster)
-    assert history.produce(partition, acks=0).answer == "acknowledged"
+    assert history.produce(partition, acks=0).response == "acknowledged"
     assert acknowledged(history.cluster) == before
 
 

@@ -2,21 +2,21 @@
 
 import pytest
 
-from kafka_forensics.replication import acks as promises
-from kafka_forensics.simulation.actions import append, checkpoint_high_watermarks, fetch, flush, hear, shrink_isr
-from kafka_forensics.simulation.cluster import PROTOCOLS, Cluster, Partition, Truncating
-from kafka_forensics.simulation.control import fence, freeze, kill, lose_power, start, tell, thaw
+from kafka_forensics.replication.acks import ACKS_LEADER
+from kafka_forensics.simulation.actions import append, checkpoint_high_watermarks, fetch, flush, receive_metadata, shrink_isr
+from kafka_forensics.simulation.cluster import PROTOCOLS, Cluster, Partition, TruncationProtocol
+from kafka_forensics.simulation.control import fence, kill, lose_power, pause, publish_metadata, resume, start
 from kafka_forensics.simulation.producers import Producer, produce
 from kafka_forensics.simulation.truth import acknowledged, lost
 
 IDEMPOTENT = 1000
 
 
-def made(protocol: Truncating = "kip-320", brokers: int = 3) -> tuple[Cluster, Partition]:
+def made(protocol: TruncationProtocol = "kip-320", brokers: int = 3) -> tuple[Cluster, Partition]:
     """A cluster with partition t-0, led by broker 1."""
     cluster = Cluster(tuple(range(1, brokers + 1)), protocol)
     partition = cluster.create("t")
-    tell(cluster, partition)
+    publish_metadata(cluster, partition)
     return cluster, partition
 
 
@@ -37,31 +37,31 @@ def ends(partition: Partition) -> list[int]:
 def test_who_waited_for_a_leader_that_is_gone_is_told_nothing_good() -> None:
     cluster, partition = made()
     waiting = append(cluster, partition, cluster.new_ids(1))
-    freeze(cluster, 1, noticed=True)
-    thaw(cluster, 1)
-    assert waiting.answer == "not leader"
+    pause(cluster, 1, noticed=True)
+    resume(cluster, 1)
+    assert waiting.response == "not leader"
     second = append(cluster, partition, cluster.new_ids(1))
     kill(cluster, 2)
-    assert second.answer == "lost"
+    assert second.response == "lost"
     assert acknowledged(cluster) == set()
 
 
 def test_a_leader_in_its_own_eyes_takes_records_and_loses_them() -> None:
     cluster, partition = made()
-    freeze(cluster, 1, noticed=True)
-    thaw(cluster, 1, hears=False)
-    sent = append(cluster, partition, cluster.new_ids(1), acks=promises.LEADER, leader=1)
+    pause(cluster, 1, noticed=True)
+    resume(cluster, 1, receives_metadata=False)
+    sent = append(cluster, partition, cluster.new_ids(1), acks=ACKS_LEADER, leader=1)
     refused = append(cluster, partition, cluster.new_ids(1), leader=3)
-    assert (sent.answer, sent.leader_epoch, refused.answer) == ("acknowledged", 0, "not leader")
+    assert (sent.response, sent.leader_epoch, refused.response) == ("acknowledged", 0, "not leader")
     append(cluster, partition, cluster.new_ids(1))
-    hear(cluster, partition, 1)
+    receive_metadata(cluster, partition, 1)
     settle(cluster, partition)
     assert lost(cluster) == {0}
     assert partition.isr == {1, 2, 3}
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_only_the_newest_protocol_refuses_followers_of_another_epoch(protocol: Truncating) -> None:
+def test_only_the_newest_protocol_refuses_followers_of_another_epoch(protocol: TruncationProtocol) -> None:
     cluster, partition = made(protocol)
     append(cluster, partition, cluster.new_ids(1))
     fence(cluster, 3)
@@ -74,7 +74,7 @@ def test_only_the_newest_protocol_refuses_followers_of_another_epoch(protocol: T
 
 def test_nobody_cuts_at_a_watermark_while_there_is_no_leader() -> None:
     cluster, partition = made("truncate-to-hw", brokers=2)
-    append(cluster, partition, cluster.new_ids(1), acks=promises.LEADER)
+    append(cluster, partition, cluster.new_ids(1), acks=ACKS_LEADER)
     fetch(cluster, partition, 2)
     kill(cluster, 2)
     kill(cluster, 1)
@@ -95,7 +95,7 @@ def test_power_takes_what_was_not_flushed_and_a_kill_takes_nothing() -> None:
 
 def test_a_laggard_is_put_out_by_time_and_comes_back_by_fetching() -> None:
     cluster, partition = made()
-    freeze(cluster, 3)
+    pause(cluster, 3)
     append(cluster, partition, cluster.new_ids(1))
     fetch(cluster, partition, 2)
     assert shrink_isr(cluster, partition) == frozenset()
@@ -103,7 +103,7 @@ def test_a_laggard_is_put_out_by_time_and_comes_back_by_fetching() -> None:
     fetch(cluster, partition, 2)
     assert shrink_isr(cluster, partition) == {3}
     assert watermarks(partition)[0] == 1
-    thaw(cluster, 3)
+    resume(cluster, 3)
     assert not fetch(cluster, partition, 3).joined
     assert fetch(cluster, partition, 3).joined
     assert partition.isr == {1, 2, 3}
@@ -113,7 +113,9 @@ def test_nobody_joins_the_isr_before_the_leaders_own_epoch() -> None:
     cluster, partition = made()
     append(cluster, partition, cluster.new_ids(2))
     fetch(cluster, partition, 2)
-    shrink_isr(cluster, partition, [3])
+    cluster.tick(31_000)
+    fetch(cluster, partition, 2)
+    assert shrink_isr(cluster, partition) == {3}
     kill(cluster, 1)
     assert (partition.leader, watermarks(partition)[1]) == (2, 2)
     partition.replicas[2].high_watermark = 0
@@ -127,20 +129,20 @@ def test_a_retry_is_known_by_its_number_on_every_leader() -> None:
     sent = produce(cluster, partition, producer, 2, answered=False)
     settle(cluster, partition)
     assert acknowledged(cluster) == set()
-    again = produce(cluster, partition, producer, again=sent)
-    assert (again.duplicate, again.base_offset, again.end_offset, again.answer) == (True, 0, 2, "acknowledged")
+    again = produce(cluster, partition, producer, retry_of=sent)
+    assert (again.is_duplicate, again.base_offset, again.end_offset, again.response) == (True, 0, 2, "acknowledged")
     kill(cluster, 1)
-    assert produce(cluster, partition, producer, again=sent).duplicate
+    assert produce(cluster, partition, producer, retry_of=sent).is_duplicate
     assert acknowledged(cluster) == {0, 1}
     produce(cluster, partition, producer)
     skipped = Producer(IDEMPOTENT, 0, sequences={partition.name: 7})
-    assert produce(cluster, partition, skipped).answer == "out of order"
+    assert produce(cluster, partition, skipped).response == "out of order"
 
 
 def test_brokers_before_0_11_take_no_numbers_and_every_record_stands_alone() -> None:
     cluster, partition = made("truncate-to-hw")
     producer = Producer(IDEMPOTENT, 0)
-    produce(cluster, partition, producer, again=produce(cluster, partition, producer, 2))
+    produce(cluster, partition, producer, retry_of=produce(cluster, partition, producer, 2))
     told = [(batch.base_offset, batch.ids, batch.producer_id) for batch in partition.replicas[1].batches]
     assert told == [(0, (0,), -1), (1, (1,), -1), (2, (0,), -1), (3, (1,), -1)]
     assert partition.replicas[1].epochs == []
@@ -153,12 +155,12 @@ def test_a_cut_makes_a_checkpoint_a_word_about_records_that_are_gone() -> None:
     append(cluster, partition, cluster.new_ids(1))
     checkpoint_high_watermarks(cluster, 1)
     replica = partition.replicas[1]
-    assert (replica.checkpointed, replica.vouched) == (3, 3)
+    assert (replica.checkpointed, replica.checkpoint_valid_end) == (3, 3)
     lose_power(cluster, 1)
-    assert (replica.checkpointed, replica.vouched) == (3, 2)
+    assert (replica.checkpointed, replica.checkpoint_valid_end) == (3, 2)
     start(cluster, 1)
     checkpoint_high_watermarks(cluster, 1)
-    assert (replica.checkpointed, replica.vouched) == (2, 2)
+    assert (replica.checkpointed, replica.checkpoint_valid_end) == (2, 2)
 
 
 def test_a_batch_that_begins_below_the_followers_log_end_is_refused() -> None:
@@ -166,7 +168,7 @@ def test_a_batch_that_begins_below_the_followers_log_end_is_refused() -> None:
     cluster, partition = made("kip-279", brokers=2)
     append(cluster, partition, cluster.new_ids(1))
     fetch(cluster, partition, 2)
-    partition.replicas[1].cut(0)
+    partition.replicas[1].truncate(0)
     append(cluster, partition, cluster.new_ids(2))
     assert fetch(cluster, partition, 2)[2:4] == (1, 1)
     assert partition.replicas[2].ids == [0]

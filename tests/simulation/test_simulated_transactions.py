@@ -6,9 +6,9 @@ from kafka_forensics.model.files import AbortedTxn, ProducerEntry
 from kafka_forensics.simulation import transactions
 from kafka_forensics.simulation.actions import fetch
 from kafka_forensics.simulation.cluster import Cluster, Partition
-from kafka_forensics.simulation.control import kill, start, tell
+from kafka_forensics.simulation.control import kill, publish_metadata, start
 from kafka_forensics.simulation.materialise import aborted_transactions, producer_entries
-from kafka_forensics.simulation.producers import Producer, read, visible
+from kafka_forensics.simulation.producers import Producer, consume, visible_ids
 from kafka_forensics.simulation.transactions import FENCED, INVALID, OK, Coordinator
 
 APP = "app"
@@ -18,7 +18,7 @@ def begun(coordinator: Coordinator, brokers: tuple[int, ...] = (1,)) -> tuple[Cl
     """Partition t-0 on one broker or several, and a client with an epoch."""
     cluster = Cluster(brokers)
     partition = cluster.create("t")
-    tell(cluster, partition)
+    publish_metadata(cluster, partition)
     producer = Producer(transactional_id=APP)
     assert transactions.init_producer_id(cluster, coordinator, producer) == OK
     return cluster, partition, producer
@@ -42,7 +42,7 @@ def states(coordinator: Coordinator) -> list[tuple[str, int]]:
 def wrote(cluster: Cluster, coordinator: Coordinator, partition: Partition, producer: Producer) -> str:
     """A record of a transaction that names its partition; the answer."""
     named = transactions.add_partitions(cluster, coordinator, producer, [partition.name])
-    return named if named != OK else transactions.write(cluster, coordinator, partition, producer).answer
+    return named if named != OK else transactions.write(cluster, coordinator, partition, producer).response
 
 
 @pytest.mark.parametrize(("version", "epoch"), [(0, 0), (2, 1)])
@@ -52,7 +52,7 @@ def test_a_transaction_is_written_down_step_by_step(version: int, epoch: int) ->
     wrote(cluster, coordinator, partition, producer)
     wrote(cluster, coordinator, partition, producer)
     assert transactions.end_transaction(cluster, coordinator, APP, 0, commit=True) == OK
-    transactions.begin_next(coordinator, producer)
+    transactions.take_next_epoch(coordinator, producer)
     assert states(coordinator) == [("Empty", 0), ("Ongoing", 0), ("PrepareCommit", epoch), ("CompleteCommit", epoch)]
     marker = partition.replicas[1].batches[-1]
     assert (marker.marker, marker.producer_epoch, marker.base_sequence, marker.ids) == ("COMMIT", epoch, -1, (-1,))
@@ -67,7 +67,7 @@ def test_a_late_request_ends_the_next_transaction_before_version_2_only() -> Non
         cluster, partition, producer = begun(coordinator)
         wrote(cluster, coordinator, partition, producer)
         transactions.end_transaction(cluster, coordinator, APP, 0, commit=True)
-        transactions.begin_next(coordinator, producer)
+        transactions.take_next_epoch(coordinator, producer)
         wrote(cluster, coordinator, partition, producer)
         assert transactions.end_transaction(cluster, coordinator, APP, 0, commit=True) == answer
 
@@ -92,7 +92,7 @@ def test_an_older_instance_is_fenced(verifies: bool) -> None:
     assert transactions.init_producer_id(cluster, coordinator, second) == OK
     assert second.producer_epoch == 2
     assert [batch.marker for batch in partition.replicas[1].batches] == [None, "ABORT"]
-    assert transactions.write(cluster, coordinator, partition, producer).answer == FENCED
+    assert transactions.write(cluster, coordinator, partition, producer).response == FENCED
     assert wrote(cluster, coordinator, partition, producer) == FENCED
     assert wrote(cluster, coordinator, partition, second) == "acknowledged"
 
@@ -101,11 +101,11 @@ def test_a_transaction_that_takes_too_long_is_aborted_under_the_next_epoch() -> 
     coordinator = Coordinator(verifies=False)
     cluster, partition, producer = begun(coordinator)
     wrote(cluster, coordinator, partition, producer)
-    assert transactions.time_out(cluster, coordinator) == []
+    assert transactions.abort_timed_out(cluster, coordinator) == []
     cluster.tick(60_001)
-    assert transactions.time_out(cluster, coordinator) == [APP]
+    assert transactions.abort_timed_out(cluster, coordinator) == [APP]
     assert states(coordinator)[-2:] == [("PrepareAbort", 1), ("CompleteAbort", 1)]
-    assert transactions.write(cluster, coordinator, partition, producer).answer == FENCED
+    assert transactions.write(cluster, coordinator, partition, producer).response == FENCED
 
 
 def test_only_a_leader_that_verifies_refuses_a_record_behind_the_marker() -> None:
@@ -114,7 +114,7 @@ def test_only_a_leader_that_verifies_refuses_a_record_behind_the_marker() -> Non
         cluster, partition, producer = begun(coordinator)
         wrote(cluster, coordinator, partition, producer)
         transactions.end_transaction(cluster, coordinator, APP, 0, commit=False)
-        assert transactions.write(cluster, coordinator, partition, producer).answer == answer
+        assert transactions.write(cluster, coordinator, partition, producer).response == answer
 
 
 def test_markers_wait_for_a_leader() -> None:
@@ -131,7 +131,7 @@ def test_markers_wait_for_a_leader() -> None:
     start(cluster, 1)
     assert transactions.write_markers(cluster, coordinator, APP) == []
     assert states(coordinator)[-1] == ("CompleteCommit", 0)
-    assert read(cluster, partition).read_committed == (0,)
+    assert consume(cluster, partition).read_committed == (0,)
 
 
 def test_a_decision_is_complete_when_the_whole_isr_has_its_marker() -> None:
@@ -163,11 +163,11 @@ def test_readers_of_committed_data_stop_before_what_is_open() -> None:
     coordinator = Coordinator()
     cluster, partition, _ = two_of_which_one_aborted(coordinator, app_again=True)
     batches = partition.replicas[1].batches
-    assert visible(batches, 4) == ((0, 1, 2), ())
+    assert visible_ids(batches, 4) == ((0, 1, 2), ())
     transactions.end_transaction(cluster, coordinator, APP, 0, commit=True)
-    assert visible(batches, 4) == ((0, 1, 2), ())
-    assert visible(batches, 5) == ((0, 1, 2), (0, 2))
-    assert visible(batches, 1) == ((0,), ())
+    assert visible_ids(batches, 4) == ((0, 1, 2), ())
+    assert visible_ids(batches, 5) == ((0, 1, 2), (0, 2))
+    assert visible_ids(batches, 1) == ((0,), ())
 
 
 def test_what_brokers_keep_of_producers() -> None:
