@@ -7,7 +7,7 @@ from kafka_forensics.simulation import transactions
 from kafka_forensics.simulation.actions import fetch
 from kafka_forensics.simulation.cluster import Cluster, Partition
 from kafka_forensics.simulation.control import kill, publish_metadata, start
-from kafka_forensics.simulation.materialise import aborted_transactions, producer_entries
+from kafka_forensics.simulation.materialise import producer_state
 from kafka_forensics.simulation.producers import Producer, consume, visible_ids
 from kafka_forensics.simulation.transactions import FENCED, INVALID, OK, Coordinator
 
@@ -174,8 +174,8 @@ def test_what_brokers_keep_of_producers() -> None:
     coordinator = Coordinator()
     cluster, partition, producer = two_of_which_one_aborted(coordinator, app_again=False)
     batches, now = partition.replicas[1].batches, cluster.now_ms
-    assert aborted_transactions(batches) == [AbortedTxn(2000, 1, 3, 0)]
-    assert producer_entries(batches) == [ProducerEntry(1000, 0, 0, 0, 0, now, -1, 0), ProducerEntry(2000, 0, 1, 2, 0, now, 0, -1)]
+    assert producer_state(batches)[1] == [AbortedTxn(2000, 1, 3, 0)]
+    assert producer_state(batches)[0] == [ProducerEntry(1000, 0, 0, 0, 0, now, -1, 0), ProducerEntry(2000, 0, 1, 2, 0, now, 0, -1)]
     transactions.init_producer_id(cluster, coordinator, producer)
-    assert producer_entries(batches)[0] == ProducerEntry(1000, 1, -1, -1, 0, now, 0, -1)
-    assert aborted_transactions(batches)[1] == AbortedTxn(1000, 0, 4, 5)
+    assert producer_state(batches)[0][0] == ProducerEntry(1000, 1, -1, -1, 0, now, 0, -1)
+    assert producer_state(batches)[1][1] == AbortedTxn(1000, 0, 4, 5)
