@@ -1,4 +1,4 @@
-"""What a producer is promised with an acknowledgement (ReplicaManager), and what leaders make of numbered batches.
+"""How a leader responds to a produce request (ReplicaManager), and how it checks sequence numbers (ProducerStateManager).
 
 `acks` is the producer's setting: 0, 1, or -1 for `all`.
 """
@@ -13,31 +13,33 @@ from kafka_forensics.replication.watermarks import LeaderState
 ACKS_NONE: Final = 0
 ACKS_LEADER: Final = 1
 ACKS_ALL: Final = -1
+BATCHES_REMEMBERED: Final = 5
+"""Batches of each producer whose sequence numbers a leader remembers."""
 
 
 class ProduceResponse(Enum):
-    """What the producer hears of a batch, so far."""
+    """The response to a produce request."""
 
     ACKNOWLEDGED = "acknowledged"
     WAITING = "waiting"
-    """For the high watermark, until the request times out: the records stay in the log all the same."""
+    """For the high watermark, until the request times out; the records stay in the log in any case."""
     NOT_ENOUGH_REPLICAS = "not enough replicas"
     """Refused; nothing was appended."""
     NOT_ENOUGH_REPLICAS_AFTER_APPEND = "not enough replicas after append"
-    """The ISR shrank meanwhile; the records are in the log, and may be committed, though the producer was told of a failure."""
+    """The ISR shrank meanwhile. The records are in the log and may be committed, though the producer receives an error."""
 
 
 def before_append(acks: int, state: LeaderState) -> ProduceResponse:
-    """Whether a leader takes a batch at all: with acks=all only while the ISR has min.insync.replicas members
+    """Whether a leader appends a batch: with acks=all only while the ISR has min.insync.replicas members
     (Partition.appendRecordsToLeader)."""
     return ProduceResponse.NOT_ENOUGH_REPLICAS if acks == ACKS_ALL and state.under_min_isr else ProduceResponse.WAITING
 
 
 def after_append(acks: int, state: LeaderState, last_offset: int) -> ProduceResponse:
-    """What the producer hears of a batch whose last record has `last_offset` (Partition.checkEnoughReplicasReachOffset).
+    """The response to a batch whose last record has `last_offset` (Partition.checkEnoughReplicasReachOffset).
 
-    0: always as if all were well, even if the leader never got it; 1: once it is in the leader's log; all: once it lies below the
-    high watermark.
+    0: always acknowledged, even if the leader never received it; 1: once it is in the leader's log; all: once it is below the high
+    watermark.
     """
     if acks == ACKS_NONE:
         return ProduceResponse.ACKNOWLEDGED
@@ -45,33 +47,23 @@ def after_append(acks: int, state: LeaderState, last_offset: int) -> ProduceResp
         return ProduceResponse.ACKNOWLEDGED if last_offset < state.log_end_offset else ProduceResponse.WAITING
     if last_offset >= state.high_watermark:
         return ProduceResponse.WAITING
-    needed = min(state.min_insync_replicas, len(state.follower_ends) + 1)
-    return ProduceResponse.ACKNOWLEDGED if len(state.maximal_isr) >= needed else ProduceResponse.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-
-
-# What a leader does with a numbered batch of a producer (ProducerStateManager, ProducerAppendInfo, KIP-98).
-#
-# A producer id, its epoch and the sequence number of the first record name a batch; a leader remembers the last five of each
-# producer. Sequence numbers wrap from 2^31 - 1 to 0.
-
-
-BATCHES_REMEMBERED: Final = 5
+    return ProduceResponse.NOT_ENOUGH_REPLICAS_AFTER_APPEND if state.under_min_isr else ProduceResponse.ACKNOWLEDGED
 
 
 class SequenceVerdict(Enum):
-    """What becomes of the batch."""
+    """What a leader does with a batch that has sequence numbers."""
 
     APPEND = "append"
     DUPLICATE = "duplicate"
-    """It is there already: answered as if it had just been appended."""
+    """The log has it already; the leader responds as if it had just appended it."""
     OUT_OF_ORDER = "out of order"
     """Records before it are missing (OutOfOrderSequenceException)."""
     FENCED = "fenced"
-    """A producer of a later epoch has its id (InvalidProducerEpochException)."""
+    """The producer id has a later epoch (InvalidProducerEpochException)."""
 
 
 class NumberedBatch(NamedTuple):
-    """Epoch, first sequence number and number of records of a batch."""
+    """Producer epoch, base sequence and number of records of a batch; sequence numbers wrap from 2^31 - 1 to 0."""
 
     producer_epoch: int
     base_sequence: int
@@ -79,25 +71,23 @@ class NumberedBatch(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Of its last record."""
+        """The sequence number of its last record."""
         return (self.base_sequence + self.records - 1) & MAX_SEQUENCE
 
 
-def sequence_verdict(batch: NumberedBatch, epoch: int | None, known: Sequence[NumberedBatch]) -> SequenceVerdict:
-    """What a leader does with `batch` that has of its producer the last batches `known`, oldest first, and the last `epoch`, which
-    a marker may have raised (None: nothing of it).
+def sequence_verdict(batch: NumberedBatch, epoch: int | None, earlier: Sequence[NumberedBatch]) -> SequenceVerdict:
+    """What a leader does with `batch` (ProducerAppendInfo.checkProducerEpoch, checkSequence, KIP-98).
 
-    A producer nothing is known of may begin anywhere; a new epoch begins at 0
-    (ProducerAppendInfo.checkProducerEpoch, checkSequence).
+    `earlier` are the producer's batches in the log, oldest first; `epoch` its last epoch, which a marker may have raised. A
+    producer without entries in the log (`epoch` None) may start at any sequence number; a new epoch starts at 0.
     """
     if epoch is not None and batch.producer_epoch < epoch:
         return SequenceVerdict.FENCED
-    of_epoch = [
-        numbered_batch for numbered_batch in known[-BATCHES_REMEMBERED:] if numbered_batch.producer_epoch == batch.producer_epoch
-    ]
+    of_epoch = [before for before in earlier[-BATCHES_REMEMBERED:] if before.producer_epoch == batch.producer_epoch]
     if batch in of_epoch:
         return SequenceVerdict.DUPLICATE
-    if not of_epoch:
-        return SequenceVerdict.APPEND if epoch is None or batch.base_sequence == 0 else SequenceVerdict.OUT_OF_ORDER
-    follows = batch.base_sequence == (of_epoch[-1].last_sequence + 1) & MAX_SEQUENCE
+    if of_epoch:
+        follows = batch.base_sequence == (of_epoch[-1].last_sequence + 1) & MAX_SEQUENCE
+    else:
+        follows = epoch is None or batch.base_sequence == 0
     return SequenceVerdict.APPEND if follows else SequenceVerdict.OUT_OF_ORDER

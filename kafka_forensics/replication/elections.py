@@ -1,6 +1,6 @@
-"""Whom the controller elects, and what becomes of ISR and ELR (PartitionChangeBuilder, KIP-966).
+"""Leader elections of the controller, and the ISR and ELR after them (PartitionChangeBuilder, KIP-966).
 
-Before KRaft the rules were the same but for the ELR (PartitionLeaderElectionAlgorithms).
+Before KRaft the rules were the same without the ELR (PartitionLeaderElectionAlgorithms).
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,10 +12,9 @@ from kafka_forensics.model.controller import NO_LEADER
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What an election looks at: replicas in the order of their assignment, who is alive (not fenced), and who is known to have
-    all that is committed.
+    """The input of an election: the assignment in order, the brokers that are alive (not fenced), ISR, ELR and present leader.
 
-    `last_known_leader` is set while there is no leader, where the ELR is enabled.
+    `last_known_leader` is set while there is no leader, if the ELR is enabled.
     """
 
     assignment: tuple[int, ...]
@@ -28,10 +27,10 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Elected:
-    """Who leads (-1: nobody), by which rule, with which ISR and ELR.
+    """The leader (-1: none), the rule that elected it, and the ISR and ELR afterwards.
 
-    `kind`: `stays`, `clean`, `elr`, `last-known-leader`, `unclean` or `none`. The last two elections may lose committed records;
-    the leader is then marked as recovering.
+    `kind` is `stays`, `clean`, `elr`, `last-known-leader`, `unclean` or `none`. `last-known-leader` and `unclean` may lose
+    committed records; the partition is then marked as recovering.
     """
 
     leader: int
@@ -41,69 +40,55 @@ class Elected:
 
     @property
     def may_lose(self) -> bool:
-        """Whether the leader may lack what was committed."""
+        """Whether the leader may lack committed records."""
         return self.kind in ("last-known-leader", "unclean")
 
 
-def elect(given: Candidates, *, unclean: bool = False, preferred: bool = False) -> Elected:
-    """The outcome of an election; `unclean` is unclean.leader.election.enable, or the operator's own request.
+def elect(candidates: Candidates, *, unclean: bool = False, preferred: bool = False) -> Elected:
+    """The outcome of an election (PartitionChangeBuilder.electLeader); `unclean` is unclean.leader.election.enable, or a request
+    for an unclean election.
 
-    A leader that may stay does, but for an election of the preferred replica, the first in the assignment. Else it is the first in
-    the assignment that is alive and in the ISR, or in the ELR once the ISR is empty; then the last known leader, if neither
-    has any member; then, uncleanly, the first that is alive, however short its log may be (PartitionChangeBuilder.electLeader).
+    The leader stays if it may, except in an election of the preferred replica. Otherwise the first broker in the assignment leads
+    that is alive and in the ISR, or in the ELR while the ISR is empty; then the last known leader if ISR and ELR are empty; then,
+    uncleanly, the first that is alive, whatever its log lacks.
     """
-    if preferred and given.assignment and _is_electable(given, given.assignment[0]):
-        return _elected(given, given.assignment[0])
-    if _is_electable(given, given.leader):
-        return _elected(given, given.leader)
-    for broker in given.assignment:
-        if _is_electable(given, broker):
-            return _elected(given, broker)
-    last = given.last_known_leader
-    if last is not None and last in given.alive and not given.isr and not given.elr:
+    order = [candidates.leader, *candidates.assignment]
+    if preferred:
+        order = [*candidates.assignment[:1], *order]
+    for broker in order:
+        if broker in candidates.alive and broker in (candidates.isr or candidates.elr):
+            kind = "stays" if broker == candidates.leader else "clean" if candidates.isr else "elr"
+            if candidates.isr:
+                return Elected(broker, kind, candidates.isr, candidates.elr)
+            return Elected(broker, kind, frozenset({broker}), candidates.elr - {broker})
+    last = candidates.last_known_leader
+    if last is not None and last in candidates.alive and not candidates.isr and not candidates.elr:
         return Elected(last, "last-known-leader", frozenset({last}), frozenset())
-    first = next((broker for broker in given.assignment if broker in given.alive), None)
+    first = next((broker for broker in candidates.assignment if broker in candidates.alive), None)
     if unclean and not preferred and first is not None:
         return Elected(first, "unclean", frozenset({first}), frozenset())
-    return Elected(NO_LEADER, "none", given.isr, given.elr)
+    return Elected(NO_LEADER, "none", candidates.isr, candidates.elr)
 
 
-def without(isr: Iterable[int], gone: Iterable[int], *, elr_enabled: bool) -> frozenset[int]:
-    """The ISR once `gone` replicas are taken out of it: its last member stays, unless there is an ELR to hold it
-    (ReplicationControlManager, KIP-966)."""
-    members = frozenset(isr)
-    left = members - frozenset(gone)
-    return left if left or elr_enabled else members
+def without(isr: frozenset[int], removed: Iterable[int], *, elr_enabled: bool) -> frozenset[int]:
+    """The ISR without some brokers; its last member stays unless the ELR is enabled (ReplicationControlManager, KIP-966)."""
+    remaining = isr.difference(removed)
+    return remaining if remaining or elr_enabled else isr
 
 
 def eligible_leader_replicas(
-    isr_before: Iterable[int],
-    elr_before: Iterable[int],
-    isr: Iterable[int],
-    min_insync_replicas: int,
-    unclean_shutdown: Iterable[int] = (),
+    isr_before: Iterable[int], elr_before: Iterable[int], isr: Iterable[int], min_insync_replicas: int
 ) -> frozenset[int]:
-    """The ELR after a change of the ISR: none once the ISR is large enough; else whoever left it since it was, because the high
-    watermark has stood still since; not who came back from an unclean shutdown and may have lost its last records
-    (PartitionChangeBuilder, KIP-966)."""
+    """The ELR after a change of the ISR (PartitionChangeBuilder, KIP-966).
+
+    It is empty once the ISR has min.insync.replicas members. Otherwise every broker is in it that has left the ISR since then: the
+    high watermark has stood still.
+    """
     members = frozenset(isr)
-    if len(members) >= min_insync_replicas:
-        return frozenset()
-    return (frozenset(elr_before) | frozenset(isr_before)) - members - frozenset(unclean_shutdown)
+    return frozenset() if len(members) >= min_insync_replicas else frozenset(elr_before).union(isr_before) - members
 
 
-def _is_electable(given: Candidates, replica: int) -> bool:
-    return replica in given.alive and replica in (given.isr or given.elr)
-
-
-def _elected(given: Candidates, leader: int) -> Elected:
-    kind = "stays" if leader == given.leader else "clean" if given.isr else "elr"
-    if given.isr:
-        return Elected(leader, kind, given.isr, given.elr)
-    return Elected(leader, kind, frozenset({leader}), given.elr - {leader})
-
-
-# Who is in sync: how a leader judges its followers by replica.lag.time.max.ms (Partition, Replica, ReplicaState).
+# In-sync replicas: how a leader applies replica.lag.time.max.ms to its followers (Partition, Replica, ReplicaState).
 
 
 UNKNOWN: Final = -1
@@ -111,9 +96,9 @@ UNKNOWN: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class FetchState:
-    """What a leader knows of one follower, from its fetches alone; offsets exclusive ends, -1 where it never fetched.
+    """What a leader knows of one follower from its fetches; offsets are exclusive ends, -1: it never fetched.
 
-    `last_caught_up_ms` is the latest moment of which the leader knows that the follower had all there was.
+    `last_caught_up_ms` is the latest time at which the follower is known to have had the leader's whole log.
     """
 
     log_end_offset: int = UNKNOWN
@@ -123,10 +108,11 @@ class FetchState:
 
 
 def fetched(follower: FetchState, fetch_offset: int, leader_end: int, now_ms: int) -> FetchState:
-    """What a fetch at `fetch_offset` tells the leader, whose log ends at `leader_end` (Replica.updateFetchStateOrThrow).
+    """The state of a follower after a fetch at `fetch_offset` from a log that ends at `leader_end`
+    (Replica.updateFetchStateOrThrow).
 
-    A follower that asks for the leader's end has all there is now; one that asks for what was the end at its last fetch had all
-    there was then.
+    A fetch at the leader's log end means that the follower has everything now. A fetch at the leader's log end of the previous
+    fetch means that it had everything then.
     """
     caught_up = follower.last_caught_up_ms
     if fetch_offset >= leader_end:
@@ -137,15 +123,15 @@ def fetched(follower: FetchState, fetch_offset: int, leader_end: int, now_ms: in
 
 
 def is_caught_up(follower: FetchState, leader_end: int, now_ms: int, replica_lag_time_max_ms: int) -> bool:
-    """Whether a follower is at the leader's end, or was not longer ago than replica.lag.time.max.ms (ReplicaState.isCaughtUp)."""
+    """Whether a follower is at the leader's log end, or was within replica.lag.time.max.ms (ReplicaState.isCaughtUp)."""
     return follower.log_end_offset == leader_end or now_ms - follower.last_caught_up_ms <= replica_lag_time_max_ms
 
 
 def out_of_sync(
     isr: Iterable[int], leader: int, followers: Mapping[int, FetchState], leader_end: int, now_ms: int, replica_lag_time_max_ms: int
 ) -> frozenset[int]:
-    """Members of the ISR that the leader puts out of it (Partition.getOutOfSyncReplicas); it looks every half of that time, so a
-    follower that stopped may stay for one and a half times replica.lag.time.max.ms."""
+    """ISR members that the leader removes (Partition.getOutOfSyncReplicas). It checks every half of replica.lag.time.max.ms, so a
+    stopped follower may stay for one and a half times that."""
     return frozenset(
         broker
         for broker in isr
@@ -154,8 +140,8 @@ def out_of_sync(
 
 
 def may_join(follower_end: int, high_watermark: int, leader_epoch_start_offset: int) -> bool:
-    """Whether a follower has come far enough to join the ISR (Partition.isFollowerInSync): to the high watermark, and to the
-    first offset of the leader's own epoch, since a new leader's high watermark may be too low (KIP-320's fourth rule).
+    """Whether a follower may join the ISR (Partition.isFollowerInSync): it has reached the high watermark, and the start of the
+    leader's epoch, because a new leader's high watermark may be too low (KIP-320).
 
     It must also be alive, neither fenced nor shutting down (KIP-841).
     """

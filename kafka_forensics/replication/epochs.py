@@ -1,4 +1,4 @@
-"""Rules of leader epochs: where an epoch ends, where a follower cuts (LeaderEpochFileCache, AbstractFetcherThread)."""
+"""Leader epochs: where an epoch ends, and where a follower truncates (LeaderEpochFileCache, AbstractFetcherThread)."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ UNDEFINED_OFFSET: Final = -1
 
 
 class EpochEndOffset(NamedTuple):
-    """An epoch a log knows and the (exclusive) offset at which it ends there; both -1 if undefined."""
+    """A leader epoch and its end offset in a log, exclusive; both -1 if undefined."""
 
     leader_epoch: int
     end_offset: int
@@ -24,26 +24,26 @@ UNDEFINED: Final = EpochEndOffset(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
 
 
 def end_offset_for(entries: Sequence[EpochEntry], leader_epoch: int, log_end_offset: int) -> EpochEndOffset:
-    """What a log with these epochs answers to OffsetsForLeaderEpoch (KIP-101, KIP-279): the largest epoch not above the one
-    asked for, and where it ends. An epoch older than all known is answered with itself and the first known start."""
+    """A leader's answer to OffsetsForLeaderEpoch (KIP-101, KIP-279): its largest epoch not above the requested one, and the end of
+    that epoch. For an epoch older than all of its own it is the requested epoch and the start of the first."""
     if leader_epoch == UNDEFINED_EPOCH or not entries or leader_epoch > entries[-1].leader_epoch:
         return UNDEFINED
     if leader_epoch == entries[-1].leader_epoch:
         return EpochEndOffset(leader_epoch, log_end_offset)
     if leader_epoch < entries[0].leader_epoch:
         return EpochEndOffset(leader_epoch, entries[0].start_offset)
-    behind = bisect_right(entries, leader_epoch, key=_EPOCH)
-    return EpochEndOffset(entries[behind - 1].leader_epoch, entries[behind].start_offset)
+    following = bisect_right(entries, leader_epoch, key=_EPOCH)
+    return EpochEndOffset(entries[following - 1].leader_epoch, entries[following].start_offset)
 
 
 def epoch_at(entries: Sequence[EpochEntry], offset: int) -> int | None:
-    """Leader epoch of an offset by these entries, in any order; None before the first (LeaderEpochFileCache.epochForOffset)."""
+    """Leader epoch of an offset by entries in any order; None before the first (LeaderEpochFileCache.epochForOffset)."""
     return max((entry.leader_epoch for entry in entries if entry.start_offset <= offset), default=None)
 
 
 def assign_epoch(cache: list[EpochEntry], entry: EpochEntry) -> None:
-    """Note in a log's epochs, in place, that one begins (LeaderEpochFileCache.assign): those behind it that are not older, or start
-    not below it, are dropped."""
+    """Append an epoch to the cache, in place (LeaderEpochFileCache.assign); drops entries that are not older or do not start below
+    it."""
     while cache and (cache[-1].leader_epoch >= entry.leader_epoch or cache[-1].start_offset >= entry.start_offset):
         cache.pop()
     cache.append(entry)
@@ -57,12 +57,12 @@ def truncation_offset(
     *,
     follower_high_watermark: int | None = None,
 ) -> int:
-    """Offset at which a follower with these epochs cuts its log when it follows this leader, asking again until both agree
-    (AbstractFetcherThread.getOffsetTruncationState, KIP-279).
+    """The offset at which a follower truncates when it follows this leader (AbstractFetcherThread.getOffsetTruncationState,
+    KIP-279); requests repeat until both agree.
 
-    Without epochs in the follower's log, or where the leader knows none as late, it is the follower's high watermark (the rule
-    before KIP-101), 0 if that is unknown. Epochs that begin at the follower's end have written nothing and ask for nothing.
-    Where no epoch is left to ask for, a log that is too long is cut to the leader's end.
+    It is the follower's high watermark (the rule before KIP-101; 0 if unknown) if the follower's log has no epochs, or the leader
+    has none as late. Epochs that start at the follower's log end have no records and are not requested. If no epoch is left, a log
+    that is too long ends at the leader's log end.
     """
     end = follower_end
     if not follower:
@@ -72,14 +72,14 @@ def truncation_offset(
         answer = end_offset_for(leader, known[-1].leader_epoch, leader_end)
         if answer == UNDEFINED:
             return min(end, follower_high_watermark or 0)
-        own = end_offset_for(known, answer.leader_epoch, end)
-        cut = min(own.end_offset, answer.end_offset) if own.leader_epoch == answer.leader_epoch else own.end_offset
+        mine = end_offset_for(known, answer.leader_epoch, end)
+        cut = min(mine.end_offset, answer.end_offset) if mine.leader_epoch == answer.leader_epoch else mine.end_offset
         if cut >= end:
             break
         end = cut
         while known and known[-1].start_offset >= end:
             known.pop()
-        if known and known[-1].leader_epoch == answer.leader_epoch:  # asked for again, it would be answered alike
+        if known and known[-1].leader_epoch == answer.leader_epoch:  # another request would get the same answer
             break
     return min(end, leader_end)
 
@@ -92,19 +92,16 @@ def follower_cut(
     leader_end: int,
     high_watermark: int | None,
 ) -> int:
-    """Where a follower's log ends under a leader once it has cut, before it fetches; `leader` has the epoch that one begins, too.
+    """The log end of a follower after it has truncated and before it fetches; `leader` includes the epoch that the leader begins.
 
-    A log still longer than the leader's is out of its range, and cut to its end. No high watermark lies below its log start
-    (UnifiedLog.updateHighWatermark). One that ends below the leader's log start then begins anew there.
+    A log still longer than the leader's is out of range, and truncated to the leader's log end. A high watermark is never below the
+    log start (UnifiedLog.updateHighWatermark). A follower whose log end is below the leader's log start restarts there.
     """
     watermark = max(high_watermark or 0, follower_start)
     return min(leader_end, truncation_offset(follower, follower_end, leader, leader_end, follower_high_watermark=watermark))
 
 
-# Where a follower cuts its log, by each of the rules that Kafka had, question by question.
-#
-# All offsets are exclusive ends. A rule's answer names each question asked of the leader and what came back, so that a history can
-# be told; `epochs.truncation_offset` gives the newest rule's result at once.
+# Truncation by each rule that Kafka has had, request by request; `truncation_offset` gives the result of the newest rule at once.
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +114,14 @@ class Log:
     log_start_offset: int = 0
 
     def cut(self, end: int) -> "Log":
-        """The log truncated at `end`: no epoch begins at or behind it (LeaderEpochFileCache.truncateFromEnd)."""
-        kept = tuple(entry for entry in self.epochs if entry.start_offset < end)
-        return Log(kept, end, min(self.high_watermark, end), min(self.log_start_offset, end))
+        """The log truncated at `end`, without epochs that start there or later (LeaderEpochFileCache.truncateFromEnd)."""
+        epochs = tuple(entry for entry in self.epochs if entry.start_offset < end)
+        return Log(epochs, end, min(self.high_watermark, end), min(self.log_start_offset, end))
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The epoch a follower asked for, the leader's answer, and where the follower cut at (its end: nothing)."""
+    """A request of a follower: the epoch it names, the leader's answer, and where the follower truncates."""
 
     leader_epoch: int
     answer: EpochEndOffset
@@ -133,106 +130,91 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Truncated:
-    """Where a log ends after all questions."""
+    """Where a log ends after all requests."""
 
     log_end_offset: int
     questions: tuple[Question, ...] = ()
 
 
 def by_high_watermark(follower: Log, leader: Log) -> Truncated:
-    """Before 0.11: a follower cuts at its own high watermark, which lags behind what is committed, so that committed records
-    may go (the bug of KIP-101). Who lags behind the leader's start begins anew there."""
-    end = min(follower.high_watermark, follower.log_end_offset)
-    return _out_of_range(follower.cut(end), leader, ())
+    """Before 0.11: a follower truncates at its high watermark, which lags behind the leader's, so it may remove committed records
+    (the bug that KIP-101 fixes)."""
+    return _in_range(follower.cut(min(follower.high_watermark, follower.log_end_offset)), leader, ())
 
 
 def by_kip_101(follower: Log, leader: Log) -> Truncated:
-    """0.11 to 1.1 (KIP-101): one question (OffsetsForLeaderEpoch v0), for the follower's last epoch; the answer names no epoch.
+    """0.11 to 1.1 (KIP-101): one request (OffsetsForLeaderEpoch v0) for the follower's last epoch; the answer names no epoch.
 
-    The leader says where the first later epoch begins, or its end if the epoch is its latest; nothing if it knows no epoch
-    as late, or only later ones: then the high watermark decides.
+    The answer is the start of the first later epoch, or the leader's log end if the epoch is its last. The high watermark decides
+    if the leader has no epoch as late, or only later ones.
     """
     if not follower.epochs:
         return by_high_watermark(follower, leader)
-    epoch_asked = follower.epochs[-1].leader_epoch
-    end_offset = _kip_101_end(leader, epoch_asked)
-    if end_offset is None:
-        cut, answer = min(follower.high_watermark, follower.log_end_offset), UNDEFINED
-    else:
-        cut, answer = min(end_offset, follower.log_end_offset), EpochEndOffset(epoch_asked, end_offset)
-    return _out_of_range(follower.cut(cut), leader, (Question(epoch_asked, answer, cut),))
+    epoch = follower.epochs[-1].leader_epoch
+    later = [entry.start_offset for entry in leader.epochs if entry.leader_epoch > epoch]
+    answer, cut = UNDEFINED, follower.high_watermark
+    if leader.epochs and leader.epochs[0].leader_epoch <= epoch <= leader.epochs[-1].leader_epoch:
+        cut = later[0] if later else leader.log_end_offset
+        answer = EpochEndOffset(epoch, cut)
+    cut = min(cut, follower.log_end_offset)
+    return _in_range(follower.cut(cut), leader, (Question(epoch, answer, cut),))
 
 
 def by_kip_279(follower: Log, leader: Log) -> Truncated:
-    """2.0 to 2.6: the answer names the largest epoch not above the one asked for, and where it ends; a follower that does not know
-    that epoch cuts to the end of its own last one below, and asks again (AbstractFetcherThread.getOffsetTruncationState)."""
+    """2.0 to 2.6: the answer also names the epoch; a follower without that epoch truncates to the end of its last one below, and
+    sends another request (AbstractFetcherThread.getOffsetTruncationState)."""
     log, questions = follower, list[Question]()
     while log.epochs:
-        epoch_asked = log.epochs[-1].leader_epoch
-        answer = end_offset_for(leader.epochs, epoch_asked, leader.log_end_offset)
+        epoch = log.epochs[-1].leader_epoch
+        answer = end_offset_for(leader.epochs, epoch, leader.log_end_offset)
         if answer == UNDEFINED:
             cut, final = min(log.high_watermark, log.log_end_offset), True
         else:
             cut, final = truncation_state(log, answer)
-        questions.append(Question(epoch_asked, answer, cut))
+        questions.append(Question(epoch, answer, cut))
         log = log.cut(cut)
         if final:
             break
-    return _out_of_range(log, leader, tuple(questions)) if questions else by_high_watermark(follower, leader)
+    return _in_range(log, leader, tuple(questions)) if questions else by_high_watermark(follower, leader)
 
 
 def by_fetch(follower: Log, leader: Log) -> Truncated:
-    """2.7 on (KIP-320, KIP-595): every fetch carries the last epoch of the follower's log; a leader that knows better answers
-    with the diverging epoch and its end, the follower cuts and fetches again, until the leader agrees."""
+    """2.7 and later (KIP-320, KIP-595): every fetch names the last epoch of the follower's log. A leader whose log diverges answers
+    with the diverging epoch and its end; the follower truncates and fetches again.
+
+    A log diverges if the leader lacks the epoch, or the epoch ends below the fetch offset (Partition.readRecords).
+    """
     log, questions = follower, list[Question]()
     while log.epochs:
-        epoch_asked = log.epochs[-1].leader_epoch
-        answer = end_offset_for(leader.epochs, epoch_asked, leader.log_end_offset)
-        if answer == UNDEFINED or not diverges(answer, epoch_asked, log.log_end_offset):
+        epoch = log.epochs[-1].leader_epoch
+        answer = end_offset_for(leader.epochs, epoch, leader.log_end_offset)
+        if answer == UNDEFINED or not (answer.leader_epoch < epoch or answer.end_offset < log.log_end_offset):
             break
         cut, _ = truncation_state(log, answer)
-        questions.append(Question(epoch_asked, answer, cut))
+        questions.append(Question(epoch, answer, cut))
         log = log.cut(cut)
-    return _out_of_range(log, leader, tuple(questions))
-
-
-def diverges(answer: EpochEndOffset, last_fetched_epoch: int, fetch_offset: int) -> bool:
-    """Whether a leader refuses a fetch: it does not know the follower's last epoch, or that ends below the follower's log end
-    (Partition.readRecords)."""
-    return answer.leader_epoch < last_fetched_epoch or answer.end_offset < fetch_offset
+    return _in_range(log, leader, tuple(questions))
 
 
 def truncation_state(follower: Log, answer: EpochEndOffset) -> tuple[int, bool]:
-    """Where a follower cuts on an answer that is defined, and whether that settles it
+    """Where a follower truncates on an answer that is defined, and whether that is final
     (AbstractFetcherThread.getOffsetTruncationState).
 
-    It knows the epoch: at the lower of both ends. It knows only earlier ones: at the end of the last of these, and it asks again.
-    All it knows are later: at the start of its first, or the leader's end of that epoch if that is lower. It knows none at all:
-    at the leader's end of it.
+    With that epoch in its own log: at the lower of both ends. With only earlier epochs: at the end of the last of these, and it
+    sends another request. With only later epochs: at the start of the first, or the leader's end if that is lower. Without epochs:
+    at the leader's end.
     """
     end = follower.log_end_offset
-    own = end_offset_for(follower.epochs, answer.leader_epoch, end)
-    if own == UNDEFINED:
+    mine = end_offset_for(follower.epochs, answer.leader_epoch, end)
+    if mine == UNDEFINED:
         return min(answer.end_offset, end), True
-    if own.leader_epoch != answer.leader_epoch:
-        return min(own.end_offset, end), False
-    return min(own.end_offset, answer.end_offset, end), True
+    if mine.leader_epoch != answer.leader_epoch:
+        return min(mine.end_offset, end), False
+    return min(mine.end_offset, answer.end_offset, end), True
 
 
-def _kip_101_end(leader: Log, epoch_asked: int) -> int | None:
-    known = leader.epochs
-    if known and known[-1].leader_epoch == epoch_asked:
-        return leader.log_end_offset
-    if not known or epoch_asked < known[0].leader_epoch:
-        return None
-    return next((entry.start_offset for entry in known if entry.leader_epoch > epoch_asked), None)
-
-
-def _out_of_range(log: Log, leader: Log, questions: tuple[Question, ...]) -> Truncated:
-    """What a follower does whose next fetch lies outside the leader's log: it cuts to the leader's end without asking for epochs,
-    or drops all it has and begins at the leader's start (AbstractFetcherThread.fetchOffsetAndTruncate)."""
-    if log.log_end_offset > leader.log_end_offset:
-        return Truncated(leader.log_end_offset, questions)
-    if log.log_end_offset < leader.log_start_offset:
-        return Truncated(leader.log_start_offset, questions)
-    return Truncated(log.log_end_offset, questions)
+def _in_range(log: Log, leader: Log, questions: tuple[Question, ...]) -> Truncated:
+    """A follower whose fetch offset is out of the leader's range truncates to the leader's log end, or restarts at the leader's log
+    start (AbstractFetcherThread.fetchOffsetAndTruncate)."""
+    end = log.log_end_offset
+    return Truncated(leader.log_start_offset if end < leader.log_start_offset else min(end, leader.log_end_offset), questions)

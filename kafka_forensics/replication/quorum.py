@@ -1,5 +1,5 @@
-"""Who may become the leader of the controllers' quorum: it takes votes of a majority of the voters, and nobody votes for a log that
-is less up-to-date than its own (KIP-595; KafkaRaftClient, UnattachedState)."""
+"""Which nodes the controllers' quorum may elect as leader: a node needs the votes of a majority of the voters, and no voter votes
+for a log that is less up-to-date than its own (KIP-595; KafkaRaftClient, UnattachedState)."""
 
 from collections.abc import Sequence
 
@@ -7,13 +7,13 @@ from kafka_forensics.model.controller import QuorumLog
 
 
 def possible_leaders(logs: Sequence[QuorumLog]) -> list[QuorumLog]:
-    """The nodes that the others of `logs`, one a node, may elect; a node stands for election by the voters that it knows itself."""
-    return [log for log in logs if _has_majority(log, logs)]
+    """The nodes that may be elected among those of `logs`, one for each node; the majority is of the voters in a node's own log."""
 
+    def can_win(candidate: QuorumLog) -> bool:
+        voters = candidate.voters
+        if voters is None or not voters.has(candidate.node, candidate.directory_id):
+            return False
+        votes = sum(voters.has(log.node, log.directory_id) and log.rank <= candidate.rank for log in logs)
+        return votes >= voters.majority
 
-def _has_majority(candidate: QuorumLog, logs: Sequence[QuorumLog]) -> bool:
-    voters = candidate.voters
-    if voters is None or not voters.has(candidate.node, candidate.directory_id):
-        return False
-    votes = [log for log in logs if voters.has(log.node, log.directory_id) and log.rank <= candidate.rank]
-    return len(votes) >= voters.majority
+    return [log for log in logs if can_win(log)]

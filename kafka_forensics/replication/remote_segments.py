@@ -1,4 +1,4 @@
-"""Which remote segments of a tiered topic belong to a log, and what becomes of the others under its leader (RemoteLogManager)."""
+"""Which remote segments of a tiered topic belong to a log, and what its leader does with the others (RemoteLogManager)."""
 
 import itertools
 from collections.abc import Iterable, Sequence
@@ -11,52 +11,51 @@ from kafka_forensics.replication.epochs import epoch_at
 
 
 class RemoteFate(NamedTuple):
-    """Numbers of remote segments that a leader's log does not have."""
+    """Numbers of remote segments outside a leader's log."""
 
     unreferenced: int = 0
-    """They stay in the remote store, and no reader is given them."""
+    """Stay in the remote store, but no reader gets them."""
     expired: int = 0
-    """The leader deletes them, for they end before its log start."""
+    """Deleted, because they end below the leader's log start."""
     forgotten: int = 0
-    """It deletes them though they do not, for it knows no epoch as old as theirs."""
+    """Deleted, though they do not, because the leader has no epoch as old as theirs."""
 
     @property
     def deleted(self) -> int:
-        """All that it deletes."""
+        """All that the leader deletes."""
         return self.expired + self.forgotten
 
 
 def is_in_lineage(segment: RemoteSegment, epochs: Sequence[EpochEntry]) -> bool:
-    """Whether a segment is part of a log with these epochs, ascending, however far the log goes."""
-    own = segment.leader_epochs
-    first = next((number for number, entry in enumerate(epochs) if entry.leader_epoch == own[0].leader_epoch), None)
-    if first is None or (first > 0 and own[0].start_offset < epochs[first].start_offset):
+    """Whether a segment belongs to a log with these epochs, ascending, of any length."""
+    segment_epochs = segment.leader_epochs
+    first = next((number for number, entry in enumerate(epochs) if entry.leader_epoch == segment_epochs[0].leader_epoch), None)
+    if first is None or (first > 0 and segment_epochs[0].start_offset < epochs[first].start_offset):
         return False
-    behind = first + len(own)
-    ends = epochs[behind].start_offset if behind < len(epochs) else None
-    return list(own[1:]) == list(epochs[first + 1 : behind]) and (ends is None or segment.end_offset < ends)
+    following = first + len(segment_epochs)
+    end = epochs[following].start_offset if following < len(epochs) else None
+    return list(segment_epochs[1:]) == list(epochs[first + 1 : following]) and (end is None or segment.end_offset < end)
 
 
 def left_out(segment: RemoteSegment, epochs: Sequence[EpochEntry], log_start_offset: int) -> Ranges:
-    """The offsets of a segment at which a log with these epochs has other records, from its log start on."""
+    """Offsets of a segment, from the log start on, at which a log with these epochs has records of another epoch."""
     if is_in_lineage(segment, epochs):
         return ()
-    own = segment.leader_epochs
-    begun = {log_start_offset, *(entry.start_offset for entry in (*own, *epochs))}
-    edges = sorted({segment.start_offset, *(edge for edge in begun if segment.start_offset < edge <= segment.end_offset)})
+    starts = {log_start_offset, *(entry.start_offset for entry in (*segment.leader_epochs, *epochs))}
+    edges = sorted({segment.start_offset, *(start for start in starts if segment.start_offset < start <= segment.end_offset)})
     return normalised(
         (start, end)
         for start, end in itertools.pairwise([*edges, segment.end_offset + 1])
-        if start >= log_start_offset and epoch_at(epochs, start) not in (None, epoch_at(own, start))
+        if start >= log_start_offset and epoch_at(epochs, start) not in (None, epoch_at(segment.leader_epochs, start))
     )
 
 
 def remote_fate(
     segments: Iterable[RemoteSegment], epochs: Sequence[EpochEntry], log_start_offset: int, log_end_offset: int
 ) -> RemoteFate:
-    """What becomes of finished segments under a leader with these epochs, the one that it begins among them.
+    """What a leader does with finished segments; `epochs` are its epochs, including the one that it begins.
 
-    It deletes what ends below its log start, and what is of epochs that are all older than its first.
+    It deletes segments that end below its log start, and segments whose epochs are all older than its first.
     """
     unreferenced = expired = forgotten = 0
     first = epochs[0].leader_epoch if epochs else 0

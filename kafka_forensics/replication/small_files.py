@@ -1,4 +1,4 @@
-"""What a broker's start makes of a damaged small file, as real brokers did (docs/starts.md, of `python -m lab.start_table`)."""
+"""What a start does with a damaged small file, measured with real brokers (docs/starts.md, made by `python -m lab.start_table`)."""
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
@@ -19,31 +19,31 @@ VERSION_ONLY: Final = "version_only"
 
 
 class Outcome(Enum):
-    """What a start did; the values are those of `lab/starts.tsv`."""
+    """The outcome of a start; the values are those of `lab/starts.tsv`."""
 
     BROKER_STOPS = "broker_stops"
-    """Also a broker with another log directory."""
+    """Even if it has another log directory."""
     DIRECTORY_OFFLINE = "directory_offline"
-    """A broker without another log directory ends."""
+    """A broker without another log directory stops."""
     REFUSED = "refused"
-    """The node runs, and the others of its cluster refuse what it asks for."""
+    """The node runs, and the others of its cluster reject its requests."""
     NOT_SERVED = "not_served"
-    """The broker runs, and serves no log of the directory that the file is of."""
+    """The broker runs, and serves no log of the file's directory."""
     BEGINS_EMPTY = "begins_empty"
-    """The broker sets the log aside and begins with an empty one."""
+    """The broker renames the log and starts with an empty one."""
     SERVES_OTHER = "serves_other_records"
-    """Other offsets or other records than with the right file."""
+    """Other offsets or records than with the right file."""
     CLEANER_STOPS = "cleaner_stops"
     REBUILT = "rebuilt"
-    """Everything is served, and the file is written anew."""
+    """The broker serves everything and rewrites the file."""
     IGNORED = "ignored"
-    """Everything is served, and the file stays as it is."""
+    """The broker serves everything and leaves the file as it is."""
 
 
 STOPPING: Final = frozenset(
     {Outcome.BROKER_STOPS, Outcome.DIRECTORY_OFFLINE, Outcome.REFUSED, Outcome.NOT_SERVED, Outcome.BEGINS_EMPTY}
 )
-"""Not all logs are served after the start."""
+"""Outcomes after which not all logs are served."""
 _OTHER: Final = "other"
 OUTCOMES: Final[Mapping[str, Mapping[Outcome, str]]] = {
     "replication-offset-checkpoint": {
@@ -97,43 +97,41 @@ OUTCOMES: Final[Mapping[str, Mapping[Outcome, str]]] = {
         Outcome.DIRECTORY_OFFLINE: _OTHER,
     },
 }
-"""Of each small file the kinds of damage (`damage_name`) that lead to an outcome. A damage that takes a directory offline and stops
-a broker that has another one stops every broker."""
+"""Small file → outcome → kinds of damage (`damage_name`) that lead to it. Damage that takes a directory offline and also stops a
+broker that has another one counts as `BROKER_STOPS`."""
 
 
 def table_name(file: str) -> str:
-    """What `OUTCOMES` calls a file of a log directory; of a partition's directory, but for the controllers' log, only its name."""
+    """The key in `OUTCOMES` of a file of a log directory: its name without the partition directory, except
+    `__cluster_metadata-0`."""
     directory, _, name = file.rpartition("/")
     is_of_controllers = directory.startswith(f"{CLUSTER_METADATA_TOPIC}-") or name == "quorum-state"
     return f"{KRAFT_DIRECTORY}/{name}" if is_of_controllers else name
 
 
 def start_outcome(file: str, damage: str) -> Outcome:
-    """What a start does with a small file, named as in a log directory, that has a kind of damage."""
+    """The outcome of a start with a damaged small file; `file` is its path in the log directory."""
     outcomes = {name: outcome for outcome, names in OUTCOMES[table_name(file)].items() for name in names.split()}
     return outcomes.get(damage, outcomes[_OTHER])
 
 
 def outcome_of(file: str, damage: Sequence[Damage], size_in_bytes: int | None = None) -> Outcome:
-    """The same by what a parser found wrong with the file."""
+    """The same from the damage that a parser found."""
     return start_outcome(file, damage_name(damage, size_in_bytes))
 
 
 _READ_ON: Final = frozenset({"negative", "topic", "unterminated"})
-"""Over which Kafka reads on."""
+"""Damage that does not end Kafka's reading of a file."""
 
 
 def damage_name(damage: Sequence[Damage], size_in_bytes: int | None = None) -> str:
-    """The kind of damage that ends Kafka's reading of a file, by the reasons of its parser: Kafka reads line by line, and compares
-    the number of entries at the end (CheckpointFile)."""
+    """The kind of damage that ends Kafka's reading of a file, from the parser's reasons. Kafka reads line by line and compares the
+    number of entries at the end (CheckpointFile)."""
     if size_in_bytes == 0:
         return EMPTY
-    names = [_name(row) for row in sorted(damage, key=_is_of_all_entries)]
+    in_order = sorted(damage, key=lambda row: row.detail.get("reason") == "count" and "found" in row.detail)
+    names = [_name(row) for row in in_order]
     return next((name for name in names if not is_read_on(name)), names[0] if names else RIGHT)
-
-
-def _is_of_all_entries(damage: Damage) -> bool:
-    return damage.detail.get("reason") == "count" and "found" in damage.detail
 
 
 def _name(damage: Damage) -> str:
@@ -144,11 +142,11 @@ def _name(damage: Damage) -> str:
 
 
 def is_read_on(name: str) -> bool:
-    """Whether Kafka reads the rest of a file that has this kind of damage."""
+    """Whether Kafka reads the rest of a file with this kind of damage."""
     return name in _READ_ON
 
 
 def is_movable(file: str) -> bool:
-    """Whether a broker starts without a small file and serves its logs: a damaged one may be moved out of the log directory then,
-    for what that costs."""
+    """Whether a broker starts without a small file and serves its logs, so that a damaged one may be moved out of the log
+    directory."""
     return table_name(file) in OUTCOMES and start_outcome(file, ABSENT) not in STOPPING

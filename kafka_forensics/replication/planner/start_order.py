@@ -1,8 +1,8 @@
-"""One order of starts for many partitions: whoever must lead a partition starts before everyone else who could be elected for it.
+"""One order of starts for many partitions: a partition's intended leader starts before every other broker that could be elected.
 
-A broker starts for all its partitions at once, so that the order which is best for one may let a worse replica lead another.
-Where no order serves all, brokers that led are stopped again: an in-sync set with one member elects nobody else while unclean
-elections are not allowed (ReplicationControlManager).
+A broker starts for all its partitions at once, so the best order for one partition may let a worse replica lead another. Where no
+order serves all partitions, brokers that led stop again: an ISR with one member elects nobody else while unclean elections are not
+allowed (ReplicationControlManager).
 """
 
 from collections import Counter, defaultdict
@@ -18,30 +18,30 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class LeaderRequest:
-    """What a partition needs of the order; those that need the same are one group."""
+    """What a partition requires of the order; partitions with equal requests form a group."""
 
     leaders: tuple[Broker, ...]
-    """Whom its plan recommends, then who loses as little and is elected in the same way."""
+    """The recommended broker, then those that lose as little and are elected in the same way."""
     replicas: tuple[Broker, ...]
-    """Everyone who could be elected if unclean elections are allowed: any replica."""
+    """Brokers that could be elected while unclean elections are allowed: all replicas."""
     rivals: tuple[Broker, ...]
-    """Everyone who could be elected if they are not allowed."""
+    """Brokers that could be elected while they are not."""
     in_sync: tuple[Broker, ...]
-    """Who may stay eligible beside a leader that is elected cleanly; an unclean election leaves nobody."""
+    """Brokers that may stay eligible beside a cleanly elected leader; none after an unclean election."""
     forced: bool
-    """Whether nobody may lead until an unclean election is asked for."""
+    """Whether the partition has no leader until an unclean election is requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """A broker that starts, and the partitions that it must lead before anyone else starts."""
+    """A broker that starts, and the partitions that it must lead before the next broker starts."""
 
     broker: Broker
     stopped: tuple[Broker, ...]
-    """Brokers that led others by then, and stop before it starts."""
+    """Brokers that led other partitions and stop before it starts."""
     leads: tuple[Partition, ...]
     forced: tuple[Partition, ...]
-    """Those of `leads` for which an election may have to be asked for."""
+    """Those of `leads` that may need a requested election."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,52 +50,55 @@ class StartOrder:
 
     rounds: tuple[Round, ...]
     others: tuple[Broker, ...]
-    """Who starts when all partitions have their leaders."""
+    """Brokers that start when all partitions have their leaders."""
     forbid_unclean: bool
-    """Whether it holds only while unclean elections are not allowed."""
+    """Whether the order works only while unclean elections are not allowed."""
     impossible: tuple[Partition, ...] = ()
-    """Partitions of which somebody else in sync would be elected while their leaders are stopped: no order has these led."""
+    """Partitions whose leader stops again and would be replaced by another broker in sync; no order gives them their leaders."""
 
     def leader_of(self) -> dict[Partition, Broker]:
-        """Who comes to lead each partition."""
+        """The leader of each partition."""
         return {partition: start.broker for start in self.rounds for partition in start.leads}
 
 
 def leader_request(given: PlanPartition, plan: Plan, needs: ElectionNeeds) -> LeaderRequest | None:
-    """What a partition's plan needs of the order to have one of its leaders elected; None where any order will do."""
+    """What a partition's plan requires of the order; None where any order will do."""
     if needs.any_order:
         return None
-    ways = {candidate.broker: candidate for candidate in plan.candidates}
-    best = ways[needs.leader]
+    candidates = {candidate.broker: candidate for candidate in plan.candidates}
+    best = candidates[needs.leader]
+    is_forced = _is_forced(best)
+
+    def is_as_good(other: Candidate) -> bool:
+        """Whether another candidate with the same loss is elected in the same way and sets aside no more replicas."""
+        aside = len(election_needs(given, plan, other).set_aside)
+        return _is_forced(other) == is_forced and aside <= len(election_needs(given, plan, best).set_aside)
+
     alike = plan.alike if needs.leader == plan.recommended else ()
-    leaders = (best.broker, *(broker for broker in alike if _is_as_good(given, plan, ways[broker], best)))
+    leaders = (best.broker, *(broker for broker in alike if is_as_good(candidates[broker])))
     replicas = tuple(dict.fromkeys((*leaders, *needs.started, *needs.plan_again_with)))
-    forced = _by_force(best.election) or _may_have_left(given, leaders)
-    in_sync = tuple(way.broker for way in plan.candidates if not _by_force(way.election))
+    forced = is_forced or _may_have_left(given, leaders)
+    in_sync = tuple(candidate.broker for candidate in plan.candidates if not _is_forced(candidate))
     rivals = replicas if forced else tuple(dict.fromkeys((*leaders, *in_sync)))
-    return LeaderRequest(leaders, replicas, rivals, () if _by_force(best.election) else in_sync, forced)
+    return LeaderRequest(leaders, replicas, rivals, () if is_forced else in_sync, forced)
 
 
 def _may_have_left(given: PlanPartition, leaders: Sequence[Broker]) -> bool:
-    """Whether one of several in sync crashed: the controller may have taken it out of the ISR, and out of the ELR, by the time it
-    registers again (KIP-966)."""
+    """Whether one of several brokers in sync crashed: the controller may have removed it from ISR and ELR by the time it registers
+    again (KIP-966)."""
     in_sync = () if given.control is None else (*(given.control.isr or ()), *(given.control.elr or ()))
     return len(in_sync) > 1 and any(replica.crashed for replica in given.replicas if replica.broker in leaders)
 
 
-def _is_as_good(given: PlanPartition, plan: Plan, other: Candidate, best: Candidate) -> bool:
-    """Whether another candidate, that loses as much, is elected in the same way and leaves as few replicas to mend."""
-    mended = (len(election_needs(given, plan, candidate).set_aside) for candidate in (other, best))
-    return _by_force(other.election) == _by_force(best.election) and next(mended) <= next(mended)
-
-
-def _by_force(election: str) -> bool:
-    return election in ("unclean", "unknown")
+def _is_forced(candidate: Candidate) -> bool:
+    return candidate.election in ("unclean", "unknown")
 
 
 def order_of_starts(requests: Mapping[Partition, LeaderRequest], brokers: Sequence[Broker]) -> StartOrder:
-    """In which order `brokers` start. One that holds whatever is allowed is found wherever there is one; work grows with the
-    different requests, not with the partitions."""
+    """The order in which `brokers` start; one that works even while unclean elections are allowed, if there is one.
+
+    The time grows with the number of different requests, not of partitions.
+    """
     for forbid_unclean in (False, True):
         left: defaultdict[LeaderRequest, list[Partition]] = defaultdict(list)
         for partition, request in requests.items():
@@ -111,16 +114,17 @@ def order_of_starts(requests: Mapping[Partition, LeaderRequest], brokers: Sequen
 def _impossible(
     requests: Mapping[Partition, LeaderRequest], rounds: Sequence[Round], others: Sequence[Broker]
 ) -> Iterator[Partition]:
-    """Partitions of which somebody in sync starts between the stop of their leader and its next start."""
+    """Partitions of which another broker in sync starts between the stop and the next start of their leader."""
     for number, start in enumerate(rounds):
-        stop = next((at for at in range(number + 1, len(rounds)) if start.broker in rounds[at].stopped), None)
+        stop = next((later for later in range(number + 1, len(rounds)) if start.broker in rounds[later].stopped), None)
         if stop is not None:
             meanwhile = {later.broker for later in rounds[stop:]}.union(others[: others.index(start.broker)])
             yield from (partition for partition in start.leads if meanwhile.intersection(requests[partition].in_sync))
 
 
 def _rounds(left: dict[LeaderRequest, list[Partition]], brokers: Sequence[Broker], *, forbid_unclean: bool) -> list[Round]:
-    """Brokers that start alone, until nothing is `left`; while unclean elections are allowed as far as nobody must stop again."""
+    """The rounds; removes the served requests from `left`. While unclean elections are allowed it ends where a broker would
+    have to stop again."""
     rounds: list[Round] = []
     contenders = {request: request.rivals if forbid_unclean else request.replicas for request in left}
     while left:
@@ -135,19 +139,21 @@ def _rounds(left: dict[LeaderRequest, list[Partition]], brokers: Sequence[Broker
         able = [broker for broker in brokers if leading[broker] and (forbid_unclean or broker not in contested)]
         if not able:
             break
-        ranks = {one: (one not in contested, -unsafe[one] * forbid_unclean, leading[one], best[one]) for one in able}
+        ranks = {
+            broker: (broker not in contested, -unsafe[broker] * forbid_unclean, leading[broker], best[broker]) for broker in able
+        }
         chosen = max(able, key=ranks.__getitem__)
         started = {start.broker for start in rounds}
-        in_the_way: set[Broker] = set()
+        to_stop: set[Broker] = set()
         leads, forced = [], []
         for request in [request for request in left if chosen in request.leaders]:
             partitions = left.pop(request)
             leads += partitions
-            in_the_way.update(contenders[request])
-            if request.forced or not started.isdisjoint(contenders[request]):  # one of them has led it, and is alone in sync
+            to_stop.update(contenders[request])
+            if request.forced or not started.isdisjoint(contenders[request]):  # one of them has led it, and is the only one in sync
                 forced += partitions
-                in_the_way.update(request.replicas)
-        stopped = _running(rounds) & in_the_way
+                to_stop.update(request.replicas)
+        stopped = _running(rounds) & to_stop
         rounds.append(Round(chosen, tuple(broker for broker in brokers if broker in stopped), tuple(leads), tuple(forced)))
     return rounds
 
