@@ -1,4 +1,4 @@
-"""Elections planned on small values: who could lead, what it would cost, in which order to start, and the steps."""
+"""Plans elections from small values: the candidates, what each election loses, what it requires, and the order of starts."""
 
 from kafka_forensics.model.findings import Broker
 from kafka_forensics.replication.planner.election_needs import ElectionNeeds, election_needs
@@ -28,7 +28,7 @@ from kafka_forensics.replication.planner.plans import (
     Witness,
     costs_of,
 )
-from kafka_forensics.replication.planner.start_order import LeaderRequest, Round, StartOrder, leader_request, order_of_starts
+from kafka_forensics.replication.planner.start_order import Round, StartOrder, leader_request, order_of_starts
 
 __all__ = [
     "NO_END",
@@ -40,7 +40,6 @@ __all__ = [
     "Candidate",
     "ElectionNeeds",
     "FollowerPlan",
-    "LeaderRequest",
     "Loss",
     "Missing",
     "Plan",

@@ -1,4 +1,4 @@
-"""The values of a plan: replicas, witnesses and the controller's word as they are given, elections and losses as they come out."""
+"""The values of a plan: replicas, witnesses and the controller's state as input, elections and losses as output."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,29 +17,23 @@ NO_WORD: Final = "no_controller_log"
 UNSAID: Final = (NO_WORD, "controller_log_damaged", "controller_log_silent", "voters_behind")
 UNSEEN: Final = frozenset(
     {
-        "copy_absent",
-        "copy_not_read",
-        "copy_unnamed",
-        "dead_copy_absent",
-        "log_not_read",
-        "not_copied",
-        "topic_undecided",
-        "unknown_bytes",
+        *("copy_absent", "copy_not_read", "copy_unnamed", "dead_copy_absent"),
+        *("log_not_read", "not_copied", "topic_undecided", "unknown_bytes"),
     }
 )
-"""What of a plan's `Missing` means that records may be where nobody looked."""
+"""Kinds of `Missing`: records may exist that nobody has read."""
 CANNOT_TELL: Final = UNSEEN | {"controller_log_older", "voters_behind"}
-"""What of it leaves it open whether an ordinary start loses anything."""
+"""Kinds of `Missing`: it is unknown whether an ordinary start loses anything."""
 UNBOUNDED: Final = UNSEEN.union(UNSAID)
-"""What of a plan's `Missing` leaves it open how much may be lost at most."""
+"""Kinds of `Missing`: there is no upper bound of the loss."""
 CHOSEN_BY: Final = ("replicas_to_mend", "checkpoints", "force", "log_start", "election", "high_watermark", "assignment", "order")
-"""What decides between candidates that lose alike, in this order: see `planner._Planning.preference`."""
+"""What decides between candidates with equal losses, in the order of `planner._Planning.preference`."""
 NO_END: Final = INT64_MAX
 
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """Something that proves `[0, end_offset)` of the log it was read with to have been committed.
+    """Evidence that `[0, end_offset)` of a log was committed.
 
     `kind` is `high_watermark`, `group_offset`, `transaction_marker` or `remote_segment`; `name` the group, the transactional id or
     the segment.
@@ -48,74 +42,73 @@ class Witness:
     end_offset: int
     kind: str
     broker: Broker
-    """Whose log it speaks for."""
+    """The broker of that log."""
     name: str | None = None
     said: int | None = None
-    """What it says where that lies beyond the end of the log, of which it proves no more than is there."""
+    """The offset it names where that is beyond the log end; it proves only what the log has."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanReplica:
-    """One replica as a broker would load it from its copy; offsets are exclusive ends, None is "not known"."""
+    """A replica as a broker loads it from its copy; offsets are exclusive ends, None: unknown."""
 
     broker: Broker
     log_start_offset: int
     log_end_offset: int
-    """After the recovery that a start on this copy would run."""
+    """After the recovery that a start runs."""
     high_watermark: int | None = None
-    """From its checkpoint."""
+    """From replication-offset-checkpoint."""
     epochs: tuple[EpochEntry, ...] = ()
-    """As the batches show them."""
+    """From its batches."""
     checkpoint: tuple[EpochEntry, ...] | None = None
-    """As its `leader-epoch-checkpoint` says, after recovery; None: there is none, or one that Kafka refuses."""
+    """From its `leader-epoch-checkpoint`, after recovery; None: absent, or rejected by Kafka."""
     held: Ranges | None = None
     """Offsets of its good batches on disk; None: all of `[log_start_offset, log_end_offset)`."""
     witnesses: tuple[Witness, ...] = ()
-    """Beside its own high watermark."""
+    """Other than its high watermark."""
     is_live: bool = True
-    """Whether its broker will be there: else it can neither lead nor be cut."""
+    """Whether its broker comes back; otherwise it can neither lead nor truncate."""
     starts: bool = True
-    """Whether a broker starts on this copy at all."""
+    """Whether a broker starts on this copy."""
     refused_at: str | None = None
-    """The file at which it ends its start, if it does not."""
+    """The file that prevents a start."""
     end_is_known: bool = True
     crashed: bool = False
-    """Whether its broker did not stop in order: the controller takes from it what it led and, when it registers again, its place in
-    the ELR (KIP-966)."""
+    """Whether its broker did not shut down cleanly: the controller elects other leaders where it led and, when it registers again,
+    removes it from the ELR (KIP-966)."""
     damaged: Ranges = ()
-    """Offsets of batches on disk whose bytes are not what was written: held, though nobody can read them."""
+    """Offsets of batches on disk with a wrong checksum: on disk, but unreadable."""
     has_unknown_bytes: bool = False
-    """Whether bytes are behind its last batch of which nothing tells the offsets."""
-
+    """Whether bytes of unknown offsets follow its last batch."""
     unread: Ranges = ()
-    """Offsets before its log end that could not be read: nothing tells whether it holds them, and they do not count as held."""
+    """Offsets before its log end that could not be read; they do not count as on disk."""
     head_start: int | None = None
-    """Where its log would begin, if its head were not gone for no reason that is known; None: it begins where it should."""
+    """Where its log would start if the start were not missing for no known reason; None: nothing is missing."""
     head_may_be_expired: bool = False
-    """Whether a retention that is not known may have deleted that head: then none of it is proven to be committed still."""
+    """Whether an unknown retention may have deleted that start; then none of it is proven to be committed still."""
     is_absent: bool = False
-    """Whether no directory of it is in the log directory that was given: its broker starts with an empty log."""
+    """Whether the log directory has no directory of it, so that its broker starts with an empty log."""
     local_log_start_offset: int | None = None
-    """Where its local log begins, if its topic is tiered: what it holds before that is in remote storage."""
+    """Where its local log starts, if the topic is tiered; earlier records are in remote storage."""
     epochs_without_checkpoint: tuple[EpochEntry, ...] = ()
-    """Where `checkpoint` is None, what its broker knows all the same: brokers load a file that is not there as an empty one, but
-    recovery adds the epochs it meets, and a broker that was running when it was copied need load none."""
+    """The broker's epochs where `checkpoint` is None: brokers load an absent file as an empty one, recovery adds epochs, and a
+    broker that was running during the copy has its epochs in memory."""
     converted: Ranges = ()
-    """Offsets of records without headers or transactions that another replica's have: an older message format cannot hold these."""
+    """Offsets of records whose headers or transactions are missing, because an older message format cannot hold them."""
 
     @property
     def copied_from(self) -> int:
-        """First offset that followers can copy of it."""
+        """The first offset that followers can fetch from it."""
         return self.log_start_offset if self.local_log_start_offset is None else self.local_log_start_offset
 
     @property
     def brokers_epochs(self) -> tuple[EpochEntry, ...]:
-        """The epochs its broker knows once it runs, to be loaded as `planner.loaded_epochs` does."""
+        """The epochs that its broker loads, see `planner.loaded_epochs`."""
         return self.epochs_without_checkpoint if self.checkpoint is None else self.checkpoint
 
     @property
     def on_disk(self) -> Ranges:
-        """Offsets it holds before any recovery, damaged ones among them, from its log start on."""
+        """Offsets on disk before any recovery, damaged ones included, from the log start on."""
         held = self.held
         if held is None:
             held = ((self.log_start_offset, self.log_end_offset),) if self.log_start_offset < self.log_end_offset else ()
@@ -126,12 +119,12 @@ class PlanReplica:
 
 @dataclass(frozen=True, slots=True)
 class PlanControl:
-    """The controller's last word; None is "it does not say"."""
+    """The controller's last state of a partition; None: unknown."""
 
     leader: int | None = None
-    """-1: there is none."""
+    """-1: none."""
     last_leader: int | None = None
-    """The last one there was."""
+    """The last broker that led."""
     leader_epoch: int | None = None
     isr: tuple[int, ...] | None = None
     elr: tuple[int, ...] | None = None
@@ -139,7 +132,7 @@ class PlanControl:
     unclean_by_topic: bool | None = None
     """The topic's own `unclean.leader.election.enable`."""
     unclean_by_default: bool | None = None
-    """What the controllers' log says of it for all brokers."""
+    """The setting of all brokers in the controllers' log."""
 
     @property
     def unclean_enabled(self) -> bool | None:
@@ -149,10 +142,10 @@ class PlanControl:
 
 @dataclass(frozen=True, slots=True)
 class PlanPartition:
-    """All that is planned on: replicas of one topic in one cluster.
+    """The input of a plan: the replicas of one partition in one cluster.
 
-    `differing` holds, for pairs of their numbers in ascending order, the offsets at which both have records and not the same, or
-    damaged ones of which nothing proves that they are the same.
+    `differing` has, for pairs of replica numbers in ascending order, the offsets at which both have records that differ, or damaged
+    records that are not proven equal.
     """
 
     topic: str
@@ -162,36 +155,36 @@ class PlanPartition:
     control: PlanControl | None = None
     compacted: bool = False
     nodes: Mapping[Broker, int] = field(default_factory=dict)
-    """What the controller calls a broker, where that is not its name here."""
+    """Broker → node id, where that is not its name here."""
     guessed: frozenset[Broker] = frozenset()
-    """Whose `nodes` are only concluded: they do not say who they are, and one replica alone has no other copy."""
+    """Brokers with a guessed node id: their copies do not name them, and only one replica has no other copy."""
     dead: frozenset[Broker] = frozenset()
-    """Brokers that will not come back, as the controller calls them; of whom a copy is here, that is not live."""
+    """Node ids of brokers that will not come back; their copies are not live."""
     not_copied: tuple[Broker, ...] = ()
-    """Brokers whose log directory was copied in part, and this replica is not in the copy; or could not be read."""
+    """Brokers whose log directory was copied without this replica, or could not be read."""
     strays: Strays | None = None
-    """What brokers do with their directories of it as they start, for the controllers do not know the topic; None: they know it."""
+    """What brokers do with their directories when they start, if the controllers do not know the topic; None: they know it."""
     remote_segments: Sequence[RemoteSegment] = ()
-    """Of a tiered topic: those that were copied to their end."""
+    """Of a tiered topic: the segments with a finished copy."""
 
     def node(self, broker: Broker) -> Broker:
-        """What the controller calls a broker; where that is not known, its name here."""
+        """The node id of a broker; its name here if that is unknown."""
         return self.nodes.get(broker, broker)
 
     @property
     def absent(self) -> list[int]:
-        """Who has a replica, by the controller's log, of which no copy here is known to be."""
+        """Brokers with a replica by the controller's log, and no known copy here."""
         present = {self.node(replica.broker) for replica in self.replicas}
         assignment = () if self.control is None or self.control.assignment is None else self.control.assignment
-        left_out = {self.node(broker) for broker in self.not_copied}
-        return [node for node in assignment if node not in present and node not in left_out]
+        present |= {self.node(broker) for broker in self.not_copied}
+        return [node for node in assignment if node not in present]
 
 
 class Loss(NamedTuple):
-    """Offsets `[start, end)` of one version of the log that a leader lacks or has differently.
+    """Offsets `[start, end)` of one version of the log that the leader lacks or has differently.
 
-    `[start, committed_end)` is proven committed by `witness` (`committed_end` is `start` where nothing is). `kept_by` are those of
-    `held_by` that do not cut it and keep it for good, where no reader sees it.
+    `witness` proves `[start, committed_end)` committed (`committed_end` is `start` if nothing is proven). `kept_by` are those of
+    `held_by` that never truncate it, though no reader gets it.
     """
 
     start: int
@@ -202,77 +195,77 @@ class Loss(NamedTuple):
     witness: Witness | None = None
 
     def unproven(self) -> "Loss":
-        """The same, with nothing of it proven committed."""
+        """The same loss without a witness."""
         return self._replace(committed_end=self.start, witness=None)
 
     @property
     def committed(self) -> int:
-        """Offsets proven committed."""
+        """Number of offsets proven committed."""
         return max(self.committed_end - self.start, 0)
 
 
 class FollowerPlan(NamedTuple):
-    """What one replica does under a leader: it cuts `[truncation_offset, log_end_offset)` and copies from there on."""
+    """What one replica does under a leader: it truncates `[truncation_offset, log_end_offset)` and copies from there on."""
 
     broker: Broker
     truncation_offset: int | None
-    """None: its broker is not there, or does not start on this copy."""
+    """None: its broker does not come back, or does not start on this copy."""
     log_end_offset: int
     by_checkpoint: int | None
-    """By the checkpoints brokers load, one that is not there as an empty one; None with high-watermark truncation."""
+    """By the leader-epoch checkpoints, an absent one as empty; None for high-watermark truncation."""
     by_batches: int | None
-    """By the epochs in the batches."""
+    """By the epochs in batches."""
     lost: Ranges
-    """What it holds and the leader's log lacks or has differently."""
+    """Offsets it has and the leader's log lacks or has differently."""
     kept: Ranges
-    """What of that it does not cut; nothing of what a broker holds that will not come back."""
+    """The part of `lost` that it does not truncate; empty for a broker that does not come back."""
     below_leaders_start: int = 0
-    """Offsets it holds below the leader's log start, which it will delete."""
+    """Number of its offsets below the leader's log start, which it deletes."""
     halts: bool = False
-    """With unclean elections off its broker halts, for its log is longer than the leader's (before Kafka 0.11)."""
+    """Whether its broker halts if unclean elections are off, because its log is longer than the leader's (before Kafka 0.11)."""
     disagrees: bool = False
-    """Whether checkpoint and batches give different cuts above the log starts; of cleaned logs the batches do not tell."""
+    """Whether checkpoint and batches give different truncation offsets above the log starts; not known for compacted logs."""
     begins_anew: bool = False
-    """What it would keep ends before the leader's `copied_from`: it drops all, and its local log begins there, at
+    """Whether its log ends before the leader's `copied_from`: it drops everything, and its local log restarts at
     `truncation_offset`."""
 
 
 class Candidate(NamedTuple):
-    """An election of one replica, and what it costs."""
+    """The election of one replica, and what it loses."""
 
     broker: Broker
     election: str
     """`leads` (it is the leader) · `clean` (in the ISR) · `elr` · `last-known-leader` (it led last, and ISR and ELR are empty) ·
-    `unclean` · `unknown` (no controller's log says, or not whose copy it is)"""
+    `unclean` · `unknown` (no controller's log, or the copy does not name its broker)"""
     followers: tuple[FollowerPlan, ...]
     losses: tuple[Loss, ...]
     own_cut: int = 0
-    """Offsets that its own recovery would drop."""
+    """Number of offsets that its recovery removes."""
     remote: RemoteFate = RemoteFate()
-    """What becomes of the remote segments that its log does not have."""
+    """What happens to remote segments outside its log."""
 
     @property
     def at_most(self) -> int:
-        """Offsets lost of the copies given, each version counted."""
+        """Number of offsets lost, of all versions."""
         return self.costs()[2]
 
     @property
     def committed(self) -> int:
-        """Of these, proven committed."""
+        """Number of offsets lost that are proven committed."""
         return self.costs()[0]
 
     @property
     def at_least(self) -> int:
-        """Proven committed, and kept by no replica."""
+        """Number of those that no replica keeps."""
         return self.costs()[1]
 
     def costs(self) -> tuple[int, int, int]:
-        """Offsets proven committed, those of them that no replica keeps, and all."""
+        """See `costs_of`."""
         return costs_of(self.losses)
 
 
 def costs_of(losses: Sequence[Loss]) -> tuple[int, int, int]:
-    """Of some losses: offsets proven committed, those of them that no replica keeps, and all."""
+    """Numbers of lost offsets: proven committed, those of them that no replica keeps, and all."""
     committed = at_least = at_most = 0
     for loss in losses:
         at_most += loss.end - loss.start
@@ -285,8 +278,8 @@ def costs_of(losses: Sequence[Loss]) -> tuple[int, int, int]:
 
 @dataclass(frozen=True, slots=True)
 class AlreadyLost:
-    """Offsets `[start, end)` of a version proven committed that some replicas have lost, as high-watermark truncation does, or an
-    election without them. They hold other records in `[start, replaced_end)` and nothing in `[replaced_end, end)`."""
+    """Offsets `[start, end)` of a version proven committed that some replicas have lost, by high-watermark truncation or an
+    election without them. They have other records in `[start, replaced_end)` and none in `[replaced_end, end)`."""
 
     brokers: tuple[Broker, ...]
     start: int
@@ -298,16 +291,16 @@ class AlreadyLost:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A witness that is not there and makes the bounds wider.
+    """Missing evidence that makes the bounds wider.
 
-    `no_controller_log` · `controller_log_damaged` · `controller_log_silent` (it is here, and whoever read it says so instead) ·
-    `controller_log_older` (than the records at stake) · `voters_behind` (what is known of the partition is from observers' copies
-    of that log) · `topic_unknown` (to the controllers) · `copy_absent` · `not_copied` (its log directory was copied in part) ·
-    `replica_absent` (its broker starts with an empty log) · `dead_copy_absent` (and it will not come back) · `copy_not_read` (it is
-    here, and nothing of its log could be read) · `copy_unnamed` (nothing in the copy says whose it is) ·
-    `same_broker` (another copy is of the same broker) · `no_high_watermark` · `no_epoch_checkpoint` · `log_not_read` ·
-    `unknown_bytes` · `does_not_start` · `not_live` · `topic_undecided` (which of several of this name is the present one) ·
-    `other_topic` · `no_topic_id` (its `partition.metadata` is not there, so that its broker sets the log aside or does not start)
+    `no_controller_log` · `controller_log_damaged` · `controller_log_silent` (it has no state of the partition) ·
+    `controller_log_older` (than the records that may be lost) · `voters_behind` (only observers' copies of that log know the
+    partition) · `topic_unknown` (to the controllers) · `copy_absent` · `not_copied` (its log directory was copied in part) ·
+    `replica_absent` (its broker starts with an empty log) · `dead_copy_absent` (of a broker that does not come back) ·
+    `copy_not_read` (nothing of its log could be read) · `copy_unnamed` (the copy does not name its broker) · `same_broker` (several
+    copies are of one broker) · `no_high_watermark` · `no_epoch_checkpoint` · `log_not_read` · `unknown_bytes` · `does_not_start` ·
+    `not_live` · `topic_undecided` (which of several topics with this name is the present one) · `other_topic` · `no_topic_id`
+    (`partition.metadata` is absent, so its broker renames the log or does not start)
     """
 
     kind: str
@@ -316,38 +309,37 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All elections of a partition that are possible on these copies."""
+    """All possible elections of a partition."""
 
     topic: str
     partition: int
     truncate_by: TruncateBy
     candidates: tuple[Candidate, ...]
     recommended: Broker | None
-    """Who loses least; None if nobody can lead."""
+    """The candidate that loses least; None: no replica can lead."""
     missing: tuple[Missing, ...]
     already_lost: tuple[AlreadyLost, ...] = ()
     at_stake: tuple[Loss, ...] = ()
-    """Where nobody can lead: all that the copies hold."""
+    """Where no replica can lead: everything on the copies."""
     strays: Strays | None = None
-    """What an ordinary start makes of all these directories, where the controllers do not know the topic."""
+    """See `PlanPartition.strays`."""
     alike: tuple[Broker, ...] = ()
-    """Who loses as much as `recommended`, be that nothing."""
+    """Candidates that lose as much as `recommended`."""
     ordinary: tuple[Broker, ...] = ()
-    """Whom an ordinary start of all brokers may elect: no flag, no force (`planner.ordinary_leaders`)."""
+    """Brokers that an ordinary start may elect (`planner.ordinary_leaders`)."""
     chosen_by: tuple[str, ...] = ()
-    """What decides between these, one after the other, of `CHOSEN_BY`; empty where none lose alike."""
-
+    """Members of `CHOSEN_BY` that put `recommended` before `alike`."""
     contested_by: Broker | None = None
-    """Who would lose less of what was committed than `recommended`, if all was that is on a replica without a high watermark."""
+    """The candidate that would lose less than `recommended` if everything on replicas without a high watermark were committed."""
 
     @property
     def without_high_watermark(self) -> tuple[Broker, ...]:
-        """Replicas of which no checkpoint says what they committed."""
+        """Brokers without a checkpointed high watermark."""
         return tuple(gap.broker for gap in self.missing if gap.kind == "no_high_watermark" and gap.broker is not None)
 
     @property
     def ordinary_loss(self) -> int | None:
-        """Offsets proven committed that an ordinary start may lose; None where it cannot be told, for copies are not here."""
+        """Number of offsets proven committed that an ordinary start may lose; None: unknown, because copies are missing."""
         if any(missing.kind in CANNOT_TELL for missing in self.missing):
             return None
         if self.strays is not None:
@@ -356,18 +348,17 @@ class Plan:
 
     @property
     def at_most_is_bound(self) -> bool:
-        """Whether more cannot be lost: every replica there is was read."""
+        """Whether `Candidate.at_most` is an upper bound: every replica was read."""
         return not any(missing.kind in UNBOUNDED for missing in self.missing)
 
     @property
     def matters(self) -> bool:
-        """Whether an election would lose something or delete remote segments, followers would cut otherwise than by their batches,
-        or nobody can lead."""
+        """Whether some election loses something or deletes remote segments, a follower's checkpoint and batches disagree, or no
+        replica can lead."""
         if any(candidate.remote.forgotten for candidate in self.candidates):
             return True
         if len({candidate.remote.expired for candidate in self.candidates}) > 1:
             return True
         return not self.candidates or any(
-            candidate.losses or any(follower_plan.disagrees for follower_plan in candidate.followers)
-            for candidate in self.candidates
+            candidate.losses or any(follower.disagrees for follower in candidate.followers) for candidate in self.candidates
         )
