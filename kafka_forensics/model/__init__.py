@@ -1,1 +1,1 @@
-"""What a fact is: schemas, names for absent values, places, severities. Knows nothing of bytes, engines or words."""
+"""Values that all packages share: fact schemas, findings, results, Kafka's constants. No bytes, engines or text."""

@@ -1,7 +1,4 @@
-"""How many, and how much, as people read it: one rule for nouns, one for units.
-
-Digits are grouped on pages (`12,345`), where they are read; not on a terminal, where they are searched and copied.
-"""
+"""Counts and sizes as text. Pages group digits (`12,345`); terminals do not, because people search and copy there."""
 
 from collections.abc import Iterable
 
@@ -9,12 +6,12 @@ _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 def plural(count: int | str, noun: str) -> str:
-    """`1 batch`, `2 batches`, `0 segments`; of a number that is written already, that."""
+    """`1 batch`, `2 batches`, `0 segments`; `count` may be formatted already."""
     return f"{count} {noun}" + ("" if str(count) == "1" else "es" if noun.endswith("ch") else "s")
 
 
 def first_few(names: Iterable[str], most: int) -> str:
-    """The first `most` of many names, and how many more there are: `a, b and 3 more`."""
+    """The first `most` names and the number of the rest: `a, b and 3 more`."""
     every = list(names)
     return ", ".join(every[:most]) + (f" and {len(every) - most} more" if len(every) > most else "")
 
@@ -30,6 +27,6 @@ def size(size_in_bytes: int) -> str:
 
 
 def exact_size(size_in_bytes: int) -> str:
-    """The same with every byte, for a page: `20.8 kB (20,774 bytes)`."""
+    """A size with its bytes, for a page: `20.8 kB (20,774 bytes)`."""
     every = plural(f"{size_in_bytes:,}", "byte")
     return every if size_in_bytes < 1000 else f"{size(size_in_bytes)} ({every})"

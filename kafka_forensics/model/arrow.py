@@ -1,6 +1,6 @@
-"""Numbers and words as Arrow's arrays.
+"""Arrow arrays from numpy arrays and strings, without a copy where possible.
 
-`pyarrow.array` asks pandas whether what it got is of pandas, and where that is installed loads it first, for a quarter of a second.
+`pyarrow.array` would load pandas to check its input, which takes a quarter of a second where pandas is installed.
 """
 
 from collections.abc import Sequence
@@ -16,33 +16,32 @@ if TYPE_CHECKING:
 
 
 def numbers(values: "NDArray[np.generic]", *, null: "NDArray[np.bool_] | None" = None) -> "ArrowArray":
-    """Numbers or truths as they are in memory, which they share if they follow each other; those of `null` are null."""
+    """Numbers or booleans as an array, which shares memory with contiguous numbers; those at `null` are null."""
     count = len(values)
     valid = None if null is None or not null.any() else _bits(~null)
     if values.dtype == np.bool_:
         return pa.Array.from_buffers(pa.bool_(), count, [valid, _bits(values.astype(np.bool_, copy=False))])
-    held = np.ascontiguousarray(values)
-    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), count, [valid, pa.py_buffer(held.data)])
+    contiguous = np.ascontiguousarray(values)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), count, [valid, pa.py_buffer(contiguous.data)])
 
 
 def words(values: Sequence[str]) -> "ArrowArray":
-    """Texts as an array of strings."""
-    held = [value.encode() for value in values]
-    ends = np.cumsum([0, *map(len, held)], dtype=np.int32)
-    return pa.Array.from_buffers(pa.string(), len(held), [None, pa.py_buffer(ends.data), pa.py_buffer(b"".join(held))])
+    """Strings as an array."""
+    encoded = [value.encode() for value in values]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    return pa.Array.from_buffers(pa.string(), len(encoded), [None, pa.py_buffer(ends.data), pa.py_buffer(b"".join(encoded))])
 
 
 def few_words(indices: "NDArray[Any]", spelled: Sequence[str], *, null: "NDArray[np.bool_] | None" = None) -> "ArrowArray":
-    """The word of each number, as a dictionary: a column of a few words that come again and again costs a number a row. Those of
-    `null` are null, whatever their numbers."""
-    known = null is None or not null.any()
-    if known and len(indices) and (indices == indices[0]).all():
+    """A dictionary array: the string of `spelled` at each index. Those at `null` are null, whatever their indices."""
+    has_nulls = null is not None and null.any()
+    if not has_nulls and len(indices) and (indices == indices[0]).all():
         return one_word(spelled[int(indices[0])], len(indices))
     return pa.DictionaryArray.from_arrays(numbers(indices.astype(np.int32), null=null), words(spelled))
 
 
 def one_word(word: str, rows: int) -> "ArrowArray":
-    """The same word in all `rows`, as a dictionary."""
+    """The same string in all `rows`, as a dictionary array."""
     return pa.DictionaryArray.from_arrays(numbers(np.zeros(rows, np.int32)), words([word]))
 
 
@@ -56,11 +55,11 @@ def plain(array: "ArrowArray") -> "ArrowArray":
 
 
 def same_word(word: str, rows: int) -> "ArrowArray":
-    """The same word in all `rows`, as an array of strings."""
-    held = word.encode()
-    ends = np.arange(rows + 1, dtype=np.int32) * len(held)
-    return pa.Array.from_buffers(pa.string(), rows, [None, pa.py_buffer(ends.data), pa.py_buffer(held * rows)])
+    """The same string in all `rows`, as an array of strings."""
+    encoded = word.encode()
+    ends = np.arange(rows + 1, dtype=np.int32) * len(encoded)
+    return pa.Array.from_buffers(pa.string(), rows, [None, pa.py_buffer(ends.data), pa.py_buffer(encoded * rows)])
 
 
-def _bits(truths: "NDArray[np.bool_]") -> pa.Buffer:
-    return pa.py_buffer(np.packbits(truths, bitorder="little").data)
+def _bits(booleans: "NDArray[np.bool_]") -> pa.Buffer:
+    return pa.py_buffer(np.packbits(booleans, bitorder="little").data)

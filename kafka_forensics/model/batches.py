@@ -1,7 +1,7 @@
-"""Batches as columns: one int64 matrix a chunk, `columns[C.BASE_OFFSET]` is the base offset of every batch in it.
+"""Batches and records as columns: one int64 matrix for each chunk; `columns[BatchColumn.BASE_OFFSET]` are all base offsets.
 
-A matrix of one type keeps the kernels free of forty arguments, and each row of it is a contiguous buffer that becomes an
-Arrow array without a copy; `schemas.BATCHES` says the narrower type a column has when it leaves the house.
+Kernels take one matrix instead of forty arguments, and each of its rows becomes an Arrow array without a copy. `schemas.BATCHES`
+has the narrower types of exported columns.
 """
 
 from dataclasses import dataclass, field
@@ -14,15 +14,12 @@ if TYPE_CHECKING:
 
 
 CHUNK_ROWS = 16352
-"""Rows of one chunk (2.6 MB), and the most that a section of a bundle may have: many, as what a chunk costs beside its rows is paid
-under Python's lock, by all threads in turn.
-
-Not a power of two, or the columns of one row would all fall into the same few lines of the first-level cache.
-"""
+"""Rows of one chunk (2.6 MB), and at most of a section of a bundle. Many, because each chunk has a cost under Python's lock; not a
+power of two, because the columns of one row would then share a few lines of the first-level cache."""
 
 
 class BatchColumn(IntEnum):
-    """Row of the matrix that holds each fact about a batch."""
+    """Row of the matrix for each field of a batch."""
 
     POSITION = 0
     """Byte position of the batch in its file."""
@@ -47,12 +44,12 @@ class BatchColumn(IntEnum):
     RECORDS_COUNT = 15
     """As stored; 1 for a plain legacy entry; -1 for a compressed legacy wrapper until it is opened."""
     CONTROL_RECORD_TYPE = 16
-    """Type of the first control record, -1 if the batch is no control batch or holds no readable one."""
+    """Type of the first control record; -1 if there is none or it is unreadable."""
     COORDINATOR_EPOCH = 17
     """Of an ABORT or COMMIT marker, else -1."""
     HASH_HIGH = 18
     HASH_LOW = 19
-    """128-bit identity of the batch, keyed per scan, as two bit patterns."""
+    """128-bit hash of the batch, keyed per scan, as two bit patterns."""
 
 
 BATCH_COLUMNS = len(BatchColumn)
@@ -65,16 +62,15 @@ IDENTITY: Final = (
     BatchColumn.CRC,
     BatchColumn.CRC_COMPUTED,
 )
-"""What two copies of a batch must have in common: what the hash of a batch is made of."""
+"""Fields that are equal in two copies of a batch; the input of its hash."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Bytes of a file that are not what they should be.
+    """Damaged bytes `[position, position + size_in_bytes)` of a file.
 
-    `kind` is a finding kind (`BATCH_CRC_MISMATCH`, `FRAMING_LOST`, …); `[position, position + size_in_bytes)` the bytes it speaks
-    of; `base_offset`/`last_offset` the offsets concerned (inclusive), -1 where the bytes do not tell; `detail` numbers and short
-    words for the evidence, never payload.
+    `kind` is a finding kind (`BATCH_CRC_MISMATCH`, `FRAMING_LOST`, …); `base_offset` and `last_offset` (inclusive) are the offsets
+    concerned, -1: unknown; `detail` has numbers and short strings for the evidence, never payload.
     """
 
     kind: str
@@ -105,14 +101,14 @@ LOG_DAMAGE: Final = frozenset(
         "SEG_ZERO_TAIL",
     }
 )
-"""Kinds of damage that reading a log gives."""
+"""Kinds of damage found when a log is read."""
 
 
 @dataclass(slots=True)
 class BatchChunk:
-    """Some consecutive batches of one file: `columns` is (BATCH_COLUMNS, n) int64; `damage` what lay between or in them.
+    """Consecutive batches of one file: `columns` is (BATCH_COLUMNS, n) int64, `damage` is in or between them.
 
-    `bytes_decoded + bytes_damaged + bytes_skipped` is the length of file range the chunk accounts for.
+    `bytes_decoded + bytes_damaged + bytes_skipped` is the length of the file range of the chunk.
     """
 
     columns: "NDArray[np.int64]"
@@ -128,30 +124,30 @@ class BatchChunk:
 
 
 def has_right_crc(columns: "NDArray[np.int64]") -> "NDArray[np.bool_]":
-    """Which of the batches, columns by BatchColumn, have the CRC that is written in them."""
+    """Which batches have the right CRC; columns by BatchColumn."""
     answer: NDArray[np.bool_] = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
     return answer
 
 
-# Records: as columns while they are checked by the million, as small values where one is shown.
+# Records: columns for checks of millions, small values for display.
 
 
 RECORD_ROWS: Final = 8192
 """Records of one matrix: its columns (0.7 MB) stay in a core's second-level cache."""
 NO_TIMESTAMP_TYPE: Final = "NoTimestampType"
-"""Of magic 0 messages, which carry no timestamp."""
+"""Of magic 0 messages."""
 TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
 RECORD_TIMESTAMP_TYPES: Final = (*TIMESTAMP_TYPES, NO_TIMESTAMP_TYPE)
 PAYLOAD_COLUMNS: Final = ("key", "value", "headers")
-"""Of rows for records: what producers wrote."""
+"""Columns of record rows with data of producers."""
 
 
 class RecordColumn(IntEnum):
-    """Row of the int64 matrix that holds each fact about a record; positions count in the payload after decompression."""
+    """Row of the int64 matrix for each field of a record; positions are in the decompressed payload."""
 
     POSITION = 0
     SIZE_IN_BYTES = 1
-    """Of the whole record: its length field and what that counts."""
+    """Of the whole record with its length field."""
     ATTRIBUTES = 2
     """Unused (0) in magic 2; those of the inner message before."""
     TIMESTAMP_DELTA = 3
@@ -165,7 +161,7 @@ class RecordColumn(IntEnum):
     VALUE_LENGTH = 8
     """-1 for null."""
     HEADERS_POSITION = 9
-    """Of the first header, behind their count."""
+    """Of the first header, after the count."""
     HEADERS_COUNT = 10
 
 
@@ -173,7 +169,7 @@ RECORD_COLUMNS: Final = len(RecordColumn)
 
 
 class MarkerColumn(IntEnum):
-    """Row of the int64 matrix that holds what each marker of a transaction says, beside its batch."""
+    """Row of the int64 matrix for each field of a transaction marker."""
 
     OFFSET_DELTA = 0
     TIMESTAMP_DELTA = 1
@@ -189,10 +185,10 @@ MARKER_COLUMNS: Final = len(MarkerColumn)
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record with everything its batch says about it; -1 is "none" in every number.
+    """A record with the fields it takes from its batch; -1 means none in every number.
 
-    `key_length` and `value_length` are true sizes (-1 null) even where `is_oversized`: such a record is too large to hold, so its
-    key, value and headers are left out.
+    `is_oversized`: the record is too large for memory, so key, value and headers are left out. `key_length` and `value_length`
+    (-1: null) are right even then.
     """
 
     offset: int
@@ -210,17 +206,17 @@ class Record:
     is_oversized: bool = False
 
 
-# Keys of some records, hashed as clients' default partitioners hash them: what tells how a topic's keys are placed.
+# Hashes of some keys by the clients' default partitioners, from which the partitioner of a topic is inferred.
 
 
 class KeySampleColumn(IntEnum):
-    """Row of the int64 matrix that holds each fact about a record that was looked at."""
+    """Row of the int64 matrix for each field of a sampled record."""
 
     OFFSET = 0
     TIMESTAMP = 1
     """Milliseconds; -1 is none."""
     KEY_LENGTH = 2
-    """-1 for null. Neither hash says where a record without a key goes, nor librdkafka's where one with an empty key does."""
+    """-1 for null. No hash determines the partition of a record without a key, and CRC32 not that of an empty key."""
     MURMUR2 = 3
     """Unsigned; Java's producer takes its lower 31 bits modulo the number of partitions."""
     CRC32 = 4

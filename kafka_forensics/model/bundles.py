@@ -1,21 +1,21 @@
-"""What a bundle says of itself."""
+"""The description in a bundle."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """Who made a bundle, where and how; words come from outside."""
+    """Where, how and of what a bundle was made."""
 
     broker: int | str | None
     paths: tuple[str, ...]
-    """As absolute paths there."""
+    """Absolute paths on the machine where it was made."""
     is_deep: bool
-    """Whether every batch was opened to tell what is wrong inside."""
+    """Whether every batch was decoded."""
     live: bool
     is_selected: bool
-    """Whether it holds only partitions that were asked for."""
+    """Whether it has only selected partitions."""
     transaction_partitions: int
-    """Of the transaction coordinators' log at least, by the ids in it: told where these are pseudonyms, which do not."""
+    """A lower bound for the partitions of `__transaction_state`; stated because pseudonyms of ids no longer show it."""
     redaction: str | None
-    """Where pseudonyms stand for names: by which key, as its name says."""
+    """The name of the key of its pseudonyms; None: it has real names."""

@@ -1,4 +1,4 @@
-"""What became of replicas between two snapshots, and the whole answer about several snapshots."""
+"""Changes of replicas between two snapshots, and the result of scanning several snapshots."""
 
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
@@ -10,41 +10,41 @@ from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import Incomplete, ScanResult, verdict_of, worst
 
 UNREADABLE: Final = "unreadable"
-"""Reason of a change that cannot be told because a log could not be read."""
+"""Reason of a change that is unknown because a log could not be read."""
 
 
 class ChangeKind(StrEnum):
-    """What became of a range of offsets of one replica."""
+    """What happened to a range of offsets of one replica."""
 
     APPENDED = "appended"
-    """Offsets that the newer log has behind the older one's end, or behind where that was cut, from its log start on."""
+    """Offsets of the newer log after the end of the older one, or after its truncation, from the log start on."""
     TRUNCATED = "truncated"
-    """Offsets cut off at the end of the older log; the newer one ends before them, or goes on with other records."""
+    """Offsets truncated at the end of the older log; the newer one ends before them, or has other records there."""
     CLEANED = "cleaned"
-    """Compaction took records."""
+    """Compaction removed records."""
     DELETED = "deleted"
-    """Offsets that are gone from the front, or with the whole replica; `reason` says by what."""
+    """Offsets missing from the start, or with the whole replica; `reason` says why."""
     MISSING = "missing"
-    """Offsets that are gone from the middle, where nothing takes any in good order."""
+    """Offsets missing from the middle, where Kafka removes none."""
     DAMAGED = "damaged"
-    """Batches that were sound and are not any more."""
+    """Batches that were sound and are damaged now."""
     REWRITTEN = "rewritten"
-    """Batches with other bytes and equal records, with other headers, or that were damaged and are sound; or other records."""
+    """Batches with other bytes and equal records, with other headers, repaired batches, or other records."""
     RESTORED = "restored"
-    """Offsets the older log did not have any more, or lacked in its middle, and the newer one has."""
+    """Offsets before the start or in a gap of the older log that the newer log has."""
     CREATED = "created"
-    """A replica that was not there; `reason` says why, where it is known."""
+    """A new replica; `reason` says why, if known."""
     MOVED = "moved"
-    """The replica lies in another log directory of its broker."""
+    """The replica is in another log directory of its broker."""
     UNCHANGED = "unchanged"
-    """All batches are there, and no others."""
+    """The same batches."""
     NOT_COMPARED = "not_compared"
-    """Nothing can be said; `reason` says why."""
+    """Unknown; `reason` says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaAt:
-    """A replica as a snapshot has it; offsets are exclusive ends, None is "not known"."""
+    """A replica in a snapshot; offsets are exclusive ends, None: unknown."""
 
     log_dir: str
     topic_id: str | None
@@ -52,15 +52,15 @@ class ReplicaAt:
     log_end_offset: int | None
     high_watermark: int | None
     leader_epoch: int | None
-    """Of its last batch, or the last that began at its end."""
+    """Of its last batch, or of an epoch that starts at its end."""
     segments: int
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What became of the offsets `[offset_start, offset_end)` of one replica between two snapshots.
+    """What happened to the offsets `[offset_start, offset_end)` of one replica between two snapshots.
 
-    Numbers of batches, records and bytes are None where they are not known; `before` and `after` where there is no replica.
+    Numbers of batches, records and bytes are None if unknown; `before` and `after` are None where there is no replica.
     """
 
     topic: str
@@ -71,41 +71,41 @@ class Change:
     kind: ChangeKind
     offset_start: int
     offset_end: int
-    """As `offset_start` of a log of which nothing could be read."""
+    """Equal to `offset_start` if nothing of the log could be read."""
     before: ReplicaAt | None
     after: ReplicaAt | None
     reason: str | None = None
     leader_epochs: tuple[int, ...] = ()
-    """Of the range: in the newer log for what came, in the older one for what went."""
+    """Of the range: of the newer log for added offsets, of the older one for removed offsets."""
     replaced_by: int | None = None
-    """Leader epoch of what took the place of truncated records; None: nothing did."""
+    """Leader epoch of the records that replaced truncated ones; None: none did."""
     batches: int | None = None
     records: int | None = None
     bytes: int | None = None
     committed_end: int | None = None
-    """Of offsets that went: up to where the older snapshot proves them committed."""
+    """Of removed offsets: the end up to which the older snapshot proves them committed."""
     held_by: tuple[int | str, ...] = ()
-    """Of committed offsets that went: brokers that have them all in the newer snapshot; those that have parts are in `evidence`."""
+    """Of removed committed offsets: brokers that have all of them in the newer snapshot; `evidence` lists those with parts."""
     evidence: Json = field(default_factory=dict)
-    """More numbers, as JSON knows them, by stable names."""
+    """More JSON values with stable names."""
 
     @property
     def has_offsets(self) -> bool:
-        """Whether it is known which offsets are concerned."""
+        """Whether the offsets concerned are known."""
         return self.reason != UNREADABLE or self.offset_end > self.offset_start
 
     def sort_key(self) -> tuple[object, ...]:
-        """Order in every output, beside that of the snapshots: topic, partition, broker, offsets; what went before what came."""
+        """Order within a pair of snapshots: topic, partition, broker, offsets; removed before added."""
         broker = (0, self.broker, "") if isinstance(self.broker, int) else (1, 0, self.broker)
-        came = self.kind in (ChangeKind.APPENDED, ChangeKind.CREATED)
-        return self.topic, self.partition, broker, self.offset_start, came, self.offset_end, self.kind.value
+        is_added = self.kind in (ChangeKind.APPENDED, ChangeKind.CREATED)
+        return self.topic, self.partition, broker, self.offset_start, is_added, self.offset_end, self.kind.value
 
 
 @dataclass(slots=True, repr=False)
 class SnapshotsResult(Answer):
-    """The answer about several snapshots: each one's scan, and what changed from each to the next.
+    """The scan of each snapshot, and the changes from each to the next.
 
-    `changes` by topic, partition, broker, snapshot and offset; `findings` are those that only show between snapshots.
+    `changes` are by topic, partition, broker, snapshot and offset; `findings` need two snapshots.
     """
 
     _table_fact: ClassVar[str] = "changes"
@@ -114,13 +114,13 @@ class SnapshotsResult(Answer):
     changes: list[Change]
     findings: list[Finding] = field(default_factory=list)
     incomplete: list[Incomplete] = field(default_factory=list)
-    """What could not be read again to compare snapshots; the scans have their own."""
+    """What could not be read again to compare snapshots; each scan has another list."""
     notes: list[str] = field(default_factory=list)
-    """What makes the comparison doubtful, a sentence each."""
+    """Why the comparison may be wrong, a sentence each."""
     views: Views | None = field(default=None, repr=False, compare=False)
-    """Set by `kafka_forensics.scan_snapshots`; None: this answer only has its rows."""
+    """Set by `kafka_forensics.scan_snapshots`; None: the result cannot be shown or read again."""
     incidents: list[Incident] = field(default_factory=list)
-    """What the findings above `info` between two snapshots are, the worst first, of equals the longest loss."""
+    """Of the findings above `info` between two snapshots, the worst first, then the longest loss."""
 
     def __repr__(self) -> str:
         totals = f"{len(self.snapshots)} snapshots, {len(self.changes)} changes, {len(self.findings)} findings between them"
@@ -128,38 +128,43 @@ class SnapshotsResult(Answer):
 
     @property
     def verdict(self) -> str:
-        """The worst of the newest snapshot's own verdict and of the findings between snapshots; at least `unknown` where a
-        log could not be compared because it was not read."""
+        """The worst of the newest snapshot's verdict and the findings between snapshots; at least `unknown` if some log could not
+        be read for comparison."""
         newest = [scan.verdict for scan in self.snapshots.values()][-1:]
         unread = any(change.reason == UNREADABLE for change in self.changes)
         return worst("unknown" if unread else "clean", verdict_of(self.findings), *newest)
 
     @property
     def judged(self) -> list[Finding]:
-        """What the verdict and the exit status are of: what was found between snapshots, and in the newest one by itself."""
+        """The findings that decide verdict and exit status: those between snapshots, and those of the newest snapshot."""
         newest = list(self.snapshots.values())[-1:]
         return [*self.findings, *(finding for scan in newest for finding in scan.findings)]
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether anything could not be read, in a scan or afterwards."""
+        """Whether anything could not be read, in a scan or for comparison."""
         return bool(self.incomplete) or any(scan_result.incomplete for scan_result in self.snapshots.values())
 
 
-_AT: Final = tuple(field.name for field in fields(ReplicaAt))
-_OWN: Final = (
+_REPLICA_FIELDS: Final = tuple(field.name for field in fields(ReplicaAt))
+_CHANGE_FIELDS: Final = (
     *("topic", "partition", "broker", "from_snapshot", "to_snapshot", "kind", "reason", "offset_start", "offset_end"),
     *("leader_epochs", "replaced_by", "batches", "records", "bytes", "committed_end", "held_by"),
 )
-CHANGE_COLUMNS: Final = (*_OWN, *(f"from_{name}" for name in _AT), *(f"to_{name}" for name in _AT), "evidence")
-"""Columns of the fact `changes`, in their order."""
+CHANGE_COLUMNS: Final = (
+    *_CHANGE_FIELDS,
+    *(f"from_{name}" for name in _REPLICA_FIELDS),
+    *(f"to_{name}" for name in _REPLICA_FIELDS),
+    "evidence",
+)
+"""Columns of the fact `changes` in order."""
 
 
 def change_values(change: Change) -> Json:
-    """The values of a row by column, as JSON knows them."""
-    values: Json = {name: getattr(change, name) for name in _OWN}
+    """The JSON values of a row by column."""
+    values: Json = {name: getattr(change, name) for name in _CHANGE_FIELDS}
     values |= {"kind": change.kind.value, "leader_epochs": list(change.leader_epochs), "held_by": list(change.held_by)}
     values |= {} if change.has_offsets else {"offset_start": None, "offset_end": None}
-    for prefix, at in (("from", change.before), ("to", change.after)):
-        values |= {f"{prefix}_{name}": None if at is None else getattr(at, name) for name in _AT}
+    for prefix, replica in (("from", change.before), ("to", change.after)):
+        values |= {f"{prefix}_{name}": None if replica is None else getattr(replica, name) for name in _REPLICA_FIELDS}
     return values | {"evidence": change.evidence}
