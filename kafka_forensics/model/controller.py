@@ -1,4 +1,4 @@
-"""What the controller's log (`__cluster_metadata`) says of topics and partitions."""
+"""Topics, partitions and the quorum as the controller's log (`__cluster_metadata`) has them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,44 +12,44 @@ RECOVERING: Final = 1
 """`leader_recovery_state` of a leader that was elected uncleanly."""
 
 UNKNOWN_KIND: Final = "kind"
-"""The problem of a record of a kind that is not known: nothing says that it is malformed."""
+"""The problem of a record of an unknown kind, which need not be malformed."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataRecord:
-    """A record of `__cluster_metadata` or `__remote_log_metadata`; `fields` None where the kind is only named and measured, or
-    could not be read."""
+    """A record of `__cluster_metadata` or `__remote_log_metadata`; `fields` is None if its kind is not decoded, or it is
+    unreadable."""
 
     api_key: int
-    """-1 if the frame could not be read."""
+    """-1 if the frame is unreadable."""
     name: str
-    """Kafka's name of the kind, UNKNOWN for others."""
+    """Kafka's name of the kind, or UNKNOWN."""
     version: int
     size_in_bytes: int
     fields: Json | None
     """Kafka's names in snake case; ids as 22 characters of base64url."""
     problem: str | None = None
-    """Why it could not be read; None if nothing is wrong."""
+    """Why it is unreadable; None: it is not."""
 
     @property
     def is_unknown(self) -> bool:
-        """Whether it is of a kind that is not known here, and so only measured."""
+        """Whether its kind is unknown."""
         return self.problem == UNKNOWN_KIND
 
 
 @dataclass(frozen=True, slots=True)
 class VoterSet:
-    """The voters of the controllers' quorum: node id → directory id, None where it is not stated."""
+    """The voters of the controllers' quorum: node id → directory id, None if it is not stated."""
 
     directories: Mapping[int, str | None]
 
     @property
     def majority(self) -> int:
-        """How many of them decide."""
+        """The number of votes that decides."""
         return len(self.directories) // 2 + 1
 
     def has(self, node: int | str, directory_id: str | None) -> bool:
-        """Whether a node votes with the log directory that has this id (KIP-853)."""
+        """Whether a node with this directory id is a voter (KIP-853)."""
         if node not in self.directories:
             return False
         stated = self.directories[int(node)]
@@ -58,54 +58,53 @@ class VoterSet:
 
 @dataclass(frozen=True, slots=True)
 class StatedVoters:
-    """Voters as a copy states them: in a record at `offset`, or in the snapshot of all before `offset`."""
+    """Voters stated by a record at `offset`, or by the snapshot of everything before `offset`."""
 
     offset: int
     voters: VoterSet
     in_snapshot: bool = False
     is_leader_change: bool = False
-    """A leader named the voters that it knew (LeaderChangeMessage); else it is the quorum's own record of them, which changes
-    them."""
+    """Whether a leader listed the voters that it knew (LeaderChangeMessage); otherwise it is the record that sets them."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuorumLog:
-    """What an election asks of one node's copy of the controllers' log, as a start leaves it."""
+    """One node's copy of the controllers' log after a start, as an election sees it."""
 
     node: int | str
     directory_id: str | None
     last_epoch: int
-    """Leader epoch of its last record; -1 of an empty log."""
+    """Leader epoch of its last record; -1 for an empty log."""
     end_offset: int
     agreed_end: int
-    """Up to where it is the log that all copies together make."""
+    """The end up to which it equals the log assembled from all copies."""
     voters: VoterSet | None
-    """The voters that the node asks for votes; None if it knows no voters and cannot become leader."""
+    """The voters that the node knows; None: it knows none and cannot become leader."""
 
     @property
     def rank(self) -> tuple[int, int]:
-        """What decides whose log is the more up-to-date in an election."""
+        """Compares which log is more up-to-date in an election."""
         return self.last_epoch, self.end_offset
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataBatch:
-    """A batch of `__cluster_metadata`, or of a snapshot, opened."""
+    """A decoded batch of `__cluster_metadata` or of a snapshot."""
 
     base_offset: int
     timestamp_ms: int
-    """Every record of a batch has the controller's time of appending it."""
+    """When the controller appended it."""
     records: tuple[tuple[int, MetadataRecord], ...] = ()
-    """(offset, record); none in a control batch."""
+    """(offset, record); empty in a control batch."""
     voters: StatedVoters | None = None
-    """The quorum's voters where a control record names them."""
+    """The voters if a control record states them."""
     kraft_version: int | None = None
-    """Where a control record states it: from 1 on the voters are in the log."""
+    """If a control record states it; from 1 on the log has the voters."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataSnapshot:
-    """A `.checkpoint` file, whole: the state that all records before `offset` add up to."""
+    """A complete `.checkpoint` file: the state after all records before `offset`."""
 
     offset: int
     timestamp_ms: int
@@ -115,12 +114,12 @@ class MetadataSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """How a partition stood after a record (PartitionRegistration)."""
+    """The state of a partition after a record (PartitionRegistration)."""
 
     leader: int
     """-1: none."""
     leader_epoch: int
-    """Counted: change records do not carry it."""
+    """Counted, because change records do not have it."""
     partition_epoch: int
     isr: tuple[int, ...]
     elr: tuple[int, ...]
@@ -129,16 +128,16 @@ class PartitionState:
     removing_replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...]
     directories: tuple[str, ...]
-    """Directory id of each replica, in the order of `replica_assignment`; empty where records do not carry them."""
+    """Directory ids in the order of `replica_assignment`; empty if the records have none."""
     leader_recovery_state: int
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionEvent:
-    """A change of a partition: where and when it was written, and how the partition stood afterwards."""
+    """A change of a partition, and the state afterwards."""
 
     offset: int
-    """Of the record in `__cluster_metadata`; of a snapshot, the first offset it does not hold."""
+    """Of the record in `__cluster_metadata`; of a snapshot, its exclusive end."""
     timestamp_ms: int
     kind: str
     """created | changed | snapshot | deleted"""
@@ -146,17 +145,17 @@ class PartitionEvent:
     is_unclean: bool = False
     """Whether it elected a leader from outside the ISR."""
     previous_leader: int = NO_LEADER
-    """The last broker that led before, over times without a leader."""
+    """The last broker that led before."""
     previous_isr: tuple[int, ...] = ()
     unknown_after: int | None = None
-    """Offset of a record before this one that could not be read, after which the counted epoch may be too low."""
+    """Offset of an earlier unreadable record, after which the counted epoch may be too low."""
     is_committed: bool | None = None
-    """Whether a majority of the voters holds the record; None where too few of their copies were given."""
+    """Whether a majority of the voters has the record; None: too few of their copies are here."""
 
 
 @dataclass(slots=True)
 class PartitionHistory:
-    """Events of one partition in order; of very many, the oldest ordinary ones are dropped and counted."""
+    """Events of one partition in order; above a limit the oldest ordinary ones are dropped and counted."""
 
     events: list[PartitionEvent] = field(default_factory=list)
     dropped_events: int = 0
@@ -164,7 +163,7 @@ class PartitionHistory:
 
 @dataclass(slots=True)
 class TopicHistory:
-    """One topic id from its creation on; None for what the log does not say: created before it begins, not deleted."""
+    """The history of one topic id; None if it was created before the log starts, or not deleted."""
 
     topic: str
     topic_id: str
@@ -174,24 +173,24 @@ class TopicHistory:
     deleted_ms: int | None = None
     partitions: dict[int, PartitionHistory] = field(default_factory=dict)
     policies: set[str | None] = field(default_factory=set)
-    """Every `cleanup.policy` it was seen with; None: it had the brokers' default."""
+    """Every `cleanup.policy` it had; None: the brokers' default."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionControl:
-    """What the controller last said of one partition; None is "its log, as far as it was read, does not say"."""
+    """The controller's last state of one partition; None: not in its log as far as it was read."""
 
     leader: int | None
-    """-1: it had none."""
+    """-1: none."""
     leader_epoch: int | None
     isr: list[int] | None
     elr: list[int] | None
     replica_assignment: list[int] | None
     configs: dict[str, str] = field(default_factory=dict)
-    """The topic's own settings; what is not here has the brokers' default."""
+    """The topic's own settings; all others have the brokers' default."""
     topic_id: str | None = None
     defaults: dict[str, str] = field(default_factory=dict)
-    """Settings of all brokers that the controller's log holds, under the topics' names for them."""
+    """Settings of all brokers in the controller's log, by the topic settings' names."""
     directories: list[str] | None = None
     leader_recovery_state: int | None = None
     last_offset: int | None = None
@@ -199,22 +198,22 @@ class PartitionControl:
     as_of_ms: int | None = None
     """Newest timestamp of the controller's log as it was read."""
     unknown_after: int | None = None
-    """Offset in `__cluster_metadata` after which the state is not known, so that it is not told; None: it is known."""
+    """Offset in `__cluster_metadata` after which the state is unknown; None: it is known."""
     cleanup_policy: str | None = None
-    """The topic's `cleanup.policy` in force; None: not known."""
+    """The effective `cleanup.policy`; None: unknown."""
     was_compacted: bool | None = None
-    """Whether a policy with `compact` was ever in force; None: not known."""
+    """Whether the policy ever had `compact`; None: unknown."""
     history: PartitionHistory | None = None
     unknown_records: int = 0
-    """Records of kinds not known here that the controller's log holds: all that is said here passed over them."""
+    """Number of skipped records of unknown kinds in the controller's log."""
     exists_since_ms: int | None = None
-    """When the topic was created, or the earliest that is known to be later; None: not known."""
+    """When the topic was created, or an upper bound of that; None: unknown."""
     metadata_version: int | None = None
-    """The finalized level of `metadata.version`; None: not known."""
+    """The finalized level of `metadata.version`; None: unknown."""
 
     @property
     def premises(self) -> list[str]:
-        """What all of this stands on beside the log that was read; none where every kind of record in it is known."""
+        """Premises of this state: empty if the log has no records of unknown kinds."""
         return passed_over(self.unknown_records)
 
     @property
@@ -224,7 +223,7 @@ class PartitionControl:
 
     @property
     def min_insync_replicas(self) -> int | None:
-        """`min.insync.replicas` in force, never more than there are replicas; None: not in the controller's log."""
+        """The effective `min.insync.replicas`, at most the number of replicas; None: not in the controller's log."""
         text = self.setting("min.insync.replicas")
         if text is None or not (text.isascii() and text.isdigit() and len(text) < 10):
             return None
@@ -232,17 +231,18 @@ class PartitionControl:
 
     @property
     def isr_is_below_minimum(self) -> bool:
-        """Whether fewer replicas are in sync than `min.insync.replicas` asks for; only then are there eligible leader replicas."""
+        """Whether the ISR is smaller than `min.insync.replicas`; only then there is an ELR."""
         minimum = self.min_insync_replicas
         return self.isr is not None and (bool(self.elr) or (minimum is not None and len(self.isr) < minimum))
 
     def setting(self, name: str) -> str | None:
-        """A topic setting in force as far as the controller's log holds it; None: server.properties or Kafka's default decides."""
+        """The effective value of a topic setting; None: not in the controller's log, so server.properties or Kafka's default
+        decides."""
         return self.configs.get(name, self.defaults.get(name))
 
 
 def passed_over(unknown_records: int) -> list[str]:
-    """The premise of what a log with so many records of kinds not known here says; none without any."""
+    """The premise of conclusions from a log with this number of records of unknown kinds; none for 0."""
     if not unknown_records:
         return []
     return [f"{unknown_records} records of unknown kinds in __cluster_metadata were passed over"]
@@ -250,49 +250,49 @@ def passed_over(unknown_records: int) -> list[str]:
 
 @dataclass(slots=True)
 class ControllerHistory:
-    """The controller's log, replayed."""
+    """The replayed controller's log."""
 
     partitions: dict[tuple[str, int], PartitionControl] = field(default_factory=dict)
-    """(topic, partition) → the last word on it."""
+    """(topic, partition) → its last state."""
     topics: dict[str, TopicHistory] = field(default_factory=dict)
-    """topic id → its history, deleted topics included."""
+    """Topic id → its history; deleted topics too."""
     configs: dict[str, dict[str, str]] = field(default_factory=dict)
-    """topic → its settings."""
+    """Topic → its settings."""
     defaults: dict[str, str] = field(default_factory=dict)
-    """Settings of all brokers, under the topics' names for them."""
+    """Settings of all brokers, by the topic settings' names."""
     features: dict[str, int] = field(default_factory=dict)
     """Feature → its finalized level: `metadata.version`, `transaction.version`, `kraft.version`, …"""
     malformed_records: int = 0
     unknown_records: int = 0
-    """Records of kinds that are not known here."""
+    """Records of unknown kinds."""
     log_start_offset: int = 0
     log_end_offset: int = 0
     gaps: list[tuple[int, int]] = field(default_factory=list)
-    """Offsets [start, end) within the log that are on none of the copies."""
+    """Offsets [start, end) within the log that no copy has."""
     end_is_known: bool = True
-    """Whether no copy ends with damage, or could not be read, so that the log may have gone on."""
+    """False if a copy ends with damage or could not be read, so that the log may be longer."""
     committed_end_offset: int | None = None
-    """Up to where a majority of the voters is known to hold the log, or a snapshot states it; None: too few of them have it here,
-    so nothing can be said."""
+    """The end up to which a majority of the voters is known to have the log, or a snapshot has it; None: unknown, because too few
+    of their copies are here."""
     voters: list[int] | None = None
     voters_in_log: bool = False
-    """Whether the voters are those of the quorum's own records (`kraft.version` 1), not of every node's settings."""
+    """Whether the voters come from records in the log (`kraft.version` 1), not from the nodes' settings."""
     quorum: list[QuorumLog] = field(default_factory=list)
-    """Every node with a copy that could be read, voter or not."""
+    """Every node with a readable copy, voter or not."""
     unread: list[int | str] = field(default_factory=list)
-    """Nodes with a copy that could not be read whole."""
+    """Nodes with a copy that could not be read completely."""
     proven_end: int = 0
-    """Records before this offset are known to be committed, whoever holds them."""
+    """The end up to which records are known to be committed."""
     snapshots: dict[tuple[int | str, str], list[int] | None] = field(default_factory=dict)
-    """(broker, log directory) → the ends of the snapshots from which the node may start; None where one was not read."""
+    """(broker, log directory) → ends of the snapshots from which the node may start; None: one was not read."""
     copy_ends: dict[int | str, int] = field(default_factory=dict)
-    """Node → up to where its copy is this log."""
+    """Node → the end up to which its copy equals this log."""
     last_ms: int | None = None
     """Newest timestamp of its records."""
     unknown_after: int | None = None
-    """The first offset after which something about partitions could not be read and no snapshot states it anew."""
+    """The first offset after which a record about partitions is unreadable and no later snapshot replaces it."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing of the log is lost or could not be read, so that it does not know what it does not say."""
+        """Whether the whole log was read, so that what is not in it does not exist."""
         return self.end_is_known and not self.gaps and not self.malformed_records and self.unknown_after is None

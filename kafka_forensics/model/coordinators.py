@@ -1,12 +1,9 @@
-"""What the transaction coordinators' log (`__transaction_state`) says: of a transactional id, and of its transactions."""
+"""Contents of the coordinators' logs: `__consumer_offsets`, `__share_group_state` and `__transaction_state`."""
 
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kafka_forensics.model.findings import TopicPartition
-
-# What `__consumer_offsets` says: offsets that groups committed, and the groups themselves.
-
 
 OFFSET_COMMIT_TYPES: Final = frozenset({0, 1})
 GROUP_METADATA_TYPE: Final = 2
@@ -37,22 +34,22 @@ RECORD_TYPES: Final[dict[int, str]] = {
     23: "StreamsGroupTopology",
     24: "StreamsGroupTargetAssignmentResolvedTopicIds",
 }
-"""Kafka's names by the number a key begins with (KIP-848, KIP-932, KIP-1071); 9 and 18 are gone from released versions."""
+"""Kafka's names by the first number of a key (KIP-848, KIP-932, KIP-1071); released versions do not have 9 and 18."""
 MEMBER_TYPES: Final = frozenset({5, 7, 8, 10, 13, 14, 16, 19, 21, 22})
-"""Types whose key names a member (16: a regular expression) behind the group."""
+"""Types whose key has a member (16: a regular expression) after the group."""
 METADATA_OF_GROUP: Final = {2: "classic", 3: "consumer", 11: "share", 17: "streams"}
-"""Types whose value makes a group, and whose tombstone ends it → the kind of group."""
+"""Types whose value creates a group and whose tombstone deletes it → the kind of group."""
 METADATA_OF_MEMBER: Final = frozenset({5, 10, 19})
-"""Types that say that a member belongs to a new group."""
+"""Types that add a member to a group of the new protocols."""
 TARGET_EPOCHS: Final = frozenset({6, 12, 20})
-"""Types that say for which epoch of a new group partitions, or tasks, have been assigned."""
+"""Types with the epoch of the target assignment of a group of the new protocols."""
 SHARED_TOPICS: Final = 15
 STREAMS_TOPOLOGY: Final = 23
 MEMBERS_LISTED: Final = 1024
 
 
 def group_kind(record_type: int) -> str:
-    """classic, consumer, share or streams: the kind of group that a record type speaks of; `unknown` for types nobody knows."""
+    """The kind of group of a record type: classic, consumer, share or streams; `unknown` for unknown types."""
     name = RECORD_TYPES.get(record_type, "")
     for kind in ("Consumer", "Share", "Streams"):
         if name.startswith(kind):
@@ -61,7 +58,7 @@ def group_kind(record_type: int) -> str:
 
 
 class GroupKey(NamedTuple):
-    """A key of the log; `topic` and `partition` only of offset commits, `member_id` only where a member is named."""
+    """A key of `__consumer_offsets`; only offset commits have `topic` and `partition`, only `MEMBER_TYPES` a `member_id`."""
 
     record_type: int
     group: str
@@ -71,23 +68,23 @@ class GroupKey(NamedTuple):
 
 
 class OffsetCommit(NamedTuple):
-    """A committed offset as its record says it; -1 is "none", times are milliseconds."""
+    """The value of an offset commit; -1: none, times are milliseconds."""
 
     offset: int
-    """Of the next record the group will read."""
+    """Of the next record that the group will read."""
     leader_epoch: int
-    """Of the last record it read, where the client told."""
+    """Of the last record it read, if the client sent it."""
     metadata: str
-    """Whatever the client wanted to keep: payload."""
+    """Arbitrary text of the client: payload."""
     commit_timestamp: int
     expire_timestamp: int
     topic_id: str | None
-    """As `partition.metadata` spells it (Kafka 4.1 and later)."""
+    """In the format of `partition.metadata` (Kafka 4.1 and later)."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A member of a classic group: sizes of what it subscribed to and was assigned, in bytes; timeouts in ms, -1 none."""
+    """A member of a classic group; sizes of subscription and assignment in bytes, timeouts in ms, -1: none."""
 
     member_id: str
     group_instance_id: str | None
@@ -101,7 +98,7 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadata:
-    """A classic group as its last record says it; `members` lists the first 1024 of `members_count`."""
+    """The last record of a classic group; `members` has the first 1024 of `members_count`."""
 
     protocol_type: str
     generation: int
@@ -114,11 +111,11 @@ class GroupMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What a group's log says of one partition.
+    """The offsets that a group committed on one partition.
 
-    `last` is the commit in force, of the record at `record_offset`; `greatest` the largest offset committed since the last
-    tombstone, as far as compaction left it. `unknown_after`: unreadable records behind that offset of the log may have changed it
-    since, None if there are none.
+    `last` is the present commit, of the record at `record_offset`; `greatest` the largest offset committed since the last
+    tombstone, as far as compaction left it. `unknown_after`: unreadable records after that offset of the log may have changed it;
+    None: there are none.
     """
 
     group: str
@@ -131,15 +128,15 @@ class Committed:
     log_partition: int
     """Of `__consumer_offsets`."""
     broker: int | str
-    """Whose copy of the log was read."""
+    """The broker whose copy was read."""
     in_transaction: bool = False
-    """Committed by a transaction, whose COMMIT marker is there."""
+    """Whether a committed transaction contains it."""
     unknown_after: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PendingCommit:
-    """An offset committed inside a transaction that the log has no marker for: it does not count yet."""
+    """An offset commit in a transaction without a marker, which does not count yet."""
 
     group: str
     topic: str
@@ -151,26 +148,26 @@ class PendingCommit:
 
 @dataclass(slots=True)
 class Group:
-    """A group as the log leaves it; `metadata` only of classic ones, `members_count` None where the log does not tell."""
+    """A group at the end of the log; only classic groups have `metadata`, `members_count` is None if unknown."""
 
     group: str
     kind: str
-    """classic | consumer | share | streams; simple: it only commits offsets."""
+    """classic | consumer | share | streams | simple (it only commits offsets)"""
     state: str | None = None
-    """Stable or Empty as a coordinator would load it, None where the log does not tell."""
+    """Stable or Empty, as a coordinator would load it; None: unknown."""
     members_count: int | None = None
     generation: int | None = None
     metadata: GroupMetadata | None = None
     unknown_after: int | None = None
     assignment_epoch: int | None = None
-    """Of new groups: the epoch (`generation`) for which members have been assigned what they shall read."""
+    """Of the new protocols: the epoch (`generation`) of the target assignment."""
     topology_epoch: int | None = None
     """Of streams groups."""
 
 
 @dataclass(frozen=True, slots=True)
 class MalformedRecord:
-    """A record of an internal topic that is not laid out as its type and version promise, and the batch it stands in."""
+    """A record of an internal topic with an invalid layout, and the position of its batch."""
 
     broker: int | str
     log_dir: str
@@ -183,23 +180,23 @@ class MalformedRecord:
     offset: int
     reason: str
     record_type: str | None
-    """Kafka's name, None if the key does not tell."""
+    """Kafka's name; None: the key is unreadable."""
 
 
 @dataclass(slots=True)
 class GroupLog:
-    """One partition of `__consumer_offsets`, replayed from one replica's copy to `end_offset` (exclusive)."""
+    """One replayed partition of `__consumer_offsets`, from one replica's copy, up to `end_offset` (exclusive)."""
 
     partition: int
     broker: int | str
     cluster_id: str | None = None
-    """From `meta.properties`; None if the copy does not tell."""
+    """From `meta.properties`; None: unknown."""
     end_offset: int = 0
     committed: list[Committed] = field(default_factory=list)
     pending: list[PendingCommit] = field(default_factory=list)
     groups: dict[str, Group] = field(default_factory=dict)
     topic_names: dict[str, str] = field(default_factory=dict)
-    """Topic id → name, as share groups were told."""
+    """Topic id → name, from records of share groups."""
     malformed: list[MalformedRecord] = field(default_factory=list)
     """The first 1000 of `malformed_count`."""
     malformed_count: int = 0
@@ -211,81 +208,75 @@ class GroupLog:
 
 @dataclass(slots=True)
 class GroupHistory:
-    """Every partition of `__consumer_offsets` among the copies."""
+    """All partitions of `__consumer_offsets` on the copies."""
 
     logs: list[GroupLog] = field(default_factory=list)
     read_from: dict[str, int] = field(default_factory=dict)
-    """Group with offsets in a partition that its coordinator does not read → the one that it reads."""
+    """Group with offsets in a wrong partition → the partition that its coordinator reads."""
     by_partition: dict[tuple[str, int], list[tuple[str | None, Committed]]] = field(default_factory=dict)
-    """(topic, partition) → what groups committed there, each with the cluster it was committed in."""
+    """(topic, partition) → (cluster id, commit) of every group."""
 
     def add(self, log: GroupLog) -> None:
         """Add a partition's log."""
         self.logs.append(log)
-        for committed_offset in log.committed:
-            self.by_partition.setdefault((committed_offset.topic, committed_offset.partition), []).append(
-                (log.cluster_id, committed_offset)
-            )
+        for commit in log.committed:
+            self.by_partition.setdefault((commit.topic, commit.partition), []).append((log.cluster_id, commit))
 
     def waiting_for(self, log_partition: int, producer_id: int) -> list[str]:
-        """Groups with offsets in an open transaction of a partition of `__consumer_offsets`; they must wait until it ends."""
+        """Groups with offset commits in an open transaction of a partition of `__consumer_offsets`, which wait for its end."""
         logs = [log for log in self.logs if log.partition == log_partition]
         return sorted({commit.group for log in logs for commit in log.pending if commit.producer_id == producer_id})
 
     def committed(self, topic: str, partition: int, cluster_id: str | None) -> list[Committed]:
-        """What groups committed on a partition of a cluster; a log or a partition that does not tell its cluster is of any."""
-        of_clusters = self.by_partition.get((topic, partition), [])
-        return [
-            committed_offset
-            for cluster, committed_offset in of_clusters
-            if cluster is None or cluster_id is None or cluster == cluster_id
-        ]
+        """Commits of groups on a partition of a cluster; an unknown cluster id matches any."""
+        commits = self.by_partition.get((topic, partition), [])
+        return [commit for cluster, commit in commits if cluster is None or cluster_id is None or cluster == cluster_id]
 
 
-# What `__share_group_state` says: from where share groups take the records of a partition, and how far each record has come.
+# `__share_group_state`: from where share groups read a partition, and the delivery state of its records.
 
 
 class StateBatch(NamedTuple):
-    """Records `first_offset` to `last_offset` (inclusive) that are in one state."""
+    """Offsets `first_offset` to `last_offset` (inclusive) in one delivery state."""
 
     first_offset: int
     last_offset: int
     delivery_state: int
     delivery_count: int
-    """How often they were handed to a member."""
+    """How often they were delivered to a member."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShareState:
-    """How far a share group is on a partition, as the last records of its key say."""
+    """The state of a share group on a partition, from the last records of its key."""
 
     group: str
     topic_id: str
     partition: int
     snapshot_epoch: int
     state_epoch: int | None
-    """None where no snapshot is left."""
+    """None: no snapshot is left."""
     leader_epoch: int
     start_offset: int
-    """Of the first record that is not done with; -1 while nobody has read. It may be set by hand: it proves no records."""
+    """Of the first unfinished record; -1 before the first read. It can be set manually, so it does not prove that records exist."""
     delivery_complete_count: int
-    """Records from the start offset on that are done with; -1 is not known (before Kafka 4.2)."""
+    """Number of finished records from the start offset on; -1: unknown (before Kafka 4.2)."""
     batches: tuple[StateBatch, ...]
-    """By offset, without overlaps; what no batch names is yet to be delivered, or is being so."""
+    """By offset, without overlaps; all other records are not delivered yet, or in delivery."""
     record_offset: int
     timestamp: int
     """Of the last record, in milliseconds."""
     unknown_after: int | None = None
-    """Unreadable records behind that offset of the log may have changed it since, None if there are none."""
+    """Unreadable records after that offset of the log may have changed it; None: there are none."""
 
     def offsets_in(self, delivery_state: int) -> int:
-        """How many offsets are in a state."""
+        """The number of offsets in a delivery state."""
         return sum(batch.last_offset - batch.first_offset + 1 for batch in self.batches if batch.delivery_state == delivery_state)
 
 
 @dataclass(slots=True)
 class ShareLog:
-    """One partition of `__share_group_state`, replayed from one replica's copy."""
+    """One replayed partition of `__share_group_state`, from one replica's copy."""
 
     partition: int
     broker: int | str
@@ -309,16 +300,16 @@ TRANSACTION_STATES: Final = (
 )
 """Kafka's names by status byte (TransactionState)."""
 OPEN_STATES: Final = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
-"""States in which the coordinator still has markers to write to the partitions it lists."""
+"""States with markers still to write to the listed partitions."""
 DEFAULT_MAX_TIMEOUT_MS: Final = 15 * 60 * 1000
-"""`transaction.max.timeout.ms` unless it is configured otherwise."""
+"""Kafka's default of `transaction.max.timeout.ms`."""
 LATE_BUFFER_MS: Final = 5 * 60 * 1000
-"""What a broker grants on top before it counts a transaction as late (KIP-664)."""
+"""Additional time before a broker considers a transaction late (KIP-664)."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionMetadata:
-    """One value of the log: the whole state of a transactional id from then on. -1 is "none"; times are ms."""
+    """A value of `__transaction_state`: the whole state of a transactional id. -1: none; times are ms."""
 
     producer_id: int
     producer_epoch: int
@@ -326,7 +317,7 @@ class TransactionMetadata:
     state: str
     """One of `TRANSACTION_STATES`."""
     partitions: tuple[TopicPartition, ...]
-    """Of the transaction in hand, as listed; empty in the states Empty and Complete."""
+    """Of the present transaction; empty in the states Empty and Complete."""
     last_update_timestamp: int
     start_timestamp: int
     previous_producer_id: int = -1
@@ -337,7 +328,7 @@ class TransactionMetadata:
 
 @dataclass(frozen=True, slots=True)
 class LoggedState:
-    """The last word of the log on a transactional id; `metadata` is None for one that expired (a tombstone)."""
+    """The last record of a transactional id; `metadata` is None for a tombstone (the id expired)."""
 
     transactional_id: str
     partition: int
@@ -349,10 +340,9 @@ class LoggedState:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """How the coordinator decided one transaction: first a Prepare record with its partitions, then a Complete one.
+    """The decision of one transaction: a Prepare record with its partitions, then a Complete record.
 
-    `producer_epoch` is that of the Prepare record; `completed_timestamp` is None while the log does not say that every marker is
-    written.
+    `producer_epoch` is that of the Prepare record; `completed_timestamp` is None without a Complete record.
     """
 
     transactional_id: str
@@ -370,48 +360,48 @@ class Decision:
 
     @property
     def coordinator_state(self) -> str:
-        """Kafka's name of the state it left the transaction in (TransactionState)."""
+        """Kafka's name of the state after it (TransactionState)."""
         return f"{'Prepare' if self.completed_timestamp is None else 'Complete'}{'Commit' if self.commit else 'Abort'}"
 
 
 @dataclass(slots=True)
 class TransactionLog:
-    """The coordinators' log, replayed from one copy of each of its partitions."""
+    """The replayed `__transaction_state`, from one copy of each partition."""
 
     states: dict[str, LoggedState] = field(default_factory=dict)
-    """Transactional id → last word."""
+    """Transactional id → its last record."""
     decisions: list[Decision] = field(default_factory=list)
-    """Decisions whose Prepare record is still there, in the order of the log; the latest of very many."""
+    """Decisions with a remaining Prepare record, in log order; above a limit the latest."""
     ids_of_producer: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    """Producer id → transactional ids that have or had it, also those without a last word here."""
+    """Producer id → transactional ids that have or had it, also those not in `states`."""
     partitions: dict[int, int | str] = field(default_factory=dict)
-    """Partition of the log → broker whose copy was read."""
+    """Partition of `__transaction_state` → broker whose copy was read."""
     missing: list[int] = field(default_factory=list)
-    """Partitions known to exist and not read to the end."""
+    """Partitions that exist and were not read to the end."""
     unknown_ids: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Transactional id → (partition, offset) of a record that could not be read, with no later word on it."""
+    """Transactional id → (partition, offset) of an unreadable record, without a later record."""
     unknown_from: dict[int, int] = field(default_factory=dict)
-    """Partition → first offset of a record that may have been about any id."""
+    """Partition → first offset of an unreadable record that may be about any id."""
     newest_timestamp: int = -1
-    """Of all its records, by the coordinators' clocks."""
+    """Of all records, by the coordinators' clocks."""
     forgot: bool = False
-    """Whether there were more ids or producers than are remembered, so that the log has some that are not here."""
+    """Whether the log has more ids or producers than the limit, so that some are not here."""
     partly_known: set[int] = field(default_factory=set)
-    """Producer ids that have or had a transactional id which was forgotten."""
+    """Producer ids of transactional ids that are not here because of the limit."""
     any_partly_known: bool = False
-    """Whether these were too many to remember, so that any producer id may be one of them."""
+    """Whether these exceed the limit, so that any producer id may be one of them."""
 
     @property
     def complete(self) -> bool:
-        """Whether it can be said that an id or a producer is *not* in the log."""
+        """Whether an id or producer that is not here is not in the log either."""
         return bool(self.partitions) and not (self.missing or self.unknown_from or self.unknown_ids or self.forgot)
 
     def owners(self, producer_id: int) -> list[LoggedState]:
-        """The last word on every transactional id that has or had a producer id, as far as it is here (`knows_owners`)."""
+        """The last records of all transactional ids that have or had a producer id, as far as they are here (`knows_owners`)."""
         return [self.states[name] for name in self.ids_of_producer.get(producer_id, ()) if name in self.states]
 
     def knows_owners(self, producer_id: int) -> bool:
-        """Whether no transactional id that has or had a producer id was forgotten, nor the last word on one."""
+        """Whether all transactional ids that have or had a producer id are here, with their last records."""
         if self.any_partly_known or producer_id in self.partly_known:
             return False
         return all(name in self.states for name in self.ids_of_producer.get(producer_id, ()))

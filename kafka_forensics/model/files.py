@@ -1,7 +1,4 @@
-"""Facts of the small files of a log directory, as the parsers hand them to the analysis.
-
-Every class carries `damage`: what could not be read of that file, as rows. Fields hold what was readable.
-"""
+"""Contents of the small files of a log directory; `damage` lists the unreadable parts of a file, the other fields have the rest."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -18,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, order=True)
 class EpochEntry:
-    """A line of `leader-epoch-checkpoint`: the first offset written in `leader_epoch`."""
+    """A line of `leader-epoch-checkpoint`: the first offset of a leader epoch."""
 
     leader_epoch: int
     start_offset: int
@@ -34,7 +31,7 @@ class LeaderEpochs:
 
 @dataclass(slots=True)
 class OffsetCheckpoint:
-    """One of the four `*-offset-checkpoint` files: (topic, partition) → offset; of duplicates the last line wins."""
+    """One of the four `*-offset-checkpoint` files: (topic, partition) → offset; the last line of duplicates wins."""
 
     offsets: dict[tuple[str, int], int]
     damage: list[Damage] = field(default_factory=list)
@@ -42,9 +39,9 @@ class OffsetCheckpoint:
 
 @dataclass(slots=True)
 class OffsetIndex:
-    """`.index`: parallel int64 arrays of absolute offsets and positions, zero tail left out.
+    """`.index`: parallel int64 arrays of absolute offsets and positions, without the zero tail.
 
-    `zero_tail_bytes` counts preallocated zeros (or hole) behind the entries; it is no damage.
+    `zero_tail_bytes` is the size of the preallocated zeros (or the hole) after the entries, which is no damage.
     """
 
     offsets: "NDArray[np.int64]"
@@ -55,7 +52,7 @@ class OffsetIndex:
 
 @dataclass(slots=True)
 class TimeIndex:
-    """`.timeindex`: parallel int64 arrays of timestamps (ms) and absolute offsets, zero tail left out."""
+    """`.timeindex`: parallel int64 arrays of timestamps (ms) and absolute offsets, without the zero tail."""
 
     timestamps: "NDArray[np.int64]"
     offsets: "NDArray[np.int64]"
@@ -77,14 +74,11 @@ class AbortedTxn:
 
 
 _ABORTED_TXN_FIELDS: Final = ("producer_id", "first_offset", "last_offset", "last_stable_offset", "version")
-_AT_ONCE: Final = 4096
+_CHUNK: Final = 4096
 
 
 class AbortedTxns(Sequence[AbortedTxn]):
-    """Very many entries: an array with AbortedTxn's numbers as named fields, as the file has them, and their byte positions.
-
-    Each is made when it is looked at.
-    """
+    """A sequence of many entries as an array with AbortedTxn's fields, in file order, and an array of byte positions."""
 
     def __init__(self, entries: "NDArray[np.void]", positions: "NDArray[np.int64]") -> None:
         self._entries = entries
@@ -92,16 +86,16 @@ class AbortedTxns(Sequence[AbortedTxn]):
 
     @property
     def last_offsets(self) -> "NDArray[np.int64]":
-        """Of each, the offset of its marker."""
+        """The offsets of the markers."""
         answer: NDArray[np.int64] = self._entries["last_offset"]
         return answer
 
     def among(self, numbers: "NDArray[np.int64]") -> "AbortedTxns":
-        """Those with these numbers."""
+        """The entries with these indexes."""
         return AbortedTxns(self._entries[numbers], self._positions[numbers])
 
     def rows(self) -> "NDArray[np.int64]":
-        """AbortedTxn's fields of all, (n, 6)."""
+        """The fields of all entries, (n, 6)."""
         import numpy as np
 
         columns = [self._entries[name].astype(np.int64) for name in _ABORTED_TXN_FIELDS]
@@ -124,8 +118,8 @@ class AbortedTxns(Sequence[AbortedTxn]):
         return AbortedTxn(producer_id, first_offset, last_offset, last_stable_offset, version, int(self._positions[index]))
 
     def __iter__(self) -> Iterator[AbortedTxn]:
-        for start in range(0, len(self), _AT_ONCE):
-            for row in self[start : start + _AT_ONCE].rows().tolist():
+        for start in range(0, len(self), _CHUNK):
+            for row in self[start : start + _CHUNK].rows().tolist():
                 yield AbortedTxn(*row)
 
     def __eq__(self, other: object) -> bool:
@@ -144,7 +138,7 @@ class TransactionIndex:
 
 @dataclass(frozen=True, slots=True)
 class ProducerEntry:
-    """One producer in a `.snapshot` (ProducerSnapshot.json); -1 means none in every field."""
+    """A producer in a `.snapshot` (ProducerSnapshot.json); -1 means none in every field."""
 
     producer_id: int
     producer_epoch: int
@@ -158,7 +152,7 @@ class ProducerEntry:
 
 @dataclass(slots=True)
 class ProducerSnapshot:
-    """`.snapshot`: state of every producer up to (excluding) `offset`, which the file name gives."""
+    """`.snapshot`: the state of every producer before `offset`, which is the file name."""
 
     offset: int
     version: int
@@ -170,7 +164,7 @@ class ProducerSnapshot:
 
 @dataclass(slots=True)
 class MetaProperties:
-    """`meta.properties`; None where the file does not say (v0 needs nothing)."""
+    """`meta.properties`; None: not in the file."""
 
     version: int | None
     node_id: int | None
@@ -182,7 +176,7 @@ class MetaProperties:
 
 @dataclass(slots=True)
 class PartitionMetadata:
-    """`partition.metadata`; None where the file does not say."""
+    """`partition.metadata`; None: not in the file."""
 
     version: int | None
     topic_id: str | None
@@ -198,17 +192,17 @@ class CleanShutdown:
     damage: list[Damage] = field(default_factory=list)
 
 
-# What to type on a command line to reach the file of a place: a place names files within a log directory, users name inputs.
+# The arguments of a command that shows the file of a place: a place names a file of a log directory, a command an input.
 
 
 _ARCHIVE: Final = re.compile(r"(.*?[^/]\.(?:tar(?:\.gz|\.xz|\.zst)?|tgz|txz|tzst|zip))(?:/|$)", re.IGNORECASE | re.DOTALL)
 
 
 def typed_words(place: Place) -> list[str] | None:
-    """The words after a command that show the file at `place` and no more than its offsets; None where there is no file.
+    """The arguments that make a command show the file at `place` and only its offsets; None: the place has no file.
 
-    An input that was a partition directory or one `.log` has the partition's name in `Place.file` although the input's path holds
-    it already. A path ends at an archive, so its members are chosen by topic and partition.
+    For an input that is a partition directory or one `.log`, `Place.file` repeats the partition's name. A path ends at an archive;
+    topic and partition select its members.
     """
     if not place.file:
         return None
@@ -225,7 +219,7 @@ def typed_words(place: Place) -> list[str] | None:
 
 
 def _path(log_dir: str, file: str) -> str:
-    """The path of `file`, whatever kind of input `log_dir` names."""
+    """The path of `file` for any kind of input."""
     folder, _, name = file.partition("/")
     parent, _, last = log_dir.rpartition("/")
     if last == folder and name:  # a partition directory by itself

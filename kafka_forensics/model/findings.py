@@ -1,4 +1,4 @@
-"""Findings: rows of evidence. Words are made from them at the very end (`wording`)."""
+"""Findings: rows of evidence, from which `wording` makes text."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 TopicPartition = tuple[str, int]
 Broker = int | str
-"""A broker's id, or the name that a copy was given."""
+"""A broker's id, or the name of a copy."""
 
 
 class Severity(StrEnum):
-    """How bad, in the contract's four steps."""
+    """How bad a finding is."""
 
     CRITICAL = "critical"
     """Committed data is lost, or the next ordinary step would lose it."""
     ERROR = "error"
-    """Damage, or data that readers would get wrong."""
+    """Damage, or data that readers get wrong."""
     WARNING = "warning"
-    """Suspicious, or damage that Kafka rebuilds by itself."""
+    """Suspicious, or damage that Kafka repairs."""
     INFO = "info"
     """Explained and harmless."""
 
@@ -39,19 +39,19 @@ _RANK = {Severity.INFO: 0, Severity.WARNING: 1, Severity.ERROR: 2, Severity.CRIT
 
 
 class Confidence(StrEnum):
-    """How sure."""
+    """How sure a finding is."""
 
     PROVEN = "proven"
-    """The bytes cited leave no other reading."""
+    """The cited bytes have no other explanation."""
     INFERRED = "inferred"
     """Follows from the bytes and Kafka's rules, given the premises."""
     SUSPECTED = "suspected"
-    """Fits, but something harmless would look the same."""
+    """Something harmless could look the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where: any field is None where it does not apply. Ends are exclusive."""
+    """Where a finding is; a field is None if it does not apply. Ends are exclusive."""
 
     topic: str | None = None
     partition: int | None = None
@@ -67,26 +67,25 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a command must be given to look at the same copies again, as words of a command line, not quoted."""
+    """The arguments that make a command read the same copies again, not quoted."""
 
     paths: tuple[str, ...]
     """As the user typed them, without credentials."""
     access: tuple[str, ...] = ()
-    """Options by which they are reached: every command that reads copies has them."""
+    """Options that reach the copies; every command that reads copies has them."""
     reading: tuple[str, ...] = ()
-    """Options by which they are judged: those commands have them that judge logs."""
+    """Options of commands that analyse logs."""
 
 
 Evidence = Mapping[str, JsonValue]
-"""Names and JSON values, in a stable order; `analysis.kinds` declares a class for each kind."""
+"""Names and JSON values in a stable order; `analysis.kinds` declares a class for each kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing found: kind, how bad, how sure, where, and the numbers that prove it.
+    """A finding: kind, severity, confidence, place, and the evidence that proves it.
 
-    `evidence` holds only JSON values with stable keys; `held_by` (brokers with a good copy) and `premises` among them where they
-    apply.
+    `evidence` has JSON values with stable keys, among them `held_by` (brokers with a good copy) and `premises` where they apply.
     """
 
     kind: str
@@ -95,12 +94,12 @@ class Finding:
     place: Place
     evidence: Evidence = field(default_factory=dict)
     alone: bool = False
-    """Whether one copy of the partition was given, so that there is nothing to compare it with."""
+    """Whether only one copy of the partition was given, so that it could not be compared."""
     asked: Asked | None = field(default=None, repr=False, compare=False)
-    """How to look at it again; None where it was not read from copies."""
+    """How to read it again; None: it was not read from copies."""
 
     def with_evidence(self, **more: object) -> "Finding":
-        """The finding with more evidence, behind its own or in its place."""
+        """The finding with more evidence; equal keys are replaced."""
         return replace(self, evidence={**self.evidence, **more})
 
     def sort_key(self) -> tuple[object, ...]:
@@ -119,37 +118,37 @@ class Finding:
         )
 
 
-# What every whole answer can do with the facts behind it: give them as tables, show itself, write itself as JSON.
+# What every result can do: return its facts as tables, display itself, write itself as JSON.
 
 
 class Views(Protocol):
-    """What shows an answer in other forms, and reads the facts behind it again."""
+    """Shows a result in other forms, and reads its facts again."""
 
     def table(self, fact: str) -> "pa.Table":
-        """A fact as one table. Raises UsageError if there is no such fact."""
+        """A fact as one table. Raises UsageError for an unknown fact."""
 
     def json(self) -> str:
         """The document that the command line prints with `--format json`."""
 
     def html(self) -> str:
-        """A short page, less than 100 kB whatever was found."""
+        """A short page, always less than 100 kB."""
 
 
 class Answer:
-    """An answer that has `views`, or only its rows without them."""
+    """A result; without `views` it has only its rows."""
 
     __slots__ = ()
     views: Views | None
     _table_fact: ClassVar[str]
-    """The fact that is the answer as a table."""
+    """The fact that is the result as a table."""
     _made_by: ClassVar[str]
-    """The function whose answers have views."""
+    """The function whose results have views."""
 
     def facts(self, name: str) -> "pa.Table":
-        """A fact (docs/facts.md) about everything that was scanned, read anew, whole; `export` is for what memory cannot hold.
+        """A fact (docs/facts.md) about everything that was scanned, read again; `export` is for facts larger than memory.
 
-        Of several snapshots each row begins with the `snapshot` it is of; `changes`, a fact of theirs alone, names two. Raises
-        UsageError if there is no such fact. What cannot be read is added to `incomplete`.
+        With several snapshots each row starts with its `snapshot`, and the fact `changes` names two. Raises UsageError for an
+        unknown fact. What cannot be read is added to `incomplete`.
         """
         return self._views().table(name)
 
@@ -158,7 +157,7 @@ class Answer:
         return self.facts(self._table_fact)
 
     def to_pandas(self) -> "pd.DataFrame":
-        """The same as a pandas DataFrame. Raises UsageError without pandas."""
+        """`to_arrow` as a pandas DataFrame. Raises UsageError without pandas."""
         try:
             import pandas as pd
         except ImportError as error:
@@ -166,17 +165,20 @@ class Answer:
         return pd.DataFrame(self.to_arrow().to_pandas())
 
     def to_json(self) -> str:
-        """The document that the command line prints with `--format json`; JSON Schemas are in the package's folder `schema`."""
+        """The document that the command line prints with `--format json`; its JSON Schema is in the package's folder `schema`."""
         return self._views().json()
 
     def _repr_html_(self) -> str | None:
-        """What Jupyter shows: the verdict, sums, and the worst of it."""
+        """What Jupyter shows: the verdict, totals and the worst findings."""
         return None if self.views is None else self.views.html()
 
     def _views(self) -> Views:
         if self.views is None:
-            raise UsageError("this answer does not know where its facts are", hint=f"take the one that {self._made_by} gives")
+            raise self._without_views()
         return self.views
+
+    def _without_views(self) -> UsageError:
+        return UsageError("this answer does not know where its facts are", hint=f"take the one that {self._made_by} gives")
 
 
 _PAYLOAD_NAMES: Final = frozenset({"key", "keys", "value", "values", "header", "headers", "payload"})
@@ -184,7 +186,7 @@ _HIDDEN: Final = "(hidden; --show-payloads shows it)"
 
 
 def without_payloads(finding: Finding) -> Finding:
-    """`finding` with what came out of records hidden in its evidence, at any depth."""
+    """`finding` with data of records hidden in its evidence, at any depth."""
     return replace(finding, evidence={name: _hidden(name, value) for name, value in finding.evidence.items()})
 
 

@@ -1,4 +1,4 @@
-"""Incidents: findings of one cause, on the same brokers, at the same time, as one thing that happened."""
+"""Incidents: findings with one cause, on the same brokers, at the same time."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -8,100 +8,100 @@ from kafka_forensics.model.json_objects import Json
 
 
 class Cause(StrEnum):
-    """What the findings of an incident have in common, as far as the files show it."""
+    """The cause of an incident, as far as the files show it."""
 
     UNCLEAN_ELECTION = "unclean_election"
-    """A controller's log shows the unclean election that cost what the findings speak of."""
+    """A controller's log shows the unclean election that caused the losses."""
     LAST_REPLICA_ELECTED = "last_replica_elected"
-    """The last member of the ISR came back shorter and was elected."""
+    """The last ISR member came back with a shorter log and was elected."""
     REPLICAS_DIVERGE = "replicas_diverge"
-    """Replicas hold different records of the same offsets, and no election is known to have done it."""
+    """Replicas have different records at the same offsets, and no known election explains it."""
     LOG_DIRECTORY_GONE = "log_directory_gone"
-    """A broker's log directory, or directories of partitions in it, are empty or not there."""
+    """A broker's log directory, or partition directories in it, are empty or absent."""
     SHORT_REPLICA = "short_replica"
-    """Replicas of one broker lack committed records, as an older copy would, or a log that lost its end."""
+    """Replicas of one broker lack committed records, like an older copy or a log that lost its end."""
     UNCLEAN_SHUTDOWN = "unclean_shutdown"
-    """What a broker left behind that was not stopped cleanly, and what a start would make of it."""
+    """Files after an unclean shutdown, and what a start would do with them."""
     DAMAGED_LOG = "damaged_log"
-    """Bytes of segments are wrong, or missing."""
+    """Bytes of segments are wrong or missing."""
     DAMAGED_FILES = "damaged_files"
-    """Indexes, snapshots or checkpoints are wrong; the segments are not said to be."""
+    """Indexes, snapshots or checkpoints are wrong, segments are not."""
     TOPIC_RECREATED = "topic_recreated"
-    """Directories of one topic's name are of different topics."""
+    """Directories with one topic name have different topic ids."""
     HANGING_TRANSACTION = "hanging_transaction"
-    """Transactions that nobody ends."""
+    """Transactions that never end."""
     TORN_TRANSACTION = "torn_transaction"
-    """Transactions that ended in two ways, or in part."""
+    """Transactions that ended in different ways, or in some partitions only."""
     PRODUCER_SEQUENCE = "producer_sequence"
-    """Producers' sequences or epochs that do not follow each other."""
+    """Sequence numbers or epochs of producers out of order."""
     READERS_HELD_BACK = "readers_held_back"
-    """Readers wait for a high watermark that does not move."""
+    """Readers wait for a high watermark that does not rise."""
     OLDER_FORMAT = "older_format"
-    """A replica has its records in an older message format, which cannot hold all that they have."""
+    """A replica has its records in an older message format, without some of their fields."""
     CLEANER_STOPPED = "cleaner_stopped"
-    """A broker does not clean its compacted logs any more."""
+    """A broker has stopped cleaning its compacted logs."""
     COMMITTED_LOST = "committed_lost"
-    """Committed records are in no copy, and no file says why."""
+    """No copy has committed records, and no file shows why."""
     LOST_SINCE = "lost_since"
-    """Committed records that an older snapshot has are gone in a newer one."""
+    """A newer snapshot lacks committed records of an older one."""
     MIXED_COPIES = "mixed_copies"
-    """Copies of different clusters, nodes or moments, or directories that are none of Kafka's."""
+    """Copies of different clusters, nodes or times, or directories that do not belong to Kafka."""
     CONTROLLERS = "controllers"
-    """Controllers lost metadata, or cannot apply it."""
+    """Controllers lost metadata or cannot apply it."""
     UNREADABLE_RECORDS = "unreadable_records"
-    """Records, or parts of a log, that were not read."""
+    """Records or parts of a log that were not read."""
     SETTINGS = "settings"
-    """Settings, and what clients do, that may harm."""
+    """Risky settings or client behaviour."""
 
 
 @dataclass(frozen=True, slots=True)
 class IncidentPartition:
-    """What an incident means for one partition. Losses are numbers of offsets; an end is exclusive; None: no offsets are told."""
+    """The part of an incident in one partition. Losses are numbers of offsets; an end is exclusive; None: unknown offsets."""
 
     topic: str
     partition: int
     lost_at_least: int
-    """Committed offsets that are proven to be lost, or to survive only where Kafka will cut them."""
+    """Committed offsets that are proven lost, or exist only where Kafka will truncate them."""
     lost_at_most: int
-    """The same with those at risk."""
+    """The same, plus offsets at risk."""
     records_lost_at_least: int | None
-    """The records among them, transaction markers not counted; None where nobody who holds them was read, or they are too many."""
+    """Their records without transaction markers; None: no copy with them was read, or there are too many."""
     records_lost_at_most: int | None
     offset_start: int | None
     offset_end: int | None
     held_by: list[Broker]
-    """Brokers with a good copy of some of it."""
+    """Brokers with a good copy of some of the offsets."""
     held_ranges: list[Json] = field(default_factory=list)
-    """Who holds which of these offsets (`offset_start`, `offset_end`, `brokers`), where not all of them are on the same brokers:
-    finding by finding."""
+    """Ranges of these offsets and the brokers that have them (`offset_start`, `offset_end`, `brokers`), finding by finding, if not
+    all are on the same brokers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """Findings above `info` that fold into one. Every such finding is in exactly one incident of its scan."""
+    """A group of findings above `info`. Every such finding is in exactly one incident of its scan."""
 
     cause: Cause
     severity: Severity
     """The worst of its findings."""
     confidence: Confidence
-    """The least of the worst findings that are of its cause by themselves; what follows of them may be less sure."""
+    """The lowest of its worst findings that have this cause themselves; their consequences may be less sure."""
     known_as: str | None
-    """The issue of a known incident that explains all of its findings, such as KAFKA-10751."""
+    """The Kafka issue that explains all of its findings, such as KAFKA-10751."""
     from_ms: int | None
-    """When it happened, the first and the last moment, milliseconds since 1970; None where no file tells."""
+    """The first and last time of it, milliseconds since 1970; None: unknown."""
     to_ms: int | None
     brokers: list[Broker]
-    """Those it happened to: the leader that was passed over, the one whose directory is gone; none where it is no broker's."""
+    """The affected brokers: the leader that was not elected, the owner of the missing directory; empty if there are none."""
     lost_at_least: int
     """The sums over its partitions."""
     lost_at_most: int
     records_lost_at_least: int | None
-    """None where they are not known of every partition."""
+    """None: unknown in some partition."""
     records_lost_at_most: int | None
     held_by: list[Broker]
     partitions: list[IncidentPartition]
     """Longest loss first."""
     findings: list[int] = field(default_factory=list)
-    """Their places in the list of findings, ascending."""
+    """Indexes in the list of findings, ascending."""
     kinds: dict[str, int] = field(default_factory=dict)
-    """How many findings of each kind, the gravest kind first."""
+    """Number of findings of each kind, the most severe kind first."""

@@ -1,7 +1,5 @@
-"""JSON's objects and arrays, the one place where values may be of any kind; how numbers and times are written in them, and columns.
-
-A column is a name and what it holds of an item; objects of JSON, rows of tables and of datasets are made of the same columns.
-"""
+"""JSON values, the format of numbers and times in JSON, and columns: a name and a function of an item, for JSON objects, tables and
+datasets alike."""
 
 import json
 import operator
@@ -11,18 +9,15 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 JsonValue = Any
-"""A value that JSON has, or that becomes one where it is written."""
+"""A JSON value, or a value that is converted when it is written."""
 Json = dict[str, JsonValue]
-"""Names, each with a value."""
+"""A JSON object."""
 JsonArray = list[JsonValue]
-"""Values in an order."""
+"""A JSON array."""
 JsonRow = tuple[JsonValue, ...]
-"""Values in the order of known columns."""
+"""Values in the order of columns."""
 Columns = Mapping[str, Callable[..., object]]
-"""Names in their order → what they hold of an item."""
-
-# Values as the contract writes them in JSON: one line of ASCII, times and wide integers as numbers and as text.
-
+"""Names in order → their value of an item."""
 
 _TIME: Final = re.compile(r"(?:^|_)(?:timestamp|time|horizon|as_of)(?:_ms)?$")
 _WIDE: Final = re.compile(r"(?:^|_)producer_ids?$")
@@ -31,12 +26,12 @@ LAST_TIME_MS: Final = 253_402_300_799_999
 
 
 def json_text(value: object) -> str:
-    """`value` as JSON in one line of ASCII, which no control character or half of a surrogate pair survives; order as given."""
+    """`value` as JSON in one line of ASCII, without control characters and lone surrogates; the order stays."""
     return json.dumps(value, ensure_ascii=True, allow_nan=False, default=operator.index).replace("\x7f", "\\u007f")
 
 
 def with_twins(evidence: JsonValue) -> JsonValue:
-    """Evidence as the contract writes numbers: times as `…_ms` beside RFC 3339 text, wide integers beside their digits."""
+    """Evidence with text beside numbers: RFC 3339 beside times (`…_ms`), digits beside integers that JSON readers may round."""
     if isinstance(evidence, list | tuple):
         return [with_twins(item) for item in evidence]
     if not isinstance(evidence, dict):
@@ -59,7 +54,7 @@ def with_twins(evidence: JsonValue) -> JsonValue:
 
 
 def rfc3339(time_ms: int) -> str | None:
-    """Milliseconds since 1970 as `2026-03-01T12:00:00.000Z`; None for -1 and what no calendar holds."""
+    """Milliseconds since 1970 as `2026-03-01T12:00:00.000Z`; None for -1 and times beyond the year 9999."""
     if not 0 <= time_ms <= LAST_TIME_MS:
         return None
     moment = datetime.fromtimestamp(time_ms // 1000, UTC)
@@ -67,15 +62,12 @@ def rfc3339(time_ms: int) -> str | None:
 
 
 def time_text(time_ms: int) -> str:
-    """The same for people: the bare number where there is no such time."""
+    """The same, or the number where that is None."""
     return rfc3339(time_ms) or str(time_ms)
 
 
-# Columns of items, declared by the names of their attributes.
-
-
 def attribute(path: str) -> Callable[[object], JsonValue]:
-    """What stands at `path`, names with dots between them, of an item; None where a part of the way is None."""
+    """A function that returns the attribute at `path`, names joined by dots; None if one before the last is None."""
     names = path.split(".")
 
     def value(item: object) -> JsonValue:
@@ -87,14 +79,14 @@ def attribute(path: str) -> Callable[[object], JsonValue]:
 
 
 def attributes(names: str, of: str = "") -> dict[str, Callable[..., object]]:
-    """Columns called as attributes of an item, in this order, or as `name=path` says; those of what stands at `of` in the item."""
+    """Columns for attribute names or `name=path`, in this order; `of` is a path before all of them."""
     prefix = f"{of}." if of else ""
     renamed = (name.partition("=") for name in names.split())
     return {name: attribute(prefix + (path or name)) for name, _, path in renamed}
 
 
 def times(name: str, path: str | None = None) -> dict[str, Callable[..., object]]:
-    """The time at `path` (else `name_ms`) twice: milliseconds as `name_ms`, and text as `name`."""
+    """Two columns of the time at `path` (default `name_ms`): milliseconds as `name_ms`, text as `name`."""
     at_ms = attribute(path or f"{name}_ms")
 
     def text(item: object) -> str | None:
@@ -105,5 +97,5 @@ def times(name: str, path: str | None = None) -> dict[str, Callable[..., object]
 
 
 def object_of(columns: Columns, item: object) -> Json:
-    """The columns of one item."""
+    """The columns of one item as a JSON object."""
     return {name: value(item) for name, value in columns.items()}

@@ -2,13 +2,15 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 
 Range = tuple[int, int]
 Ranges = tuple[Range, ...]
+_start, _end = itemgetter(0), itemgetter(1)
 
 
 def normalised(ranges: Iterable[Range]) -> Ranges:
-    """Any ranges as a set: empty ones dropped, those that touch joined."""
+    """Any ranges as a set: without empty ranges, adjacent and overlapping ones joined."""
     joined: list[Range] = []
     for start, end in sorted(ranges):
         if start >= end:
@@ -21,19 +23,19 @@ def normalised(ranges: Iterable[Range]) -> Ranges:
 
 
 def clipped(ranges: Sequence[Range], start: int, end: int) -> Ranges:
-    """What of a set lies in `[start, end)`."""
+    """The part of a set in `[start, end)`."""
     if len(ranges) == 1:  # nearly always
         low, high = ranges[0]
         if start <= low and high <= end:
             return (ranges[0],)
         low, high = max(low, start), min(high, end)
         return ((low, high),) if low < high else ()
-    first, behind = bisect_right(ranges, start, key=_end), bisect_left(ranges, end, key=_start)
-    return tuple((max(low, start), min(high, end)) for low, high in ranges[first:behind] if start < end)
+    first, after = bisect_right(ranges, start, key=_end), bisect_left(ranges, end, key=_start)
+    return tuple((max(low, start), min(high, end)) for low, high in ranges[first:after] if start < end)
 
 
 def without(ranges: Sequence[Range], taken: Sequence[Range]) -> Ranges:
-    """A set without what another holds."""
+    """A set without the offsets of another."""
     left: list[Range] = []
     first = 0
     for start, end in ranges:
@@ -56,18 +58,10 @@ def holds(ranges: Sequence[Range], offset: int) -> bool:
     """Whether an offset is in a set."""
     if len(ranges) == 1:
         return ranges[0][0] <= offset < ranges[0][1]
-    behind = bisect_right(ranges, offset, key=_start)
-    return behind > 0 and offset < ranges[behind - 1][1]
-
-
-def _start(span: Range) -> int:
-    return span[0]
-
-
-def _end(span: Range) -> int:
-    return span[1]
+    after = bisect_right(ranges, offset, key=_start)
+    return after > 0 and offset < ranges[after - 1][1]
 
 
 def counted(ranges: Sequence[Range]) -> int:
-    """How many offsets a set has."""
+    """The number of offsets in a set."""
     return sum([end - start for start, end in ranges])

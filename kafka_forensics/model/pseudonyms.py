@@ -1,4 +1,4 @@
-"""Pseudonyms: what names are of, and what gives each the word that stands for it."""
+"""Pseudonyms of names, by kind of name."""
 
 import re
 from enum import StrEnum
@@ -6,41 +6,41 @@ from typing import Final, Protocol
 
 
 class NameKind(StrEnum):
-    """What a name is of; how its pseudonym begins."""
+    """The kind of a name, which starts its pseudonym."""
 
     TOPIC = "topic"
     GROUP = "group"
     TRANSACTIONAL_ID = "txn"
     BROKER = "broker"
-    """One that is named otherwise than by a number."""
+    """A broker whose name is not a number."""
     CLIENT = "client"
     HOST = "host"
     CLUSTER = "cluster"
     OTHER = "name"
-    """Paths that were given, and files and directories that are none of Kafka's."""
+    """Input paths, and files and directories that do not belong to Kafka."""
 
 
 PSEUDONYM_DIGITS: Final = 12
-"""Of a pseudonym at least, hexadecimal; one has more where two would be alike."""
+"""The least number of hexadecimal digits; equal pseudonyms get more."""
 PSEUDONYM: Final = re.compile(rf"(?P<kind>{'|'.join(NameKind)})-[0-9a-f]{{{PSEUDONYM_DIGITS},64}}")
 NUMBERED: Final = re.compile(r"(?:broker|node|controller|kafka)?[-_]?\d+", re.IGNORECASE)
-"""Names of brokers that say nothing."""
+"""Names of brokers that reveal nothing."""
 
 
 class Pseudonyms(Protocol):
-    """Gives each name its pseudonym, the same every time."""
+    """Gives each name its pseudonym, always the same."""
 
     def __hash__(self) -> int: ...
 
     @property
     def key_name(self) -> str:
-        """16 hexadecimal digits by which keys of pseudonyms are told apart, and which tell nothing of them."""
+        """16 hexadecimal digits that identify the key without revealing it."""
 
     def digests_key(self) -> bytes:
-        """The key with which contents are digested by all who have the map: 32 bytes."""
+        """The key of content digests, 32 bytes, the same for everyone with the map."""
 
     def pseudonym(self, kind: NameKind, name: str) -> str:
-        """What stands for a name; Kafka's own names, and pseudonyms, stand for themselves."""
+        """The pseudonym of a name; Kafka's own names and pseudonyms stay as they are."""
 
     def unremembered(self, kind: NameKind, name: str) -> str:
-        """The same of a name that need not be found again, as there may be very many."""
+        """The same for one of very many names, which the map does not keep."""

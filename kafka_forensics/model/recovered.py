@@ -1,6 +1,6 @@
-"""What `recover` writes: a lost record a row, and what became of every offset that only losing copies hold."""
+"""Output of `recover`: the lost records, and the outcome of every offset that only losing copies have."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Final
 
 import pyarrow as pa
@@ -14,7 +14,8 @@ MAYBE: Final = "maybe"
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What proves a record committed: a `kind` of witness of the planner's, whose log it speaks for, and how far."""
+    """A witness that proves a record committed: its kind, the broker of the log, and the end offset (see the planner's
+    `Witness`)."""
 
     kind: str
     broker: int | str
@@ -24,7 +25,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class RecoveredRecord:
-    """A record that only losing copies hold, and that nothing speaks against producing again."""
+    """A record that only losing copies have and that may be produced again."""
 
     topic: str
     partition: int
@@ -33,19 +34,19 @@ class RecoveredRecord:
     producer_id: int
     producer_epoch: int
     txn_state: str
-    """none · committed · unknown (its marker cannot be read, or may be in lost bytes)"""
+    """none · committed · unknown (its marker is unreadable, or may be in lost bytes)"""
     held_by: tuple[int | str, ...]
     proof: Proof | None
-    """None: it may have been committed, and nothing proves it."""
+    """None: it may be committed, without proof."""
     source_broker: int | str
-    """Whose copy it was read from."""
+    """The broker whose copy it was read from."""
     file: str
-    """Of that copy, as in findings."""
+    """Of that copy, in the format of findings."""
     batch_position: int
 
     @property
     def size_in_bytes(self) -> int:
-        """About what it takes in memory."""
+        """Approximate size in memory."""
         record = self.record
         inside = sum(len(name) + len(value or b"") for name, value in record.headers)
         return len(record.key or b"") + len(record.value or b"") + inside
@@ -53,67 +54,64 @@ class RecoveredRecord:
 
 @dataclass(slots=True)
 class Tally:
-    """What became of the offsets of a range, each in one of these; together they are all of them."""
+    """The outcomes of the offsets of a range; each offset counts in one field."""
 
     recovered: int = 0
     surviving: int = 0
-    """Records that the surviving side has: same producer, epoch and sequence, and the same content."""
+    """Records that the surviving log has: same producer, epoch, sequence and content."""
     surviving_by_content: int = 0
     """Records that it has by a weaker match: same key, value, headers and timestamp."""
     merged: int = 0
-    """Records that another losing copy, listed before, holds as well."""
+    """Records that an earlier losing copy has too."""
     superseded: int = 0
-    """Records of a compacted topic of whose key the surviving side has a later one."""
+    """Records of a compacted topic with a later record of the same key in the surviving log."""
     aborted: int = 0
     """Records of aborted transactions."""
     open: int = 0
-    """Records of transactions that were never ended."""
+    """Records of transactions without an end."""
     control: int = 0
     """Offsets of transaction markers and other control records."""
     no_record: int = 0
-    """Offsets whose records a cleaner took, or a batch left out."""
+    """Offsets without a record, after compaction or in a sparse batch."""
     unreadable: int = 0
-    """Offsets whose records no copy gives: damaged, too large, in a bundle without payloads, or in remote storage."""
+    """Offsets whose records no copy has: damaged, too large, in a bundle without payloads, or in remote storage."""
 
     @property
     def offsets(self) -> int:
-        """All of them."""
+        """The number of offsets."""
         return sum(getattr(self, name) for name in TALLIED)
 
     @property
     def records(self) -> int:
-        """Those that hold a record, as far as they could be read."""
+        """The number of readable records."""
         return self.offsets - self.control - self.no_record - self.unreadable
 
     def add(self, other: "Tally") -> None:
-        """Add what became of other offsets."""
+        """Add the outcomes of other offsets."""
         for name in TALLIED:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
-TALLIED: Final = (
-    *("recovered", "surviving", "surviving_by_content", "merged", "superseded", "aborted", "open"),
-    *("control", "no_record", "unreadable"),
-)
+TALLIED: Final = tuple(outcome.name for outcome in fields(Tally))
 UNREADABLE: Final = ("damaged", "too_large", "not_collected", "in_remote_storage")
-"""Why no copy gives what stood at an offset."""
+"""Reasons why no copy has the record at an offset."""
 
 
 @dataclass(slots=True)
 class Count:
-    """A tally of all offsets of a range, and of those that are proven committed."""
+    """The outcomes of all offsets of a range, and of those proven committed."""
 
     all: Tally = field(default_factory=Tally)
     committed: Tally = field(default_factory=Tally)
 
     def note(self, reason: str, start: int, end: int, committed_end: int) -> None:
-        """Count offsets `[start, end)`, those below `committed_end` as committed, too."""
+        """Count the outcome `reason` of offsets `[start, end)`, below `committed_end` also as committed."""
         setattr(self.all, reason, getattr(self.all, reason) + max(end - start, 0))
         proven = max(min(end, committed_end) - start, 0)
         setattr(self.committed, reason, getattr(self.committed, reason) + proven)
 
     def add(self, other: "Count") -> None:
-        """Add what became of other offsets."""
+        """Add the outcomes of other offsets."""
         self.all.add(other.all)
         self.committed.add(other.committed)
 

@@ -1,4 +1,4 @@
-"""What `__remote_log_metadata` says of the remote store (KIP-405): the segments of tiered partitions, each in its last state."""
+"""The remote segments of tiered partitions in their last states, from `__remote_log_metadata` (KIP-405)."""
 
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -15,7 +15,7 @@ class RemoteSegmentState(IntEnum):
     DELETE_SEGMENT_FINISHED = 3
 
     def may_follow(self, before: "RemoteSegmentState | None") -> bool:
-        """Whether brokers take this state after that one, None where they do not know the segment."""
+        """Whether brokers accept this state after `before`; None: an unknown segment."""
         return before is self or (before, self) in _TRANSITIONS
 
 
@@ -31,7 +31,7 @@ _TRANSITIONS = frozenset(
 
 
 class RemotePartitionDeleteState(IntEnum):
-    """Kafka's states of a partition whose remote log is to be deleted; Kafka 4.3.1 writes none of them."""
+    """Kafka's states of deleting the remote log of a partition; Kafka 4.3.1 writes none of them."""
 
     DELETE_PARTITION_MARKED = 0
     DELETE_PARTITION_STARTED = 1
@@ -40,30 +40,30 @@ class RemotePartitionDeleteState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class RemoteSegment:
-    """A segment that was copied to the remote store, or was begun to be, as its last event leaves it."""
+    """A remote segment, or one whose copy has started, after its last event."""
 
     segment_id: str
     """22 characters of base64url."""
     start_offset: int
     end_offset: int
-    """The last offset, INCLUSIVE as in Kafka's record: the base offset of the next segment less one."""
+    """The last offset, INCLUSIVE as in Kafka's record: the base offset of the next segment minus one."""
     leader_epochs: tuple[EpochEntry, ...]
-    """The leader's epochs within the segment, ascending; the first one starts at `start_offset`. Never empty."""
+    """The leader's epochs in the segment, ascending, never empty; the first starts at `start_offset`."""
     size_in_bytes: int
-    """Of the local `.log`; the object may be smaller where the plugin compresses."""
+    """Of the local `.log`; the remote object may be smaller if the plugin compresses."""
     max_timestamp_ms: int
     broker_id: int
     """Of the last event."""
     state: RemoteSegmentState
     event_timestamp_ms: int
-    """When the last event was written, by its broker's clock."""
+    """Time of the last event by its broker's clock."""
     metadata_partition: int
     metadata_offset: int
     """Partition of `__remote_log_metadata` and offset of the last event."""
     txn_index_empty: bool
-    """False also where brokers did not tell (before Kafka 3.9)."""
+    """Also False if unknown (before Kafka 3.9)."""
     custom_metadata: bytes | None
-    """What the plugin keeps with the segment; None where it keeps nothing, and in redacted bundles."""
+    """Data of the plugin; None: it has none, or the bundle is redacted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,36 +77,36 @@ class RemoteLog:
 
     @property
     def finished(self) -> tuple[RemoteSegment, ...]:
-        """Segments that readers of the cluster can be given, in and out of the leader's lineage."""
+        """Segments whose copy is finished, whether they belong to the leader's log or not."""
         return tuple(segment for segment in self.segments if segment.state is RemoteSegmentState.COPY_SEGMENT_FINISHED)
 
 
 @dataclass(slots=True)
 class RemoteLogHistory:
-    """Every partition of `__remote_log_metadata` among the copies, replayed."""
+    """All replayed partitions of `__remote_log_metadata` on the copies."""
 
     logs: dict[tuple[str, int], RemoteLog] = field(default_factory=dict)
     """By topic id and partition."""
     partitions_read: set[int] = field(default_factory=set)
-    """Those of `__remote_log_metadata` of which a copy is there."""
+    """Partitions of `__remote_log_metadata` with a copy."""
     partitions_missing: set[int] = field(default_factory=set)
-    """Those that the controllers' log knows and of which no copy is there: any segment may have its events there."""
+    """Partitions of it without a copy, by the controllers' log; any segment may have events there."""
     copies_read: set[tuple[int | str, str, int]] = field(default_factory=set)
-    """Broker, log directory and partition of the copies that were replayed: one of each partition of a cluster."""
+    """Broker, log directory and partition of the replayed copies: one of each partition of a cluster."""
     damaged: bool = False
-    """Whether events may be missing: bytes of a log that was read are damaged, or could not be read, or are no such record."""
+    """Whether events may be missing, because parts of a log are damaged or unreadable."""
     dropped: int = 0
-    """Events that no broker takes: of a segment that none began, or in a state that may not follow."""
+    """Events that brokers drop: of an unknown segment, or with a state that may not follow."""
     forgotten: int = 0
-    """Deleted segments that are left out, because there are very many."""
+    """Deleted segments left out because of the limit."""
 
     @property
     def names(self) -> set[str]:
-        """Topics of which a segment was ever begun to be copied: they are, or were, tiered."""
+        """Topics with a segment whose copy has ever started: they are or were tiered."""
         return {log.topic for log in self.logs.values()}
 
     def log_of(self, topic: str, partition: int, topic_id: str | None = None) -> RemoteLog | None:
-        """The remote log of a partition; without a topic id that of the topic of this name which was written to last."""
+        """The remote log of a partition; without a topic id, of the topic with this name that has the newest event."""
         if topic_id is not None:
             return self.logs.get((topic_id, partition))
         logs = [log for log in self.logs.values() if log.topic == topic and log.partition == partition]

@@ -1,32 +1,31 @@
-"""What a scan answers: summaries of brokers, partitions and replicas, and the findings, ready for any output."""
+"""The result of a scan: summaries of brokers, partitions and replicas, and the findings."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, Final, Protocol
 
-from kafka_forensics.errors import UsageError
 from kafka_forensics.model.findings import Answer, Asked, Finding, Views
 from kafka_forensics.model.incidents import Incident
 
 SCHEMA_VERSION: Final = "1.0"
 VERDICTS: Final = ("clean", "info", "unknown", "warning", "error", "critical")
-"""From best to worst; `unknown` is that of what could not be read."""
+"""From best to worst; `unknown`: not read."""
 
 
 class Read(StrEnum):
-    """How much could be read of a log, or of the logs of a partition's replicas."""
+    """How much of a log, or of a partition's logs, was read."""
 
     WHOLE = "whole"
     PART = "part"
-    """Of a log some of it; of a partition some of its replicas whole, or parts of them."""
+    """Part of a log; some logs, or parts of logs, of a partition."""
     NONE = "none"
-    """Nothing: only the names of files, and what other files say of it, are known."""
+    """Nothing; only file names and information from other files are known."""
 
 
 @dataclass(slots=True)
 class BrokerSummary:
-    """One broker as its copied directories show it; None is "the files do not say"."""
+    """One broker; None: unknown."""
 
     broker: int | str
     cluster_id: str | None
@@ -36,7 +35,7 @@ class BrokerSummary:
 
 @dataclass(slots=True)
 class TransactionCounts:
-    """Transactions whose end (or whose start, if open) lies in one replica's log; None where nothing of that could be read."""
+    """Transactions with their end (or their start, if open) in one replica's log; None: the log could not be read."""
 
     committed: int | None = 0
     aborted: int | None = 0
@@ -45,30 +44,30 @@ class TransactionCounts:
 
     @property
     def total(self) -> int:
-        """How many that are known of; the hanging ones are open."""
+        """The number of known transactions; hanging ones are open."""
         return (self.committed or 0) + (self.aborted or 0) + (self.open or 0)
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryOutlook:
-    """What a broker makes of a replica if it starts on this copy (docs/recovery.md); None is "not foretold"."""
+    """What a broker does with a replica when it starts on this copy (docs/recovery.md); None: unknown."""
 
     starts: bool
-    """False: it refuses to, for the reason in the last step."""
+    """False: the last step prevents the start."""
     log_start_offset: int | None
     log_end_offset: int | None
     checks: list[int]
-    """Numbers of the load-time checks that fire, ascending."""
+    """Numbers of the checks that apply, ascending."""
     steps: list[str]
-    """What it does to the files, in order; of very many the first, and the last."""
+    """What it does to the files, in order; above a limit the first steps and the last."""
 
 
 @dataclass(slots=True)
 class ReplicaSummary:
-    """One replica of a partition; offsets are exclusive ends, None is "not known".
+    """One replica of a partition; offsets are exclusive ends, None: unknown.
 
-    What was not read is None: of a log of which nothing was (`read`), whatever its bytes would tell; of one that was read in part,
-    what only its whole tells.
+    A value is None if it needs bytes that were not read (`read`): all values of an unread log, and values of the whole log if only
+    a part was read.
     """
 
     broker: int | str
@@ -77,13 +76,13 @@ class ReplicaSummary:
     """Name of the partition directory."""
     log_start_offset: int | None
     local_log_start_offset: int | None
-    """Where the segments on the disk begin: the log start, but for a tiered topic."""
+    """The start of the first segment on disk; differs from the log start for tiered topics."""
     log_end_offset: int | None
     high_watermark: int | None
     last_stable_offset: int | None
     recovery_point: int | None
     leader_epochs: list[tuple[int, int]] | None
-    """(leader_epoch, start_offset) as the batches show them."""
+    """(leader_epoch, start_offset) from the batches."""
     segments: int | None = 0
     batches: int | None = 0
     records: int | None = 0
@@ -93,37 +92,37 @@ class ReplicaSummary:
     recovery: RecoveryOutlook | None = None
     read: Read = Read.WHOLE
     read_end_offset: int | None = None
-    """End of what was read of a log that was read in part."""
+    """End of the part that was read."""
 
 
 @dataclass(slots=True)
 class Agreement:
-    """How the replicas of a partition agree."""
+    """The agreement of the replicas of a partition."""
 
     kind: str
     """identical | prefix | conflict | missing | compacted | content | not_compared"""
     common_end_offset: int | None = None
     fork_epochs: dict[str, int] = field(default_factory=dict)
-    """Broker → leader epoch it holds at the first differing offset."""
+    """Broker → its leader epoch at the first differing offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyPlacement:
-    """By which rule keyed records come into the partitions of a topic, as far as those looked at tell; of several, the last one."""
+    """The rule that assigns keyed records to partitions, inferred from sampled records; the last one of several."""
 
     partitioner: str | None
-    """murmur2 | crc32 | murmur2 and crc32 | no_known_hash; None where too few keys were looked at to say."""
+    """murmur2 | crc32 | murmur2 and crc32 | no_known_hash; None: too few keys were sampled."""
     partition_count: int | None
-    """What the hash is taken modulo."""
+    """The modulus of the hash."""
     agreeing_percent: int | None
-    """Of the keys looked at since that rule holds; None of no known hash."""
+    """Of the keys sampled since that rule applies; None for no known hash."""
     keyless_percent: int | None
-    """Of the topic's records without a key, how many lie in this partition; None: none were seen."""
+    """Share of the topic's records without a key in this partition; None: none were seen."""
 
 
 @dataclass(slots=True)
 class PartitionSummary:
-    """One partition over all its replicas."""
+    """One partition with all its replicas."""
 
     topic: str
     partition: int
@@ -131,7 +130,8 @@ class PartitionSummary:
     cleanup_policy: str
     """delete | compact | compact,delete | unknown"""
     verdict: str
-    """One of VERDICTS: the worst severity among its findings, `clean` without any; at least `unknown` if no log was read whole."""
+    """One of VERDICTS: the worst severity of its findings, `clean` without any; at least `unknown` if no log was read
+    completely."""
     high_watermark_at_least: int | None
     high_watermark_witness: str | None
     agreement: Agreement
@@ -143,21 +143,21 @@ class PartitionSummary:
     is_tiered: bool = False
     """Whether its older segments are moved to remote storage (KIP-405)."""
     key_placement: KeyPlacement | None = None
-    """None where no records were looked at: of a topic of one partition, or in a scan that is not deep."""
+    """None: no records were sampled, because the topic has one partition or the scan is not deep."""
 
     @property
     def read(self) -> Read:
-        """How much was read of its replicas' logs."""
+        """How much of its replicas' logs was read."""
         reads = {replica.read for replica in self.replicas}
         return reads.pop() if len(reads) == 1 else Read.PART
 
     @property
     def not_read(self) -> list[int | str]:
-        """Brokers with a replica whose log was not read, or only in part."""
+        """Brokers with a replica whose log was not read completely."""
         return list(dict.fromkeys(replica.broker for replica in self.replicas if replica.read is not Read.WHOLE))
 
     def judge(self, findings: Iterable[Finding]) -> None:
-        """Set the verdict, given all its findings."""
+        """Set the verdict from all its findings."""
         read_whole = any(replica.read is Read.WHOLE for replica in self.replicas)
         self.verdict = worst("clean" if read_whole else "unknown", verdict_of(findings))
 
@@ -177,14 +177,14 @@ class Totals:
     bytes_damaged: int = 0
     bytes_skipped: int = 0
     records_decoded: bool = False
-    """Whether every record was decoded (`--deep`), or batches were judged by framing and CRC alone."""
+    """Whether every record was decoded (`--deep`), or only framing and CRC of batches were checked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Incomplete:
     """An input that could not be read, and why; makes the exit code 3.
 
-    `broker` is whose log directory it lies in, `topic` and `partition` whose directory there; None is "not known, or of several".
+    `broker`, `topic` and `partition` are those of its directory; None: unknown, or several.
     """
 
     path: str
@@ -195,30 +195,30 @@ class Incomplete:
 
     @property
     def hides_partitions(self) -> bool:
-        """Whether partitions may lie in it of which nothing is known."""
+        """Whether it may contain unknown partitions."""
         return self.topic is None and self.broker is None
 
 
 class Drawing(Protocol):
-    """A picture as notebooks show it."""
+    """A picture for notebooks."""
 
     def _repr_svg_(self) -> str:
         """The picture alone."""
 
     def _repr_html_(self) -> str:
-        """The picture, and what it cannot show in words."""
+        """The picture, and text that it cannot show."""
 
 
 class DrawingViews(Views, Protocol):
-    """What shows a scan's answer, and draws partitions of it."""
+    """Shows the result of a scan, and draws its partitions."""
 
     def lanes(self, topic: str, partition: int) -> Drawing:
-        """The lanes of a partition. Raises UsageError if there is no such partition, or nothing that draws."""
+        """The lanes of a partition. Raises UsageError for an unknown partition, or if it cannot be drawn."""
 
 
 @dataclass(slots=True, repr=False)
 class ScanResult(Answer):
-    """The whole answer, sorted as it is printed: partitions by (topic, partition), findings by `Finding.sort_key`."""
+    """The whole result in the order of output: partitions by (topic, partition), findings by `Finding.sort_key`."""
 
     _table_fact: ClassVar[str] = "findings"
     _made_by: ClassVar[str] = "kafka_forensics.scan"
@@ -229,15 +229,15 @@ class ScanResult(Answer):
     totals: Totals
     incomplete: list[Incomplete] = field(default_factory=list)
     views: DrawingViews | None = field(default=None, repr=False, compare=False)
-    """Set by `kafka_forensics.scan`; None: this answer only has its rows."""
+    """Set by `kafka_forensics.scan`; None: the result cannot be shown or read again."""
     incidents: list[Incident] = field(default_factory=list)
-    """What the findings above `info` are, the worst first."""
+    """Of the findings above `info`, the worst first."""
     asked: Asked | None = field(default=None, repr=False, compare=False)
-    """How to look at the same copies again; None where they are not known."""
+    """How to read the same copies again; None: unknown."""
     is_interrupted: bool = field(default=False, repr=False, compare=False)
-    """Whether the user ended the scan: then this is what was judged so far, and `incomplete` says so."""
+    """Whether the user interrupted the scan; then the result is partial, and `incomplete` says so."""
     settled: list[tuple[int, list[int]]] = field(default_factory=list, repr=False, compare=False)
-    """Partitions of which all was known before the last was judged, with findings that were: their numbers, in that order."""
+    """Indexes of partitions that were final before the scan ended, in that order, with the indexes of their findings."""
 
     def __repr__(self) -> str:
         totals = f"{len(self.partitions)} partitions, {len(self.replicas)} replicas, {len(self.findings)} findings"
@@ -245,31 +245,31 @@ class ScanResult(Answer):
 
     @property
     def verdict(self) -> str:
-        """One of VERDICTS: the worst of the partitions' and of all findings; `unknown` at least where partitions may be hidden in
-        what could not be read."""
+        """One of VERDICTS: the worst of all partitions and findings; at least `unknown` if unread inputs may contain partitions."""
         hidden = "unknown" if any(gap.hides_partitions for gap in self.incomplete) else "clean"
         return worst(hidden, verdict_of(self.findings), *(partition.verdict for partition in self.partitions))
 
     def lanes(self, topic: str, partition: int) -> Drawing:
-        """The replicas of a partition over its offsets, and what each election would cut, as a picture for notebooks.
+        """The replicas of a partition over its offsets, and what each election would truncate, as a picture for notebooks.
 
-        The partition's logs are read once more for that (docs/report.md). Raises UsageError if there is no such partition.
+        It reads the partition's logs again (docs/report.md). Raises UsageError for an unknown partition.
         """
-        if self.views is None:
-            raise UsageError("this answer does not know where its facts are", hint=f"take the one that {self._made_by} gives")
-        return self.views.lanes(topic, partition)
+        views: DrawingViews | None = self.views
+        if views is None:
+            raise self._without_views()
+        return views.lanes(topic, partition)
 
     @property
     def replicas(self) -> list[ReplicaSummary]:
-        """The replicas of all partitions, in their order."""
+        """The replicas of all partitions in order."""
         return [replica for partition in self.partitions for replica in partition.replicas]
 
 
 def verdict_of(findings: Iterable[Finding]) -> str:
-    """`clean` without findings, else the worst severity's name."""
+    """`clean` without findings, else the name of the worst severity."""
     return worst("clean", *(finding.severity.value for finding in findings))
 
 
 def worst(*verdicts: str) -> str:
-    """The worst of some verdicts, at least one."""
+    """The worst of one or more verdicts."""
     return max(verdicts, key=VERDICTS.index)

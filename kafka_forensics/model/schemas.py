@@ -1,7 +1,6 @@
-"""Arrow schemas of the facts: what leaves the house, in Parquet, notebooks and Spark alike, derives from these.
+"""Arrow schemas of the facts, from which Parquet files, notebooks, Spark and docs/facts.md derive theirs.
 
-A fact is declared by its columns with their types and meanings; its schema carries its version. `FACTS` names every fact, and
-docs/facts.md is made from it.
+A fact is declared by its columns with types and meanings; its schema has a version. `FACTS` lists all facts.
 """
 
 from collections.abc import Mapping
@@ -24,24 +23,24 @@ if TYPE_CHECKING:
 
 
 FACT_SCHEMA_VERSION: Final = "1.0"
-"""Version of every declared schema; columns are only ever added under the same first number."""
+"""Version of all schemas; under the same first number columns are only added."""
 VERSION_KEY: Final = "kf.schema_version"
 FACT_KEY: Final = "kf.fact"
 ABOUT_KEY: Final = "about"
-"""Key in a column's own metadata under which its meaning stands."""
+"""Metadata key of a column's meaning."""
 PARTITION_KEYS: Final = ("topic", "partition", "broker")
-"""Columns that name the directories of an exported dataset."""
+"""Columns that become directories of an exported dataset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One fact: a table of the model. `by_replica` where each row comes from the files of one replica, which its keys name."""
+    """A fact: a table. `by_replica`: each row comes from the files of one replica, which its keys name."""
 
     name: str
     about: str
     schema: pa.Schema
     own: pa.Schema
-    """The schema without the keys of the replica, where rows are read replica by replica; else all of it."""
+    """The schema without the keys of the replica if `by_replica`, else the whole schema."""
     by_replica: bool = True
 
 
@@ -51,12 +50,12 @@ def column(name: str, kind: pa.DataType, about: str, *, nullable: bool = False) 
 
 
 def maybe(name: str, kind: pa.DataType, about: str) -> "ArrowField":
-    """A column that may be null: not known, or not applicable, as `about` says."""
+    """A column that may be null: unknown or not applicable, as `about` says."""
     return column(name, kind, about, nullable=True)
 
 
 def fact(name: str, about: str, columns: "list[ArrowField]", *, by_replica: bool = True) -> Fact:
-    """A fact with its schema, which carries the version."""
+    """A fact; its schema has the version in its metadata."""
     schema = pa.schema(columns, metadata={FACT_KEY: name, VERSION_KEY: FACT_SCHEMA_VERSION})
     others = [field for field in schema if field.name not in PARTITION_KEYS]
     own = pa.schema(others).with_metadata(schema.metadata) if by_replica else schema
@@ -64,7 +63,7 @@ def fact(name: str, about: str, columns: "list[ArrowField]", *, by_replica: bool
 
 
 def about(field: "ArrowField") -> str:
-    """What a column means."""
+    """The meaning of a column."""
     return str((field.metadata or {}).get(ABOUT_KEY.encode(), b"").decode())
 
 
@@ -75,12 +74,7 @@ LOG_DIR: Final = column("log_dir", pa.string(), "the log directory, as it was na
 FILE: Final = column("file", pa.string(), "the partition's directory and the name of the file, with `/`; as in `findings`")
 REPLICA: Final = [TOPIC, PARTITION, BROKER, LOG_DIR]
 IN_FILE: Final = [*REPLICA, FILE]
-"""The first columns of everything read from one file of a replica."""
-
-
-# Batches and records as Arrow: what leaves the house, in Parquet, notebooks and Spark alike, derives from these.
-
-
+"""The first columns of facts from one file of a replica."""
 _NONE: Final = "-1: none"
 _COLUMNS: Final[dict[BatchColumn, tuple[pa.DataType, str]]] = {
     BatchColumn.POSITION: (pa.int64(), "byte at which the batch begins in its file"),
@@ -102,11 +96,11 @@ _COLUMNS: Final[dict[BatchColumn, tuple[pa.DataType, str]]] = {
     BatchColumn.CONTROL_RECORD_TYPE: (pa.int16(), "of the first control record (0 ABORT, 1 COMMIT, ...); -1: no control batch"),
     BatchColumn.COORDINATOR_EPOCH: (pa.int32(), "of an ABORT or COMMIT marker, else -1"),
 }
-"""All but the two hash columns, which mean something only within one scan."""
+"""All but the two hash columns, which have a meaning only within one scan."""
 
-_BATCH_FIELDS: Final = [column(which.name.lower(), kind, about) for which, (kind, about) in _COLUMNS.items()]
+_BATCH_FIELDS: Final = [column(batch_column.name.lower(), kind, about) for batch_column, (kind, about) in _COLUMNS.items()]
 BATCHES: Final[pa.Schema] = pa.schema(_BATCH_FIELDS)
-"""A batch a row: the columns of `BatchColumn`; -1 is "none", as in the file."""
+"""A row for each batch with the columns of `BatchColumn`; -1 means none, as in the file."""
 
 HEADER: Final = pa.struct([pa.field("key", pa.binary(), nullable=False), pa.field("value", pa.binary())])
 _RECORD_FIELDS: Final = [
@@ -127,7 +121,7 @@ _RECORD_FIELDS: Final = [
     ),
 ]
 RECORDS: Final[pa.Schema] = pa.schema(_RECORD_FIELDS)
-"""A record a row; null and empty keys and values are told apart."""
+"""A row for each record; null and empty keys and values differ."""
 
 BATCHES_FACT: Final = fact(
     "batches",
@@ -142,20 +136,20 @@ RECORDS_FACT: Final = fact(
 
 
 def batches_to_arrow(columns: "NDArray[np.int64]") -> pa.RecordBatch:
-    """The (BATCH_COLUMNS, n) matrix of a chunk as Arrow; int64 columns share no memory with it, as chunks are used again."""
+    """The (BATCH_COLUMNS, n) matrix of a chunk as Arrow, without shared memory, because chunks are reused."""
     return pa.RecordBatch.from_arrays(batch_arrays(columns), schema=BATCHES)
 
 
 def batch_arrays(columns: "NDArray[np.int64]") -> "list[ArrowArray]":
     """The arrays of `batches_to_arrow`, one for each column."""
     arrays = []
-    for which, (kind, _) in _COLUMNS.items():
-        values = columns[which].copy()
+    for batch_column, (kind, _) in _COLUMNS.items():
+        values = columns[batch_column].copy()
         arrays.append(numbers(values) if kind == pa.int64() else numbers(values).cast(kind))
     return arrays
 
 
-# Facts of a replica's files beside its batches: where bytes went, and what indexes, snapshots and checkpoints say.
+# Facts of a replica's files except batches: spans, indexes, snapshots and checkpoints.
 
 
 _MS: Final = "ms since 1970"
@@ -291,15 +285,15 @@ TRANSACTIONS_FACT: Final = fact(
 )
 
 
-# The facts that only several snapshots yield.
+# Facts of several snapshots.
 
 
 SNAPSHOT: Final = column("snapshot", pa.string(), "name of the snapshot; of what shows between two, that of the newer one")
-"""The first column of every other fact, where several snapshots were scanned."""
+"""The first column of every other fact of several snapshots."""
 
 
 def _at(prefix: str, which: str) -> "list[ArrowField]":
-    """A replica as one of the snapshots has it."""
+    """The columns of a replica in one of the snapshots."""
     absent = f"in the {which} snapshot; null, here and below: it has no such replica"
     return [
         maybe(f"{prefix}_log_dir", pa.string(), f"the log directory, {absent}"),
@@ -344,10 +338,10 @@ CHANGES_FACT: Final = fact(
     by_replica=False,
 )
 SNAPSHOT_FACTS: Final[dict[str, Fact]] = {CHANGES_FACT.name: CHANGES_FACT}
-"""Name → fact; `FACTS` are there as well, with the column `snapshot` before the others."""
+"""Name → fact; several snapshots have `FACTS` too, with the column `snapshot` first."""
 
 
-# Facts that a whole scan yields: replicas and findings, and what the internal topics tell of partitions.
+# Facts of a whole scan: replicas, findings, and contents of internal topics.
 
 
 _INTS: Final = pa.list_(pa.int32())
@@ -574,11 +568,11 @@ FACTS: Final[dict[str, Fact]] = {
         INCOMPLETE_FACT,
     )
 }
-"""Name → fact, in the order in which they are told of."""
+"""Name → fact, in the order of the documentation."""
 
 
 def fact_named(name: str, more: Mapping[str, Fact] | None = None) -> Fact:
-    """The fact of this name, one of FACTS or of `more`. Raises UsageError if there is none."""
+    """The fact with this name, from FACTS or `more`. Raises UsageError if there is none."""
     facts = FACTS | dict(more or {})
     if name not in facts:
         hint = did_you_mean(name, facts, otherwise=f"choose from {', '.join(facts)}")
