@@ -437,12 +437,8 @@ METADATA_HISTORY_FACT: Final = fact(
         maybe("leader", pa.int32(), "afterwards, -1: none; null, here and below: the partition is deleted"),
         maybe("leader_epoch", pa.int64(), "counted; null behind a record that could not be read"),
         maybe("partition_epoch", pa.int64(), "afterwards"),
-        maybe("isr", _INTS, "afterwards"),
-        maybe("elr", _INTS, "afterwards"),
-        maybe("last_known_elr", _INTS, "afterwards"),
-        maybe("replica_assignment", _INTS, "afterwards"),
-        maybe("adding_replicas", _INTS, "afterwards"),
-        maybe("removing_replicas", _INTS, "afterwards"),
+        *(maybe(name, _INTS, "afterwards") for name in ("isr", "elr", "last_known_elr", "replica_assignment")),
+        *(maybe(name, _INTS, "afterwards") for name in ("adding_replicas", "removing_replicas")),
         maybe("leader_recovery_state", pa.int16(), "1: the leader was elected uncleanly and is recovering"),
         column("is_unclean", pa.bool_(), "it elected a leader from outside the ISR"),
         maybe("previous_leader", pa.int32(), "the last broker that led before; null: none"),
@@ -550,22 +546,9 @@ INCOMPLETE_FACT: Final = fact(
 FACTS: Final[dict[str, Fact]] = {
     fact.name: fact
     for fact in (
-        BATCHES_FACT,
-        RECORDS_FACT,
-        SPANS_FACT,
-        INDEX_ENTRIES_FACT,
-        EPOCH_ENTRIES_FACT,
-        PRODUCER_STATES_FACT,
-        CHECKPOINTS_FACT,
-        CONTROL_RECORDS_FACT,
-        TRANSACTIONS_FACT,
-        METADATA_HISTORY_FACT,
-        GROUP_OFFSETS_FACT,
-        REMOTE_SEGMENTS_FACT,
-        REMOTE_EVENTS_FACT,
-        REPLICAS_FACT,
-        FINDINGS_FACT,
-        INCOMPLETE_FACT,
+        *(BATCHES_FACT, RECORDS_FACT, SPANS_FACT, INDEX_ENTRIES_FACT, EPOCH_ENTRIES_FACT, PRODUCER_STATES_FACT, CHECKPOINTS_FACT),
+        *(CONTROL_RECORDS_FACT, TRANSACTIONS_FACT, METADATA_HISTORY_FACT, GROUP_OFFSETS_FACT),
+        *(REMOTE_SEGMENTS_FACT, REMOTE_EVENTS_FACT, REPLICAS_FACT, FINDINGS_FACT, INCOMPLETE_FACT),
     )
 }
 """Name → fact, in the order of the documentation."""

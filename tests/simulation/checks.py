@@ -1,4 +1,4 @@
-"""The planner on simulated histories: fed from a cluster's state, held to records' ids and to elections as they are played."""
+"""Compares the planner on simulated histories with record ids and with simulated elections."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -9,33 +9,33 @@ from kafka_forensics.replication.planner import planner
 from kafka_forensics.replication.planner.plans import Candidate, Plan, PlanPartition, PlanReplica
 from kafka_forensics.simulation.cluster import Batch, Cluster, Partition, SimulatedReplica
 from kafka_forensics.simulation.truth import elections
-from tests.simulation import truth as told
+from tests.simulation import record_ids
 from tests.simulation.random_histories import RandomHistory
-from tests.simulation.truth import Cut, Log
+from tests.simulation.record_ids import Cut, Log
 
 
 def logs_of(partition: Partition) -> dict[int, Log]:
-    """Every replica's log by leader epoch and id, in the order of the brokers."""
+    """Every replica's log as (leader epoch, id), by broker."""
     return {
-        broker: [(batch.leader_epoch, one) for batch in replica.batches for one in batch.ids]
+        broker: [(batch.leader_epoch, record_id) for batch in replica.batches for record_id in batch.ids]
         for broker, replica in sorted(partition.replicas.items())
     }
 
 
 def acknowledged_of(cluster: Cluster, partition: Partition) -> set[int]:
-    """Ids of records whose producer was told that all is well; acks=0 is told nothing."""
-    return {one for one, sent in cluster.acknowledged.items() if sent.acks != 0 and sent.topic_partition == partition.name}
+    """Ids of records that were acknowledged to the producer; with acks=0 there is no acknowledgement."""
+    acknowledged = cluster.acknowledged.items()
+    return {number for number, request in acknowledged if request.acks != 0 and request.topic_partition == partition.name}
 
 
 def plan_partition_of(cluster: Cluster, partition: Partition, logs: Mapping[int, Log]) -> PlanPartition:
-    """What a scan of the directories would give the planner, worked out without any."""
+    """The planner's input that a scan of the log directories would give."""
     replicas = [_replica(cluster, replica) for _, replica in sorted(partition.replicas.items())]
-    apart = {}
-    for (i, ours), (j, theirs) in combinations(enumerate(logs.values()), 2):
-        ranges = told.differing(ours, theirs, from_end=False)
-        if ranges:
-            apart[i, j] = ranges
-    return PlanPartition(partition.topic, partition.number, replicas, apart)
+    pairs = combinations(enumerate(logs.values()), 2)
+    differing = {(i, j): record_ids.differing(log, other, from_end=False) for (i, log), (j, other) in pairs}
+    return PlanPartition(
+        partition.topic, partition.number, replicas, {pair: ranges for pair, ranges in differing.items() if ranges}
+    )
 
 
 def _replica(cluster: Cluster, replica: SimulatedReplica) -> PlanReplica:
@@ -64,43 +64,43 @@ def _epochs(batches: list[Batch]) -> Iterator[EpochEntry]:
             yield EpochEntry(latest, batch.base_offset)
 
 
-def wrongs(history: RandomHistory, counted: Counter[str]) -> Iterator[str]:
-    """Everything in which the planner, the elections played and the ids disagree; nothing if all is well."""
+def disagreements(history: RandomHistory, counted: Counter[str]) -> Iterator[str]:
+    """Every disagreement of planner, simulated elections and record ids."""
     cluster = history.cluster
     for partition in cluster.partitions.values():
         logs = logs_of(partition)
-        everywhere = told.lost(acknowledged_of(cluster, partition), logs.values())
+        everywhere = record_ids.lost(acknowledged_of(cluster, partition), logs.values())
         counted["partitions"] += 1
-        counted["forked"] += bool(told.forks(logs))
+        counted["forked"] += bool(record_ids.forks(logs))
         counted["lost without a trace"] += bool(everywhere)
         plan = planner.plan_partition(plan_partition_of(cluster, partition, logs))
-        yield from planned_wrongs(cluster, partition, logs, plan, counted)
+        yield from planned_disagreements(cluster, partition, logs, plan, counted)
         if history.is_gentle:
-            yield from _broken_promises(cluster, partition, logs)
+            yield from _missing_on_isr(cluster, partition, logs)
 
 
 def unfenced(cluster: Cluster, logs: Mapping[int, Log]) -> bool:
-    """Whether logs agree again behind a fork, as they may where fetches are not fenced (before KIP-320).
+    """Whether logs agree again after a fork, as they may without fencing of fetches (before KIP-320).
 
-    A follower that has not heard of a leader's new epoch takes its records without cutting, and epochs say no more where logs part.
+    A follower that does not know a leader's new epoch copies its records without truncation; then epochs do not show the fork.
     """
-    return cluster.has_leader_epochs and not cluster.fences_fetches and told.agree_again(logs)
+    return cluster.has_leader_epochs and not cluster.fences_fetches and record_ids.agree_again(logs)
 
 
-def planned_wrongs(
+def planned_disagreements(
     cluster: Cluster, partition: Partition, logs: Mapping[int, Log], plan: Plan, counted: Counter[str] | None = None
 ) -> Iterator[str]:
-    """Every election as it is played and as it is planned, against the ids: where followers cut, and what is lost.
+    """Compares simulated and planned elections with the record ids: where followers truncate, and what is lost.
 
-    Where epochs cannot tell where logs part (`unfenced`), plans are held to what brokers do.
+    Where epochs do not show forks (`unfenced`), the simulated elections decide.
     """
     acknowledged = acknowledged_of(cluster, partition)
-    everywhere = told.lost(acknowledged, logs.values())
-    candidates = {one.broker: one for one in plan.candidates}
+    everywhere = record_ids.lost(acknowledged, logs.values())
+    candidates = {candidate.broker: candidate for candidate in plan.candidates}
     for played in elections(cluster, partition.name):
-        truth = told.cuts(logs, played.leader)
+        truth = record_ids.cuts(logs, played.leader)
         if not cluster.has_leader_epochs:
-            truth = {one: _by_high_watermark(partition, one, played.leader, cut) for one, cut in truth.items()}
+            truth = {broker: _by_high_watermark(partition, broker, played.leader, cut) for broker, cut in truth.items()}
         if unfenced(cluster, logs):
             truth = {
                 truncation.broker: Cut(truncation.truncation_offset, truth[truncation.broker].lost)
@@ -115,8 +115,8 @@ def planned_wrongs(
         }
         if planned != truth:
             yield f"broker {played.leader} leads {partition.name}: planned is {planned}, ids say {truth}"
-        gone = told.lost(acknowledged - everywhere, [logs[played.leader]])
-        losing = _losing(candidate, logs) & acknowledged - told.left([logs[played.leader]])
+        gone = record_ids.lost(acknowledged - everywhere, [logs[played.leader]])
+        losing = _losing(candidate, logs) & acknowledged - record_ids.ids_of([logs[played.leader]])
         if counted is not None:
             counted["costly elections"] += bool(gone)
         if losing != gone:
@@ -124,23 +124,26 @@ def planned_wrongs(
 
 
 def _losing(candidate: Candidate, logs: Mapping[int, Log]) -> set[int]:
-    """Ids of the losses of an election, each version by the log of its first holder."""
-    return {record for loss in candidate.losses for record in told.at_offsets(logs[int(loss.held_by[0])], [(loss.start, loss.end)])}
+    """Ids of the losses of an election; the log of the first holder has the records of a version."""
+    return {
+        record
+        for loss in candidate.losses
+        for record in record_ids.at_offsets(logs[int(loss.held_by[0])], [(loss.start, loss.end)])
+    }
 
 
 def _by_high_watermark(partition: Partition, broker: int, leader: int, truth: Cut) -> Cut:
-    """Kafka 0.10 compares nothing: a follower cuts to its checkpointed watermark and to the leader's end, whatever lies below."""
+    """A follower of Kafka 0.10 truncates to its checkpointed high watermark and to the leader's log end, without a comparison."""
     replica = partition.replicas[broker]
     end = min(replica.checkpointed, replica.log_end_offset, partition.replicas[leader].log_end_offset)
     return Cut(end, truth.lost)
 
 
-def _broken_promises(cluster: Cluster, partition: Partition, logs: Mapping[int, Log]) -> Iterator[str]:
-    """Records acknowledged with acks=all that a member of the ISR lacks, where nothing happened that may cost them."""
-    promised = {
-        one for one, sent in cluster.acknowledged.items() if sent.acks < 0 and sent.topic_partition == partition.name and one >= 0
-    }
+def _missing_on_isr(cluster: Cluster, partition: Partition, logs: Mapping[int, Log]) -> Iterator[str]:
+    """Records acknowledged with acks=all that an ISR member lacks, in a history that cannot lose any."""
+    acknowledged = cluster.acknowledged.items()
+    promised = {number for number, request in acknowledged if request.acks < 0 and request.topic_partition == partition.name}
     for broker in sorted(partition.isr):
-        missing = told.lost(promised, [logs[broker]])
+        missing = record_ids.lost(promised, [logs[broker]])
         if missing:
             yield f"broker {broker} is in sync in {partition.name} and lacks {missing}"

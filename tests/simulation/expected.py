@@ -1,7 +1,7 @@
-"""What a scan of a materialised history must find, worked out from records' ids and the simulator's state alone.
+"""What a scan of a materialised history must find, from record ids and the simulator's state alone.
 
-A witness is a checkpointed high watermark: it proves the records below it, in the log it was read with, to have been committed. The
-present leader is, by the disks, the longest log of those that name the latest epoch: all others will follow it.
+A witness is a checkpointed high watermark: it proves that the records below it in its own log were committed. The present leader is
+the longest log of those with the latest epoch: all others will follow it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,12 +10,12 @@ from typing import NamedTuple
 from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.simulation.cluster import Batch, Cluster, Partition, PartitionChange, SimulatedReplica
 from kafka_forensics.simulation.transactions import Coordinator
-from tests.simulation import truth as told
-from tests.simulation.truth import Entry, Log, Ranges
+from tests.simulation import record_ids
+from tests.simulation.record_ids import Entry, Log, Ranges
 
 Version = tuple[int, Entry]
 """An entry, and the offset at which it stands."""
-Told = tuple[str, int | None, int | None, int | None]
+FindingKey = tuple[str, int | None, int | None, int | None]
 """A finding by its kind, broker and offsets `[start, end)`."""
 MAY_LOSE = ("unclean", "last-known-leader")
 """Elections of brokers that were not known to have everything."""
@@ -42,7 +42,7 @@ class Disk(NamedTuple):
     @property
     def present_leader(self) -> int:
         latest = max(self.epochs.values())
-        return max((one for one, epoch in self.epochs.items() if epoch == latest), key=lambda one: len(self.logs[one]))
+        return max((broker for broker, epoch in self.epochs.items() if epoch == latest), key=lambda broker: len(self.logs[broker]))
 
     @property
     def longest(self) -> int:
@@ -63,34 +63,36 @@ def _last_epoch(cluster: Cluster, replica: SimulatedReplica) -> int:
     return max(written, begun)
 
 
-def given_up(disk: Disk) -> set[Version]:
-    """What a witness proves committed and the present leader lacks, whom its holders, of earlier epochs, will follow."""
+def lost_versions(disk: Disk) -> set[Version]:
+    """Versions that a witness of an earlier epoch proves committed and the present leader lacks."""
     latest, leader = max(disk.epochs.values()), disk.logs[disk.present_leader]
-    held = {
-        one for broker, log in disk.logs.items() if disk.epochs[broker] < latest for one in enumerate(log[: disk.witnessed(broker)])
+    committed = {
+        version
+        for broker, log in disk.logs.items()
+        if disk.epochs[broker] < latest
+        for version in enumerate(log[: disk.witnessed(broker)])
     }
-    return held - set(enumerate(leader))
+    return committed - set(enumerate(leader))
 
 
 def false_witnesses(cluster: Cluster, disk: Disk) -> set[tuple[int, int]]:
-    """Brokers and records below their watermarks that were never below a leader's, though no cut came after the checkpoint.
+    """(broker, record) below the broker's watermark that was never below a leader's, without a truncation after the checkpoint.
 
-    A checkpoint that is older than a cut of its own log (in brokers by some seconds) speaks of records that are gone, and no file
-    shows that: it is believed.
+    No file shows whether a checkpoint is older than a truncation of its log, so such a checkpoint is a witness too.
     """
     ever = cluster.committed[disk.partition.name]
-    spoken = (
+    below_watermark = (
         (broker, record)
         for broker, log in disk.logs.items()
         for _, record in log[: min(disk.witnessed(broker), disk.partition.replicas[broker].checkpoint_valid_end)]
     )
-    return {(broker, record) for broker, record in spoken if record >= 0 and record not in ever}
+    return {(broker, record) for broker, record in below_watermark if record >= 0 and record not in ever}
 
 
-def settled(disk: Disk) -> tuple[int, int, set[Version]] | None:
-    """Of logs without epochs: the fork that stays below a witness, `[start, end)`, and what was committed if one version reaches
-    that far; None if no witness reaches beyond the fork. It ends where all that part agree again, if they do."""
-    start = min(told.forks(disk.logs).values(), default=None)
+def permanent_fork(disk: Disk) -> tuple[int, int, set[Version]] | None:
+    """Of logs without epochs: the fork `[start, end)` below a witness, and the committed versions if only one side reaches its end;
+    None if no witness is beyond the fork. It ends where all diverging logs agree again."""
+    start = min(record_ids.forks(disk.logs).values(), default=None)
     if start is None:
         return None
     sides: dict[Entry, int] = {}
@@ -101,19 +103,20 @@ def settled(disk: Disk) -> tuple[int, int, set[Version]] | None:
     if end <= start:
         return None
     furthest = [side for side, witnessed in sides.items() if witnessed == end]
-    apart = [told.differing(disk.logs[one], disk.logs[other], from_end=False)[-1][1] for one, other in told.forks(disk.logs)]
-    shared = [min(len(disk.logs[one]), len(disk.logs[other])) for one, other in told.forks(disk.logs)]
-    if all(last < until for last, until in zip(apart, shared, strict=True)):
-        end = min(end, max(apart))
+    pairs = [(disk.logs[left], disk.logs[right]) for left, right in record_ids.forks(disk.logs)]
+    differ_until = [record_ids.differing(left, right, from_end=False)[-1][1] for left, right in pairs]
+    if all(differ_end < min(len(left), len(right)) for differ_end, (left, right) in zip(differ_until, pairs, strict=True)):
+        end = min(end, max(differ_until))
     if len(furthest) > 1:
         return start, end, set()
-    bearer = next(one for one, log in disk.logs.items() if log[start : start + 1] == [furthest[0]] and disk.witnessed(one) == reach)
-    return start, end, disk.versions(bearer, ((start, end),))
+    on_side = [broker for broker, log in disk.logs.items() if log[start : start + 1] == [furthest[0]]]
+    holder = next(broker for broker in on_side if disk.witnessed(broker) == reach)
+    return start, end, disk.versions(holder, ((start, end),))
 
 
-def lagging(disk: Disk, *, leader_loses: bool) -> set[Told]:
-    """Logs that part from none and are shorter than another; one that leads and loses something by it is told as that."""
-    forked = {broker for pair in told.forks(disk.logs) for broker in pair}
+def lagging(disk: Disk, *, leader_loses: bool) -> set[FindingKey]:
+    """Logs without a fork that are shorter than another, except a leader that loses something by it."""
+    forked = {broker for pair in record_ids.forks(disk.logs) for broker in pair}
     return {
         ("REPLICA_LAGS", broker, len(log), disk.longest)
         for broker, log in disk.logs.items()
@@ -121,23 +124,23 @@ def lagging(disk: Disk, *, leader_loses: bool) -> set[Told]:
     }
 
 
-def short_members(cluster: Cluster, disk: Disk) -> set[Told]:
-    """Members of the ISR or ELR that lack what a witness proves committed, while no log parts from another.
+def short_members(cluster: Cluster, disk: Disk) -> set[FindingKey]:
+    """Members of the ISR or ELR that lack what a witness proves committed, in a partition without forks.
 
-    Before an unclean election a witness spoke of another history, if its broker has not followed that leader since: it still
-    proves what its own log holds.
+    A witness from before an unclean election, whose broker has not followed the new leader, only proves what its own log has.
     """
     members = disk.partition.isr | disk.partition.elr
     unclean = [change.leader_epoch for change in _elections(cluster, disk.partition) if change.kind in MAY_LOSE]
     sure = {log for log in disk.logs if not any(epoch > disk.epochs[log] for epoch in unclean)}
-    ends = [min(disk.watermarks[one], max(len(disk.logs[each]) for each in sure)) for one in sure]
+    longest = max((len(disk.logs[broker]) for broker in sure), default=0)
+    ends = [min(disk.watermarks[broker], longest) for broker in sure]
     end = max([*ends, *(disk.witnessed(log) for log in disk.logs)])
     kind = "LRS_RISK" if len(members) == 1 else "ISR_MEMBER_MISSING_COMMITTED"
     return {(kind, member, len(disk.logs[member]), end) for member in members if len(disk.logs[member]) < end}
 
 
-def beyond_the_log(disk: Disk) -> Iterator[Told]:
-    """Watermarks beyond the end of their own logs, and watermarks that say nothing."""
+def beyond_the_log(disk: Disk) -> Iterator[FindingKey]:
+    """Watermarks beyond the ends of their logs, and watermarks of 0."""
     for broker, log in disk.logs.items():
         if disk.watermarks[broker] > len(log):
             yield "HW_BEYOND_LEO", broker, len(log), disk.watermarks[broker]
@@ -150,7 +153,7 @@ def unclean_elections(cluster: Cluster, partition: Partition) -> int:
 
 
 def losing_elections(elected: Mapping[tuple[TopicPartition, int], Log], name: TopicPartition, lost: Version) -> set[int]:
-    """The leader epochs of the elections whose leaders' logs lacked a version that the leader before had, or had written."""
+    """The epochs of elections whose leaders lacked a version that the previous leader had or had written."""
     offset, entry = lost
     after = sorted(epoch for topic_partition, epoch in elected if topic_partition == name and epoch > entry[0])
     has_it = [True, *(list(elected[name, epoch][offset : offset + 1]) == [entry] for epoch in after)]
@@ -161,8 +164,8 @@ def _elections(cluster: Cluster, partition: Partition) -> list[PartitionChange]:
     return [change for change in cluster.changes if change.topic_partition == partition.name and change.elected]
 
 
-class Spoken(NamedTuple):
-    """A transaction in one log: who wrote it, where it begins, how it ends (`open` if it does not), and where its marker is."""
+class LogTransaction(NamedTuple):
+    """A transaction in one log: its producer, first offset, state, and the offset of its marker."""
 
     producer_id: int
     first_offset: int | None
@@ -170,22 +173,22 @@ class Spoken(NamedTuple):
     marker_offset: int | None
 
 
-def transactions(batches: list[Batch]) -> list[Spoken]:
-    """Every transaction of a log; one without records is a marker that ended nothing (`empty`)."""
+def transactions(batches: list[Batch]) -> list[LogTransaction]:
+    """Every transaction of a log; a marker without data is `empty`."""
     begun: dict[int, int] = {}
-    spokens = []
+    found = []
     for batch in batches:
         if batch.marker is not None:
             first = begun.pop(batch.producer_id, None)
             state = "empty" if first is None else {"COMMIT": "committed", "ABORT": "aborted"}[batch.marker]
-            spokens.append(Spoken(batch.producer_id, first, state, batch.base_offset))
+            found.append(LogTransaction(batch.producer_id, first, state, batch.base_offset))
         elif batch.is_transactional:
             begun.setdefault(batch.producer_id, batch.base_offset)
-    return spokens + [Spoken(producer_id, first, "open", None) for producer_id, first in begun.items()]
+    return found + [LogTransaction(producer_id, first, "open", None) for producer_id, first in begun.items()]
 
 
 class Completion(NamedTuple):
-    """What a coordinator decided, and when it knew all markers of it written."""
+    """A decision of a coordinator, and when all its markers were written."""
 
     producer_id: int
     producer_epoch: int
@@ -193,32 +196,34 @@ class Completion(NamedTuple):
     completed_ms: int
 
     def wrote(self, marker: Batch) -> bool:
-        """Whether a marker is of this decision: it was written between it and its completion."""
+        """Whether a marker belongs to this decision: it was written between decision and completion."""
         return marker.producer_id == self.producer_id and self.decided_ms <= marker.timestamp_ms <= self.completed_ms
 
 
 def torn(coordinator: Coordinator, partition: Partition, batches: list[Batch]) -> set[tuple[int, int]]:
-    """Producers and first offsets of what is open in a log though its end was decided, its markers were written, and all said so;
-    and no other log has the marker.
+    """Producers and first offsets of transactions that are open in a log though the coordinator completed them and no log has the
+    marker.
 
-    A marker has the time at which it was written, and every decision its own: in one clock there is no doubt which is whose.
+    One clock gives the times of markers and decisions, so they match without doubt.
     """
     written = [batch for replica in partition.replicas.values() for batch in replica.batches if batch.marker is not None]
-    begun = {spoken.producer_id: spoken.first_offset for spoken in transactions(batches) if spoken.state == "open"}
+    begun = {
+        transaction.producer_id: transaction.first_offset for transaction in transactions(batches) if transaction.state == "open"
+    }
     found = set()
     for completion in _completions(coordinator, partition):
         first = begun.get(completion.producer_id)
         if first is None:
             continue
-        data = next(one for one in batches if one.base_offset == first)
+        data = next(batch for batch in batches if batch.base_offset == first)
         of_it = data.timestamp_ms <= completion.decided_ms and data.producer_epoch <= completion.producer_epoch
         if of_it and not any(map(completion.wrote, written)):
             found.add((completion.producer_id, first))
     return found
 
 
-def short_of_markers(coordinator: Coordinator, disk: Disk) -> set[Told]:
-    """Members of the ISR or ELR that end before a marker whose transaction was completed, so that all before it was committed."""
+def short_of_markers(coordinator: Coordinator, disk: Disk) -> set[FindingKey]:
+    """Members of the ISR or ELR that end before the marker of a completed transaction, up to which everything was committed."""
     members = disk.partition.isr | disk.partition.elr
     kind = "LRS_RISK" if len(members) == 1 else "ISR_MEMBER_MISSING_COMMITTED"
     completions = list(_completions(coordinator, disk.partition))
@@ -232,7 +237,7 @@ def short_of_markers(coordinator: Coordinator, disk: Disk) -> set[Told]:
 
 
 def _completions(coordinator: Coordinator, partition: Partition) -> Iterator[Completion]:
-    """What the coordinator completed over this partition."""
+    """The coordinator's completed decisions on this partition."""
     for number, (decided, name, state) in enumerate(coordinator.log):
         if state.state.startswith("Prepare") and partition.name in state.partitions:
             after = (

@@ -1,7 +1,7 @@
-"""Histories by chance: a seed says how large the cluster is, what can happen in it at all, and everything that then happens.
+"""Random histories: a seed determines the cluster, the possible kinds of actions, and all actions.
 
-Each seed switches whole kinds of events off and weighs the rest anew, for what is rare among everything is common among little
-(swarm testing). The same seed gives the same history.
+Each seed switches off some kinds of actions and weights the others, so that rare combinations occur (swarm testing). The same seed
+gives the same history.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,29 +15,29 @@ from kafka_forensics.simulation.cluster import Cluster, Partition, ProduceReques
 from kafka_forensics.simulation.history import History
 from kafka_forensics.simulation.producers import FIRST_PRODUCER_ID, Producer, base_sequence_of, produce
 from kafka_forensics.simulation.transactions import Coordinator
-from tests.simulation.truth import Log
+from tests.simulation.record_ids import Log
 
 MAX_REPLICAS: Final = 5
 MAX_RECORDS: Final = 16
 MAX_EPOCHS: Final = 8
 ACTIONS: Final = 60
-"""Events of a history, before the end."""
+"""Actions of a history."""
 FEATURES: Final = (
     *("acks-0", "acks-1", "crashes", "deaf", "elr", "freezes", "idempotent", "lost-answers", "power"),
     *("preferred", "resends", "shrinks", "shutdowns", "transactions", "unclean", "unnoticed"),
 )
-"""What a seed switches on or off: who hears late is `deaf`, a crash that takes what was not flushed is `power`."""
+"""What a seed switches on or off; `deaf`: brokers learn metadata late, `power`: crashes lose what was not flushed."""
 PROTOCOLS_DRAWN: Final[tuple[TruncationProtocol, ...]] = ("kip-320", "kip-320", "kip-320", "kip-279", "truncate-to-hw")
 _NOT_UNDER: Final = {"truncate-to-hw": {"elr", "idempotent", "transactions"}, "kip-279": {"elr"}}
-"""What Kafka did not have yet."""
-_SETTLED: Final = MAX_EPOCHS - 3
-"""Above this leader epoch nothing happens any more that may begin another: one event may begin two."""
+"""Features that Kafka did not have yet."""
+_LAST_ELECTION_EPOCH: Final = MAX_EPOCHS - 3
+"""Above this leader epoch no action may elect any more; one action may begin two epochs."""
 _RANDOM_PRODUCERS: Final = 2
 _NOTHING: Final = ("stays", "none")
 
 
 class RandomHistory(NamedTuple):
-    """A history that was played: the end, and what happened, a line each."""
+    """The final state of a history, and its actions, a line each."""
 
     seed: int
     features: frozenset[str]
@@ -45,28 +45,28 @@ class RandomHistory(NamedTuple):
     coordinator: Coordinator | None
     actions: tuple[str, ...]
     elected: Mapping[tuple[TopicPartition, int], Log]
-    """By partition and leader epoch: the log with which a leader was elected."""
+    """By partition and leader epoch: the log of the leader at its election."""
 
     @property
     def is_gentle(self) -> bool:
-        """Whether nothing happened that may lose what acks=all promised: disks kept all, and who was elected was in sync."""
+        """Whether no action can lose records acknowledged with acks=all: no power failure and no unclean election."""
         return self.cluster.fences_fetches and not self.features & {"power", "unclean", "elr"}
 
 
 def random_history(seed: int, protocol: TruncationProtocol | None = None) -> RandomHistory:
-    """The history of a seed, under a protocol of its own unless one is given."""
+    """The history of a seed, under the protocol of the seed unless one is given."""
     player = _Player(seed, protocol)
     for _ in range(ACTIONS):
         player.act()
     history = History(player.cluster, player.coordinator)
     if player.rng.random() < 0.5:
         history.shut_down()
-        player.said.append("all that run are shut down")
-    return RandomHistory(seed, player.features, player.cluster, player.coordinator, tuple(player.said), player.elected)
+        player.lines.append("all that run are shut down")
+    return RandomHistory(seed, player.features, player.cluster, player.coordinator, tuple(player.lines), player.elected)
 
 
 class _Player:
-    """Draws what happens, and makes it happen."""
+    """Draws actions and performs them."""
 
     def __init__(self, seed: int, protocol: TruncationProtocol | None) -> None:
         self.rng = rng = Random(seed)
@@ -91,7 +91,7 @@ class _Player:
         self.apps = [Producer(transactional_id=f"app-{index}") for index in range(rng.randint(1, 2))] if with_transactions else []
         self.acks = [ACKS_ALL, *(ACKS_LEADER,) * self.has("acks-1"), *(ACKS_NONE,) * self.has("acks-0")]
         self.sent: list[tuple[Producer, ProduceRequest]] = []
-        self.said: list[str] = []
+        self.lines: list[str] = []
         self.kinds = [(kind, rng.randint(1, 4)) for kind, feature in _KINDS if feature == "" or self.has(feature)]
         self.ends: list[tuple[str, int]] = []
         self.elected: dict[tuple[TopicPartition, int], Log] = {}
@@ -101,24 +101,24 @@ class _Player:
         return feature in self.features
 
     def act(self) -> None:
-        """One event; drawn again where it makes no sense."""
+        """Perform one action; draws again if it is not possible."""
         self.cluster.tick()
         for _ in range(8):
             kind: _Kind = _start
             if not self.cluster.dead or self.rng.random() >= 0.15:
                 (kind,) = self.rng.choices([kind for kind, _ in self.kinds], [weight for _, weight in self.kinds])
-            if kind in _MAY_ELECT and max(partition.leader_epoch for partition in self.partitions) > _SETTLED:
+            if kind in _MAY_ELECT and max(partition.leader_epoch for partition in self.partitions) > _LAST_ELECTION_EPOCH:
                 continue
             sentence = kind(self)
             self._note_elections()
             if self.coordinator is not None:
                 transactions.complete(self.cluster, self.coordinator)
             if sentence:
-                self.said.append(sentence)
+                self.lines.append(sentence)
                 return
 
     def _note_elections(self) -> None:
-        """Keep the logs of new leaders: nothing that may elect does anything to them behind the election."""
+        """Keep the logs of new leaders: no action changes them after an election."""
         for change in self.cluster.changes[self.changes_seen :]:
             if change.elected and change.leader >= 0:
                 batches = self.cluster.partitions[change.topic_partition].replicas[change.leader].batches
@@ -130,17 +130,17 @@ class _Player:
         return self.rng.choice(self.partitions)
 
     def broker(self, *, running: bool) -> int | None:
-        """Any that runs, or any that is dead; None if there is none."""
+        """A running or a dead broker; None: there is none."""
         cluster = self.cluster
         able = [broker for broker in cluster.brokers if (cluster.is_running(broker) if running else broker in cluster.dead)]
         return self.rng.choice(able) if able else None
 
     def noticed(self) -> bool:
-        """Whether the controller sees at once that a broker went."""
+        """Whether the controller notices a crash at once."""
         return not self.has("unnoticed") or self.rng.random() < 0.5
 
-    def hears(self) -> tuple[int, ...] | None:
-        """Who learns at once of an election: everybody, unless some are deaf."""
+    def receivers(self) -> tuple[int, ...] | None:
+        """The brokers that learn the result of an election at once; None: all."""
         if not self.has("deaf") or self.rng.random() < 0.5:
             return None
         return tuple(broker for broker in self.cluster.brokers if self.rng.random() < 0.5)
@@ -149,11 +149,11 @@ class _Player:
         return not self.has("lost-answers") or self.rng.random() < 0.6
 
     def room(self) -> int:
-        """How many records the next batch may have."""
+        """The largest number of records of the next batch."""
         return min(2, MAX_RECORDS - self.cluster.next_id)
 
-    def asked(self, partition: Partition) -> int | None:
-        """Whom a producer takes for the leader, if not the controller's: one who only takes itself for it."""
+    def stale_leader(self, partition: Partition) -> int | None:
+        """A broker that only considers itself leader, to which a producer may send; None: the controller's leader."""
         stale = [replica.broker for replica in partition.replicas.values() if replica.leads and replica.broker != partition.leader]
         return self.rng.choice(stale) if stale and self.rng.random() < 0.3 else None
 
@@ -164,20 +164,20 @@ def _produce(player: _Player) -> str:
     partition, producer = player.partition(), player.rng.choice(player.producers)
     count, acks = player.rng.randint(1, player.room()), player.rng.choice(player.acks)
     sent = produce(
-        player.cluster, partition, producer, count, acks=acks, leader=player.asked(partition), answered=player.answered()
+        player.cluster, partition, producer, count, acks=acks, leader=player.stale_leader(partition), answered=player.answered()
     )
     player.sent.append((producer, sent))
     return f"produce {partition.number} {sent.ids} acks={acks} at {sent.leader}: {sent.response}"
 
 
 def _resend(player: _Player) -> str:
-    """Send again what was sent before, as it was."""
+    """Retry an earlier request."""
     if not player.sent:
         return ""
     producer, sent = player.rng.choice(player.sent[-3:])
     partition = player.cluster.partitions[sent.topic_partition]
     if producer.transactional_id is None:
-        done = produce(player.cluster, partition, producer, acks=sent.acks, leader=player.asked(partition), retry_of=sent)
+        done = produce(player.cluster, partition, producer, acks=sent.acks, leader=player.stale_leader(partition), retry_of=sent)
     elif player.coordinator is not None and sent.ids in producer.batch_sequences:
         done = transactions.write(player.cluster, player.coordinator, partition, producer, retry_of=sent)
     else:
@@ -195,7 +195,7 @@ def _fetch(player: _Player) -> str:
 
 
 def _settle(player: _Player) -> str:
-    """Some fetch, in some order."""
+    """Some brokers fetch, in random order."""
     partition = player.partition()
     who = [broker for broker in player.rng.sample(player.cluster.brokers, len(player.cluster.brokers)) if player.rng.random() < 0.7]
     done = [actions.fetch(player.cluster, partition, broker) for broker in who if not partition.replicas[broker].leads]
@@ -223,7 +223,7 @@ def _flush(player: _Player) -> str:
 
 
 def _hear(player: _Player) -> str:
-    """A broker learns what it did not hear of when it happened."""
+    """A broker learns metadata late."""
     partition, broker = player.partition(), player.broker(running=True)
     if broker is None or partition.replicas[broker].leader_epoch == partition.leader_epoch:
         return ""
@@ -260,7 +260,7 @@ def _start(player: _Player) -> str:
     if broker is None:
         return ""
     lossy = broker not in player.cluster.stopped_cleanly
-    control.start(player.cluster, broker, lossy=lossy, receivers=player.hears())
+    control.start(player.cluster, broker, lossy=lossy, receivers=player.receivers())
     return f"start {broker}"
 
 
@@ -282,34 +282,34 @@ def _thaw(player: _Player) -> str:
 
 
 def _notice(player: _Player) -> str:
-    """The controller sees that a broker is gone."""
-    gone = sorted((player.cluster.dead | player.cluster.paused) - player.cluster.fenced)
-    if not gone:
+    """The controller notices a crash."""
+    crashed = sorted((player.cluster.dead | player.cluster.paused) - player.cluster.fenced)
+    if not crashed:
         return ""
-    broker = player.rng.choice(gone)
-    control.fence(player.cluster, broker, receivers=player.hears())
+    broker = player.rng.choice(crashed)
+    control.fence(player.cluster, broker, receivers=player.receivers())
     return f"notice {broker}"
 
 
 def _elect_uncleanly(player: _Player) -> str:
-    """An operator's election, of whoever is alive first or of one broker."""
+    """An operator requests an unclean election, of any or one broker."""
     partition = player.partition()
     leader = player.rng.choice((None, *player.cluster.brokers))
-    done = control.run_election(player.cluster, partition, unclean=True, leader=leader, receivers=player.hears())
+    done = control.run_election(player.cluster, partition, unclean=True, leader=leader, receivers=player.receivers())
     return "" if done.kind in _NOTHING else f"elect {partition.number} uncleanly: {done.leader} {done.kind}"
 
 
 def _elect_preferred(player: _Player) -> str:
     partition = player.partition()
-    done = control.run_election(player.cluster, partition, unclean=False, preferred=True, receivers=player.hears())
+    done = control.run_election(player.cluster, partition, unclean=False, preferred=True, receivers=player.receivers())
     return "" if done.kind in _NOTHING else f"elect {partition.number} preferred: {done.leader}"
 
 
 def _shrink(player: _Player) -> str:
-    """Half a minute passes, and leaders put laggards out."""
+    """Half a minute passes, and leaders remove lagging followers from the ISR."""
     player.cluster.tick(player.cluster.replica_lag_time_max_ms + 1)
-    gone = [actions.shrink_isr(player.cluster, partition) for partition in player.partitions]
-    return f"shrink {[sorted(brokers) for brokers in gone]}" if any(gone) else ""
+    removed = [actions.shrink_isr(player.cluster, partition) for partition in player.partitions]
+    return f"shrink {[sorted(brokers) for brokers in removed]}" if any(removed) else ""
 
 
 def _begin(player: _Player) -> str:
@@ -339,7 +339,7 @@ def _write(player: _Player) -> str:
 
 
 def _end(player: _Player) -> str:
-    """A transaction ends; or, its request being late, one of the same epoch does."""
+    """A transaction ends, or a late request ends another one of the same epoch."""
     assert player.coordinator is not None
     app, commit = player.rng.choice(player.apps), player.rng.random() < 0.5
     name = str(app.transactional_id)
@@ -358,7 +358,7 @@ def _end(player: _Player) -> str:
 
 
 def _markers(player: _Player) -> str:
-    """The coordinator tries again to write markers, and aborts what is open for too long."""
+    """The coordinator resends markers and aborts timed-out transactions."""
     assert player.coordinator is not None
     due = sorted(name for name, left in player.coordinator.unmarked.items() if left)
     for name in due:
@@ -393,5 +393,5 @@ _KINDS: Final[tuple[tuple[_Kind, str], ...]] = (
     (_end, "transactions"),
     (_markers, "transactions"),
 )
-"""What may happen, and the feature that must be on for it."""
+"""Kinds of actions, and the feature that each requires."""
 _MAY_ELECT: Final = frozenset({_kill, _lose_power, _stop, _start, _freeze, _thaw, _notice, _elect_uncleanly, _elect_preferred})

@@ -1,4 +1,4 @@
-"""Pictures of histories: well-formed, a box for every record in every step, nothing unescaped, nothing fetched from elsewhere."""
+"""Pictures of histories: well-formed SVG, a box for each record, escaped text, no external resources."""
 
 from xml.etree import ElementTree as ET
 
@@ -16,7 +16,7 @@ def tree(history: History, title: str = "title") -> ET.Element:
 
 
 def texts(root: ET.Element) -> list[str]:
-    return [one.text or "" for one in root.iter(f"{SVG}text")]
+    return [element.text or "" for element in root.iter(f"{SVG}text")]
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -25,16 +25,16 @@ def test_every_record_has_its_box_in_every_step(name: str) -> None:
     root = tree(history)
     views = [view for event in history.events for moment in event.partitions for view in moment.replicas]
     offsets = sum(view.log_end_offset for view in views)
-    boxes = [one for one in root.iter(f"{SVG}rect") if one.get("height") == "20"]
+    boxes = [element for element in root.iter(f"{SVG}rect") if element.get("height") == "20"]
     assert len(boxes) == offsets
-    assert len([one for one in root.iter(f"{SVG}line") if one.get("stroke") == "#b3261e"]) == len(views) + 1
+    assert len([element for element in root.iter(f"{SVG}line") if element.get("stroke") == "#b3261e"]) == len(views) + 1
     width, height = float(root.get("width", "0")), float(root.get("height", "0"))
-    for one in root.iter(f"{SVG}rect"):
-        assert float(one.get("x", "0")) + float(one.get("width", "0")) <= width
-        assert float(one.get("y", "0")) + float(one.get("height", "0")) <= height
-    said = " ".join(texts(root))
+    for element in root.iter(f"{SVG}rect"):
+        assert float(element.get("x", "0")) + float(element.get("width", "0")) <= width
+        assert float(element.get("y", "0")) + float(element.get("height", "0")) <= height
+    shown = " ".join(texts(root))
     for word in ("read_uncommitted", "high watermark"):
-        assert word in said
+        assert word in shown
     assert "http" not in svg(history, name).replace("http://www.w3.org/2000/svg", "")
 
 
@@ -44,20 +44,20 @@ def test_no_text_leaves_the_picture(name: str) -> None:
     for protocol in SCENARIOS[name].protocols:
         root = tree(play(name, protocol))
         width, height = float(root.get("width", "0")), float(root.get("height", "0"))
-        for one in root.iter(f"{SVG}text"):
-            size, anchor = float(one.get("font-size", "12")), one.get("text-anchor", "start")
-            room = width - float(one.get("x", "0")) if anchor == "start" else width
-            assert 0.57 * size * len(one.text or "") <= room, one.text
-            assert float(one.get("y", "0")) < height
+        for element in root.iter(f"{SVG}text"):
+            size, anchor = float(element.get("font-size", "12")), element.get("text-anchor", "start")
+            room = width - float(element.get("x", "0")) if anchor == "start" else width
+            assert 0.57 * size * len(element.text or "") <= room, element.text
+            assert float(element.get("y", "0")) < height
 
 
-def test_what_is_told_is_escaped() -> None:
+def test_text_is_escaped() -> None:
     history = play("slow-follower")
     history.add_event('<script>alert("&")</script>')
     history.remark("a < b & c")
     drawn = svg(history, "<b>&</b>")
     assert "<script" not in drawn
     assert "<b>" not in drawn
-    said = texts(tree(history, "<b>&</b>"))
-    assert "<b>&</b>" in said
-    assert "a < b & c" in said
+    shown = texts(tree(history, "<b>&</b>"))
+    assert "<b>&</b>" in shown
+    assert "a < b & c" in shown

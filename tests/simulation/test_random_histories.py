@@ -1,10 +1,10 @@
-"""Random histories in memory: planner, played elections and records' ids agree on every one."""
+"""Random histories in memory: planner, simulated elections and record ids agree on each."""
 
 from collections import Counter
 
 import pytest
 
-from tests.simulation.checks import wrongs
+from tests.simulation.checks import disagreements
 from tests.simulation.random_histories import random_history
 
 CHUNK = 1_000
@@ -21,12 +21,12 @@ def test_planner_and_played_elections_agree_with_the_ids(first_seed: int) -> Non
     counted: Counter[str] = Counter()
     for seed in range(first_seed, first_seed + CHUNK):
         history = random_history(seed)
-        assert list(wrongs(history, counted)) == [], f"seed {seed}"
+        assert list(disagreements(history, counted)) == [], f"seed {seed}"
         counted["gentle"] += history.is_gentle
     assert counted["forked"] > CHUNK // 10
     assert counted["costly elections"] > CHUNK // 2
     assert counted["gentle"] > CHUNK // 20
-    # What no log holds any more is in no plan: nothing is left that an election could lose.
+    # A record that no log has is in no plan, because no election can lose it.
     assert CHUNK // 10 < counted["lost without a trace"] < CHUNK // 2
 
 

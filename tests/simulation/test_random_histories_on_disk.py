@@ -16,8 +16,8 @@ from kafka_forensics.questions.transactions import transactions
 from kafka_forensics.simulation.cluster import Partition
 from kafka_forensics.simulation.materialise import materialise
 from kafka_forensics.simulation.transactions import Coordinator
-from tests.simulation import expected, truth as told
-from tests.simulation.checks import acknowledged_of, logs_of, planned_wrongs, unfenced
+from tests.simulation import expected, record_ids
+from tests.simulation.checks import acknowledged_of, logs_of, planned_disagreements, unfenced
 from tests.simulation.expected import Disk, Version
 from tests.simulation.random_histories import RandomHistory, random_history
 from tests.support.plan_values import broken_laws
@@ -35,8 +35,8 @@ OTHERS = frozenset(
 """What else a history may show, all of it `info`."""
 
 
-def wrongs_on_disk(history: RandomHistory, folder: Path, counted: Counter[str]) -> Iterator[str]:
-    """Everything in which the tool and the simulator disagree; nothing if all is well."""
+def disagreements_on_disk(history: RandomHistory, folder: Path, counted: Counter[str]) -> Iterator[str]:
+    """Every disagreement of the tool and the simulator."""
     cluster = history.cluster
     paths = [str(path) for path in materialise(cluster, folder, history.coordinator)]
     options = ScanOptions(jobs=1)
@@ -46,7 +46,7 @@ def wrongs_on_disk(history: RandomHistory, folder: Path, counted: Counter[str]) 
         yield f"not all was read: {plans.result.incomplete}"
     yield from broken_laws(plans)
     findings = [finding for finding in plans.result.findings if finding.place.partition is not None]
-    mixed = any(unfenced(cluster, logs_of(one)) for one in cluster.partitions.values())
+    mixed = any(unfenced(cluster, logs_of(partition)) for partition in cluster.partitions.values())
     for finding in plans.result.findings:
         counted[finding.kind] += 1
         if finding.kind not in PARTED | EXACT | OPEN | GONE | OTHERS | {EMPTY} and not mixed:
@@ -59,8 +59,8 @@ def wrongs_on_disk(history: RandomHistory, folder: Path, counted: Counter[str]) 
     for partition in cluster.partitions.values():
         here = [finding for finding in findings if finding.place.partition == partition.number]
         disk = expected.disk_of(cluster, partition, logs_of(partition))
-        for wrong in _of_partition(history, disk, here, plans, counted):
-            yield f"{partition.topic}-{partition.number}: {wrong}"
+        for disagreement in _of_partition(history, disk, here, plans, counted):
+            yield f"{partition.topic}-{partition.number}: {disagreement}"
     if history.coordinator is not None:
         yield from _transactions(history, paths, options, findings, counted)
 
@@ -68,7 +68,7 @@ def wrongs_on_disk(history: RandomHistory, folder: Path, counted: Counter[str]) 
 def _of_partition(
     history: RandomHistory, disk: Disk, findings: list[Finding], plans: Plans, counted: Counter[str]
 ) -> Iterator[str]:
-    cluster, forks = history.cluster, told.forks(disk.logs)
+    cluster, forks = history.cluster, record_ids.forks(disk.logs)
     for finding in findings:
         if finding.kind == EMPTY and (cluster.fences_fetches or disk.logs[int(finding.place.broker or 0)]):
             yield f"{finding.kind} of a replica with records, or where a controller's log says who is in sync: {finding.place}"
@@ -76,7 +76,7 @@ def _of_partition(
     if unfenced(cluster, disk.logs):
         counted["logs that agree again"] += 1
         return
-    lost = expected.given_up(disk)
+    lost = expected.lost_versions(disk)
     false = expected.false_witnesses(cluster, disk)
     if false:
         yield f"never committed, and below a watermark: {sorted(false)}"
@@ -84,7 +84,7 @@ def _of_partition(
     yield from _losses(disk, [finding for finding in findings if finding.kind in LOSSES], lost)
     yield from _holders(disk, [finding for finding in findings if finding.kind in LOSSES], counted)
     yield from _costs(history, disk, findings, counted)
-    below = None if cluster.has_leader_epochs else expected.settled(disk)
+    below = None if cluster.has_leader_epochs else expected.permanent_fork(disk)
     settled = [
         finding for finding in findings if finding.kind == "FORK_BELOW_HW" and finding.evidence["offset"] == min(forks.values())
     ]
@@ -100,7 +100,7 @@ def _of_partition(
     short = expected.short_members(cluster, disk) if told_of else set()
     beyond = expected.short_of_markers(history.coordinator, disk) if told_of and history.coordinator is not None else set()
     shorter = expected.lagging(disk, leader_loses=bool(lost))
-    lagging = {one for one in shorter if one[1] not in {each[1] for each in short}}
+    lagging = {key for key in shorter if key[1] not in {broker for _, broker, *_ in short}}
     truth = {*expected.beyond_the_log(disk), *short, *lagging}
     if not truth <= exact <= truth | beyond:  # of the second, only what files show: the law tells what a scan must
         yield f"named but not so {sorted(exact - truth - beyond, key=str)}, so but not named {sorted(truth - exact, key=str)}"
@@ -114,13 +114,12 @@ def _of_partition(
 
 
 def _losses(disk: Disk, losses: list[Finding], lost: set[Version]) -> Iterator[str]:
-    """All that is lost and nothing else, no part of it twice, with the leader by whom, and where its holders cut."""
+    """The findings name every loss once, with the leader and where its holders truncate."""
     named = [_named(disk, finding) for finding in losses]
     everything = set[Version]().union(*named)
     if everything != lost:
         yield f"lost are {sorted(lost)}, named {sorted(everything)}"
-    told = Counter((i, j) for i, each in enumerate(named) for j, other in enumerate(named) if i != j and each <= other)
-    if told:
+    if any(versions <= other for i, versions in enumerate(named) for j, other in enumerate(named) if i != j):
         yield f"told twice: {[(finding.place, finding.evidence['held_by']) for finding in losses]}"
     for finding in losses:
         start, held_by, leaders = finding.place.offset_start, finding.evidence["held_by"], finding.evidence["leaders"]
@@ -132,7 +131,7 @@ def _losses(disk: Disk, losses: list[Finding], lost: set[Version]) -> Iterator[s
 
 
 def _holders(disk: Disk, losses: list[Finding], counted: Counter[str]) -> Iterator[str]:
-    """Of every lost offset all brokers are named, and no others, whose logs have the same there as who holds all of it."""
+    """The findings name exactly the brokers whose logs have the lost record at each lost offset."""
     for finding in losses:
         start, end, whole = _span(finding)
         rows = finding.evidence.get("held_ranges", [{"offset_start": start, "offset_end": end, "brokers": whole}])
@@ -148,8 +147,8 @@ def _holders(disk: Disk, losses: list[Finding], counted: Counter[str]) -> Iterat
 
 
 def _costs(history: RandomHistory, disk: Disk, findings: list[Finding], counted: Counter[str]) -> Iterator[str]:
-    """Every election that a loss or a fork is told with lost all of it, or one of the others that may have; unless one did that is
-    said to be taken for innocent. No loss is without one, and none that can be told is told of two."""
+    """The elections named with a loss or fork, or one of the alternatives, caused all of it, unless the finding excludes the right
+    one. Every loss has an election, and no loss has two certain ones."""
     losses = [finding for finding in findings if finding.kind in LOSSES]
     elections = [finding for finding in findings if finding.kind == "UNCLEAN_ELECTION" and "cost_finding" in finding.evidence]
     for loss in losses:
@@ -158,13 +157,13 @@ def _costs(history: RandomHistory, disk: Disk, findings: list[Finding], counted:
             yield f"lost by no election: {loss.place}"
         elif election is not None:
             whole, suspects = loss.evidence["held_by"], {election["leader_epoch"], *election.get("or_in_epochs", ())}
-            wrong = _innocent(history, disk, (end - 1, end, whole), suspects)
+            wrong = _other_elections(history, disk, (end - 1, end, whole), suspects)
             if wrong and election["unclean"] and not history.features & {"power"}:
                 yield f"offset {end - 1} is told with elections {suspects}, lost by {wrong}"
     for finding in elections:
         suspects = {finding.evidence["leader_epoch"], *finding.evidence.get("or_in_epochs", ())}
         counted["elections with a cost" if len(suspects) == 1 else "elections of which one cost it"] += 1
-        wrong = _innocent(history, disk, _span(finding), suspects)
+        wrong = _other_elections(history, disk, _span(finding), suspects)
         taken = any("lost nothing, though" in premise for premise in finding.evidence.get("premises", ()))
         counted["elections wrongly taken for innocent"] += bool(wrong and taken)
         if wrong and not taken:
@@ -174,13 +173,13 @@ def _costs(history: RandomHistory, disk: Disk, findings: list[Finding], counted:
         low, high, whole = _span(finding)
         if not any(start <= low < high <= end and {*holders} <= {*whole} for start, end, holders in map(_span, losses)):
             yield f"an election cost {low, high} of {whole}, lost are {[_span(loss) for loss in losses]}"
-    for one, other in combinations([_span(finding) for finding in of_losses if "or_in_epochs" not in finding.evidence], 2):
-        if {*one[2]} & {*other[2]} and max(one[0], other[0]) < min(one[1], other[1]):
-            yield f"counted to two elections: {one} and {other}"
+    for span, other in combinations([_span(finding) for finding in of_losses if "or_in_epochs" not in finding.evidence], 2):
+        if {*span[2]} & {*other[2]} and max(span[0], other[0]) < min(span[1], other[1]):
+            yield f"counted to two elections: {span} and {other}"
 
 
-def _innocent(history: RandomHistory, disk: Disk, span: tuple[int, int, list[int]], suspects: set[int]) -> list[set[int]]:
-    """By which elections offsets were lost, of those that none of the suspects lost."""
+def _other_elections(history: RandomHistory, disk: Disk, span: tuple[int, int, list[int]], suspects: set[int]) -> list[set[int]]:
+    """The elections that lost each offset which none of the suspects lost."""
     start, end, whole = span
     log = disk.logs[whole[0]]
     lost = [expected.losing_elections(history.elected, disk.partition.name, (offset, log[offset])) for offset in range(start, end)]
@@ -188,23 +187,22 @@ def _innocent(history: RandomHistory, disk: Disk, span: tuple[int, int, list[int
 
 
 def _span(finding: Finding) -> tuple[int, int, list[int]]:
-    """Offsets and holders of what is lost."""
+    """Offsets and holders of a loss."""
     return finding.place.offset_start or 0, finding.place.offset_end or 0, finding.evidence["held_by"]
 
 
 def _planned(history: RandomHistory, disk: Disk, plans: Plans) -> Iterator[str]:
-    planned = [one for one in plans.planned if one.plan.partition == disk.partition.number]
+    planned = [planned for planned in plans.planned if planned.plan.partition == disk.partition.number]
     if planned:
-        yield from planned_wrongs(history.cluster, disk.partition, disk.logs, planned[0].plan)
+        yield from planned_disagreements(history.cluster, disk.partition, disk.logs, planned[0].plan)
         yield from _committed(history, disk, planned[0].plan)
-    elif any(cut.lost for leader in disk.logs for cut in told.cuts(disk.logs, leader).values()):
+    elif any(cut.lost for leader in disk.logs for cut in record_ids.cuts(disk.logs, leader).values()):
         yield "an election would lose something, and nothing was planned"
 
 
 def _forks(disk: Disk, findings: list[Finding], loses: bool) -> Iterator[str]:
-    """The first fork by its offset and sides; others by theirs, but where a loss that is told covers them; none where no log parts
-    from another."""
-    forks = told.forks(disk.logs)
+    """The findings name the first fork by offset and sides, and every other fork unless a loss covers it; none without a fork."""
+    forks = record_ids.forks(disk.logs)
     if not forks:
         if bool(findings) != loses:
             yield f"no log parts from another, named {[finding.kind for finding in findings]}"
@@ -229,20 +227,17 @@ def _forks(disk: Disk, findings: list[Finding], loses: bool) -> Iterator[str]:
 
 
 def _named(disk: Disk, finding: Finding) -> set[Version]:
-    """What a finding of a loss names, by its holders, who must hold the same."""
+    """The versions that a finding of a loss names; its holders must have the same."""
     start, end = finding.place.offset_start, finding.place.offset_end
     assert start is not None
     assert end is not None
-    held = [disk.versions(broker, ((start, end),)) for broker in finding.evidence["held_by"]]
-    return held[0] if held and all(each == held[0] for each in held) else set()
+    versions = [disk.versions(broker, ((start, end),)) for broker in finding.evidence["held_by"]]
+    return versions[0] if versions and all(other == versions[0] for other in versions) else set()
 
 
 def _count_traces(history: RandomHistory, disk: Disk, counted: Counter[str]) -> None:
-    """Acknowledged records that no log holds leave a trace only where a watermark reaches beyond its own log to where they were.
-
-    That watermark is held to above (HW_BEYOND_LEO). No other file counts such records, so that nothing can be found of the rest.
-    """
-    for record in told.lost(acknowledged_of(history.cluster, disk.partition), disk.logs.values()):
+    """Count acknowledged records that no log has; only a watermark beyond its own log is a trace of them (HW_BEYOND_LEO)."""
+    for record in record_ids.lost(acknowledged_of(history.cluster, disk.partition), disk.logs.values()):
         sent = history.cluster.acknowledged[record]
         offset = sent.base_offset + sent.ids.index(record)
         traced = any(len(log) <= offset < disk.watermarks[broker] for broker, log in disk.logs.items())
@@ -255,15 +250,15 @@ def _committed(history: RandomHistory, disk: Disk, plan: Any) -> Iterator[str]:
     for candidate in plan.candidates:
         for loss in candidate.losses:
             proven = {version for broker in loss.held_by for version in enumerate(disk.logs[broker][: disk.witnessed(broker)])}
-            said = disk.versions(int(loss.held_by[0]), ((loss.start, max(loss.committed_end, loss.start)),))
-            more = said - proven
-            if not proven & disk.versions(int(loss.held_by[0]), ((loss.start, loss.end),)) <= said:
-                yield f"led by {candidate.broker}: proven are {sorted(proven)}, said {sorted(said)}"
+            planned = disk.versions(int(loss.held_by[0]), ((loss.start, max(loss.committed_end, loss.start)),))
+            more = planned - proven
+            if not proven & disk.versions(int(loss.held_by[0]), ((loss.start, loss.end),)) <= planned:
+                yield f"led by {candidate.broker}: proven are {sorted(proven)}, planned {sorted(planned)}"
             by_marker = loss.witness is not None and loss.witness.kind == "transaction_marker"
             if more and not (by_marker and {record for _, (_, record) in more if record >= 0} <= ever):
-                yield f"led by {candidate.broker}: said to be proven {sorted(more)}"
+                yield f"led by {candidate.broker}: planned as proven {sorted(more)}"
     if plan.recommended is not None:
-        costs = {one.broker: one.committed for one in plan.candidates}
+        costs = {candidate.broker: candidate.committed for candidate in plan.candidates}
         if costs[plan.recommended] != min(costs.values()):
             yield f"recommended is {plan.recommended}, of {costs}"
 
@@ -271,7 +266,7 @@ def _committed(history: RandomHistory, disk: Disk, plan: Any) -> Iterator[str]:
 def _transactions(
     history: RandomHistory, paths: list[str], options: ScanOptions, findings: list[Finding], counted: Counter[str]
 ) -> Iterator[str]:
-    """Every transaction of the copy it is told from; every open one in some log is named, and no other; what is torn is torn."""
+    """Compares the list of transactions with one copy, and the findings with the open and torn transactions of all logs."""
     cluster, coordinator = history.cluster, history.coordinator
     assert coordinator is not None
     rows = list(transactions(paths, options).rows)
@@ -285,40 +280,45 @@ def _transactions(
             for finding in of_partition
             if finding.kind in OPEN and finding.evidence.get("reason") != "opposite_marker"
         }
-        spoken = {broker: expected.transactions(replica.batches) for broker, replica in partition.replicas.items()}
-        opened = {(one.producer_id, one.first_offset) for each in spoken.values() for one in each if one.state == "open"}
-        counted["open transactions"] += len(opened)
-        if named != opened:
-            yield f"{partition.name}: open are {opened}, named {named}"
+        logged = {broker: expected.transactions(replica.batches) for broker, replica in partition.replicas.items()}
+        open_in_logs = {
+            (transaction.producer_id, transaction.first_offset)
+            for of_log in logged.values()
+            for transaction in of_log
+            if transaction.state == "open"
+        }
+        counted["open transactions"] += len(open_in_logs)
+        if named != open_in_logs:
+            yield f"{partition.name}: open are {open_in_logs}, named {named}"
         here = [row for row in rows if row.partition == partition.number and row.topic == partition.topic]
         listed = [row for row in here if row.state != "lost"]
         if not listed:
-            if all(spoken.values()):
+            if all(logged.values()):
                 yield f"{partition.name}: no transaction is listed"
             continue
         seen = [(row.producer_id, row.first_offset, _ending(row.state, row.marker), row.marker_offset) for row in listed]
         counted["transactions listed"] += len(seen)
         broker = int(listed[0].broker)
         torn = {(row.producer_id, row.first_offset) for row in listed if row.state == "torn"}
-        # without a controller's log nobody knows that no replica is left out, and then a loss is told only beyond the clocks' doubt
+        # without a controller's log a replica may be missing, so a loss is named only if no clock skew explains it
         if cluster.fences_fetches and not expected.torn(coordinator, partition, partition.replicas[broker].batches) <= torn:
             yield f"{partition.name}: named as torn are {torn}"
         counted["torn transactions"] += len(torn)
-        truth = [tuple(one) for one in spoken[broker]]
+        truth = [tuple(transaction) for transaction in logged[broker]]
         if sorted(seen, key=str) != sorted(truth, key=str):
             yield f"{partition.name}: broker {broker} has {truth}, listed {seen}"
 
 
 def _ending(state: str, marker: str | None) -> str:
-    """A row's state by what is in the log."""
+    """The state of a row by its log alone."""
     if state in ("open", "hanging") or (state == "torn" and marker is None):
         return "open"
     return {"COMMIT": "committed", "ABORT": "aborted"}[str(marker)] if state == "torn" else state
 
 
 def _is_torn(coordinator: Coordinator, partition: Partition, finding: Finding) -> bool:
-    """Whether the decision that is named was made and its marker is not in the log told of; nor, where its records are said to be
-    gone, they or it in any log."""
+    """Whether the named decision was made and its log lacks the marker; for lost records, whether all logs lack records and
+    marker."""
     decided, completed, producer_id = (
         finding.evidence[name] for name in ("decided_timestamp", "completed_timestamp", "producer_id")
     )
@@ -367,5 +367,5 @@ def all_wrongs(seed: int, folder: Path, counted: Counter[str]) -> Iterator[str]:
     """What is wrong in one history, whose directories are removed again."""
     root = folder / str(seed)
     root.mkdir()
-    yield from wrongs_on_disk(random_history(seed), root, counted)
+    yield from disagreements_on_disk(random_history(seed), root, counted)
     rmtree(root)

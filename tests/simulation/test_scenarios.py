@@ -1,4 +1,4 @@
-"""Every scenario, written as log directories: scan finds what the simulator knows and nothing else, plan names the same losses."""
+"""Every scenario as log directories: scan finds exactly the expected findings, plan the same losses."""
 
 import json
 from pathlib import Path
@@ -26,8 +26,8 @@ def plans_of(history: History, folder: Path) -> Plans:
     return make_plans([str(path) for path in paths], ScanOptions(jobs=1), PlanOptions())
 
 
-def told(finding: Finding) -> Expected:
-    """A finding in the simulator's words."""
+def expected_of(finding: Finding) -> Expected:
+    """A finding as an Expected."""
     place, held = finding.place, finding.evidence.get("held_by")
     holders = None if held is None else tuple(held)
     assert place.broker is None or isinstance(place.broker, int)
@@ -49,7 +49,7 @@ def test_scan_and_plan_find_what_the_simulator_knows(name: str, protocol: Trunca
     plans = plans_of(history, tmp_path)
     assert plans.result is not None
     assert not plans.result.incomplete
-    findings = [told(finding) for finding in plans.result.findings if finding.kind != "INCIDENT_SIGNATURE"]
+    findings = [expected_of(finding) for finding in plans.result.findings if finding.kind != "INCIDENT_SIGNATURE"]
     assert sorted(findings, key=repr) == sorted(history.expected, key=repr)
     for planned in plans.planned:
         ours = {
@@ -63,18 +63,18 @@ def test_scan_and_plan_find_what_the_simulator_knows(name: str, protocol: Trunca
             for candidate in planned.plan.candidates
         }
         assert theirs == ours
-    costly = {where for where in history.cluster.partitions if any(each.lost for each in of_all(history, where))}
-    assert costly <= {(one.plan.topic, one.plan.partition) for one in plans.planned}
+    costly = {where for where in history.cluster.partitions if any(truncation.lost for truncation in of_all(history, where))}
+    assert costly <= {(planned.plan.topic, planned.plan.partition) for planned in plans.planned}
 
 
 def of_all(history: History, where: tuple[str, int]) -> list[Any]:
-    """What every follower does in every election."""
+    """The truncation of every follower in every election."""
     return [truncation for outcome in elections(history.cluster, where) for truncation in outcome.followers]
 
 
 @pytest.mark.parametrize(("name", "protocol"), PLAYED)
 def test_an_expected_loss_is_where_the_records_are(name: str, protocol: TruncationProtocol) -> None:
-    """What a scenario says a scan must find is held to the records themselves."""
+    """Compares expected losses with the record ids."""
     history = play(name, protocol)
     for expected in history.expected:
         if expected.kind in ("UNCLEAN_LOSS", "LRS_LOSS", "FORK_BELOW_HW", "FORK_ABOVE_HW"):
@@ -85,9 +85,9 @@ def test_an_expected_loss_is_where_the_records_are(name: str, protocol: Truncati
             assert expected.held_by is not None
             (holder,) = expected.held_by
             assert expected.offset_start is not None
-            gone = partition.replicas[holder].ids[expected.offset_start : expected.offset_end]
-            assert gone
-            assert set(gone) <= not_read(history)
+            lost_ids = partition.replicas[holder].ids[expected.offset_start : expected.offset_end]
+            assert lost_ids
+            assert set(lost_ids) <= not_read(history)
 
 
 @pytest.mark.parametrize(("name", "protocol"), PLAYED)
@@ -103,15 +103,16 @@ def test_a_history_is_the_same_every_time(name: str, protocol: TruncationProtoco
 
 
 @pytest.mark.parametrize("name", ["hw-lag-loss", "hw-lag-divergence"])
-def test_the_classic_cases_part_under_watermarks_and_not_under_epochs(name: str) -> None:
+def test_the_classic_cases_fork_under_high_watermarks_and_not_under_epochs(name: str) -> None:
     assert forks(play(name, "truncate-to-hw").cluster.partitions[T]) == {(1, 2): 1}
     for protocol in SCENARIOS[name].protocols[1:]:
         assert forks(play(name, protocol).cluster.partitions[T]) == {}
 
 
-def test_fast_leader_changes_part_logs_under_kip_101_only() -> None:
-    parted = {protocol: forks(play("fast-leader-changes", protocol).cluster.partitions[T]) for protocol in PROTOCOLS_OF_FAST}
-    assert parted == {"kip-101": {(1, 2): 1}, "kip-279": {}, "kip-320": {}}
+def test_fast_leader_changes_fork_logs_under_kip_101_only() -> None:
+    histories = {protocol: play("fast-leader-changes", protocol) for protocol in PROTOCOLS_OF_FAST}
+    offsets_of_forks = {protocol: forks(history.cluster.partitions[T]) for protocol, history in histories.items()}
+    assert offsets_of_forks == {"kip-101": {(1, 2): 1}, "kip-279": {}, "kip-320": {}}
 
 
 PROTOCOLS_OF_FAST = SCENARIOS["fast-leader-changes"].protocols
@@ -144,8 +145,8 @@ def test_what_is_read_at_the_end(name: str) -> None:
 
 
 def test_what_is_lost_everywhere() -> None:
-    gone = {name: lost(play(name).cluster) for name in SCENARIOS}
-    assert {name: ids for name, ids in gone.items() if ids} == {"txn-partly-lost": {3}}
+    lost_ids = {name: lost(play(name).cluster) for name in SCENARIOS}
+    assert {name: ids for name, ids in lost_ids.items() if ids} == {"txn-partly-lost": {3}}
     assert lost(play("hw-lag-divergence", "kip-320").cluster) == {1}
 
 

@@ -1,4 +1,4 @@
-"""The cluster of histories, rule by rule: fetches, watermarks, promises, truncation, the ISR, elections, restarts."""
+"""The simulated cluster, rule by rule: fetches, high watermarks, acknowledgements, truncation, ISR, elections, restarts."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def ends(partition: Partition) -> list[int]:
     return [partition.replicas[replica].log_end_offset for replica in sorted(partition.replicas)]
 
 
-def test_who_waited_for_a_leader_that_is_gone_is_told_nothing_good() -> None:
+def test_requests_at_a_replaced_or_dead_leader_are_not_acknowledged() -> None:
     cluster, partition = made()
     waiting = append(cluster, partition, cluster.new_ids(1))
     pause(cluster, 1, noticed=True)
@@ -46,7 +46,7 @@ def test_who_waited_for_a_leader_that_is_gone_is_told_nothing_good() -> None:
     assert acknowledged(cluster) == set()
 
 
-def test_a_leader_in_its_own_eyes_takes_records_and_loses_them() -> None:
+def test_a_stale_leader_acknowledges_records_with_acks_1_and_loses_them() -> None:
     cluster, partition = made()
     pause(cluster, 1, noticed=True)
     resume(cluster, 1, receives_metadata=False)
@@ -72,7 +72,7 @@ def test_only_the_newest_protocol_refuses_followers_of_another_epoch(protocol: T
     assert (done.failure, done.end) == (("fenced", 0) if protocol == "kip-320" else ("", 1))
 
 
-def test_nobody_cuts_at_a_watermark_while_there_is_no_leader() -> None:
+def test_no_replica_truncates_while_there_is_no_leader() -> None:
     cluster, partition = made("truncate-to-hw", brokers=2)
     append(cluster, partition, cluster.new_ids(1), acks=ACKS_LEADER)
     fetch(cluster, partition, 2)
@@ -82,7 +82,7 @@ def test_nobody_cuts_at_a_watermark_while_there_is_no_leader() -> None:
     assert (partition.leader, ends(partition)) == (-1, [1, 1])
 
 
-def test_power_takes_what_was_not_flushed_and_a_kill_takes_nothing() -> None:
+def test_a_power_failure_loses_unflushed_batches_and_a_kill_loses_none() -> None:
     cluster, partition = made()
     append(cluster, partition, cluster.new_ids(2))
     flush(cluster, 1)
@@ -93,7 +93,7 @@ def test_power_takes_what_was_not_flushed_and_a_kill_takes_nothing() -> None:
     assert (cut.broker, cut.end_offset, cut.ids, ends(partition)[0]) == (1, 2, (2, 3), 2)
 
 
-def test_a_laggard_is_put_out_by_time_and_comes_back_by_fetching() -> None:
+def test_a_lagging_follower_leaves_the_isr_and_rejoins_by_fetching() -> None:
     cluster, partition = made()
     pause(cluster, 3)
     append(cluster, partition, cluster.new_ids(1))
@@ -109,7 +109,7 @@ def test_a_laggard_is_put_out_by_time_and_comes_back_by_fetching() -> None:
     assert partition.isr == {1, 2, 3}
 
 
-def test_nobody_joins_the_isr_before_the_leaders_own_epoch() -> None:
+def test_no_follower_joins_the_isr_before_the_leader_epoch_starts() -> None:
     cluster, partition = made()
     append(cluster, partition, cluster.new_ids(2))
     fetch(cluster, partition, 2)
@@ -123,7 +123,7 @@ def test_nobody_joins_the_isr_before_the_leaders_own_epoch() -> None:
     assert fetch(cluster, partition, 3).joined
 
 
-def test_a_retry_is_known_by_its_number_on_every_leader() -> None:
+def test_every_leader_recognises_a_retry_by_its_sequence_number() -> None:
     cluster, partition = made()
     producer = Producer(IDEMPOTENT, 0)
     sent = produce(cluster, partition, producer, 2, answered=False)
@@ -139,16 +139,16 @@ def test_a_retry_is_known_by_its_number_on_every_leader() -> None:
     assert produce(cluster, partition, skipped).response == "out of order"
 
 
-def test_brokers_before_0_11_take_no_numbers_and_every_record_stands_alone() -> None:
+def test_brokers_before_0_11_ignore_sequence_numbers_and_write_single_records() -> None:
     cluster, partition = made("truncate-to-hw")
     producer = Producer(IDEMPOTENT, 0)
     produce(cluster, partition, producer, retry_of=produce(cluster, partition, producer, 2))
-    told = [(batch.base_offset, batch.ids, batch.producer_id) for batch in partition.replicas[1].batches]
-    assert told == [(0, (0,), -1), (1, (1,), -1), (2, (0,), -1), (3, (1,), -1)]
+    batches = [(batch.base_offset, batch.ids, batch.producer_id) for batch in partition.replicas[1].batches]
+    assert batches == [(0, (0,), -1), (1, (1,), -1), (2, (0,), -1), (3, (1,), -1)]
     assert partition.replicas[1].epochs == []
 
 
-def test_a_cut_makes_a_checkpoint_a_word_about_records_that_are_gone() -> None:
+def test_a_truncation_lowers_the_valid_end_of_a_checkpoint() -> None:
     cluster, partition = made(brokers=1)
     append(cluster, partition, cluster.new_ids(2))
     flush(cluster, 1)
@@ -164,7 +164,7 @@ def test_a_cut_makes_a_checkpoint_a_word_about_records_that_are_gone() -> None:
 
 
 def test_a_batch_that_begins_below_the_followers_log_end_is_refused() -> None:
-    """As it may be where nobody cut: the follower stands still."""
+    """As may happen without truncation; the follower makes no progress."""
     cluster, partition = made("kip-279", brokers=2)
     append(cluster, partition, cluster.new_ids(1))
     fetch(cluster, partition, 2)

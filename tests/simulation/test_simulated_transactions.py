@@ -29,8 +29,8 @@ def two_of_which_one_aborted(coordinator: Coordinator, *, app_again: bool) -> tu
     cluster, partition, producer = begun(coordinator)
     other = Producer(transactional_id="other")
     transactions.init_producer_id(cluster, coordinator, other)
-    for one in (producer, other, producer if app_again else other):
-        wrote(cluster, coordinator, partition, one)
+    for writer in (producer, other, producer if app_again else other):
+        wrote(cluster, coordinator, partition, writer)
     transactions.end_transaction(cluster, coordinator, "other", 0, commit=False)
     return cluster, partition, producer
 
@@ -72,7 +72,7 @@ def test_a_late_request_ends_the_next_transaction_before_version_2_only() -> Non
         assert transactions.end_transaction(cluster, coordinator, APP, 0, commit=True) == answer
 
 
-def test_a_second_end_is_answered_alike_and_another_one_refused() -> None:
+def test_a_repeated_end_succeeds_and_the_opposite_one_fails() -> None:
     coordinator = Coordinator()
     cluster, partition, producer = begun(coordinator)
     assert transactions.end_transaction(cluster, coordinator, APP, 0, commit=True) == INVALID
@@ -108,7 +108,7 @@ def test_a_transaction_that_takes_too_long_is_aborted_under_the_next_epoch() -> 
     assert transactions.write(cluster, coordinator, partition, producer).response == FENCED
 
 
-def test_only_a_leader_that_verifies_refuses_a_record_behind_the_marker() -> None:
+def test_only_a_leader_that_verifies_refuses_a_record_after_the_marker() -> None:
     for verifies, answer in ((True, INVALID), (False, "acknowledged")):
         coordinator = Coordinator(verifies=verifies)
         cluster, partition, producer = begun(coordinator)
@@ -147,7 +147,7 @@ def test_a_decision_is_complete_when_the_whole_isr_has_its_marker() -> None:
         assert states(coordinator)[-1] == (state, 0)
 
 
-def test_a_marker_is_written_again_if_its_leader_dies_before_anybody_has_it() -> None:
+def test_a_marker_is_resent_if_its_leader_dies_before_a_follower_has_it() -> None:
     coordinator = Coordinator()
     cluster, partition, producer = begun(coordinator, (1, 2))
     wrote(cluster, coordinator, partition, producer)
@@ -159,7 +159,7 @@ def test_a_marker_is_written_again_if_its_leader_dies_before_anybody_has_it() ->
     assert states(coordinator)[-1] == ("CompleteAbort", 0)
 
 
-def test_readers_of_committed_data_stop_before_what_is_open() -> None:
+def test_read_committed_stops_before_an_open_transaction() -> None:
     coordinator = Coordinator()
     cluster, partition, _ = two_of_which_one_aborted(coordinator, app_again=True)
     batches = partition.replicas[1].batches
@@ -170,7 +170,7 @@ def test_readers_of_committed_data_stop_before_what_is_open() -> None:
     assert visible_ids(batches, 1) == ((0,), ())
 
 
-def test_what_brokers_keep_of_producers() -> None:
+def test_producer_state() -> None:
     coordinator = Coordinator()
     cluster, partition, producer = two_of_which_one_aborted(coordinator, app_again=False)
     batches, now = partition.replicas[1].batches, cluster.now_ms

@@ -1,4 +1,4 @@
-"""The counts and shortest counterexamples of the five protocols, as Gustafson's specification has them."""
+"""State counts and shortest counterexamples of the five protocols agree with Gustafson's specification."""
 
 import re
 from collections.abc import Iterator
@@ -56,8 +56,8 @@ def test_states_and_shortest_counterexamples_are_those_of_the_page(case: str) ->
     assert checked.complete
     assert (str(checked.states), str(checked.depth)) == (row["states"], row.get("depth", str(checked.depth)))
     steps = {verdict.invariant: str(len(verdict.trace)) if verdict.holds is False else "holds" for verdict in checked.verdicts}
-    assert {invariant: said for invariant, said in row.items() if invariant in INVARIANTS} == {
-        invariant: said for invariant, said in steps.items() if invariant in row
+    assert {invariant: length for invariant, length in row.items() if invariant in INVARIANTS} == {
+        invariant: length for invariant, length in steps.items() if invariant in row
     }
     if history:
         assert steps["CommittedOnIsr"] == steps["StrongIsr"]
@@ -113,8 +113,8 @@ def test_without_a_guard_committed_records_can_go_missing(name: str) -> None:
 def test_unfenced_truncation_alone_has_as_many_states_as_was_measured_elsewhere() -> None:
     checked = check(replace(KIP_320, guards=KIP_320.guards & ~Guard.TRUNCATION_FENCED), Sizes(), history=False)
     assert checked.states == 145_899
-    told = {verdict.invariant: len(verdict.trace) for verdict in checked.verdicts if not verdict.holds}
-    assert told == {"StrongIsr": 13, "WeakIsr": 13, "SettledAgreement": 11}
+    broken = {verdict.invariant: len(verdict.trace) for verdict in checked.verdicts if not verdict.holds}
+    assert broken == {"StrongIsr": 13, "WeakIsr": 13, "SettledAgreement": 11}
 
 
 @pytest.mark.parametrize("guard", ["LEADER_WRITES", "NEWER_EPOCH"])
@@ -145,7 +145,7 @@ def reachable(protocol: Protocol, sizes: Sizes) -> Iterator[tuple[ModelState, Mo
 
 
 def cached(replica: ModelReplica, *, leads: bool) -> Log:
-    """A log with the epochs its broker caches: of its records, and, on a leader, its own from the log's end on."""
+    """A log with the epochs its broker caches: of its records, and, on a leader, its log from the log's end on."""
     epochs = [record.leader_epoch for record in replica.log]
     entries = [EpochEntry(epoch, at) for at, epoch in enumerate(epochs) if at == 0 or epochs[at - 1] != epoch]
     if leads and replica.leader_epoch not in epochs:
@@ -158,13 +158,13 @@ def test_epochs_find_where_records_part(sizes: Sizes) -> None:
     """Under KIP-320 a follower that asks for epochs cuts exactly where its records stop being the leader's."""
     cuts = set()
     for before, after, follower, leader in reachable(KIP_320, sizes):
-        own = cached(before.replicas[follower], leads=leader_of(before, follower) == follower)
-        theirs = cached(before.replicas[leader], leads=True)
+        log = cached(before.replicas[follower], leads=leader_of(before, follower) == follower)
+        target = cached(before.replicas[leader], leads=True)
         end = len(after.replicas[follower].log)
-        assert by_kip_279(own, theirs).log_end_offset == end
-        assert by_fetch(own, theirs).log_end_offset == end
-        assert truncation_offset(own.epochs, own.log_end_offset, theirs.epochs, theirs.log_end_offset) == end
-        cuts.add((own.log_end_offset, end))
+        assert by_kip_279(log, target).log_end_offset == end
+        assert by_fetch(log, target).log_end_offset == end
+        assert truncation_offset(log.epochs, log.log_end_offset, target.epochs, target.log_end_offset) == end
+        cuts.add((log.log_end_offset, end))
     assert any(length > end > 0 for length, end in cuts)
 
 
@@ -172,11 +172,11 @@ def test_the_older_rules_cut_where_the_model_does() -> None:
     """KIP-101 where the leader leads in a newer epoch than the follower's records; the specification's leader caches no epoch
     before it wrote in it, and its follower does not move where it would have to grow."""
     for before, after, follower, leader in reachable(KIP_101, Sizes(2, 2, 2, 2)):
-        own, theirs = (cached(before.replicas[one], leads=False) for one in (follower, leader))
-        ascending = all(log.epochs == tuple(sorted(log.epochs, key=lambda entry: entry.leader_epoch)) for log in (own, theirs))
-        if ascending and own.epochs and theirs.epochs and theirs.epochs[0].leader_epoch <= own.epochs[-1].leader_epoch:
-            assert by_kip_101(own, theirs).log_end_offset == len(after.replicas[follower].log)
+        log, target = (cached(before.replicas[number], leads=False) for number in (follower, leader))
+        ascending = all(log.epochs == tuple(sorted(log.epochs, key=lambda entry: entry.leader_epoch)) for log in (log, target))
+        if ascending and log.epochs and target.epochs and target.epochs[0].leader_epoch <= log.epochs[-1].leader_epoch:
+            assert by_kip_101(log, target).log_end_offset == len(after.replicas[follower].log)
     for before, after, follower, leader in reachable(TRUNCATE_TO_HW, Sizes(2, 2, 2, 1)):
-        own, theirs = (cached(before.replicas[one], leads=False) for one in (follower, leader))
-        if own.high_watermark <= theirs.log_end_offset:
-            assert by_high_watermark(own, theirs).log_end_offset == len(after.replicas[follower].log)
+        log, target = (cached(before.replicas[number], leads=False) for number in (follower, leader))
+        if log.high_watermark <= target.log_end_offset:
+            assert by_high_watermark(log, target).log_end_offset == len(after.replicas[follower].log)

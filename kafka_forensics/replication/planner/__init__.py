@@ -28,7 +28,7 @@ from kafka_forensics.replication.planner.plans import (
     Witness,
     costs_of,
 )
-from kafka_forensics.replication.planner.start_order import Round, StartOrder, leader_request, order_of_starts
+from kafka_forensics.replication.planner.start_order import LeaderRequest, Round, StartOrder, leader_request, order_of_starts
 
 __all__ = [
     "NO_END",
@@ -40,6 +40,7 @@ __all__ = [
     "Candidate",
     "ElectionNeeds",
     "FollowerPlan",
+    "LeaderRequest",
     "Loss",
     "Missing",
     "Plan",

@@ -1,7 +1,7 @@
-"""What became of records, from their ids alone: no rule of replication, and nothing of the package, is used here.
+"""Lost and truncated records from record ids alone, without rules of replication and without the package.
 
-A log is a sequence of entries, one an offset from 0 on; an entry is (leader epoch, record id), so that a record that was sent twice
-is told apart by the epochs in which it was taken.
+A log is a sequence of entries, one for each offset from 0 on; an entry is (leader epoch, record id), so that a record that was sent
+twice has two different entries.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,8 @@ Ranges = tuple[tuple[int, int], ...]
 
 
 class Cut(NamedTuple):
-    """Where a follower's log stops being the leader's, and offsets `[start, end)` of what the leader lacks or has differently."""
+    """Where a follower's log diverges from the leader's, and the offsets `[start, end)` that the leader lacks or has
+    differently."""
 
     truncation_offset: int
     lost: Ranges
@@ -22,34 +23,34 @@ class Cut(NamedTuple):
 
 def common_prefix(left: Log, right: Log) -> int:
     shared = 0
-    for ours, theirs in zip(left, right, strict=False):
-        if ours != theirs:
+    for entry, other in zip(left, right, strict=False):
+        if entry != other:
             break
         shared += 1
     return shared
 
 
 def forks(logs: Mapping[int, Log]) -> dict[tuple[int, int], int]:
-    """Pairs whose logs hold different entries at an offset, and the first such offset; a shorter log does not differ."""
+    """Pairs of brokers whose logs have different entries at an offset → the first such offset."""
     found = {}
     for left, right in combinations(sorted(logs), 2):
-        at = common_prefix(logs[left], logs[right])
-        if at < min(len(logs[left]), len(logs[right])):
-            found[left, right] = at
+        offset = common_prefix(logs[left], logs[right])
+        if offset < min(len(logs[left]), len(logs[right])):
+            found[left, right] = offset
     return found
 
 
 def agree_again(logs: Mapping[int, Log]) -> bool:
-    """Whether two logs hold the same entry somewhere behind an offset at which they differ."""
-    pairs = ((logs[left], logs[right], at) for (left, right), at in forks(logs).items())
-    return any(ours == theirs for left, right, at in pairs for ours, theirs in zip(left[at:], right[at:], strict=False))
+    """Whether two logs have the same entry somewhere after an offset at which they differ."""
+    tails = ((logs[left][offset:], logs[right][offset:]) for (left, right), offset in forks(logs).items())
+    return any(entry == other for left, right in tails for entry, other in zip(left, right, strict=False))
 
 
 def cuts(logs: Mapping[int, Log], leader: int) -> dict[int, Cut]:
-    """What becomes of every other log if it is made a prefix of the leader's by cutting as little as possible."""
-    kept = logs[leader]
+    """The smallest truncation of every other log that makes it a prefix of the leader's."""
+    leader_log = logs[leader]
     return {
-        broker: Cut(common_prefix(log, kept), differing(log, kept, from_end=True))
+        broker: Cut(common_prefix(log, leader_log), differing(log, leader_log, from_end=True))
         for broker, log in logs.items()
         if broker != leader
     }
@@ -73,9 +74,9 @@ def at_offsets(log: Log, ranges: Iterable[tuple[int, int]]) -> set[int]:
     return {log[offset][1] for start, end in ranges for offset in range(start, end)}
 
 
-def left(logs: Iterable[Log]) -> set[int]:
+def ids_of(logs: Iterable[Log]) -> set[int]:
     return {record for log in logs for _, record in log}
 
 
 def lost(acknowledged: Iterable[int], logs: Iterable[Log]) -> set[int]:
-    return set(acknowledged) - left(logs)
+    return set(acknowledged) - ids_of(logs)
