@@ -76,9 +76,9 @@ def test_only_the_living_lead_and_only_unclean_elections_may_lose(
     assert elected.kind in (("unclean", "none") if not clean else ("stays", "clean", "elr"))
     assert (elected.leader == -1) is not bool(clean or (unclean and alive))
     if clean and leader not in clean:
-        assert elected.leader == next(one for one in assignment if one in clean)
+        assert elected.leader == next(broker for broker in assignment if broker in clean)
     if elected.kind == "unclean":
-        assert elected.leader == next(one for one in assignment if one in alive)
+        assert elected.leader == next(broker for broker in assignment if broker in alive)
 
 
 LAG_MS = 30_000

@@ -44,7 +44,7 @@ def test_an_answer_is_the_largest_epoch_not_above_the_one_asked_for(epochs: set[
     if asked == -1 or asked > max(epochs):
         assert answer == UNDEFINED
         return
-    below, above = [one for one in epochs if one <= asked], [one for one in epochs if one > asked]
+    below, above = [epoch for epoch in epochs if epoch <= asked], [epoch for epoch in epochs if epoch > asked]
     assert answer == EpochEndOffset(max(below, default=asked), 10 * min(above) if above else 1000)
 
 

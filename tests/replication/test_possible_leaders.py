@@ -18,7 +18,7 @@ def elected_by_some_majority(candidate: QuorumLog, logs: list[QuorumLog]) -> boo
     """Whether any majority of the candidate's voters, itself among them, votes for it."""
     if candidate.voters is None or candidate.node not in candidate.voters.directories:
         return False
-    by_node = {one.node: one for one in logs}
+    by_node = {log.node: log for log in logs}
     voters = [*candidate.voters.directories]
     for size in range(len(voters) // 2 + 1, len(voters) + 1):
         for majority in combinations(voters, size):

@@ -129,4 +129,4 @@ def test_sequence_numbers_wrap() -> None:
 def test_an_epoch_drops_what_it_contradicts(assigned: tuple[int, int], kept: list[tuple[int, int]]) -> None:
     cache = [EpochEntry(0, 0), EpochEntry(1, 10), EpochEntry(2, 20)]
     assign_epoch(cache, EpochEntry(*assigned))
-    assert cache == [EpochEntry(*one) for one in kept]
+    assert cache == [EpochEntry(*entry) for entry in kept]

@@ -117,17 +117,21 @@ KEPT = Path(__file__).with_name("starts.json")
 EXPECTED: dict[str, Any] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
 
 
-def told(name: str) -> Any:
+def document_of(name: str) -> Any:
     """The whole forecast of a start, and what swaps leave before it."""
     done, left = recovery.swap_steps(STARTS[name])
-    swaps = [[(step.action, step.file, step.to) for step in done], [one.base_offset for one in left]] if STARTS[name].swaps else []
+    swaps = (
+        [[(step.action, step.file, step.to) for step in done], [segment.base_offset for segment in left]]
+        if STARTS[name].swaps
+        else []
+    )
     return json.loads(json.dumps([recovery.foretell(STARTS[name]), swaps], default=asdict))
 
 
 @pytest.mark.parametrize("name", STARTS)
 def test_a_start_is_as_it_is_kept(name: str) -> None:
     """After a change of a rule: `python -m tests.replication.test_recovery_rules`, and read the difference."""
-    assert told(name) == EXPECTED[name]
+    assert document_of(name) == EXPECTED[name]
 
 
 STOPS = st.one_of(st.none(), st.tuples(st.integers(0, 9), st.sampled_from([18, 19, 20, 22, 24])))
@@ -162,4 +166,4 @@ def test_a_start_never_invents_offsets_and_a_second_changes_nothing(
 
 
 if __name__ == "__main__":
-    write_answers(KEPT, {name: told(name) for name in STARTS}, depth=4)
+    write_answers(KEPT, {name: document_of(name) for name in STARTS}, depth=4)

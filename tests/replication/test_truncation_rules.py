@@ -1,4 +1,4 @@
-"""Where a follower cuts, by each of Kafka's rules: known cases question by question, and what any two logs must come to."""
+"""Truncation by each of Kafka's rules: known cases request by request, and properties of any two logs."""
 
 import itertools
 from collections.abc import Callable
@@ -34,18 +34,18 @@ LEADER = log(200, (1, 20), (2, 80), (3, 120))
 
 @pytest.mark.parametrize("rule", [by_kip_101, by_kip_279, by_fetch])
 def test_the_worked_example_cuts(rule: Rule) -> None:
-    """A follower whose last epoch is 1 and ends at 100 is told 80; one at epoch 3 keeps all up to the leader's end."""
+    """A follower whose last epoch 1 ends at 100 truncates to 80; one at epoch 3 keeps everything up to the leader's log end."""
     assert rule(log(100, (1, 20), start=20), LEADER).log_end_offset == 80
     assert rule(log(150, (1, 20), (2, 80), (3, 120), start=20), LEADER).log_end_offset == 150
     assert rule(log(250, (1, 20), (2, 80), (3, 120), start=20), LEADER).log_end_offset == 200
 
 
 @pytest.mark.parametrize(("end", "cut"), [(5, 5), (9, 9), (12, 9)])
-def test_a_follower_that_knows_no_epoch_cuts_at_the_leaders_end_if_it_reaches_so_far(end: int, cut: int) -> None:
+def test_a_follower_without_epochs_truncates_to_the_leaders_end(end: int, cut: int) -> None:
     assert truncation_state(log(end), EpochEndOffset(2, 9)) == (cut, True)
 
 
-def test_fast_leader_changes_need_a_second_question() -> None:
+def test_fast_leader_changes_need_a_second_request() -> None:
     """KIP-279: B=[r1@1] follows A=[r0@0, r2@2]; the first later epoch begins at 1, where B ends anyhow."""
     follower, leader = log(1, (1, 0)), log(2, (0, 0), (2, 1))
     assert by_kip_101(follower, leader).questions == (Question(1, EpochEndOffset(1, 1), 1),)
@@ -54,7 +54,7 @@ def test_fast_leader_changes_need_a_second_question() -> None:
     assert by_fetch(follower, leader).log_end_offset == 0
 
 
-def test_questions_go_on_until_an_epoch_is_shared() -> None:
+def test_requests_repeat_until_both_logs_have_the_epoch() -> None:
     follower, leader = log(9, (1, 0), (3, 5)), log(9, (1, 0), (2, 7), (4, 8))
     expected = (Question(3, EpochEndOffset(2, 8), 5), Question(1, EpochEndOffset(1, 7), 5))
     assert by_kip_279(follower, leader).questions == expected
@@ -62,8 +62,8 @@ def test_questions_go_on_until_an_epoch_is_shared() -> None:
     assert {rule(follower, leader).log_end_offset for rule in RULES[2:]} == {5}
 
 
-def test_what_the_leader_does_not_know_falls_back() -> None:
-    """To the watermark while questions were asked, to the leader's end since they ride on fetches."""
+def test_an_epoch_unknown_to_the_leader_falls_back() -> None:
+    """To the high watermark with separate requests, to the leader's log end since fetches carry epochs."""
     follower, leader = log(10, (3, 0), hw=4), log(9, (1, 0))
     assert [rule(follower, leader).log_end_offset for rule in RULES] == [4, 4, 4, 9]
     assert by_kip_279(follower, leader).questions == (Question(3, UNDEFINED, 4),)
@@ -73,13 +73,13 @@ def test_what_the_leader_does_not_know_falls_back() -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_who_is_left_behind_begins_anew(rule: Rule) -> None:
-    """Retention took from the leader what the follower would fetch next."""
+def test_a_follower_below_the_leaders_log_start_restarts_there(rule: Rule) -> None:
+    """Retention deleted the records that the follower would fetch next."""
     assert rule(log(10, (0, 0), hw=10), log(500, (0, 300), start=300)).log_end_offset == 300
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_an_empty_follower_asks_nothing(rule: Rule) -> None:
+def test_an_empty_follower_sends_no_request(rule: Rule) -> None:
     outcome = rule(log(0), LEADER)
     assert (outcome.log_end_offset, outcome.questions) == (0, ())
 

@@ -1,4 +1,4 @@
-"""Watermarks fetch by fetch: the worked example, what freezes them, and laws over any schedule."""
+"""High watermarks fetch by fetch: an example, what freezes them, and properties of any schedule."""
 
 from dataclasses import replace
 
@@ -12,26 +12,24 @@ THREE = LeaderState(1, 0, 0, frozenset({1, 2, 3}), {2: -1, 3: -1})
 
 
 def appended_to(state: LeaderState, records: int) -> LeaderState:
-    """The leader after a producer's records: alone in its ISR it commits them at once
-    (Partition.appendRecordsToLeader)."""
+    """The leader after an append (Partition.appendRecordsToLeader)."""
     return raised(replace(state, log_end_offset=state.log_end_offset + records))
 
 
 def after_fetch(state: LeaderState, follower: int, fetch_offset: int) -> LeaderState:
-    """The leader after a follower asked for `fetch_offset`: all below it lies on that follower
-    (Partition.updateFollowerFetchState)."""
+    """The leader after a fetch at `fetch_offset`, below which the follower has everything (Partition.updateFollowerFetchState)."""
     return raised(replace(state, follower_ends={**state.follower_ends, follower: fetch_offset}))
 
 
 def test_the_worked_example() -> None:
     """Fetches at (0, 0), (4, 5), (8, 10) from a leader whose end is 10, 15, 20."""
-    state, told = THREE, []
+    state, seen = THREE, []
     for appended, fetches in ((10, (0, 0)), (5, (4, 5)), (5, (8, 10))):
         state = appended_to(state, appended)
         for follower, fetch_offset in zip((2, 3), fetches, strict=True):
             state = after_fetch(state, follower, fetch_offset)
-        told.append((state.log_end_offset, state.high_watermark))
-    assert told == [(10, 0), (15, 4), (20, 8)]
+        seen.append((state.log_end_offset, state.high_watermark))
+    assert seen == [(10, 0), (15, 4), (20, 8)]
     assert follower_high_watermark(state.high_watermark, 8) == 8
 
 
@@ -46,7 +44,7 @@ def test_the_worked_example() -> None:
         ("more than all replicas cannot be asked for", LeaderState(1, 7, 3, frozenset({1, 2}), {2: 6}, min_insync_replicas=5), 6),
     ],
 )
-def test_what_a_leader_raises_its_watermark_to(why: str, state: LeaderState, high_watermark: int) -> None:
+def test_the_leaders_high_watermark(why: str, state: LeaderState, high_watermark: int) -> None:
     assert raised(state).high_watermark == high_watermark, why
 
 
@@ -71,8 +69,8 @@ def test_the_last_stable_offset(why: str, high_watermark: int, transactions: lis
 
 
 @given(st.lists(st.tuples(st.sampled_from("af"), st.sampled_from([2, 3]), st.integers(0, 5)), max_size=40), st.integers(1, 4))
-def test_a_watermark_is_on_every_member_and_never_falls(events: list[tuple[str, int, int]], min_insync_replicas: int) -> None:
-    """Followers fetch what they lack: no watermark, not even a follower's, passes what every member holds."""
+def test_a_high_watermark_is_on_all_members_and_never_falls(events: list[tuple[str, int, int]], min_insync_replicas: int) -> None:
+    """No high watermark, not even a follower's, exceeds the log end of any ISR member."""
     state = replace(THREE, min_insync_replicas=min_insync_replicas)
     ends, marks = {2: 0, 3: 0}, {2: 0, 3: 0}
     for kind, follower, records in events:
@@ -105,7 +103,7 @@ ALONE = LeaderState(1, 10, 6, frozenset({1}), {2: 6, 3: 9}, min_insync_replicas=
         (ACKS_ALL, SHORT, 5, ProduceResponse.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
     ],
 )
-def test_what_the_producer_hears(acks: int, state: LeaderState, last_offset: int, answer: ProduceResponse) -> None:
+def test_the_response_after_an_append(acks: int, state: LeaderState, last_offset: int, answer: ProduceResponse) -> None:
     assert after_append(acks, state, last_offset) is answer
 
 

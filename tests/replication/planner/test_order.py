@@ -1,5 +1,5 @@
-"""One order of starts for many partitions, played by a controller that knows nothing of plans: who must lead leads, and what its
-log holds is what is left."""
+"""One order of starts for many partitions, simulated by a controller that does not know the plans: the intended leaders lead, and
+their logs remain."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -29,8 +29,8 @@ def request_of(given_partition: planner.PlanPartition) -> planner.LeaderRequest 
 
 
 def requests_of(partitions: Sequence[planner.PlanPartition]) -> dict[tuple[str, int], planner.LeaderRequest]:
-    asked = {(one.topic, one.partition): request_of(one) for one in partitions}
-    return {partition: request for partition, request in asked.items() if request is not None}
+    requests = {(given.topic, given.partition): request_of(given) for given in partitions}
+    return {name: request for name, request in requests.items() if request is not None}
 
 
 def ordered(*partitions: planner.PlanPartition) -> planner.StartOrder:
@@ -45,19 +45,19 @@ def test_where_nothing_can_be_lost_there_is_no_order() -> None:
     assert ordered(partition("t", in_sync(1, 2, 3), 8, 8, 8), partition("u", None, 8, 8, 8)).rounds == ()
 
 
-def test_who_must_lead_starts_before_everyone_who_could_be_elected_if_unclean_elections_are_allowed() -> None:
+def test_the_intended_leader_starts_before_all_that_could_be_elected_uncleanly() -> None:
     starts = ordered(partition("t", in_sync(1), 5, 8, 5), partition("u", in_sync(1), 5, 9, 5))
     assert [(start.broker, len(start.leads), len(start.forced)) for start in starts.rounds] == [(2, 2, 2)]
     assert (starts.others, starts.forbid_unclean) == ((1, 3), False)
 
 
-def test_where_that_serves_not_all_unclean_elections_are_forbidden_first() -> None:
+def test_if_that_does_not_serve_all_partitions_unclean_elections_are_forbidden_first() -> None:
     starts = ordered(partition("t", in_sync(1), 5, 8, 5), partition("u", in_sync(1), 8, 5, 5))
     assert [(start.broker, start.stopped, len(start.forced)) for start in starts.rounds] == [(2, (), 1), (1, (), 0)]
     assert (starts.others, starts.forbid_unclean) == ((3,), True)
 
 
-def test_where_no_order_serves_all_who_led_stops_again() -> None:
+def test_if_no_order_serves_all_partitions_leaders_stop_again() -> None:
     starts = ordered(partition("t", None, 5, 8, 5), partition("u", None, 8, 5, 5), partition("v", None, 5, 80, 5))
     assert [(start.broker, start.stopped, len(start.leads)) for start in starts.rounds] == [(2, (), 2), (1, (2,), 1)]
     assert (starts.others, starts.forbid_unclean) == ((2, 3), True)
@@ -74,7 +74,7 @@ def test_of_leaders_as_good_the_one_is_taken_that_one_start_serves() -> None:
 
 
 def test_one_start_serves_partitions_that_lose_nothing_under_either_leader() -> None:
-    """The only one in sync will not come back, so that an election must be forced."""
+    """The only ISR member does not come back, so an election must be forced."""
     controls = [planner.PlanControl(-1, 3, 0, (3,), (), assignment) for assignment in ((1, 2, 3), (2, 1, 3))]
     starts = ordered(*(lagging(control, (8, 8), topic) for control, topic in zip(controls, "tu", strict=True)))
     assert [(start.broker, len(start.leads), start.stopped) for start in starts.rounds] == [(1, 2, ())]
@@ -84,7 +84,7 @@ def test_settings_are_restored_as_they_were() -> None:
     """Unclean elections are allowed for all brokers, and once more for u."""
     control = replace(in_sync(1), unclean_by_default=True)
     partitions = partition("t", control, 5, 8, 5), partition("u", replace(control, unclean_by_topic=True), 8, 5, 5)
-    steps = steps_of(Plans([Planned(one, planner.plan_partition(one)) for one in partitions], 2), None)
+    steps = steps_of(Plans([Planned(planned, planner.plan_partition(planned)) for planned in partitions], 2), None)
     commands = [str(step.command).partition(" --entity-")[2] for step in steps if "forbid" in step.kind or "restore" in step.kind]
     of_all, of_topic = "type brokers --entity-default", "type topics --entity-name u"
     setting = "--add-config unclean.leader.election.enable="
@@ -94,7 +94,7 @@ def test_settings_are_restored_as_they_were() -> None:
 
 @dataclass
 class Played:
-    """One partition as a controller and its replicas have it; `held` is whose log each replica's is a copy of."""
+    """One partition of a controller and its replicas; `held` names the replica whose log each replica has copied."""
 
     assignment: tuple[int, ...]
     isr: frozenset[int]
@@ -105,7 +105,7 @@ class Played:
     leader: int = -1
 
     def start(self, broker: int, alive: frozenset[int], *, unclean: bool) -> None:
-        """Who was in sync and did not come back for long is in the ELR, where there is one; who crashed leaves that."""
+        """A stopped ISR member is in the ELR, if it is enabled; a crashed one leaves it."""
         if self.leader < 0 and self.elr:
             self.elr, self.isr = (self.elr | (self.isr - alive)) - (self.crashed & {broker}), self.isr & alive
         self.elect(alive, unclean=unclean)
@@ -132,20 +132,20 @@ def play(starts: planner.StartOrder, played: dict[str, Played], *, allowed: bool
         for broker in start.stopped:
             assert isinstance(broker, int)
             alive -= {broker}
-            for one in played.values():
-                one.stop(broker, alive, unclean=unclean)
+            for replicas in played.values():
+                replicas.stop(broker, alive, unclean=unclean)
         assert isinstance(start.broker, int)
         alive |= {start.broker}
-        for one in played.values():
-            one.start(start.broker, alive, unclean=unclean)
+        for replicas in played.values():
+            replicas.start(start.broker, alive, unclean=unclean)
         for topic, _ in start.forced:
             played[topic].elect(alive, unclean=True)
         assert {played[topic].leader for topic, _ in start.leads} <= {start.broker}, "what the step after it looks at"
     for broker in starts.others:
         assert isinstance(broker, int)
         alive |= {broker}
-        for one in played.values():
-            one.start(broker, alive, unclean=unclean)
+        for replicas in played.values():
+            replicas.start(broker, alive, unclean=unclean)
 
 
 ENDS = st.tuples(*[st.integers(0, 9)] * 3)
@@ -157,10 +157,10 @@ def clusters(draw: st.DrawFn) -> list[tuple[planner.PlanPartition, Played]]:
     cluster = random_history(draw(st.integers(0, 100_000))).cluster
     some = []
     for number in range(draw(st.integers(1, 5))):
-        source = draw(st.sampled_from(sorted(cluster.partitions.values(), key=lambda one: str(one.name))))
+        source = draw(st.sampled_from(sorted(cluster.partitions.values(), key=lambda partition: str(partition.name))))
         of_history = plan_partition_of(cluster, source, logs_of(source))
-        given_one = draw(st.sampled_from([of_history, partition("t", None, *draw(ENDS))]))
-        replicas = [replace(replica, crashed=draw(st.booleans())) for replica in given_one.replicas]
+        given_partition = draw(st.sampled_from([of_history, partition("t", None, *draw(ENDS))]))
+        replicas = [replace(replica, crashed=draw(st.booleans())) for replica in given_partition.replicas]
         brokers = [replica.broker for replica in replicas if isinstance(replica.broker, int)]
         assignment = tuple(draw(st.permutations(brokers)))
         isr = tuple(draw(st.lists(st.sampled_from(brokers), unique=True, max_size=2)))
@@ -169,26 +169,26 @@ def clusters(draw: st.DrawFn) -> list[tuple[planner.PlanPartition, Played]]:
         last = draw(st.sampled_from(isr or elr))
         control = draw(st.sampled_from([None, planner.PlanControl(-1, last, 0, isr, elr, assignment)]))
         isr, elr = (isr, elr) if control else (isr or elr, ())  # an ELR nobody knows of is seen by who looks at the leader
-        given_one = replace(given_one, topic=f"t{number}", partition=0, replicas=replicas, control=control)
+        given_partition = replace(given_partition, topic=f"t{number}", partition=0, replicas=replicas, control=control)
         held = {broker: broker for broker in brokers}
         crashed = frozenset(replica.broker for replica in replicas if replica.crashed and isinstance(replica.broker, int))
-        some.append((given_one, Played(assignment, frozenset(isr), frozenset(elr), last, held, crashed)))
+        some.append((given_partition, Played(assignment, frozenset(isr), frozenset(elr), last, held, crashed)))
     return some
 
 
 @given(clusters(), st.booleans())
-def test_the_order_elects_whom_each_plan_recommends(given_ones: list[tuple[planner.PlanPartition, Played]], allowed: bool) -> None:
-    plans = {given_one.topic: planner.plan_partition(given_one) for given_one, _ in given_ones}
-    requests = requests_of([given_one for given_one, _ in given_ones])
-    brokers: list[planner.Broker] = sorted({broker for _, one in given_ones for broker in one.held})
-    planned = [Planned(given_one, plans[given_one.topic]) for given_one, _ in given_ones]
+def test_the_order_elects_recommended_leaders(played_clusters: list[tuple[planner.PlanPartition, Played]], allowed: bool) -> None:
+    plans = {given_partition.topic: planner.plan_partition(given_partition) for given_partition, _ in played_clusters}
+    requests = requests_of([given_partition for given_partition, _ in played_clusters])
+    brokers: list[planner.Broker] = sorted({broker for _, replicas in played_clusters for broker in replicas.held})
+    planned = [Planned(given_partition, plans[given_partition.topic]) for given_partition, _ in played_clusters]
     starts = planner.order_of_starts(requests, brokers)
     assert sum(len(start.leads) for start in starts.rounds) == len(requests)
     assert {*(start.broker for start in starts.rounds), *starts.others} == set(brokers)
     if starts.impossible:
         assert {step.kind for step in steps_of(Plans(planned, len(planned)), None)} & {"start", "salvage"} == {"salvage"}
         return
-    played = {given_one.topic: one for given_one, one in given_ones}
+    played = {given_partition.topic: replicas for given_partition, replicas in played_clusters}
     play(starts, played, allowed=allowed)
     for (topic, _), leader in starts.leader_of().items():
         assert played[topic].leader == leader
@@ -196,9 +196,11 @@ def test_the_order_elects_whom_each_plan_recommends(given_ones: list[tuple[plann
         assert lost(plans[topic], leader) == lost(plans[topic], plans[topic].recommended)
     settled = Plans(planned, len(planned))
     settled.recommend_by_start_order()
-    told = {topic: step.brokers for step in steps_of(settled, None) if step.kind == "leads" for topic, _ in step.partitions}
-    assert told == {one.topic: (one.recommended,) for one in (one.plan for one in settled.planned) if one.topic in told}
-    assert told.keys() == {topic for topic, _ in requests}
+    leaders = {topic: step.brokers for step in steps_of(settled, None) if step.kind == "leads" for topic, _ in step.partitions}
+    assert leaders == {
+        planned.plan.topic: (planned.plan.recommended,) for planned in settled.planned if planned.plan.topic in leaders
+    }
+    assert leaders.keys() == {topic for topic, _ in requests}
 
 
 def lost(plan: planner.Plan, broker: planner.Broker | None) -> tuple[int, int, int]:

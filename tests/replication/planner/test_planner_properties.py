@@ -47,26 +47,26 @@ class Log:
 
 @st.composite
 def logs(draw: st.DrawFn, *, epochs: bool = True) -> list[Log]:
-    """Three logs that copied from each other and wrote by themselves, however the protocol would have forbidden it."""
+    """Three logs with arbitrary copied and new records, even where no protocol allows them."""
     written = 0
     held: list[list[Record]] = [[], [], []]
     for _ in range(draw(st.integers(1, 7))):
         which, other = draw(st.integers(0, 2)), draw(st.integers(0, 2))
         mine, theirs = held[which], held[other]
         if draw(st.booleans()):
-            last = max((one[0] for one in mine), default=0)
+            last = max((entry[0] for entry in mine), default=0)
             epoch = draw(st.integers(last, last + 2)) if epochs else -1
             for _ in range(draw(st.integers(1, 3))):
                 written += 1
                 mine.append((epoch, written))
         else:
             keep = draw(st.integers(0, len(mine)))
-            copied = [one for one in theirs[keep:] if not mine[:keep] or one[0] >= mine[keep - 1][0]]
+            copied = [entry for entry in theirs[keep:] if not mine[:keep] or entry[0] >= mine[keep - 1][0]]
             held[which] = mine[:keep] + (copied if len(copied) == len(theirs[keep:]) else [])
-    starts = [draw(st.integers(0, min(2, len(one)))) for one in held]
+    starts = [draw(st.integers(0, min(2, len(entries)))) for entries in held]
     return [
-        Log(start, tuple(one[start:]), draw(st.integers(0, len(one))), draw(st.booleans()) or not epochs)
-        for start, one in zip(starts, held, strict=True)
+        Log(start, tuple(entries[start:]), draw(st.integers(0, len(entries))), draw(st.booleans()) or not epochs)
+        for start, entries in zip(starts, held, strict=True)
     ]
 
 
@@ -91,8 +91,8 @@ def end_of(epochs: list[tuple[int, int]], end: int, asked: int) -> tuple[int, in
     if asked < 0 or not epochs or asked > epochs[-1][1]:
         return -1, -1
     later = [offset for offset, epoch in epochs if epoch > asked]
-    own = [epoch for _, epoch in epochs if epoch <= asked]
-    return (own[-1] if own else asked), (later[0] if later else end)
+    known = [epoch for _, epoch in epochs if epoch <= asked]
+    return (known[-1] if known else asked), (later[0] if later else end)
 
 
 def cut_by_epochs(follower: Log, leader: Log, new_epoch: int) -> int:
@@ -109,7 +109,7 @@ def cut_by_epochs(follower: Log, leader: Log, new_epoch: int) -> int:
         if cut == end:
             break
         end = cut
-        mine = [(offset, one) for offset, one in mine if offset < end]
+        mine = [(offset, entry) for offset, entry in mine if offset < end]
     return min(end, leader.end)
 
 
@@ -119,7 +119,7 @@ def ids(loss: plans.Loss, held: dict[int, Record], start: int, end: int) -> Iter
 
 def check(given_logs: list[Log], plan: plans.Plan, cuts: dict[tuple[int, int], int]) -> None:
     """Every number of the plan against the records themselves."""
-    committed = {(offset, record) for one in given_logs for offset, record in one.held().items() if offset < one.high_watermark}
+    committed = {(offset, record) for log in given_logs for offset, record in log.held().items() if offset < log.high_watermark}
     for candidate in plan.candidates:
         assert isinstance(candidate.broker, int)
         leader = given_logs[candidate.broker]
@@ -148,15 +148,15 @@ def check(given_logs: list[Log], plan: plans.Plan, cuts: dict[tuple[int, int], i
         for loss in candidate.losses:
             for broker in loss.held_by:
                 assert isinstance(broker, int)
-                told = set(ids(loss, given_logs[broker].held(), loss.start, loss.end))
-                assert broker == loss.held_by[0] or told <= seen
-                seen |= told
+                lost_ids = set(ids(loss, given_logs[broker].held(), loss.start, loss.end))
+                assert broker == loss.held_by[0] or lost_ids <= seen
+                seen |= lost_ids
         assert seen == everything
 
 
 @given(logs())
 def test_epoch_truncation_is_what_a_replay_does(made: list[Log]) -> None:
-    """A checkpoint that is not there is loaded as an empty one."""
+    """An absent checkpoint is loaded as an empty one."""
     given_partition = partition(made, checkpoints=True)
     new_epoch = max((epoch for log in made for epoch, _ in log.records), default=0) + 1
     cuts = {(i, j): cut_by_epochs(made[i], made[j], new_epoch) for i in range(3) for j in range(3) if i != j}
@@ -252,10 +252,10 @@ def test_any_values_get_a_plan(given_partition: plans.PlanPartition, rule: plans
             assert (
                 follower.truncation_offset is None or follower.begins_anew or follower.truncation_offset <= follower.log_end_offset
             )
-        told = election_needs(given_partition, plan, candidate)
-        assert told.started[0] == told.leader == candidate.broker
-        live = {each.broker for each in given_partition.replicas if each.is_live}
-        assert {broker for loss in candidate.losses for broker in loss.held_by} & live == set(told.copy_first)
+        needs = election_needs(given_partition, plan, candidate)
+        assert needs.started[0] == needs.leader == candidate.broker
+        live = {replica.broker for replica in given_partition.replicas if replica.is_live}
+        assert {broker for loss in candidate.losses for broker in loss.held_by} & live == set(needs.copy_first)
 
 
 @given(rubble())

@@ -1,4 +1,4 @@
-"""Plans of known histories, and the way to each election: the whole of them as it is kept in `plans.json`.
+"""Plans of known histories with the needs of each election, compared with `plans.json`.
 
 After a change of a rule: `python -m tests.replication.planner.test_plans`, and read the difference before it is committed.
 """
@@ -30,7 +30,7 @@ LEDGER = partition(
 ONE, TWO, THREE = AUDIT.replicas
 ROTTEN = replace(TWO, held=((0, 300),), damaged=((300, 370),))
 """The only copy of [300, 370) is damaged: whoever leads, nobody can read it any more."""
-NAMED = replace(AUDIT, replicas=tuple(replace(each, broker=f"b{each.broker}") for each in AUDIT.replicas))
+NAMED = replace(AUDIT, replicas=tuple(replace(replica, broker=f"b{replica.broker}") for replica in AUDIT.replicas))
 STALE = replace(replica(1, 10, (0, 0), (1, 5)), checkpoint=entries((0, 0)))
 TORN = replace(replica(1, 8, (0, 0), hw=10), held=((0, 4), (6, 10)))
 """It has a hole at [4, 6) and loses [8, 10) when it starts."""
@@ -75,7 +75,7 @@ BELOW = {
 NOT_TIERED = BEGUN_LATE, replica(2, 20, (0, 0)), replica(3, 5, (0, 0))
 TIERED = [
     replace(whole, log_start_offset=0, held=((0, whole.log_end_offset),), epochs=entries((0, 0)), checkpoint=entries((0, 0)))
-    for whole in (replace(each, local_log_start_offset=each.log_start_offset) for each in NOT_TIERED)
+    for whole in (replace(replica, local_log_start_offset=replica.log_start_offset) for replica in NOT_TIERED)
 ]
 LAST_KNOWN = PlanControl(-1, 2, 2, (), (2,), (1, 2, 3))
 PLANS: dict[str, PlanPartition] = {
@@ -115,7 +115,7 @@ PLANS: dict[str, PlanPartition] = {
     "cannot lead: a directory nobody starts on is not cut": audit(ONE, replace(TWO, starts=False), THREE),
     "cannot lead: the leader": audit(replace(ONE, starts=False), TWO, THREE),
     "cannot lead: the only one": audit(replace(ONE, starts=False)),
-    "cannot lead: all are dead": audit(*(replace(each, is_live=False) for each in AUDIT.replicas)),
+    "cannot lead: all are dead": audit(*(replace(replica, is_live=False) for replica in AUDIT.replicas)),
     "missing: a watermark": audit(ONE, replace(TWO, high_watermark=None), THREE),
     "missing: a copy": audit(ONE, TWO),
     "brokers by names": NAMED,
@@ -153,11 +153,13 @@ PLANS: dict[str, PlanPartition] = {
 
 def changed(given: PlanPartition, broker: int, **fields: Any) -> PlanPartition:
     """The partition with another replica of a broker; of all, if it is 0."""
-    return replace(given, replicas=[replace(one, **fields) if broker in (0, one.broker) else one for one in given.replicas])
+    return replace(
+        given, replicas=[replace(replica, **fields) if broker in (0, replica.broker) else replica for replica in given.replicas]
+    )
 
 
 def renamed(given: PlanPartition, names: dict[int, str], **fields: Any) -> PlanPartition:
-    replicas = [replace(one, broker=names.get(int(one.broker), one.broker)) for one in given.replicas]
+    replicas = [replace(replica, broker=names.get(int(replica.broker), replica.broker)) for replica in given.replicas]
     return replace(given, replicas=replicas, **fields)
 
 
@@ -222,8 +224,8 @@ KEPT = Path(__file__).with_name("plans.json")
 EXPECTED: dict[str, Any] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
 
 
-def told(name: str) -> Any:
-    """The whole plan, what follows of it, and the way to each election."""
+def document_of(name: str) -> Any:
+    """The whole plan, its derived values, and the needs of each election."""
     given, prefix = PLANS[name], name.partition(":")[0]
     regime: TruncateBy | None = "epochs" if prefix == "epochs" else "high-watermark" if prefix == "high-watermark" else None
     plan = plan_partition(given, regime)
@@ -234,8 +236,8 @@ def told(name: str) -> Any:
 
 @pytest.mark.parametrize("name", PLANS)
 def test_a_plan_is_as_it_is_kept(name: str) -> None:
-    assert told(name) == EXPECTED[name]
+    assert document_of(name) == EXPECTED[name]
 
 
 if __name__ == "__main__":
-    write_answers(KEPT, {name: told(name) for name in PLANS}, depth=4)
+    write_answers(KEPT, {name: document_of(name) for name in PLANS}, depth=4)
