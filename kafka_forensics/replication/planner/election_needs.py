@@ -114,13 +114,14 @@ def missing_witnesses(given: PlanPartition, regime: TruncateBy) -> Iterator[Miss
     yield from (Missing("not_copied", broker) for broker in given.not_copied)
     for replica in given.replicas:
         is_empty = replica.log_end_offset <= replica.log_start_offset
-        kinds = {
-            "replica_absent": replica.is_absent,
-            "no_high_watermark": replica.high_watermark is None,
-            "no_epoch_checkpoint": regime == "epochs" and replica.checkpoint is None and not is_empty,
-            "log_not_read": not replica.end_is_known or bool(replica.unread),
-            "unknown_bytes": replica.has_unknown_bytes,
-            "does_not_start": not replica.starts,
-            "not_live": not replica.is_live,
-        }
-        yield from (Missing(kind, replica.broker) for kind, is_missing in kinds.items() if is_missing)
+        for kind, is_missing in (
+            ("replica_absent", replica.is_absent),
+            ("no_high_watermark", replica.high_watermark is None),
+            ("no_epoch_checkpoint", regime == "epochs" and replica.checkpoint is None and not is_empty),
+            ("log_not_read", not replica.end_is_known or replica.unread),
+            ("unknown_bytes", replica.has_unknown_bytes),
+            ("does_not_start", not replica.starts),
+            ("not_live", not replica.is_live),
+        ):
+            if is_missing:
+                yield Missing(kind, replica.broker)

@@ -214,7 +214,7 @@ class _Planning:
         epochs, loaded = self._batch_epochs[leader] + new_epoch, self._checkpoint_epochs[leader] + new_epoch
         sound = clipped(self._on_disk[leader], replica.log_start_offset, replica.log_end_offset)
         deleted = self._deleted_remotely(leader)
-        damaged = clipped(self._damaged[leader], 0, replica.log_end_offset)
+        damaged = self._damaged[leader] and clipped(self._damaged[leader], 0, replica.log_end_offset)
         if deleted or damaged:
             sound = without(sound, normalised((*deleted, *damaged)))
         sound = without(sound, replica.converted) if replica.converted else sound
@@ -266,14 +266,16 @@ class _Planning:
         if not (replica.is_live and replica.starts):
             cut, halts, begins_anew = None, False, False
         lost = self._lost(number, leader, sound)
-        below_start = counted(clipped(self._on_disk[number], 0, new.log_start_offset))
+        below_start = counted(clipped(self._on_disk[number], 0, new.log_start_offset)) if new.log_start_offset else 0
         kept = lost if replica.is_live and not begins_anew else ()
         if kept and cut is not None:
             kept = clipped(kept, 0 if new.head_start is None else new.log_start_offset, cut)
         if kept and replica.local_log_start_offset is not None:
             kept = without(kept, ((0, replica.copied_from),))
-        cuts = cut, replica.log_end_offset, by_checkpoint, by_batches
-        return FollowerPlan(replica.broker, *cuts, lost, kept, below_start, halts, disagrees, begins_anew)
+        end = replica.log_end_offset
+        return FollowerPlan(
+            replica.broker, cut, end, by_checkpoint, by_batches, lost, kept, below_start, halts, disagrees, begins_anew
+        )
 
     def _truncation_offset(
         self, number: int, leader: int, epochs: Sequence[list[EpochEntry]], leader_epochs: list[EpochEntry]
@@ -416,8 +418,8 @@ class _Planning:
         order = () if control is None or control.assignment is None else control.assignment
         position = order.index(node) if isinstance(node, int) and node in order else len(order)
         kind = _ELECTION_ORDER[candidate.election]
-        disagreeing = sum(follower.disagrees for follower in candidate.followers)
-        losing = sum(bool(follower.lost) for follower in candidate.followers)
+        disagreeing = sum([follower.disagrees for follower in candidate.followers])
+        losing = sum([bool(follower.lost) for follower in candidate.followers])
         watermark, start = self._replicas[number].high_watermark or 0, self._replicas[number].log_start_offset
         is_forced = kind >= _ELECTION_ORDER["unclean"]
         return *candidate.costs(), losing, disagreeing, is_forced, start, kind, -watermark, position, number
