@@ -1,13 +1,13 @@
-"""Idempotent producers: sequence numbers and epochs that do not follow."""
+"""Sequence numbers and epochs of idempotent producers."""
 
 from kafka_forensics.analysis.producers.producers import EpochBump, EpochBumps, ProducersFold, ProducerState
 from kafka_forensics.analysis.producers.rules import ProducerTable, find_producer
-from kafka_forensics.analysis.producers.runs import Extremes, OffsetRuns, offset_behind
+from kafka_forensics.analysis.producers.runs import FirstAndLastRows, OffsetRuns, offset_behind
 
 __all__ = [
     "EpochBump",
     "EpochBumps",
-    "Extremes",
+    "FirstAndLastRows",
     "OffsetRuns",
     "ProducerState",
     "ProducerTable",

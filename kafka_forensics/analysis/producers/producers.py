@@ -1,8 +1,7 @@
-"""Idempotent producers: sequence numbers and epochs that do not follow (ProducerAppendInfo; facts of the log, not of a broker).
+"""Sequence numbers and epochs of idempotent producers that do not follow one another (ProducerAppendInfo).
 
-What is legal is left alone: a first batch at any sequence, a wrap, a higher epoch, anything after the broker's memory of a
-producer may have expired, a jump where batches or bytes are missing (that has its own finding), compaction's gaps, and topics
-whose batches a coordinator writes.
+These are legal: a first batch with any sequence, a wrap, a higher epoch, anything after a broker may have forgotten the producer, a
+jump where batches or bytes are missing (a finding of its own), gaps left by compaction, and topics that coordinators write.
 """
 
 from collections.abc import Collection
@@ -14,8 +13,8 @@ import numpy as np
 from kafka_forensics.analysis import bounds
 from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.producers import rules
-from kafka_forensics.analysis.producers.rules import ProducerTable, doubled, move_up
-from kafka_forensics.analysis.producers.runs import Extremes, OffsetRuns, offset_behind
+from kafka_forensics.analysis.producers.rules import ProducerTable, doubled, move_to_front
+from kafka_forensics.analysis.producers.runs import FirstAndLastRows, OffsetRuns, offset_behind
 from kafka_forensics.analysis.segments import Survey, survey
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.batches import BatchColumn, has_right_crc
@@ -35,8 +34,8 @@ _KIND_NAMES: Final = {
     rules.REGRESSION: "PRODUCER_SEQ_REGRESSION",
     rules.EPOCH_REGRESSION: "PRODUCER_EPOCH_REGRESSION",
 }
-_BY_COMPACTION: Final = frozenset({rules.BACKWARD, rules.GAP, rules.REGRESSION})
-"""What cleaning a log may leave behind."""
+_MADE_BY_COMPACTION: Final = frozenset({rules.BACKWARD, rules.GAP, rules.REGRESSION})
+"""Kinds that cleaning a log may cause."""
 _FOUND_ROWS: Final = 256
 _FIRST_ROWS: Final = 16
 
@@ -54,117 +53,121 @@ class ProducerState:
 
 
 class ProducersFold:
-    """State: for each producer its first and last five data batches; `runs`, the log's breaks; the first and last few anomalies of
-    each kind with their exact number.
+    """State: the first and last five data batches of each producer; `runs`, the breaks of the log; the first and last anomalies of
+    each kind with their number.
 
-    Bounded by the number of producers, and that by `make_room` and `filled`. A producer that was forgotten and comes back is met
-    anew: of its first five batches only exact repetitions among them are told.
+    The number of producers is bounded by `make_room` and `filled`. A producer that was forgotten and returns counts as new: of its
+    first five batches only exact repetitions are reported.
     """
 
     def __init__(self, segment_base_offset: int) -> None:
         self._segment = segment_base_offset
-        self._pending = rules.WINDOW
+        self._unjudged = rules.WINDOW
         self.forgot = False
-        """Whether producers that the log has are missing here."""
-        self._let_go = 0
+        self._forgotten_count = 0
         self.runs = OffsetRuns(segment_base_offset)
         self._table = ProducerTable(rules.PRODUCER_WIDTH, rules.COUNTERS)
-        self._heads: NDArray[np.int64] = np.zeros((_FIRST_ROWS, rules.FACTS), np.int64)
+        self._first_batches: NDArray[np.int64] = np.zeros((_FIRST_ROWS, rules.FACTS), np.int64)
         self._windows: NDArray[np.int64] = np.zeros((_FIRST_ROWS * rules.WINDOW, rules.WINDOW_WIDTH), np.int64)
-        self._found = {kind: Extremes(rules.FOUND_WIDTH) for kind in rules.KINDS}
+        self._found = {kind: FirstAndLastRows(rules.FOUND_WIDTH) for kind in rules.KINDS}
 
     def __len__(self) -> int:
-        """Number of producers; of more than MAX_PRODUCERS, of those remembered."""
-        return len(self._table) + self._let_go
+        """Number of producers; if `forgot`, of those remembered."""
+        return len(self._table) + self._forgotten_count
 
     @property
     def filled(self) -> bool:
-        """Whether as many producers were met as a stretch of log should hold."""
-        return len(self._table) > bounds.STRETCH_PRODUCERS or int(self._table.used[rules.HEADS_USED]) > bounds.STRETCH_BATCHES
+        """Whether this part of a log has as many producers as it may hold."""
+        return (
+            len(self._table) > bounds.STRETCH_PRODUCERS or int(self._table.used[rules.FIRST_BATCHES_USED]) > bounds.STRETCH_BATCHES
+        )
 
     @property
     def size_in_bytes(self) -> int:
-        """Memory held for producers."""
+        """Memory used for producers."""
         table = self._table
-        return table.rows.nbytes + table.slots.nbytes + self._heads.nbytes + self._windows.nbytes
+        return table.rows.nbytes + table.slots.nbytes + self._first_batches.nbytes + self._windows.nbytes
 
     def make_room(self, right: "ProducersFold") -> None:
-        """Before a merge, nothing standing left of us: forget the producers silent longest if those of both are too many."""
+        """Forget the producers that have been silent longest if a merge with `right` would exceed the limit.
+
+        No part of the log may precede this one.
+        """
         together = len(self._table) + len(right._table)
-        if self._pending and together > min(bounds.SETTLED_ABOVE, bounds.MAX_PRODUCERS):
-            self._become(self._settled())
-        if together <= bounds.MAX_PRODUCERS:
-            return
-        returning = self._table.among(right._table)
+        if self._unjudged and together > min(bounds.SETTLED_ABOVE, bounds.MAX_PRODUCERS):
+            self._replace_with(self._judged())
+        returning = self._table.among(right._table) if together > bounds.MAX_PRODUCERS else np.empty(0, bool)
         if together - int(returning.sum()) <= bounds.MAX_PRODUCERS:
             return
         silent = np.flatnonzero(~returning)
-        last = self._last_rows()[silent, rules.LAST_OFFSET]
+        last = self._last_batches()[silent, rules.LAST_OFFSET]
         most = max(bounds.MAX_PRODUCERS // 2 - len(right._table), 0)
-        recent = silent[np.argsort(last, kind="stable")][max(len(silent) - most, 0) :]
-        kept = np.isin(self._table.taken()[:, 0], self._found[rules.BACKWARD].rows[:, 6])
-        kept |= returning
-        kept[recent] = True
-        self._keep_only(np.flatnonzero(kept))
+        kept = self._has_backward_batches() | returning
+        kept[silent[np.argsort(last, kind="stable")][max(len(silent) - most, 0) :]] = True
+        self._forget_except(np.flatnonzero(kept))
+
+    def _has_backward_batches(self) -> "NDArray[np.bool_]":
+        """For each producer, whether a backward batch of it is still to be judged."""
+        return np.isin(self._table.used_rows()[:, 0], self._found[rules.BACKWARD].rows[:, 6])
 
     def close(self) -> None:
-        """The log is whole, and only its findings are still asked for: let go of producers."""
+        """Forget producers once the log is complete and only its findings are needed."""
         if len(self._table) <= bounds.SETTLED_ABOVE:
             return
-        self._become(self._settled())
+        self._replace_with(self._judged())
         count = len(self)
-        self._keep_only(np.flatnonzero(np.isin(self._table.taken()[:, 0], self._found[rules.BACKWARD].rows[:, 6])))
-        self._let_go = count - len(self._table)
+        self._forget_except(np.flatnonzero(self._has_backward_batches()))
+        self._forgotten_count = count - len(self._table)
         self._table.shrink()
         self._windows = self._windows[: len(self._table.rows) * rules.WINDOW].copy()
 
-    def _settled(self) -> "ProducersFold":
-        """The same with every first batch judged, nothing standing left of us."""
-        if not self._pending:
+    def _judged(self) -> "ProducersFold":
+        """The same state with every first batch judged; no part of the log may precede this one."""
+        if not self._unjudged:
             return self
         whole = ProducersFold(self._segment)
-        whole._pending = 0
+        whole._unjudged = 0
         whole.merge(self)
         return whole
 
-    def _become(self, other: "ProducersFold") -> None:
-        self._pending, self.runs, self._found = other._pending, other.runs, other._found
-        self._table, self._heads, self._windows = other._table, other._heads, other._windows
+    def _replace_with(self, other: "ProducersFold") -> None:
+        self._unjudged, self.runs, self._found = other._unjudged, other.runs, other._found
+        self._table, self._first_batches, self._windows = other._table, other._first_batches, other._windows
 
-    def _keep_only(self, kept: "NDArray[np.int64]") -> None:
-        """Forget all producers but those in the rows `kept`, ascending; every one of ours has a window."""
+    def _forget_except(self, kept: "NDArray[np.int64]") -> None:
+        """Forget all producers except those in the rows `kept`, ascending; every producer has a window."""
         blocks = self._table.rows[kept, rules.BLOCK] - 1
         self._table.keep(kept)
         count = len(kept)
         self._table.rows[:count, rules.BLOCK] = np.arange(1, count + 1)
-        self._table.used[rules.BLOCKS_USED] = count
-        move_up(self._windows.reshape(-1, rules.WINDOW, rules.WINDOW_WIDTH), blocks)
+        self._table.used[rules.WINDOWS_USED] = count
+        move_to_front(self._windows.reshape(-1, rules.WINDOW, rules.WINDOW_WIDTH), blocks)
         self.forgot = True
 
-    def _last_rows(self) -> "NDArray[np.int64]":
-        """The last batch of each producer, columns of a window; every one of ours has a window."""
-        producers = self._table.taken()
+    def _last_batches(self) -> "NDArray[np.int64]":
+        """The last batch of each producer, columns of a window; every producer has a window."""
+        producers = self._table.used_rows()
         at = (producers[:, rules.BLOCK] - 1) * rules.WINDOW + (producers[:, rules.COUNT] - 1) % rules.WINDOW
         answer: NDArray[np.int64] = self._windows[at]
         return answer
 
     def step(self, columns: "NDArray[np.int64]", seen: Survey | None = None) -> None:
-        """Add consecutive batches of the segment, (BATCH_COLUMNS, n) int64 in file order. A wrong CRC counts as damage.
+        """Add consecutive batches of the segment, (BATCH_COLUMNS, n) int64 in file order; a wrong CRC counts as damage.
 
-        `seen` is the survey of the columns, if there are any.
+        `seen` is the survey of these columns, if the caller has one.
         """
         if columns.shape[1] == 0:
             return
         seen = seen or survey(columns)
-        verdict = self.runs.step(columns, seen)
+        good_and_breaks = self.runs.step(columns, seen)
         if not seen.producers:
             return
         producer_id = columns[BatchColumn.PRODUCER_ID]
         rows = np.flatnonzero((producer_id | columns[BatchColumn.BASE_SEQUENCE]) >= 0)
-        if verdict is None:
-            breaks = np.full(producer_id.size, self.runs.broken, np.int64)
+        if good_and_breaks is None:
+            breaks = np.full(producer_id.size, self.runs.breaks_count, np.int64)
         else:
-            good, breaks = verdict
+            good, breaks = good_and_breaks
             rows = rows[good[rows]]
         facts = (
             columns[BatchColumn.PRODUCER_EPOCH],
@@ -183,11 +186,11 @@ class ProducersFold:
         self._take(rows, facts)
 
     def damage(self) -> None:
-        """Bytes were lost behind the last batch given: the next jump of any producer is explained."""
+        """Bytes are missing after the last batch added: the next jump of any producer is explained."""
         self.runs.damage()
 
     def merge(self, right: "ProducersFold") -> None:
-        """Add the stretch that stands behind ours; `right`, which has forgotten nothing, is left as it was."""
+        """Add the part of the log that follows; `right`, which must not have forgotten producers, stays unchanged."""
         assert not right.forgot
         shift = self.runs.merge(right.runs)
         if len(right):
@@ -197,83 +200,74 @@ class ProducersFold:
         self._segment = right._segment
 
     def _merge_producers(self, right: "ProducersFold", shift: int) -> None:
-        """Add the producers of the stretch behind ours, whose breaks count from `shift` on."""
-        heads = right._heads[: int(right._table.used[rules.HEADS_USED])].copy()
-        heads[:, rules.BREAKS] += shift
-        heads[:, rules.LAST_SEQUENCE] = (heads[:, rules.LAST_SEQUENCE] - heads[:, rules.FIRST_SEQUENCE]) & MAX_SEQUENCE
-        self._take(np.arange(len(heads)), tuple(np.ascontiguousarray(heads.T)))
-        theirs = right._table.taken()
-        matched = np.zeros(len(theirs), np.int64)
-        rules.match_producers(theirs, self._store(heads), self._table.used, matched)
-        rules.adopt_windows(theirs, right._windows, matched, self._table.rows, self._windows, shift)
+        """Add the producers of the following part; `shift` is added to their numbers of breaks."""
+        batches = right._first_batches[: int(right._table.used[rules.FIRST_BATCHES_USED])].copy()
+        batches[:, rules.BREAKS] += shift
+        batches[:, rules.LAST_SEQUENCE] = (batches[:, rules.LAST_SEQUENCE] - batches[:, rules.FIRST_SEQUENCE]) & MAX_SEQUENCE
+        self._take(np.arange(len(batches)), tuple(np.ascontiguousarray(batches.T)))
+        rules.merge_windows(right._table.used_rows(), right._windows, self._store(batches), self._table.used, shift)
 
     def _store(self, reports: "NDArray[np.int64]") -> "tuple[NDArray[np.int64], ...]":
-        table = self._table
-        return table.rows, table.slots, table.keys, self._heads, self._windows, reports
+        table, room = self._table, np.zeros(rules.FACTS, np.int64)
+        return table.rows, table.slots, table.keys, self._first_batches, self._windows, reports, room
 
     def _take(self, rows: "NDArray[np.int64]", facts: "tuple[NDArray[np.int64], ...]") -> None:
-        """Run the kernel over `rows` of `facts`, making room as it asks for it."""
+        """Run the kernel over `rows` of `facts`, enlarging the arrays that become full."""
         used = self._table.used
-        columns = np.empty((_FOUND_ROWS, rules.FOUND_WIDTH), np.int64)
-        now = np.zeros(rules.FACTS, np.int64)
+        reports = np.empty((_FOUND_ROWS, rules.FOUND_WIDTH), np.int64)
         done = 0
-        sure = rules.WINDOW if self.forgot else 0
+        duplicates_only = rules.WINDOW if self.forgot else 0
         while True:
-            done = rules.take_batches(done, rows, facts, self._store(columns), used, now, self._pending, sure)
-            self._keep(columns[: int(used[rules.FOUND_USED])])
+            done = rules.take_batches(done, rows, facts, self._store(reports), used, self._unjudged, duplicates_only)
+            found = reports[: int(used[rules.FOUND_USED])]
+            for kind, kept in self._found.items() if len(found) else ():
+                kept.add(found[found[:, 2] == kind])
             used[rules.FOUND_USED] = 0
             if done == rows.size:
                 return
             if self._table.full:
                 self._table.grow()
-            if used[rules.HEADS_USED] == len(self._heads):
-                self._heads = doubled(self._heads)
-            if (used[rules.BLOCKS_USED] + 1) * rules.WINDOW > len(self._windows):
+            if used[rules.FIRST_BATCHES_USED] == len(self._first_batches):
+                self._first_batches = doubled(self._first_batches)
+            if (used[rules.WINDOWS_USED] + 1) * rules.WINDOW > len(self._windows):
                 self._windows = doubled(self._windows)
 
-    def _keep(self, reports: "NDArray[np.int64]") -> None:
-        if len(reports):
-            for kind, kept in self._found.items():
-                kept.add(reports[reports[:, 2] == kind])
-
     def view(self, producer_ids: Collection[int] | None = None) -> dict[int, ProducerState]:
-        """The last data batch of the producers asked for that have one, or of all."""
+        """The last data batch of the given producers that have one, or of all."""
         if producer_ids is None:
-            return {int(row[0]): self._state(row) for row in self._table.taken()}
+            return {int(row[0]): self._state(row) for row in self._table.used_rows()}
         rows = {producer_id: self._table.find(producer_id) for producer_id in producer_ids}
         return {producer_id: self._state(self._table.rows[row]) for producer_id, row in rows.items() if row >= 0}
 
     def _state(self, producer: "NDArray[np.int64]") -> ProducerState:
         count, block = int(producer[rules.COUNT]), int(producer[rules.BLOCK])
         last = (
-            self._heads[producer[rules.HEAD]]
+            self._first_batches[producer[rules.FIRST_BATCH]]
             if block == 0
             else self._windows[(block - 1) * rules.WINDOW + (count - 1) % rules.WINDOW]
         )
         return ProducerState(*last[: rules.BREAKS].tolist())
 
     def findings(self, context: ReplicaContext) -> list[Finding]:
-        """What is wrong with the whole log, this fold being of all of it. Each anomaly is a finding; of very many of a kind the
-        first and last few, each with `occurrences`."""
+        """Anomalies of the whole log, a finding each; of very many of a kind only the first and last, with `occurrences`."""
         if context.topic in COORDINATOR_TOPICS or not len(self):
             return []
-        whole = self._settled()
-        answer: list[Finding] = []
-        for kind, kept in whole._found.items():
-            if context.compacted and kind in _BY_COMPACTION:
-                continue
-            rows = kept.rows.tolist()
-            answer += [_finding(context, row, kept) for row in rows if kind != rules.BACKWARD or self._seen_before(row)]
-        return answer
+        return [
+            _finding(context, row, kept)
+            for kind, kept in self._judged()._found.items()
+            if not (context.compacted and kind in _MADE_BY_COMPACTION)
+            for row in kept.rows.tolist()
+            if kind != rules.BACKWARD or self._repeats_known_offsets(row)
+        ]
 
-    def _seen_before(self, row: list[int]) -> bool:
-        """Whether the log had all offsets of a batch, and its producer by then, before it came to the batch."""
+    def _repeats_known_offsets(self, row: list[int]) -> bool:
+        """Whether the log had all offsets of a batch, and its producer was present at them, before the batch."""
         producer = self._table.find(row[6])
-        known = producer >= 0 and int(self._table.rows[producer, rules.FIRST_OFFSET]) <= row[4]
-        return known and self.runs.covers(row[4], offset_behind(row[5]), before=(row[0], row[1]))
+        present = producer >= 0 and int(self._table.rows[producer, rules.FIRST_OFFSET]) <= row[4]
+        return present and self.runs.covers(row[4], offset_behind(row[5]), before=(row[0], row[1]))
 
 
-def _finding(context: ReplicaContext, row: list[int], kept: Extremes) -> Finding:
+def _finding(context: ReplicaContext, row: list[int], kept: FirstAndLastRows) -> Finding:
     segment, position, kind, size, base_offset, last_offset, producer_id, epoch, expected, first, last = row[:11]
     evidence: Json = {"producer_id": producer_id, "producer_epoch": epoch, "first_sequence": first, "last_sequence": last}
     if kind == rules.BACKWARD:
@@ -285,7 +279,7 @@ def _finding(context: ReplicaContext, row: list[int], kept: Extremes) -> Finding
         evidence["ms_since_previous"] = None if row[14] == rules.UNKNOWN_MS else row[14]
     if kind == rules.EPOCH_REGRESSION:
         evidence["previous_epoch"] = row[12]
-    elif kind in _BY_COMPACTION - {rules.BACKWARD}:
+    elif kind in _MADE_BY_COMPACTION - {rules.BACKWARD}:
         evidence["expected_sequence"] = expected
         evidence["found_sequence"] = first
     if not kept.complete:
@@ -294,11 +288,9 @@ def _finding(context: ReplicaContext, row: list[int], kept: Extremes) -> Finding
     return finding(_KIND_NAMES[kind], place, evidence, confidence=Confidence.INFERRED if kind == rules.BACKWARD else None)
 
 
-# Where a producer began anew under a higher epoch, outside of transactions: what it may have written before (KIP-360).
-
-
+# Producers that restart with a higher epoch outside of transactions may have written the same records before (KIP-360).
 BUMPS_KEPT: Final = 32
-"""Of more than that only the first are looked into."""
+"""Only the first are examined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,20 +310,18 @@ class EpochBumps:
         self.kept: list[EpochBump] = []
 
     def step(self, columns: "NDArray[np.int64]") -> None:
-        """Add batches, (BATCH_COLUMNS, n) int64 in file order. Transactions, which raise epochs in any case, are left out."""
+        """Add batches, (BATCH_COLUMNS, n) int64 in file order; transactions, which always raise epochs, are left out."""
         epoch = columns[BatchColumn.PRODUCER_EPOCH]
         if len(self.kept) >= BUMPS_KEPT or not epoch.size or int(epoch.max()) < 1:
             return
         plain = (columns[BatchColumn.ATTRIBUTES] & (TRANSACTIONAL_MASK | CONTROL_MASK)) == 0
-        good = has_right_crc(columns)
-        rows = np.flatnonzero(plain & good & (epoch > 0) & (columns[BatchColumn.BASE_SEQUENCE] == 0))
-        for row in rows[: BUMPS_KEPT - len(self.kept)]:
-            producer_id, producer_epoch, base, last = (int(columns[column, row]) for column in _FACTS)
-            self.kept.append(EpochBump(producer_id, producer_epoch, base, last))
+        rows = np.flatnonzero(plain & has_right_crc(columns) & (epoch > 0) & (columns[BatchColumn.BASE_SEQUENCE] == 0))
+        facts = columns[np.ix_(_BUMP_COLUMNS, rows[: BUMPS_KEPT - len(self.kept)])]
+        self.kept += [EpochBump(*batch) for batch in facts.T.tolist()]
 
     def merge(self, right: "EpochBumps") -> None:
-        """Add the stretch that stands behind ours."""
+        """Add the part of the log that follows."""
         self.kept += right.kept[: BUMPS_KEPT - len(self.kept)]
 
 
-_FACTS: Final = (BatchColumn.PRODUCER_ID, BatchColumn.PRODUCER_EPOCH, BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET)
+_BUMP_COLUMNS: Final = (BatchColumn.PRODUCER_ID, BatchColumn.PRODUCER_EPOCH, BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET)

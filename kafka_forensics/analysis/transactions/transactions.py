@@ -12,7 +12,7 @@ import numpy as np
 
 from kafka_forensics.analysis import bounds
 from kafka_forensics.analysis.kinds import finding
-from kafka_forensics.analysis.producers import Extremes, OffsetRuns, ProducerTable, offset_behind
+from kafka_forensics.analysis.producers import FirstAndLastRows, OffsetRuns, ProducerTable, offset_behind
 from kafka_forensics.analysis.transactions import rules
 from kafka_forensics.analysis.transactions.endings import Endings
 from kafka_forensics.analysis.transactions.markers import (
@@ -62,7 +62,7 @@ def fallen_epochs_told(context: "ReplicaContext", markers: "NDArray[np.int64]") 
     return answer
 
 
-def late_writes(context: "ReplicaContext", late: Extremes) -> "list[Finding]":
+def late_writes(context: "ReplicaContext", late: FirstAndLastRows) -> "list[Finding]":
     """Data behind the marker that fenced its producer; rows as the kernels of `transaction_rules` find them."""
     answer = []
     for row in late.rows.tolist():
@@ -158,7 +158,7 @@ class TransactionsFold:
         """Markers that did not commit, but for each producer's first."""
         self._ended = LastRows(rules.FOUND_WIDTH)
         self.last_markers = LastMarkers(segment_base_offset)
-        self._late = Extremes(rules.FOUND_WIDTH)
+        self._late = FirstAndLastRows(rules.FOUND_WIDTH)
         self.forgot = False
         """Whether producers that the log has are missing here."""
         self._known: NDArray[np.int64] = np.empty(0, np.int64)
@@ -184,7 +184,7 @@ class TransactionsFold:
         if together - int(returning.sum()) <= bounds.MAX_PRODUCERS:
             return
         self.settle()
-        table = self._table.taken()
+        table = self._table.used_rows()
         blocks = _newest_blocks(table)
         is_open = blocks[:, rules.OPEN] != 0
         others = np.flatnonzero(~returning & ~is_open)
@@ -203,7 +203,7 @@ class TransactionsFold:
         if len(self._table) <= bounds.SETTLED_ABOVE:
             return
         self.settle()
-        table = self._table.taken()
+        table = self._table.used_rows()
         self._known = np.sort(table[:, 0])
         self._table.keep(np.flatnonzero(_newest_blocks(table)[:, rules.OPEN]))
         self._table.shrink()
@@ -219,7 +219,7 @@ class TransactionsFold:
         leads = self._lead_endings()
         if not len(leads):
             return
-        table = self._table.taken()
+        table = self._table.used_rows()
         table[table[:, rules.MARKED] == 1, rules.MARKED] = 2
         with_data = leads[leads[:, 8] >= 0]
         for counter, kind in ((rules.COMMITTED, rules.COMMIT), (rules.ABORTED, rules.ABORT)):
@@ -267,7 +267,7 @@ class TransactionsFold:
 
     def merge(self, right: "TransactionsFold") -> None:
         """Add the stretch that stands behind ours; `right` is left as it was."""
-        theirs = right._table.taken()
+        theirs = right._table.used_rows()
         columns = np.empty((_FOUND_ROWS, rules.FOUND_WIDTH), np.int64)
         done = 0
         while done < len(theirs):
@@ -301,7 +301,7 @@ class TransactionsFold:
     def _lead_endings(self) -> "NDArray[np.int64]":
         """What the first marker of each producer ended, nothing being left of us, unless `settle` took it; rows as the kernel
         finds them."""
-        table = self._table.taken()
+        table = self._table.used_rows()
         if not len(table):
             return np.empty((0, rules.FOUND_WIDTH), np.int64)
         ended = table[table[:, rules.MARKED] == 1]
@@ -330,7 +330,7 @@ class TransactionsFold:
 
     def _open_blocks(self) -> "tuple[NDArray[np.int64], NDArray[np.int64]]":
         """Rows of the producers with an open transaction, and their blocks."""
-        table = self._table.taken()
+        table = self._table.used_rows()
         blocks = _newest_blocks(table)
         is_open = blocks[:, rules.OPEN] != 0
         return table[is_open], blocks[is_open]
@@ -365,7 +365,7 @@ class TransactionsFold:
 
     def view(self, producer_ids: Collection[int] | None = None) -> dict[int, TransactionState]:
         """State behind the last batch given, of the producers asked for that are transactional, or of all."""
-        table = self._table.taken()
+        table = self._table.used_rows()
         if producer_ids is not None:
             rows = [self._table.find(producer_id) for producer_id in producer_ids]
             table = table[[row for row in rows if row >= 0]]

@@ -23,7 +23,7 @@ BREAKS_KEPT = 32
 def facts(fold: ProducersFold) -> list[Any]:
     """All that a fold can be asked."""
     runs = fold.runs
-    shape = [runs.start_offset, runs.first_place, runs.last_offset, runs.broken, runs.breaks.count, runs.breaks.rows.tolist()]
+    shape = [runs.start_offset, runs.first_place, runs.last_offset, runs.breaks_count, runs.breaks.count, runs.breaks.rows.tolist()]
     return [*shape, runs.broken_between((-1, -1)), fold.view(), fold.findings(context()), fold.findings(context(compacted=True))]
 
 

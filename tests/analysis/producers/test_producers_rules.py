@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from kafka_forensics.analysis.producers.producers import BUMPS_KEPT, EpochBump, EpochBumps, ProducersFold, ProducerState
 from kafka_forensics.analysis.producers.rules import ProducerTable, find_producer
-from kafka_forensics.analysis.producers.runs import Extremes, OffsetRuns, offset_behind
+from kafka_forensics.analysis.producers.runs import FirstAndLastRows, OffsetRuns, offset_behind
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CONTROL_MASK, TRANSACTIONAL_MASK
 from kafka_forensics.model.findings import Confidence, Finding, Severity
@@ -262,13 +262,13 @@ def test_any_cut_gives_the_first_ones(cut: int) -> None:
 Place = tuple[int, int]
 
 
-def keys(extremes: Extremes) -> list[Place]:
+def keys(extremes: FirstAndLastRows) -> list[Place]:
     return [(row[0], row[1]) for row in extremes.rows.tolist()]
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 10**6)), unique=True, max_size=120), st.randoms())
 def test_extremes_depend_on_the_set_of_rows_alone(rows: list[Place], random: Random) -> None:
-    parts = [Extremes(2) for _ in range(4)]
+    parts = [FirstAndLastRows(2) for _ in range(4)]
     for row in rows:
         parts[random.randrange(4)].add(np.array([row]))
     parts[0].merge(parts[1])
@@ -350,7 +350,7 @@ def test_damage_stands_where_it_was() -> None:
     runs.damage()
     runs.damage()
     runs.step(matrix(log.rows[1:]))
-    assert (runs.broken, runs.breaks.rows.tolist()) == (1, [[0, 100, 1, 1]])
+    assert (runs.breaks_count, runs.breaks.rows.tolist()) == (1, [[0, 100, 1, 1]])
     assert not runs.broken_between((0, 100))
     runs.damage()
     assert runs.broken_between((0, 100))
@@ -371,7 +371,7 @@ def test_the_table_numbers_producers_as_they_come(producer_ids: list[int]) -> No
     table = ProducerTable(1)
     order = list(dict.fromkeys(producer_ids))
     assert entered(table, producer_ids) == [order.index(one) for one in producer_ids]
-    assert table.taken()[:, 0].tolist() == order
+    assert table.used_rows()[:, 0].tolist() == order
     assert [table.find(one) for one in order] == list(range(len(order)))
     assert [table.find(one) for one in (2**62 + 12345, -1) if one not in order] in ([-1, -1], [-1])
 
