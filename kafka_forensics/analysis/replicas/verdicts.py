@@ -49,7 +49,7 @@ def damage_findings(replica: Replica) -> list[Finding]:
             continue
         for segment, damage in sample:
             findings.append(damage_finding(replica, kind, segment, damage, last=segment == last_segment, count=sample.count))
-    for segment, hiding in sorted(framing.hiding.items()):
+    for segment, hiding in sorted(framing.readers_stop.items()):
         totals = framing.by_segment.get(segment)
         behind = 0 if totals is None else totals.batches - hiding.batches_before
         if not hiding.runs_past_end or behind <= 0 or totals is None:
@@ -76,7 +76,7 @@ def damage_finding(replica: Replica, kind: str, segment: int, damage: Damage, *,
     start, end = (damage.base_offset, damage.last_offset + 1) if damage.base_offset >= 0 else (None, None)
     if (segment, damage.position) in replica.course.eaten:
         start, end = replica.course.eaten[(segment, damage.position)]
-    hiding = replica.state.framing.hiding.get(segment)
+    hiding = replica.state.framing.readers_stop.get(segment)
     if hiding is not None and hiding.position == damage.position:
         totals = replica.state.framing.by_segment.get(segment)
         if totals is not None:

@@ -1,7 +1,7 @@
-"""Offset continuity inside and between segments: gaps, overlaps, regressions (UnifiedLog append rules).
+"""Offset continuity within and between segments: gaps, overlaps, regressions (UnifiedLog append rules).
 
-Batches that join end to end form a run. A healthy log is one run, so a state is a handful of runs; what is wrong shows in how
-runs follow each other, and is judged once, when all are known.
+Batches that join end to end form a run. A healthy log is one run, so a state holds few runs. Irregularities are differences between
+consecutive runs; they are judged once all runs are known.
 """
 
 import itertools
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_RUNS: Final = 4096
-"""Runs a state keeps; past that the log is rubble, and the first and last half of them say so."""
+"""Runs that a state keeps; a log with more is too damaged to list, and the first and last half of them show that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Batches that join: offsets `[start_offset, end_offset)`; where the first of them lies; how many they are.
+    """Joined batches: offsets `[start_offset, end_offset)`; place of the first batch; number of batches.
 
-    `after_damage` is the (segment, byte position) of the first damage that stands before the run and may have eaten what is
-    missing; of the first run dropped, where runs were dropped before it.
+    `after_damage` is the (segment, byte position) of the first damage before the run, which may explain missing offsets; or of the
+    first dropped run, if runs were dropped before it.
     """
 
     start_offset: int
@@ -38,15 +38,15 @@ class Run:
     batches: int
     after_damage: tuple[int, int] | None = None
     counted_end: int | None = None
-    """Where its last batch ends by its records, if its header gives it another last offset than they do; None on cleaned logs."""
+    """Where its last batch ends by its number of records, if its header gives another last offset; None on cleaned logs."""
     last: tuple[int, int, int] | None = field(default=None, compare=False)
-    """(segment, byte position, base offset) of the last batch; None where that is the first."""
+    """(segment, byte position, base offset) of the last batch; None if that is the first."""
     end_before_last: int | None = field(default=None, compare=False)
-    """Where the batch before the last one ends; None where there is none."""
+    """End of the batch before the last one; None if there is none."""
     second_start: int | None = field(default=None, compare=False)
-    """Base offset of the second batch; None where there is none."""
+    """Base offset of the second batch; None if there is none."""
     first_end: int | None = field(default=None, compare=False)
-    """Where the first batch ends; None where it is the only one."""
+    """End of the first batch; None if it is the only one."""
 
     @property
     def last_place(self) -> tuple[int, int]:
@@ -60,16 +60,16 @@ class Run:
 
     @property
     def last_offsets(self) -> int:
-        """How many offsets the last batch has."""
+        """Number of offsets of the last batch."""
         return self.end_offset - self.last_start
 
     @property
     def first_offsets(self) -> int:
-        """How many offsets the first batch has."""
+        """Number of offsets of the first batch."""
         return (self.end_offset if self.first_end is None else self.first_end) - self.start_offset
 
     def joined(self, right: "Run") -> "Run":
-        """Ours with the one that continues it."""
+        """This run with `right`, which continues it."""
         return replace(
             self,
             end_offset=right.end_offset,
@@ -84,9 +84,9 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class BadTail:
-    """Batches behind the last good one that keep frame and offsets though their bytes are bad: offsets `[start, end)`.
+    """Batches after the last good one that keep frame and offsets though their bytes are bad: offsets `[start, end)`.
 
-    `closed`: one followed that joins them not, and what stands behind it says nothing.
+    `closed`: a batch followed that does not join, and what comes after it proves nothing.
     """
 
     start_offset: int
@@ -94,7 +94,7 @@ class BadTail:
     closed: bool = False
 
     def followed(self, right: "BadTail") -> "BadTail":
-        """Ours with those that follow."""
+        """This tail with the one that follows."""
         if self.closed or right.start_offset != self.end_offset:
             return replace(self, closed=True)
         return replace(right, start_offset=self.start_offset)
@@ -109,13 +109,13 @@ class _Placed(NamedTuple):
 
     @classmethod
     def of(cls, columns: "NDArray[np.int64]") -> "_Placed":
-        """As the columns have them; no end is beyond the greatest offset."""
+        """From columns by BatchColumn; no end exceeds the largest offset."""
         last = columns[BatchColumn.LAST_OFFSET]
         return cls(columns[BatchColumn.BASE_OFFSET], last + (last < INT64_MAX), columns[BatchColumn.POSITION])
 
 
 class ContinuityFold:
-    """State: the runs of a stretch of log, offsets missing inside compacted runs, damage waiting for what follows."""
+    """State: the runs of a part of a log, the number of offsets missing inside compacted runs, damage at the end of the part."""
 
     def __init__(self, segment_base_offset: int, *, compacted: bool = False) -> None:
         self._segment = segment_base_offset
@@ -129,7 +129,7 @@ class ContinuityFold:
         """Segment base offset → base offset of its first batch."""
 
     def step(self, columns: "NDArray[np.int64]", damage: list[Damage], seen: Survey | None = None) -> None:
-        """Add the batches of a chunk and the damage between them. `seen` is the survey of its columns, if there are any."""
+        """Add the batches of a chunk and the damage between them; `seen` is the survey of these columns, if the caller has one."""
         explained = [place.position for place in damage if place.kind in kinds_with(Trait.HIDES_OFFSETS)]
         if seen is not None and seen.joined and not explained:
             self._add_joined(columns)
@@ -137,7 +137,7 @@ class ContinuityFold:
         good = has_right_crc(columns)
         explained = sorted((*explained, *columns[BatchColumn.POSITION][~good].tolist()))
         if not good.all():
-            self._follow(columns, good)
+            self._extend_bad_tail(columns, good)
             columns = columns[:, good]
         elif good.size:
             self.bad_tail = None
@@ -155,10 +155,10 @@ class ContinuityFold:
         self.damage_at_end = (self._segment, explained[behind]) if behind < len(explained) else None
 
     def _edges(self, placed: "_Placed", explained: list[int]) -> list[int]:
-        """Rows at which runs begin, and the number of all; offsets that a cleaner may have taken are counted."""
+        """First rows of the runs, and the number of rows; counts the offsets that a cleaner may have removed."""
         base, end_offset = placed.base, placed.end_offset
         steps = base[1:] != end_offset[:-1]
-        behind_damage = {int(row) for row in np.searchsorted(placed.position, explained)}  # to be joined if nothing is missing
+        behind_damage = {int(row) for row in np.searchsorted(placed.position, explained)}  # joined later if nothing is missing
         if self._compacted:
             ahead = base[1:] > end_offset[:-1]
             steps &= ~ahead
@@ -169,7 +169,7 @@ class ContinuityFold:
         return [0, *sorted(cut for cut in cuts if 0 < cut < base.size), int(base.size)]
 
     def _damage_before(self, row: int, placed: "_Placed", explained: list[int]) -> tuple[int, int] | None:
-        """The damage between a row and the one before it; before the first that which the stretch before ended with."""
+        """The damage between a row and the one before it; before row 0, also the damage at the end of the previous part."""
         if row == 0 and self.damage_at_end is not None:
             return self.damage_at_end
         behind = bisect_right(explained, int(placed.position[row - 1]) if row else -1)
@@ -178,7 +178,7 @@ class ContinuityFold:
         return None
 
     def _add_joined(self, columns: "NDArray[np.int64]") -> None:
-        """Add the batches of a sound chunk: they are one run."""
+        """Add a chunk without irregularities, which is one run."""
         self.bad_tail = None
         placed = _Placed.of(columns)
         self.first_in_segment.setdefault(self._segment, int(placed.base[0]))
@@ -187,32 +187,32 @@ class ContinuityFold:
         self.damage_at_end = None
 
     def _run(self, placed: "_Placed", rows: tuple[int, int], after: tuple[int, int] | None, counted: int | None) -> Run:
-        """The run that the batches of rows `[start, end)` are."""
+        """The run of the batches of rows `[start, end)`."""
         (start, end), (base, end_offset, position) = rows, placed
-        of_all = int(base[start]), int(end_offset[end - 1]), self._segment, int(position[start]), end - start, after, counted
+        run = Run(int(base[start]), int(end_offset[end - 1]), self._segment, int(position[start]), end - start, after, counted)
         if end - start == 1:
-            return Run(*of_all)
-        return Run(
-            *of_all,
+            return run
+        return replace(
+            run,
             last=(self._segment, int(position[end - 1]), int(base[end - 1])),
             end_before_last=int(end_offset[end - 2]),
             second_start=int(base[start + 1]),
             first_end=int(end_offset[start]),
         )
 
-    def _follow(self, columns: "NDArray[np.int64]", good: "NDArray[np.bool_]") -> None:
-        """Add the bad batches behind the last good one to those that stand there."""
-        sound = np.flatnonzero(good)
-        if sound.size:
+    def _extend_bad_tail(self, columns: "NDArray[np.int64]", good: "NDArray[np.bool_]") -> None:
+        """Add the bad batches after the last good one to the bad tail."""
+        good_rows = np.flatnonzero(good)
+        if good_rows.size:
             self.bad_tail = None
-        for row in range(int(sound[-1]) + 1 if sound.size else 0, good.size):
+        for row in range(int(good_rows[-1]) + 1 if good_rows.size else 0, good.size):
             base, last = int(columns[BatchColumn.BASE_OFFSET, row]), int(columns[BatchColumn.LAST_OFFSET, row])
             possible = 0 <= base <= last <= base + MAX_RELATIVE_OFFSET and last < INT64_MAX
             tail = BadTail(base, last + 1) if possible else BadTail(-1, -1, closed=True)
             self.bad_tail = tail if self.bad_tail is None else self.bad_tail.followed(tail)
 
     def _append(self, run: Run) -> None:
-        """Add the next run, joined to the last where it continues it."""
+        """Add the next run, joined to the last one if it continues it."""
         if self.runs:
             last = self.runs[-1]
             ahead = run.start_offset - last.end_offset
@@ -229,7 +229,7 @@ class ContinuityFold:
             self.dropped_runs += 1
 
     def merge(self, right: "ContinuityFold") -> None:
-        """Add the stretch that follows ours."""
+        """Add the part of the log that follows."""
         for index, run in enumerate(right.runs):
             after = (self.damage_at_end if index == 0 else None) or run.after_damage
             self._append(replace(run, after_damage=after))
@@ -247,7 +247,7 @@ class ContinuityFold:
 
 
 def _counted_end(column: "NDArray[np.int64]") -> int | None:
-    """Offset behind the records of a batch, if its header says another; a batch of the old formats has none to count."""
+    """End of a batch by its number of records, if its header says otherwise; None for the old formats, which count no records."""
     count = int(column[BatchColumn.RECORDS_COUNT])
     if column[BatchColumn.MAGIC] < 2 or count <= 0 or count == int(column[BatchColumn.LAST_OFFSET_DELTA]) + 1:
         return None
@@ -256,7 +256,7 @@ def _counted_end(column: "NDArray[np.int64]") -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Irregularity:
-    """One thing wrong with the order of runs: offsets `[start, end)`, and the run at which it shows."""
+    """An irregularity in the order of runs: offsets `[start, end)`, and the run at which it shows."""
 
     kind: str
     start: int
@@ -267,12 +267,12 @@ class Irregularity:
 
 @dataclass(slots=True)
 class Course:
-    """The log's offsets as judged: where they end, what is irregular, what damage ate."""
+    """The offsets of a log: where they end, irregularities, offsets lost to damage."""
 
     end_offset: int
     irregularities: list[Irregularity]
     eaten: dict[tuple[int, int], tuple[int, int]]
-    """(segment, byte position of damage) → offsets `[start, end)` that were there."""
+    """(segment, byte position of damage) → missing offsets `[start, end)`."""
 
     def gaps(self) -> list[tuple[int, int]]:
         """Offsets `[start, end)` that no batch covers."""
@@ -280,10 +280,10 @@ class Course:
 
 
 def judge(runs: list[Run]) -> Course:
-    """Walk the runs in file order: never seen = gap, seen before = regression, hole filled later = non-monotonic,
-    one batch out of line between neighbours that join, or that no segment could hold = discontinuity."""
+    """Judge the runs in file order: offsets never seen are a gap, seen before a regression, filling an earlier gap non-monotonic; a
+    single batch between neighbours that join without it, or that its segment cannot hold, is a discontinuity."""
     course = Course(_first_expected(runs), [], {})
-    holes: list[Irregularity] = []
+    gaps: list[Irregularity] = []
     expected = course.end_offset
     for index, run in enumerate(runs):
         following = runs[index + 1] if index + 1 < len(runs) else None
@@ -297,20 +297,24 @@ def judge(runs: list[Run]) -> Course:
             course.irregularities.append(Irregularity("OFFSET_DISCONTINUITY", expected, expected + size, run, expected))
             expected += size
         elif run.start_offset > expected:
-            _skip(course, holes, run, expected)
+            if run.after_damage is not None:
+                course.eaten[run.after_damage] = (expected, run.start_offset)
+            else:
+                gaps.append(Irregularity("OFFSET_GAP", expected, run.start_offset, run, expected))
             expected = run.end_offset
-        elif _fill(holes, run):
+        elif _fill(gaps, run):
             course.irregularities.append(Irregularity("OFFSET_NON_MONOTONIC", run.start_offset, run.end_offset, run, expected))
         else:
             course.irregularities.append(Irregularity("OFFSET_REGRESSION", run.start_offset, run.end_offset, run, expected))
             expected = max(expected, run.end_offset)
-    course.irregularities.extend(holes)
+    course.irregularities.extend(gaps)
     course.end_offset = expected
     return course
 
 
 def _first_expected(runs: list[Run]) -> int:
-    """Offset at which the log begins: the first run's, unless that is a single batch and the rest continues from the name."""
+    """Offset at which the log begins: that of the first run, unless it is a single batch and the next run continues from the
+    segment's name."""
     if not runs:
         return 0
     first = runs[0]
@@ -320,22 +324,15 @@ def _first_expected(runs: list[Run]) -> int:
 
 
 def _impossible(run: Run) -> bool:
-    """Whether the segment cannot hold these offsets: Kafka would have refused the batch."""
+    """Whether the segment cannot hold these offsets: Kafka refuses such a batch."""
     return run.start_offset < 0 or run.end_offset - 1 - run.segment > MAX_RELATIVE_OFFSET
 
 
-def _skip(course: Course, holes: list[Irregularity], run: Run, expected: int) -> None:
-    if run.after_damage is not None:
-        course.eaten[run.after_damage] = (expected, run.start_offset)
-    else:
-        holes.append(Irregularity("OFFSET_GAP", expected, run.start_offset, run, expected))
-
-
-def _fill(holes: list[Irregularity], run: Run) -> bool:
-    """Whether `run` lies in a hole left before; the hole shrinks to what is still missing."""
-    for index, hole in enumerate(holes):
-        if hole.start <= run.start_offset and run.end_offset <= hole.end:
-            rest = [(hole.start, run.start_offset), (run.end_offset, hole.end)]
-            holes[index : index + 1] = [replace(hole, start=start, end=end) for start, end in rest if start < end]
+def _fill(gaps: list[Irregularity], run: Run) -> bool:
+    """Whether `run` is inside one of `gaps`, which then shrinks to what is still missing."""
+    for index, gap in enumerate(gaps):
+        if gap.start <= run.start_offset and run.end_offset <= gap.end:
+            rest = [(gap.start, run.start_offset), (run.end_offset, gap.end)]
+            gaps[index : index + 1] = [replace(gap, start=start, end=end) for start, end in rest if start < end]
             return True
     return False

@@ -1,4 +1,4 @@
-"""Counts of what was read, damage as findings, and headers that lie though their CRC is right."""
+"""Counts of batches and bytes, damage, and headers that are wrong though their CRC is right."""
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -21,67 +21,53 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-# One look at a chunk before the folds step over it: most chunks are sound, and most rules then need no look of their own.
-
-
-_CRC: Final = int(BatchColumn.CRC)
-_CRC_COMPUTED: Final = int(BatchColumn.CRC_COMPUTED)
-_BASE_OFFSET: Final = int(BatchColumn.BASE_OFFSET)
-_LAST_OFFSET: Final = int(BatchColumn.LAST_OFFSET)
-_ATTRIBUTES: Final = int(BatchColumn.ATTRIBUTES)
-_BY_BROKER: Final = CONTROL_MASK | TIMESTAMP_TYPE_MASK
-_EPOCH: Final = int(BatchColumn.PARTITION_LEADER_EPOCH)
-_PRODUCER_ID: Final = int(BatchColumn.PRODUCER_ID)
-_RECORDS_COUNT: Final = int(BatchColumn.RECORDS_COUNT)
-_DELTA: Final = int(BatchColumn.LAST_OFFSET_DELTA)
-_MAX_TIMESTAMP: Final = int(BatchColumn.MAX_TIMESTAMP)
-_SIZE: Final = int(BatchColumn.SIZE_IN_BYTES)
 _MOST_RECORDS: Final = 1 << 20
-"""More records than this in one batch are not believed when they are counted."""
+"""A batch is counted as at most this many records."""
 
 
 class Survey(NamedTuple):
-    """What a chunk of at least one batch is like."""
+    """Properties of a chunk of at least one batch, from one look before the folds: most chunks are sound and need no rule's own
+    look."""
 
     joined: bool
-    """Every CRC is right, and each batch starts where the one before it ends."""
+    """Every CRC is right, and each batch starts where the previous one ends."""
     one_epoch: bool
     """All batches have the same `partition_leader_epoch`."""
     producers: bool
     """Some batch has a producer id."""
     records: int
     max_timestamp: int
-    """Largest of the good batches, -1 for none."""
+    """Largest of the good batches, -1 if there are none."""
     odd: int
-    """Good batches whose number of records does not follow from their offsets and size."""
+    """Good batches whose number of records disagrees with their offsets or size."""
     timed: bool
-    """Some batch is a control batch or of LogAppendTime: its timestamps are a broker's."""
+    """Some batch is a control batch or uses LogAppendTime: its timestamps are a broker's."""
 
 
 def survey(columns: "NDArray[np.int64]") -> Survey:
-    """Look over a chunk's (BATCH_COLUMNS, n) matrix, n ≥ 1."""
-    good = columns[_CRC] == columns[_CRC_COMPUTED]
-    base, last = columns[_BASE_OFFSET], columns[_LAST_OFFSET]
+    """Properties of a chunk's (BATCH_COLUMNS, n) matrix, n ≥ 1."""
+    good = has_right_crc(columns)
+    base, last = columns[BatchColumn.BASE_OFFSET], columns[BatchColumn.LAST_OFFSET]
     all_good = bool(good.all())
     is_odd_place = base.min() < 0 or last.max() == INT64_MAX or (last < base).any() or (base[1:] - 1 != last[:-1]).any()
     sound = columns if all_good else columns[:, good]
-    count = sound[_RECORDS_COUNT]
+    count = sound[BatchColumn.RECORDS_COUNT]
     believed = count.min(initial=0) >= 0 and count.max(initial=0) <= _MOST_RECORDS
-    too_many = count * MIN_RECORD_SIZE > sound[_SIZE] - RECORD_BATCH_OVERHEAD
+    too_many = count * MIN_RECORD_SIZE > sound[BatchColumn.SIZE_IN_BYTES] - RECORD_BATCH_OVERHEAD
     return Survey(
         joined=all_good and not is_odd_place,
-        one_epoch=not (columns[_EPOCH] != columns[_EPOCH, 0]).any(),
-        producers=bool((columns[_PRODUCER_ID] >= 0).any()),
+        one_epoch=not (columns[BatchColumn.PARTITION_LEADER_EPOCH] != columns[BatchColumn.PARTITION_LEADER_EPOCH, 0]).any(),
+        producers=bool((columns[BatchColumn.PRODUCER_ID] >= 0).any()),
         records=int((count if believed else np.clip(count, 0, _MOST_RECORDS)).sum()),
-        max_timestamp=int(sound[_MAX_TIMESTAMP].max(initial=-1)),
-        odd=int(np.count_nonzero((count < 0) | too_many | (count != sound[_DELTA] + 1))),
-        timed=bool(np.bitwise_or.reduce(columns[_ATTRIBUTES]) & _BY_BROKER),
+        max_timestamp=int(sound[BatchColumn.MAX_TIMESTAMP].max(initial=-1)),
+        odd=int(np.count_nonzero((count < 0) | too_many | (count != sound[BatchColumn.LAST_OFFSET_DELTA] + 1))),
+        timed=bool(np.bitwise_or.reduce(columns[BatchColumn.ATTRIBUTES]) & (CONTROL_MASK | TIMESTAMP_TYPE_MASK)),
     )
 
 
 @dataclass(slots=True)
 class SegmentTotals:
-    """Batches of one segment, the last one's last offset and where its bytes end."""
+    """Batches of one segment, last offset of the last one and where its bytes end."""
 
     batches: int = 0
     last_offset: int = -1
@@ -89,10 +75,10 @@ class SegmentTotals:
 
 
 @dataclass(frozen=True, slots=True)
-class Hiding:
-    """The first place of a segment behind which Kafka's readers see nothing: they stop at the frame that is lost there.
+class ReadersStop:
+    """The first place of a segment where Kafka's readers stop because the frame is lost.
 
-    `runs_past_end`: in silence, because the length declared there reaches beyond the file.
+    `runs_past_end`: silently, because the declared length reaches past the end of the file.
     """
 
     position: int
@@ -101,7 +87,7 @@ class Hiding:
 
 
 class FramingFold:
-    """State: counts, a sample of damage with its segment, and what a lying length hides behind it."""
+    """State: counts, a sample of damage with its segment, and where readers stop in each segment."""
 
     def __init__(self, segment_base_offset: int) -> None:
         self._segment = segment_base_offset
@@ -112,13 +98,13 @@ class FramingFold:
         self.bytes_skipped = 0
         self.max_timestamp = -1
         self.broker_timestamp = -1
-        """The newest timestamp that a broker set, not a client: of control batches and of LogAppendTime, with good CRCs."""
+        """The newest timestamp set by a broker, not a client: of control batches and of LogAppendTime, with right CRCs."""
         self.damage: dict[str, Sample[tuple[int, Damage]]] = {}
         self.by_segment: dict[int, SegmentTotals] = {}
-        self.hiding: dict[int, Hiding] = {}
+        self.readers_stop: dict[int, ReadersStop] = {}
 
     def step(self, chunk: BatchChunk, seen: Survey | None = None) -> None:
-        """Add a chunk: its batches, its damage, its bytes. `seen` is the survey of its columns, if there are any."""
+        """Add a chunk: its batches, its damage, its bytes; `seen` is the survey of its columns, if the caller has one."""
         columns = chunk.columns
         self.bytes_decoded += chunk.bytes_decoded
         self.bytes_damaged += chunk.bytes_damaged
@@ -126,92 +112,76 @@ class FramingFold:
         for damage in chunk.damage:
             self._add_damage(damage)
         if columns.shape[1] == 0:
-            self._find_hiding(chunk)
+            self._find_readers_stop(chunk)
             return
         self.batches += columns.shape[1]
         seen = seen or survey(columns)
         self.records += seen.records
         self.max_timestamp = max(self.max_timestamp, seen.max_timestamp)
         if seen.timed:
-            self._see_brokers_clock(columns)
+            by_broker = (columns[BatchColumn.ATTRIBUTES] & (CONTROL_MASK | TIMESTAMP_TYPE_MASK)) != 0
+            timestamps = columns[BatchColumn.MAX_TIMESTAMP, has_right_crc(columns) & by_broker]
+            self.broker_timestamp = max(self.broker_timestamp, int(timestamps.max(initial=-1)))
         if seen.odd:
             self._check_headers(columns, {(damage.kind, damage.position) for damage in chunk.damage})
         totals = self.by_segment.setdefault(self._segment, SegmentTotals())
         totals.batches += columns.shape[1]
         totals.last_offset = int(columns[BatchColumn.LAST_OFFSET, -1])
         totals.end_position = int(columns[BatchColumn.POSITION, -1] + columns[BatchColumn.SIZE_IN_BYTES, -1])
-        self._find_hiding(chunk)
+        self._find_readers_stop(chunk)
 
-    def _see_brokers_clock(self, columns: "NDArray[np.int64]") -> None:
-        rows = np.flatnonzero(columns[BatchColumn.ATTRIBUTES] & (CONTROL_MASK | TIMESTAMP_TYPE_MASK))
-        if rows.size:
-            rows = rows[columns[BatchColumn.CRC, rows] == columns[BatchColumn.CRC_COMPUTED, rows]]
-            self.broker_timestamp = max(self.broker_timestamp, int(columns[BatchColumn.MAX_TIMESTAMP, rows].max(initial=-1)))
-
-    def _find_hiding(self, chunk: BatchChunk) -> None:
-        """Remember the first place of the segment behind which Kafka's readers see nothing."""
-        for damage in chunk.damage:
-            if (
-                damage.kind in kinds_with(Trait.STOPS_READERS)
-                and "stored_crc" not in damage.detail
-                and self._segment not in self.hiding
-            ):
+    def _find_readers_stop(self, chunk: BatchChunk) -> None:
+        for damage in chunk.damage if self._segment not in self.readers_stop else ():
+            if damage.kind in kinds_with(Trait.STOPS_READERS) and "stored_crc" not in damage.detail:
                 totals = self.by_segment.get(self._segment, SegmentTotals())
-                behind = int((chunk.columns[BatchColumn.POSITION] > damage.position).sum())
-                self.hiding[self._segment] = Hiding(
-                    damage.position, bool(damage.detail.get("runs_past_end")), totals.batches - behind
-                )
+                after = int((chunk.columns[BatchColumn.POSITION] > damage.position).sum())
+                runs_past_end = bool(damage.detail.get("runs_past_end"))
+                self.readers_stop[self._segment] = ReadersStop(damage.position, runs_past_end, totals.batches - after)
+                return
 
     def _add_damage(self, damage: Damage) -> None:
         self.damage.setdefault(damage.kind, Sample()).append((self._segment, damage))
 
-    def _check_headers(self, columns: "NDArray[np.int64]", known: set[tuple[str, int]]) -> None:
-        """Counts and ranges that cannot be: a batch has room for one record in seven bytes, and one offset for each. `known` are
-        (kind, position) of what was found by looking into the batches."""
-        good = has_right_crc(columns)
-        current = good & (columns[BatchColumn.MAGIC] >= 2)
+    def _check_headers(self, columns: "NDArray[np.int64]", reported: set[tuple[str, int]]) -> None:
+        """Report impossible counts and ranges: a record takes at least seven bytes and one offset. `reported` are (kind, position)
+        of the damage found by decoding the batches."""
+        current = has_right_crc(columns) & (columns[BatchColumn.MAGIC] >= 2)
         count, delta = columns[BatchColumn.RECORDS_COUNT], columns[BatchColumn.LAST_OFFSET_DELTA]
-        plain = (columns[BatchColumn.ATTRIBUTES] & COMPRESSION_MASK) == 0
-        room = (columns[BatchColumn.SIZE_IN_BYTES] - RECORD_BATCH_OVERHEAD) // MIN_RECORD_SIZE
-        lies = current & ((count < 0) | (plain & (count > room)) | ((count > delta + 1) & (count > 1) & ~plain))
-        uneven = current & ~lies & (count != delta + 1)
-        for kind, rows in (("BATCH_COUNT_LIE", lies), ("BATCH_RANGE_INCONSISTENT", uneven)):
-            for row in np.flatnonzero(rows):
-                column = columns[:, row]
-                if (kind, int(column[BatchColumn.POSITION])) in known:
-                    continue
-                detail: dict[str, int | str | bool | list[int]] = {
-                    "records_count": int(column[BatchColumn.RECORDS_COUNT]),
-                    "last_offset_delta": int(column[BatchColumn.LAST_OFFSET_DELTA]),
-                }
-                self._add_damage(_of_batch(kind, column, detail))
+        uncompressed = (columns[BatchColumn.ATTRIBUTES] & COMPRESSION_MASK) == 0
+        most = (columns[BatchColumn.SIZE_IN_BYTES] - RECORD_BATCH_OVERHEAD) // MIN_RECORD_SIZE
+        wrong_count = current & (
+            (count < 0) | (uncompressed & (count > most)) | ((count > delta + 1) & (count > 1) & ~uncompressed)
+        )
+        wrong_range = current & ~wrong_count & (count != delta + 1)
+        for kind, rows in (("BATCH_COUNT_LIE", wrong_count), ("BATCH_RANGE_INCONSISTENT", wrong_range)):
+            for position, size, base, last, records, offsets in columns[np.ix_(_HEADER_COLUMNS, rows)].T.tolist():
+                if (kind, position) not in reported:
+                    detail: dict[str, int | str | bool | list[int]] = {"records_count": records, "last_offset_delta": offsets}
+                    self._add_damage(Damage(kind, position, size, base, last, detail))
 
     def merge(self, right: "FramingFold") -> None:
-        """Add the stretch that follows ours."""
+        """Add the part of the log that follows."""
         for name in ("batches", "records", "bytes_decoded", "bytes_damaged", "bytes_skipped"):
             setattr(self, name, getattr(self, name) + getattr(right, name))
         self.max_timestamp = max(self.max_timestamp, right.max_timestamp)
         self.broker_timestamp = max(self.broker_timestamp, right.broker_timestamp)
         for kind, sample in right.damage.items():
             self.damage.setdefault(kind, Sample()).extend(sample)
-        for segment, hiding in right.hiding.items():
-            if segment not in self.hiding:
+        for segment, stop in right.readers_stop.items():
+            if segment not in self.readers_stop:
                 before = self.by_segment.get(segment, SegmentTotals()).batches
-                self.hiding[segment] = replace(hiding, batches_before=hiding.batches_before + before)
+                self.readers_stop[segment] = replace(stop, batches_before=stop.batches_before + before)
         for segment, totals in right.by_segment.items():
-            mine = self.by_segment.setdefault(segment, SegmentTotals())
-            mine.batches += totals.batches
-            mine.last_offset = totals.last_offset
-            mine.end_position = totals.end_position
+            before = self.by_segment.get(segment, SegmentTotals()).batches
+            self.by_segment[segment] = replace(totals, batches=before + totals.batches)
         self._segment = right._segment
 
 
-def _of_batch(kind: str, column: "NDArray[np.int64]", detail: dict[str, int | str | bool | list[int]]) -> Damage:
-    return Damage(
-        kind,
-        int(column[BatchColumn.POSITION]),
-        int(column[BatchColumn.SIZE_IN_BYTES]),
-        int(column[BatchColumn.BASE_OFFSET]),
-        int(column[BatchColumn.LAST_OFFSET]),
-        detail,
-    )
+_HEADER_COLUMNS: Final = (
+    BatchColumn.POSITION,
+    BatchColumn.SIZE_IN_BYTES,
+    BatchColumn.BASE_OFFSET,
+    BatchColumn.LAST_OFFSET,
+    BatchColumn.RECORDS_COUNT,
+    BatchColumn.LAST_OFFSET_DELTA,
+)

@@ -1,8 +1,8 @@
-"""Batches whose base offset is wrong: bytes 0 to 7, which no CRC covers, contradict all that is known of the place they stand at.
+"""Batches with a wrong base offset: bytes 0 to 7, which no CRC covers, contradict everything else known about the batch.
 
-Within a log a batch is held between its neighbours, and where both are against it the offset is known. The last batch has one
-neighbour; there segment names, checkpoints, indexes, snapshots and other replicas' equal bytes are asked, each of which may speak
-for the offset as written or for the one that follows from the batch before.
+Inside a log, the batches before and after it give the right offset. The last batch has only one neighbour: there, segment names,
+checkpoints, indexes, snapshots and equal bytes on other replicas are witnesses, each for the written offset or for the one after
+the previous batch.
 """
 
 import struct
@@ -23,15 +23,15 @@ NEIGHBOURS: Final = "neighbouring batches"
 _OFFSET: Final = struct.Struct(">q")
 BATCH_BEFORE: Final = "the batch before"
 SUSPECTED_FROM: Final = 256
-"""A last batch that lies at least so far ahead, just one bit from where it joins, is suspected where nothing else tells: in one
-segment a cleaner's or a leader's gap of such a width is next to impossible. Smaller gaps may be what an earlier cleaning left."""
+"""Without any witness, a last batch this many offsets after the previous one, and one bit from joining it, is suspected: within one
+segment, cleaning or a leader leaves such a gap almost never. Earlier cleaning may leave smaller gaps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Misplaced:
-    """A batch of `offsets` offsets at a byte of a segment, the base offset written there, and the one it must have.
+    """A batch of `offsets` offsets at a byte of a segment, the base offset written there, and the right one.
 
-    The right one lies in `[lowest, highest]`; on logs that were never cleaned the two are equal.
+    The right offset is in `[lowest, highest]`; on logs that were never cleaned the two are equal.
     """
 
     segment: int
@@ -49,19 +49,19 @@ class Misplaced:
 
     @property
     def offset(self) -> int:
-        """The base offset it is given: where there is a choice, one that a single bit turns into what is written."""
+        """The assumed base offset: of several possible ones, one that differs from the written offset by a single bit."""
         if self.lowest < self.highest:
-            near = (*(self.written ^ (1 << bit) for bit in range(63)), self.written + 2**63)
-            return next((place for place in near if self.lowest <= place <= self.highest), self.lowest)
+            one_bit_away = (*(self.written ^ (1 << bit) for bit in range(63)), self.written + 2**63)
+            return next((offset for offset in one_bit_away if self.lowest <= offset <= self.highest), self.lowest)
         return self.lowest
 
     @property
     def end_offset(self) -> int:
-        """Offset behind it, where it is held to be."""
+        """Offset after it, by the assumed base offset."""
         return self.offset + self.offsets
 
     def rewritten(self, batch: bytes) -> bytes:
-        """The bytes of the batch with the right offset in their first field, which of an old compressed one is the last."""
+        """The bytes of the batch with the right offset in their first field, which for an old compressed one is the last offset."""
         if len(batch) < _OFFSET.size:
             return batch
         offset = _OFFSET.unpack_from(batch)[0] + self.offset - self.written
@@ -69,61 +69,52 @@ class Misplaced:
 
 
 def put_right(chunk: BatchChunk, offsets: Mapping[int, int]) -> BatchChunk:
-    """The chunk with other base offsets for the batches at these byte positions; as it is where it holds none of them."""
+    """The chunk with other base offsets for the batches at these byte positions; unchanged if it contains none of them."""
     rows = np.flatnonzero(np.isin(chunk.columns[BatchColumn.POSITION], np.array(list(offsets), np.int64)))
-    if not rows.size:
-        return chunk
-    columns = chunk.columns.copy()
+    columns = chunk.columns.copy() if rows.size else chunk.columns
     for row in rows:
         move(columns[:, row], offsets[int(columns[BatchColumn.POSITION, row])])
-    return replace(chunk, columns=columns)
+    return replace(chunk, columns=columns) if rows.size else chunk
 
 
-def by_neighbours(columns: "NDArray[np.int64]", segment: int, before: int | None, behind: int | None) -> list[Misplaced]:
-    """Batches of a matrix of one segment that lie elsewhere than between two neighbours that leave just their room.
+def by_neighbours(columns: "NDArray[np.int64]", segment: int, before: int | None, after: int | None) -> list[Misplaced]:
+    """Batches of a matrix of one segment whose neighbours leave exactly room for them, at another offset.
 
-    `before` is where the batch in front of the matrix ends, `behind` where the one behind it begins, both int64; None where that is
-    not known. No offset follows the largest of int64.
+    `before` is the end of the batch before the matrix, `after` the start of the one after it, both int64; None if unknown. No
+    offset follows the largest of int64.
     """
     good = has_right_crc(columns)
-    if not good.all():
-        columns = columns[:, good]
-    if not columns.shape[1]:
-        return []
+    columns = columns if good.all() else columns[:, good]
     base, last = columns[BatchColumn.BASE_OFFSET], columns[BatchColumn.LAST_OFFSET]
     size = last - base + 1
-    ends, begins = np.empty_like(base), np.empty_like(base)
-    ends[1:], begins[:-1] = last[:-1] + 1, base[1:]
+    ends, starts = np.empty_like(base), np.empty_like(base)
+    ends[1:], starts[:-1] = last[:-1] + 1, base[1:]
     ends[:1] = base[:1] if before is None else before
-    begins[-1:] = last[-1:] + 1 if behind is None else behind
-    wrong = np.flatnonzero((base != ends) & (ends + size == begins) & (size > 0) & (ends >= 0) & (begins > ends))
-    position = columns[BatchColumn.POSITION]
-    facts = zip(*(column[wrong].tolist() for column in (position, size, base, ends, ends)), strict=True)
-    return [Misplaced(segment, *fact) for fact in facts]
+    starts[-1:] = last[-1:] + 1 if after is None else after
+    wrong = np.flatnonzero((base != ends) & (ends + size == starts) & (size > 0) & (ends >= 0) & (starts > ends))
+    facts = np.stack((columns[BatchColumn.POSITION], size, base, ends, ends))[:, wrong]
+    return [Misplaced(segment, *batch) for batch in facts.T.tolist()]
 
 
 def move(column: "NDArray[np.int64]", offset: int) -> None:
-    """Give a batch, a column by BatchColumn, another base offset."""
-    moved = column[[BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET]]  # as arrays, which wrap around as the kernels do
+    """Set the base offset of a batch, a column by BatchColumn."""
+    moved = column[[BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET]]  # as arrays, which wrap as in the kernels
     column[[BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET]] = moved - moved[:1] + np.array([offset], np.int64)
 
 
 def out_of_line(runs: "Sequence[Run]") -> Iterator[Misplaced]:
-    """Batches of a cleaned log, whose gaps are in order, that lie above the one behind them or below the one before.
+    """Batches of a cleaned log, where gaps are legal, that are above the next batch or below the previous one.
 
-    Of two that contradict each other the one is wrong without which the others are in order, and which a single bit puts where
-    there is room for it; where either may be, none is named.
+    Of two contradicting batches, the wrong one is the one without which the others are in order and which a single bit moves to a
+    free place; if that applies to both, neither is reported.
     """
-    misplaceds = [_below_name(runs), *(_of_two(runs, number) for number in range(len(runs) - 1))]
-    yield from (
-        misplaced
-        for misplaced in misplaceds
-        if misplaced is not None and (misplaced.lowest == misplaced.highest or _one_bit(misplaced))
-    )
+    for batch in (_below_segment(runs), *(_wrong_neighbour(runs, number) for number in range(len(runs) - 1))):
+        if batch is not None and (batch.lowest == batch.highest or _one_bit(batch)):
+            yield batch
 
 
-def _below_name(runs: "Sequence[Run]") -> Misplaced | None:
-    """The first batch of the log, if it alone lies below the name of its segment."""
+def _below_segment(runs: "Sequence[Run]") -> Misplaced | None:
+    """The first batch of the log, if it alone is below the base offset of its segment."""
     first = runs[0] if runs else None
     if first is None or first.start_offset >= first.segment or first.second_start is None or first.after_damage is not None:
         return None
@@ -133,8 +124,8 @@ def _below_name(runs: "Sequence[Run]") -> Misplaced | None:
     return Misplaced(first.segment, first.position, first.first_offsets, first.start_offset, first.segment, highest)
 
 
-def _of_two(runs: "Sequence[Run]", number: int) -> Misplaced | None:
-    """Which of two batches is wrong, the last of a run or the first of the next."""
+def _wrong_neighbour(runs: "Sequence[Run]", number: int) -> Misplaced | None:
+    """Which of two batches is wrong: the last of a run or the first of the next."""
     left, right = runs[number], runs[number + 1]
     if right.start_offset >= left.end_offset or right.after_damage is not None:
         return None
@@ -155,7 +146,8 @@ def _one_bit(batch: Misplaced) -> bool:
 
 
 def _end_without_last(runs: "Sequence[Run]", number: int) -> int | None:
-    """Where the log ends before the last batch of a run; the segment's name where nothing stands before it, None if damage does."""
+    """Where the log ends before the last batch of a run; the base offset of the segment if that is its first batch, None after
+    damage."""
     run = runs[number]
     if run.batches > 1:
         return run.end_before_last
@@ -165,7 +157,7 @@ def _end_without_last(runs: "Sequence[Run]", number: int) -> int | None:
 
 
 def _start_without_first(runs: "Sequence[Run]", number: int) -> int | None:
-    """Where the log goes on behind the first batch of a run, None if it does not."""
+    """Where the log continues after the first batch of a run, None if it does not."""
     run = runs[number]
     if run.batches > 1:
         return run.second_start
@@ -173,7 +165,7 @@ def _start_without_first(runs: "Sequence[Run]", number: int) -> int | None:
 
 
 def last_in_doubt(runs: "Sequence[Run]") -> Misplaced | None:
-    """The last batch of a log, if it does not begin where the one before it ends; one behind damage may have begun anywhere."""
+    """The last batch of a log if it does not begin where the previous one ends; after damage it may begin anywhere."""
     if not runs:
         return None
     run, before = runs[-1], _end_without_last(runs, len(runs) - 1)
@@ -184,44 +176,39 @@ def last_in_doubt(runs: "Sequence[Run]") -> Misplaced | None:
 
 @dataclass(slots=True)
 class Witnessed:
-    """What is known of the end of a log beside its own batches: offsets that witnesses name, each with who names it."""
+    """Witnesses of the end of a log other than its own batches: offsets, each with the name of the witness."""
 
     ends: list[tuple[int, str]]
-    """Ends of the log, exclusive, which it has or had: checkpoints, indexes, and snapshots that a clean end leaves there."""
+    """Present or past ends of the log, exclusive: checkpoints, indexes, and snapshots taken at a clean shutdown."""
     starts: list[tuple[int, str]]
-    """First offsets of the last batch: segment names, epoch entries, other replicas' equal bytes."""
+    """First offsets of the last batch: segment names, epoch entries, equal bytes on other replicas."""
     elsewhere: list[tuple[int, str]] = field(default_factory=list)
     """Ends of other replicas, which may be longer or shorter."""
 
 
-def at_end(last: Misplaced, heard: Witnessed, *, cleaned: bool) -> Misplaced | None:
-    """The last batch, if its written offset contradicts what is known; None if anything speaks for it, or nothing against it.
+def at_end(last: Misplaced, witnesses: Witnessed, *, cleaned: bool) -> Misplaced | None:
+    """The last batch if its written offset contradicts the witnesses; None if any supports it, or none contradicts it.
 
-    A watermark or a recovery point may lag behind, so an end speaks for the right offset only where it is just there, and against
-    it wherever it lies beyond. A cleaned log may go on anywhere behind the batch before; there only a witness of the batch itself
-    is heard, and a single bit must be the cause.
+    A high watermark or a recovery point may be old, so an end supports the right offset only if it equals its end, and contradicts
+    it if it is greater. A cleaned log may continue anywhere after the previous batch; there only a witness of the batch itself
+    counts, and the offsets must differ by a single bit.
     """
     right, wrong = last.offset, last.written
+    right_end, wrong_end = right + last.offsets, wrong + last.offsets
+    if (
+        any(start == wrong for start, _ in witnesses.starts)
+        or any(right_end < end <= wrong_end for end, _ in witnesses.ends)
+        or any(end == wrong_end for end, _ in witnesses.elsewhere)
+    ):
+        return None
     one_bit = _one_bit(last)
     far = wrong < right or wrong - right >= SUSPECTED_FROM
-    by_start = [witness for start, witness in heard.starts if start == right]
-    by_end = [witness for end, witness in (*heard.ends, *heard.elsewhere) if end == right + last.offsets]
-    if _speaks_for_it(last, heard):
-        return None
+    by_start = [witness for start, witness in witnesses.starts if start == right]
+    by_end = [witness for end, witness in (*witnesses.ends, *witnesses.elsewhere) if end == right_end]
     if cleaned:
-        named = by_start if one_bit else []
+        supporting = by_start if one_bit else []
     else:
-        named = by_start + (by_end if one_bit or far else [])
-    if named:
-        return replace(last, witnesses=(*last.witnesses, *dict.fromkeys(named + by_end)))
+        supporting = by_start + (by_end if one_bit or far else [])
+    if supporting:
+        return replace(last, witnesses=(*last.witnesses, *dict.fromkeys(supporting + by_end)))
     return last if one_bit and far and not cleaned else None
-
-
-def _speaks_for_it(last: Misplaced, heard: Witnessed) -> bool:
-    """Whether any witness knows the last batch at the offset that is written."""
-    right_end, wrong_end = last.offset + last.offsets, last.written + last.offsets
-    return (
-        any(start == last.written for start, _ in heard.starts)
-        or any(right_end < end <= wrong_end for end, _ in heard.ends)
-        or any(end == wrong_end for end, _ in heard.elsewhere)
-    )

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kafka_forensics.analysis.segments.framing import FramingFold, Hiding, SegmentTotals
+from kafka_forensics.analysis.segments.framing import FramingFold, ReadersStop, SegmentTotals
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.constants import CONTROL_MASK, TIMESTAMP_TYPE_MASK
 from tests.support.segments import batch, changed, chunk_of, columns_of, flipped, log, read, starts, with_length
@@ -106,7 +106,7 @@ def test_any_cut_gives_what_a_plain_loop_gives(log: list[Item], draw: st.DataObj
     assert state.bytes_decoded == sum(item["size"] for item in good)
     assert state.bytes_damaged == sum(item["size"] for item in log) - state.bytes_decoded
     assert state.by_segment == plain_totals(rows)
-    assert state.hiding == plain_hiding(log)
+    assert state.readers_stop == plain_readers_stop(log)
     found = {kind: [(segment, one.position) for segment, one in sample] for kind, sample in state.damage.items()}
     expected: dict[str, list[tuple[int, int]]] = {}
     for item in log:
@@ -126,15 +126,15 @@ def plain_totals(rows: list[Item]) -> dict[int, SegmentTotals]:
     return totals
 
 
-def plain_hiding(log: list[Item]) -> dict[int, Hiding]:
-    found: dict[int, Hiding] = {}
+def plain_readers_stop(log: list[Item]) -> dict[int, ReadersStop]:
+    found: dict[int, ReadersStop] = {}
     before: dict[int, int] = {}
     for item in log:
         segment = item["segment"]
         if item["kind"] == "row":
             before[segment] = before.get(segment, 0) + 1
         elif item["kind"] in ("FRAMING_LOST", "SEG_HOLE") and segment not in found:
-            found[segment] = Hiding(item["position"], item["past"], before.get(segment, 0))
+            found[segment] = ReadersStop(item["position"], item["past"], before.get(segment, 0))
     return found
 
 
@@ -177,16 +177,16 @@ def test_what_stands_behind_a_lying_length_is_hidden(length: int, past: bool) ->
     """F05: readers end in silence where the length passes the end of the file, with an error where it does not."""
     batches = log(5)
     state = fold_of(with_length(b"".join(batches), starts(batches)[1], length))
-    assert state.hiding == {0: Hiding(starts(batches)[1], past, 1)}
+    assert state.readers_stop == {0: ReadersStop(starts(batches)[1], past, 1)}
     assert state.by_segment == {0: SegmentTotals(4, 9, starts(batches)[5])}
 
 
 def test_damage_inside_a_frame_hides_nothing() -> None:
     batches = log(3, records=1, value=b"x" * 9000)
-    assert fold_of(flipped(b"".join(batches), 100)).hiding == {}
+    assert fold_of(flipped(b"".join(batches), 100)).readers_stop == {}
     hole = fold_of(changed(b"".join(batches), 2000, bytes(4096)))
     assert "SEG_HOLE" in hole.damage
-    assert hole.hiding == {}
+    assert hole.readers_stop == {}
 
 
 def test_counts_are_plain_integers() -> None:
