@@ -316,7 +316,7 @@ class EpochBumps:
             return
         plain = (columns[BatchColumn.ATTRIBUTES] & (TRANSACTIONAL_MASK | CONTROL_MASK)) == 0
         rows = np.flatnonzero(plain & has_right_crc(columns) & (epoch > 0) & (columns[BatchColumn.BASE_SEQUENCE] == 0))
-        facts = columns[np.ix_(_BUMP_COLUMNS, rows[: BUMPS_KEPT - len(self.kept)])]
+        facts = columns[:, rows[: BUMPS_KEPT - len(self.kept)]][list(_BUMP_COLUMNS)]
         self.kept += [EpochBump(*batch) for batch in facts.T.tolist()]
 
     def merge(self, right: "EpochBumps") -> None:

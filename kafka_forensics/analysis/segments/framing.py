@@ -154,7 +154,7 @@ class FramingFold:
         )
         wrong_range = current & ~wrong_count & (count != delta + 1)
         for kind, rows in (("BATCH_COUNT_LIE", wrong_count), ("BATCH_RANGE_INCONSISTENT", wrong_range)):
-            for position, size, base, last, records, offsets in columns[np.ix_(_HEADER_COLUMNS, rows)].T.tolist():
+            for position, size, base, last, records, offsets in columns[:, rows][list(_HEADER_COLUMNS)].T.tolist():
                 if (kind, position) not in reported:
                     detail: dict[str, int | str | bool | list[int]] = {"records_count": records, "last_offset_delta": offsets}
                     self._add_damage(Damage(kind, position, size, base, last, detail))

@@ -236,14 +236,16 @@ class IndexFold:
                 kind: replace(summary, last_sound=max(summary.last_sound, last.get(kind, -1)))
                 for kind, summary in self.summaries.items()
             }
-        for entries in right._sound["index"] if self._index is not None else ():
-            offsets, limit = self._index.offsets[entries], np.full(entries.size, self.last_offset)
-            reasons = (("offset_in_earlier_batch", offsets <= self.last_offset, limit),)
-            self._report("index", entries, offsets, self._index.positions[entries], reasons)
-        for entries in right._sound["timeindex"] if self._time is not None else ():
-            timestamps, limit = self._time.timestamps[entries], np.full(entries.size, self.max_timestamp)
-            reasons = (("earlier_batch_is_newer", timestamps < self.max_timestamp, limit),)
-            self._report("timeindex", entries, self._time.offsets[entries], timestamps, reasons)
+        if (index := self._index) is not None:
+            for entries in right._sound["index"]:
+                offsets, limit = index.offsets[entries], np.full(entries.size, self.last_offset)
+                reasons = (("offset_in_earlier_batch", offsets <= self.last_offset, limit),)
+                self._report("index", entries, offsets, index.positions[entries], reasons)
+        if (times := self._time) is not None:
+            for entries in right._sound["timeindex"]:
+                timestamps, limit = times.timestamps[entries], np.full(entries.size, self.max_timestamp)
+                reasons = (("earlier_batch_is_newer", timestamps < self.max_timestamp, limit),)
+                self._report("timeindex", entries, times.offsets[entries], timestamps, reasons)
         self.last_offset = max(self.last_offset, right.last_offset)
         self.max_timestamp = max(self.max_timestamp, right.max_timestamp)
         self.end_position = max(self.end_position, right.end_position)

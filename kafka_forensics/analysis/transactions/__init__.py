@@ -1,4 +1,4 @@
-"""Transactions of one log: which are open, which were aborted, and what its indexes and snapshots say of them."""
+"""Transactions of one log: which are open or aborted, and whether its indexes and snapshots agree."""
 
 from kafka_forensics.analysis.transactions import endings, rules
 from kafka_forensics.analysis.transactions.index_check import IndexCheck, compare_with_snapshot

@@ -1,4 +1,4 @@
-"""The last markers of a log, for questions that no single log answers: bounded, however many producers there are."""
+"""The last markers of a log, for questions about several logs: bounded, however many producers there are."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MARKERS_KEPT: Final = 8192
-"""Markers, and ended transactions, of one log that are kept; the last of them."""
+"""Last markers, and last ended transactions, that are kept of one log."""
 
 SEGMENT, POSITION, SIZE, PRODUCER_ID, PRODUCER_EPOCH, OFFSET, TYPE, COORDINATOR_EPOCH, TIMESTAMP = range(9)
 """Columns of a marker's row; `TYPE` is 0 for ABORT and 1 for COMMIT, `TIMESTAMP` ms by the leader's clock."""
@@ -29,42 +29,42 @@ _FACTS: Final = (
 
 
 class LastRows:
-    """The last `kept` of many rows in the order they came, and how many there were."""
+    """The last `kept` of many rows in the order in which they are added, and the number of all."""
 
-    __slots__ = ("_held", "_kept", "_parts", "_width", "count")
+    __slots__ = ("_kept", "_parts", "_rows_count", "_width", "count")
 
     def __init__(self, width: int, kept: int = MARKERS_KEPT) -> None:
         self._width, self._kept = width, kept
         self._parts: list[NDArray[np.int64]] = []
-        self._held = 0
+        self._rows_count = 0
         self.count = 0
 
     def add(self, rows: "NDArray[np.int64]", count: int | None = None) -> None:
-        """Add rows that stand behind all others; `count` says for how many they stand, if some were already dropped."""
+        """Add rows after all others; `count` is the number that they represent, if some were dropped before."""
         self.count += len(rows) if count is None else count
         if len(rows):
             self._parts.append(rows[-self._kept :])
-            self._held += len(self._parts[-1])
-        if self._held > 2 * self._kept:
+            self._rows_count += len(self._parts[-1])
+        if self._rows_count > 2 * self._kept:
             self._parts = [self.rows]
-            self._held = len(self._parts[0])
+            self._rows_count = len(self._parts[0])
 
     def insert(self, rows: "NDArray[np.int64]") -> None:
-        """Add rows that stand among ours by their columns 0 and 1, segment and position."""
+        """Add rows between the others, by their columns 0 and 1, segment and position."""
         together = np.concatenate((self.rows, rows))
         together = together[np.lexsort((together[:, 1], together[:, 0]))]
         self._parts = [together[-self._kept :]]
-        self._held = len(self._parts[0])
+        self._rows_count = len(self._parts[0])
         self.count += len(rows)
 
     def merge(self, right: "LastRows") -> None:
-        """Add what stands behind ours."""
+        """Add the rows that follow."""
         self.add(right.rows, right.count)
 
     @property
     def size_in_bytes(self) -> int:
-        """Memory held."""
-        return self._held * self._width * 8
+        """Memory used."""
+        return self._rows_count * self._width * 8
 
     @property
     def rows(self) -> "NDArray[np.int64]":
@@ -76,12 +76,12 @@ class LastRows:
 
     @property
     def complete(self) -> bool:
-        """Whether no row had to be dropped."""
+        """Whether no row was dropped."""
         return self.count <= self._kept
 
 
 class LastMarkers:
-    """The last ABORT and COMMIT markers of a stretch of log, and the newest timestamp of its good batches, in ms (-1: none)."""
+    """The last ABORT and COMMIT markers of a part of a log, and the newest timestamp of its good batches, in ms (-1: none)."""
 
     def __init__(self, segment_base_offset: int) -> None:
         self._segment = segment_base_offset
@@ -89,39 +89,32 @@ class LastMarkers:
         self.newest_timestamp = -1
 
     def step(self, columns: "NDArray[np.int64]") -> None:
-        """Add consecutive batches of the segment, (BATCH_COLUMNS, n) int64 in file order. A wrong CRC is passed over."""
-        times = columns[BatchColumn.MAX_TIMESTAMP]
-        if not times.size:
-            return
-        attributes = columns[BatchColumn.ATTRIBUTES]
-        if int(times.max()) > self.newest_timestamp:
-            good = times[has_right_crc(columns)]
+        """Add consecutive batches of the segment, (BATCH_COLUMNS, n) int64 in file order; those with a wrong CRC are ignored."""
+        timestamps = columns[BatchColumn.MAX_TIMESTAMP]
+        if int(timestamps.max(initial=-1)) > self.newest_timestamp:
+            good = timestamps[has_right_crc(columns)]
             self.newest_timestamp = max(self.newest_timestamp, int(good.max(initial=-1)))
-        control = np.flatnonzero(attributes & CONTROL_MASK)
-        if not control.size:
+        is_control = (columns[BatchColumn.ATTRIBUTES] & CONTROL_MASK) != 0
+        if not is_control.any():
             return
-        types = columns[BatchColumn.CONTROL_RECORD_TYPE, control]
-        good = columns[BatchColumn.CRC, control] == columns[BatchColumn.CRC_COMPUTED, control]
-        good &= (types >= 0) & (types <= CONTROL_COMMIT) & (columns[BatchColumn.PRODUCER_ID, control] >= 0)
-        rows = control[good]
+        types = columns[BatchColumn.CONTROL_RECORD_TYPE]
+        readable = is_control & has_right_crc(columns) & (types >= 0) & (types <= CONTROL_COMMIT)
+        rows = np.flatnonzero(readable & (columns[BatchColumn.PRODUCER_ID] >= 0))
         if rows.size:
-            kept = rows[-MARKERS_KEPT:]
-            made = np.empty((len(kept), MARKER_COLUMNS), np.int64)
-            made[:, SEGMENT] = self._segment
-            made[:, POSITION:] = columns[:, kept][list(_FACTS)].T
-            self.markers.add(made, len(rows))
+            markers = columns[:, rows[-MARKERS_KEPT:]][list(_FACTS)].T
+            self.markers.add(np.insert(markers, SEGMENT, self._segment, axis=1), rows.size)
 
     def merge(self, right: "LastMarkers") -> None:
-        """Add the stretch that stands behind ours."""
+        """Add the part of the log that follows."""
         self.markers.merge(right.markers)
         self.newest_timestamp = max(self.newest_timestamp, right.newest_timestamp)
         self._segment = right._segment
 
 
-def fallen_epochs(markers: "NDArray[np.int64]") -> list[tuple[int, int]]:
-    """(row, row of the higher one before it) of every marker whose coordinator epoch is lower than an earlier one of its producer.
+def lower_coordinator_epochs(markers: "NDArray[np.int64]") -> list[tuple[int, int]]:
+    """(row, earlier row with a higher epoch) of every marker whose coordinator epoch is lower than an earlier one of its producer.
 
-    Kafka's leaders refuse such a marker as one of a coordinator that was replaced (ProducerAppendInfo.checkCoordinatorEpoch).
+    Kafka's leaders refuse such a marker, which a replaced coordinator sent (ProducerAppendInfo.checkCoordinatorEpoch).
     """
     pairs: list[tuple[int, int]] = []
     epochs = markers[:, COORDINATOR_EPOCH]

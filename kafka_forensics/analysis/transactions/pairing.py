@@ -1,6 +1,6 @@
-"""Which data each marker of a log ended: transactional batches and markers in file order, paired into transactions.
+"""Pairs the transactional batches and markers of a log into transactions.
 
-A producer's data and the next marker of its id are one transaction, whatever the epochs are: that is how Kafka ends one.
+A producer's data and the next marker with its id are one transaction, whatever the epochs are: that is how Kafka ends one.
 """
 
 from enum import IntEnum
@@ -20,52 +20,51 @@ class TransactionColumn(IntEnum):
 
     PRODUCER_ID = 0
     PRODUCER_EPOCH = 1
-    """Of the first batch of its data, or of the marker where it has none."""
+    """Of its first data batch, or of the marker if it has no data."""
     FIRST_OFFSET = 2
     FIRST_TIMESTAMP = 3
     LAST_OFFSET = 4
     """Of its data, inclusive."""
     LAST_TIMESTAMP = 5
     BATCHES = 6
-    """Of data: 0 for a marker that ended nothing, whose offsets and times above mean nothing."""
+    """Data batches: 0 for a marker that ended nothing; then the offsets and timestamps above mean nothing."""
     RECORDS = 7
-    """Offsets its data take."""
+    """Number of offsets of its data."""
     MARKER_TYPE = 8
-    """`CONTROL_ABORT`, `CONTROL_COMMIT`, or -1 where it cannot be read. This and all below mean nothing while it is open."""
+    """`CONTROL_ABORT`, `CONTROL_COMMIT`, or -1 if unreadable. This and all below mean nothing while the transaction is open."""
     MARKER_OFFSET = 9
     MARKER_TIMESTAMP = 10
     MARKER_EPOCH = 11
     COORDINATOR_EPOCH = 12
 
 
-_OF_THE_BEGINNING: Final = (TransactionColumn.PRODUCER_EPOCH, TransactionColumn.FIRST_OFFSET, TransactionColumn.FIRST_TIMESTAMP)
-_OF_THE_END: Final = (TransactionColumn.LAST_OFFSET, TransactionColumn.LAST_TIMESTAMP)
+_OF_FIRST_BATCH: Final = (TransactionColumn.PRODUCER_EPOCH, TransactionColumn.FIRST_OFFSET, TransactionColumn.FIRST_TIMESTAMP)
+_OF_LAST_BATCH: Final = (TransactionColumn.LAST_OFFSET, TransactionColumn.LAST_TIMESTAMP)
 _SUMS: Final = (TransactionColumn.BATCHES, TransactionColumn.RECORDS)
-MAX_OPEN: Final = 1 << 20
-"""Transactions that are kept open in a partition; those that begin when there are so many are passed over: none of them holds
-readers back while the others are open."""
+OPEN_KEPT: Final = 1 << 20
+"""Open transactions of a partition that are kept; later ones are dropped: they hold no reader back while the others are open."""
 
 
 class Pairing:
-    """Pairs the batches of one log, given in file order, any number at a time."""
+    """Pairs the batches of one log, added in file order, any number at a time."""
 
     def __init__(self) -> None:
         self._open = np.empty((len(TransactionColumn), 0), np.int64)
-        """Transactions that are open, by producer."""
+        """Open transactions, by producer."""
 
     def take(self, batches: "NDArray[np.int64]") -> "NDArray[np.int64]":
         """The transactions that these markers ended, columns by TransactionColumn, in the order of the markers.
 
-        `batches` are columns by BatchColumn: transactional data and markers, nothing else.
+        `batches` are columns by BatchColumn: only transactional data and markers.
         """
         if not batches.shape[1]:
             return np.empty((len(TransactionColumn), 0), np.int64)
         producers = batches[BatchColumn.PRODUCER_ID]
         order = np.argsort(producers, kind="stable")
         producers, ends = producers[order], (batches[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0)[order]
-        first_of_one = np.ones(len(ends), bool)
-        first_of_one[1:] = (producers[1:] != producers[:-1]) | ends[:-1]
-        first = np.flatnonzero(first_of_one)
+        begins = np.ones(len(ends), bool)
+        begins[1:] = (producers[1:] != producers[:-1]) | ends[:-1]
+        first = np.flatnonzero(begins)
         last = np.append(first[1:], len(ends)) - 1
         ended = ends[last]
         paired = _as_transactions(batches, order, first, last, ended)
@@ -77,38 +76,38 @@ class Pairing:
         return answer
 
     def _join_open(self, transactions: "NDArray[np.int64]") -> None:
-        """Let the first transaction of each producer go on where it had one open; `transactions` are by producer."""
-        known, producers = self._open[TransactionColumn.PRODUCER_ID], transactions[TransactionColumn.PRODUCER_ID]
-        if not len(known):
+        """Join the first transaction of each producer with the one it has open; `transactions` are by producer."""
+        open_producers, producers = self._open[TransactionColumn.PRODUCER_ID], transactions[TransactionColumn.PRODUCER_ID]
+        if not len(open_producers):
             return
         firsts = np.flatnonzero(np.append(True, producers[1:] != producers[:-1]))
-        places = np.searchsorted(known, producers[firsts])
-        met = known[np.minimum(places, len(known) - 1)] == producers[firsts]
-        firsts, places = firsts[met], places[met]
+        places = np.searchsorted(open_producers, producers[firsts])
+        is_open = open_producers[np.minimum(places, len(open_producers) - 1)] == producers[firsts]
+        firsts, places = firsts[is_open], places[is_open]
         if not len(places):
             return
-        begun = self._open[:, places]
+        already_open = self._open[:, places]
         self._open = np.delete(self._open, places, axis=1)
         without_data = transactions[TransactionColumn.BATCHES, firsts] == 0
-        for column in _OF_THE_BEGINNING:
-            transactions[column, firsts] = begun[column]
-        for column in _OF_THE_END:
-            transactions[column, firsts] = np.where(without_data, begun[column], transactions[column, firsts])
+        for column in _OF_FIRST_BATCH:
+            transactions[column, firsts] = already_open[column]
+        for column in _OF_LAST_BATCH:
+            transactions[column, firsts] = np.where(without_data, already_open[column], transactions[column, firsts])
         for column in _SUMS:
-            transactions[column, firsts] += begun[column]
+            transactions[column, firsts] += already_open[column]
 
     def _keep_open(self, transactions: "NDArray[np.int64]") -> None:
-        """Take in transactions, by producer; of too many, those that begin first."""
+        """Add open transactions, by producer; if they are too many, keep the oldest."""
         if not transactions.shape[1]:
             return
         places = np.searchsorted(self._open[TransactionColumn.PRODUCER_ID], transactions[TransactionColumn.PRODUCER_ID])
         self._open = np.insert(self._open, places, transactions, axis=1)
-        if self._open.shape[1] > MAX_OPEN:
+        if self._open.shape[1] > OPEN_KEPT:
             began = np.argsort(self._open[TransactionColumn.FIRST_OFFSET], kind="stable")
-            self._open = self._open[:, np.sort(began[:MAX_OPEN])]
+            self._open = self._open[:, np.sort(began[:OPEN_KEPT])]
 
     def still_open(self) -> "NDArray[np.int64]":
-        """The transactions that no marker has ended, by first offset and producer."""
+        """The transactions that no marker ended, by first offset and producer."""
         by_producer = (self._open[TransactionColumn.PRODUCER_ID], self._open[TransactionColumn.FIRST_OFFSET])
         return self._open[:, np.lexsort(by_producer)]
 
@@ -120,7 +119,7 @@ def _as_transactions(
     last: "NDArray[np.int64]",
     ended: "NDArray[np.bool_]",
 ) -> "NDArray[np.int64]":
-    """Transactions of what batches `first` to `last` of the `order` are, the last being a marker where it `ended`."""
+    """Transactions of the batches `first` to `last` of the `order`, the last one a marker if it `ended`."""
     firsts, lasts, last_of_data = order[first], order[last], order[np.maximum(last - ended, first)]
     by_maximum = batches[BatchColumn.ATTRIBUTES, firsts] & (TIMESTAMP_TYPE_MASK | DELETE_HORIZON_MASK) != 0
     offsets = batches[BatchColumn.LAST_OFFSET] - batches[BatchColumn.BASE_OFFSET] + 1

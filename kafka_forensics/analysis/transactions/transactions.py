@@ -1,10 +1,10 @@
-"""Transactions of a partition as its log shows them: counts, open ones, aborted ones, writes behind their own marker.
+"""Transactions of a partition as its log shows them: counts, open and aborted ones, writes after the marker that fenced them.
 
-A transaction may begin left of a stretch and end in it, or the other way round; merging joins the parts. At the real start of
-a log a marker without data is legal: retention took the data, or there never was any.
+A transaction may begin in one part of a log and end in another; a merge joins them. At the start of a log a marker without data is
+legal: retention removed the data, or there was none.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
@@ -14,20 +14,20 @@ from kafka_forensics.analysis import bounds
 from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.producers import FirstAndLastRows, OffsetRuns, ProducerTable, offset_behind
 from kafka_forensics.analysis.transactions import rules
-from kafka_forensics.analysis.transactions.endings import Endings
+from kafka_forensics.analysis.transactions.endings import NonCommitEndings
 from kafka_forensics.analysis.transactions.markers import (
     COORDINATOR_EPOCH,
     MARKERS_KEPT,
     OFFSET,
     LastMarkers,
     LastRows,
-    fallen_epochs,
+    lower_coordinator_epochs,
 )
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CONTROL_MASK, TRANSACTIONAL_MASK
 from kafka_forensics.model.files import ProducerEntry
-from kafka_forensics.model.findings import Confidence, Finding
+from kafka_forensics.model.findings import Confidence, Finding, Place
 from kafka_forensics.model.results import TransactionCounts
 
 if TYPE_CHECKING:
@@ -37,17 +37,14 @@ if TYPE_CHECKING:
     from kafka_forensics.model.json_objects import Json
 
 
-# What a partition's own transactional batches and markers should never show: data of a fenced epoch, a replaced coordinator.
+EPOCH_REGRESSIONS_LISTED: Final = 32
 
 
-FALLEN_TOLD: Final = 32
-
-
-def fallen_epochs_told(context: "ReplicaContext", markers: "NDArray[np.int64]") -> "list[Finding]":
-    """Markers of a coordinator that was replaced, among a log's last ones (rows of `transaction_markers`)."""
-    fallen = fallen_epochs(markers)
+def coordinator_epoch_regressions(context: ReplicaContext, markers: "NDArray[np.int64]") -> list[Finding]:
+    """Markers of a replaced coordinator among the last ones of a log, rows of `LastMarkers`."""
+    lower_epochs = lower_coordinator_epochs(markers)
     answer = []
-    for row, higher in fallen[:FALLEN_TOLD]:
+    for row, higher in lower_epochs[:EPOCH_REGRESSIONS_LISTED]:
         segment, position, size, producer_id, epoch, offset, _, coordinator_epoch, _ = markers[row].tolist()
         place = context.log_place(segment, position, size, offset, offset_behind(offset))
         evidence: CoordinatorEpochEvidence = {
@@ -56,53 +53,55 @@ def fallen_epochs_told(context: "ReplicaContext", markers: "NDArray[np.int64]") 
             "coordinator_epoch": coordinator_epoch,
             "previous_coordinator_epoch": int(markers[higher, COORDINATOR_EPOCH]),
             "previous_marker_offset": int(markers[higher, OFFSET]),
-            "occurrences": len(fallen),
+            "occurrences": len(lower_epochs),
         }
         answer.append(finding("TXN_COORDINATOR_EPOCH_REGRESSION", place, evidence))
     return answer
 
 
-def late_writes(context: "ReplicaContext", late: FirstAndLastRows) -> "list[Finding]":
-    """Data behind the marker that fenced its producer; rows as the kernels of `transaction_rules` find them."""
+def late_writes(context: ReplicaContext, late: FirstAndLastRows) -> list[Finding]:
+    """Data after the marker that fenced its producer, rows as the kernels report them."""
     answer = []
     for row in late.rows.tolist():
         evidence: LateWriteEvidence = {
-            "producer_id": row[6],
-            "producer_epoch": row[7],
-            "later_epoch": row[8],
-            "later_epoch_offset": row[9],
+            "producer_id": row[rules.FOUND_PRODUCER_ID],
+            "producer_epoch": row[rules.FOUND_EPOCH],
+            "later_epoch": row[rules.LATER_EPOCH],
+            "later_epoch_offset": row[rules.LATER_EPOCH_OFFSET],
         }
         if not late.complete:
             evidence["occurrences"] = late.count
-        place = context.log_place(row[0], row[1], row[3], row[4], offset_behind(row[5]))
+        segment, position, _, size, offset, last_offset = row[:6]
+        place = context.log_place(segment, position, size, offset, offset_behind(last_offset))
         answer.append(finding("TXN_LATE_WRITE", place, evidence))
     return answer
 
 
 _FOUND_ROWS: Final = 1024
-OPEN_TOLD: Final = 1024
-"""Open transactions of one log that get a finding each; the oldest, which hold readers back."""
+OPEN_LISTED: Final = 1024
+"""Open transactions of one log with a finding each: the oldest, which hold readers back."""
 _KIND_OF_MARKER: Final = np.array([rules.UNREADABLE, rules.ABORT, rules.COMMIT])
 """By control record type + 1."""
 
 
-_OF_TRANSACTION: Final = (
-    (8, rules.FIRST_OFFSET),
-    (9, rules.SEGMENT),
-    (10, rules.POSITION),
+_DATA_COLUMNS: Final = (
+    (rules.DATA_FIRST_OFFSET, rules.FIRST_OFFSET),
+    (rules.DATA_SEGMENT, rules.SEGMENT),
+    (rules.DATA_POSITION, rules.POSITION),
     (rules.DATA_EPOCH, rules.EPOCH),
     (rules.DATA_FIRST_TIMESTAMP, rules.FIRST_TIMESTAMP),
     (rules.DATA_LAST_TIMESTAMP, rules.LAST_TIMESTAMP),
     (rules.DATA_LAST_OFFSET, rules.LAST_DATA_OFFSET),
 )
-"""Column of what is found, and of a transaction's block."""
+"""Column of a report, and of the transaction's block."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction without a marker: its data lies in `[first_offset, last_offset]`, its first batch at `position` of a segment.
+    """A transaction without a marker: its data are in `[first_offset, last_offset]`, its first batch at `position` of a segment.
 
-    `producer_epoch` is that of its last batch, `first_producer_epoch` of its first; timestamps are ms, of its first and last batch.
+    `producer_epoch` is that of its last batch, `first_producer_epoch` that of its first; timestamps are ms, of its first and last
+    batch.
     """
 
     producer_id: int
@@ -118,7 +117,7 @@ class OpenTransaction:
 
     @classmethod
     def of_snapshot(cls, entry: ProducerEntry) -> Self:
-        """One that a producer snapshot holds open, without a place in the log; when it began is not known."""
+        """A transaction that is open in a producer snapshot, without a place in the log or a time when it began."""
         return cls(
             producer_id=entry.producer_id,
             producer_epoch=entry.producer_epoch,
@@ -132,11 +131,16 @@ class OpenTransaction:
             first_producer_epoch=entry.producer_epoch,
         )
 
+    def place(self, context: ReplicaContext) -> Place:
+        """Its offsets and first batch in a log."""
+        end_offset = offset_behind(self.last_offset)
+        return context.log_place(self.segment, self.position, self.size_in_bytes, self.first_offset, end_offset)
+
 
 @dataclass(frozen=True, slots=True)
 class TransactionState:
-    """What a producer did last: `first_offset` of its open transaction and where that begins, or -1; epoch and offset of its last
-    transactional batch or marker."""
+    """A producer's last state: `first_offset` and place of its open transaction, or -1; epoch and offset of its last transactional
+    batch or marker."""
 
     first_offset: int
     place: tuple[int, int]
@@ -145,38 +149,38 @@ class TransactionState:
 
 
 class TransactionsFold:
-    """State: a row for each transactional producer, the ABORT markers, the latest ended transactions and markers, and late writes.
+    """State: a row for each transactional producer, the markers that did not commit, the last ended transactions and markers, late
+    writes.
 
-    Bounded by the number of producers and of aborted transactions, and these by `make_room` and `filled`. A producer that was
-    forgotten and comes back is met anew: what is open and what ended is told right, only a late write may go unseen.
+    The numbers of producers and of aborted transactions are bounded by `make_room` and `filled`. A producer that was forgotten and
+    returns counts as new: open and ended transactions stay right, only a late write may be missed.
     """
 
     def __init__(self, segment_base_offset: int) -> None:
         self._segment = segment_base_offset
         self._table = ProducerTable(rules.TRANSACTION_WIDTH, rules.COUNTERS)
-        self.held_endings = Endings()
-        """Markers that did not commit, but for each producer's first."""
+        self.non_commit_endings = NonCommitEndings()
+        """Without the first marker of each producer."""
         self._ended = LastRows(rules.FOUND_WIDTH)
         self.last_markers = LastMarkers(segment_base_offset)
         self._late = FirstAndLastRows(rules.FOUND_WIDTH)
         self.forgot = False
-        """Whether producers that the log has are missing here."""
-        self._known: NDArray[np.int64] = np.empty(0, np.int64)
+        self._producer_ids: NDArray[np.int64] = np.empty(0, np.int64)
 
     @property
     def filled(self) -> bool:
-        """Whether as many producers or aborted transactions were met as a stretch of log should hold."""
-        return len(self._table) > bounds.STRETCH_PRODUCERS or len(self.held_endings) > bounds.STRETCH_BATCHES
+        """Whether this part of a log has as many producers or aborted transactions as it may hold."""
+        return len(self._table) > bounds.STRETCH_PRODUCERS or len(self.non_commit_endings) > bounds.STRETCH_BATCHES
 
     @property
     def size_in_bytes(self) -> int:
-        """Memory held for producers and aborted transactions."""
-        lasts = self._ended.size_in_bytes + self.last_markers.markers.size_in_bytes
-        return self._table.rows.nbytes + self._table.slots.nbytes + self.held_endings.size_in_bytes + lasts
+        """Memory used for producers and aborted transactions."""
+        rows = self.non_commit_endings.size_in_bytes + self._ended.size_in_bytes + self.last_markers.markers.size_in_bytes
+        return self._table.rows.nbytes + self._table.slots.nbytes + rows
 
     def make_room(self, right: "TransactionsFold") -> None:
-        """Before a merge, nothing standing left of us: forget the producers silent longest if those of both are too many. Of those
-        with an open transaction only such as begin last, and only if these alone are too many."""
+        """Forget the producers that have been silent longest if a merge with `right` would exceed the limit; those with an open
+        transaction only if these alone are too many, then the newest. No part of the log may precede this one."""
         together = len(self._table) + len(right._table)
         if together <= bounds.MAX_PRODUCERS:
             return
@@ -187,11 +191,11 @@ class TransactionsFold:
         table = self._table.used_rows()
         blocks = _newest_blocks(table)
         is_open = blocks[:, rules.OPEN] != 0
-        others = np.flatnonzero(~returning & ~is_open)
+        silent = np.flatnonzero(~returning & ~is_open)
         opened = np.flatnonzero(is_open)
         oldest = opened[np.argsort(blocks[opened, rules.FIRST_OFFSET], kind="stable")][: bounds.MAX_OPEN]
         most = max(bounds.MAX_PRODUCERS // 2 - len(right._table) - len(oldest), 0)
-        recent = others[np.argsort(table[others, rules.LAST_OFFSET], kind="stable")][max(len(others) - most, 0) :]
+        recent = silent[np.argsort(table[silent, rules.LAST_OFFSET], kind="stable")][max(len(silent) - most, 0) :]
         kept = returning & ~is_open
         kept[oldest] = True
         kept[recent] = True
@@ -199,36 +203,36 @@ class TransactionsFold:
         self.forgot = True
 
     def close(self) -> None:
-        """The log is whole: of producers without an open transaction keep only who they are."""
+        """Keep only the ids of producers without an open transaction, once the log is complete."""
         if len(self._table) <= bounds.SETTLED_ABOVE:
             return
         self.settle()
         table = self._table.used_rows()
-        self._known = np.sort(table[:, 0])
+        self._producer_ids = np.sort(table[:, 0])
         self._table.keep(np.flatnonzero(_newest_blocks(table)[:, rules.OPEN]))
         self._table.shrink()
 
     def knows(self, producer_id: int) -> bool:
-        """Whether the log has, or may have, a transactional batch or marker of the producer."""
-        at = int(np.searchsorted(self._known, producer_id))
-        closed = at < len(self._known) and int(self._known[at]) == producer_id
+        """Whether the log has, or may have had, a transactional batch or marker of the producer."""
+        at = int(np.searchsorted(self._producer_ids, producer_id))
+        closed = at < len(self._producer_ids) and int(self._producer_ids[at]) == producer_id
         return self.forgot or closed or self._table.find(producer_id) >= 0
 
     def settle(self) -> None:
-        """Take what the first marker of each producer ended as ended, nothing standing left of us."""
-        leads = self._lead_endings()
-        if not len(leads):
+        """Count what the first marker of each producer ended; no part of the log may precede this one."""
+        endings = self._first_endings()
+        if not len(endings):
             return
         table = self._table.used_rows()
         table[table[:, rules.MARKED] == 1, rules.MARKED] = 2
-        with_data = leads[leads[:, 8] >= 0]
+        with_data = _with_data(endings)
         for counter, kind in ((rules.COMMITTED, rules.COMMIT), (rules.ABORTED, rules.ABORT)):
-            self._table.used[counter] += int((with_data[:, 2] == kind).sum())
+            self._table.used[counter] += int((with_data[:, rules.FOUND_KIND] == kind).sum())
         self._ended.insert(with_data)
-        self.held_endings.add(leads)
+        self.non_commit_endings.add(endings)
 
     def step(self, columns: "NDArray[np.int64]") -> None:
-        """Add consecutive batches of the segment, (BATCH_COLUMNS, n) int64 in file order. A wrong CRC is passed over."""
+        """Add consecutive batches of the segment, (BATCH_COLUMNS, n) int64 in file order; those with a wrong CRC are ignored."""
         self.last_markers.step(columns)
         producer_id = columns[BatchColumn.PRODUCER_ID]
         if not producer_id.size or int(producer_id.max()) < 0:
@@ -251,82 +255,68 @@ class TransactionsFold:
             columns[BatchColumn.CRC],
             columns[BatchColumn.CRC_COMPUTED],
         )
-        now = np.zeros(rules.BLOCK_WIDTH, np.int64)
-        endings = np.empty((_FOUND_ROWS, rules.FOUND_WIDTH), np.int64)
-        done = 0
-        while True:
-            done = rules.take_batches(done, rows, facts, self._segment, self._store(endings), self._table.used, now)
-            self._keep(endings)
-            if done == rows.size:
-                return
-            if self._table.full:
-                self._table.grow()
+        self._run_kernel(
+            rows.size, lambda done, store: rules.take_batches(done, rows, facts, self._segment, store, self._table.used)
+        )
 
     def damage(self) -> None:
-        """Bytes were lost behind the last batch given. Nothing to remember: the `OffsetRuns` of the producers fold know where."""
+        """Bytes are missing after the last batch added. The producers fold remembers where; this one needs nothing."""
 
     def merge(self, right: "TransactionsFold") -> None:
-        """Add the stretch that stands behind ours; `right` is left as it was."""
+        """Add the part of the log that follows; `right` stays unchanged."""
         theirs = right._table.used_rows()
-        columns = np.empty((_FOUND_ROWS, rules.FOUND_WIDTH), np.int64)
-        done = 0
-        while done < len(theirs):
-            done = rules.join_producers(done, theirs, self._store(columns), self._table.used)
-            self._keep(columns)
-            if done < len(theirs) and self._table.full:
-                self._table.grow()
+        self._run_kernel(len(theirs), lambda done, store: rules.join_producers(done, theirs, store, self._table.used))
         for counter in (rules.COMMITTED, rules.ABORTED):
             self._table.used[counter] += right._table.used[counter]
-        self.held_endings.merge(right.held_endings)
+        self.non_commit_endings.merge(right.non_commit_endings)
         self._ended.merge(right._ended)
         self.last_markers.merge(right.last_markers)
         self._late.merge(right._late)
         self._segment = right._segment
 
-    def _store(self, endings: "NDArray[np.int64]") -> "tuple[NDArray[np.int64], ...]":
-        return self._table.rows, self._table.slots, self._table.keys, endings
-
-    def _keep(self, endings: "NDArray[np.int64]") -> None:
-        """Sort what the kernel found, and make room for more."""
-        rows = endings[: int(self._table.used[rules.FOUND_USED])]
-        self._table.used[rules.FOUND_USED] = 0
-        if len(rows):
-            late = rows[:, 2] == rules.LATE
+    def _run_kernel(self, count: int, kernel: "Callable[[int, tuple[NDArray[np.int64], ...]], int]") -> None:
+        """Run a kernel that takes the number of items done and arrays until all are done; file its reports and enlarge the table
+        between runs."""
+        reports, block = np.empty((_FOUND_ROWS, rules.FOUND_WIDTH), np.int64), np.zeros(rules.BLOCK_WIDTH, np.int64)
+        table, done = self._table, 0
+        while done < count:
+            done = kernel(done, (table.rows, table.slots, table.keys, reports, block))
+            rows = reports[: int(table.used[rules.FOUND_USED])]
+            table.used[rules.FOUND_USED] = 0
+            late = rows[:, rules.FOUND_KIND] == rules.LATE
             self._late.add(rows[late])
-            ended = rows[~late]
-            with_data = ended[ended[:, 8] >= 0]
-            self._ended.add(with_data)
-            self.held_endings.add(ended)
+            self._ended.add(_with_data(rows[~late]))
+            self.non_commit_endings.add(rows[~late])
+            if done < count and table.full:
+                table.grow()
 
-    def _lead_endings(self) -> "NDArray[np.int64]":
-        """What the first marker of each producer ended, nothing being left of us, unless `settle` took it; rows as the kernel
-        finds them."""
+    def _first_endings(self) -> "NDArray[np.int64]":
+        """What the first marker of each producer ended, rows as the kernel reports them, unless `settle` counted it; no part of the
+        log may precede this one."""
         table = self._table.used_rows()
-        if not len(table):
-            return np.empty((0, rules.FOUND_WIDTH), np.int64)
         ended = table[table[:, rules.MARKED] == 1]
-        marker, lead = ended[:, rules.MARKER :], ended[:, rules.LEAD :]
-        is_open = lead[:, rules.OPEN] != 0
-        answer = np.full((len(ended), rules.FOUND_WIDTH), -1, np.int64)
-        answer[:, 0], answer[:, 1] = marker[:, rules.MARKER_SEGMENT], marker[:, rules.MARKER_POSITION]
-        answer[:, 2] = _KIND_OF_MARKER[np.clip(marker[:, rules.MARKER_TYPE], -1, 1) + 1]
-        answer[:, 3], answer[:, 7] = marker[:, rules.MARKER_SIZE], marker[:, rules.MARKER_EPOCH]
-        answer[:, 4] = answer[:, 5] = marker[:, rules.MARKER_OFFSET]
-        answer[:, 6] = ended[:, 0]
-        for column, fact in _OF_TRANSACTION:
-            answer[:, column] = np.where(is_open, lead[:, fact], -1)
-        return answer
+        marker, first = ended[:, rules.MARKER :], ended[:, rules.FIRST :]
+        rows = np.full((len(ended), rules.FOUND_WIDTH), -1, np.int64)
+        kinds = _KIND_OF_MARKER[np.clip(marker[:, rules.MARKER_TYPE], -1, 1) + 1]
+        rows[:, : rules.DATA_FIRST_OFFSET] = np.stack(
+            (
+                *(marker[:, rules.MARKER_SEGMENT], marker[:, rules.MARKER_POSITION], kinds, marker[:, rules.MARKER_SIZE]),
+                *(marker[:, rules.MARKER_OFFSET], marker[:, rules.MARKER_OFFSET], ended[:, 0], marker[:, rules.MARKER_EPOCH]),
+            ),
+            axis=1,
+        )
+        for column, fact in _DATA_COLUMNS:
+            rows[:, column] = np.where(first[:, rules.OPEN] != 0, first[:, fact], -1)
+        return rows
 
     def counts(self) -> TransactionCounts:
-        """Transactions with data in this log, by how they ended; none is known to hang from one partition alone."""
+        """Transactions with data in this log, by how they ended; one partition alone never shows that one hangs."""
         if self._is_empty:
             return TransactionCounts(0, 0, 0)
-        leads = self._lead_endings()
-        kinds = leads[leads[:, 8] >= 0, 2]
-        used = self._table.used
-        committed = int(used[rules.COMMITTED]) + int((kinds == rules.COMMIT).sum())
-        aborted = int(used[rules.ABORTED]) + int((kinds == rules.ABORT).sum())
-        return TransactionCounts(committed, aborted, self._open_count())
+        kinds = _with_data(self._first_endings())[:, rules.FOUND_KIND]
+        committed = int(self._table.used[rules.COMMITTED]) + int((kinds == rules.COMMIT).sum())
+        aborted = int(self._table.used[rules.ABORTED]) + int((kinds == rules.ABORT).sum())
+        return TransactionCounts(committed, aborted, len(self._open_blocks()[1]))
 
     def _open_blocks(self) -> "tuple[NDArray[np.int64], NDArray[np.int64]]":
         """Rows of the producers with an open transaction, and their blocks."""
@@ -334,9 +324,6 @@ class TransactionsFold:
         blocks = _newest_blocks(table)
         is_open = blocks[:, rules.OPEN] != 0
         return table[is_open], blocks[is_open]
-
-    def _open_count(self) -> int:
-        return len(self._open_blocks()[1])
 
     def open_transactions(self, limit: int | None = None) -> list[OpenTransaction]:
         """Open transactions in the order of their first offsets, at most the first `limit`."""
@@ -364,58 +351,56 @@ class TransactionsFold:
         return sorted(answer, key=lambda transaction: (transaction.first_offset, transaction.producer_id))
 
     def view(self, producer_ids: Collection[int] | None = None) -> dict[int, TransactionState]:
-        """State behind the last batch given, of the producers asked for that are transactional, or of all."""
+        """State after the last batch added, of the given producers that are transactional, or of all."""
         table = self._table.used_rows()
         if producer_ids is not None:
             rows = [self._table.find(producer_id) for producer_id in producer_ids]
             table = table[[row for row in rows if row >= 0]]
         answer = {}
         for row in table.tolist():
-            block = row[rules.LEAD if row[rules.MARKED] == 0 else rules.CURRENT :]
-            first, place = (
-                (block[rules.FIRST_OFFSET], (block[rules.SEGMENT], block[rules.POSITION])) if block[0] else (-1, (-1, -1))
-            )
-            answer[row[0]] = TransactionState(first, place, row[rules.LAST_EPOCH], row[rules.LAST_OFFSET])
+            block = row[rules.FIRST if row[rules.MARKED] == 0 else rules.CURRENT :]
+            is_open, first_offset, _, segment, position = block[:5]
+            first_offset, place = (first_offset, (segment, position)) if is_open else (-1, (-1, -1))
+            answer[row[0]] = TransactionState(first_offset, place, row[rules.LAST_EPOCH], row[rules.LAST_OFFSET])
         return answer
 
     def last_stable_offset(self, high_watermark: int | None, log_end_offset: int) -> int:
-        """First offset that read_committed readers may not yet read: of the oldest transaction that is open or whose marker is not
-        below the high watermark, else the high watermark (the log's end if that is unknown)."""
+        """First offset that read_committed readers may not read yet: of the oldest transaction that is open or whose marker is not
+        below the high watermark, else the high watermark (the end of the log if that is unknown)."""
         limit = log_end_offset if high_watermark is None else min(high_watermark, log_end_offset)
         if self._is_empty:
             return limit
-        ended = np.concatenate((self._ended.rows, self._lead_endings()))
-        unstable = ended[(ended[:, 4] >= limit) & (ended[:, 8] >= 0), 8]
+        ended = _with_data(np.concatenate((self._ended.rows, self._first_endings())))
+        unstable = ended[ended[:, rules.FOUND_OFFSET] >= limit, rules.DATA_FIRST_OFFSET]
         blocks = self._open_blocks()[1]
         return int(min(unstable.min(initial=limit), blocks[:, rules.FIRST_OFFSET].min(initial=limit)))
 
     @property
     def _is_empty(self) -> bool:
-        """Whether no transactional batch or marker was met, and so none forgotten, as in nearly all logs."""
-        met = self._ended.count or self._late.count or self.last_markers.markers.count or len(self.held_endings)
+        """Whether there never was a transactional batch or marker, as in most logs."""
+        met = self._ended.count or self._late.count or self.last_markers.markers.count or len(self.non_commit_endings)
         return not met and not any(self._table.used.tolist())
 
     def ended(self) -> "NDArray[np.int64]":
-        """The last transactions with data that a marker ended, in file order, rows as the kernels find them."""
-        leads = self._lead_endings()
-        rows = np.concatenate((self._ended.rows, leads[leads[:, 8] >= 0]))
+        """The last transactions with data that a marker ended, in file order, rows as the kernels report them."""
+        rows = np.concatenate((self._ended.rows, _with_data(self._first_endings())))
         answer: NDArray[np.int64] = rows[np.lexsort((rows[:, 1], rows[:, 0]))][-MARKERS_KEPT:]
         return answer
 
     def ending_rows(self) -> "NDArray[np.int64]":
-        """Every ABORT marker, and every marker that cannot be read, in file order; `as_endings` makes objects of these rows."""
+        """Every ABORT marker, and every unreadable one, in file order; `as_endings` makes objects of these rows."""
         if self._is_empty:
-            return Endings().rows()
-        return self.held_endings.rows([self._lead_endings()])
+            return NonCommitEndings().rows()
+        return self.non_commit_endings.rows(self._first_endings())
 
     def findings(self, context: ReplicaContext, runs: OffsetRuns, log_end_offset: int) -> list[Finding]:
-        """Open transactions and late writes, this fold being of the whole log; `runs` are the producers fold's."""
+        """Open transactions and late writes of the whole log; `runs` are those of the producers fold."""
         if self._is_empty:
             return []
-        answer = late_writes(context, self._late) + fallen_epochs_told(context, self.last_markers.markers.rows)
+        answer = late_writes(context, self._late) + coordinator_epoch_regressions(context, self.last_markers.markers.rows)
         last_stable_offset = self.last_stable_offset(context.high_watermark, log_end_offset)
-        more = int(self._open_count()) - OPEN_TOLD
-        for transaction in self.open_transactions(OPEN_TOLD):
+        more = len(self._open_blocks()[1]) - OPEN_LISTED
+        for transaction in self.open_transactions(OPEN_LISTED):
             evidence: Json = {
                 "producer_id": transaction.producer_id,
                 "producer_epoch": transaction.producer_epoch,
@@ -426,22 +411,21 @@ class TransactionsFold:
                 "last_stable_offset": last_stable_offset,
                 "hidden_records": max(log_end_offset - transaction.first_offset, 0),
             }
-            place = context.log_place(
-                transaction.segment,
-                transaction.position,
-                transaction.size_in_bytes,
-                transaction.first_offset,
-                offset_behind(transaction.last_offset),
-            )
             if more > 0:
                 evidence["more_open"] = more
+            place = transaction.place(context)
             doubtful = runs.broken_between((transaction.segment, transaction.position))
             answer.append(finding("TXN_OPEN", place, evidence, confidence=Confidence.INFERRED if doubtful else None))
         return answer
 
 
 def _newest_blocks(table: "NDArray[np.int64]") -> "NDArray[np.int64]":
-    """The block of each producer's transaction since its last marker, (rows, BLOCK_WIDTH)."""
-    lead, current = (table[:, block : block + rules.BLOCK_WIDTH] for block in (rules.LEAD, rules.CURRENT))
-    answer: NDArray[np.int64] = np.where(table[:, rules.MARKED : rules.MARKED + 1] == 0, lead, current)
+    """The block of each producer's transaction after its last marker, (rows, BLOCK_WIDTH)."""
+    first, current = (table[:, block : block + rules.BLOCK_WIDTH] for block in (rules.FIRST, rules.CURRENT))
+    answer: NDArray[np.int64] = np.where(table[:, rules.MARKED : rules.MARKED + 1] == 0, first, current)
+    return answer
+
+
+def _with_data(endings: "NDArray[np.int64]") -> "NDArray[np.int64]":
+    answer: NDArray[np.int64] = endings[endings[:, rules.DATA_FIRST_OFFSET] >= 0]
     return answer

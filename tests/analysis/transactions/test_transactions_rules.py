@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from kafka_forensics.analysis.producers.producers import ProducersFold
 from kafka_forensics.analysis.transactions import Pairing, TransactionColumn, markers, pairing, rules
 from kafka_forensics.analysis.transactions.endings import ENDING_WIDTH, FIRST_OFFSET, IS_ABORT, LAST_OFFSET, PRODUCER_ID, paired
-from kafka_forensics.analysis.transactions.markers import LastRows, fallen_epochs
+from kafka_forensics.analysis.transactions.markers import LastRows, lower_coordinator_epochs
 from kafka_forensics.analysis.transactions.transactions import TransactionsFold, TransactionState
 from kafka_forensics.analysis.transactions_across.decided import Commits
 from kafka_forensics.analysis.transactions_across.facts import PartitionFacts
@@ -226,7 +226,7 @@ def test_pairing_is_the_walk_however_it_is_cut(batches: list[dict[BatchColumn, i
 
 def test_only_so_many_are_kept_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first ones; what ends of the others afterwards is a marker that ended nothing."""
-    monkeypatch.setattr(pairing, "MAX_OPEN", 2)
+    monkeypatch.setattr(pairing, "OPEN_KEPT", 2)
     data = dict.fromkeys(BatchColumn, 0) | {BatchColumn.ATTRIBUTES: TRANSACTIONAL_MASK}
     columns = columns_of([data | {BatchColumn.PRODUCER_ID: producer_id} for producer_id in (9, 8, 7)])
     paired = Pairing()
@@ -296,7 +296,7 @@ def test_coordinator_epochs_may_not_fall(epochs: list[tuple[int, int]], found: l
     rows = np.zeros((len(epochs), markers.MARKER_COLUMNS), np.int64)
     for at, (producer_id, epoch) in enumerate(epochs):
         rows[at, [markers.POSITION, markers.PRODUCER_ID, markers.COORDINATOR_EPOCH]] = at, producer_id, epoch
-    assert fallen_epochs(rows) == found
+    assert lower_coordinator_epochs(rows) == found
 
 
 def test_of_very_many_open_transactions_the_oldest_are_told() -> None:
