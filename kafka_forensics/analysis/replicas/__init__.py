@@ -2,7 +2,7 @@
 
 from kafka_forensics.analysis.replicas.absent_members import with_absent_members
 from kafka_forensics.analysis.replicas.comparison import Comparison, compare, with_holders
-from kafka_forensics.analysis.replicas.controllers_word import electable, judged_by_controller, last_leader, member_lacks
+from kafka_forensics.analysis.replicas.controller_state import electable, judged_by_controller, last_leader, member_lacks
 from kafka_forensics.analysis.replicas.damaged_forks import damaged_by_headers, damaged_offsets
 from kafka_forensics.analysis.replicas.diff import (
     BLOCK_OFFSETS,
@@ -19,7 +19,8 @@ from kafka_forensics.analysis.replicas.diff import (
 )
 from kafka_forensics.analysis.replicas.forks import brokers_epochs, lineage
 from kafka_forensics.analysis.replicas.group_offsets import group_findings, malformed_findings, timestamps_of
-from kafka_forensics.analysis.replicas.heads import (
+from kafka_forensics.analysis.replicas.leftovers import HeldAside, LoneIndex, with_lone_index_files, with_offsets_held_aside
+from kafka_forensics.analysis.replicas.missing_log_start import (
     beheaded,
     head_findings,
     missing_heads,
@@ -28,7 +29,6 @@ from kafka_forensics.analysis.replicas.heads import (
     retention_for,
     with_heads,
 )
-from kafka_forensics.analysis.replicas.leftovers import HeldAside, LoneIndex, with_lone_index_files, with_offsets_held_aside
 from kafka_forensics.analysis.replicas.readers import Readable, readable
 from kafka_forensics.analysis.replicas.records_held import batches_held, records_held, with_records
 from kafka_forensics.analysis.replicas.recovery_findings import (
@@ -46,7 +46,7 @@ from kafka_forensics.analysis.replicas.remote_segments import (
     tiered_topics,
     with_remote_losses,
 )
-from kafka_forensics.analysis.replicas.verdicts import damage_finding, own_findings
+from kafka_forensics.analysis.replicas.single_replica import damage_finding, own_findings
 
 __all__ = [
     "BLOCK_OFFSETS",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.kinds import Trait, finding, kinds_with, on_premises
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.analysis.replicas.controllers_word import electable
+from kafka_forensics.analysis.replicas.controller_state import electable
 from kafka_forensics.analysis.replicas.diff import BatchReader
 from kafka_forensics.analysis.replicas.remote_segments import was_copied_by
 from kafka_forensics.evidence.ledger import ExpectedReplica, Presence
@@ -28,7 +28,7 @@ _JUST_CREATED: Final = "it was created just before the copy was made, and had co
 
 
 @dataclass(frozen=True, slots=True)
-class _AtRisk:
+class _LossUnderEmptyLeader:
     """What an empty leader would cost: offsets [start, end), committed by `witness` (None: not proven), and who holds them."""
 
     start: int
@@ -64,7 +64,7 @@ def _suspects(replicas: list[Replica], absent: list[ExpectedReplica], findings: 
     return _without_nothing([*suspected, *(_suspected_empty(replicas, replica, gone.get(replica.broker)) for replica in empty)])
 
 
-def _at_risk(holding: Sequence[Replica]) -> _AtRisk | None:
+def _loss_under_empty_leader(holding: Sequence[Replica]) -> _LossUnderEmptyLeader | None:
     """What `holding` hold, up to the highest of their watermarks; where none is known, all of it."""
     start = min((replica.log_start_offset for replica in holding), default=0)
     ends = [(min(replica.context.high_watermark or 0, replica.log_end_offset), number) for number, replica in enumerate(holding)]
@@ -76,14 +76,14 @@ def _at_risk(holding: Sequence[Replica]) -> _AtRisk | None:
         end = max((replica.log_end_offset for replica in holding), default=0)
     if end <= start:
         return None
-    return _AtRisk(start, end, witness, [replica.broker for replica in holding if replica.log_end_offset >= end])
+    return _LossUnderEmptyLeader(start, end, witness, [replica.broker for replica in holding if replica.log_end_offset >= end])
 
 
 def _member(replicas: list[Replica], row: ExpectedReplica, control: PartitionControl, reader: BatchReader) -> Finding | None:
     """`LRS_RISK` or `ISR_MEMBER_MISSING_COMMITTED` of a replica without a directory that the controllers' log may elect."""
     members = electable(control)
     holding = [replica for replica in replicas if replica.context.node != row.node]
-    risk = _at_risk(holding)
+    risk = _loss_under_empty_leader(holding)
     if row.node not in members or risk is None or not _older_than_control(holding, risk, control, reader):
         return None
     evidence: AtRiskEvidence = {
@@ -108,7 +108,7 @@ def _member(replicas: list[Replica], row: ExpectedReplica, control: PartitionCon
     return on_premises(finding(kind, place, evidence, confidence=confidence), control.premises)
 
 
-def _premises(row: ExpectedReplica, risk: _AtRisk) -> list[str]:
+def _premises(row: ExpectedReplica, risk: _LossUnderEmptyLeader) -> list[str]:
     """What the claim stands on: how the log directory was read, and by what the records are known to be committed."""
     if row.is_wiped:
         premise = (
@@ -121,7 +121,9 @@ def _premises(row: ExpectedReplica, risk: _AtRisk) -> list[str]:
     return [premise, f"committed up to {risk.end}: {risk.witness}"]
 
 
-def _older_than_control(holding: Sequence[Replica], risk: _AtRisk, control: PartitionControl, reader: BatchReader) -> bool:
+def _older_than_control(
+    holding: Sequence[Replica], risk: _LossUnderEmptyLeader, control: PartitionControl, reader: BatchReader
+) -> bool:
     """Whether the first of the records is not newer than the copy of the controllers' log, which else says nothing of them."""
     if control.as_of_ms is None:
         return False
@@ -150,10 +152,10 @@ def _empty(replicas: list[Replica]) -> list[Replica]:
 
 def _suspected(replicas: list[Replica], row: ExpectedReplica) -> Finding | None:
     """`EMPTY_REPLICA_MAY_LEAD` of a replica without a directory, where nothing says who is in sync."""
-    risk = _at_risk([replica for replica in replicas if replica.broker != row.broker])
+    risk = _loss_under_empty_leader([replica for replica in replicas if replica.broker != row.broker])
     if risk is None or risk.witness is None:
         return None
-    evidence: Json = _evidence(risk) | {"absent": True, "premises": [*_premises(row, risk), _NO_ISR]}
+    evidence: Json = _evidence(risk) | {"absent": True, "premises": [*_premises(row, risk), _ISR_UNKNOWN]}
     if row.is_wiped:
         evidence |= {"wiped": True, "harmless_if": "the broker is new, or never had a replica of this partition"}
     place = Place(row.topic, row.partition, row.broker, row.log_dir, offset_start=risk.start, offset_end=risk.end)
@@ -163,10 +165,10 @@ def _suspected(replicas: list[Replica], row: ExpectedReplica) -> Finding | None:
 def _suspected_empty(replicas: list[Replica], empty: Replica, gone: Finding | None) -> Finding | None:
     """The same of a replica whose log is empty: a warning, since one that never copied anything looks so, too; but for one of whose
     segment, which is `gone`, other files tell."""
-    risk = _at_risk([replica for replica in replicas if replica is not empty])
+    risk = _loss_under_empty_leader([replica for replica in replicas if replica is not empty])
     if risk is None or risk.witness is None:
         return None
-    premises = [f"the log of broker {empty.broker} is empty", f"committed up to {risk.end}: {risk.witness}", _NO_ISR]
+    premises = [f"the log of broker {empty.broker} is empty", f"committed up to {risk.end}: {risk.witness}", _ISR_UNKNOWN]
     evidence: Json = _evidence(risk) | {"premises": premises}
     place = empty.context.place(offset_start=risk.start, offset_end=risk.end)
     if gone is not None:
@@ -181,15 +183,15 @@ def _with_committed(replicas: list[Replica], lags: Finding) -> Finding:
     disks were replaced by an older copy of theirs, looks the same."""
     if lags.kind != "REPLICA_LAGS" or lags.place.offset_start is None:
         return lags
-    risk = _at_risk([replica for replica in replicas if replica.broker != lags.place.broker])
+    risk = _loss_under_empty_leader([replica for replica in replicas if replica.broker != lags.place.broker])
     committed = 0 if risk is None or risk.witness is None else risk.end - lags.place.offset_start
     return lags if committed <= 0 else lags.with_evidence(committed=committed)
 
 
-_NO_ISR: Final = "no controller's log says who is in sync"
+_ISR_UNKNOWN: Final = "no controller's log says who is in sync"
 
 
-def _evidence(risk: _AtRisk) -> Json:
+def _evidence(risk: _LossUnderEmptyLeader) -> Json:
     return {
         "high_watermark": risk.end,
         "witness": risk.witness,

@@ -12,7 +12,7 @@ from kafka_forensics.analysis.replicas.damaged_forks import (
     doubted_epoch,
     epoch_starts,
     has_good_copy,
-    with_damage_told,
+    with_whole_holders,
 )
 from kafka_forensics.analysis.replicas.diff import (
     BatchReader,
@@ -24,16 +24,16 @@ from kafka_forensics.analysis.replicas.diff import (
 )
 from kafka_forensics.analysis.replicas.forks import (
     fork_findings,
+    histories_differ,
     last_epoch,
     lineage,
-    parted,
     trailing_epoch_loss,
-    unexplained,
-    untold,
+    unexplained_conflicts,
+    without_reported,
 )
 from kafka_forensics.analysis.replicas.holders import held_offsets, with_held_ranges, with_ranges
 from kafka_forensics.analysis.replicas.remote_segments import remote_witness
-from kafka_forensics.analysis.replicas.verdicts import CUT_BACK
+from kafka_forensics.analysis.replicas.single_replica import CUT_BACK
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.findings import Confidence, Finding, Severity
 from kafka_forensics.model.offset_ranges import Ranges, clipped, normalised, without
@@ -88,12 +88,14 @@ def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
     else:
         result.agreement = _agreement(replicas, pairs, result)
     result.findings = [
-        with_held_ranges(replicas, forked, known) if known.kind in kinds_with(Trait.NAMES_ONE_VERSION) else known
-        for known in with_damage_told(replicas, result.findings)
+        with_held_ranges(replicas, forked, with_whole_holders(replicas, found))
+        if found.kind in kinds_with(Trait.NAMES_ONE_VERSION)
+        else found
+        for found in result.findings
     ]
     leading = {broker for finding in result.findings if finding.kind == "UNCLEAN_LOSS" for broker in finding.evidence["leaders"]}
     result.findings += [finding for finding in _lagging(replicas, forked) if finding.place.broker not in leading]
-    _tell_unread(result, max(differences.ranges_not_compared for differences in pairs.values()))
+    _add_unread_ranges(result, max(differences.ranges_not_compared for differences in pairs.values()))
     return result
 
 
@@ -101,15 +103,15 @@ def _take_forks(result: Comparison, replicas: list[Replica], reader: BatchReader
     """Add a finding of every fork, and of losses beside them; the conflict that this is."""
     forked = result.conflicts
     forks, epochs, first = fork_findings(replicas, forked)
-    forks = _records_named(forks, replicas, forked, reader)
+    forks = _with_record_offsets(forks, replicas, forked, reader)
     result.findings += forks
     if len(set(epochs.values())) == 1:
         first = forks[0].evidence.get("record_offset", first)
-    rest = unexplained(replicas, forked, forked)
+    rest = unexplained_conflicts(replicas, forked, forked)
     while rest:
         further, _, _ = fork_findings(replicas, rest, forked)
-        result.findings += untold(_records_named(further, replicas, rest, reader), result.findings)
-        rest = unexplained(replicas, rest, forked)
+        result.findings += without_reported(_with_record_offsets(further, replicas, rest, reader), result.findings)
+        rest = unexplained_conflicts(replicas, rest, forked)
     while (beside := trailing_epoch_loss(replicas, forked, result.findings)) is not None:
         result.findings.append(beside)
     return Agreement("conflict", first, epochs)
@@ -149,12 +151,14 @@ def _agreement(replicas: list[Replica], pairs: Mapping[tuple[int, int], Differen
     return identical
 
 
-def _records_named(forks: list[Finding], replicas: list[Replica], conflicts: Conflicts, reader: BatchReader) -> list[Finding]:
+def _with_record_offsets(forks: list[Finding], replicas: list[Replica], conflicts: Conflicts, reader: BatchReader) -> list[Finding]:
     """`forks`; different records of one leader epoch with `record_offset`, the first of them in the first batches that differ."""
-    return [_record_named(fork, replicas, conflicts, reader) if fork.kind == "SAME_EPOCH_DIVERGENCE" else fork for fork in forks]
+    return [
+        _with_record_offset(fork, replicas, conflicts, reader) if fork.kind == "SAME_EPOCH_DIVERGENCE" else fork for fork in forks
+    ]
 
 
-def _record_named(fork: Finding, replicas: list[Replica], conflicts: Conflicts, reader: BatchReader) -> Finding:
+def _with_record_offset(fork: Finding, replicas: list[Replica], conflicts: Conflicts, reader: BatchReader) -> Finding:
     first = [(pair, differences[0]) for pair, differences in conflicts.items() if differences[0].offset == fork.evidence["offset"]]
     known = [
         reader.first_unlike(replicas[i], difference.left, replicas[j], difference.right)
@@ -167,7 +171,7 @@ def _record_named(fork: Finding, replicas: list[Replica], conflicts: Conflicts, 
     return fork if offset is None else fork.with_evidence(record_offset=offset)
 
 
-def _tell_unread(result: Comparison, ranges: int) -> None:
+def _add_unread_ranges(result: Comparison, ranges: int) -> None:
     """Say with all that was found that so many ranges differ and were not read; without a word of them nothing is identical."""
     if not ranges:
         return
@@ -231,7 +235,7 @@ def _damaged_batch(
     batch = bad[side, offset]
     row, end = batch.row, int(batch.row[BatchColumn.LAST_OFFSET]) + 1
     others = [k for k in sorted(batch.against) if (k, offset) not in bad]
-    same = [k for k in others if not parted(replicas, forked, (side, k), (offset, end))]
+    same = [k for k in others if not histories_differ(replicas, forked, (side, k), (offset, end))]
     premises = doubted_epoch(row, [whole for k in same for whole in batch.against[k]])
     context = replicas[side].context
     place = context.log_place(int(row[-1]), int(row[BatchColumn.POSITION]), int(row[BatchColumn.SIZE_IN_BYTES]), offset, end)
@@ -294,12 +298,12 @@ def _reencoded(replicas: list[Replica], pairs: dict[tuple[int, int], Differences
             brokers = [replicas[i].broker, replicas[j].broker]
             batches = len(same) if pair_differences.formats and parted_at is not None else pair_differences.counts["reencoded"]
             evidence: ReencodedEvidence = {"brokers": brokers, "batches": batches}
-            severity = _tell_formats(evidence, pair_differences)
+            severity = _add_formats(evidence, pair_differences)
             findings.append(finding("BATCHES_REENCODED", place, evidence, severity=severity))
     return findings
 
 
-def _tell_formats(evidence: "ReencodedEvidence", differing: Differences) -> Severity | None:
+def _add_formats(evidence: "ReencodedEvidence", differing: Differences) -> Severity | None:
     """Add the message formats of two brokers' batches where they are two, and what the older one cannot hold; a severity if a
     consumer can miss it."""
     if not differing.formats:
@@ -419,7 +423,7 @@ def _is_same_history(
     for mine, replica in enumerate(replicas):
         if replica.broker != gap.place.broker:
             continue
-        if parted(replicas, conflicts, (mine, number), (start, end)):
+        if histories_differ(replicas, conflicts, (mine, number), (start, end)):
             return False
         if gap.kind in kinds_with(Trait.CONTENT_IS_GONE) and another_history(replica, replicas[number], start, end):
             return False

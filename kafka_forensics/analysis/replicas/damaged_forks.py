@@ -1,12 +1,12 @@
-"""Damage where replicas have different histories: whose batch it was, and what of a loss only a damaged copy is left of.
+"""Damage where replicas have different histories: to which history a batch belongs, and which part of a loss remains only in a
+damaged copy.
 
-The leader epoch lies outside a batch's CRC, so that what spoils a batch need not touch it. It is believed where something else
-bears it out; a damaged batch of a believed epoch and another replica's batch of another epoch are two histories, not two copies.
+No CRC covers the leader epoch, so damage need not touch it. It counts where other evidence confirms it; a damaged batch with a
+confirmed epoch and another replica's batch of another epoch are two histories, not two copies.
 """
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import MAX_RELATIVE_OFFSET
@@ -21,58 +21,52 @@ if TYPE_CHECKING:
     from kafka_forensics.model.json_objects import Json
 
 
-def one_batch(left: "NDArray[np.int64]", right: "NDArray[np.int64]") -> bool:
-    """Whether two batches begin at one offset and carry one CRC: copies of one, of which bytes were spoiled."""
+def is_same_batch(left: "NDArray[np.int64]", right: "NDArray[np.int64]") -> bool:
+    """Whether two batches have one base offset and one CRC: copies of one batch, of which one was damaged."""
     return bool(left[BatchColumn.BASE_OFFSET] == right[BatchColumn.BASE_OFFSET] and left[BatchColumn.CRC] == right[BatchColumn.CRC])
 
 
-def of_two_histories(left: Replica, a: "NDArray[np.int64]", right: Replica, b: "NDArray[np.int64]") -> bool:
-    """Whether two batches at one place are of different leader epochs, each borne out by its own replica."""
+def are_two_histories(left: Replica, a: "NDArray[np.int64]", right: Replica, b: "NDArray[np.int64]") -> bool:
+    """Whether two batches at one place have different leader epochs, each confirmed by its own replica."""
     epochs = [int(row[BatchColumn.PARTITION_LEADER_EPOCH]) for row in (a, b)]
-    if epochs[0] == epochs[1] or one_batch(a, b):
+    if epochs[0] == epochs[1] or is_same_batch(a, b):
         return False
-    return _epoch_is_borne_out(left, a) and _epoch_is_borne_out(right, b)
+    return _epoch_is_confirmed(left, a) and _epoch_is_confirmed(right, b)
 
 
-def has_good_copy(other: Replica, row: "NDArray[np.int64]", beside: "list[NDArray[np.int64]]") -> bool:
-    """Whether a replica has the offsets of a damaged batch whole, or that very batch; `beside` are its batches there."""
-    whole = other.covers(int(row[BatchColumn.BASE_OFFSET]), int(row[BatchColumn.LAST_OFFSET]) + 1)
-    return whole or any(one_batch(row, other_row) for other_row in beside)
+def has_good_copy(replica: Replica, row: "NDArray[np.int64]", others: "list[NDArray[np.int64]]") -> bool:
+    """Whether a replica has all offsets of a damaged batch, or that very batch among `others`, its batches there."""
+    covers = replica.covers(int(row[BatchColumn.BASE_OFFSET]), int(row[BatchColumn.LAST_OFFSET]) + 1)
+    return covers or any(is_same_batch(row, other) for other in others)
 
 
-def doubted_epoch(row: "NDArray[np.int64]", beside: "list[NDArray[np.int64]]") -> list[str]:
-    """The premise on which a damaged batch is held to be one with those `beside` it; nothing if its header names their epoch, or
-    where a message format has none."""
+def doubted_epoch(row: "NDArray[np.int64]", others: "list[NDArray[np.int64]]") -> list[str]:
+    """The premise that a damaged batch is the same batch as `others` at its place; nothing if its header has their epoch, or its
+    message format has none."""
     epoch = int(row[BatchColumn.PARTITION_LEADER_EPOCH])
-    others = sorted(
-        {
-            int(other_row[BatchColumn.PARTITION_LEADER_EPOCH])
-            for other_row in beside
-            if not one_batch(row, other_row) and min(row[BatchColumn.MAGIC], other_row[BatchColumn.MAGIC]) >= 2
-        }
-        - {epoch}
-    )
-    if not others:
+    epochs = {
+        int(other[BatchColumn.PARTITION_LEADER_EPOCH])
+        for other in others
+        if not is_same_batch(row, other) and min(row[BatchColumn.MAGIC], other[BatchColumn.MAGIC]) >= 2
+    }
+    if not epochs - {epoch}:
         return []
-    epochs_there = " and ".join(map(str, others[:4]))
-    return [f"one batch, though the damaged header names leader epoch {epoch} and the other {epochs_there}: nothing bears out both"]
+    there = " and ".join(map(str, sorted(epochs - {epoch})[:4]))
+    return [f"one batch, though the damaged header names leader epoch {epoch} and the other {there}: nothing bears out both"]
 
 
-def _epoch_is_borne_out(replica: Replica, row: "NDArray[np.int64]") -> bool:
-    """Whether the checkpoint gives a batch the leader epoch it carries; without a checkpoint, whether the good batches do."""
+def _epoch_is_confirmed(replica: Replica, row: "NDArray[np.int64]") -> bool:
+    """Whether the checkpoint has a batch's leader epoch; without a checkpoint, whether the good batches do."""
     entries = replica.context.epoch_checkpoint or replica.epochs
     offset, epoch = int(row[BatchColumn.BASE_OFFSET]), int(row[BatchColumn.PARTITION_LEADER_EPOCH])
     return epoch >= 0 and epoch == epoch_at(entries, offset)
 
 
 def another_history(replica: Replica, other: Replica, start: int, end: int) -> bool:
-    """Whether the leader epochs of two replicas differ within `[start, end)`, wherever a replica's checkpoint and batches agree."""
-    points = {start, *(offset for offset in epoch_starts(replica) | epoch_starts(other) if start < offset < end)}
-    for point in points:
-        ours, theirs = _agreed_epoch(replica, point), _agreed_epoch(other, point)
-        if ours is not None and theirs is not None and ours != theirs:
-            return True
-    return False
+    """Whether the leader epochs of two replicas differ within `[start, end)`, where each replica's checkpoint and batches agree."""
+    offsets = {start, *(offset for offset in epoch_starts(replica) | epoch_starts(other) if start < offset < end)}
+    epochs = ((_agreed_epoch(replica, offset), _agreed_epoch(other, offset)) for offset in offsets)
+    return any(ours is not None and theirs is not None and ours != theirs for ours, theirs in epochs)
 
 
 def epoch_starts(replica: Replica) -> set[int]:
@@ -81,31 +75,27 @@ def epoch_starts(replica: Replica) -> set[int]:
 
 
 def _agreed_epoch(replica: Replica, offset: int) -> int | None:
-    """Leader epoch of an offset where the checkpoint and the good batches give it the same, of a log without batches by the
-    checkpoint; None where they do not."""
+    """Leader epoch of an offset on which checkpoint and good batches agree, None if they do not; of a log without batches by the
+    checkpoint."""
     by_checkpoint, by_batches = epoch_at(replica.context.epoch_checkpoint or (), offset), epoch_at(replica.epochs, offset)
     if not replica.state.framing.batches:
         return by_checkpoint
     return by_batches if by_checkpoint == by_batches else None
 
 
-def with_damage_told(replicas: list[Replica], findings: list[Finding]) -> list[Finding]:
-    """`findings` with the holders of a version judged by what of it they hold whole.
+def with_whole_holders(replicas: list[Replica], finding: Finding) -> Finding:
+    """A finding about one version with only those holders that have all of it undamaged.
 
-    Who has all of it is the holder; where nobody has, `not_whole` says what lies damaged on each.
+    If nobody has, `not_whole` lists the damaged offsets of each.
     """
-    return [
-        _with_damage_told(replicas, finding) if finding.kind in kinds_with(Trait.NAMES_ONE_VERSION) else finding
-        for finding in findings
-    ]
-
-
-def _with_damage_told(replicas: list[Replica], finding: Finding) -> Finding:
     start, end, holders = finding.place.offset_start, finding.place.offset_end, finding.evidence.get("held_by") or []
     if start is None or end is None or not holders:
         return finding
-    holes = {broker: _damaged_on([replica for replica in replicas if replica.broker == broker], start, end) for broker in holders}
-    whole = [broker for broker in holders if not holes[broker]]
+    damaged: dict[int | str, Ranges] = {}
+    for broker in holders:  # of several copies of a broker, the one with the least damage
+        copies = [damaged_offsets(replica, start, end) for replica in replicas if replica.broker == broker]
+        damaged[broker] = min(copies, key=counted, default=())
+    whole = [broker for broker in holders if not damaged[broker]]
     if len(whole) == len(holders):
         return finding
     if whole:
@@ -113,36 +103,30 @@ def _with_damage_told(replicas: list[Replica], finding: Finding) -> Finding:
     rows: list[Json] = [
         {"broker": broker, "offset_start": low, "offset_end": high}
         for broker in holders
-        for low, high in holes[broker][:_HOLES_TOLD]
+        for low, high in damaged[broker][:_RANGES_LISTED]
     ]
     return finding.with_evidence(not_whole=rows)
 
 
-_HOLES_TOLD: Final = 16
-"""Ranges of damaged offsets told of one holder."""
-
-
-def _damaged_on(copies: list[Replica], start: int, end: int) -> Ranges:
-    """What of `[start, end)` lies damaged on the copy of a broker that has the least of that."""
-    spans_by_copy = [damaged_offsets(replica, start, end) for replica in copies]
-    return min(spans_by_copy, key=counted, default=())
+_RANGES_LISTED: Final = 16
+"""Damaged ranges listed of one holder."""
 
 
 def damaged_offsets(replica: Replica, start: int, end: int) -> Ranges:
-    """What of `[start, end)` lies damaged in a log, ascending; not what is missing or was cleaned away, nor anything of a log that
-    is rubble or was not read to its end."""
+    """The damaged part of `[start, end)` in a log, ascending; not what is missing or was cleaned, nor anything of a log with too
+    many runs or not read completely."""
     continuity = replica.state.continuity
     if replica.state.unread or continuity.dropped_runs:
         return ()
     absent = [(run.start_offset, run.end_offset) for run in continuity.runs]
     absent += [*replica.course.gaps(), *_empty_ends(replica)]
     spans = without(normalised([(max(start, replica.log_start_offset), min(end, replica.log_end_offset))]), normalised(absent))
-    named = [(max(start, low), min(end, high)) for low, high in damaged_by_headers(replica)]
-    return normalised([*spans, *named])
+    by_headers = [(max(start, low), min(end, high)) for low, high in damaged_by_headers(replica)]
+    return normalised([*spans, *by_headers])
 
 
 def damaged_by_headers(replica: Replica) -> list[tuple[int, int]]:
-    """Offsets of a cleaned log's damaged batches as their headers tell them: of its offsets some are missing anyway."""
+    """Offsets of a cleaned log's damaged batches by their headers: some of its offsets are missing in any case."""
     headers = replica.state.framing.damage.get("BATCH_CRC_MISMATCH", ()) if replica.context.compacted else ()
     return [
         (damage.base_offset, damage.last_offset + 1)
@@ -152,8 +136,8 @@ def damaged_by_headers(replica: Replica) -> list[tuple[int, int]]:
 
 
 def _empty_ends(replica: Replica) -> list[tuple[int, int]]:
-    """Offsets that no bytes are there for: before the first batch, and behind the last where an empty segment's name alone tells of
-    them. A cleaner leaves both; damage that lies there may have held them."""
+    """Offsets without any bytes: before the first batch, and after the last one if only the name of an empty segment proves them.
+    Cleaning leaves both; damage there may have held them."""
     continuity = replica.state.continuity
     runs = continuity.runs
     if not runs:

@@ -1,4 +1,4 @@
-"""Where two logs differ: blocks by their digests, then batches by their identities, then records."""
+"""Where two logs differ: blocks of offsets by their digests, then batches by their identities, then records."""
 
 import itertools
 from collections import Counter
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import numpy as np
 
 from kafka_forensics.analysis.replica import Replica, differing_blocks
-from kafka_forensics.analysis.replicas.damaged_forks import of_two_histories
+from kafka_forensics.analysis.replicas.damaged_forks import are_two_histories
 from kafka_forensics.analysis.segments import Irregularity
-from kafka_forensics.model.batches import BATCH_COLUMNS, IDENTITY, BatchColumn
+from kafka_forensics.model.batches import BATCH_COLUMNS, IDENTITY, BatchColumn, has_right_crc
 from kafka_forensics.model.constants import CONTROL_MASK, RECORD_BATCH_OVERHEAD
 from kafka_forensics.model.offset_ranges import Range
 from kafka_forensics.replication.epochs import epoch_at
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-# Whether a partition is compacted, by all of its replicas: each may have another witness, so one may know what others do not.
-
-
 def is_compacted(*replicas: "Replica") -> bool:
-    """Whether any of the replicas is known as compacted: a cleaner lists nothing else, and not to know of one proves nothing."""
+    """Whether any of the replicas is known as compacted: a cleaner checkpoint lists nothing else, and a missing entry proves
+    nothing."""
     return any(replica.context.compacted for replica in replicas)
 
 
 def replicas_disagree(replicas: "list[Replica]") -> str | None:
-    """Who knows the partition as compacted and who does not, as a premise; None where all say the same."""
-    knowing = [replica.broker for replica in replicas if replica.context.compacted]
-    others = [replica.broker for replica in replicas if not replica.context.compacted]
-    if not knowing or not others:
+    """Which brokers know the partition as compacted and which do not, as a premise; None if all agree."""
+    compacted, others = (
+        [str(replica.broker) for replica in replicas if replica.context.compacted == is_compacted] for is_compacted in (True, False)
+    )
+    if not compacted or not others:
         return None
-    return f"compacted by what is known of {_named(knowing)}; nothing says so of {_named(others)}"
+    by, against = (f"broker{'s' if len(brokers) > 1 else ''} {', '.join(brokers)}" for brokers in (compacted, others))
+    return f"compacted by what is known of {by}; nothing says so of {against}"
 
 
 def compaction_premise(replicas: "list[Replica]") -> str:
@@ -44,66 +44,61 @@ def compaction_premise(replicas: "list[Replica]") -> str:
     return replicas_disagree(replicas) or reason
 
 
-def _named(brokers: list[int | str]) -> str:
-    return f"broker{'s' if len(brokers) > 1 else ''} {', '.join(map(str, brokers))}"
-
-
 RUNS_READ: Final = 32
-"""Runs of differing blocks that are read again from either end of the list; between them only their number is known."""
+"""Runs of differing blocks that are read again at either end of the list; the others are only counted."""
 BLOCK_OFFSETS: Final = 1 << 16
-"""Offsets read at a time, so that the batches in hand are few."""
+"""Offsets read at a time, to hold few batches in memory."""
 DIFFERENCES_KEPT: Final = 4096
-"""Differences kept of each kind; so many contents that differ end the comparison, harmless ones do not hide what follows."""
-
-
+"""Differences kept of each kind; so many different contents end the comparison, harmless differences do not."""
 RANGES_KEPT: Final = 64
-"""Ranges of offsets named of one log."""
+"""Ranges of offsets listed for one log."""
 IN_REMOTE_STORAGE: Final = -1
-"""Stands for the segment of a batch that is on no disk."""
+"""Segment of a batch that is on no disk."""
 
 
 class AcrossFormats(NamedTuple):
-    """How the records of two batches of different message formats compare at the offsets that both batches span."""
+    """How the records of two batches of different message formats compare at the offsets that both span."""
 
     unlike: tuple[int, int] | None
-    """The first offset at which they differ, and the end of the last; None if they do not."""
+    """The first different offset, and the end of the last; None if there is none."""
     not_held: frozenset[str] = frozenset()
     """What the newer batch has and the older format cannot hold: `timestamps`, `headers`, `transactions`."""
 
 
 class BatchReader(Protocol):
-    """Reads a replica's log again; what an engine lends to the comparison."""
+    """Reads a replica's log again; the engine passes one to the comparison."""
 
     as_of_ms: int | None
-    """The time that ages count to, None: the newest in the evidence."""
+    """The time to which ages count; None: the newest in the evidence."""
 
     def batches(self, replica: Replica, start: int, end: int) -> "NDArray[np.int64]":
-        """Batches that hold an offset of `[start, end)`, as a (BATCH_COLUMNS + 1, n) matrix; the last row is the segment."""
+        """Batches with an offset in `[start, end)`, as a (BATCH_COLUMNS + 1, n) matrix; the last row is the segment."""
 
     def same_records(
         self, left: Replica, left_row: "NDArray[np.int64]", right: Replica, right_row: "NDArray[np.int64]", *, common: bool
     ) -> bool | None:
-        """Whether two batches hold equal records (`common`: equal wherever both hold the offset); None if one cannot be read."""
+        """Whether two batches have equal records (`common`: equal at the offsets that both have); None if one cannot be read."""
 
     def across_formats(
         self, left: Replica, left_row: "NDArray[np.int64]", right: Replica, right_row: "NDArray[np.int64]", *, common: bool
     ) -> AcrossFormats | None:
-        """How two batches of different message formats compare (`common`: only where both hold the offset); None if one cannot be
-        read."""
+        """How two batches of different message formats compare (`common`: only at the offsets that both have); None if one cannot
+        be read."""
 
     def first_unlike(
         self, left: Replica, left_row: "NDArray[np.int64]", right: Replica, right_row: "NDArray[np.int64]"
     ) -> int | None:
-        """The first offset that two batches both hold, with different records; None if there is none or one cannot be read."""
+        """The first offset that two batches both have with different records; None if there is none or one cannot be read."""
 
     def undecodable(self, replica: Replica, row: "NDArray[np.int64]") -> bool:
-        """Whether a batch was read and holds no records that could be decoded."""
+        """Whether a batch could be read but none of its records decoded."""
 
 
 def walked(reader: BatchReader, replica: Replica, start: int, end: int) -> "Iterator[NDArray[np.int64]]":
-    """Batches that hold an offset of `[start, end)`, some at a time and each once, as `BatchReader.batches` gives them.
+    """Batches with an offset in `[start, end)`, some at a time and each once, as `BatchReader.batches` returns them.
 
-    Where none begins, steps grow: one batch may claim 2^31 offsets, and a cleaned log, or a wrong offset, leave any number out.
+    Steps grow where no batch begins: one batch may claim 2^31 offsets, and a cleaned log or a wrong offset may leave out any
+    number.
     """
     position, step = start, BLOCK_OFFSETS
     while position < end:
@@ -119,7 +114,7 @@ def walked(reader: BatchReader, replica: Replica, start: int, end: int) -> "Iter
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One pair of batches that overlap and differ: the first offset both hold, and where the last of them ends."""
+    """Two overlapping batches that differ: the first offset both have, and the end of the last."""
 
     kind: str
     """damaged | header | reencoded | content"""
@@ -128,7 +123,7 @@ class Difference:
     left: "NDArray[np.int64]"
     right: "NDArray[np.int64]"
     formats: tuple[int, int] | None = None
-    """Message formats of the two, where they were compared across them, record by record."""
+    """Message formats of the two, if records were compared across formats."""
     not_held: frozenset[str] = frozenset()
     """See `AcrossFormats`."""
 
@@ -144,28 +139,28 @@ class Difference:
 
 
 Conflicts = dict[tuple[int, int], list[Difference]]
-"""Numbers of two replicas that hold different records → where, in offset order; pairs that agree are left out."""
+"""Numbers of two replicas with different records → the differences, in offset order; only pairs that differ."""
 
 
 class Differences(list[Difference]):
-    """Differences in offset order, of each kind the first `DIFFERENCES_KEPT` - 1 and the last; `counts` says how many there are,
-    `ranges_not_compared` in how many ranges of offsets there must be further ones."""
+    """Differences in offset order, of each kind the first `DIFFERENCES_KEPT` - 1 and the last; `counts` are their numbers,
+    `ranges_not_compared` the number of offset ranges with further differences."""
 
     def __init__(self) -> None:
         super().__init__()
         self.counts: Counter[str] = Counter()
         self.unlike = False
-        """Whether any batch is not in both logs, or not the same."""
+        """Whether any batch is missing in one of the logs, or not the same."""
         self.ranges_not_compared = 0
         self.formats: set[tuple[int, int]] = set()
-        """Message formats (left, right) of re-encoded batches, where they are two."""
+        """Pairs of different message formats (left, right) of re-encoded batches."""
         self.not_held: tuple[set[str], set[str]] = set(), set()
-        """What re-encoded batches of the left and of the right log cannot hold and those of the other have, see `AcrossFormats`."""
+        """What re-encoded batches of the left and of the right log cannot hold and the others have, see `AcrossFormats`."""
         self.lacking: tuple[list[Range], list[Range]] = [], []
-        """Offsets of those batches that lack headers or a transaction; past `RANGES_KEPT` ranges the last spans what is between."""
+        """Offsets of those batches that lack headers or a transaction; after `RANGES_KEPT` ranges the last one grows."""
 
     def add(self, difference: Difference) -> None:
-        """Add the next difference, in the place of the last of its kind if too many are kept."""
+        """Add the next difference; it replaces the last of its kind if too many are kept."""
         self.counts[difference.kind] += 1
         if self.counts[difference.kind] > DIFFERENCES_KEPT:
             del self[next(index for index in range(len(self) - 1, -1, -1) if self[index].kind == difference.kind)]
@@ -175,17 +170,14 @@ class Differences(list[Difference]):
             self.formats.add(difference.formats)
             self.not_held[left > right].update(difference.not_held)
             if difference.lacks_content:
-                self._note_lacking(self.lacking[left > right], difference)
-
-    def _note_lacking(self, ranges: list[Range], difference: Difference) -> None:
-        start, end = difference.offset, difference.end_offset
-        if ranges and (ranges[-1][1] >= start or len(ranges) >= RANGES_KEPT):
-            start, end = ranges[-1][0], max(ranges.pop()[1], end)
-        ranges.append((start, end))
+                ranges, start, end = self.lacking[left > right], difference.offset, difference.end_offset
+                if ranges and (ranges[-1][1] >= start or len(ranges) >= RANGES_KEPT):
+                    start, end = ranges[-1][0], max(ranges.pop()[1], end)
+                ranges.append((start, end))
 
     @property
     def full(self) -> bool:
-        """Whether there is more than enough to speak of a conflict."""
+        """Whether there are enough differences for a conflict."""
         return self.counts["content"] >= DIFFERENCES_KEPT
 
 
@@ -193,14 +185,14 @@ def differences(left: Replica, right: Replica, reader: BatchReader) -> Differenc
     """Differences between two logs over the offsets both have, in offset order; empty if they agree.
 
     Of many runs of differing blocks only the first and last few are read; within a run, everything up to the first content
-    difference and the last block.
+    difference, and the last block.
     """
     start = max(min(replica.first_batch_offset, replica.local_log_start_offset) for replica in (left, right))
     end = min(left.log_end_offset, right.log_end_offset)
     ranges = differing_blocks(left.state.digests, right.state.digests, start, end)
     differing = Differences()
-    for remote in _in_remote_storage(left, right):
-        differing.add(remote)
+    for difference in _in_remote_storage(left, right):
+        differing.add(difference)
     if len(ranges) > 2 * RUNS_READ and not is_compacted(left, right):
         differing.ranges_not_compared = len(ranges) - 2 * RUNS_READ
         ranges = ranges[:RUNS_READ] + ranges[-RUNS_READ:]
@@ -212,66 +204,53 @@ def differences(left: Replica, right: Replica, reader: BatchReader) -> Differenc
 
 
 def _in_remote_storage(left: Replica, right: Replica) -> "Iterator[Difference]":
-    """Where two logs, of which one has only remote segments there, are of different leader epochs: then the records differ. Nothing
-    is said of what either deleted."""
+    """Ranges where two logs, one of them only in remote storage there, have different leader epochs, and so different records; not
+    where either deleted its records."""
     low = max(left.log_start_offset, right.log_start_offset)
     high = min(max(left.local_log_start_offset, right.local_log_start_offset), left.log_end_offset, right.log_end_offset)
     if low >= high or not left.epochs or not right.epochs:
         return
-    begun = {entry.start_offset for replica in (left, right) for entry in replica.epochs}
-    edges = sorted({low, high, *(offset for offset in begun if low < offset < high)})
+    starts = {entry.start_offset for replica in (left, right) for entry in replica.epochs}
+    edges = sorted({low, high, *(offset for offset in starts if low < offset < high)})
     for start, end in itertools.pairwise(edges):
         ours, theirs = epoch_at(left.epochs, start), epoch_at(right.epochs, start)
         if ours is not None and theirs is not None and ours != theirs:
-            yield Difference("content", start, end, _remote_batch(start, end, ours), _remote_batch(start, end, theirs))
+            batches = np.zeros((BATCH_COLUMNS + 1, 2), np.int64)
+            batches[BatchColumn.BASE_OFFSET], batches[BatchColumn.LAST_OFFSET] = start, end - 1
+            batches[BatchColumn.PARTITION_LEADER_EPOCH], batches[-1] = (ours, theirs), IN_REMOTE_STORAGE
+            yield Difference("content", start, end, batches[:, 0], batches[:, 1])
 
 
 def are_control_batches(replica: Replica, reader: BatchReader, start: int, end: int) -> bool:
-    """Whether a replica has control batches, and nothing else, at all offsets of `[start, end)`."""
+    """Whether a replica has only control batches, and at least one, at the offsets `[start, end)`, which it all has."""
     if not replica.covers(start, end):
         return False
-    read = False
-    for rows in walked(reader, replica, start, end):
-        control = (rows[BatchColumn.MAGIC] >= 2) & (rows[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0)
-        if not bool(control.all()):
-            return False
-        read = True
-    return read
-
-
-def _remote_batch(start: int, end: int, leader_epoch: int) -> "NDArray[np.int64]":
-    """A row that stands for `[start, end)` of a leader epoch in remote storage; its segment is `IN_REMOTE_STORAGE`."""
-    row = np.zeros(BATCH_COLUMNS + 1, np.int64)
-    row[BatchColumn.BASE_OFFSET], row[BatchColumn.LAST_OFFSET] = start, end - 1
-    row[BatchColumn.PARTITION_LEADER_EPOCH], row[-1] = leader_epoch, IN_REMOTE_STORAGE
-    return row
+    control = [
+        bool(((rows[BatchColumn.MAGIC] >= 2) & (rows[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0)).all())
+        for rows in walked(reader, replica, start, end)
+    ]
+    return bool(control) and all(control)
 
 
 def _read_range(left: Replica, right: Replica, reader: BatchReader, low: int, high: int, differing: Differences) -> None:
-    """Compare `[low, high)` batch by batch, a block at a time; after a content difference only the last block remains.
+    """Compare `[low, high)` batch by batch, a block at a time; after a content difference only the last block.
 
-    Where no batch begins, steps grow: offsets may be apart by what a flipped bit makes of them, and one batch claim 2^31.
+    Steps grow where no batch begins: a flipped bit may leave any number of offsets out, and one batch may claim 2^31.
     """
-    position = low
-    read_to = -1
-    blocks = 1
+    position, read_to, blocks = low, -1, 1
     while position < high and not differing.full:
         stop = min((position // BLOCK_OFFSETS + blocks) * BLOCK_OFFSETS, high)
         before = differing.counts["content"]
         ours, theirs = reader.batches(left, position, stop), reader.batches(right, position, stop)
-        differing.unlike = differing.unlike or not _alike(ours, theirs)
+        same = ours.shape == theirs.shape and bool((ours[list(IDENTITY)] == theirs[list(IDENTITY)]).all())
+        differing.unlike = differing.unlike or not same
         _walk((left, right), ours, theirs, reader, (position, read_to, stop), differing)
         read_to = stop
-        begun = any(bool((rows[BatchColumn.BASE_OFFSET] >= position).any()) for rows in (ours, theirs))
-        blocks = 1 if begun else 2 * blocks
+        begins = any(bool((rows[BatchColumn.BASE_OFFSET] >= position).any()) for rows in (ours, theirs))
+        blocks = 1 if begins else 2 * blocks
         position = stop
         if differing.counts["content"] > before and high - stop > BLOCK_OFFSETS:
             position = max(stop, high - BLOCK_OFFSETS)
-
-
-def _alike(ours: "NDArray[np.int64]", theirs: "NDArray[np.int64]") -> bool:
-    """Whether two lists are of the same batches, wrong base offsets put right."""
-    return ours.shape == theirs.shape and bool((ours[list(IDENTITY)] == theirs[list(IDENTITY)]).all())
 
 
 def _walk(
@@ -283,7 +262,7 @@ def _walk(
     differing: Differences,
 ) -> None:
     """Walk two lists of batches side by side and add every pair that overlaps and differs in `[start, end)`, unless it does so
-    already below the end of what was walked before; `bounds` is (start, that end, end)."""
+    already below the end of the previous walk; `bounds` is (start, that end, end)."""
     i = j = 0
     hash_high, hash_low = BatchColumn.HASH_HIGH, BatchColumn.HASH_LOW
     while i < ours.shape[1] and j < theirs.shape[1] and not differing.full:
@@ -301,7 +280,7 @@ def _walk(
 
 
 def _last_offset(batches: "NDArray[np.int64]", row: int) -> int:
-    """Last offset of a batch that no later batch claims: where two overlap within a log, a header lies."""
+    """Last offset of a batch that no later batch claims: where two overlap within a log, a header is wrong."""
     last = int(batches[BatchColumn.LAST_OFFSET, row])
     if row + 1 == batches.shape[1]:
         return last
@@ -316,8 +295,8 @@ def _difference(
     reader: BatchReader,
     offsets: tuple[int, int, int],
 ) -> Difference | None:
-    """How two batches differ that overlap from the first of `offsets` on, with the last offset of either; None if they differ as
-    two cleaned copies may."""
+    """How two batches differ that overlap from the first of `offsets` on, with the last offset of either; None if cleaning explains
+    the difference."""
     (left, right), (start, *last) = pair, offsets
     if not _in_two_formats(left, a, right, b):
         kind = _kind(left, a, right, b, reader)
@@ -334,44 +313,45 @@ def _difference(
 
 
 def _in_two_formats(left: Replica, a: "NDArray[np.int64]", right: Replica, b: "NDArray[np.int64]") -> bool:
-    """Whether two sound batches are of different message formats, of which one is older than 2: they have neither equal bytes nor
-    equal ends, and the older no leader epoch, producer, headers or transaction (RecordsUtil.downConvert). With equal CRCs a magic
-    byte is wrong, which lies outside of them."""
-    formats = {int(row[BatchColumn.MAGIC]) for row in (a, b)}
-    sound = all(row[BatchColumn.CRC] == row[BatchColumn.CRC_COMPUTED] for row in (a, b))
-    if len(formats) == 1 or min(formats) >= 2 or not sound or a[BatchColumn.CRC] == b[BatchColumn.CRC]:
-        return False
-    return not _out_of_line(left, a) and not _out_of_line(right, b)
+    """Whether two good batches are of different message formats, one older than 2: then neither bytes nor ends are equal, and the
+    older has no leader epoch, producer, headers or transaction (RecordsUtil.downConvert). With equal CRCs a magic byte is wrong,
+    which no CRC covers."""
+    formats = {int(a[BatchColumn.MAGIC]), int(b[BatchColumn.MAGIC])}
+    return (
+        len(formats) > 1
+        and min(formats) < 2
+        and bool(has_right_crc(a) and has_right_crc(b))
+        and bool(a[BatchColumn.CRC] != b[BatchColumn.CRC])
+        and not _is_misplaced(left, a)
+        and not _is_misplaced(right, b)
+    )
 
 
 def _kind(left: Replica, a: "NDArray[np.int64]", right: Replica, b: "NDArray[np.int64]", reader: BatchReader) -> str | None:
-    """How two batches at one place differ; None if they differ as two cleaned copies may."""
-    if any(row[BatchColumn.CRC] != row[BatchColumn.CRC_COMPUTED] for row in (a, b)):
-        return "content" if of_two_histories(left, a, right, b) else "damaged"
+    """How two batches at one place differ; None if cleaning explains the difference."""
+    if not (has_right_crc(a) and has_right_crc(b)):
+        return "content" if are_two_histories(left, a, right, b) else "damaged"
     same_bytes = a[BatchColumn.CRC] == b[BatchColumn.CRC] and a[BatchColumn.SIZE_IN_BYTES] == b[BatchColumn.SIZE_IN_BYTES]
     if same_bytes and a[BatchColumn.BASE_OFFSET] == b[BatchColumn.BASE_OFFSET]:
         epochs_differ = a[BatchColumn.PARTITION_LEADER_EPOCH] != b[BatchColumn.PARTITION_LEADER_EPOCH]
-        return "reencoded" if epochs_differ and _epoch_is_its_own(left, a) and _epoch_is_its_own(right, b) else "header"
-    if _out_of_line(left, a) or _out_of_line(right, b):
+        return "reencoded" if epochs_differ and _epoch_is_confirmed(left, a) and _epoch_is_confirmed(right, b) else "header"
+    if _is_misplaced(left, a) or _is_misplaced(right, b):
         return "header" if same_bytes else None
-    return _kind_by_records(left, a, right, b, reader)
-
-
-def _kind_by_records(
-    left: Replica, a: "NDArray[np.int64]", right: Replica, b: "NDArray[np.int64]", reader: BatchReader
-) -> str | None:
     compacted = is_compacted(left, right)
     same = reader.same_records(left, a, right, b, common=compacted)
     if same is None:
-        return "content" if of_two_histories(left, a, right, b) else "damaged"
-    if same and not compacted:
-        return "reencoded" if _counts_its_offsets(a) == _counts_its_offsets(b) else "header"
-    return None if same else "content"
+        return "content" if are_two_histories(left, a, right, b) else "damaged"
+    if not same or compacted:
+        return None if same else "content"
+    complete_a, complete_b = (
+        batch[BatchColumn.RECORDS_COUNT] == batch[BatchColumn.LAST_OFFSET_DELTA] + 1 for batch in (a, b)
+    )  # all but cleaned batches have a record for each offset
+    return "reencoded" if complete_a == complete_b else "header"
 
 
-def _epoch_is_its_own(replica: Replica, row: "NDArray[np.int64]") -> bool:
-    """Whether the log's batches and its checkpoint both give a batch the leader epoch it carries: a producer's retry, that came
-    to two leaders in turn, stands in both logs with equal bytes under either leader's epoch."""
+def _epoch_is_confirmed(replica: Replica, row: "NDArray[np.int64]") -> bool:
+    """Whether the log's batches and its checkpoint confirm a batch's leader epoch: a producer's retry that reached two leaders in
+    turn is in both logs with equal bytes, each with its leader's epoch."""
     checkpoint = replica.context.epoch_checkpoint
     if checkpoint is None:
         return False
@@ -379,24 +359,16 @@ def _epoch_is_its_own(replica: Replica, row: "NDArray[np.int64]") -> bool:
     return epoch == epoch_at(checkpoint, offset) == epoch_at(replica.epochs, offset)
 
 
-def _out_of_line(replica: Replica, row: "NDArray[np.int64]") -> bool:
-    """Whether a batch contradicts both its neighbours, and was not put where it belongs: its base offset is then what is wrong."""
+def _is_misplaced(replica: Replica, row: "NDArray[np.int64]") -> bool:
+    """Whether a batch contradicts both neighbours and was not moved to its right offset: then its base offset is wrong."""
     place = (int(row[-1]), int(row[BatchColumn.POSITION]))
     wrong = [irregularity.run for irregularity in replica.course.irregularities if irregularity.kind == "OFFSET_DISCONTINUITY"]
-    known = {misplaced.place for misplaced in replica.misplaced}
-    return any((run.segment, run.position) == place for run in wrong if place not in known)
-
-
-def _counts_its_offsets(row: "NDArray[np.int64]") -> bool:
-    """Whether a batch has a record for each offset, as all but cleaned ones have."""
-    return bool(row[BatchColumn.RECORDS_COUNT] == row[BatchColumn.LAST_OFFSET_DELTA] + 1)
-
-
-# How many batches, records and bytes a range of a log's offsets has, where reading them again is cheap.
+    moved = any(misplaced.place == place for misplaced in replica.misplaced)
+    return not moved and any((run.segment, run.position) == place for run in wrong)
 
 
 READ_AGAIN_BYTES: Final = 64 << 20
-"""Segments of more bytes in all are not read again to be counted."""
+"""Larger ranges are not read again to be counted."""
 
 
 class Counts(NamedTuple):
@@ -408,7 +380,7 @@ class Counts(NamedTuple):
 
 
 def counted(replica: Replica, reader: BatchReader, start: int, end: int) -> Counts | None:
-    """Batches that hold an offset of `[start, end)`, with all their records and bytes; None where they are too many to read."""
+    """Batches with an offset in `[start, end)`, with all their records and bytes; None if they are too many to read."""
     framing, first = replica.state.framing, replica.first_batch_offset
     start, end = max(start, first), min(end, replica.log_end_offset)
     if start >= end:
@@ -426,59 +398,57 @@ def counted(replica: Replica, reader: BatchReader, start: int, end: int) -> Coun
     return Counts(batches, records, size)
 
 
-# What is missing behind damage: bytes at a segment's end explain the loss of no more than they had room for.
-
-
 def uncover_gaps(replicas: list[Replica], reader: BatchReader) -> None:
-    """Turn into gaps what damage at a segment's end is held to have eaten and cannot have held, where the next segment is missing.
+    """Turn missing offsets that damage at a segment's end was assumed to explain, but has too few bytes for, into gaps, if the next
+    segment is missing.
 
-    Fewer bytes than a batch's header held nothing. How many bytes the offsets take is else asked of another replica of the same
-    history, of which no more is read than would have fitted.
+    Fewer bytes than a batch header held nothing. Otherwise another replica of the same history shows how many bytes the offsets
+    take; only as much of it is read as fits.
     """
     for replica in replicas:
         if replica.context.compacted or replica.state.continuity.dropped_runs:
             continue
         for place, (start, end) in list(replica.course.eaten.items()):
-            room = _bytes_behind(replica, *place)
+            room = _damaged_bytes_after(replica, *place)
             if place[0] >= end or end not in replica.context.segment_base_offsets or room is None:
                 continue
-            reach = start if room < RECORD_BATCH_OVERHEAD else _reach(replica, replicas, reader, (start, end), room)
+            fits_to = start if room < RECORD_BATCH_OVERHEAD else _end_within(replica, replicas, reader, (start, end), room)
             run = next((run for run in replica.state.continuity.runs if run.start_offset == end), None)
-            if reach >= end or run is None:
+            if fits_to >= end or run is None:
                 continue
             del replica.course.eaten[place]
-            if reach > start:
-                replica.course.eaten[place] = (start, reach)
-            replica.course.irregularities.append(Irregularity("OFFSET_GAP", reach, end, run, reach))
-            replica.gap_starts |= {reach}
+            if fits_to > start:
+                replica.course.eaten[place] = (start, fits_to)
+            replica.course.irregularities.append(Irregularity("OFFSET_GAP", fits_to, end, run, fits_to))
+            replica.gap_starts |= {fits_to}
 
 
-def _bytes_behind(replica: Replica, segment: int, position: int) -> int | None:
-    """Damaged bytes of a segment from a byte on; None if batches follow them there, or if not all of it is known."""
+def _damaged_bytes_after(replica: Replica, segment: int, position: int) -> int | None:
+    """Damaged bytes of a segment from a byte on; None if batches follow there, or if not all of it is known."""
     framing = replica.state.framing
     totals = framing.by_segment.get(segment)
-    samples = framing.damage.values()
-    kept = [damage for sample in samples for at, damage in sample if at == segment and damage.position >= position]
-    dropped = any(len(list(sample)) < sample.count for sample in samples)
+    dropped = any(len(sample) < sample.count for sample in framing.damage.values())
     if segment in replica.state.unread or dropped or (totals is not None and totals.end_position > position):
         return None
-    return sum(damage.size_in_bytes for damage in kept)
+    rows = [row for sample in framing.damage.values() for row in sample]
+    return sum(damage.size_in_bytes for at, damage in rows if at == segment and damage.position >= position)
 
 
-def _reach(replica: Replica, replicas: list[Replica], reader: BatchReader, offsets: tuple[int, int], room: int) -> int:
-    """Offset behind the last batch from `start` on that fits into `room` bytes, by the first replica that tells; `end` if none."""
+def _end_within(replica: Replica, replicas: list[Replica], reader: BatchReader, offsets: tuple[int, int], room: int) -> int:
+    """Offset after the last batch from `start` on that fits into `room` bytes, by the first replica that shows it; `end` if none
+    does."""
     start, end = offsets
     epoch = epoch_at(replica.epochs, end)
     for other in replicas:
         if other is replica or not other.covers(start, end) or epoch_at(other.epochs, end) != epoch:
             continue
-        reach, size = start, 0
+        fits_to, size = start, 0
         for rows in walked(reader, other, start, end):
             for base, last, bytes_taken in rows[[BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET, BatchColumn.SIZE_IN_BYTES]].T:
-                if base < reach:
-                    continue  # begins before, and was not eaten whole
+                if base < fits_to:
+                    continue  # begins earlier
                 size += int(bytes_taken)
                 if size > room:
-                    return reach
-                reach = int(last) + 1
+                    return fits_to
+                fits_to = int(last) + 1
     return end

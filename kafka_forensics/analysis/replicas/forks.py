@@ -44,7 +44,7 @@ def last_epoch(replica: Replica) -> int:
     return entries[-1].leader_epoch if entries else -1
 
 
-def cut_under(follower: Replica, leader: Replica) -> int | None:
+def cut_offset(follower: Replica, leader: Replica) -> int | None:
     """Where `follower` would cut its log under `leader`; None unless the leader's last epoch is higher."""
     mine, theirs = lineage(follower), lineage(leader)
     if not mine or not theirs or theirs[-1].leader_epoch <= mine[-1].leader_epoch:
@@ -54,7 +54,7 @@ def cut_under(follower: Replica, leader: Replica) -> int | None:
 
 def truncation(follower: Replica, leader: Replica) -> Json | None:
     """Where a replica would cut under another, by its checkpoint and its batches; None unless that one's last epoch is higher."""
-    return None if cut_under(follower, leader) is None else truncation_when_leading(follower, leader)
+    return None if cut_offset(follower, leader) is None else truncation_when_leading(follower, leader)
 
 
 def truncation_when_leading(follower: Replica, leader: Replica) -> Json:
@@ -97,18 +97,18 @@ def brokers_epochs(replica: Replica) -> tuple[EpochEntry, ...]:
 
 
 @dataclass(slots=True)
-class Version:
+class LogVersion:
     """Replicas that hold the same batch at the fork."""
 
     replicas: list[Replica]
     epoch: int
     batches: "list[NDArray[np.int64]]"
     """The batch of each replica, with its segment in a last row."""
-    behind: list[Replica] = field(default_factory=list)
+    starting_later: list[Replica] = field(default_factory=list)
     """Whose logs begin behind the fork and go on with this version alone: retention removed the rest of it there."""
 
     @property
-    def witness(self) -> int:
+    def high_watermark(self) -> int:
         """Highest watermark any of them checkpointed: it speaks for this version of the log only."""
         return max(replica.context.high_watermark or 0 for replica in self.replicas)
 
@@ -120,17 +120,17 @@ class Version:
     @property
     def committed_end(self) -> int:
         """Up to where its records are known to have been committed."""
-        return min(self.witness, self.log_end_offset)
+        return min(self.high_watermark, self.log_end_offset)
 
     @property
-    def witness_bearer(self) -> Replica:
+    def proving_replica(self) -> Replica:
         """Whose log and watermark prove the most of it."""
         return max(self.replicas, key=lambda replica: min(replica.context.high_watermark or 0, replica.log_end_offset))
 
     @property
-    def head(self) -> Replica:
+    def latest_replica(self) -> Replica:
         """The one of the latest epoch: it speaks for the others, who will follow it or whoever it follows."""
-        return max((*self.replicas, *self.behind), key=last_epoch)
+        return max((*self.replicas, *self.starting_later), key=last_epoch)
 
     @property
     def brokers(self) -> list[int | str]:
@@ -143,7 +143,7 @@ class Version:
             "brokers": self.brokers,
             "epoch": self.epoch,
             "log_end_offset": self.log_end_offset,
-            "high_watermark": self.witness,
+            "high_watermark": self.high_watermark,
             "places": [
                 _batch_place(replica, batch)
                 for replica, batch in zip(self.replicas, self.batches, strict=True)
@@ -159,7 +159,7 @@ def _batch_place(replica: Replica, batch: "NDArray[np.int64]") -> Json:
     return {"broker": replica.broker, "file": file, "byte_start": start, "byte_end": start + int(batch[BatchColumn.SIZE_IN_BYTES])}
 
 
-def versions_at(replicas: list[Replica], conflicts: Conflicts, every: Conflicts, first: int) -> list[Version]:
+def versions_at(replicas: list[Replica], conflicts: Conflicts, all_conflicts: Conflicts, first: int) -> list[LogVersion]:
     """Groups of replicas that hold offset `first` and do not conflict with each other there, ordered by broker.
 
     `every` holds all pairs that differ, `conflicts` those that are asked about.
@@ -174,12 +174,12 @@ def versions_at(replicas: list[Replica], conflicts: Conflicts, every: Conflicts,
             batches[i], batches[j] = difference.left, difference.right
     epoch_of = {index: int(batch[BatchColumn.PARTITION_LEADER_EPOCH]) for index, batch in batches.items()}
     grouped = _without_conflict(epoch_of, at)
-    versions = [Version([replicas[k] for k in members], epoch, [batches[k] for k in members]) for epoch, members in grouped]
+    versions = [LogVersion([replicas[k] for k in members], epoch, [batches[k] for k in members]) for epoch, members in grouped]
     for index, replica in enumerate(replicas):
         if replica.held_from > first:
-            own = [version for version in versions if goes_on_with(index, version, replicas, every)]
+            own = [version for version in versions if continues_version(index, version, replicas, all_conflicts)]
             if len(own) == 1:
-                own[0].behind.append(replica)
+                own[0].starting_later.append(replica)
     return versions
 
 
@@ -198,7 +198,7 @@ def _without_conflict(epoch_of: dict[int, int], at: Mapping[tuple[int, int], obj
     return grouped
 
 
-def goes_on_with(index: int, version: Version, replicas: list[Replica], conflicts: Conflicts) -> bool:
+def continues_version(index: int, version: LogVersion, replicas: list[Replica], conflicts: Conflicts) -> bool:
     """Whether a replica that does not hold the fork's offset is of a version: its log overlaps with one of that version at least,
     and holds the same as each where the overlap begins."""
     peer, overlaps = replicas[index], False
@@ -217,7 +217,7 @@ def goes_on_with(index: int, version: Version, replicas: list[Replica], conflict
 
 
 def fork_findings(
-    replicas: list[Replica], conflicts: Conflicts, every: Conflicts | None = None
+    replicas: list[Replica], conflicts: Conflicts, all_conflicts: Conflicts | None = None
 ) -> tuple[list[Finding], dict[str, int], int]:
     """The finding for the first conflict, the epochs at it by broker, and its offset. `conflicts` holds only pairs that differ,
     `every` all of them, if those are more.
@@ -225,20 +225,20 @@ def fork_findings(
     Where several versions lose committed records, one finding each, the longest loss first.
     """
     first = min(differences[0].offset for differences in conflicts.values())
-    versions = versions_at(replicas, conflicts, conflicts if every is None else every, first)
+    versions = versions_at(replicas, conflicts, conflicts if all_conflicts is None else all_conflicts, first)
     epochs = {str(broker): version.epoch for version in versions for broker in version.brokers}
     evidence: Json = {
         "offset": first,
         "versions": [version.as_evidence() for version in versions],
         "premises": premises(replicas),
     }
-    stays = _committed_alone(versions, first)
+    committed_brokers = _only_committed_version(versions, first)
     if twins := [version for version in versions if _epoch_is_shared(version, versions)]:
         last = max(differences[-1].end_offset for differences in conflicts.values())
-        evidence["held_by"] = _of_most(twins)
+        evidence["held_by"] = _majority_brokers(twins)
         findings = [finding("SAME_EPOCH_DIVERGENCE", place_of(replicas, first, last), evidence)]
-    elif first >= max(version.witness for version in versions) or stays:
-        findings = [_fork_above_watermarks(replicas, versions, first, evidence, stays)]
+    elif first >= max(version.high_watermark for version in versions) or committed_brokers:
+        findings = [_fork_above_watermarks(replicas, versions, first, evidence, committed_brokers)]
     else:
         findings = _losses(replicas, conflicts, versions, first, evidence)
         evidence["truncation_offsets"] = _truncations(versions)
@@ -247,38 +247,38 @@ def fork_findings(
     return findings, epochs, first
 
 
-def _epoch_is_shared(version: Version, versions: list[Version]) -> bool:
+def _epoch_is_shared(version: LogVersion, versions: list[LogVersion]) -> bool:
     """Whether another version is of the same leader epoch, in which there was but one leader."""
     return version.epoch >= 0 and sum(other.epoch == version.epoch for other in versions) > 1
 
 
 def _fork_above_watermarks(
-    replicas: list[Replica], versions: list[Version], first: int, evidence: Json, stays: list[int | str]
+    replicas: list[Replica], versions: list[LogVersion], first: int, evidence: Json, committed_brokers: list[int | str]
 ) -> Finding:
     """The fork at `first` of what was not committed, or gives way to what was and `stays` on these brokers."""
     evidence = {**evidence, "held_by": [], "truncation_offsets": _truncations(versions)}
-    if stays:
-        evidence["committed_on"] = stays
+    if committed_brokers:
+        evidence["committed_on"] = committed_brokers
     unknown = [version for version in versions if all(replica.context.high_watermark is None for replica in version.replicas)]
     if unknown:
         evidence["watermark_unknown"] = [broker for version in unknown for broker in version.brokers]
     place = place_of(replicas, first, max(replica.log_end_offset for replica in replicas))
-    return _above_watermarks(place, evidence, _kept(versions, replicas, first))
+    return _above_watermarks(place, evidence, _kept_by_followers(versions, replicas, first))
 
 
-def _losses(replicas: list[Replica], conflicts: Conflicts, versions: list[Version], first: int, evidence: Json) -> list[Finding]:
+def _losses(replicas: list[Replica], conflicts: Conflicts, versions: list[LogVersion], first: int, evidence: Json) -> list[Finding]:
     """A finding for each version that loses committed records to later leaders, the longest loss first."""
     losses = []
-    for loser, leaders, start in _losers(versions, replicas, first):
+    for loser, leaders, start in _losing_versions(versions, replicas, first):
         held_by = _holders(loser, replicas, conflicts)
-        following = [replica for replica in loser.replicas if replica.broker in held_by] or [loser.head]
-        of_loser = {"held_by": held_by, "loses": loser.committed_end - start} | _threat(following, leaders)
+        following = [replica for replica in loser.replicas if replica.broker in held_by] or [loser.latest_replica]
+        of_loser = {"held_by": held_by, "loses": loser.committed_end - start} | _cuts_under(following, leaders)
         losses.append(finding("UNCLEAN_LOSS", place_of(replicas, start, loser.committed_end), evidence | of_loser))
     return losses
 
 
 def _fork_below_watermark(
-    replicas: list[Replica], conflicts: Conflicts, versions: list[Version], first: int, evidence: Json
+    replicas: list[Replica], conflicts: Conflicts, versions: list[LogVersion], first: int, evidence: Json
 ) -> Finding:
     """The fork at `first` of committed records of which no version is known to be the later leaders'."""
     end = max(version.committed_end for version in versions)
@@ -290,7 +290,7 @@ def _fork_below_watermark(
 
 
 def _above_watermarks(place: Place, evidence: Json, kept: list[Json]) -> Finding:
-    """A fork of what was not committed, or gives way: harmless where it does so and watermarks say it. `kept`: see `_kept`."""
+    """A fork of what was not committed, or gives way: harmless where it does so and watermarks say it. `kept`: see `_kept_by_followers`."""
     doubtful = "watermark_unknown" in evidence
     severity, confidence = (Severity.WARNING, Confidence.SUSPECTED) if doubtful else (Severity.INFO, Confidence.PROVEN)
     if kept:
@@ -303,20 +303,20 @@ def _above_watermarks(place: Place, evidence: Json, kept: list[Json]) -> Finding
     return finding("FORK_ABOVE_HW", place, evidence, severity=severity, confidence=confidence)
 
 
-def _of_most(versions: list[Version]) -> list[int | str]:
+def _majority_brokers(versions: list[LogVersion]) -> list[int | str]:
     """The brokers of the version that most replicas have; nobody where two have as many."""
     most = max(len(version.replicas) for version in versions)
     held = [version for version in versions if len(version.replicas) == most]
     return held[0].brokers if len(held) == 1 else []
 
 
-def _kept(versions: list[Version], replicas: list[Replica], first: int) -> list[Json]:
+def _kept_by_followers(versions: list[LogVersion], replicas: list[Replica], first: int) -> list[Json]:
     """What followers keep of other versions under the present leader, for good, because the checkpoints that brokers load let them,
     though by the batches they would cut there; of several copies that may lead, under each of them. Of copies of running brokers
     nothing is said: their checkpoint may have been copied before the epoch that their batches show."""
     leaders = _present_leaders(versions, replicas)
     known = set(map(id, leaders))
-    other = [version for version in versions if known.isdisjoint(map(id, (*version.replicas, *version.behind)))]
+    other = [version for version in versions if known.isdisjoint(map(id, (*version.replicas, *version.starting_later)))]
     gone = max(first, *[replica.log_start_offset for replica in leaders])
     rows: list[Json] = []
     if len(other) == len(versions) or any(replica.context.live for replica in leaders):
@@ -330,7 +330,7 @@ def _kept(versions: list[Version], replicas: list[Replica], first: int) -> list[
     return rows
 
 
-def _present_leaders(versions: list[Version], replicas: list[Replica]) -> list[Replica]:
+def _present_leaders(versions: list[LogVersion], replicas: list[Replica]) -> list[Replica]:
     """The copies of the leader that the controller names, unless a log has a later epoch than it knows; else those with the latest
     epoch, of the version that has it."""
     control = next((replica.context.control for replica in replicas if replica.context.control is not None), None)
@@ -339,9 +339,9 @@ def _present_leaders(versions: list[Version], replicas: list[Replica]) -> list[R
         named = [replica for replica in replicas if replica.context.node == control.leader]
         if named:
             return named
-    latest = max(last_epoch(version.head) for version in versions)
-    leading = next(version for version in versions if last_epoch(version.head) == latest)
-    return [replica for replica in (*leading.replicas, *leading.behind) if last_epoch(replica) == latest]
+    latest = max(last_epoch(version.latest_replica) for version in versions)
+    leading = next(version for version in versions if last_epoch(version.latest_replica) == latest)
+    return [replica for replica in (*leading.replicas, *leading.starting_later) if last_epoch(replica) == latest]
 
 
 def _agree_from(replicas: list[Replica], conflicts: Conflicts, end: int) -> int:
@@ -356,15 +356,17 @@ def _agree_from(replicas: list[Replica], conflicts: Conflicts, end: int) -> int:
     return agree
 
 
-def _holders(version: Version, replicas: list[Replica], conflicts: Conflicts) -> list[int | str]:
+def _holders(version: LogVersion, replicas: list[Replica], conflicts: Conflicts) -> list[int | str]:
     """Who holds all that is known to be committed of a version: others may be shorter, or part from it further on."""
-    end, proving, apart = version.committed_end, version.witness_bearer, _Apart(replicas, conflicts)
+    end, proving, first_differences = version.committed_end, version.proving_replica, _FirstDifferences(replicas, conflicts)
     return [
-        replica.broker for replica in version.replicas if replica.log_end_offset >= end and not apart.below(replica, proving, end)
+        replica.broker
+        for replica in version.replicas
+        if replica.log_end_offset >= end and not first_differences.below(replica, proving, end)
     ]
 
 
-def unexplained(replicas: list[Replica], conflicts: Conflicts, every: Conflicts) -> Conflicts:
+def unexplained_conflicts(replicas: list[Replica], conflicts: Conflicts, all_conflicts: Conflicts) -> Conflicts:
     """Those of `conflicts` that the first fork in them does not explain: their sides hold one version of it, or a side none.
 
     `every` holds all pairs that differ.
@@ -372,11 +374,13 @@ def unexplained(replicas: list[Replica], conflicts: Conflicts, every: Conflicts)
     A replica that does not hold the fork's offset is of the version it agrees with, unless its watermark proves more than theirs.
     """
     first = min(differences[0].offset for differences in conflicts.values())
-    versions = versions_at(replicas, conflicts, every, first)
+    versions = versions_at(replicas, conflicts, all_conflicts, first)
     side_of = {id(replica): number for number, version in enumerate(versions) for replica in version.replicas}
     for index, replica in enumerate(replicas):
         for number, version in enumerate(versions):
-            if (replica.context.high_watermark or 0) <= version.witness and goes_on_with(index, version, replicas, every):
+            if (replica.context.high_watermark or 0) <= version.high_watermark and continues_version(
+                index, version, replicas, all_conflicts
+            ):
                 side_of.setdefault(id(replica), number)
 
     def explained(i: int, j: int) -> bool:
@@ -386,7 +390,7 @@ def unexplained(replicas: list[Replica], conflicts: Conflicts, every: Conflicts)
     return {pair: differences for pair, differences in conflicts.items() if not explained(*pair)}
 
 
-def parted(replicas: list[Replica], conflicts: Conflicts, pair: tuple[int, int], offsets: tuple[int, int]) -> bool:
+def histories_differ(replicas: list[Replica], conflicts: Conflicts, pair: tuple[int, int], offsets: tuple[int, int]) -> bool:
     """Whether two replicas, by their numbers, hold different histories at `[start, end)`: they forked before and are in different
     epochs there, or differ in a batch of it. What one lost of it, the other cannot give back."""
     start, end = offsets
@@ -398,7 +402,9 @@ def parted(replicas: list[Replica], conflicts: Conflicts, pair: tuple[int, int],
     return False
 
 
-def _losers(versions: list[Version], replicas: list[Replica], first: int) -> list[tuple[Version, list[Replica], int]]:
+def _losing_versions(
+    versions: list[LogVersion], replicas: list[Replica], first: int
+) -> list[tuple[LogVersion, list[Replica], int]]:
     """Versions with committed records at `first` that the leader of the latest epoch, be it empty, would make cut there or before,
     whose log that is, and where it would; the one that loses most comes first.
 
@@ -410,14 +416,16 @@ def _losers(versions: list[Version], replicas: list[Replica], first: int) -> lis
     leaders = [replica for replica in leaders if replica.held_from <= first] or leaders
     losers = []
     for version in versions:
-        cuts = [(cut_under(version.head, replica), replica) for replica in leaders] if first < version.committed_end else []
+        cuts = (
+            [(cut_offset(version.latest_replica, replica), replica) for replica in leaders] if first < version.committed_end else []
+        )
         start = max((cut for cut, _ in cuts if cut is not None), default=first + 1)
         if start <= first:
             losers.append((version, [replica for cut, replica in cuts if cut == start], start))
     return sorted(losers, key=lambda loser: -loser[0].committed_end)
 
 
-def _threat(following: list[Replica], leaders: list[Replica]) -> Json:
+def _cuts_under(following: list[Replica], leaders: list[Replica]) -> Json:
     """Evidence of a loss: who has the latest epoch and makes `following` cut, and where."""
     longest = max(leaders, key=lambda replica: replica.log_end_offset)
     rows = [truncation(replica, longest) for replica in following]
@@ -428,7 +436,7 @@ def _threat(following: list[Replica], leaders: list[Replica]) -> Json:
     }
 
 
-def _committed_alone(versions: list[Version], first: int) -> list[int | str]:
+def _only_committed_version(versions: list[LogVersion], first: int) -> list[int | str]:
     """Brokers of the one version that was committed at `first`, if its epochs make every other replica of the fork cut there.
 
     So it is after a failover once the new leader has gone on: what the old one had not committed gives way to what was. What a
@@ -437,16 +445,23 @@ def _committed_alone(versions: list[Version], first: int) -> list[int | str]:
     committed = [version for version in versions if first < version.committed_end]
     if len(committed) != 1:
         return []
-    leader = committed[0].head
-    others = [replica for version in versions if version is not committed[0] for replica in (*version.replicas, *version.behind)]
-    cuts = [cut_under(replica, leader) for replica in others]
+    leader = committed[0].latest_replica
+    others = [
+        replica for version in versions if version is not committed[0] for replica in (*version.replicas, *version.starting_later)
+    ]
+    cuts = [cut_offset(replica, leader) for replica in others]
     gone = max(first, leader.log_start_offset)
     return committed[0].brokers if all(cut is not None and cut <= gone for cut in cuts) else []
 
 
-def _truncations(versions: list[Version]) -> list[Json]:
+def _truncations(versions: list[LogVersion]) -> list[Json]:
     """For each version under each other with a higher last epoch: where it would cut."""
-    rows = [truncation(version.head, other.head) for version in versions for other in versions if version is not other]
+    rows = [
+        truncation(version.latest_replica, other.latest_replica)
+        for version in versions
+        for other in versions
+        if version is not other
+    ]
     return [row for row in rows if row is not None]
 
 
@@ -459,13 +474,13 @@ def trailing_epoch_loss(
     `conflicts`: pairs that differ, whose forks are told by others; what of a loss `known_findings` has already is not said again.
     """
     worst: Finding | None = None
-    apart = _Apart(replicas, conflicts or {})
+    first_differences = _FirstDifferences(replicas, conflicts or {})
     latest = max(map(last_epoch, replicas), default=-1)
     for leader in replicas:
         if not leader.end_is_known or not lineage(leader) or last_epoch(leader) < latest:
             continue
         for follower in replicas:
-            loss = _loss_under(leader, follower, replicas, apart)
+            loss = _loss_under(leader, follower, replicas, first_differences)
             if loss is None or any(_covers(known_loss, loss) for known_loss in known_findings):
                 continue
             if worst is None or (loss.place.offset_end or 0) > (worst.place.offset_end or 0):
@@ -479,15 +494,19 @@ def _has_nothing_of(leader: Replica, follower: Replica) -> bool:
     return wrote_nothing or follower.held_from >= leader.log_end_offset
 
 
-def _loss_under(leader: Replica, follower: Replica, replicas: list[Replica], apart: "_Apart") -> Finding | None:
+def _loss_under(
+    leader: Replica, follower: Replica, replicas: list[Replica], first_differences: "_FirstDifferences"
+) -> Finding | None:
     """What a follower loses of committed records to a leader that wrote nothing yet, or shares no offset with it; None: nothing."""
     if not _has_nothing_of(leader, follower):
         return None
-    cut = cut_under(follower, leader)
+    cut = cut_offset(follower, leader)
     end = min(follower.context.high_watermark or 0, follower.log_end_offset)
-    if cut is None or cut >= end or not follower.end_is_known or apart.below(leader, follower, end):
+    if cut is None or cut >= end or not follower.end_is_known or first_differences.below(leader, follower, end):
         return None
-    holding = [replica for replica in replicas if replica.log_end_offset >= end and not apart.below(replica, follower, end)]
+    holding = [
+        replica for replica in replicas if replica.log_end_offset >= end and not first_differences.below(replica, follower, end)
+    ]
     start = max(cut, min(replica.log_start_offset for replica in holding))
     if start >= end:
         return None  # a watermark below the log start of all who might hold it: nothing of it is left to lose
@@ -506,11 +525,11 @@ def _loss_under(leader: Replica, follower: Replica, replicas: list[Replica], apa
         "held_by": [replica.broker for replica in holding],
         "loses": end - start,
         "premises": premises(replicas),
-    } | _threat(holding, [leader])
+    } | _cuts_under(holding, [leader])
     return finding("UNCLEAN_LOSS", place_of(replicas, start, end), evidence)
 
 
-class _Apart:
+class _FirstDifferences:
     """Which replicas differ, by the replicas themselves."""
 
     def __init__(self, replicas: list[Replica], conflicts: Conflicts) -> None:
@@ -525,7 +544,7 @@ class _Apart:
         return first is not None and first < end
 
 
-def untold(findings: list[Finding], known_findings: Sequence[Finding]) -> list[Finding]:
+def without_reported(findings: list[Finding], known_findings: Sequence[Finding]) -> list[Finding]:
     """`findings` without losses of what others, in `known_findings`, name as lost."""
     return [
         finding

@@ -90,7 +90,7 @@ def beyond_log(replicas: list[Replica], reader: BatchReader) -> list[Finding]:
     if not replicas or not all(replica.end_is_known for replica in replicas):
         return []
     end = max(replica.log_end_offset for replica in replicas)
-    beyond = [committed_offset for committed_offset in _of_this_topic(replicas) if committed_offset.greatest.offset > end]
+    beyond = [committed_offset for committed_offset in _commits_of_topic(replicas) if committed_offset.greatest.offset > end]
     if not beyond:
         return []
     best = max(
@@ -136,9 +136,9 @@ def group_findings(
 ) -> list[Finding]:
     """What groups and the ISR say of a partition whose replicas, all of one topic in one cluster, were compared.
 
-    A commit may raise `comparison`'s high watermark, see `heed_commits`. `every`: these, and those of which nothing could be read.
+    A commit may raise `comparison`'s high watermark, see `raise_high_watermark`. `every`: these, and those of which nothing could be read.
     """
-    heed_commits(replicas, reader, comparison)
+    raise_high_watermark(replicas, reader, comparison)
     findings = beyond_log(every or replicas, reader)
     if not comparison.conflicts and all(replica.end_is_known for replica in every or replicas):
         answer = readable(replicas, replicas[0].context.control, timestamps_of(reader), comparison.high_watermark)
@@ -157,7 +157,7 @@ def timestamps_of(reader: BatchReader) -> TimestampAt:
     return timestamp_at
 
 
-def _of_this_topic(replicas: list[Replica]) -> list[Committed]:
+def _commits_of_topic(replicas: list[Replica]) -> list[Committed]:
     """Commits that do not name another topic id than the copies have."""
     ids = {replica.context.topic_id for replica in replicas} - {None}
     commits = {id(committed_offset): committed_offset for replica in replicas for committed_offset in replica.context.committed}
@@ -196,7 +196,7 @@ def _oldest_timestamp(replica: Replica, reader: BatchReader) -> int:
     return int(batches[BatchColumn.BASE_TIMESTAMP, 0]) if batches.shape[1] else -1
 
 
-def heed_commits(replicas: list[Replica], reader: BatchReader, comparison: Comparison) -> None:
+def raise_high_watermark(replicas: list[Replica], reader: BatchReader, comparison: Comparison) -> None:
     """Let a committed group offset say how far the high watermark was at least, where it says more than every checkpoint.
 
     Only where all replicas agree as far as they reach: a commit does not tell which of several logs was read. And only if the
@@ -207,17 +207,17 @@ def heed_commits(replicas: list[Replica], reader: BatchReader, comparison: Compa
     floor = comparison.high_watermark or 0
     end = max(replica.log_end_offset for replica in replicas)
     committed_offsets = [
-        committed_offset for committed_offset in _of_this_topic(replicas) if floor < committed_offset.greatest.offset <= end
+        committed_offset for committed_offset in _commits_of_topic(replicas) if floor < committed_offset.greatest.offset <= end
     ]
     committed_offsets.sort(key=lambda committed_offset: (-committed_offset.greatest.offset, committed_offset.group))
     for committed_offset in committed_offsets[:_WITNESSES_TRIED]:
-        if any(_read_by(committed_offset, replica, reader) for replica in replicas):
+        if any(_may_have_been_read(committed_offset, replica, reader) for replica in replicas):
             comparison.high_watermark = committed_offset.greatest.offset
             comparison.witness = f"offset {committed_offset.greatest.offset} committed by group {committed_offset.group}"
             return
 
 
-def _read_by(committed_offset: Committed, replica: Replica, reader: BatchReader) -> bool:
+def _may_have_been_read(committed_offset: Committed, replica: Replica, reader: BatchReader) -> bool:
     """Whether the replica holds the record before the committed offset, and it is not younger than the commit."""
     offset, moment = committed_offset.greatest.offset, committed_offset.greatest.commit_timestamp
     if replica.log_end_offset < offset or moment <= 0:

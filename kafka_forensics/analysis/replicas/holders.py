@@ -1,4 +1,4 @@
-"""Who holds which offsets of a lost or endangered range, sub-range by sub-range."""
+"""Which brokers hold which offsets of a lost or endangered range."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     from kafka_forensics.analysis.kinds.evidence_classes import Broker, HeldRange
 
 _ROWS_KEPT: Final = 64
-"""Sub-ranges named of one finding, the first."""
+"""Sub-ranges listed in one finding, the first."""
 
 
 def with_held_ranges(replicas: Sequence[Replica], conflicts: Conflicts, subject: Finding) -> Finding:
-    """A finding with `held_ranges`, where some of its offsets are held by other brokers than the rest (evidence).
+    """A finding with `held_ranges` (evidence), if not all of its offsets are held by the same brokers.
 
     A broker holds offsets where its log has the same batches as the first broker in `held_by`, which has all of them.
     """
-    start, end, named = subject.place.offset_start, subject.place.offset_end, subject.evidence.get("held_by")
-    proving = next((number for number, replica in enumerate(replicas) if named and replica.broker == named[0]), None)
+    start, end, holders = subject.place.offset_start, subject.place.offset_end, subject.evidence.get("held_by")
+    proving = next((number for number, replica in enumerate(replicas) if holders and replica.broker == holders[0]), None)
     if start is None or end is None or proving is None:
         return subject
     return with_ranges(subject, same_as(replicas, conflicts, proving, start, end))
 
 
 def with_ranges(subject: Finding, held: "Iterable[tuple[Broker, Ranges]]") -> Finding:
-    """A finding with `held_ranges` of these offsets by broker, and in `held_by` those that hold all, if any do; as it is where all
-    its offsets have the same holders."""
+    """A finding with `held_ranges` of these offsets by broker, and in `held_by` those that hold all, if there are any; unchanged if
+    all its offsets have the same holders."""
     rows = held_ranges(held, subject.place.offset_start or 0, subject.place.offset_end or 0)
     if len(rows) < 2:
         return subject
@@ -41,7 +41,7 @@ def with_ranges(subject: Finding, held: "Iterable[tuple[Broker, Ranges]]") -> Fi
 
 
 def same_as(replicas: Sequence[Replica], conflicts: Conflicts, proving: int, start: int, end: int) -> "list[tuple[Broker, Ranges]]":
-    """What of `[start, end)` each replica holds the same as one of them, whose number is `proving`."""
+    """The part of `[start, end)` that each replica holds the same as the one with number `proving`."""
     return [
         (replica.broker, without(held_offsets(replica, start, end), _different(replicas, conflicts, number, proving)))
         for number, replica in enumerate(replicas)
@@ -54,7 +54,7 @@ def holding_all(rows: "Sequence[HeldRange]") -> "list[Broker]":
 
 
 def held_ranges(held: "Iterable[tuple[Broker, Ranges]]", start: int, end: int) -> "list[HeldRange]":
-    """Offsets `[start, end)` in ranges as long as the same brokers hold all of them; brokers are none where nobody does."""
+    """Offsets `[start, end)` in ranges that the same brokers hold completely; no brokers where nobody does."""
     inside = [(broker, clipped(ranges, start, end)) for broker, ranges in held]
     edges = {start, end, *(edge for _, ranges in inside for span in ranges for edge in span)}
     rows: list[HeldRange] = []
@@ -68,19 +68,19 @@ def held_ranges(held: "Iterable[tuple[Broker, Ranges]]", start: int, end: int) -
 
 
 def held_offsets(replica: Replica, start: int, end: int) -> Ranges:
-    """What of `[start, end)` a log has on its disk and undamaged; what a cleaner took is not missing. Of a log that was not read
-    whole, no more than what its batches cover."""
+    """The part of `[start, end)` that a log has on its disk and undamaged; offsets removed by cleaning are not missing. Of a log
+    that was not read completely, only what its batches cover."""
     continuity = replica.state.continuity
     if replica.state.unread or continuity.dropped_runs:
         covered = clipped(normalised((run.start_offset, run.end_offset) for run in continuity.runs), start, end)
         return without(covered, normalised(damaged_by_headers(replica)))
-    there = clipped(normalised([(replica.local_log_start_offset, replica.log_end_offset)]), start, end)
-    return without(there, normalised([*replica.course.gaps(), *damaged_offsets(replica, start, end)])) if there else ()
+    local = clipped(normalised([(replica.local_log_start_offset, replica.log_end_offset)]), start, end)
+    return without(local, normalised([*replica.course.gaps(), *damaged_offsets(replica, start, end)])) if local else ()
 
 
 def _different(replicas: Sequence[Replica], conflicts: Conflicts, left: int, right: int) -> Ranges:
     """Where the left of two replicas, by their numbers, holds other records than the right: from the first to the last difference,
-    and in leader epochs after the right's last; what cleaners left of the two need not overlap there."""
+    and in leader epochs after the right's last, where cleaned logs need not overlap."""
     ours, theirs = replicas[left], replicas[right]
     differences, latest = conflicts.get((min(left, right), max(left, right))), last_epoch(theirs)
     spans = [(entry.start_offset, ours.log_end_offset) for entry in ours.epochs if entry.leader_epoch > latest]

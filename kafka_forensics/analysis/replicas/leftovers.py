@@ -100,7 +100,7 @@ def _leftover(
     if not lacking:
         return None, findings
     start, end = lacking[0][0], lacking[-1][1]
-    findings, fills = (findings, []) if other_topic else _fill(members, findings)
+    findings, fills = (findings, []) if other_topic else _with_leftovers(members, findings)
     evidence = _contents(members, lacking, live) | {"fills": fills[:LISTED]}
     if first.suffix == "stray":
         evidence["is_stray"] = True
@@ -136,7 +136,7 @@ def _lacking(members: Sequence[HeldAside], live: Sequence[Replica]) -> Ranges:
     return without(runs, normalised(covered))
 
 
-def _fill(members: Sequence[HeldAside], findings: list[Finding]) -> tuple[list[Finding], list[str]]:
+def _with_leftovers(members: Sequence[HeldAside], findings: list[Finding]) -> tuple[list[Finding], list[str]]:
     """`findings`, those of missing offsets told which files have some; names of those."""
     spans = sorted((run.start_offset, run.end_offset, number) for number, aside in enumerate(members) for run in aside.runs)
     starts = [start for start, _, _ in spans]
@@ -201,7 +201,7 @@ def with_lone_index_files(
 
 def _at_start(replica: Replica, lone: Sequence[LoneIndex], end_offset: int) -> Finding:
     """`SEGMENT_MISSING` for the segments before `end_offset` whose logs are gone."""
-    start, evidence = _left_of(replica, lone)
+    start, evidence = _remaining_files(replica, lone)
     evidence["missing"] = end_offset - start
     return finding("SEGMENT_MISSING", replica.context.place(offset_start=start, offset_end=end_offset), evidence)
 
@@ -209,7 +209,7 @@ def _at_start(replica: Replica, lone: Sequence[LoneIndex], end_offset: int) -> F
 def _at_end(replica: Replica, lone: Sequence[LoneIndex], snapshots: Sequence[int]) -> Finding:
     """`SEGMENT_MISSING` for the last segments, whose logs are gone, as far as files that are left name offsets; a `warning` where
     none does. The end is known of a broker that was stopped in order: it writes the log end down twice then."""
-    start, evidence = _left_of(replica, lone)
+    start, evidence = _remaining_files(replica, lone)
     ends = {witness: end for witness, end in _ends(replica.context, lone, snapshots).items() if end > start}
     if not ends:
         evidence["harmless_if"] = "the segment was empty: no file names a record of it"
@@ -228,7 +228,7 @@ def _at_end(replica: Replica, lone: Sequence[LoneIndex], snapshots: Sequence[int
     return finding("SEGMENT_MISSING", replica.context.place(offset_start=start, offset_end=end_offset), evidence)
 
 
-def _left_of(replica: Replica, lone: Sequence[LoneIndex]) -> "tuple[int, SegmentMissingEvidence]":
+def _remaining_files(replica: Replica, lone: Sequence[LoneIndex]) -> "tuple[int, SegmentMissingEvidence]":
     """Where the first of these segments began, and the evidence of what is left of them."""
     start = min(index.base_offset for index in lone)
     files = [name for index in lone for name in index.files][:LISTED]

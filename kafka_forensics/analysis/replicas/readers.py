@@ -93,9 +93,9 @@ def readable(
         missing=tuple(sorted(set(isr or ()) - {replica.context.node for replica in replicas})),
     )
     if control is not None and control.leader == NO_LEADER:
-        since, last = _leaderless(control)
+        since, last = _leader_lost(control)
         return replace(answer, held_back_by="no_leader", brokers=last, since_ms=since)
-    answer = _by_in_sync(answer, leader, replicas, control, timestamp_at)
+    answer = _with_high_watermark(answer, leader, replicas, control, timestamp_at)
     if answer.held_back_at is not None:
         return answer
     open_transaction = next(iter(leader.state.transactions.open_transactions()), None)
@@ -110,7 +110,7 @@ def readable(
     return answer
 
 
-def _by_in_sync(
+def _with_high_watermark(
     answer: Readable, leader: Replica, replicas: list[Replica], control: PartitionControl | None, timestamp_at: TimestampAt
 ) -> Readable:
     """What the replicas in sync let readers have."""
@@ -148,7 +148,7 @@ def _waits_for_minimum(control: PartitionControl) -> bool:
     return control.isr_is_below_minimum and is_new
 
 
-def _leaderless(control: PartitionControl) -> tuple[int | None, tuple[int, ...]]:
+def _leader_lost(control: PartitionControl) -> tuple[int | None, tuple[int, ...]]:
     """When the controller wrote that a partition has no leader any more, in ms, and who was in sync until then."""
     events = [] if control.history is None else control.history.events
     stretch = list(takewhile(lambda event: event.state.leader == NO_LEADER, reversed(events)))

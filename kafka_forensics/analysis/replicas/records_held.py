@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kafka_forensics.analysis.replicas.diff import BatchReader
 
 
-class HeldBatch(NamedTuple):
+class BatchPart(NamedTuple):
     """What of a batch lies in a range: records, bytes of the whole of it, offsets; of a control batch no records and no bytes."""
 
     records: int
@@ -32,7 +32,7 @@ class HeldBatch(NamedTuple):
     """False where only part of the offsets are in the range, and which of them still have records does not stand in the header."""
 
 
-def batches_held(replica: Replica, reader: "BatchReader", ranges: Ranges) -> Iterator[HeldBatch]:
+def batches_held(replica: Replica, reader: "BatchReader", ranges: Ranges) -> Iterator[BatchPart]:
     """Every batch that has some of these offsets, by its header."""
     for low, high in ranges:
         for rows in walked(reader, replica, low, high):
@@ -42,12 +42,12 @@ def batches_held(replica: Replica, reader: "BatchReader", ranges: Ranges) -> Ite
                 if inside <= 0:
                     continue
                 if int(rows[BatchColumn.ATTRIBUTES, row]) & CONTROL_MASK and int(rows[BatchColumn.MAGIC, row]) >= 2:
-                    yield HeldBatch(0, 0, inside, is_exact=True)
+                    yield BatchPart(0, 0, inside, is_exact=True)
                     continue
                 count = int(rows[BatchColumn.RECORDS_COUNT, row])
                 whole = low <= base and behind <= high and count >= 0
                 held = count if whole else inside if count < 0 else min(count, inside)
-                yield HeldBatch(held, int(rows[BatchColumn.SIZE_IN_BYTES, row]), inside, whole or count == behind - base)
+                yield BatchPart(held, int(rows[BatchColumn.SIZE_IN_BYTES, row]), inside, whole or count == behind - base)
 
 
 def with_records(
@@ -68,7 +68,7 @@ def _counted(finding: Finding, readable: "Mapping[Broker, Replica]", reader: "Ba
     if start is None or end is None or "records_held" in finding.evidence or finding.evidence.get("in_remote_storage"):
         return finding
     most = 0
-    for holders in _sides(finding):
+    for holders in _holder_groups(finding):
         held = (readable[broker] for broker in holders if broker in readable)
         counts = [records_held(replica, reader, start, end) for replica in held]
         if None in counts or not counts:
@@ -77,7 +77,7 @@ def _counted(finding: Finding, readable: "Mapping[Broker, Replica]", reader: "Ba
     return finding.with_evidence(records_held=most)
 
 
-def _sides(finding: Finding) -> "list[list[Broker]]":
+def _holder_groups(finding: Finding) -> "list[list[Broker]]":
     """Who holds the same: the good copies, or where none is known each version of a fork; a finding without either has none."""
     held_by, versions = finding.evidence.get("held_by"), finding.evidence.get("versions")
     return [held_by] if held_by else [version["brokers"] for version in versions] if versions else [[]]

@@ -21,8 +21,8 @@ from kafka_forensics.replication.remote_segments import is_in_lineage, left_out,
 if TYPE_CHECKING:
     from kafka_forensics.analysis.kinds.evidence_classes import TieredEvidence
 
-_SEGMENTS_TOLD: Final = 64
-_TOPICS_TOLD: Final = 64
+_SEGMENTS_LISTED: Final = 64
+_TOPICS_LISTED: Final = 64
 
 
 def finished_segments(replicas: Sequence[Replica]) -> Sequence[RemoteSegment]:
@@ -79,7 +79,7 @@ def tiered_topics(partitions: Sequence[PartitionSummary], history: RemoteLogHist
     topics = sorted({partition.topic for partition in partitions if partition.is_tiered})
     if not topics:
         return []
-    evidence: TieredEvidence = {"topics": topics[:_TOPICS_TOLD], "count": len(topics)}
+    evidence: TieredEvidence = {"topics": topics[:_TOPICS_LISTED], "count": len(topics)}
     if history is None:
         evidence["metadata_not_read"] = True
     else:
@@ -126,7 +126,7 @@ def _segments(held: dict[RemoteSegment, Ranges], span: Ranges, leader: Replica) 
     return {
         "remote_segments": [
             {"segment_id": segment.segment_id, "offset_start": segment.start_offset, "offset_end": segment.end_offset + 1}
-            for segment in list(held)[:_SEGMENTS_TOLD]
+            for segment in list(held)[:_SEGMENTS_LISTED]
         ],
         "remote_segments_count": len(held),
         "remote_segments_deleted": fate.deleted,

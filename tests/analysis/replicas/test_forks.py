@@ -15,9 +15,9 @@ from hypothesis import assume, given, strategies as st
 from kafka_forensics.analysis.replica import Replica, ReplicaState, whole
 from kafka_forensics.analysis.replicas import diff as differences
 from kafka_forensics.analysis.replicas.comparison import compare, with_holders
-from kafka_forensics.analysis.replicas.controllers_word import judged_by_controller
+from kafka_forensics.analysis.replicas.controller_state import judged_by_controller
 from kafka_forensics.analysis.replicas.forks import brokers_epochs, fork_findings
-from kafka_forensics.analysis.replicas.verdicts import own_findings
+from kafka_forensics.analysis.replicas.single_replica import own_findings
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.controller import PartitionControl, PartitionEvent, PartitionHistory, PartitionState
 from kafka_forensics.model.findings import Finding

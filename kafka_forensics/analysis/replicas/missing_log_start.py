@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.analysis.replicas.controllers_word import electable
+from kafka_forensics.analysis.replicas.controller_state import electable
 from kafka_forensics.analysis.replicas.diff import BatchReader, is_compacted
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
@@ -32,7 +32,7 @@ _POLICY_CHANGED: Final = "cleanup.policy was delete for a while"
 
 
 @dataclass(frozen=True, slots=True)
-class MissingHead:
+class MissingLogStart:
     """Offsets [start, end) before a replica's log start that nothing deletes, and who holds them; `is_sure`: by known settings,
     or because they are younger than any retention in use."""
 
@@ -45,7 +45,7 @@ class MissingHead:
     is_sure: bool
 
 
-def missing_heads(replicas: Sequence[Replica], reader: BatchReader) -> list[MissingHead]:
+def missing_heads(replicas: Sequence[Replica], reader: BatchReader) -> list[MissingLogStart]:
     """Heads that replicas of one partition lack for no reason that is known; where logs part further on, too.
 
     Nothing is said of tiered topics, of live copies, and of logs that are not whole.
@@ -56,10 +56,10 @@ def missing_heads(replicas: Sequence[Replica], reader: BatchReader) -> list[Miss
     heads = []
     for replica in replicas:
         end = replica.log_start_offset
-        if not _begins_late(replica, deleted_to):
+        if not _starts_late(replica, deleted_to):
             continue
         holders = [other for other in replicas if other.log_start_offset < end and _holds_before(other, end)]
-        head = _head(replica, holders, reader) if holders else None
+        head = _missing_start(replica, holders, reader) if holders else None
         heads += [] if head is None else [head]
     return heads
 
@@ -77,7 +77,7 @@ def beheaded(replicas: Sequence[Replica]) -> list[Finding]:
     for replica in replicas:
         context, start = replica.context, replica.log_start_offset
         epochs = context.epoch_checkpoint
-        if not epochs or start != first or not _begins_late(replica, context.log_start_checkpoint or 0):
+        if not epochs or start != first or not _starts_late(replica, context.log_start_checkpoint or 0):
             continue
         before = epochs[0].start_offset
         if before >= min(start, *context.segment_base_offsets) or context.segments_being_deleted:
@@ -126,7 +126,7 @@ def missing_snapshots(replicas: Sequence[Replica]) -> list[Finding]:
     return findings
 
 
-def _begins_late(replica: Replica, deleted_to: int) -> bool:
+def _starts_late(replica: Replica, deleted_to: int) -> bool:
     """Whether a log that was read begins behind what was deleted, and no segment before it waits to be."""
     waiting = any(base < replica.log_start_offset for base in replica.context.segments_being_deleted)
     return replica.log_start_offset > deleted_to and not waiting and bool(replica.state.framing.batches) and replica.end_is_known
@@ -138,7 +138,7 @@ def _holds_before(replica: Replica, end: int) -> bool:
     return start < end and replica.covers(start, end)
 
 
-def _head(replica: Replica, holders: Sequence[Replica], reader: BatchReader) -> MissingHead | None:
+def _missing_start(replica: Replica, holders: Sequence[Replica], reader: BatchReader) -> MissingLogStart | None:
     """The head of `replica` that `holders` have, unless retention explains it."""
     end = replica.log_start_offset
     rows = reader.batches(holders[0], end - 1, end)
@@ -151,7 +151,7 @@ def _head(replica: Replica, holders: Sequence[Replica], reader: BatchReader) -> 
         return None
     start = min(holder.log_start_offset for holder in holders)
     held_by = tuple(holder.broker for holder in holders if holder.log_start_offset == start)
-    return MissingHead(replica, start, end, held_by, retention, timestamp, retention.is_sure(timestamp, now))
+    return MissingLogStart(replica, start, end, held_by, retention, timestamp, retention.is_sure(timestamp, now))
 
 
 def retention_for(control: PartitionControl | None) -> Retention:
@@ -180,7 +180,7 @@ def newest_time(replicas: Sequence[Replica], reader: BatchReader) -> int:
     return max(times)
 
 
-def head_findings(heads: Sequence[MissingHead]) -> list[Finding]:
+def head_findings(heads: Sequence[MissingLogStart]) -> list[Finding]:
     """`LOG_HEAD_MISSING` of each; critical where the replica may lead, by the controllers' log."""
     findings = []
     for head in heads:
@@ -206,7 +206,7 @@ def head_findings(heads: Sequence[MissingHead]) -> list[Finding]:
     return findings
 
 
-def _why_not_deleted(head: MissingHead) -> tuple[str, str]:
+def _why_not_deleted(head: MissingLogStart) -> tuple[str, str]:
     """The premise on which retention has not deleted a head, and what makes it harmless all the same."""
     if _is_compacted_alone(head.replica.context.control):
         return "the controller's log has the topic as compacted alone, and a cleaner moves no log start", _POLICY_CHANGED

@@ -129,7 +129,11 @@ def order_findings(replica: Replica) -> list[Finding]:
         cut = _cut_between_batches(replica, irregularity.start) if irregularity.kind == "OFFSET_GAP" else None
         if cut is not None:
             findings.append(cut)
-        if irregularity.kind == "OFFSET_GAP" and severity is None and _whole_segment(replica, irregularity.start, irregularity.end):
+        if (
+            irregularity.kind == "OFFSET_GAP"
+            and severity is None
+            and _is_missing_segment(replica, irregularity.start, irregularity.end)
+        ):
             missing = context.place(offset_start=irregularity.start, offset_end=irregularity.end)
             findings.append(
                 finding(
@@ -153,7 +157,7 @@ def _cut_between_batches(replica: Replica, end_offset: int) -> Finding | None:
     return None
 
 
-def _whole_segment(replica: Replica, start: int, end: int) -> bool:
+def _is_missing_segment(replica: Replica, start: int, end: int) -> bool:
     """Whether a gap ends where a segment begins, and the one before it ends soundly or in bytes of none of its offsets: a file is
     gone, not a tail."""
     bases = replica.context.segment_base_offsets
@@ -206,7 +210,7 @@ def _epoch_field_findings(replica: Replica, strays: Sequence[tuple[EpochRun, int
         if irregularity.kind != "OFFSET_GAP"
     }
     for run, expected in [*strays, *replica.state.epochs.regressions()]:
-        stretch = _stretch(replica, run) if displaced else None
+        stretch = _run_place(replica, run) if displaced else None
         if stretch in displaced and not _alone_in(replica, run, stretch):
             continue
         place = context.log_place(run.segment, run.position, run.size_in_bytes, run.start_offset, run.end_offset)
@@ -252,7 +256,7 @@ def _epoch_checkpoint_finding(replica: Replica, stray_epochs: Collection[int]) -
     return finding("EPOCH_CACHE_MISMATCH", place, evidence, severity=Severity.INFO)
 
 
-def _stretch(replica: Replica, batch: EpochRun) -> tuple[int, int] | None:
+def _run_place(replica: Replica, batch: EpochRun) -> tuple[int, int] | None:
     """Where the stretch of joining batches begins in which a batch lies: what is out of line is so with the epoch it brought."""
     runs = replica.state.continuity.runs
     number = bisect_right(runs, (batch.segment, batch.position), key=lambda run: (run.segment, run.position))
@@ -266,7 +270,7 @@ def _alone_in(replica: Replica, batch: EpochRun, stretch: tuple[int, int] | None
     if (batch.segment, batch.position) == stretch or not 0 < number < len(runs) - 1:
         return False
     left, right = runs[number - 1], runs[number + 1]
-    return left.leader_epoch == right.leader_epoch and _stretch(replica, right) == stretch
+    return left.leader_epoch == right.leader_epoch and _run_place(replica, right) == stretch
 
 
 def _log_start_moved(replica: Replica, checkpoint: list[EpochEntry], lineage: list[EpochEntry]) -> bool:
@@ -293,7 +297,7 @@ def index_findings(replica: Replica) -> list[Finding]:
     for bad in replica.state.bad_entries:
         if replica.context.compacted and bad.reason in _BY_OFFSET - _COMPACTED_INDEX_REASONS:
             continue
-        if (bad.segment in disordered and bad.reason in _BY_OFFSET) or _tells_what_was_there(replica, bad):
+        if (bad.segment in disordered and bad.reason in _BY_OFFSET) or _proves_lost_bytes(replica, bad):
             continue
         by_file.setdefault((bad.segment, bad.file_kind), []).append(bad)
     return [_index_finding(replica, segment, kind, by_file) for segment, kind in sorted(by_file)]
@@ -310,7 +314,7 @@ def _index_finding(replica: Replica, segment: int, kind: str, by_file: dict[tupl
     if first.expected is not None:
         evidence["expected"] = first.expected
     place = replica.context.place(f"{segment:020d}.{kind}", byte_start=first.entry * size, byte_end=(first.entry + 1) * size)
-    dropped = _stands_behind_the_last(replica, segment, kind, entries)
+    dropped = _may_be_dropped_entries(replica, segment, kind, entries)
     left_over = dropped and _was_cut_back(replica, segment, by_file)
     if left_over:
         evidence["harmless_if"] = CUT_BACK
@@ -324,7 +328,7 @@ CUT_BACK: Final = "the log was cut back while its broker ran, and the index was 
 """Why what an open index keeps behind its last entry is harmless."""
 
 
-def _stands_behind_the_last(replica: Replica, segment: int, kind: str, entries: list[BadEntry]) -> bool:
+def _may_be_dropped_entries(replica: Replica, segment: int, kind: str, entries: list[BadEntry]) -> bool:
     """Whether these bad entries may be bytes that a truncation dropped: an open index keeps them behind its last entry until it is
     closed. `AbstractIndex.truncateToEntries` moves nothing but the end, and what is appended then overwrites them one by one.
 
@@ -347,7 +351,7 @@ def _was_cut_back(replica: Replica, segment: int, by_file: dict[tuple[int, str],
     """
     newest = max((tail.max_timestamp for tail in replica.state.zero_tails if tail.segment == segment), default=-1)
     for (base_offset, kind), entries in by_file.items():
-        if base_offset != segment or not _stands_behind_the_last(replica, segment, kind, entries):
+        if base_offset != segment or not _may_be_dropped_entries(replica, segment, kind, entries):
             continue
         first = min(entries, key=lambda entry: entry.entry)
         if first.reason not in _TAIL_KINDS or (kind == "timeindex" and first.value < newest):
@@ -362,7 +366,7 @@ def _disordered_segments(replica: Replica) -> set[int]:
     return segments | {segment for segment, _ in misnamed(replica)}
 
 
-def _tells_what_was_there(replica: Replica, bad: BadEntry) -> bool:
+def _proves_lost_bytes(replica: Replica, bad: BadEntry) -> bool:
     """Whether an entry points to where bytes of the log are lost: then it is the log that is wrong."""
     damage = replica.state.framing.damage
     lost = [
