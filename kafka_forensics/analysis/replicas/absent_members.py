@@ -1,10 +1,10 @@
-"""Replicas that are absent or empty, and may lead all the same: their followers would cut what only they hold.
+"""Absent or empty replicas that may lead: their followers would delete records that only they have.
 
-A broker that finds no directory of a replica creates an empty log. Whether it may be elected with it, the controllers' log says;
-under ZooKeeper, where the ISR is on no disk, nothing does, and an empty replica can only be suspected.
+A broker without the directory of a replica creates an empty log. The controller's log says whether it may be elected; under
+ZooKeeper, where no disk has the ISR, an empty replica can only be suspected.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -29,7 +29,7 @@ _JUST_CREATED: Final = "it was created just before the copy was made, and had co
 
 @dataclass(frozen=True, slots=True)
 class _LossUnderEmptyLeader:
-    """What an empty leader would cost: offsets [start, end), committed by `witness` (None: not proven), and who holds them."""
+    """Offsets [start, end) lost under an empty leader, committed by `witness` (None: not proven), and who has them."""
 
     start: int
     end: int
@@ -38,34 +38,36 @@ class _LossUnderEmptyLeader:
 
 
 def with_absent_members(replicas: list[Replica], findings: list[Finding], reader: BatchReader) -> list[Finding]:
-    """`findings` about replicas that were compared, with those about absent and empty ones that may lead."""
+    """`findings` of a comparison, with those about absent and empty replicas that may lead."""
     control = replicas[0].context.control
     absent = [row for row in replicas[0].context.without_copy if row.case is Presence.ABSENT]
     if control is not None:
-        of_members = _without_nothing(_member(replicas, row, control, reader) for row in absent)
+        judged = [_absent_member(replicas, row, control, reader) for row in absent]
     else:
-        of_members = _suspects(replicas, [row for row in absent if not (row.is_deleted or row.is_set_aside)], findings)
-        suspects = {suspect.place.broker for suspect in of_members}
-        if not any(replica.context.live for replica in replicas):  # running ones lag behind another's checkpoint all the time
-            findings = [known if known.place.broker in suspects else _with_committed(replicas, known) for known in findings]
-    brokers = {member.place.broker for member in of_members if member.kind != "EMPTY_REPLICA_MAY_LEAD"}
-    return [known for known in findings if known.kind != "REPLICA_LAGS" or known.place.broker not in brokers] + of_members
+        judged = _suspects(replicas, [row for row in absent if not (row.is_deleted or row.is_set_aside)], findings)
+    may_lead = [member for member in judged if member is not None]
+    brokers = {member.place.broker for member in may_lead}
+    if control is None and not any(replica.context.live for replica in replicas):  # running ones often lag behind a checkpoint
+        findings = [found if found.place.broker in brokers else _with_committed(replicas, found) for found in findings]
+    electable_brokers = {member.place.broker for member in may_lead if member.kind != "EMPTY_REPLICA_MAY_LEAD"}
+    return [found for found in findings if found.kind != "REPLICA_LAGS" or found.place.broker not in electable_brokers] + may_lead
 
 
-def _without_nothing(findings: Iterable[Finding | None]) -> list[Finding]:
-    return [suspect for suspect in findings if suspect is not None]
-
-
-def _suspects(replicas: list[Replica], absent: list[ExpectedReplica], findings: list[Finding]) -> list[Finding]:
-    """Who may lead as far as anyone knows, where no controller's log is there to say."""
-    empty = [] if any(known.kind in _LOST_ALREADY for known in findings) else _empty(replicas)
+def _suspects(replicas: list[Replica], absent: list[ExpectedReplica], findings: list[Finding]) -> list[Finding | None]:
+    """Replicas that may lead as far as is known without a controller's log."""
     suspected = [_suspected(replicas, row) for row in absent]
-    gone = {known.place.broker: known for known in findings if known.kind == "SEGMENT_MISSING" and "missing" in known.evidence}
-    return _without_nothing([*suspected, *(_suspected_empty(replicas, replica, gone.get(replica.broker)) for replica in empty)])
+    if any(found.kind in _LOST_ALREADY for found in findings):
+        return suspected
+    missing = {found.place.broker: found for found in findings if found.kind == "SEGMENT_MISSING" and "missing" in found.evidence}
+    for replica in replicas:
+        is_empty = replica.end_is_known and replica.log_start_offset == replica.log_end_offset == 0
+        if is_empty and not replica.state.framing.batches and not replica.state.framing.bytes_damaged:
+            suspected.append(_suspected_empty(replicas, replica, missing.get(replica.broker)))
+    return suspected
 
 
 def _loss_under_empty_leader(holding: Sequence[Replica]) -> _LossUnderEmptyLeader | None:
-    """What `holding` hold, up to the highest of their watermarks; where none is known, all of it."""
+    """The offsets of `holding` up to their highest watermark, or all of them if none is known."""
     start = min((replica.log_start_offset for replica in holding), default=0)
     ends = [(min(replica.context.high_watermark or 0, replica.log_end_offset), number) for number, replica in enumerate(holding)]
     end, best = max(ends, key=lambda row: row[0], default=(0, 0))
@@ -79,8 +81,8 @@ def _loss_under_empty_leader(holding: Sequence[Replica]) -> _LossUnderEmptyLeade
     return _LossUnderEmptyLeader(start, end, witness, [replica.broker for replica in holding if replica.log_end_offset >= end])
 
 
-def _member(replicas: list[Replica], row: ExpectedReplica, control: PartitionControl, reader: BatchReader) -> Finding | None:
-    """`LRS_RISK` or `ISR_MEMBER_MISSING_COMMITTED` of a replica without a directory that the controllers' log may elect."""
+def _absent_member(replicas: list[Replica], row: ExpectedReplica, control: PartitionControl, reader: BatchReader) -> Finding | None:
+    """`LRS_RISK` or `ISR_MEMBER_MISSING_COMMITTED` of a replica without a directory that the controller's log may elect."""
     members = electable(control)
     holding = [replica for replica in replicas if replica.context.node != row.node]
     risk = _loss_under_empty_leader(holding)
@@ -98,18 +100,17 @@ def _member(replicas: list[Replica], row: ExpectedReplica, control: PartitionCon
         "absent": True,
         "premises": [f"ISR and ELR as in record {control.last_offset} of __cluster_metadata", *_premises(row, risk)],
     }
-    alone = set(members) == {row.node}
     sure = row.is_wiped or row.stopped_cleanly
     if not sure:
         evidence["harmless_if"] = _CREATED_LATER
     confidence = None if sure and risk.witness is not None else Confidence.SUSPECTED
     place = Place(row.topic, row.partition, row.broker, row.log_dir, offset_start=risk.start, offset_end=risk.end)
-    kind = "LRS_RISK" if alone else "ISR_MEMBER_MISSING_COMMITTED"
+    kind = "LRS_RISK" if set(members) == {row.node} else "ISR_MEMBER_MISSING_COMMITTED"
     return on_premises(finding(kind, place, evidence, confidence=confidence), control.premises)
 
 
 def _premises(row: ExpectedReplica, risk: _LossUnderEmptyLeader) -> list[str]:
-    """What the claim stands on: how the log directory was read, and by what the records are known to be committed."""
+    """Premises of the finding: how the log directory was read, and why the records are committed."""
     if row.is_wiped:
         premise = (
             f"the log directory of broker {row.broker} holds meta.properties alone: taken as wiped (--partial: as copied in part)"
@@ -124,7 +125,8 @@ def _premises(row: ExpectedReplica, risk: _LossUnderEmptyLeader) -> list[str]:
 def _older_than_control(
     holding: Sequence[Replica], risk: _LossUnderEmptyLeader, control: PartitionControl, reader: BatchReader
 ) -> bool:
-    """Whether the first of the records is not newer than the copy of the controllers' log, which else says nothing of them."""
+    """Whether the first of the records is not newer than the copy of the controller's log, which otherwise proves nothing about
+    them."""
     if control.as_of_ms is None:
         return False
     holder = next(replica for replica in holding if replica.broker in risk.held_by)
@@ -138,20 +140,8 @@ def _older_than_control(
     return not rows.shape[1] or bool(rows[BatchColumn.BASE_TIMESTAMP, 0] <= control.as_of_ms)
 
 
-def _empty(replicas: list[Replica]) -> list[Replica]:
-    """Replicas whose directory is there and whose log never held anything, as far as it shows."""
-    return [
-        replica
-        for replica in replicas
-        if replica.end_is_known
-        and replica.log_start_offset == replica.log_end_offset == 0
-        and not replica.state.framing.batches
-        and not replica.state.framing.bytes_damaged
-    ]
-
-
 def _suspected(replicas: list[Replica], row: ExpectedReplica) -> Finding | None:
-    """`EMPTY_REPLICA_MAY_LEAD` of a replica without a directory, where nothing says who is in sync."""
+    """`EMPTY_REPLICA_MAY_LEAD` of a replica without a directory, if the ISR is unknown."""
     risk = _loss_under_empty_leader([replica for replica in replicas if replica.broker != row.broker])
     if risk is None or risk.witness is None:
         return None
@@ -162,25 +152,25 @@ def _suspected(replicas: list[Replica], row: ExpectedReplica) -> Finding | None:
     return finding("EMPTY_REPLICA_MAY_LEAD", place, evidence)
 
 
-def _suspected_empty(replicas: list[Replica], empty: Replica, gone: Finding | None) -> Finding | None:
-    """The same of a replica whose log is empty: a warning, since one that never copied anything looks so, too; but for one of whose
-    segment, which is `gone`, other files tell."""
+def _suspected_empty(replicas: list[Replica], empty: Replica, missing: Finding | None) -> Finding | None:
+    """The same of a replica with an empty log: a warning, since one that never copied anything looks the same; unless other files
+    prove that its segment is missing."""
     risk = _loss_under_empty_leader([replica for replica in replicas if replica is not empty])
     if risk is None or risk.witness is None:
         return None
     premises = [f"the log of broker {empty.broker} is empty", f"committed up to {risk.end}: {risk.witness}", _ISR_UNKNOWN]
     evidence: Json = _evidence(risk) | {"premises": premises}
     place = empty.context.place(offset_start=risk.start, offset_end=risk.end)
-    if gone is not None:
-        premises.append(f"{gone.evidence['file']} is gone, and other files name {gone.evidence['missing']} offsets of it")
+    if missing is not None:
+        premises.append(f"{missing.evidence['file']} is gone, and other files name {missing.evidence['missing']} offsets of it")
         return finding("EMPTY_REPLICA_MAY_LEAD", place, evidence)
     evidence["harmless_if"] = _JUST_CREATED
     return finding("EMPTY_REPLICA_MAY_LEAD", place, evidence, severity=Severity.WARNING)
 
 
 def _with_committed(replicas: list[Replica], lags: Finding) -> Finding:
-    """A replica that lags, with how much of what it lacks is committed, where nothing says who is in sync: one that is, and whose
-    disks were replaced by an older copy of theirs, looks the same."""
+    """A lagging replica with the number of committed records that it lacks, if the ISR is unknown: a member of it whose disks were
+    replaced by an older copy looks the same."""
     if lags.kind != "REPLICA_LAGS" or lags.place.offset_start is None:
         return lags
     risk = _loss_under_empty_leader([replica for replica in replicas if replica.broker != lags.place.broker])

@@ -1,4 +1,4 @@
-"""Replicas of one partition against each other: agreement, forks, losses, lag, and who holds a good copy."""
+"""Replicas of one partition compared: agreement, forks, losses, lag, and who has a good copy."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -34,8 +34,8 @@ from kafka_forensics.analysis.replicas.forks import (
 from kafka_forensics.analysis.replicas.holders import held_offsets, with_held_ranges, with_ranges
 from kafka_forensics.analysis.replicas.remote_segments import remote_witness
 from kafka_forensics.analysis.replicas.single_replica import CUT_BACK
-from kafka_forensics.model.batches import BatchColumn
-from kafka_forensics.model.findings import Confidence, Finding, Severity
+from kafka_forensics.model.batches import BatchColumn, has_right_crc
+from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.model.offset_ranges import Ranges, clipped, normalised, without
 from kafka_forensics.model.results import Agreement
 
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Comparison:
-    """What comparing gave: how the replicas agree, the findings, a lower bound of the high watermark with its witness, and where
-    pairs of replicas (by their numbers) hold different records."""
+    """Result of a comparison: how the replicas agree, the findings, a lower bound of the high watermark with its witness, and where
+    pairs of replicas (by their numbers) have different records."""
 
     agreement: Agreement
     findings: list[Finding] = field(default_factory=list)
@@ -57,26 +57,26 @@ class Comparison:
     witness: str | None = None
     conflicts: Conflicts = field(default_factory=dict)
     unlike: list[tuple[int, int]] = field(default_factory=list)
-    """Pairs that do not hold the same batches where their logs overlap."""
+    """Pairs that do not have the same batches where their logs overlap."""
     left_out: set[tuple[int | str, int, int]] = field(default_factory=set)
-    """(broker, start, end) of gaps in logs of an older message format where another replica has control batches: these do not
-    exist before format 2, and converting down leaves them out."""
+    """(broker, start, end) of gaps in logs of an older message format where another replica has control batches: these do not exist
+    before format 2, and down-conversion leaves them out."""
 
 
 def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
-    """Compare the replicas of one partition, which are of one topic in one cluster."""
+    """Compare the replicas of one partition, all of one topic in one cluster."""
     high_watermark, witness = _high_watermark(replicas)
     result = Comparison(Agreement("identical"), [], high_watermark, witness)
     if len(replicas) < 2:
         return result
     result.agreement.common_end_offset = min(replica.log_end_offset for replica in replicas)
     pairs = {(i, j): differences(replicas[i], replicas[j], reader) for i, j in combinations(range(len(replicas)), 2)}
-    conflicts = {
-        pair: [difference for difference in differences if difference.kind == "content"] for pair, differences in pairs.items()
-    }
     result.left_out = _left_out(replicas, pairs, reader)
-    result.unlike = [pair for pair, differences in pairs.items() if differences.unlike]
-    result.conflicts = forked = {pair: differences for pair, differences in conflicts.items() if differences}
+    result.unlike = [pair for pair, differing in pairs.items() if differing.unlike]
+    conflicts = {
+        pair: [difference for difference in differing if difference.kind == "content"] for pair, differing in pairs.items()
+    }
+    result.conflicts = forked = {pair: contents for pair, contents in conflicts.items() if contents}
     result.findings += _damaged(replicas, pairs, reader, forked)
     result.findings += _headers(replicas, pairs)
     result.findings += _reencoded(replicas, pairs)
@@ -100,20 +100,19 @@ def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
 
 
 def _take_forks(result: Comparison, replicas: list[Replica], reader: BatchReader) -> Agreement:
-    """Add a finding of every fork, and of losses beside them; the conflict that this is."""
+    """Add a finding for every fork, and for losses besides them; returns the conflict."""
     forked = result.conflicts
     forks, epochs, first = fork_findings(replicas, forked)
     forks = _with_record_offsets(forks, replicas, forked, reader)
     result.findings += forks
     if len(set(epochs.values())) == 1:
         first = forks[0].evidence.get("record_offset", first)
-    rest = unexplained_conflicts(replicas, forked, forked)
-    while rest:
+    rest = forked
+    while rest := unexplained_conflicts(replicas, rest, forked):
         further, _, _ = fork_findings(replicas, rest, forked)
         result.findings += without_reported(_with_record_offsets(further, replicas, rest, reader), result.findings)
-        rest = unexplained_conflicts(replicas, rest, forked)
-    while (beside := trailing_epoch_loss(replicas, forked, result.findings)) is not None:
-        result.findings.append(beside)
+    while (loss := trailing_epoch_loss(replicas, forked, result.findings)) is not None:
+        result.findings.append(loss)
     return Agreement("conflict", first, epochs)
 
 
@@ -134,13 +133,13 @@ def _left_out(
 
 
 def _agreement(replicas: list[Replica], pairs: Mapping[tuple[int, int], Differences], result: Comparison) -> Agreement:
-    """How replicas agree that hold no different records; the agreement of `result` is the answer where they differ in nothing."""
+    """How replicas without different records agree; `result.agreement` if they do not differ at all."""
     identical = result.agreement
     if any(replica.state.unread for replica in replicas):
         return Agreement("not_compared")
     is_equal = all(equal_digests(replicas[0].state.digests, replica.state.digests) for replica in replicas[1:])
     if is_compacted(*replicas) and not is_equal and sum(replica.state.framing.records > 0 for replica in replicas) > 1:
-        return replace(identical, kind="compacted")  # without records nothing was cleaned, and no value compared
+        return replace(identical, kind="compacted")  # without records, nothing is cleaned or compared
     if any(difference.kind in ("damaged", "header") for differences in pairs.values() for difference in differences):
         first = min(differences[0].offset for differences in pairs.values() if differences)
         return replace(identical, kind="content", common_end_offset=first)
@@ -152,27 +151,25 @@ def _agreement(replicas: list[Replica], pairs: Mapping[tuple[int, int], Differen
 
 
 def _with_record_offsets(forks: list[Finding], replicas: list[Replica], conflicts: Conflicts, reader: BatchReader) -> list[Finding]:
-    """`forks`; different records of one leader epoch with `record_offset`, the first of them in the first batches that differ."""
+    """`forks`; those within one leader epoch with `record_offset`, the first different record in the first batches that differ."""
     return [
         _with_record_offset(fork, replicas, conflicts, reader) if fork.kind == "SAME_EPOCH_DIVERGENCE" else fork for fork in forks
     ]
 
 
 def _with_record_offset(fork: Finding, replicas: list[Replica], conflicts: Conflicts, reader: BatchReader) -> Finding:
-    first = [(pair, differences[0]) for pair, differences in conflicts.items() if differences[0].offset == fork.evidence["offset"]]
-    known = [
-        reader.first_unlike(replicas[i], difference.left, replicas[j], difference.right)
-        if difference.formats is None
-        else difference.offset
-        for (i, j), difference in first
-        if difference.epochs[0] == difference.epochs[1]
+    offsets = [
+        reader.first_unlike(replicas[i], first.left, replicas[j], first.right) if first.formats is None else first.offset
+        for (i, j), (first, *_) in conflicts.items()
+        if first.offset == fork.evidence["offset"] and first.epochs[0] == first.epochs[1]
     ]
-    offset = min((offset for offset in known if offset is not None), default=None)
+    offset = min((offset for offset in offsets if offset is not None), default=None)
     return fork if offset is None else fork.with_evidence(record_offset=offset)
 
 
 def _add_unread_ranges(result: Comparison, ranges: int) -> None:
-    """Say with all that was found that so many ranges differ and were not read; without a word of them nothing is identical."""
+    """Add to all findings how many differing ranges were not read; without findings, the replicas are not identical but not
+    compared."""
     if not ranges:
         return
     result.findings = [finding.with_evidence(ranges_not_compared=ranges) for finding in result.findings]
@@ -181,11 +178,11 @@ def _add_unread_ranges(result: Comparison, ranges: int) -> None:
 
 
 def _some_missing(replicas: list[Replica], left_out: Collection[tuple[int | str, int, int]]) -> bool:
-    """Whether a replica has a hole, in good order or eaten by damage, where another has batches; but for those `left_out`."""
+    """Whether a replica has a gap or offsets lost to damage where another has batches; except those `left_out`."""
     for replica in replicas:
-        holes = [gap for gap in replica.course.gaps() if (replica.broker, *gap) not in left_out]
-        holes += list(replica.course.eaten.values())
-        if any(other.covers(start, end) for start, end in holes for other in replicas if other is not replica):
+        missing = [gap for gap in replica.course.gaps() if (replica.broker, *gap) not in left_out]
+        missing += replica.course.eaten.values()
+        if any(other.covers(start, end) for start, end in missing for other in replicas if other is not replica):
             return True
     return False
 
@@ -193,28 +190,28 @@ def _some_missing(replicas: list[Replica], left_out: Collection[tuple[int | str,
 def _high_watermark(replicas: list[Replica]) -> tuple[int | None, str | None]:
     """The largest checkpointed high watermark, or the end of the last remote segment: a lower bound for the log of its witness."""
     best = max(replicas, key=lambda replica: replica.context.high_watermark or 0)
-    known = best.context.high_watermark or 0
+    checkpointed = best.context.high_watermark or 0
     remote = remote_witness(replicas)
-    if remote is not None and remote[0] > known:
+    if remote is not None and remote[0] > checkpointed:
         return remote
-    return (known, f"replication-offset-checkpoint of broker {best.broker}") if known else (None, None)
+    return (checkpointed, f"replication-offset-checkpoint of broker {best.broker}") if checkpointed else (None, None)
 
 
 def _damaged(
     replicas: list[Replica], pairs: dict[tuple[int, int], Differences], reader: BatchReader, forked: Conflicts
 ) -> list[Finding]:
-    """Batches that differ because they rotted on one replica, or hold no records there though their CRC is right: once for each
-    such batch, with the majority's view."""
+    """Batches that are damaged on one replica, or have no decodable records there though their CRC is right: a finding for each,
+    with the majority's view."""
     bad: dict[tuple[int, int], _DamagedBatch] = {}
     for (i, j), differing in pairs.items():
         for difference in differing:
             if difference.kind != "damaged":
                 continue
-            rotten = [row[BatchColumn.CRC] != row[BatchColumn.CRC_COMPUTED] for row in (difference.left, difference.right)]
+            good = has_right_crc(difference.left) and has_right_crc(difference.right)
             sides = ((i, j, difference.left, difference.right), (j, i, difference.right, difference.left))
-            for is_rotten, (side, other, row, against) in zip(rotten, sides, strict=True):
-                if is_rotten or (not any(rotten) and reader.undecodable(replicas[side], row)):
-                    batch = _DamagedBatch(row, "rot" if is_rotten else "undecodable")
+            for side, other, row, against in sides:
+                if not has_right_crc(row) or (good and reader.undecodable(replicas[side], row)):
+                    batch = _DamagedBatch(row, "undecodable" if good else "rot")
                     batch = bad.setdefault((side, int(row[BatchColumn.BASE_OFFSET])), batch)
                     batch.against.setdefault(other, []).append(against)
     return [_damaged_batch(replicas, bad, forked, side, offset) for side, offset in sorted(bad)]
@@ -222,7 +219,7 @@ def _damaged(
 
 @dataclass(slots=True)
 class _DamagedBatch:
-    """A batch that rotted, or holds no records though its CRC is right, with what the other replicas have in its place."""
+    """A damaged batch, or one without decodable records though its CRC is right, with the other replicas' batches in its place."""
 
     row: "NDArray[np.int64]"
     kind: str
@@ -237,8 +234,6 @@ def _damaged_batch(
     others = [k for k in sorted(batch.against) if (k, offset) not in bad]
     same = [k for k in others if not histories_differ(replicas, forked, (side, k), (offset, end))]
     premises = doubted_epoch(row, [whole for k in same for whole in batch.against[k]])
-    context = replicas[side].context
-    place = context.log_place(int(row[-1]), int(row[BatchColumn.POSITION]), int(row[BatchColumn.SIZE_IN_BYTES]), offset, end)
     evidence = {
         "kind": batch.kind,
         "epoch": int(row[BatchColumn.PARTITION_LEADER_EPOCH]),
@@ -246,14 +241,20 @@ def _damaged_batch(
         "majority": [replicas[k].broker for k in same],
         "held_by": [replicas[k].broker for k in same if has_good_copy(replicas[k], row, batch.against[k])],
     } | ({"premises": premises, "epoch_in_doubt": True} if premises else {})
+    place = _batch_place(replicas[side], row, offset)
     return finding("REPLICA_DIFFERS", place, evidence, confidence=Confidence.INFERRED if premises else None)
 
 
+def _batch_place(replica: Replica, row: "NDArray[np.int64]", offset: int) -> Place:
+    position, size, end = int(row[BatchColumn.POSITION]), int(row[BatchColumn.SIZE_IN_BYTES]), int(row[BatchColumn.LAST_OFFSET]) + 1
+    return replica.context.log_place(int(row[-1]), position, size, offset, end)
+
+
 def _headers(replicas: list[Replica], pairs: dict[tuple[int, int], Differences]) -> list[Finding]:
-    """Batches with equal bytes under the CRC but another epoch in the header: who stands alone with his."""
+    """Batches with equal bytes under the CRC but another epoch in the header than most replicas have."""
     votes: dict[int, dict[int, NDArray[np.int64]]] = {}
-    for (i, j), pair_differences in pairs.items():
-        for difference in pair_differences:
+    for (i, j), differing in pairs.items():
+        for difference in differing:
             if difference.kind == "header" and difference.epochs[0] != difference.epochs[1]:
                 rows = votes.setdefault(difference.offset, {})
                 rows[i], rows[j] = difference.left, difference.right
@@ -265,14 +266,7 @@ def _headers(replicas: list[Replica], pairs: dict[tuple[int, int], Differences])
         majority = max(epochs, key=lambda epoch: (len(epochs[epoch]), -epoch))
         for epoch, holders in sorted(epochs.items()):
             for k in holders if epoch != majority else []:
-                row, context = rows[k], replicas[k].context
-                place = context.log_place(
-                    int(row[-1]),
-                    int(row[BatchColumn.POSITION]),
-                    int(row[BatchColumn.SIZE_IN_BYTES]),
-                    offset,
-                    int(row[BatchColumn.LAST_OFFSET]) + 1,
-                )
+                place = _batch_place(replicas[k], rows[k], offset)
                 brokers = [replicas[n].broker for n in sorted(epochs[majority])]
                 evidence: EpochFieldEvidence = {
                     "epoch": epoch,
@@ -285,26 +279,25 @@ def _headers(replicas: list[Replica], pairs: dict[tuple[int, int], Differences])
 
 
 def _reencoded(replicas: list[Replica], pairs: dict[tuple[int, int], Differences]) -> list[Finding]:
-    """Batches whose bytes differ and whose records do not: harmless, one finding a pair. A warning where a log in an older message
-    format lacks what records of the other have beside key, value and timestamp."""
+    """Batches with different bytes and equal records: harmless, a finding for each pair. A warning if a log in an older message
+    format lacks more than timestamps of the other's records."""
     findings = []
-    for (i, j), pair_differences in sorted(pairs.items()):
-        same = [difference for difference in pair_differences if difference.kind == "reencoded"]
-        parted_at = next((difference.offset for difference in pair_differences if difference.kind == "content"), None)
-        if pair_differences.formats and parted_at is not None:
-            same = [difference for difference in same if difference.offset < parted_at]
+    for (i, j), differing in sorted(pairs.items()):
+        same, batches = [difference for difference in differing if difference.kind == "reencoded"], differing.counts["reencoded"]
+        fork_offset = next((difference.offset for difference in differing if difference.kind == "content"), None)
+        if differing.formats and fork_offset is not None:
+            same = [difference for difference in same if difference.offset < fork_offset]
+            batches = len(same)
         if same:
             place = place_of(replicas, same[0].offset, same[-1].end_offset)
-            brokers = [replicas[i].broker, replicas[j].broker]
-            batches = len(same) if pair_differences.formats and parted_at is not None else pair_differences.counts["reencoded"]
-            evidence: ReencodedEvidence = {"brokers": brokers, "batches": batches}
-            severity = _add_formats(evidence, pair_differences)
+            evidence: ReencodedEvidence = {"brokers": [replicas[i].broker, replicas[j].broker], "batches": batches}
+            severity = _add_formats(evidence, differing)
             findings.append(finding("BATCHES_REENCODED", place, evidence, severity=severity))
     return findings
 
 
 def _add_formats(evidence: "ReencodedEvidence", differing: Differences) -> Severity | None:
-    """Add the message formats of two brokers' batches where they are two, and what the older one cannot hold; a severity if a
+    """Add the message formats of two brokers' batches if they are two, and what the older one cannot hold; returns a severity if a
     consumer can miss it."""
     if not differing.formats:
         return None
@@ -330,20 +323,21 @@ def _add_formats(evidence: "ReencodedEvidence", differing: Differences) -> Sever
 
 
 def _lagging(replicas: list[Replica], forked: Conflicts) -> list[Finding]:
-    """Replicas that are a strict prefix of another and fork from none; a longer copy that forks from a third is no good advice."""
+    """Replicas that are a strict prefix of another and fork from none; longer copies that fork from a third are listed
+    separately."""
     findings = []
     longest = max(replica.log_end_offset for replica in replicas)
-    parted_ones = {index for pair in forked for index in pair}
+    in_conflict = {index for pair in forked for index in pair}
     for index, replica in enumerate(replicas):
-        if replica.log_end_offset >= longest or not replica.end_is_known or index in parted_ones:
+        if replica.log_end_offset >= longest or not replica.end_is_known or index in in_conflict:
             continue
         longer = [k for k, other in enumerate(replicas) if other.log_end_offset > replica.log_end_offset]
         start = kept_from(replica.log_end_offset, [replicas[k] for k in longer])
         place = replica.context.place(offset_start=min(start, longest), offset_end=longest)
         evidence: LagsEvidence = {"behind": longest - replica.log_end_offset, "leader_end": longest}
-        evidence["held_by"] = [replicas[k].broker for k in longer if k not in parted_ones]
-        if parted_ones.intersection(longer):
-            evidence["in_conflict"] = [replicas[k].broker for k in longer if k in parted_ones]
+        evidence["held_by"] = [replicas[k].broker for k in longer if k not in in_conflict]
+        if in_conflict.intersection(longer):
+            evidence["in_conflict"] = [replicas[k].broker for k in longer if k in in_conflict]
         findings.append(finding("REPLICA_LAGS", place, evidence))
     return findings
 
@@ -351,10 +345,10 @@ def _lagging(replicas: list[Replica], forked: Conflicts) -> list[Finding]:
 def with_holders(
     replicas: list[Replica], findings: list[Finding], comparison: Comparison, *, all_read: bool = True
 ) -> list[Finding]:
-    """Add to findings of damage and gaps who holds the offsets whole, and raise gaps below the high watermark to critical.
+    """Add to findings of damage and gaps which brokers have the offsets whole, and raise gaps below the high watermark to critical.
 
-    `comparison` is that of the replicas, whose findings are among `findings`. What of gaps below the high watermark no replica
-    holds is `COMMITTED_LOST_EVERYWHERE`, but where `all_read` says that a log was not read whole.
+    `comparison` is that of the replicas, whose findings are among `findings`. Gaps below the high watermark that no replica fills
+    are `COMMITTED_LOST_EVERYWHERE`, unless `all_read` is False: a log was not read completely.
     """
     judged = []
     lost: set[tuple[int, int]] = set()
@@ -363,8 +357,8 @@ def with_holders(
         for spoiling in findings
         if spoiling.kind in kinds_with(Trait.CHECKSUM_MAY_BE_RIGHT)
     }
-    for known in findings:
-        gap = _without_deleted(replicas, known) if known.kind == "HW_BEYOND_LEO" else _cut_back(replicas, known)
+    for found in findings:
+        gap = _without_deleted(replicas, found) if found.kind == "HW_BEYOND_LEO" else _cut_back(replicas, found)
         start, end = gap.place.offset_start, gap.place.offset_end
         if gap.kind not in _HELD or start is None or end is None:
             judged.append(gap)
@@ -373,11 +367,15 @@ def with_holders(
             judged.append(replace(gap.with_evidence(control_batches_left_out=True), severity=Severity.INFO))
             continue
         covering, holders = _holders(replicas, gap, comparison.conflicts, spoiled)
-        below = _is_below(gap, comparison)
-        told = gap.with_evidence(held_by=holders)
+        watermark = comparison.high_watermark
+        below = gap.kind in _MISSING and watermark is not None and start < watermark
+        held = gap.with_evidence(held_by=holders)
         if gap.kind in kinds_with(Trait.CONTENT_IS_GONE) and not holders:
-            told = with_ranges(told, _held_in_part(replicas, gap, comparison.conflicts))
-        judged.append(_with_watermark(told, comparison, below=below))
+            held = with_ranges(held, _held_in_part(replicas, gap, comparison.conflicts))
+        if gap.kind in _MISSING and watermark is not None:
+            held = held.with_evidence(high_watermark=watermark, witness=comparison.witness, below_high_watermark=below)
+        critical = below and gap.kind in kinds_with(Trait.CRITICAL_BELOW_HW)
+        judged.append(replace(held, severity=Severity.CRITICAL) if critical else held)
         if below and gap.kind == "OFFSET_GAP" and not covering and len(replicas) > 1 and all_read:
             lost.add((start, end))
     for start, end in _held_nowhere(replicas, lost, comparison.high_watermark or 0):
@@ -387,25 +385,11 @@ def with_holders(
     return judged
 
 
-def _is_below(gap: Finding, comparison: Comparison) -> bool:
-    start, high_watermark = gap.place.offset_start, comparison.high_watermark
-    return gap.kind in _MISSING and start is not None and high_watermark is not None and start < high_watermark
-
-
-def _with_watermark(gap: Finding, comparison: Comparison, *, below: bool) -> Finding:
-    """What is missing with the high watermark; critical below that."""
-    if gap.kind not in _MISSING or comparison.high_watermark is None:
-        return gap
-    severity = Severity.CRITICAL if below and gap.kind in kinds_with(Trait.CRITICAL_BELOW_HW) else gap.severity
-    known = gap.with_evidence(high_watermark=comparison.high_watermark, witness=comparison.witness, below_high_watermark=below)
-    return replace(known, severity=severity)
-
-
 def _holders(
     replicas: list[Replica], gap: Finding, conflicts: Conflicts, spoiled: Collection[tuple[int | str | None, int, int]]
 ) -> tuple[list[int], list[int | str]]:
-    """Numbers of the other replicas whose logs cover a finding's offsets, and the brokers that hold them of the same history,
-    whole; `spoiled`: (broker, first offset, end) of batches that nobody can read."""
+    """Numbers of the other replicas whose logs cover a finding's offsets, and the brokers that have them whole and of the same
+    history; `spoiled`: (broker, first offset, end) of unreadable batches."""
     low, high = _offsets(gap)
     covering = [n for n, replica in enumerate(replicas) if replica.broker != gap.place.broker and replica.covers(low, high)]
     holders = [replicas[number].broker for number in covering if _is_same_history(replicas, gap, conflicts, number)]
@@ -418,7 +402,7 @@ def _holders(
 def _is_same_history(
     replicas: list[Replica], gap: Finding, conflicts: Conflicts, number: int, offsets: tuple[int, int] | None = None
 ) -> bool:
-    """Whether a replica, by its number, holds the history that the finding's own broker had at its offsets, or at these of them."""
+    """Whether a replica, by its number, has the history of the finding's own broker at its offsets, or at these of them."""
     start, end = offsets or _offsets(gap)
     for mine, replica in enumerate(replicas):
         if replica.broker != gap.place.broker:
@@ -431,10 +415,11 @@ def _is_same_history(
 
 
 def _held_in_part(replicas: list[Replica], gap: Finding, conflicts: Conflicts) -> list[tuple[int | str, Ranges]]:
-    """What of a finding's missing offsets each other broker has of the same history, which may end where a leader epoch begins."""
+    """The part of a finding's missing offsets that each other broker has of the same history, which may end where a leader epoch
+    begins."""
     low, high = _offsets(gap)
-    begun = {offset for replica in replicas for offset in epoch_starts(replica)}
-    edges = sorted({low, high, *(offset for offset in begun if low < offset < high)})
+    starts = {offset for replica in replicas for offset in epoch_starts(replica)}
+    edges = sorted({low, high, *(offset for offset in starts if low < offset < high)})
     held: list[tuple[int | str, Ranges]] = []
     for number, replica in enumerate(replicas):
         if replica.broker == gap.place.broker:
@@ -445,7 +430,7 @@ def _held_in_part(replicas: list[Replica], gap: Finding, conflicts: Conflicts) -
 
 
 def _cut_back(replicas: list[Replica], gap: Finding) -> Finding:
-    """What an open index keeps behind the end of its log, as harmless where another copy tells that the log was cut back there: a
+    """Entries of an open index beyond the end of its log, as harmless if another copy proves that the log was truncated there: a
     leader epoch that this log does not know begins at its end or before."""
     if gap.kind != "INDEX_MISMATCH" or not gap.evidence.get("behind_log_end"):
         return gap
@@ -463,8 +448,8 @@ def _cut_back(replicas: list[Replica], gap: Finding) -> Finding:
 
 
 def _without_deleted(replicas: list[Replica], lost: Finding) -> Finding:
-    """A lost end without the offsets below the log start of all others that reach behind it: those were deleted since, and are
-    nobody's to give back. As it is where no other has any of it."""
+    """A lost end without the offsets below the log start of all others that extend beyond it: these were deleted since. Unchanged
+    if no other has any of it."""
     start, end = _offsets(lost)
     others = [replica for replica in replicas if replica.broker != lost.place.broker and start < replica.log_end_offset]
     first = kept_from(start, others) if others else start
@@ -472,7 +457,7 @@ def _without_deleted(replicas: list[Replica], lost: Finding) -> Finding:
 
 
 def _offsets(subject: Finding) -> tuple[int, int]:
-    """Offsets [start, end) of a finding; of a batch whose header claims more than it has, those of its records."""
+    """Offsets [start, end) of a finding; of a batch whose header claims more offsets than it has records, those of its records."""
     start, end = subject.place.offset_start or 0, subject.place.offset_end or 0
     count = subject.evidence.get("records_count")
     if subject.kind == "BATCH_RANGE_INCONSISTENT" and isinstance(count, int) and count > 0:
@@ -481,9 +466,9 @@ def _offsets(subject: Finding) -> tuple[int, int]:
 
 
 def _held_nowhere(replicas: list[Replica], gaps: set[tuple[int, int]], high_watermark: int) -> Ranges:
-    """What of these gaps is below the high watermark and in no log, ascending.
+    """The part of these gaps below the high watermark that no log has, ascending.
 
-    Offsets below some replica's log start are left out: there they were deleted, and that they expired here too is no loss.
+    Offsets below some replica's log start were deleted there; that they are missing here is no loss.
     """
     if not gaps:
         return ()
@@ -493,7 +478,7 @@ def _held_nowhere(replicas: list[Replica], gaps: set[tuple[int, int]], high_wate
 
 
 _MISSING = kinds_with(Trait.CRITICAL_BELOW_HW, Trait.LACKS_OFFSETS)
-"""Kinds that are told the partition's high watermark, and by which witness; `HW_BEYOND_LEO` speaks of its replica's own."""
+"""Kinds that get the partition's high watermark and its witness; `HW_BEYOND_LEO` is about its replica's own."""
 _HELD = kinds_with(
     Trait.CRITICAL_BELOW_HW,
     Trait.LACKS_OFFSETS,

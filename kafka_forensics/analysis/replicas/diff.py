@@ -12,13 +12,14 @@ from kafka_forensics.analysis.replicas.damaged_forks import are_two_histories
 from kafka_forensics.analysis.segments import Irregularity
 from kafka_forensics.model.batches import BATCH_COLUMNS, IDENTITY, BatchColumn, has_right_crc
 from kafka_forensics.model.constants import CONTROL_MASK, RECORD_BATCH_OVERHEAD
-from kafka_forensics.model.offset_ranges import Range
 from kafka_forensics.replication.epochs import epoch_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
+
+    from kafka_forensics.model.offset_ranges import Range
 
 
 def is_compacted(*replicas: "Replica") -> bool:

@@ -1,12 +1,13 @@
-"""Naming a fork: by epochs and watermarks, the kind of conflict and what it costs (`docs/soundness.md`).
+"""Classification of forks by epochs and watermarks: the kind of conflict and its cost (`docs/soundness.md`).
 
-Where logs first differ at offset o: equal epochs there cannot come from elections; a fork at or above every side's watermark, or
-where only what has to give way was not committed, is what a failover leaves; a side that a higher epoch would make cut below its
-own watermark loses committed records; anything else below a watermark is a fork that Kafka will not repair.
+Where logs first differ at an offset: equal epochs there cannot come from elections; a fork at or above all watermarks, or where
+only uncommitted records are cut, is normal after a failover; a version that a higher epoch cuts below its own watermark loses
+committed records; any other fork below a watermark is one that Kafka does not repair.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import permutations
 from typing import TYPE_CHECKING
 
 from kafka_forensics.analysis.kinds import finding
@@ -14,7 +15,7 @@ from kafka_forensics.analysis.replica import Replica, place_of
 from kafka_forensics.analysis.replicas.diff import DIFFERENCES_KEPT, IN_REMOTE_STORAGE, Conflicts, compaction_premise
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+from kafka_forensics.model.findings import Confidence, Finding, Severity
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.replication.epochs import epoch_at, follower_cut, truncation_offset
 from kafka_forensics.replication.planner import loaded_epochs, recovered_epochs
@@ -24,11 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-# Where one replica cuts its log under another, by the leader epochs of both.
-
-
 def lineage(replica: Replica) -> list[EpochEntry]:
-    """Epochs of the batches, with the checkpoint's last epoch if it began at the log end and has written nothing yet."""
+    """Epochs of the batches, with the checkpoint's last epoch if it began at the log end and has no batches yet."""
     entries = list(replica.epochs)
     checkpoint = replica.context.epoch_checkpoint
     if checkpoint:
@@ -39,49 +37,47 @@ def lineage(replica: Replica) -> list[EpochEntry]:
 
 
 def last_epoch(replica: Replica) -> int:
-    """The last epoch of its lineage, -1 without any."""
+    """The last epoch of its lineage, -1 if that is empty."""
     entries = lineage(replica)
     return entries[-1].leader_epoch if entries else -1
 
 
 def cut_offset(follower: Replica, leader: Replica) -> int | None:
-    """Where `follower` would cut its log under `leader`; None unless the leader's last epoch is higher."""
+    """Where `follower` cuts its log under `leader`; None unless the leader's last epoch is higher."""
     mine, theirs = lineage(follower), lineage(leader)
     if not mine or not theirs or theirs[-1].leader_epoch <= mine[-1].leader_epoch:
         return None
     return truncation_offset(mine, follower.log_end_offset, theirs, leader.log_end_offset)
 
 
-def truncation(follower: Replica, leader: Replica) -> Json | None:
-    """Where a replica would cut under another, by its checkpoint and its batches; None unless that one's last epoch is higher."""
-    return None if cut_offset(follower, leader) is None else truncation_when_leading(follower, leader)
-
-
 def truncation_when_leading(follower: Replica, leader: Replica) -> Json:
-    """Where a replica cuts once another leads in an epoch that begins at its log end, by the batches and by what both brokers load;
-    where the leader's local log starts if that is higher: there it begins anew. None where a broker refuses its checkpoint.
-    """
+    """Where a replica cuts its log under a leader whose epoch begins at its log end, by the batches and by what both brokers load;
+    at least at the leader's local log start, where the replica starts anew. None if a broker refuses its checkpoint."""
     loaded = [loaded_epochs(brokers_epochs(replica), replica.log_end_offset) for replica in (follower, leader)]
     batches = [lineage(follower), lineage(leader)]
     latest = max((entry.leader_epoch for entries in (*batches, *loaded) for entry in entries), default=-1)
-    begun = EpochEntry(latest + 1, leader.log_end_offset)
+    new_epoch = EpochEntry(latest + 1, leader.log_end_offset)
 
-    def cut(mine: list[EpochEntry], theirs: list[EpochEntry]) -> int:
+    def cut(mine: Sequence[EpochEntry], theirs: Sequence[EpochEntry]) -> int:
         ends = follower.log_start_offset, follower.log_end_offset
-        kept = follower_cut(mine, *ends, [*theirs, begun], leader.log_end_offset, follower.context.high_watermark)
+        kept = follower_cut(mine, *ends, [*theirs, new_epoch], leader.log_end_offset, follower.context.high_watermark)
         return max(kept, leader.local_log_start_offset)
 
-    refused = any(
-        replica.context.epoch_checkpoint is None and replica.context.leader_epochs is not None for replica in (follower, leader)
-    )
+    contexts = follower.context, leader.context
+    refused = any(context.epoch_checkpoint is None and context.leader_epochs is not None for context in contexts)
     cuts = {"from_batches": cut(*batches), "from_checkpoint": None if refused else cut(*loaded)}
     return {"follower": follower.broker, "leader": leader.broker} | cuts
 
 
+def _truncations(pairs: Iterable[tuple[Replica, Replica]]) -> list[Json]:
+    """Evidence for (follower, leader) pairs: where the follower cuts, if the leader's last epoch is higher."""
+    return [truncation_when_leading(*pair) for pair in pairs if cut_offset(*pair) is not None]
+
+
 def brokers_epochs(replica: Replica) -> tuple[EpochEntry, ...]:
-    """The epochs a broker knows once it runs. It loads a checkpoint that is not there as an empty one; after an unclean stop,
-    segments from that of the recovery point on are walked. One that was running when it was copied has the file's, and its batches'
-    where the copy has none: running brokers write it with every epoch that begins (LeaderEpochFileCache.assign)."""
+    """The epochs that a broker knows once it runs. A missing checkpoint is loaded as an empty one; after an unclean stop, segments
+    from that of the recovery point on are read. Of a broker copied while it ran, those of the file, or of its batches if the copy
+    has no file: it writes the file with every new epoch (LeaderEpochFileCache.assign)."""
     context, checkpoint = replica.context, replica.context.epoch_checkpoint
     if context.live and checkpoint is None:
         return tuple(replica.epochs)
@@ -93,23 +89,20 @@ def brokers_epochs(replica: Replica) -> tuple[EpochEntry, ...]:
     return recovered_epochs(checkpoint or (), runs, walked_from)
 
 
-# Versions of the log at a fork: which replicas hold the same there, and which begin behind it and go on with one.
-
-
 @dataclass(slots=True)
 class LogVersion:
-    """Replicas that hold the same batch at the fork."""
+    """Replicas with the same batch at a fork."""
 
     replicas: list[Replica]
     epoch: int
     batches: "list[NDArray[np.int64]]"
-    """The batch of each replica, with its segment in a last row."""
-    starting_later: list[Replica] = field(default_factory=list)
-    """Whose logs begin behind the fork and go on with this version alone: retention removed the rest of it there."""
+    """The batch of each replica; its last row is the segment."""
+    later_starts: list[Replica] = field(default_factory=list)
+    """Replicas whose logs begin after the fork and continue only this version: retention removed the rest there."""
 
     @property
     def high_watermark(self) -> int:
-        """Highest watermark any of them checkpointed: it speaks for this version of the log only."""
+        """Highest checkpointed watermark of its replicas, which holds only for this version."""
         return max(replica.context.high_watermark or 0 for replica in self.replicas)
 
     @property
@@ -119,26 +112,26 @@ class LogVersion:
 
     @property
     def committed_end(self) -> int:
-        """Up to where its records are known to have been committed."""
+        """End of its records known to be committed."""
         return min(self.high_watermark, self.log_end_offset)
 
     @property
     def proving_replica(self) -> Replica:
-        """Whose log and watermark prove the most of it."""
+        """The replica whose log and watermark prove most of them."""
         return max(self.replicas, key=lambda replica: min(replica.context.high_watermark or 0, replica.log_end_offset))
 
     @property
     def latest_replica(self) -> Replica:
-        """The one of the latest epoch: it speaks for the others, who will follow it or whoever it follows."""
-        return max((*self.replicas, *self.starting_later), key=last_epoch)
+        """The replica of the latest epoch; the others will follow it, or whoever it follows."""
+        return max((*self.replicas, *self.later_starts), key=last_epoch)
 
     @property
     def brokers(self) -> list[int | str]:
-        """Who holds it at the fork."""
+        """Brokers of its replicas."""
         return [replica.broker for replica in self.replicas]
 
     def as_evidence(self) -> Json:
-        """The row of `evidence.versions`."""
+        """A row of `evidence.versions`."""
         return {
             "brokers": self.brokers,
             "epoch": self.epoch,
@@ -160,9 +153,9 @@ def _batch_place(replica: Replica, batch: "NDArray[np.int64]") -> Json:
 
 
 def versions_at(replicas: list[Replica], conflicts: Conflicts, all_conflicts: Conflicts, first: int) -> list[LogVersion]:
-    """Groups of replicas that hold offset `first` and do not conflict with each other there, ordered by broker.
+    """Groups of replicas that have offset `first` and do not conflict there, ordered by broker.
 
-    `every` holds all pairs that differ, `conflicts` those that are asked about.
+    `all_conflicts` are all pairs that differ, `conflicts` those to examine.
     """
     at = {
         pair: next((difference for difference in differences if difference.offset == first), None)
@@ -177,15 +170,15 @@ def versions_at(replicas: list[Replica], conflicts: Conflicts, all_conflicts: Co
     versions = [LogVersion([replicas[k] for k in members], epoch, [batches[k] for k in members]) for epoch, members in grouped]
     for index, replica in enumerate(replicas):
         if replica.held_from > first:
-            own = [version for version in versions if continues_version(index, version, replicas, all_conflicts)]
-            if len(own) == 1:
-                own[0].starting_later.append(replica)
+            continued = [version for version in versions if continues_version(index, version, replicas, all_conflicts)]
+            if len(continued) == 1:
+                continued[0].later_starts.append(replica)
     return versions
 
 
 def _without_conflict(epoch_of: dict[int, int], at: Mapping[tuple[int, int], object]) -> list[tuple[int, list[int]]]:
-    """(epoch, members) of groups of one epoch in which no two differ; `at`: pairs, and how they differ. Who has none, as in message
-    formats before 2, belongs to any."""
+    """(epoch, members) of groups of one epoch without a conflict between members; `at`: pairs and how they differ. A batch without
+    an epoch, as in message formats before 2, fits any group."""
     grouped: list[tuple[int, list[int]]] = []
     for index in sorted(epoch_of):
         for number, (epoch, members) in enumerate(grouped):
@@ -199,8 +192,8 @@ def _without_conflict(epoch_of: dict[int, int], at: Mapping[tuple[int, int], obj
 
 
 def continues_version(index: int, version: LogVersion, replicas: list[Replica], conflicts: Conflicts) -> bool:
-    """Whether a replica that does not hold the fork's offset is of a version: its log overlaps with one of that version at least,
-    and holds the same as each where the overlap begins."""
+    """Whether a replica without the fork's offset continues a version: its log overlaps with one of that version's, and equals each
+    where the overlap begins."""
     peer, overlaps = replicas[index], False
     for other in version.replicas:
         at = next(k for k, replica in enumerate(replicas) if replica is other)
@@ -219,10 +212,10 @@ def continues_version(index: int, version: LogVersion, replicas: list[Replica], 
 def fork_findings(
     replicas: list[Replica], conflicts: Conflicts, all_conflicts: Conflicts | None = None
 ) -> tuple[list[Finding], dict[str, int], int]:
-    """The finding for the first conflict, the epochs at it by broker, and its offset. `conflicts` holds only pairs that differ,
-    `every` all of them, if those are more.
+    """Findings for the first conflict, the epochs at it by broker, and its offset. `conflicts` has only pairs that differ,
+    `all_conflicts` all of them, if there are more.
 
-    Where several versions lose committed records, one finding each, the longest loss first.
+    Several versions that lose committed records have a finding each, the longest loss first.
     """
     first = min(differences[0].offset for differences in conflicts.values())
     versions = versions_at(replicas, conflicts, conflicts if all_conflicts is None else all_conflicts, first)
@@ -232,38 +225,43 @@ def fork_findings(
         "versions": [version.as_evidence() for version in versions],
         "premises": premises(replicas),
     }
-    committed_brokers = _only_committed_version(versions, first)
-    if twins := [version for version in versions if _epoch_is_shared(version, versions)]:
+    committed_brokers = _committed_brokers(versions, first)
+    all_epochs = [version.epoch for version in versions]
+    if same_epoch := [version for version in versions if version.epoch >= 0 and all_epochs.count(version.epoch) > 1]:
         last = max(differences[-1].end_offset for differences in conflicts.values())
-        evidence["held_by"] = _majority_brokers(twins)
+        evidence["held_by"] = _majority_brokers(same_epoch)
         findings = [finding("SAME_EPOCH_DIVERGENCE", place_of(replicas, first, last), evidence)]
     elif first >= max(version.high_watermark for version in versions) or committed_brokers:
         findings = [_fork_above_watermarks(replicas, versions, first, evidence, committed_brokers)]
     else:
         findings = _losses(replicas, conflicts, versions, first, evidence)
-        evidence["truncation_offsets"] = _truncations(versions)
+        evidence["truncation_offsets"] = _version_truncations(versions)
     if not findings:
         findings = [_fork_below_watermark(replicas, conflicts, versions, first, evidence)]
     return findings, epochs, first
 
 
-def _epoch_is_shared(version: LogVersion, versions: list[LogVersion]) -> bool:
-    """Whether another version is of the same leader epoch, in which there was but one leader."""
-    return version.epoch >= 0 and sum(other.epoch == version.epoch for other in versions) > 1
-
-
 def _fork_above_watermarks(
     replicas: list[Replica], versions: list[LogVersion], first: int, evidence: Json, committed_brokers: list[int | str]
 ) -> Finding:
-    """The fork at `first` of what was not committed, or gives way to what was and `stays` on these brokers."""
-    evidence = {**evidence, "held_by": [], "truncation_offsets": _truncations(versions)}
+    """A fork of uncommitted records, or where these are cut and the committed ones stay on `committed_brokers`: harmless if
+    watermarks prove it and followers do cut."""
+    evidence = {**evidence, "held_by": [], "truncation_offsets": _version_truncations(versions)}
     if committed_brokers:
         evidence["committed_on"] = committed_brokers
     unknown = [version for version in versions if all(replica.context.high_watermark is None for replica in version.replicas)]
+    severity, confidence = (Severity.WARNING, Confidence.SUSPECTED) if unknown else (Severity.INFO, Confidence.PROVEN)
     if unknown:
         evidence["watermark_unknown"] = [broker for version in unknown for broker in version.brokers]
+    if kept := _kept_by_followers(versions, replicas, first):
+        del evidence["held_by"]
+        evidence |= {"kept": kept, "kept_on": [row["broker"] for row in kept]}
+        severity, confidence = Severity.ERROR, Confidence.SUSPECTED if unknown else Confidence.INFERRED
+        if all(row["without_checkpoint"] for row in kept):
+            evidence["harmless_if"] = "the copy of the leader was made without its leader-epoch-checkpoint"
+            severity, confidence = Severity.WARNING, Confidence.SUSPECTED
     place = place_of(replicas, first, max(replica.log_end_offset for replica in replicas))
-    return _above_watermarks(place, evidence, _kept_by_followers(versions, replicas, first))
+    return finding("FORK_ABOVE_HW", place, evidence, severity=severity, confidence=confidence)
 
 
 def _losses(replicas: list[Replica], conflicts: Conflicts, versions: list[LogVersion], first: int, evidence: Json) -> list[Finding]:
@@ -280,7 +278,7 @@ def _losses(replicas: list[Replica], conflicts: Conflicts, versions: list[LogVer
 def _fork_below_watermark(
     replicas: list[Replica], conflicts: Conflicts, versions: list[LogVersion], first: int, evidence: Json
 ) -> Finding:
-    """The fork at `first` of committed records of which no version is known to be the later leaders'."""
+    """A fork of committed records where no version is known to be that of the later leaders."""
     end = max(version.committed_end for version in versions)
     most = [version for version in versions if version.committed_end == end]
     evidence["held_by"] = _holders(most[0], replicas, conflicts) if len(most) == 1 else []
@@ -289,64 +287,49 @@ def _fork_below_watermark(
     return finding("FORK_BELOW_HW", place, evidence, confidence=confidence)
 
 
-def _above_watermarks(place: Place, evidence: Json, kept: list[Json]) -> Finding:
-    """A fork of what was not committed, or gives way: harmless where it does so and watermarks say it. `kept`: see `_kept_by_followers`."""
-    doubtful = "watermark_unknown" in evidence
-    severity, confidence = (Severity.WARNING, Confidence.SUSPECTED) if doubtful else (Severity.INFO, Confidence.PROVEN)
-    if kept:
-        evidence = {name: value for name, value in evidence.items() if name != "held_by"}
-        evidence |= {"kept": kept, "kept_on": [row["broker"] for row in kept]}
-        severity, confidence = Severity.ERROR, Confidence.SUSPECTED if doubtful else Confidence.INFERRED
-        if all(row["without_checkpoint"] for row in kept):
-            evidence["harmless_if"] = "the copy of the leader was made without its leader-epoch-checkpoint"
-            severity, confidence = Severity.WARNING, Confidence.SUSPECTED
-    return finding("FORK_ABOVE_HW", place, evidence, severity=severity, confidence=confidence)
-
-
 def _majority_brokers(versions: list[LogVersion]) -> list[int | str]:
-    """The brokers of the version that most replicas have; nobody where two have as many."""
+    """The brokers of the version with the most replicas; none on a tie."""
     most = max(len(version.replicas) for version in versions)
-    held = [version for version in versions if len(version.replicas) == most]
-    return held[0].brokers if len(held) == 1 else []
+    largest = [version.brokers for version in versions if len(version.replicas) == most]
+    return largest[0] if len(largest) == 1 else []
 
 
 def _kept_by_followers(versions: list[LogVersion], replicas: list[Replica], first: int) -> list[Json]:
-    """What followers keep of other versions under the present leader, for good, because the checkpoints that brokers load let them,
-    though by the batches they would cut there; of several copies that may lead, under each of them. Of copies of running brokers
-    nothing is said: their checkpoint may have been copied before the epoch that their batches show."""
+    """Records of other versions that followers keep under the present leader, because the checkpoints that brokers load do not cut
+    them, though the batches' epochs would; under each copy of the leader. Nothing for copies of running brokers, whose checkpoint
+    may be older than their batches."""
     leaders = _present_leaders(versions, replicas)
-    known = set(map(id, leaders))
-    other = [version for version in versions if known.isdisjoint(map(id, (*version.replicas, *version.starting_later)))]
-    gone = max(first, *[replica.log_start_offset for replica in leaders])
+    leader_ids = set(map(id, leaders))
+    others = [version for version in versions if leader_ids.isdisjoint(map(id, (*version.replicas, *version.later_starts)))]
+    cut_to = max(first, *[replica.log_start_offset for replica in leaders])
     rows: list[Json] = []
-    if len(other) == len(versions) or any(replica.context.live for replica in leaders):
+    if len(others) == len(versions) or any(replica.context.live for replica in leaders):
         return rows
-    for follower in (replica for version in other for replica in version.replicas):
+    for follower in (replica for version in others for replica in version.replicas):
         cuts = [truncation_when_leading(follower, replica) for replica in leaders]
-        ends = [row["from_checkpoint"] or 0 for row in cuts if row["from_batches"] <= gone]
-        if len(ends) == len(leaders) and min(ends) > gone:
+        ends = [row["from_checkpoint"] or 0 for row in cuts if row["from_batches"] <= cut_to]
+        if len(ends) == len(leaders) and min(ends) > cut_to:
             span = {"broker": follower.broker, "offset_start": first, "offset_end": min(ends)}
             rows.append(span | {"without_checkpoint": all(replica.context.leader_epochs is None for replica in leaders)})
     return rows
 
 
 def _present_leaders(versions: list[LogVersion], replicas: list[Replica]) -> list[Replica]:
-    """The copies of the leader that the controller names, unless a log has a later epoch than it knows; else those with the latest
+    """The copies of the leader named by the controller, unless a log has a later epoch than it knows; else those of the latest
     epoch, of the version that has it."""
     control = next((replica.context.control for replica in replicas if replica.context.control is not None), None)
-    ruling = None if control is None else control.leader_epoch
-    if control is not None and (ruling is None or ruling >= max(map(last_epoch, replicas))):
-        named = [replica for replica in replicas if replica.context.node == control.leader]
-        if named:
-            return named
+    if control is not None and (control.leader_epoch is None or control.leader_epoch >= max(map(last_epoch, replicas))):
+        leaders = [replica for replica in replicas if replica.context.node == control.leader]
+        if leaders:
+            return leaders
     latest = max(last_epoch(version.latest_replica) for version in versions)
     leading = next(version for version in versions if last_epoch(version.latest_replica) == latest)
-    return [replica for replica in (*leading.replicas, *leading.starting_later) if last_epoch(replica) == latest]
+    return [replica for replica in (*leading.replicas, *leading.later_starts) if last_epoch(replica) == latest]
 
 
 def _agree_from(replicas: list[Replica], conflicts: Conflicts, end: int) -> int:
-    """Offset from which all pairs that differ agree again as far as both go; `end` if one differs to where its shorter log ends, or
-    in more than is kept."""
+    """Offset from which all differing pairs agree again as far as both go; `end` if one differs up to the end of its shorter log,
+    or in more than is kept."""
     agree = 0
     for (i, j), differences in conflicts.items():
         shared = min(replicas[i].log_end_offset, replicas[j].log_end_offset)
@@ -357,21 +340,20 @@ def _agree_from(replicas: list[Replica], conflicts: Conflicts, end: int) -> int:
 
 
 def _holders(version: LogVersion, replicas: list[Replica], conflicts: Conflicts) -> list[int | str]:
-    """Who holds all that is known to be committed of a version: others may be shorter, or part from it further on."""
-    end, proving, first_differences = version.committed_end, version.proving_replica, _FirstDifferences(replicas, conflicts)
+    """Brokers with all records of a version known to be committed: others may be shorter, or differ further on."""
+    end, proving, apart = version.committed_end, version.proving_replica, _FirstConflicts(replicas, conflicts)
     return [
         replica.broker
         for replica in version.replicas
-        if replica.log_end_offset >= end and not first_differences.below(replica, proving, end)
+        if replica.log_end_offset >= end and not apart.differ_below(replica, proving, end)
     ]
 
 
 def unexplained_conflicts(replicas: list[Replica], conflicts: Conflicts, all_conflicts: Conflicts) -> Conflicts:
-    """Those of `conflicts` that the first fork in them does not explain: their sides hold one version of it, or a side none.
+    """The conflicts that the first fork in them does not explain: both sides have one version of it, or a side has none.
 
-    `every` holds all pairs that differ.
-
-    A replica that does not hold the fork's offset is of the version it agrees with, unless its watermark proves more than theirs.
+    `all_conflicts` are all pairs that differ. A replica without the fork's offset belongs to the version it continues, unless its
+    watermark proves more than theirs.
     """
     first = min(differences[0].offset for differences in conflicts.values())
     versions = versions_at(replicas, conflicts, all_conflicts, first)
@@ -391,8 +373,8 @@ def unexplained_conflicts(replicas: list[Replica], conflicts: Conflicts, all_con
 
 
 def histories_differ(replicas: list[Replica], conflicts: Conflicts, pair: tuple[int, int], offsets: tuple[int, int]) -> bool:
-    """Whether two replicas, by their numbers, hold different histories at `[start, end)`: they forked before and are in different
-    epochs there, or differ in a batch of it. What one lost of it, the other cannot give back."""
+    """Whether two replicas, by their numbers, have different histories at `[start, end)`: they forked before and are in different
+    epochs there, or differ in a batch of it. One cannot restore what the other lost."""
     start, end = offsets
     ours, theirs = (epoch_at(replicas[index].epochs, start) for index in pair)
     for difference in conflicts.get((min(pair), max(pair)), ()):
@@ -405,11 +387,10 @@ def histories_differ(replicas: list[Replica], conflicts: Conflicts, pair: tuple[
 def _losing_versions(
     versions: list[LogVersion], replicas: list[Replica], first: int
 ) -> list[tuple[LogVersion, list[Replica], int]]:
-    """Versions with committed records at `first` that the leader of the latest epoch, be it empty, would make cut there or before,
-    whose log that is, and where it would; the one that loses most comes first.
+    """Versions with committed records at `first` that the leader of the latest epoch, which may be empty, cuts there or before, the
+    copies of that leader, and where it cuts; the largest loss first.
 
-    Of several logs with that epoch it is the one that keeps most, or those that do; one that begins behind the fork says nothing
-    of it if another does not.
+    Of several logs with that epoch, those that keep most count; those that begin after the fork only if there are no others.
     """
     latest = max(map(last_epoch, replicas), default=-1)
     leaders = [replica for replica in replicas if last_epoch(replica) == latest]
@@ -426,61 +407,53 @@ def _losing_versions(
 
 
 def _cuts_under(following: list[Replica], leaders: list[Replica]) -> Json:
-    """Evidence of a loss: who has the latest epoch and makes `following` cut, and where."""
+    """Evidence of a loss: who has the latest epoch, and where `following` cut under it."""
     longest = max(leaders, key=lambda replica: replica.log_end_offset)
-    rows = [truncation(replica, longest) for replica in following]
     return {
         "leaders": [replica.broker for replica in leaders],
         "latest_epoch": last_epoch(longest),
-        "truncation_offsets": [row for row in rows if row is not None],
+        "truncation_offsets": _truncations((replica, longest) for replica in following),
     }
 
 
-def _only_committed_version(versions: list[LogVersion], first: int) -> list[int | str]:
-    """Brokers of the one version that was committed at `first`, if its epochs make every other replica of the fork cut there.
+def _committed_brokers(versions: list[LogVersion], first: int) -> list[int | str]:
+    """Brokers of the only version that was committed at `first`, if its epochs make all other replicas of the fork cut there.
 
-    So it is after a failover once the new leader has gone on: what the old one had not committed gives way to what was. What a
-    follower keeps below the leader's log start goes, too, since it takes that over with what it fetches.
+    So it is after a failover once the new leader has records: the old leader's uncommitted ones are cut. Records below the leader's
+    log start are gone too, since followers adopt that start.
     """
     committed = [version for version in versions if first < version.committed_end]
     if len(committed) != 1:
         return []
     leader = committed[0].latest_replica
     others = [
-        replica for version in versions if version is not committed[0] for replica in (*version.replicas, *version.starting_later)
+        replica for version in versions if version is not committed[0] for replica in (*version.replicas, *version.later_starts)
     ]
     cuts = [cut_offset(replica, leader) for replica in others]
-    gone = max(first, leader.log_start_offset)
-    return committed[0].brokers if all(cut is not None and cut <= gone for cut in cuts) else []
+    cut_to = max(first, leader.log_start_offset)
+    return committed[0].brokers if all(cut is not None and cut <= cut_to for cut in cuts) else []
 
 
-def _truncations(versions: list[LogVersion]) -> list[Json]:
-    """For each version under each other with a higher last epoch: where it would cut."""
-    rows = [
-        truncation(version.latest_replica, other.latest_replica)
-        for version in versions
-        for other in versions
-        if version is not other
-    ]
-    return [row for row in rows if row is not None]
+def _version_truncations(versions: list[LogVersion]) -> list[Json]:
+    return _truncations((version.latest_replica, other.latest_replica) for version, other in permutations(versions, 2))
 
 
 def trailing_epoch_loss(
     replicas: list[Replica], conflicts: Conflicts | None = None, known_findings: Sequence[Finding] = ()
 ) -> Finding | None:
-    """`UNCLEAN_LOSS` without a conflicting record: a leader of a new epoch that begins below another copy's watermark and wrote
-    nothing yet, or that shares no offset with that copy, which begins where it ends or behind.
+    """`UNCLEAN_LOSS` without a conflicting record: a leader's new epoch begins below another copy's watermark and has no batches
+    yet, or shares no offset with that copy, which begins at its end or later.
 
-    `conflicts`: pairs that differ, whose forks are told by others; what of a loss `known_findings` has already is not said again.
+    `conflicts`: pairs that differ, whose forks have their own findings; losses in `known_findings` are not repeated.
     """
     worst: Finding | None = None
-    first_differences = _FirstDifferences(replicas, conflicts or {})
+    apart = _FirstConflicts(replicas, conflicts or {})
     latest = max(map(last_epoch, replicas), default=-1)
     for leader in replicas:
         if not leader.end_is_known or not lineage(leader) or last_epoch(leader) < latest:
             continue
         for follower in replicas:
-            loss = _loss_under(leader, follower, replicas, first_differences)
+            loss = _loss_under(leader, follower, replicas, apart)
             if loss is None or any(_covers(known_loss, loss) for known_loss in known_findings):
                 continue
             if worst is None or (loss.place.offset_end or 0) > (worst.place.offset_end or 0):
@@ -488,28 +461,19 @@ def trailing_epoch_loss(
     return worst
 
 
-def _has_nothing_of(leader: Replica, follower: Replica) -> bool:
+def _loss_under(leader: Replica, follower: Replica, replicas: list[Replica], apart: "_FirstConflicts") -> Finding | None:
+    """The committed records that a follower loses to a leader without batches in its epoch or without a shared offset; None if it
+    loses none."""
     last = lineage(leader)[-1]
     wrote_nothing = last.start_offset == leader.log_end_offset and last not in leader.epochs
-    return wrote_nothing or follower.held_from >= leader.log_end_offset
-
-
-def _loss_under(
-    leader: Replica, follower: Replica, replicas: list[Replica], first_differences: "_FirstDifferences"
-) -> Finding | None:
-    """What a follower loses of committed records to a leader that wrote nothing yet, or shares no offset with it; None: nothing."""
-    if not _has_nothing_of(leader, follower):
-        return None
-    cut = cut_offset(follower, leader)
+    cut = cut_offset(follower, leader) if wrote_nothing or follower.held_from >= leader.log_end_offset else None
     end = min(follower.context.high_watermark or 0, follower.log_end_offset)
-    if cut is None or cut >= end or not follower.end_is_known or first_differences.below(leader, follower, end):
+    if cut is None or cut >= end or not follower.end_is_known or apart.differ_below(leader, follower, end):
         return None
-    holding = [
-        replica for replica in replicas if replica.log_end_offset >= end and not first_differences.below(replica, follower, end)
-    ]
+    holding = [replica for replica in replicas if replica.log_end_offset >= end and not apart.differ_below(replica, follower, end)]
     start = max(cut, min(replica.log_start_offset for replica in holding))
     if start >= end:
-        return None  # a watermark below the log start of all who might hold it: nothing of it is left to lose
+        return None  # the watermark is below the log start of all possible holders
     versions = [
         {
             "brokers": [replica.broker],
@@ -529,8 +493,8 @@ def _loss_under(
     return finding("UNCLEAN_LOSS", place_of(replicas, start, end), evidence)
 
 
-class _FirstDifferences:
-    """Which replicas differ, by the replicas themselves."""
+class _FirstConflicts:
+    """First differences of replicas, by the replicas themselves."""
 
     def __init__(self, replicas: list[Replica], conflicts: Conflicts) -> None:
         self._first: dict[tuple[int, int], int] = {}
@@ -538,14 +502,14 @@ class _FirstDifferences:
             for pair in ((i, j), (j, i)):
                 self._first[id(replicas[pair[0]]), id(replicas[pair[1]])] = differences[0].offset
 
-    def below(self, left: Replica, right: Replica, end: int) -> bool:
-        """Whether two replicas hold different records below an offset."""
+    def differ_below(self, left: Replica, right: Replica, end: int) -> bool:
+        """Whether two replicas have different records below an offset."""
         first = self._first.get((id(left), id(right)))
         return first is not None and first < end
 
 
 def without_reported(findings: list[Finding], known_findings: Sequence[Finding]) -> list[Finding]:
-    """`findings` without losses of what others, in `known_findings`, name as lost."""
+    """`findings` without losses that `known_findings` report."""
     return [
         finding
         for finding in findings
@@ -554,17 +518,16 @@ def without_reported(findings: list[Finding], known_findings: Sequence[Finding])
 
 
 def _covers(loss: Finding, other: Finding) -> bool:
-    """Whether a loss names what some of another's holders have at its offsets."""
+    """Whether a loss reports another's offsets, with a common holder."""
     place, start, end = loss.place, other.place.offset_start or 0, other.place.offset_end or 0
     if loss.kind != "UNCLEAN_LOSS" or place.offset_start is None or place.offset_end is None:
         return False
-    return (
-        bool({*loss.evidence["held_by"]} & {*other.evidence["held_by"]}) and place.offset_start <= start and end <= place.offset_end
-    )
+    common = {*loss.evidence["held_by"]} & {*other.evidence["held_by"]}
+    return bool(common) and place.offset_start <= start and end <= place.offset_end
 
 
 def premises(replicas: list[Replica]) -> list[str]:
-    """Where watermarks, epochs, ids and the cleanup policy came from, one short line each."""
+    """Where watermarks, epochs, topic ids and the cleanup policy came from, one short line each."""
     lines = []
     for replica in replicas:
         high_watermark = replica.context.high_watermark

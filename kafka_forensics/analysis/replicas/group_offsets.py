@@ -1,8 +1,8 @@
-"""What committed group offsets prove of the partitions they point into: records lost, or a high watermark.
+"""What committed group offsets prove about the partitions they point into: lost records, or a high watermark.
 
-A consumer reads only below the high watermark and commits the offset behind what it read, so an offset x committed at time t says
-that all of [0, x) was committed to the log then. Nobody checks what a client commits, though: the claim stands on premises, and
-each finding says which of them the evidence holds up.
+A consumer reads only below the high watermark and commits the offset after what it read, so an offset x committed at time t proves
+that [0, x) was committed to the log then. But nobody checks what a client commits: each finding names the premises, and which of
+them the evidence confirms.
 """
 
 from dataclasses import dataclass
@@ -27,25 +27,25 @@ _WITNESSES_TRIED: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class _Premises:
-    """What the evidence says of a commit beyond every log end."""
+    """What the evidence says about a commit beyond every log end."""
 
     complete: bool
-    """Every replica, or a member of the ISR, is among the copies."""
+    """The copies include every replica, or a member of the ISR."""
     several: bool
-    """There are several copies, though nobody says whether these are all."""
+    """There are several copies, though nothing says whether these are all."""
     later: bool
-    """A copy holds what a broker stamped after the commit: the log went on below what was committed."""
+    """A copy has a timestamp set by a broker after the commit: the log continued below what was committed."""
     later_by_clients: bool
-    """A copy holds a record stamped after the commit, be it by its producer."""
+    """A copy has a record with a timestamp after the commit, perhaps set by its producer."""
     consumed: bool
-    """The commit names the epoch of the last record read, which no reset by hand does."""
+    """The commit has the epoch of the last record read, which a manual reset does not set."""
     same_topic: bool
-    """The commit names the topic id that the copies have."""
+    """The commit has the topic id of the copies."""
     recreated: bool
     """Nothing in any copy is older than the commit."""
 
     def verdict(self) -> tuple[Severity, Confidence]:
-        """How bad, how sure."""
+        """Severity and confidence of the finding."""
         if not self.complete and not self.several:
             return Severity.INFO, Confidence.SUSPECTED
         if self.recreated and not self.same_topic:
@@ -55,7 +55,7 @@ class _Premises:
         return Severity.CRITICAL, Confidence.INFERRED if self.later_by_clients else Confidence.SUSPECTED
 
     def lines(self) -> list[str]:
-        """For the evidence, one short line each."""
+        """Premises for the evidence, one short line each."""
         return [
             "every replica, or a member of the ISR, is among the copies"
             if self.complete
@@ -70,7 +70,7 @@ class _Premises:
         ]
 
     def harmless_if(self) -> str | None:
-        """The look-alikes that the evidence does not rule out."""
+        """Harmless explanations that the evidence does not exclude."""
         ahead = "a client's clock was ahead, and " if self.later_by_clients else ""
         doubts = (
             (not self.complete, "a longer replica was not given"),
@@ -85,29 +85,23 @@ class _Premises:
 def beyond_log(replicas: list[Replica], reader: BatchReader) -> list[Finding]:
     """`GROUP_OFFSET_BEYOND_LOG`, once for a partition: the largest offset that a group committed beyond every log's end.
 
-    `replicas` are of one topic in one cluster. Nothing is said where the end of a log is not known.
+    `replicas` are of one topic in one cluster. No finding if the end of a log is unknown.
     """
     if not replicas or not all(replica.end_is_known for replica in replicas):
         return []
     end = max(replica.log_end_offset for replica in replicas)
-    beyond = [committed_offset for committed_offset in _commits_of_topic(replicas) if committed_offset.greatest.offset > end]
+    beyond = [commit for commit in _commits_of_topic(replicas) if commit.greatest.offset > end]
     if not beyond:
         return []
-    best = max(
-        beyond,
-        key=lambda committed_offset: (
-            committed_offset.greatest.offset,
-            committed_offset.greatest.commit_timestamp,
-            committed_offset.group,
-        ),
-    )
+    best = max(beyond, key=lambda commit: (commit.greatest.offset, commit.greatest.commit_timestamp, commit.group))
+    groups = {commit.group for commit in beyond}
     premises = _premises(replicas, best, reader)
     severity, confidence = premises.verdict()
     newest = max(replica.state.framing.max_timestamp for replica in replicas)
     evidence: GroupOffsetEvidence = {
         "group": best.group,
-        "groups": sorted({committed_offset.group for committed_offset in beyond})[:_GROUPS_NAMED],
-        "groups_count": len({committed_offset.group for committed_offset in beyond}),
+        "groups": sorted(groups)[:_GROUPS_NAMED],
+        "groups_count": len(groups),
         "committed_offset": best.greatest.offset,
         "commit_timestamp": best.greatest.commit_timestamp,
         "consumed_epoch": best.greatest.leader_epoch,
@@ -134,9 +128,9 @@ def beyond_log(replicas: list[Replica], reader: BatchReader) -> list[Finding]:
 def group_findings(
     replicas: list[Replica], reader: BatchReader, comparison: Comparison, every: list[Replica] | None = None
 ) -> list[Finding]:
-    """What groups and the ISR say of a partition whose replicas, all of one topic in one cluster, were compared.
+    """Findings from groups and the ISR about a partition whose replicas, all of one topic in one cluster, were compared.
 
-    A commit may raise `comparison`'s high watermark, see `raise_high_watermark`. `every`: these, and those of which nothing could be read.
+    A commit may raise `comparison`'s high watermark, see `raise_high_watermark`. `every`: these replicas and the unreadable ones.
     """
     raise_high_watermark(replicas, reader, comparison)
     findings = beyond_log(every or replicas, reader)
@@ -147,20 +141,24 @@ def group_findings(
 
 
 def timestamps_of(reader: BatchReader) -> TimestampAt:
-    """The timestamp of the batch at an offset of a replica, as `readable` asks for it."""
+    """A function that returns the timestamp of the batch at an offset of a replica, for `readable`."""
 
     def timestamp_at(replica: Replica, offset: int) -> int | None:
-        rows = reader.batches(replica, offset, offset + 1)
-        stamp = int(rows[BatchColumn.BASE_TIMESTAMP, 0]) if rows.shape[1] else -1
-        return stamp if stamp >= 0 else None
+        timestamp = _timestamp(replica, offset, reader)
+        return timestamp if timestamp >= 0 else None
 
     return timestamp_at
 
 
+def _timestamp(replica: Replica, offset: int, reader: BatchReader) -> int:
+    rows = reader.batches(replica, offset, offset + 1)
+    return int(rows[BatchColumn.BASE_TIMESTAMP, 0]) if rows.shape[1] else -1
+
+
 def _commits_of_topic(replicas: list[Replica]) -> list[Committed]:
-    """Commits that do not name another topic id than the copies have."""
+    """Commits without another topic id than that of the copies."""
     ids = {replica.context.topic_id for replica in replicas} - {None}
-    commits = {id(committed_offset): committed_offset for replica in replicas for committed_offset in replica.context.committed}
+    commits = {id(commit): commit for replica in replicas for commit in replica.context.committed}
     return [commit for commit in commits.values() if not ids or commit.greatest.topic_id is None or commit.greatest.topic_id in ids]
 
 
@@ -172,54 +170,46 @@ def _are_complete(brokers: set[int | str], control: PartitionControl | None) -> 
     return (bool(assigned) and brokers.issuperset(assigned)) or not brokers.isdisjoint(control.isr or [])
 
 
-def _premises(replicas: list[Replica], committed_offset: Committed, reader: BatchReader) -> _Premises:
+def _premises(replicas: list[Replica], commit: Committed, reader: BatchReader) -> _Premises:
     brokers = {replica.context.node for replica in replicas}
     control = next((replica.context.control for replica in replicas if replica.context.control is not None), None)
-    moment = committed_offset.greatest.commit_timestamp
-    oldest = [stamp for replica in replicas for stamp in [_oldest_timestamp(replica, reader)] if stamp >= 0]
+    moment = commit.greatest.commit_timestamp
+    first = [_timestamp(replica, replica.first_batch_offset, reader) for replica in replicas]
+    oldest = [timestamp for timestamp in first if timestamp >= 0]
     return _Premises(
         complete=_are_complete(brokers, control),
         several=len(brokers) > 1 and not (control is not None and control.replica_assignment),
         later=any(replica.state.framing.broker_timestamp >= moment > 0 for replica in replicas),
         later_by_clients=any(replica.state.framing.max_timestamp >= moment > 0 for replica in replicas),
-        consumed=committed_offset.greatest.leader_epoch >= 0,
-        same_topic=committed_offset.greatest.topic_id is not None
-        and committed_offset.greatest.topic_id in {replica.context.topic_id for replica in replicas},
+        consumed=commit.greatest.leader_epoch >= 0,
+        same_topic=commit.greatest.topic_id is not None
+        and commit.greatest.topic_id in {replica.context.topic_id for replica in replicas},
         recreated=not oldest or min(oldest) > moment,
     )
 
 
-def _oldest_timestamp(replica: Replica, reader: BatchReader) -> int:
-    """Timestamp of the first batch, -1 if there is none."""
-    start = replica.first_batch_offset
-    batches = reader.batches(replica, start, start + 1)
-    return int(batches[BatchColumn.BASE_TIMESTAMP, 0]) if batches.shape[1] else -1
-
-
 def raise_high_watermark(replicas: list[Replica], reader: BatchReader, comparison: Comparison) -> None:
-    """Let a committed group offset say how far the high watermark was at least, where it says more than every checkpoint.
+    """Raise the high watermark to a committed group offset that is larger than every checkpointed one.
 
-    Only where all replicas agree as far as they reach: a commit does not tell which of several logs was read. And only if the
-    record before it is there and not younger than the commit, so that it is of this log and not of an earlier one.
+    Only if all replicas agree as far as they go: a commit does not tell which of several logs was read. And only if the record
+    before it exists and is not newer than the commit, so that it is of this log and not of an earlier one.
     """
     if comparison.conflicts or not replicas or any(finding.kind == "UNCLEAN_LOSS" for finding in comparison.findings):
         return
     floor = comparison.high_watermark or 0
     end = max(replica.log_end_offset for replica in replicas)
-    committed_offsets = [
-        committed_offset for committed_offset in _commits_of_topic(replicas) if floor < committed_offset.greatest.offset <= end
-    ]
-    committed_offsets.sort(key=lambda committed_offset: (-committed_offset.greatest.offset, committed_offset.group))
-    for committed_offset in committed_offsets[:_WITNESSES_TRIED]:
-        if any(_may_have_been_read(committed_offset, replica, reader) for replica in replicas):
-            comparison.high_watermark = committed_offset.greatest.offset
-            comparison.witness = f"offset {committed_offset.greatest.offset} committed by group {committed_offset.group}"
+    commits = [commit for commit in _commits_of_topic(replicas) if floor < commit.greatest.offset <= end]
+    commits.sort(key=lambda commit: (-commit.greatest.offset, commit.group))
+    for commit in commits[:_WITNESSES_TRIED]:
+        if any(_may_have_been_read(commit, replica, reader) for replica in replicas):
+            comparison.high_watermark = commit.greatest.offset
+            comparison.witness = f"offset {commit.greatest.offset} committed by group {commit.group}"
             return
 
 
-def _may_have_been_read(committed_offset: Committed, replica: Replica, reader: BatchReader) -> bool:
-    """Whether the replica holds the record before the committed offset, and it is not younger than the commit."""
-    offset, moment = committed_offset.greatest.offset, committed_offset.greatest.commit_timestamp
+def _may_have_been_read(commit: Committed, replica: Replica, reader: BatchReader) -> bool:
+    """Whether the replica has the record before the committed offset, not newer than the commit."""
+    offset, moment = commit.greatest.offset, commit.greatest.commit_timestamp
     if replica.log_end_offset < offset or moment <= 0:
         return False
     batches = reader.batches(replica, offset - 1, offset)
@@ -227,20 +217,11 @@ def _may_have_been_read(committed_offset: Committed, replica: Replica, reader: B
 
 
 def malformed_findings(log: GroupLog) -> list[Finding]:
-    """`METADATA_RECORD_MALFORMED` for each record that could not be read; of more than are kept, the last finding says how many."""
+    """`METADATA_RECORD_MALFORMED` for each unreadable record that was kept; the last finding has the number of the others."""
     findings = []
     for number, record in enumerate(log.malformed, 1):
-        place = Place(
-            record.topic,
-            record.partition,
-            record.broker,
-            record.log_dir,
-            record.file,
-            record.byte_start,
-            record.byte_end,
-            record.offset,
-            record.offset + 1,
-        )
+        log_place = record.topic, record.partition, record.broker, record.log_dir, record.file
+        place = Place(*log_place, record.byte_start, record.byte_end, record.offset, record.offset + 1)
         evidence: MetadataMalformedEvidence = {"reason": record.reason, "unknown_after_offset": record.offset - 1}
         if record.record_type is not None:
             evidence["record_type"] = record.record_type

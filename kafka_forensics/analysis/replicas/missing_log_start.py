@@ -1,11 +1,12 @@
-"""Heads of logs that are gone: records that other replicas hold before a log's start, and that nothing deletes.
+"""Missing starts of logs: records that other replicas have before a log's start, and that no deletion explains.
 
-Retention and DeleteRecords move a log's start for good reasons, on each broker at its own moment. They are asked first: ages
-against `retention.ms`, sizes against `retention.bytes`, the log-start checkpoints of all replicas, and segments that wait to
-be deleted. A cleaner never moves it: what is left of the first segments keeps their name, even if that is nothing.
+Retention and DeleteRecords move a log's start legally, on each broker at its own time. They are checked first: ages against
+`retention.ms`, sizes against `retention.bytes`, the log-start checkpoints of all replicas, and segments waiting for deletion. A
+cleaner never moves it: what remains of the first segments keeps their name.
 
-Where no copy has them, a broker's own `leader-epoch-checkpoint` tells: whatever moves a log's start cuts that file there, before
-segments go (UnifiedLog.maybeIncrementLogStartOffset, LeaderEpochFileCache.truncateFromStart; since 0.11).
+If no copy has the records, a broker's own `leader-epoch-checkpoint` shows that they existed: whatever moves a log's start truncates
+that file there before it deletes segments (UnifiedLog.maybeIncrementLogStartOffset, LeaderEpochFileCache.truncateFromStart; since
+0.11).
 """
 
 from collections.abc import Sequence
@@ -33,7 +34,7 @@ _POLICY_CHANGED: Final = "cleanup.policy was delete for a while"
 
 @dataclass(frozen=True, slots=True)
 class MissingLogStart:
-    """Offsets [start, end) before a replica's log start that nothing deletes, and who holds them; `is_sure`: by known settings,
+    """Offsets [start, end) before a replica's log start that no deletion explains, and who has them; `is_sure`: by known settings,
     or because they are younger than any retention in use."""
 
     replica: Replica
@@ -46,28 +47,26 @@ class MissingLogStart:
 
 
 def missing_heads(replicas: Sequence[Replica], reader: BatchReader) -> list[MissingLogStart]:
-    """Heads that replicas of one partition lack for no reason that is known; where logs part further on, too.
+    """Log starts that replicas of one partition lack for no known reason; also where logs differ further on.
 
-    Nothing is said of tiered topics, of live copies, and of logs that are not whole.
+    Nothing is reported of tiered topics, of live copies, and of logs that are not whole.
     """
     if len(replicas) < 2 or any(replica.context.live or replica.is_tiered for replica in replicas):
         return []
     deleted_to = max(replica.context.log_start_checkpoint or 0 for replica in replicas)
-    heads = []
+    starts = []
     for replica in replicas:
         end = replica.log_start_offset
-        if not _starts_late(replica, deleted_to):
-            continue
         holders = [other for other in replicas if other.log_start_offset < end and _holds_before(other, end)]
-        head = _missing_start(replica, holders, reader) if holders else None
-        heads += [] if head is None else [head]
-    return heads
+        if holders and _starts_late(replica, deleted_to) and (start := _missing_start(replica, holders, reader)) is not None:
+            starts.append(start)
+    return starts
 
 
 def beheaded(replicas: Sequence[Replica]) -> list[Finding]:
-    """`LOG_HEAD_MISSING` of logs whose own epochs begin before their first segment, where no other copy has what is gone.
+    """`LOG_HEAD_MISSING` of logs whose own epochs begin before their first segment, if no other copy has the missing records.
 
-    Of a topic with remote storage epochs begin with what lies there; where nothing says that it has none, this is but a note.
+    Epochs of a topic with remote storage begin with its records there; if the topic may have some, this is only info.
     """
     control = replicas[0].context.control if replicas else None
     if is_compacted(*replicas) or any(replica.context.live or replica.is_tiered for replica in replicas):
@@ -97,10 +96,10 @@ def beheaded(replicas: Sequence[Replica]) -> list[Finding]:
 
 
 def missing_snapshots(replicas: Sequence[Replica]) -> list[Finding]:
-    """`LOG_HEAD_MISSING` of copies of the controllers' log that begin after a snapshot, or after offset 0 without one.
+    """`LOG_HEAD_MISSING` of copies of the controller's log that begin after a snapshot, or after offset 0 without one.
 
-    Without a snapshot that reaches its start a node does not start (KafkaRaftLog). With one, or of a copy of a running node, whose
-    snapshot may be younger than the copy, it is a note.
+    A node without a snapshot up to its log start does not start (KafkaRaftLog). With one, or in a copy of a running node, whose
+    snapshot may be younger than the copy, it is only info.
     """
     findings = []
     for replica in replicas:
@@ -111,35 +110,30 @@ def missing_snapshots(replicas: Sequence[Replica]) -> list[Finding]:
         is_covered = context.snapshot_end >= start
         if not replica.state.framing.batches or not start or (is_covered and not before):
             continue
-        known_end = max(before, default=0)
-        holders = [
-            other.context.broker for other in replicas if other.context.snapshot_end >= start or other.covers(known_end, start)
-        ]
-        evidence: Json = {
-            "log_start_offset": start,
-            "loses": start - known_end,
-            "held_by": holders,
-        } | ({"snapshot_end": context.snapshot_end} if is_covered else {"needs_snapshot": True})
+        end = max(before, default=0)
+        holders = [other.context.broker for other in replicas if other.context.snapshot_end >= start or other.covers(end, start)]
+        evidence: Json = {"log_start_offset": start, "loses": start - end, "held_by": holders}
+        evidence |= {"snapshot_end": context.snapshot_end} if is_covered else {"needs_snapshot": True}
         severity = Severity.INFO if context.live or is_covered else None
-        place = context.place(offset_start=known_end, offset_end=start)
+        place = context.place(offset_start=end, offset_end=start)
         findings.append(finding("LOG_HEAD_MISSING", place, evidence, severity=severity, confidence=Confidence.PROVEN))
     return findings
 
 
 def _starts_late(replica: Replica, deleted_to: int) -> bool:
-    """Whether a log that was read begins behind what was deleted, and no segment before it waits to be."""
+    """Whether a log that was read begins after what was deleted, and no earlier segment is waiting for deletion."""
     waiting = any(base < replica.log_start_offset for base in replica.context.segments_being_deleted)
     return replica.log_start_offset > deleted_to and not waiting and bool(replica.state.framing.batches) and replica.end_is_known
 
 
 def _holds_before(replica: Replica, end: int) -> bool:
-    """Whether a log has all that belongs to it before an offset; of a compacted one something."""
+    """Whether a log has all its records before an offset; of a compacted one, some."""
     start = replica.first_batch_offset if replica.context.compacted else replica.log_start_offset
     return start < end and replica.covers(start, end)
 
 
 def _missing_start(replica: Replica, holders: Sequence[Replica], reader: BatchReader) -> MissingLogStart | None:
-    """The head of `replica` that `holders` have, unless retention explains it."""
+    """The missing start of `replica` that `holders` have, unless retention explains it."""
     end = replica.log_start_offset
     rows = reader.batches(holders[0], end - 1, end)
     retention = retention_for(replica.context.control)
@@ -155,21 +149,21 @@ def _missing_start(replica: Replica, holders: Sequence[Replica], reader: BatchRe
 
 
 def retention_for(control: PartitionControl | None) -> Retention:
-    """A topic's retention as the controllers' log has it, none where its `cleanup.policy` is compact alone; Kafka's defaults where
-    the log does not say."""
+    """A topic's retention by the controller's log, none if its `cleanup.policy` is only compact; Kafka's defaults if that log does
+    not say."""
     if _is_compacted_alone(control):
         return NO_RETENTION
     return Retention() if control is None else retention_of(control.setting("retention.ms"), control.setting("retention.bytes"))
 
 
 def _is_compacted_alone(control: PartitionControl | None) -> bool:
-    """Whether the controllers' log has `cleanup.policy` compact: such a log is not deleted by age or size."""
+    """Whether the controller's log has `cleanup.policy` compact: such a log is not deleted by age or size."""
     return control is not None and control.cleanup_policy == "compact"
 
 
 def newest_time(replicas: Sequence[Replica], reader: BatchReader) -> int:
-    """The moment in ms to which ages are counted: the one asked for, else the newest that these copies and the controllers' log
-    show; -1 where they show none."""
+    """The time in ms to which ages count: the requested one, else the newest in these copies and the controller's log; -1 if they
+    have none."""
     if reader.as_of_ms is not None:
         return reader.as_of_ms
     control = replicas[0].context.control
@@ -180,51 +174,50 @@ def newest_time(replicas: Sequence[Replica], reader: BatchReader) -> int:
     return max(times)
 
 
-def head_findings(heads: Sequence[MissingLogStart]) -> list[Finding]:
-    """`LOG_HEAD_MISSING` of each; critical where the replica may lead, by the controllers' log."""
+def head_findings(missing: Sequence[MissingLogStart]) -> list[Finding]:
+    """`LOG_HEAD_MISSING` of each; critical if the replica may lead by the controller's log."""
     findings = []
-    for head in heads:
-        context = head.replica.context
-        premise, harmless_if = _why_not_deleted(head)
+    for start in missing:
+        context = start.replica.context
+        premise, harmless_if = _why_not_deleted(start)
         evidence: Json = {
-            "log_start_offset": head.end,
-            "loses": head.end - head.start,
-            "held_by": list(head.held_by),
-            "retention_ms": head.retention.retention_ms,
-            "retention_bytes": head.retention.retention_bytes,
-            "head_timestamp_ms": head.head_timestamp_ms,
-            "premises": [premise, f"no log-start-offset-checkpoint reaches {head.end}"],
+            "log_start_offset": start.end,
+            "loses": start.end - start.start,
+            "held_by": list(start.held_by),
+            "retention_ms": start.retention.retention_ms,
+            "retention_bytes": start.retention.retention_bytes,
+            "head_timestamp_ms": start.head_timestamp_ms,
+            "premises": [premise, f"no log-start-offset-checkpoint reaches {start.end}"],
             "harmless_if": harmless_if,
         }
         may_lead = context.control is not None and context.node in electable(context.control)
-        severity = None if head.is_sure else Severity.WARNING
-        if head.is_sure and may_lead:
+        severity = None if start.is_sure else Severity.WARNING
+        if start.is_sure and may_lead:
             severity = Severity.CRITICAL
-        confidence = None if head.is_sure else Confidence.SUSPECTED
-        place = context.place(offset_start=head.start, offset_end=head.end)
+        confidence = None if start.is_sure else Confidence.SUSPECTED
+        place = context.place(offset_start=start.start, offset_end=start.end)
         findings.append(finding("LOG_HEAD_MISSING", place, evidence, severity=severity, confidence=confidence))
     return findings
 
 
-def _why_not_deleted(head: MissingLogStart) -> tuple[str, str]:
-    """The premise on which retention has not deleted a head, and what makes it harmless all the same."""
-    if _is_compacted_alone(head.replica.context.control):
+def _why_not_deleted(start: MissingLogStart) -> tuple[str, str]:
+    """The premise that retention did not delete the start, and what would make it harmless."""
+    if _is_compacted_alone(start.replica.context.control):
         return "the controller's log has the topic as compacted alone, and a cleaner moves no log start", _POLICY_CHANGED
-    if head.retention.is_known:
+    if start.retention.is_known:
         return "retention as the controller's log has it", _CHANGED
     return "Kafka's default retention", _IN_SERVER_PROPERTIES
 
 
 def with_heads(heads: Sequence[Finding], known_findings: Sequence[Finding]) -> list[Finding]:
-    """`known_findings` and the heads; a missing segment that is the head of its log stands for that, as severe as it would be."""
-    by_place = {_place_of(head): head for head in heads}
-    missing = [known for known in known_findings if known.kind == "SEGMENT_MISSING" and _place_of(known) in by_place]
-    raised = {id(known): by_place.pop(_place_of(known)) for known in missing}
+    """`known_findings` and those about missing log starts; a missing segment at the start of its log replaces such a finding, with
+    the higher severity."""
+    by_place = {_place_of(missing): missing for missing in heads}
     findings = []
-    for known in known_findings:
-        head = raised.get(id(known))
-        is_worse = head is not None and head.severity.rank > known.severity.rank
-        findings.append(replace(known, severity=head.severity) if head is not None and is_worse else known)
+    for found in known_findings:
+        missing = by_place.pop(_place_of(found), None) if found.kind == "SEGMENT_MISSING" else None
+        is_worse = missing is not None and missing.severity.rank > found.severity.rank
+        findings.append(replace(found, severity=missing.severity) if missing is not None and is_worse else found)
     return [*findings, *by_place.values()]
 
 

@@ -1,8 +1,8 @@
-"""Remote segments of a tiered topic against the logs of its replicas: which belong to a log, and which are all that is left of lost
+"""Remote segments of a tiered topic against the logs of its replicas: which belong to a log, and which are the only remains of lost
 records.
 
-A segment is copied once all in it is below the last stable offset: that it was finished proves its records committed
-(RemoteLogManager). Segments of another history than the leader's stay in the remote store, and no reader is given them.
+A segment is copied once all of it is below the last stable offset: a finished copy proves its records committed (RemoteLogManager).
+Segments of another history than the leader's stay in the remote store, but no reader gets them.
 """
 
 from collections.abc import Sequence
@@ -26,16 +26,16 @@ _TOPICS_LISTED: Final = 64
 
 
 def finished_segments(replicas: Sequence[Replica]) -> Sequence[RemoteSegment]:
-    """The partition's remote segments that were copied to their end; those of the first replica's topic id."""
+    """The partition's completely copied remote segments; those of the first replica's topic id."""
     log = next((replica.context.remote_log for replica in replicas if replica.context.remote_log is not None), None)
     return () if log is None else log.finished
 
 
 def lacks_remote_epochs(replica: Replica) -> bool:
-    """Whether its leader-epoch-checkpoint does not tell the epochs of the log's beginning in remote storage.
+    """Whether the leader-epoch-checkpoint lacks the epochs of the log's start in remote storage.
 
-    Retention moves its first entry with the log start, whose line a broker writes once a minute and when it stops: after a kill the
-    line may be too low. Where no remote segment ends before that entry, none is missing.
+    Retention moves its first entry with the log start, which a broker writes once a minute and at shutdown: after a kill it may be
+    too low. If no remote segment ends before that entry, none is missing.
     """
     context = replica.context
     entries = context.epoch_checkpoint or ()
@@ -47,35 +47,35 @@ def lacks_remote_epochs(replica: Replica) -> bool:
 
 
 def was_copied_by(replicas: Sequence[Replica], offset: int, as_of_ms: int) -> bool:
-    """Whether a record in remote storage is not newer than a moment, by the segments that hold its offset; also where none tells,
-    for what is there is older than what is on the disks."""
-    there = [segment for segment in finished_segments(replicas) if segment.start_offset <= offset <= segment.end_offset]
-    return all(segment.max_timestamp_ms <= as_of_ms for segment in there)
+    """Whether a record in remote storage is not newer than a time, by the segments with its offset; also without any, since what is
+    there is older than what is on the disks."""
+    segments = [segment for segment in finished_segments(replicas) if segment.start_offset <= offset <= segment.end_offset]
+    return all(segment.max_timestamp_ms <= as_of_ms for segment in segments)
 
 
 def remote_witness(replicas: Sequence[Replica]) -> tuple[int, str] | None:
-    """Up to where remote segments prove the log of one of the replicas committed, and in words which segment does."""
+    """Up to where remote segments prove the log of one of the replicas committed, and a description of the last such segment."""
     epochs = [lineage(replica) for replica in replicas]
-    known = [segment for segment in finished_segments(replicas) if any(is_in_lineage(segment, entries) for entries in epochs)]
-    last = max(known, key=lambda segment: segment.end_offset, default=None)
+    segments = [segment for segment in finished_segments(replicas) if any(is_in_lineage(segment, entries) for entries in epochs)]
+    last = max(segments, key=lambda segment: segment.end_offset, default=None)
     return None if last is None else (last.end_offset + 1, f"remote segment {last.segment_id} copied by broker {last.broker_id}")
 
 
 def with_remote_losses(replicas: list[Replica], findings: list[Finding]) -> list[Finding]:
-    """`findings`, with the remote segments that hold what an `UNCLEAN_LOSS` is about, and one of those that no log here tells of:
+    """`findings` with the remote segments that have the records of an `UNCLEAN_LOSS`, and a finding for those that no log shows:
     segments that the present leader's epochs leave out, below its last epoch."""
     leader = max(replicas, key=last_epoch, default=None)
     if leader is None or not leader.end_is_known or leader.context.epoch_checkpoint is None:
         return findings
     lost = _left_out(leader, finished_segments(replicas))
-    told = [_with_segments(known, replicas, leader, lost) for known in findings]
-    covered = [span for known in told if known.kind == "UNCLEAN_LOSS" for span in _span(known)]
+    with_segments = [_with_segments(found, replicas, leader, lost) for found in findings]
+    covered = [span for found in with_segments if found.kind == "UNCLEAN_LOSS" for span in _span(found)]
     rest = without(normalised(span for spans in lost.values() for span in spans), normalised(covered))
-    return [*told, *(_loss(replicas, leader, span, lost) for span in rest)]
+    return [*with_segments, *(_loss(replicas, leader, span, lost) for span in rest)]
 
 
 def tiered_topics(partitions: Sequence[PartitionSummary], history: RemoteLogHistory | None) -> list[Finding]:
-    """`TIERED_TOPICS`, where a partition is of one."""
+    """`TIERED_TOPICS`, if any partition is of one."""
     topics = sorted({partition.topic for partition in partitions if partition.is_tiered})
     if not topics:
         return []
@@ -93,7 +93,7 @@ def _span(loss: Finding) -> Ranges:
 
 
 def _left_out(leader: Replica, segments: Sequence[RemoteSegment]) -> dict[RemoteSegment, Ranges]:
-    """Segments that hold other records than the leader's log, each with the offsets of these."""
+    """Segments with other records than the leader's log, each with the offsets of these."""
     epochs, latest = lineage(leader), last_epoch(leader)
     older = [segment for segment in segments if segment.leader_epochs[-1].leader_epoch < latest]
     spans = {segment: left_out(segment, epochs, leader.log_start_offset) for segment in older}
@@ -101,7 +101,7 @@ def _left_out(leader: Replica, segments: Sequence[RemoteSegment]) -> dict[Remote
 
 
 def _with_segments(loss: Finding, replicas: Sequence[Replica], leader: Replica, lost: dict[RemoteSegment, Ranges]) -> Finding:
-    """An `UNCLEAN_LOSS` with the remote segments that hold some of it; a broker whose log has it there holds it only in part."""
+    """An `UNCLEAN_LOSS` with the remote segments that have some of it; a broker with remote segments there has it only in part."""
     if loss.kind != "UNCLEAN_LOSS" or not (span := _span(loss)):
         return loss
     held = {segment: clipped(spans, *span[0]) for segment, spans in lost.items()}
@@ -120,7 +120,7 @@ def _with_segments(loss: Finding, replicas: Sequence[Replica], leader: Replica, 
 
 
 def _segments(held: dict[RemoteSegment, Ranges], span: Ranges, leader: Replica) -> dict[str, object]:
-    """Evidence: the segments, how many of them the leader deletes, and what of the offsets they do not hold."""
+    """Evidence: the segments, how many of them the leader deletes, and which offsets they lack."""
     fate = remote_fate(held, lineage(leader), leader.log_start_offset, leader.log_end_offset)
     missing = without(span, normalised(part for spans in held.values() for part in spans))
     return {
@@ -134,7 +134,7 @@ def _segments(held: dict[RemoteSegment, Ranges], span: Ranges, leader: Replica) 
 
 
 def _loss(replicas: list[Replica], leader: Replica, span: tuple[int, int], lost: dict[RemoteSegment, Ranges]) -> Finding:
-    """`UNCLEAN_LOSS` of offsets that only remote segments tell of."""
+    """`UNCLEAN_LOSS` of offsets that only remote segments have."""
     context, (start, end) = leader.context, span
     held = {segment: parts for segment, spans in lost.items() if (parts := clipped(spans, start, end))}
     epoch = next(iter(held)).leader_epochs[-1].leader_epoch

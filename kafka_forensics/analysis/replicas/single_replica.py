@@ -1,15 +1,13 @@
-"""What a replica's own files prove: damage, continuity, epochs, indexes and checkpoints as findings."""
+"""Findings from a replica's own files: damage, continuity, epochs, indexes and checkpoints."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.epochs import EpochRun, checkpoint_contradiction, differing_end
 from kafka_forensics.analysis.kinds import Trait, finding, kinds_with
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.segments import BATCH_BEFORE, BadEntry
-from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Confidence, Finding, Severity
@@ -24,43 +22,34 @@ _TAIL_KINDS: Final = frozenset({"beyond_log"})
 _BY_OFFSET: Final = frozenset(
     {"offset_before_batch", "offset_in_earlier_batch", "timestamp_of_no_batch_there", "earlier_batch_is_newer", "beyond_log"}
 )
-"""What an index says wrongly of offsets: no fault of its own where the batches' own offsets are in doubt."""
+"""Reasons that concern offsets: not reported of an index where the batches' own offsets are in doubt."""
 
 
 def own_findings(replica: Replica) -> list[Finding]:
     """Every finding that needs no other replica."""
-    return [
-        *damage_findings(replica),
-        *order_findings(replica),
-        *name_findings(replica),
-        *epoch_findings(replica),
-        *index_findings(replica),
-        *checkpoint_findings(replica),
-    ]
+    rules = (damage_findings, order_findings, name_findings, epoch_findings, index_findings, checkpoint_findings)
+    return [found for rule in rules for found in rule(replica)]
 
 
 def damage_findings(replica: Replica) -> list[Finding]:
-    """Damage rows of the framing fold, each with the offsets it cost, and what lies hidden behind a lying length."""
+    """Findings of the framing fold's damage, with the offsets lost, and of bytes hidden after a wrong length."""
     context, framing = replica.context, replica.state.framing
     last_segment = max(context.segment_base_offsets, default=0)
-    findings = []
-    for kind, sample in sorted(framing.damage.items()):
-        if kind == "BATCH_RANGE_INCONSISTENT" and context.compacted:
-            continue
-        for segment, damage in sample:
-            findings.append(damage_finding(replica, kind, segment, damage, last=segment == last_segment, count=sample.count))
-    for segment, hiding in sorted(framing.readers_stop.items()):
+    findings = [
+        damage_finding(replica, kind, segment, damage, last=segment == last_segment, count=sample.count)
+        for kind, sample in sorted(framing.damage.items())
+        if not (kind == "BATCH_RANGE_INCONSISTENT" and context.compacted)
+        for segment, damage in sample
+    ]
+    for segment, stop in sorted(framing.readers_stop.items()):
         totals = framing.by_segment.get(segment)
-        behind = 0 if totals is None else totals.batches - hiding.batches_before
-        if not hiding.runs_past_end or behind <= 0 or totals is None:
+        if totals is None or not stop.runs_past_end or totals.batches <= stop.batches_before:
             continue
-        first = replica.course.eaten.get((segment, hiding.position), (-1, -1))[1]
-        place = context.log_place(
-            segment, hiding.position, totals.end_position - hiding.position, None if first < 0 else first, totals.last_offset + 1
-        )
+        first, size = replica.course.eaten.get((segment, stop.position), (-1, -1))[1], totals.end_position - stop.position
+        place = context.log_place(segment, stop.position, size, None if first < 0 else first, totals.last_offset + 1)
         evidence = {
-            "bytes": totals.end_position - hiding.position,
-            "batches_recovered": behind,
+            "bytes": size,
+            "batches_recovered": totals.batches - stop.batches_before,
             "first_recovered_offset": first,
             "last_recovered_offset": totals.last_offset,
         }
@@ -69,24 +58,21 @@ def damage_findings(replica: Replica) -> list[Finding]:
 
 
 def damage_finding(replica: Replica, kind: str, segment: int, damage: Damage, *, last: bool, count: int) -> Finding:
-    """The finding of one damage row; `last` says whether its segment is the log's last, `count` how many of its kind there are."""
-    context = replica.context
+    """The finding of one damage; `last` says whether its segment is the log's last, `count` is the number of this kind."""
+    context, framing = replica.context, replica.state.framing
     evidence: Json = dict(damage.detail)
     severity = None
     start, end = (damage.base_offset, damage.last_offset + 1) if damage.base_offset >= 0 else (None, None)
     if (segment, damage.position) in replica.course.eaten:
         start, end = replica.course.eaten[(segment, damage.position)]
-    hiding = replica.state.framing.readers_stop.get(segment)
-    if hiding is not None and hiding.position == damage.position:
-        totals = replica.state.framing.by_segment.get(segment)
-        if totals is not None:
-            evidence["batches_recovered"] = totals.batches - hiding.batches_before
-            evidence["last_recovered_offset"] = totals.last_offset
-            evidence["first_recovered_offset"] = end
+    stop, totals = framing.readers_stop.get(segment), framing.by_segment.get(segment)
+    if stop is not None and stop.position == damage.position and totals is not None:
+        evidence["batches_recovered"] = totals.batches - stop.batches_before
+        evidence["last_recovered_offset"] = totals.last_offset
+        evidence["first_recovered_offset"] = end
     if kind == "SEG_TORN_TAIL":
-        totals = replica.state.framing.by_segment.get(segment)
-        behind = replica.log_end_offset - 1 if last and replica.log_end_offset > replica.log_start_offset else None
-        evidence["last_valid_offset"] = behind if totals is None else totals.last_offset
+        end_of_log = replica.log_end_offset - 1 if last and replica.log_end_offset > replica.log_start_offset else None
+        evidence["last_valid_offset"] = end_of_log if totals is None else totals.last_offset
         start, end = None, None
         beyond = replica.entries_beyond[(segment, "index")]
         if beyond:
@@ -103,50 +89,36 @@ def damage_finding(replica: Replica, kind: str, segment: int, damage: Damage, *,
 
 
 def order_findings(replica: Replica) -> list[Finding]:
-    """Gaps, regressions and batches out of line. Whether they lie below the high watermark is judged over all replicas."""
+    """Gaps, regressions and misplaced batches; all replicas together decide which are below the high watermark."""
     context = replica.context
     misplaced = {moved.place: moved for moved in replica.misplaced}
     findings = []
     for irregularity in replica.course.irregularities:
-        evidence: Json = {"expected_offset": irregularity.expected, "found_offset": irregularity.run.start_offset}
+        run, start, end = irregularity.run, irregularity.start, irregularity.end
+        evidence: Json = {"expected_offset": irregularity.expected, "found_offset": run.start_offset}
         severity = confidence = None
-        if irregularity.kind == "OFFSET_DISCONTINUITY" and irregularity.run.last_place in misplaced:
-            witnesses = misplaced[irregularity.run.last_place].witnesses
+        is_gap = irregularity.kind == "OFFSET_GAP"
+        if irregularity.kind == "OFFSET_DISCONTINUITY" and run.last_place in misplaced:
+            witnesses = misplaced[run.last_place].witnesses
             evidence["witnesses"] = list(witnesses)
             confidence = Confidence.INFERRED if witnesses == (BATCH_BEFORE,) else None
-        if irregularity.kind == "OFFSET_GAP":
-            evidence["missing"] = irregularity.end - irregularity.start
-            if irregularity.end <= context.snapshot_end:
+        if is_gap:
+            evidence["missing"] = end - start
+            if end <= context.snapshot_end:
                 evidence["snapshot_end"] = context.snapshot_end
                 severity = Severity.INFO
-        place = context.place(
-            context.log_file(irregularity.run.segment),
-            byte_start=irregularity.run.position,
-            offset_start=irregularity.start,
-            offset_end=irregularity.end,
-        )
+        place = context.place(context.log_file(run.segment), byte_start=run.position, offset_start=start, offset_end=end)
         findings.append(finding(irregularity.kind, place, evidence, severity=severity, confidence=confidence))
-        cut = _cut_between_batches(replica, irregularity.start) if irregularity.kind == "OFFSET_GAP" else None
-        if cut is not None:
+        if is_gap and (cut := _cut_between_batches(replica, start)) is not None:
             findings.append(cut)
-        if (
-            irregularity.kind == "OFFSET_GAP"
-            and severity is None
-            and _is_missing_segment(replica, irregularity.start, irregularity.end)
-        ):
-            missing = context.place(offset_start=irregularity.start, offset_end=irregularity.end)
-            findings.append(
-                finding(
-                    "SEGMENT_MISSING",
-                    missing,
-                    {"missing": irregularity.end - irregularity.start, "file": context.log_file(irregularity.start)},
-                )
-            )
+        if is_gap and severity is None and _is_missing_segment(replica, start, end):
+            missing: Json = {"missing": end - start, "file": context.log_file(start)}
+            findings.append(finding("SEGMENT_MISSING", context.place(offset_start=start, offset_end=end), missing))
     return findings
 
 
 def _cut_between_batches(replica: Replica, end_offset: int) -> Finding | None:
-    """`SEG_SHORT` for the segment that ends with a whole batch before `end_offset`, though its index goes on behind it."""
+    """`SEG_SHORT` for the segment that ends with a complete batch before `end_offset` though its index has later entries."""
     context, framing = replica.context, replica.state.framing
     for segment, totals in framing.by_segment.items():
         beyond = replica.entries_beyond[(segment, "index")]
@@ -158,20 +130,20 @@ def _cut_between_batches(replica: Replica, end_offset: int) -> Finding | None:
 
 
 def _is_missing_segment(replica: Replica, start: int, end: int) -> bool:
-    """Whether a gap ends where a segment begins, and the one before it ends soundly or in bytes of none of its offsets: a file is
-    gone, not a tail."""
+    """Whether a gap ends where a segment begins, and the previous segment ends soundly or in bytes without any of its offsets: a
+    file is missing, not the end of one."""
     bases = replica.context.segment_base_offsets
     number = bisect_left(bases, end)
     if number == 0 or number == len(bases) or bases[number] != end:
         return False
     before = bases[number - 1]
     cut = any(replica.entries_beyond[(before, kind)] for kind in ("index", "timeindex"))
-    eaten = any(end_of_eaten == start for _, end_of_eaten in replica.course.eaten.values())
-    return not _torn(replica, before) and not cut and not eaten and start > before
+    lost = any(lost_end == start for _, lost_end in replica.course.eaten.values())
+    return not _torn(replica, before) and not cut and not lost and start > before
 
 
 def name_findings(replica: Replica) -> list[Finding]:
-    """Segments whose name is not the offset it promises: content below it, or a joined log whose name is lower."""
+    """Segments whose name is not the offset of their first batch: content below it, or a joined log whose name is lower."""
     context = replica.context
     findings = []
     for segment, first in misnamed(replica):
@@ -181,28 +153,28 @@ def name_findings(replica: Replica) -> list[Finding]:
 
 
 def misnamed(replica: Replica) -> list[tuple[int, int]]:
-    """Segments whose name contradicts the log, by the offset in their name, each with its first batch's base offset."""
+    """Segments whose name contradicts the log: the offset in their name, and their first batch's base offset."""
     context, runs = replica.context, replica.state.continuity.runs
-    cuts = []
+    segments = []
     for index, segment in enumerate(context.segment_base_offsets):
         first = replica.state.continuity.first_in_segment.get(segment)
         if first is None:
             continue
         joined = index > 0 and any(run.start_offset < first < run.end_offset for run in runs)
         if first < segment or (first > segment and joined and not context.compacted):
-            cuts.append((segment, first))
-    return cuts
+            segments.append((segment, first))
+    return segments
 
 
 def epoch_findings(replica: Replica) -> list[Finding]:
-    """Stray epoch fields, falling epochs, and `leader-epoch-checkpoint` against the batches."""
+    """Wrong epoch fields, falling epochs, and `leader-epoch-checkpoint` against the batches."""
     strays = replica.state.epochs.strays(replica.context.epoch_checkpoint, replica.context.control)
     against_batches = _epoch_checkpoint_finding(replica, {run.leader_epoch for run, _ in strays})
     return [*_epoch_field_findings(replica, strays), *([] if against_batches is None else [against_batches])]
 
 
 def _epoch_field_findings(replica: Replica, strays: Sequence[tuple[EpochRun, int]]) -> Iterator[Finding]:
-    """`EPOCH_FIELD_MISMATCH` of batches whose epoch their neighbours contradict, but for those that stand out of place."""
+    """`EPOCH_FIELD_MISMATCH` of batches whose epoch their neighbours contradict, except those out of order."""
     context = replica.context
     displaced = {
         (irregularity.run.segment, irregularity.run.position)
@@ -210,8 +182,8 @@ def _epoch_field_findings(replica: Replica, strays: Sequence[tuple[EpochRun, int
         if irregularity.kind != "OFFSET_GAP"
     }
     for run, expected in [*strays, *replica.state.epochs.regressions()]:
-        stretch = _run_place(replica, run) if displaced else None
-        if stretch in displaced and not _alone_in(replica, run, stretch):
+        run_place = _run_place(replica, run) if displaced else None
+        if run_place in displaced and not _alone_in(replica, run, run_place):
             continue
         place = context.log_place(run.segment, run.position, run.size_in_bytes, run.start_offset, run.end_offset)
         witnesses = ["neighbouring batches"]
@@ -227,7 +199,7 @@ def _may_lack_batches(replica: Replica) -> bool:
 
 
 def _epoch_checkpoint_finding(replica: Replica, stray_epochs: Collection[int]) -> Finding | None:
-    """What `leader-epoch-checkpoint` says otherwise than the batches; None where nothing, or where nobody can say."""
+    """Differences between `leader-epoch-checkpoint` and the batches; None if there are none, or it cannot be judged."""
     context, epochs = replica.context, replica.state.epochs
     checkpoint = context.epoch_checkpoint
     if checkpoint is None or epochs.dropped_runs or epochs.batches_without_epoch:
@@ -257,27 +229,26 @@ def _epoch_checkpoint_finding(replica: Replica, stray_epochs: Collection[int]) -
 
 
 def _run_place(replica: Replica, batch: EpochRun) -> tuple[int, int] | None:
-    """Where the stretch of joining batches begins in which a batch lies: what is out of line is so with the epoch it brought."""
+    """Segment and position of the run of joining batches with this batch: if out of order, it is so with its epoch."""
     runs = replica.state.continuity.runs
     number = bisect_right(runs, (batch.segment, batch.position), key=lambda run: (run.segment, run.position))
     return (runs[number - 1].segment, runs[number - 1].position) if number else None
 
 
-def _alone_in(replica: Replica, batch: EpochRun, stretch: tuple[int, int] | None) -> bool:
-    """Whether both neighbours of a batch within its stretch have one epoch and it has another."""
+def _alone_in(replica: Replica, batch: EpochRun, run_place: tuple[int, int] | None) -> bool:
+    """Whether both neighbours of a batch within its run have one epoch and it has another."""
     runs = replica.state.epochs.runs
     number = next(index for index, run in enumerate(runs) if run is batch)
-    if (batch.segment, batch.position) == stretch or not 0 < number < len(runs) - 1:
+    if (batch.segment, batch.position) == run_place or not 0 < number < len(runs) - 1:
         return False
     left, right = runs[number - 1], runs[number + 1]
-    return left.leader_epoch == right.leader_epoch and _run_place(replica, right) == stretch
+    return left.leader_epoch == right.leader_epoch and _run_place(replica, right) == run_place
 
 
 def _log_start_moved(replica: Replica, checkpoint: list[EpochEntry], lineage: list[EpochEntry]) -> bool:
-    """Whether the checkpoint is right for a log that starts at its first entry: epochs are cut there at once when records are
-    deleted, `log-start-offset-checkpoint` is written within a minute, and segments below the log start are removed with the next
-    check of retention. Behind the first segment a file that lost its first entries looks the same, unless the cut is within an
-    epoch."""
+    """Whether the checkpoint is right for a log that starts at its first entry: deleting records truncates epochs there at once,
+    writes `log-start-offset-checkpoint` within a minute, and removes segments with the next check of retention. After the first
+    segment a file that lost its first entries looks the same, unless the truncation is within an epoch."""
     start = checkpoint[0].start_offset if checkpoint else -1
     bases = replica.context.segment_base_offsets
     if start <= replica.local_log_start_offset:
@@ -286,7 +257,7 @@ def _log_start_moved(replica: Replica, checkpoint: list[EpochEntry], lineage: li
     if beyond_first_segment and not replica.context.live and any(entry.start_offset == start for entry in lineage):
         return False
     if start >= replica.log_end_offset and checkpoint[0].leader_epoch not in {entry.leader_epoch for entry in lineage[-1:]}:
-        return False  # a file that was made anew, with the epoch that began then, looks the same
+        return False  # a new file with the epoch of that time looks the same
     return checkpoint_contradiction(checkpoint, lineage, start, replica.log_end_offset, compacted=False) is None
 
 
@@ -295,11 +266,10 @@ def index_findings(replica: Replica) -> list[Finding]:
     by_file: dict[tuple[int, str], list[BadEntry]] = {}
     disordered = _disordered_segments(replica)
     for bad in replica.state.bad_entries:
-        if replica.context.compacted and bad.reason in _BY_OFFSET - _COMPACTED_INDEX_REASONS:
-            continue
-        if (bad.segment in disordered and bad.reason in _BY_OFFSET) or _proves_lost_bytes(replica, bad):
-            continue
-        by_file.setdefault((bad.segment, bad.file_kind), []).append(bad)
+        cleaned = replica.context.compacted and bad.reason in _BY_OFFSET - _COMPACTED_INDEX_REASONS
+        doubtful = bad.segment in disordered and bad.reason in _BY_OFFSET
+        if not (cleaned or doubtful or _proves_lost_bytes(replica, bad)):
+            by_file.setdefault((bad.segment, bad.file_kind), []).append(bad)
     return [_index_finding(replica, segment, kind, by_file) for segment, kind in sorted(by_file)]
 
 
@@ -325,19 +295,17 @@ def _index_finding(replica: Replica, segment: int, kind: str, by_file: dict[tupl
 
 
 CUT_BACK: Final = "the log was cut back while its broker ran, and the index was not closed since"
-"""Why what an open index keeps behind its last entry is harmless."""
+"""Why entries of an open index after its last one are harmless."""
 
 
 def _may_be_dropped_entries(replica: Replica, segment: int, kind: str, entries: list[BadEntry]) -> bool:
-    """Whether these bad entries may be bytes that a truncation dropped: an open index keeps them behind its last entry until it is
-    closed. `AbstractIndex.truncateToEntries` moves nothing but the end, and what is appended then overwrites them one by one.
+    """Whether these bad entries may be bytes dropped by a truncation: an open index keeps them after its last entry until it is
+    closed. `AbstractIndex.truncateToEntries` moves only the end; later appends overwrite them one by one.
 
-    They are the last before the zeros of an index that was not trimmed: no sound entry follows, or they begin with one that is
-    sound by itself and out of order, where a log was written again as it was.
+    They are the last before the zeros of an untrimmed index: no sound entry follows, or the first is only out of order, where a log
+    was rewritten with the same content.
     """
-    tail = next(
-        (zero_tail for zero_tail in replica.state.zero_tails if (zero_tail.segment, zero_tail.file_kind) == (segment, kind)), None
-    )
+    tail = next((tail for tail in replica.state.zero_tails if (tail.segment, tail.file_kind) == (segment, kind)), None)
     if replica.context.clean_shutdown or tail is None or any(entry.entry >= tail.entries for entry in entries):
         return False
     first = min(entry.entry for entry in entries)
@@ -345,9 +313,9 @@ def _may_be_dropped_entries(replica: Replica, segment: int, kind: str, entries: 
 
 
 def _was_cut_back(replica: Replica, segment: int, by_file: dict[tuple[int, str], list[BadEntry]]) -> bool:
-    """Whether the segment has gone on since entries of its indexes were dropped: they are no witnesses of a tail that is gone.
+    """Whether the segment grew after entries of its indexes were dropped: then they do not prove a missing end.
 
-    The first of a file points to what was written instead, or has an older time than the segment holds, which no append gives it.
+    The first dropped entry of a file points to newer content, or has an older time than the segment, which no append gives it.
     """
     newest = max((tail.max_timestamp for tail in replica.state.zero_tails if tail.segment == segment), default=-1)
     for (base_offset, kind), entries in by_file.items():
@@ -360,14 +328,14 @@ def _was_cut_back(replica: Replica, segment: int, by_file: dict[tuple[int, str],
 
 
 def _disordered_segments(replica: Replica) -> set[int]:
-    """Segments whose batches or names give offsets in doubt."""
+    """Segments with doubtful offsets in batches or names."""
     segments = {irregularity.run.segment for irregularity in replica.course.irregularities if irregularity.kind != "OFFSET_GAP"}
     segments |= {segment for segment, _ in replica.state.framing.damage.get("BATCH_RANGE_INCONSISTENT", ())}
     return segments | {segment for segment, _ in misnamed(replica)}
 
 
 def _proves_lost_bytes(replica: Replica, bad: BadEntry) -> bool:
-    """Whether an entry points to where bytes of the log are lost: then it is the log that is wrong."""
+    """Whether an entry points to lost bytes of the log: then the log is wrong, not the index."""
     damage = replica.state.framing.damage
     lost = [
         damaged
@@ -390,10 +358,6 @@ def _torn(replica: Replica, segment: int) -> bool:
     return any(damaged_segment == segment for damaged_segment, _ in replica.state.framing.damage.get("SEG_TORN_TAIL", ()))
 
 
-_Check = tuple[str, int | None, str, int | None]
-"""What must not lie beyond what: name and offset of either, None where it is not known."""
-
-
 def checkpoint_findings(replica: Replica) -> list[Finding]:
     """High watermark, recovery point and log start in order: log start ≤ HW ≤ log end, recovery point ≤ log end."""
     if not replica.end_is_known:
@@ -414,21 +378,16 @@ def checkpoint_findings(replica: Replica) -> list[Finding]:
         ("log start", context.log_start_checkpoint, "log end", end),
         ("log start", context.log_start_checkpoint, "high watermark", high_watermark or None),
     )
-    return findings + _out_of_order(context, checks, stopped)
-
-
-def _out_of_order(context: ReplicaContext, checks: Sequence[_Check], stopped: dict[str, bool]) -> list[Finding]:
-    findings = []
     for name, value, limit_name, limit in checks:
         if value is not None and limit is not None and value > limit:
-            evidence = {"what": name, "value": value, "limit_name": limit_name, "limit": limit} | stopped
+            order: Json = {"what": name, "value": value, "limit_name": limit_name, "limit": limit} | stopped
+            severity = None
+            if limit_name == "high watermark" and not context.clean_shutdown:
+                order["harmless_if"] = _DELETED_BEFORE_CRASH
+                severity = Severity.INFO
             kind = "INCONSISTENT_CUT" if context.live else "CHECKPOINT_OUT_OF_ORDER"
-            beyond = finding(kind, context.place(), evidence)
-            harmless = limit_name == "high watermark" and not context.clean_shutdown
-            findings.append(_by_crash(beyond) if harmless else beyond)
+            findings.append(finding(kind, context.place(), order, severity=severity))
     return findings
 
 
-def _by_crash(beyond: Finding) -> Finding:
-    reason = "records were deleted within 5 s before a crash: the log start was then written down first"
-    return replace(beyond.with_evidence(harmless_if=reason), severity=Severity.INFO)
+_DELETED_BEFORE_CRASH: Final = "records were deleted within 5 s before a crash: the log start was then written down first"
