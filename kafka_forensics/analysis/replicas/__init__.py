@@ -1,4 +1,4 @@
-"""Replicas of one partition: what each one's own files prove, where they part, what was lost and who holds it."""
+"""Replicas of one partition: findings from each one's own files, where they differ, what was lost and who has it."""
 
 from kafka_forensics.analysis.replicas.absent_members import with_absent_members
 from kafka_forensics.analysis.replicas.comparison import Comparison, compare, with_holders

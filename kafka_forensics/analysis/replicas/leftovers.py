@@ -1,4 +1,4 @@
-"""What files on their way out still hold that the live log has not, and indexes whose log is gone, as evidence."""
+"""Offsets that leftover files have and the live log lacks, and index files without a log, as evidence."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 LISTED: Final = 16
 _NEVER_COMMITTED: Final = "none of it was ever committed: a replica that follows a new leader cuts what that never had"
 SEARCHED: Final = 4096
-"""Runs of leftovers looked at for one finding of missing offsets."""
+"""Runs of leftovers examined for one finding of missing offsets."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldAside:
-    """The good batches of one log file that no live log holds by its name: of `.deleted`, `.swap`, `.cleaned`, or in a directory
-    named `-delete`, `-stray`, `-future` (`suffix`)."""
+    """The good batches of a log file that is not part of a live log: `.deleted`, `.swap`, `.cleaned`, or in a directory named
+    `-delete`, `-stray`, `-future` (`suffix`)."""
 
     topic: str
     partition: int
@@ -40,62 +40,65 @@ class HeldAside:
 
     @property
     def group(self) -> tuple[object, ...]:
-        """What one finding speaks of: the files of one kind in one directory."""
+        """Key of one finding: the files of one kind in one directory."""
         return self.broker, self.log_dir, self.file.partition("/")[0], self.suffix
 
 
 @dataclass(frozen=True, slots=True)
 class LoneIndex:
-    """Index files of a segment without its `.log`: its base offset, their names, the offsets behind those that they name."""
+    """Index files of a segment without its `.log`: its base offset, their names, and the end offsets that they prove."""
 
     base_offset: int
     files: tuple[str, ...]
     ends: Mapping[str, int]
-    """By `offset index`, `time index` and `transaction index`, of those that name any."""
+    """By `offset index`, `time index` and `transaction index`, of those that prove any."""
 
 
 def with_offsets_held_aside(replicas: Sequence[Replica], aside: Sequence[HeldAside], findings: list[Finding]) -> list[Finding]:
-    """`LEFTOVER_HOLDS_DATA` for the files of each directory and suffix that hold offsets the broker's live log lacks.
+    """`LEFTOVER_HOLDS_DATA` for the files of each directory and suffix with offsets that the broker's live log lacks.
 
-    Segments that were cut off, and that no live log reaches to, are the last of their records: a `warning`, suspected. Kafka keeps
-    what it cuts for a minute (`file.delete.delay.ms`), or until its next start.
+    Truncated segments that no live log extends to are the last copy of their records: a `warning`, suspected. Kafka keeps truncated
+    segments for a minute (`file.delete.delay.ms`), or until its next start.
 
-    The findings of missing offsets that they would fill get `also_in`: where the offsets are. Of a topic created anew the broker's
-    live log has none of the old one's offsets, whatever other brokers still have.
+    Findings of missing offsets that they have get `also_in`: the files. The live log of a recreated topic has none of the old
+    topic's offsets, whatever other brokers have.
     """
     groups: dict[tuple[object, ...], list[HeldAside]] = {}
-    for held_aside in aside:
-        groups.setdefault(held_aside.group, []).append(held_aside)
+    for leftover in aside:
+        groups.setdefault(leftover.group, []).append(leftover)
     leftovers = []
     for members in groups.values():
-        leftover, findings = _leftover(members, replicas, findings)
-        leftovers += [] if leftover is None else [leftover]
+        found, findings = _leftover(members, replicas, findings)
+        leftovers += [] if found is None else [found]
     return findings + leftovers
 
 
 def _contents(members: Sequence[HeldAside], lacking: Sequence[Range], live: Sequence[Replica]) -> Json:
-    return {
-        "files": [held_aside.file for held_aside in members[:LISTED]],
+    evidence: Json = {
+        "files": [leftover.file for leftover in members[:LISTED]],
         "suffix": members[0].suffix,
-        "batches": sum(held_aside.batches for held_aside in members),
+        "batches": sum(leftover.batches for leftover in members),
         "offsets": [[low, high] for low, high in lacking[:LISTED]],
         "expired": bool(live) and lacking[-1][1] <= min(replica.log_start_offset for replica in live),
         "behind_log_end": bool(live) and lacking[0][0] >= max(replica.log_end_offset for replica in live),
-    } | ({"in_remote_storage": True} if live and not any(without(lacking, normalised(replica.remote)) for replica in live) else {})
+    }
+    if live and not any(without(lacking, normalised(replica.remote)) for replica in live):
+        evidence["in_remote_storage"] = True
+    return evidence
 
 
 def _leftover(
     members: Sequence[HeldAside], replicas: Sequence[Replica], findings: list[Finding]
 ) -> tuple[Finding | None, list[Finding]]:
-    """The finding of the files of one directory and suffix, None where the live log has all they hold, or it is not known; and
-    `findings`, those told that such files would fill."""
+    """The finding about the files of one directory and suffix, None if the live log has all their offsets or is not known; and
+    `findings`, with those files where they have missing offsets."""
     first = members[0]
     live = [replica for replica in replicas if replica.broker == first.broker]
     other_topic = _is_of_another_topic(first, live or replicas)
     if other_topic:
         live = []
     elif any(replica.state.unread for replica in live):
-        return None, findings  # what its live log lacks is not known
+        return None, findings
     lacking = _lacking(members, live)
     if not lacking:
         return None, findings
@@ -115,20 +118,20 @@ def _leftover(
 
 
 def _is_of_another_topic(aside: HeldAside, replicas: Sequence[Replica]) -> bool:
-    """Whether the files are of a topic that was deleted and made anew since."""
+    """Whether the files are of a topic that was deleted and recreated since."""
     ids = {replica.context.topic_id for replica in replicas} - {None}
     return aside.topic_id is not None and bool(ids) and aside.topic_id not in ids
 
 
 def _reached_elsewhere(offset: int, replicas: Sequence[Replica]) -> bool:
-    """Whether some log goes on behind an offset, or may do so."""
+    """Whether some log extends, or may extend, beyond an offset."""
     return any(replica.log_end_offset > offset or replica.state.unread or not replica.end_is_known for replica in replicas)
 
 
 def _lacking(members: Sequence[HeldAside], live: Sequence[Replica]) -> Ranges:
     """Offsets of these files that no live log of their broker has, ascending and joined.
 
-    Between its ends a compacted log has what its cleaner left: what it took is no loss.
+    Offsets missing inside a compacted log were removed by its cleaner.
     """
     covered = [(run.start_offset, run.end_offset) for replica in live for run in replica.state.continuity.runs]
     covered += [(replica.log_start_offset, replica.log_end_offset) for replica in live if replica.context.compacted]
@@ -137,7 +140,7 @@ def _lacking(members: Sequence[HeldAside], live: Sequence[Replica]) -> Ranges:
 
 
 def _with_leftovers(members: Sequence[HeldAside], findings: list[Finding]) -> tuple[list[Finding], list[str]]:
-    """`findings`, those of missing offsets told which files have some; names of those."""
+    """`findings`, with the files in those about missing offsets that they have; and names of these findings."""
     spans = sorted((run.start_offset, run.end_offset, number) for number, aside in enumerate(members) for run in aside.runs)
     starts = [start for start, _, _ in spans]
     fills: dict[str, None] = {}
@@ -149,7 +152,7 @@ def _with_leftovers(members: Sequence[HeldAside], findings: list[Finding]) -> tu
             continue
         before = bisect_left(starts, end)
         near = spans[max(before - SEARCHED, 0) : before]
-        numbers = dict.fromkeys(number for _, behind, number in near if behind > start)
+        numbers = dict.fromkeys(number for _, run_end, number in near if run_end > start)
         if numbers:
             files = [_label(members[number], missing.place) for number in numbers]
             answer[-1] = missing.with_evidence(also_in=[*missing.evidence.get("also_in", []), *files][:LISTED])
@@ -158,29 +161,29 @@ def _with_leftovers(members: Sequence[HeldAside], findings: list[Finding]) -> tu
 
 
 def _label(aside: HeldAside, place: Place) -> str:
-    """The file as that finding may call it: its broker is named where it is another."""
+    """The file's name in a finding: with its broker if that is another one."""
     return aside.file if (aside.broker, aside.log_dir) == (place.broker, place.log_dir) else f"broker {aside.broker}: {aside.file}"
 
 
 def _proves_gap(index: LoneIndex, gaps: list[tuple[int, int]], findings: list[Finding]) -> bool:
-    """Whether an index lies in one of the gaps, (start, number of the finding): evidence for it then."""
-    behind = bisect_right(gaps, index.base_offset, key=lambda gap: gap[0])
-    gap = findings[gaps[behind - 1][1]] if behind else None
-    if gap is None or index.base_offset >= (gap.place.offset_end or 0):
+    """Whether an index is in one of the gaps, (start, number of the finding); adds it as evidence there."""
+    after = bisect_right(gaps, index.base_offset, key=lambda gap: gap[0])
+    number = gaps[after - 1][1] if after else -1
+    if number < 0 or index.base_offset >= (findings[number].place.offset_end or 0):
         return False
-    files = [*gap.evidence.get("index_files", []), *index.files][:LISTED]
-    findings[gaps[behind - 1][1]] = replace(gap.with_evidence(index_files=files), confidence=Confidence.PROVEN)
+    files = [*findings[number].evidence.get("index_files", []), *index.files][:LISTED]
+    findings[number] = replace(findings[number].with_evidence(index_files=files), confidence=Confidence.PROVEN)
     return True
 
 
 def with_lone_index_files(
     replica: Replica, lone: Sequence[LoneIndex], snapshots: Sequence[int], findings: list[Finding]
 ) -> list[Finding]:
-    """`findings`, with what index files prove of a segment: evidence for `SEGMENT_MISSING` inside the log, before or behind it a
-    finding of its own. `snapshots`: offsets in the names of producer snapshots.
+    """`findings`, with the segments that index files without a log prove: evidence for `SEGMENT_MISSING` inside the log, a finding
+    before or after it. `snapshots`: offsets in the names of producer snapshots.
 
-    Before the log's first segment it would else look like retention. Nothing is said of what lies below the checkpointed log start,
-    or before the last segment of compacted logs, whose cleaner takes whole segments.
+    Without it, a missing first segment looks like retention. Nothing is reported below the checkpointed log start, or before the
+    last segment of compacted logs, whose cleaner removes whole segments.
     """
     context = replica.context
     bases = context.segment_base_offsets
@@ -200,24 +203,24 @@ def with_lone_index_files(
 
 
 def _at_start(replica: Replica, lone: Sequence[LoneIndex], end_offset: int) -> Finding:
-    """`SEGMENT_MISSING` for the segments before `end_offset` whose logs are gone."""
+    """`SEGMENT_MISSING` for the segments before `end_offset` without logs."""
     start, evidence = _remaining_files(replica, lone)
     evidence["missing"] = end_offset - start
     return finding("SEGMENT_MISSING", replica.context.place(offset_start=start, offset_end=end_offset), evidence)
 
 
 def _at_end(replica: Replica, lone: Sequence[LoneIndex], snapshots: Sequence[int]) -> Finding:
-    """`SEGMENT_MISSING` for the last segments, whose logs are gone, as far as files that are left name offsets; a `warning` where
-    none does. The end is known of a broker that was stopped in order: it writes the log end down twice then."""
+    """`SEGMENT_MISSING` for the last segments without logs, as far as remaining files prove offsets; a `warning` if none does.
+    After a clean shutdown the end is known: the broker writes the log end twice."""
     start, evidence = _remaining_files(replica, lone)
     ends = {witness: end for witness, end in _ends(replica.context, lone, snapshots).items() if end > start}
     if not ends:
         evidence["harmless_if"] = "the segment was empty: no file names a record of it"
         place = replica.context.place(offset_start=start)
         return finding("SEGMENT_MISSING", place, evidence, severity=Severity.WARNING, confidence=Confidence.SUSPECTED)
-    stopped_at = ends.get("recovery point") if replica.context.clean_shutdown else None
-    is_known = stopped_at is not None and stopped_at == ends.get("producer snapshot")
-    end_offset = stopped_at if is_known and stopped_at is not None else max(ends.values())
+    recovery_point = ends.get("recovery point") if replica.context.clean_shutdown else None
+    is_known = recovery_point is not None and recovery_point == ends.get("producer snapshot")
+    end_offset = recovery_point if is_known and recovery_point is not None else max(ends.values())
     evidence |= {
         "missing": end_offset - start,
         "end_offsets": ends,
@@ -229,23 +232,22 @@ def _at_end(replica: Replica, lone: Sequence[LoneIndex], snapshots: Sequence[int
 
 
 def _remaining_files(replica: Replica, lone: Sequence[LoneIndex]) -> "tuple[int, SegmentMissingEvidence]":
-    """Where the first of these segments began, and the evidence of what is left of them."""
+    """Where the first of these segments began, and evidence of their remaining files."""
     start = min(index.base_offset for index in lone)
     files = [name for index in lone for name in index.files][:LISTED]
     return start, {"file": replica.context.log_file(start), "index_files": files}
 
 
 def _ends(context: "ReplicaContext", lone: Sequence[LoneIndex], snapshots: Sequence[int]) -> dict[str, int]:
-    """How far the log once reached at least, by each file that tells: a snapshot's name, an epoch's first offset, the watermark and
-    the recovery point are log ends of their time or lie below them (ProducerStateManager, LeaderEpochFileCache, LogManager)."""
-    epochs = [entry.start_offset for entry in context.epoch_checkpoint or ()]
-    known = {
+    """How far the log extended at least, by file: a snapshot's name, an epoch's first offset, the high watermark and the recovery
+    point are past log ends or lower (ProducerStateManager, LeaderEpochFileCache, LogManager)."""
+    by_file = {
         "producer snapshot": max(snapshots, default=None),
         "recovery point": context.recovery_point,
         "high watermark": context.high_watermark,
-        "leader-epoch-checkpoint": max(epochs, default=None),
+        "leader-epoch-checkpoint": max((entry.start_offset for entry in context.epoch_checkpoint or ()), default=None),
     }
-    ends = {witness: end for witness, end in known.items() if end is not None}
+    ends = {witness: end for witness, end in by_file.items() if end is not None}
     for index in lone:
         for witness, end in index.ends.items():
             ends[witness] = max(end, ends.get(witness, end))

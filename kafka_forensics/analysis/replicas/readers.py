@@ -1,9 +1,8 @@
-"""Why consumers cannot read the newest records of a partition, as far as files tell.
+"""Why consumers cannot read the newest records of a partition, as far as files show.
 
-Consumers read up to the high watermark, those of committed transactions up to the last stable offset. The high watermark is the
-smallest log end among the ISR, and since Kafka 3.7 does not move while the ISR is below its minimum (`Partition.isUnderMinIsr`). It
-never falls: a member of the ISR that ends below what the leader has checkpointed holds nothing back; it has left the ISR since, or
-lost records.
+Consumers read up to the high watermark, with read_committed up to the last stable offset. The high watermark is the smallest log
+end among the ISR; since Kafka 3.7 it does not move while the ISR is below its minimum (`Partition.isUnderMinIsr`). It never falls:
+an ISR member whose log ends below the leader's checkpointed one holds nothing back; it has left the ISR since, or lost records.
 """
 
 from collections.abc import Callable
@@ -21,38 +20,38 @@ if TYPE_CHECKING:
 
 
 LAG_TIME_MAX_MS: Final = 30_000
-"""`replica.lag.time.max.ms` by default: a follower that is behind for longer leaves the ISR; shorter waits are an active tail."""
+"""Default of `replica.lag.time.max.ms`: a follower that lags longer leaves the ISR; shorter waits are normal."""
 
 _KAFKA_3_7: Final = 15
-"""The first `metadata.version` of brokers whose high watermark waits for `min.insync.replicas` (3.7-IV0)."""
+"""First `metadata.version` of brokers whose high watermark waits for `min.insync.replicas` (3.7-IV0)."""
 
 TimestampAt = Callable[[Replica, int], int | None]
-"""(replica, offset) → timestamp of the batch that holds it, in ms; None if that cannot be told."""
+"""(replica, offset) → timestamp in ms of the batch with that offset; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Readable:
-    """What holds readers back. `held_back_by` is `nothing`, `high_watermark`, `last_stable_offset`, `no_leader`, or `unknown`:
-    nobody says who is in the ISR, or a member's log is missing. Offsets are exclusive ends, None is "not known"."""
+    """What holds readers back. `held_back_by` is `nothing`, `high_watermark`, `last_stable_offset`, `no_leader`, or `unknown`: the
+    ISR is unknown, or a member's log is missing. Offsets are exclusive ends, None is "not known"."""
 
     held_back_by: str
     leader: int | str
-    """Whose log is the longest that counts: the leader's, or the longest copy's where no leader is known."""
+    """The leader's broker, or that of the longest copy if no leader is known."""
     log_start_offset: int
-    """Of the leader's log: before it nothing can be read."""
+    """Of the leader's log: earlier offsets cannot be read."""
     log_end_offset: int
     checkpointed: int | None = None
     """The leader's checkpointed high watermark, at most its log end."""
     proven: int = 0
-    """How far readers could read once, at least: as checkpointed, or as something else proves, such as a group's commit."""
+    """How far readers could read at least once: by the checkpoint or another proof, such as a group's commit."""
     high_watermark: int | None = None
-    """By the rule, from the log ends of the ISR, but for members that end below the leader's checkpointed one; as the leader has
-    checkpointed it while the ISR is below its minimum. None if the ISR, or this checkpoint, is not known, or not every member's log
-    was given, unless the leader has checkpointed its log end."""
+    """By the log ends of the ISR, except members that end below the leader's checkpointed one; by the leader's checkpoint while the
+    ISR is below its minimum. None if the ISR or this checkpoint is unknown, or a member's log is missing, unless the leader has
+    checkpointed its log end."""
     brokers: tuple[int | str, ...] = ()
-    """The members of the ISR that end first, or the copies that may; without a leader, the ids of those that were last in sync."""
+    """The ISR members, or possible ones, that end first; without a leader, the ids of those last in sync."""
     since_ms: int | None = None
-    """Timestamp of the first record that cannot be read; without a leader, when the controller wrote that there is none."""
+    """Timestamp of the first unreadable record; without a leader, when the controller recorded that."""
     waiting_ms: int | None = None
     """From then to the newest record."""
     isr: tuple[int, ...] | None = None
@@ -61,22 +60,22 @@ class Readable:
     producer_id: int | None = None
     """Of the oldest open transaction."""
     held_back_at: int | None = None
-    """First offset that cannot be read, or, with `missing`, an offset that cannot be read; None if nothing is known to."""
+    """First offset that cannot be read, or, with `missing`, an offset that cannot be read; None if none is known."""
     missing: tuple[int, ...] = ()
-    """Members of the ISR of which no log was given: the high watermark may be lower because of them."""
+    """ISR members without a log among the copies: the high watermark may be lower because of them."""
 
     @property
     def readable_end_offset(self) -> int | None:
-        """Where consumers stop that read all that is committed, open transactions too; None: not known, or there is no leader."""
+        """Where read_uncommitted consumers stop; None: not known, or there is no leader."""
         return None if self.held_back_by in ("unknown", "no_leader") else self.high_watermark
 
 
 def readable(
     replicas: list[Replica], control: PartitionControl | None, timestamp_at: TimestampAt, proven: int | None = None
 ) -> Readable:
-    """What holds readers of one partition back; `replicas` is not empty. A pure rule: `timestamp_at` lends it the log.
+    """What holds readers of one partition back; `replicas` is not empty. A pure rule: `timestamp_at` reads the log.
 
-    `proven`: how far something else than the leader's checkpoint proves that they could read once.
+    `proven`: how far another proof than the leader's checkpoint says that they could read.
     """
     leader = _leader(replicas, control)
     isr = None if control is None or control.isr is None else tuple(control.isr)
@@ -113,13 +112,10 @@ def readable(
 def _with_high_watermark(
     answer: Readable, leader: Replica, replicas: list[Replica], control: PartitionControl | None, timestamp_at: TimestampAt
 ) -> Readable:
-    """What the replicas in sync let readers have."""
+    """The answer with the high watermark by the replicas in sync."""
     is_known = answer.isr is not None and not answer.missing
-    ends = {
-        replica.broker: replica.log_end_offset
-        for replica in replicas
-        if (answer.isr is None or replica.context.node in answer.isr) and replica.log_end_offset >= answer.proven
-    }
+    in_sync = [replica for replica in replicas if answer.isr is None or replica.context.node in answer.isr]
+    ends = {replica.broker: replica.log_end_offset for replica in in_sync if replica.log_end_offset >= answer.proven}
     end = min(ends.values(), default=answer.log_end_offset)
     if control is not None and _waits_for_minimum(control):
         is_known = answer.checkpointed is not None and control.leader not in answer.missing
@@ -129,13 +125,11 @@ def _with_high_watermark(
     answer = replace(answer, high_watermark=end if is_known else None)
     if end == answer.log_end_offset:
         return answer if is_known else replace(answer, held_back_by="unknown")
-    in_sync = [replica.broker for replica in replicas if answer.isr is None or replica.context.node in answer.isr]
-    since = timestamp_at(leader, end)
-    newest = leader.state.framing.max_timestamp
+    since, newest = timestamp_at(leader, end), leader.state.framing.max_timestamp
     return replace(
         answer,
         held_back_by="high_watermark" if is_known else "unknown",
-        brokers=tuple(broker for broker in in_sync if ends.get(broker) == end),
+        brokers=tuple(replica.broker for replica in in_sync if ends.get(replica.broker) == end),
         held_back_at=end,
         since_ms=since,
         waiting_ms=None if since is None or newest < since else newest - since,
@@ -143,32 +137,32 @@ def _with_high_watermark(
 
 
 def _waits_for_minimum(control: PartitionControl) -> bool:
-    """Whether the ISR is below its minimum, and the broker one whose high watermark does not move then; before Kafka 3.7 it did."""
+    """Whether the ISR is below its minimum and the broker new enough to stop its high watermark then."""
     is_new = bool(control.elr) or (control.metadata_version or 0) >= _KAFKA_3_7
     return control.isr_is_below_minimum and is_new
 
 
 def _leader_lost(control: PartitionControl) -> tuple[int | None, tuple[int, ...]]:
-    """When the controller wrote that a partition has no leader any more, in ms, and who was in sync until then."""
+    """When the controller recorded that a partition has no leader, in ms, and who was in sync until then."""
     events = [] if control.history is None else control.history.events
-    stretch = list(takewhile(lambda event: event.state.leader == NO_LEADER, reversed(events)))
-    if not stretch:
+    leaderless = list(takewhile(lambda event: event.state.leader == NO_LEADER, reversed(events)))
+    if not leaderless:
         return None, ()
-    first = stretch[-1]
+    first = leaderless[-1]
     return first.timestamp_ms, first.state.isr or first.previous_isr
 
 
 def _leader(replicas: list[Replica], control: PartitionControl | None) -> Replica:
-    """The leader's replica if it is given, else the longest."""
+    """The leader's replica if there is a copy, else the longest."""
     leaders = [replica for replica in replicas if control is not None and control.leader == replica.context.node]
     return leaders[0] if leaders else max(replicas, key=lambda replica: replica.log_end_offset)
 
 
 def held_back_finding(replicas: list[Replica], answer: Readable) -> list[Finding]:
-    """`READERS_HELD_BACK` where the ISR is too small for the high watermark to move, or a member of it holds it back for longer
-    than it may stay in the ISR so.
+    """`READERS_HELD_BACK` if the ISR is too small for the high watermark to move, or a member holds it back longer than the ISR
+    allows.
 
-    A shorter wait is what every busy partition looks like; open transactions have a finding of their own.
+    Shorter waits are normal; open transactions have a finding of their own.
     """
     waits = not answer.brokers or (answer.waiting_ms is not None and answer.waiting_ms > LAG_TIME_MAX_MS)
     if answer.held_back_by != "high_watermark" or not waits or answer.high_watermark is None:

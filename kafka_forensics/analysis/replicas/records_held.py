@@ -1,6 +1,6 @@
-"""How many records a replica holds in a range of offsets: what a loss comes to, where offsets are more than records.
+"""How many records a replica has in a range of offsets: the size of a loss where there are more offsets than records.
 
-Transaction markers have offsets and are no records; a cleaner took records and left their offsets out.
+Transaction markers have offsets but are not records; a cleaner removes records and leaves their offsets out.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,39 +23,39 @@ if TYPE_CHECKING:
 
 
 class BatchPart(NamedTuple):
-    """What of a batch lies in a range: records, bytes of the whole of it, offsets; of a control batch no records and no bytes."""
+    """The part of a batch in a range: records, bytes of the whole batch, offsets; of a control batch no records and no bytes."""
 
     records: int
     size_in_bytes: int
     offsets: int
     is_exact: bool
-    """False where only part of the offsets are in the range, and which of them still have records does not stand in the header."""
+    """False if only some offsets are in the range, and the header does not say which of them have records."""
 
 
 def batches_held(replica: Replica, reader: "BatchReader", ranges: Ranges) -> Iterator[BatchPart]:
-    """Every batch that has some of these offsets, by its header."""
+    """Every batch with some of these offsets, by its header."""
     for low, high in ranges:
         for rows in walked(reader, replica, low, high):
             for row in range(rows.shape[1]):
-                base, behind = int(rows[BatchColumn.BASE_OFFSET, row]), int(rows[BatchColumn.LAST_OFFSET, row]) + 1
-                inside = min(behind, high) - max(base, low)
+                base, end = int(rows[BatchColumn.BASE_OFFSET, row]), int(rows[BatchColumn.LAST_OFFSET, row]) + 1
+                inside = min(end, high) - max(base, low)
                 if inside <= 0:
                     continue
                 if int(rows[BatchColumn.ATTRIBUTES, row]) & CONTROL_MASK and int(rows[BatchColumn.MAGIC, row]) >= 2:
                     yield BatchPart(0, 0, inside, is_exact=True)
                     continue
                 count = int(rows[BatchColumn.RECORDS_COUNT, row])
-                whole = low <= base and behind <= high and count >= 0
-                held = count if whole else inside if count < 0 else min(count, inside)
-                yield BatchPart(held, int(rows[BatchColumn.SIZE_IN_BYTES, row]), inside, whole or count == behind - base)
+                whole = low <= base and end <= high and count >= 0
+                records = count if whole else inside if count < 0 else min(count, inside)
+                yield BatchPart(records, int(rows[BatchColumn.SIZE_IN_BYTES, row]), inside, whole or count == end - base)
 
 
 def with_records(
     findings: list[Finding], replicas: Sequence[Replica], reader: "BatchReader", kinds: frozenset[str]
 ) -> list[Finding]:
-    """The findings, those of `kinds` above `info` with the number of records that are held of their offsets (evidence
-    `records_held`): by the good copy that has most, or by the version of a fork that does; without it where such a log was not read
-    whole, is damaged there, or counting takes too long."""
+    """The findings; those of `kinds` above `info` with the number of records at their offsets (evidence `records_held`): by the
+    good copy with the most, or by the version of a fork with the most; not if such a log was not read completely, is damaged there,
+    or is too large to count."""
     readable = {replica.broker: replica for replica in replicas if replica.read is Read.WHOLE}
     return [
         _counted(finding, readable, reader) if finding.kind in kinds and finding.severity is not Severity.INFO else finding
@@ -69,8 +69,7 @@ def _counted(finding: Finding, readable: "Mapping[Broker, Replica]", reader: "Ba
         return finding
     most = 0
     for holders in _holder_groups(finding):
-        held = (readable[broker] for broker in holders if broker in readable)
-        counts = [records_held(replica, reader, start, end) for replica in held]
+        counts = [records_held(readable[broker], reader, start, end) for broker in holders if broker in readable]
         if None in counts or not counts:
             return finding
         most = max(most, *(count for count in counts if count is not None))
@@ -78,30 +77,31 @@ def _counted(finding: Finding, readable: "Mapping[Broker, Replica]", reader: "Ba
 
 
 def _holder_groups(finding: Finding) -> "list[list[Broker]]":
-    """Who holds the same: the good copies, or where none is known each version of a fork; a finding without either has none."""
+    """Brokers that have the same records: the good copies, or if there are none each version of a fork; one empty group without
+    either."""
     held_by, versions = finding.evidence.get("held_by"), finding.evidence.get("versions")
     return [held_by] if held_by else [version["brokers"] for version in versions] if versions else [[]]
 
 
 def records_held(replica: Replica, reader: "BatchReader", start: int, end: int) -> int | None:
-    """Records of a replica's good batches in `[start, end)`; None where it has damage there or remote segments, or counting takes
-    too long, or an end lies within a batch of which a cleaner took records.
+    """Records of a replica's good batches in `[start, end)`; None if it has damage or remote segments there, is too large to count,
+    or an end is within a cleaned batch.
 
-    Of a log that is in order and has no control batch, those outside the range are taken from all there are, if they are fewer.
+    In an orderly log without control batches, the records outside the range are subtracted from the total, if they are fewer.
     """
     if damaged_offsets(replica, start, end) or clipped(replica.remote, start, end):
         return None
     runs = normalised((run.start_offset, run.end_offset) for run in replica.state.continuity.runs)
     first, last = (runs[0][0], runs[-1][1]) if runs else (0, 0)
-    there = clipped(runs, start, end)
-    holes = without(((max(start, first), min(end, last)),), runs) if max(start, first) < min(end, last) else ()
-    if holes and not replica.context.compacted:
+    inside = clipped(runs, start, end)
+    gaps = without(((max(start, first), min(end, last)),), runs) if max(start, first) < min(end, last) else ()
+    if gaps and not replica.context.compacted:
         return None
     outside = without(((first, last),), ((start, end),)) if runs else ()
-    if replica.state.framing.broker_timestamp < 0 and not replica.course.irregularities and counted(outside) < counted(there):
+    if replica.state.framing.broker_timestamp < 0 and not replica.course.irregularities and counted(outside) < counted(inside):
         others = _sum(replica, reader, clipped(runs, first, start) + clipped(runs, end, last))
         return None if others is None else replica.state.framing.records - others
-    return _sum(replica, reader, there)
+    return _sum(replica, reader, inside)
 
 
 def _sum(replica: Replica, reader: "BatchReader", ranges: Ranges) -> int | None:

@@ -1,4 +1,4 @@
-"""What a start on this copy would do to a replica: Kafka's recovery foretold, as findings and as evidence on damage."""
+"""What Kafka's recovery would do to a replica if a broker started on this copy, as findings and as evidence of damage."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 FILES_LISTED: Final = 16
 STEPS_LISTED: Final = 64
 CUTS_LISTED: Final = 32
-"""Only a log whose indexes are gone is cut in more places than one."""
+"""Only a log without indexes is truncated in several places."""
 _TEMPORARY: Final = (".cleaned", ".swap", ".deleted")
-"""Files beside a log whose deletion changes nothing of it."""
+"""Suffixes of files whose deletion does not change the log."""
 REASONS: Final = {
     HEADER_CUT: "header_cut",
     LENGTH_TOO_SMALL: "length_too_small",
@@ -44,12 +44,12 @@ REASONS: Final = {
     END_BELOW_START: "log_end_below_log_start",
     NEXT_OFFSET: "last_batch_read_wrongly",
 }
-"""Why a cut is made, by check."""
+"""Reason of a truncation, by check."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What would become of a replica if its broker started on this copy, and if it had crashed and started (`unclean`)."""
+    """What becomes of a replica if its broker starts on this copy, and if it had crashed before (`unclean`)."""
 
     facts: LogFacts
     forecast: Forecast
@@ -57,7 +57,7 @@ class Outlook:
 
 
 def regresses(replica: Replica, base_offset: int) -> bool:
-    """Whether offsets of a segment go back somewhere, so that building its index anew may fail."""
+    """Whether offsets of a segment go back, so that rebuilding its index may fail."""
     return any(
         irregularity.kind in kinds_with(Trait.OUT_OF_ORDER) and irregularity.run.segment == base_offset
         for irregularity in replica.course.irregularities
@@ -65,7 +65,7 @@ def regresses(replica: Replica, base_offset: int) -> bool:
 
 
 def recovery_findings(replica: Replica, outlook: Outlook) -> list[Finding]:
-    """`RECOVERY_WOULD_TRUNCATE` for the cuts that cost offsets; whether they were committed is judged over all replicas."""
+    """`RECOVERY_WOULD_TRUNCATE` for truncations that cost offsets; all replicas together decide whether these were committed."""
     context = replica.context
     sizes = {segment.base_offset: segment.size_in_bytes for segment in outlook.facts.segments}
     costly = [cut for cut in outlook.forecast.cuts if cut.start_offset < cut.end_offset]
@@ -87,7 +87,7 @@ def recovery_findings(replica: Replica, outlook: Outlook) -> list[Finding]:
             "recovery_point": context.recovery_point,
             "segments": len(cut.segments_deleted),
             "segments_deleted": [segment_file(base_offset) for base_offset in cut.segments_deleted[:FILES_LISTED]],
-            "batches_recovered": _batches_behind(replica, cut),
+            "batches_recovered": _batches_after(replica, cut),
         }
         if len(costly) > 1:
             evidence["count"] = len(costly)
@@ -95,23 +95,22 @@ def recovery_findings(replica: Replica, outlook: Outlook) -> list[Finding]:
     return findings
 
 
-def _batches_behind(replica: Replica, cut: Cut) -> int | None:
-    """Whole batches that stand behind the first byte cut; None where no byte is cut."""
+def _batches_after(replica: Replica, cut: Cut) -> int | None:
+    """Whole batches after the first byte cut; None if no byte is cut."""
     if cut.position is None:
         return None
     totals = replica.state.framing.by_segment
-    behind = sum(
-        totals[base_offset].batches for base_offset in cut.segments_deleted if base_offset in totals and base_offset != cut.segment
-    )
+    deleted = {base_offset for base_offset in cut.segments_deleted if base_offset in totals} - {cut.segment}
+    batches = sum(totals[base_offset].batches for base_offset in deleted)
     if cut.segment not in totals:
-        return behind
+        return batches
     walk_end = replica.state.recovery.ends.get(cut.segment)
-    through = walk_end.batches if walk_end is not None and walk_end.position == cut.position else 0
-    return behind + totals[cut.segment].batches - through
+    kept = walk_end.batches if walk_end is not None and walk_end.position == cut.position else 0
+    return batches + totals[cut.segment].batches - kept
 
 
 def with_unclean_restart(findings: list[Finding], replica: Replica, outlook: Outlook) -> list[Finding]:
-    """`findings`, that of damage at which recovery would end with what an unclean restart makes of it: `unclean_restart`."""
+    """`findings`; those of damage where recovery would end get the effect of an unclean restart: `unclean_restart`."""
     context, unclean = replica.context, outlook.unclean
     cuts = {(cut.segment, cut.position): cut for cut in unclean.cuts}
     refusal = unclean.steps[-1] if unclean.refused else None
@@ -137,10 +136,10 @@ def with_unclean_restart(findings: list[Finding], replica: Replica, outlook: Out
 def swap_finding(replica: Replica, facts: LogFacts, steps: list[LoaderStep], swapped: Mapping[int, list[Run]]) -> Finding:
     """`INTERRUPTED_SWAP`: what the loader would rename or delete, in order.
 
-    `swapped` has the offsets of the `.swap` files by base offset. Critical where live offsets below the high watermark would go and
-    no `.swap` holds them; a cleaner may drop any, so nothing is said of compacted topics. Information where the start throws the
-    replacement away and leaves the log as it is, as after a kill while a segment was cleaned; and in a copy of a running broker,
-    where the cleaner was at work and will end it.
+    `swapped` has the offsets of the `.swap` files by base offset. Critical if live offsets below the high watermark would be
+    deleted and no `.swap` file has them; a cleaner may drop any, so compacted topics are not judged. Info if the start discards the
+    replacement and leaves the log unchanged, as after a kill during cleaning; and in a copy of a running broker, where the cleaner
+    is at work.
     """
     context = replica.context
     names = [name for name in facts.files if name.endswith((".swap", ".cleaned"))]
@@ -157,8 +156,8 @@ def swap_finding(replica: Replica, facts: LogFacts, steps: list[LoaderStep], swa
     if all(step.action == "delete" and step.file.endswith(_TEMPORARY) for step in steps):
         return finding("INTERRUPTED_SWAP", context.place(), evidence, severity=Severity.INFO)
     renamed = {step.to for step in steps if step.action == "rename"}
-    going = {step.file for step in steps if step.action == "delete"} | renamed
-    bases = [segment.base_offset for segment in facts.segments if segment_file(segment.base_offset) in going]
+    removed = {step.file for step in steps if step.action == "delete"} | renamed
+    bases = [segment.base_offset for segment in facts.segments if segment_file(segment.base_offset) in removed]
     kept = [run for base_offset, runs in swapped.items() if segment_file(base_offset) in renamed for run in runs]
     start, end = (None, None) if context.compacted else _lost(replica, bases, facts, kept)
     place = context.place(offset_start=start, offset_end=end)
@@ -167,7 +166,7 @@ def swap_finding(replica: Replica, facts: LogFacts, steps: list[LoaderStep], swa
 
 
 def summarised(forecast: Forecast) -> RecoveryOutlook:
-    """The forecast as a replica's summary holds it: of very many steps the first, and the last."""
+    """The forecast for a replica's summary: of very many steps the first, and the last."""
     steps = forecast.steps if len(forecast.steps) <= STEPS_LISTED else (*forecast.steps[: STEPS_LISTED - 1], forecast.steps[-1])
     return RecoveryOutlook(
         not forecast.refused,
@@ -179,20 +178,20 @@ def summarised(forecast: Forecast) -> RecoveryOutlook:
 
 
 def refused_at(outlook: RecoveryOutlook) -> str | None:
-    """The file at which the broker ends its start; None if it starts."""
+    """The file at which the broker's start fails; None if it starts."""
     return None if outlook.starts else outlook.steps[-1].removeprefix("refuse ")
 
 
 def _step(step: LoaderStep) -> str:
-    """A step in the shape `delete FILE`, `rename FILE to FILE` or `truncate FILE at offset N`."""
+    """A step as `delete FILE`, `rename FILE to FILE` or `truncate FILE at offset N`."""
     to = f" to {step.to}" if step.to else ""
     at = f" at offset {step.offset}" if step.offset is not None else ""
     return " ".join(filter(None, (step.action, step.file))) + to + at
 
 
 def _lost(replica: Replica, bases: list[int], facts: LogFacts, kept: list[Run]) -> tuple[int | None, int | None]:
-    """First offset of these segments that no run of `kept` holds, from the log start on, and the one behind the last such."""
+    """First offset of these segments, from the log start on, that no run of `kept` has, and the end of the last one."""
     ends = {segment.base_offset: segment.end_offset for segment in facts.segments}
-    going = [(max(base, replica.log_start_offset), ends[base]) for base in bases]
-    missing = without(normalised(going), normalised((run.start_offset, run.end_offset) for run in kept))
+    removed = normalised((max(base, replica.log_start_offset), ends[base]) for base in bases)
+    missing = without(removed, normalised((run.start_offset, run.end_offset) for run in kept))
     return min((start for start, _ in missing), default=None), max((end for _, end in missing), default=None)
