@@ -1,7 +1,6 @@
 """Transactions as all partitions and the coordinators' log show them together."""
 
-from kafka_forensics.analysis.transactions_across.across import TransactionsAcross, completed, proven_by
-from kafka_forensics.analysis.transactions_across.decided import SKEW_MS, TV2
+from kafka_forensics.analysis.transactions_across.decisions import SKEW_MS, TV2
 from kafka_forensics.analysis.transactions_across.facts import (
     DamagedLog,
     PartitionTransactionFacts,
@@ -10,6 +9,7 @@ from kafka_forensics.analysis.transactions_across.facts import (
     hidden_by_damage,
     partition_transactions,
 )
+from kafka_forensics.analysis.transactions_across.judging import TransactionsAcross, completed, proven_by
 
 __all__ = [
     "SKEW_MS",

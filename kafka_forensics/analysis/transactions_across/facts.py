@@ -1,6 +1,6 @@
-"""What is kept of a partition's transactions until all partitions are read: the best copy's last markers and what is open.
+"""What is kept of a partition's transactions until all partitions are read: the best copy's last markers and open transactions.
 
-Bounded over the whole scan: when very many markers are held, every partition keeps only its last ones.
+The total is bounded: if very many markers are kept, every partition keeps only its last ones.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ import numpy as np
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import damaged_offsets, electable
-from kafka_forensics.analysis.transactions import OFFSET, PRODUCER_EPOCH, PRODUCER_ID, TIMESTAMP, TYPE, OpenTransaction
+from kafka_forensics.analysis.transactions import OFFSET, PRODUCER_EPOCH, PRODUCER_ID, TIMESTAMP, TYPE, OpenTransaction, rules
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.constants import WITNESS_TOPICS
 from kafka_forensics.model.findings import TopicPartition
@@ -22,157 +22,157 @@ if TYPE_CHECKING:
 
 
 ROWS_KEPT: Final = 1 << 18
-"""Markers and ended transactions held over all partitions, 120 bytes each at most."""
+"""Markers and ended transactions kept over all partitions, 120 bytes each at most."""
 OPEN_KEPT: Final = 1 << 10
-"""Open transactions of a partition that are looked into, the oldest first."""
+"""Open transactions of a partition that are examined, the oldest first."""
 MARKERS_TRIED: Final = 64
-"""Last markers of a copy that may prove something of a replica which ends before them."""
+"""Last markers of a copy that may prove that a shorter replica lacks records."""
 
 
 @dataclass(frozen=True, slots=True)
 class MarkersBeyond:
-    """The last markers of one copy that lie beyond the end of a replica which may be elected, and beyond every high watermark."""
+    """The last markers of one copy beyond the end of a replica that may be elected, and beyond every high watermark."""
 
     broker: int | str
     log_end_offset: int
     rows: "NDArray[np.int64]"
-    """Columns of `transaction_markers`, in file order."""
+    """Columns of `LastMarkers`, in file order."""
 
 
 @dataclass(slots=True)
 class PartitionFacts:
-    """The transactions of one partition, from the copy that reaches furthest among those that are whole."""
+    """The transactions of one partition, from the copy that extends furthest among the whole ones."""
 
     context: ReplicaContext
     brokers: list[int | str]
     """Of every copy."""
     compacted: bool
     clean: bool
-    """Every copy's broker was stopped cleanly, so that no log was to go on."""
+    """Every copy's broker was stopped cleanly, so that no log was to continue."""
     whole: bool
     """No bytes of the copy are damaged or unread; offsets may be missing."""
     gaps: list[tuple[int, int]]
-    """Offsets [start, end) of which no copy has any."""
+    """Offsets [start, end) that no copy has."""
     markers: "NDArray[np.int64]"
-    """Columns of `transaction_markers`, in file order."""
+    """Columns of `LastMarkers`, in file order."""
     ended: "NDArray[np.int64]"
-    """Columns of `transaction_rules.FOUND_WIDTH`, in file order."""
+    """Columns of the kernels' reports (`rules.FOUND_WIDTH`), in file order."""
     open: dict[int, OpenTransaction]
     """Producer id → its open transaction."""
     last_stable_offset: int
     log_start_offset: int
     log_end_offset: int
     broker_timestamp: int
-    """The newest that a broker stamped in any copy, in ms; -1: none."""
+    """The newest timestamp set by a broker in any copy, in ms; -1: none."""
     elsewhere: "NDArray[np.int64]"
     """Markers that only other copies have."""
     forgotten: list[OpenTransaction]
-    """Open by the newest snapshot of some copy, though no copy's log has anything of them."""
+    """Open in the newest snapshot of some copy, though no copy's log shows them."""
     ended_elsewhere: dict[int, list[int | str]] = field(default_factory=dict)
-    """Producer id → brokers whose copy has the marker of the transaction that is open here."""
+    """Producer id → brokers whose copy has the marker of the transaction that is open in this one."""
     open_elsewhere: set[int] = field(default_factory=set)
     """Producer ids with an open transaction in another copy that is not open in this one."""
     nodes: list[int | str] = field(default_factory=list)
-    """Of every copy, what the controller calls its broker."""
-    alike: list[int | str] = field(default_factory=list)
-    """The same of whole copies that end as this one does, in epoch and offset, and of this one."""
+    """Of every copy, its broker's id for the controller."""
+    same_end_nodes: list[int | str] = field(default_factory=list)
+    """The same of this copy and of whole copies with the same end, in epoch and offset."""
     all_whole: bool = True
-    """The same as `whole`, of every copy."""
+    """As `whole`, of every copy."""
     entire_since: int | None = None
-    """Time, in ms, from which on the markers held are all that were ever written; None: some may be gone as they should be."""
+    """Time, in ms, from which on all markers ever written are kept; None: some may have been deleted legally."""
     beyond: list[MarkersBeyond] = field(default_factory=list)
     _rows_of: "dict[tuple[int, int], list[int]]" = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
-        """Rows held."""
+        """Rows kept."""
         return len(self.markers) + len(self.ended)
 
     def trim(self) -> None:
         """Keep the last half of the markers, and the transactions that they ended."""
         self.markers = self.markers[-(len(self.markers) // 2) or None :].copy()
-        self.ended = self.ended[np.isin(self.ended[:, 4], self.markers[:, OFFSET])]
+        self.ended = self.ended[np.isin(self.ended[:, rules.FOUND_OFFSET], self.markers[:, OFFSET])]
         self._rows_of = {}
         self.entire_since = None
 
     def reaches_back(self, timestamp: int) -> bool:
-        """Whether a marker of this time, and all behind it, would be among those held."""
-        return any(moment is not None and moment <= timestamp for moment in (self.first_marker_timestamp, self.entire_since))
+        """Whether a marker of this time, and all after it, would be among those kept."""
+        return any(since is not None and since <= timestamp for since in (self.first_marker_timestamp, self.entire_since))
 
     def markers_of(self, producer_id: int, producer_epoch: int) -> "NDArray[np.int64]":
-        """Rows of one producer's markers with one epoch."""
+        """Rows of a producer's markers with one epoch."""
         if not self._rows_of:
-            for row, (name, epoch) in enumerate(self.markers[:, [PRODUCER_ID, PRODUCER_EPOCH]].tolist()):
-                self._rows_of.setdefault((name, epoch), []).append(row)
+            for row, producer in enumerate(self.markers[:, [PRODUCER_ID, PRODUCER_EPOCH]].tolist()):
+                self._rows_of.setdefault(tuple(producer), []).append(row)
         answer: NDArray[np.int64] = self.markers[self._rows_of.get((producer_id, producer_epoch), [])]
         return answer
 
     @property
     def first_marker_timestamp(self) -> int | None:
-        """Of the earliest marker held."""
+        """Of the earliest marker kept."""
         return int(self.markers[:, TIMESTAMP].min()) if len(self.markers) else None
 
     @property
     def last_marker_timestamp(self) -> int | None:
-        """Of the latest marker held."""
+        """Of the latest marker kept."""
         return int(self.markers[:, TIMESTAMP].max()) if len(self.markers) else None
 
     def had_data(self, marker_offset: int) -> bool:
         """Whether the marker at this offset ended a transaction with data in this copy."""
-        return bool((self.ended[:, 4] == marker_offset).any())
+        return bool((self.ended[:, rules.FOUND_OFFSET] == marker_offset).any())
 
     def marker_before(self, producer_id: int, offset: int, timestamp: int) -> int | None:
-        """Offset of the producer's last marker before `offset`, if that was written later than `timestamp`: data that stand behind
-        it though they are older than it came late (KAFKA-9144)."""
+        """Offset of the producer's last marker before `offset`, if it is newer than `timestamp`: data after it that are older
+        arrived late (KAFKA-9144)."""
         markers = self.markers
         before = markers[(markers[:, PRODUCER_ID] == producer_id) & (markers[:, OFFSET] < offset)]
         late = len(before) and int(before[-1, TIMESTAMP]) >= timestamp
         return int(before[-1, OFFSET]) if late else None
 
     def written_after(self, offset: int) -> int:
-        """Timestamp of the newest marker before `offset`, by its broker's clock: what stands there is not older. -1: none."""
+        """Timestamp of the newest marker before `offset`, by its broker's clock: what follows is not older. -1: none."""
         return int(self.markers[self.markers[:, OFFSET] < offset, TIMESTAMP].max(initial=-1))
 
     def previous_marker_offset(self, timestamp: int) -> int | None:
-        """Offset of the last marker that is older than `timestamp`."""
+        """Offset of the last marker older than `timestamp`."""
         older = self.markers[self.markers[:, TIMESTAMP] < timestamp, OFFSET]
         return int(older.max()) if len(older) else None
 
 
-def _says_nothing(replicas: Sequence[Replica], *, present: bool) -> bool:
-    """Whether no copy could be read, or none has transactions and none must have, by what coordinators decided."""
-    return all(replica.read is Read.NONE for replica in replicas) or not (present or replicas[0].context.decided)
-
-
 def partition_facts(replicas: Sequence[Replica]) -> PartitionFacts | None:
-    """The facts of one partition; None if no copy of it has transactions, and nothing says that it must have."""
-    present = any(map(_has_transactions, replicas))
-    if _says_nothing(replicas, present=present):
+    """The facts of one partition; None if no copy could be read or has transactions, and no coordinator's decision lists it."""
+    folds = [replica.state.transactions for replica in replicas]
+    present = any(
+        len(fold.last_markers.markers.rows) or fold.open_transactions(1) or replica.forgotten
+        for fold, replica in zip(folds, replicas, strict=True)
+    )
+    if all(replica.read is Read.NONE for replica in replicas) or not (present or replicas[0].context.decided):
         return None
     best = best_copy(replicas)
     since = _entire_since(best)
     if not present and since is None:
         return None
-    fold, context = best.state.transactions, best.context
-    markers = fold.last_markers.markers.rows
+    fold, context, gaps = best.state.transactions, best.context, best.course.gaps()
+    runs = [run for replica in replicas if gaps for run in replica.state.continuity.runs]
+    same_end = [replica for replica in replicas if replica is best or (_is_whole(replica) and _end(replica) == _end(best))]
     facts = PartitionFacts(
         context,
         [replica.broker for replica in replicas],
         any(replica.context.compacted for replica in replicas),
         all(replica.context.clean_shutdown for replica in replicas),
         _is_whole(best),
-        _gaps(best, replicas),
-        markers,
+        [gap for gap in gaps if not any(run.start_offset < gap[1] and gap[0] < run.end_offset for run in runs)],
+        fold.last_markers.markers.rows,
         fold.ended(),
         {transaction.producer_id: transaction for transaction in fold.open_transactions(OPEN_KEPT)},
         fold.last_stable_offset(context.high_watermark, best.log_end_offset),
         best.local_log_start_offset,
         best.log_end_offset,
         max(replica.state.framing.broker_timestamp for replica in replicas),
-        _only_elsewhere(markers, replicas),
-        _forgotten_by_all(best, replicas),
+        _only_elsewhere(fold.last_markers.markers.rows, replicas),
+        [transaction for transaction in best.forgotten if not any(fold.knows(transaction.producer_id) for fold in folds)],
         nodes=[replica.context.node for replica in replicas],
-        alike=[replica.context.node for replica in replicas if replica is best or _ends_alike(replica, best)],
+        same_end_nodes=[replica.context.node for replica in same_end],
         all_whole=all(map(_is_whole, replicas)),
         entire_since=since,
         beyond=_markers_beyond(replicas),
@@ -183,12 +183,8 @@ def partition_facts(replicas: Sequence[Replica]) -> PartitionFacts | None:
     return facts
 
 
-def _has_transactions(replica: Replica) -> bool:
-    return bool(len(replica.state.transactions.last_markers.markers.rows) or _opens(replica) or replica.forgotten)
-
-
 def _take_other_copy(facts: PartitionFacts, other: Replica) -> None:
-    """Take what another copy than the best says of transactions: what is open there and not here, and what ended there."""
+    """Add the transactions that are open only in another copy, and those open here that ended there."""
     fold = other.state.transactions
     ours = {(transaction.producer_id, transaction.first_offset) for transaction in facts.open.values()}
     theirs = {(transaction.producer_id, transaction.first_offset) for transaction in fold.open_transactions(OPEN_KEPT)}
@@ -197,20 +193,23 @@ def _take_other_copy(facts: PartitionFacts, other: Replica) -> None:
         return
     ended = fold.ended()
     for transaction in facts.open.values():
-        if ((ended[:, 6] == transaction.producer_id) & (ended[:, 8] == transaction.first_offset)).any():
+        if (
+            (ended[:, rules.FOUND_PRODUCER_ID] == transaction.producer_id)
+            & (ended[:, rules.DATA_FIRST_OFFSET] == transaction.first_offset)
+        ).any():
             facts.ended_elsewhere.setdefault(transaction.producer_id, []).append(other.broker)
 
 
 def _markers_beyond(replicas: Sequence[Replica]) -> list[MarkersBeyond]:
-    """Of each copy the markers that could prove that an electable replica lacks something; none of live copies, nor where no
-    controllers' log says who may be elected."""
+    """Markers of each copy that could prove that an electable replica lacks records; none of live copies, nor without a
+    controller's log."""
     control = replicas[0].context.control
     if control is None or any(replica.context.live or not replica.end_is_known for replica in replicas):
         return []
     members = electable(control)
     ends = [replica.log_end_offset for replica in replicas if replica.context.node in members]
-    known = max(min(replica.context.high_watermark or 0, replica.log_end_offset) for replica in replicas)
-    floor = max(min(ends, default=0), known)
+    watermark = max(min(replica.context.high_watermark or 0, replica.log_end_offset) for replica in replicas)
+    floor = max(min(ends, default=0), watermark)
     beyonds = []
     for replica in replicas if ends else ():
         rows = replica.state.transactions.last_markers.markers.rows
@@ -221,31 +220,21 @@ def _markers_beyond(replicas: Sequence[Replica]) -> list[MarkersBeyond]:
 
 
 def best_copy(replicas: Sequence[Replica]) -> Replica:
-    """The copy of a partition that its transactions are told from: whole ones first, then the leader's, then the furthest."""
-    return max(replicas, key=_reach)
+    """The copy that shows a partition's transactions best: whole ones first, then the leader's, then the furthest."""
 
+    def order(replica: Replica) -> tuple[bool, bool, tuple[int, int]]:
+        control = replica.context.control
+        return _is_whole(replica), control is not None and control.leader == replica.context.node, _end(replica)
 
-def _gaps(best: Replica, replicas: Sequence[Replica]) -> list[tuple[int, int]]:
-    gaps = best.course.gaps()
-    runs = [run for replica in replicas if gaps for run in replica.state.continuity.runs]
-    return [gap for gap in gaps if not any(run.start_offset < gap[1] and gap[0] < run.end_offset for run in runs)]
+    return max(replicas, key=order)
 
 
 def _entire_since(replica: Replica) -> int | None:
-    """Since when a log holds every marker: from the topic's creation, if it begins at offset 0 and is of that topic."""
+    """Since when a log has every marker: since the topic's creation, if it begins at offset 0 and is of that topic."""
     context, control = replica.context, replica.context.control
     if control is None or replica.local_log_start_offset != 0 or context.topic_id is None or context.topic_id != control.topic_id:
         return None
     return control.exists_since_ms if replica.state.transactions.last_markers.markers.complete else None
-
-
-def _forgotten_by_all(best: Replica, replicas: Sequence[Replica]) -> list[OpenTransaction]:
-    every = [replica.state.transactions for replica in replicas]
-    return [forgotten for forgotten in best.forgotten if not any(fold.knows(forgotten.producer_id) for fold in every)]
-
-
-def _ends_alike(replica: Replica, best: Replica) -> bool:
-    return _is_whole(replica) and _end(replica) == _end(best)
 
 
 def _only_elsewhere(ours: "NDArray[np.int64]", replicas: Sequence[Replica]) -> "NDArray[np.int64]":
@@ -253,46 +242,35 @@ def _only_elsewhere(ours: "NDArray[np.int64]", replicas: Sequence[Replica]) -> "
     others = [replica.state.transactions.last_markers.markers.rows for replica in replicas]
     facts = [PRODUCER_ID, PRODUCER_EPOCH, OFFSET, TYPE]
     differing = [rows for rows in others if not np.array_equal(rows[:, facts], ours[:, facts])]
-    known = set(map(tuple, ours[:, facts].tolist())) if differing else set()
-    strange = [rows[[tuple(fact) not in known for fact in rows[:, facts].tolist()]] for rows in differing if len(rows)]
-    return np.concatenate([ours[:0], *strange])
-
-
-def _opens(replica: Replica) -> bool:
-    return bool(replica.state.transactions.open_transactions(1))
+    our_markers = set(map(tuple, ours[:, facts].tolist())) if differing else set()
+    only_theirs = [rows[[tuple(fact) not in our_markers for fact in rows[:, facts].tolist()]] for rows in differing if len(rows)]
+    return np.concatenate([ours[:0], *only_theirs])
 
 
 def _is_whole(replica: Replica) -> bool:
     return not replica.state.framing.bytes_damaged and not replica.state.unread
 
 
-def _reach(replica: Replica) -> tuple[bool, bool, tuple[int, int]]:
-    """Sort key: whole copies first, then the leader's, then by their end."""
-    control = replica.context.control
-    leads = control is not None and control.leader == replica.context.node
-    return _is_whole(replica), leads, _end(replica)
-
-
 def _end(replica: Replica) -> tuple[int, int]:
-    """How far a copy reaches: last epoch and log end."""
+    """Last epoch and log end of a copy."""
     return max((entry.leader_epoch for entry in replica.epochs), default=-1), replica.log_end_offset
 
 
 @dataclass(slots=True)
 class PartitionTransactionFacts:
-    """What is kept of one partition, with the newest timestamps in its copies, ms (-1: none)."""
+    """The kept facts of one partition, with the newest timestamps in its copies, ms (-1: none)."""
 
     facts: PartitionFacts | None
     """None if no copy has transactions."""
     newest_timestamp: int
-    """By any clock, a client's too."""
+    """By any clock, also a client's."""
     broker_timestamp: int
     reached: dict[int | str, int] = field(default_factory=dict)
-    """Broker → the newest that a broker stamped in its copy; in internal topics no client stamps anything."""
+    """Broker → the newest timestamp set by a broker in its copy; in internal topics clients set none."""
 
 
 def partition_transactions(replicas: Sequence[Replica]) -> PartitionTransactionFacts:
-    """What is kept of the copies of one partition."""
+    """The kept facts of the copies of one partition."""
     reached: dict[int | str, int] = {}
     for replica in replicas:
         framing = replica.state.framing
@@ -312,10 +290,10 @@ class CollectedFacts:
 
     partitions: dict[TopicPartition, PartitionFacts] = field(default_factory=dict)
     newest_timestamp: int = -1
-    """By any clock, a client's too."""
+    """By any clock, also a client's."""
     broker_timestamp: int = -1
     reached: dict[int | str, int] = field(default_factory=dict)
-    """Broker → the newest that a broker stamped in any log of its copies."""
+    """Broker → the newest timestamp set by a broker in any log of its copies."""
     _rows: int = 0
 
     def take(self, transactions: PartitionTransactionFacts) -> None:
@@ -335,27 +313,21 @@ class CollectedFacts:
             self._rows = sum(partition.rows for partition in self.partitions.values())
 
 
-# What damage hides of a log's transactions, and what a producer snapshot beside it still knows of them.
-#
-# Where batches cannot be read, transactions may have begun or ended: read_committed readers may have to wait at any of these
-# offsets.
-
-
-SPANS_TOLD: Final = 16
-"""Ranges of damaged offsets told of one log."""
+SPANS_LISTED: Final = 16
+"""Ranges of damaged offsets listed of one log."""
 
 
 @dataclass(frozen=True, slots=True)
 class DamagedLog:
-    """Bytes of a log that cannot be read, and the offsets they held, ends exclusive: the first ranges; none where they are not
-    known."""
+    """Size of a log's unreadable bytes, and their offsets, ends exclusive: the first ranges; none if unknown. Transactions may have
+    begun or ended there, so read_committed readers may have to wait at any of these offsets."""
 
     size_in_bytes: int
     spans: tuple[tuple[int, int], ...]
 
 
 def damage_of(replica: Replica) -> DamagedLog | None:
-    """What of a log is damaged, but for a last batch that was cut off and not committed; None if nothing is."""
+    """The damage of a log, except a last batch that was cut off and not committed; None if there is none."""
     size = replica.state.framing.bytes_damaged
     if (replica.context.high_watermark or 0) <= replica.log_end_offset:
         last = max(replica.context.segment_base_offsets, default=-1)
@@ -364,26 +336,23 @@ def damage_of(replica: Replica) -> DamagedLog | None:
     if size <= 0:
         return None
     spans = damaged_offsets(replica, replica.log_start_offset, replica.log_end_offset)
-    return DamagedLog(size, tuple(spans[:SPANS_TOLD]))
+    return DamagedLog(size, tuple(spans[:SPANS_LISTED]))
 
 
 def hidden_by_damage(replica: Replica, known: Iterable[OpenTransaction]) -> list[OpenTransaction]:
-    """Those of `known`, which snapshots hold open, that begin in damaged offsets and of which the log shows nothing since, by first
-    offset. Where the fold forgot producers, nobody can say that."""
+    """The transactions of `known`, open in snapshots, that begin in damaged offsets and do not appear in the log since, by first
+    offset. None of a producer that the fold may have forgotten."""
     damage = damage_of(replica)
     if damage is None or not replica.end_is_known:
         return []
     fold = replica.state.transactions
-    transactions = {}
+    hidden = {}
     for transaction in known:
-        if not any(start <= transaction.first_offset < end for start, end in damage.spans):
-            continue
         state = fold.view([transaction.producer_id]).get(transaction.producer_id)
-        silent = (
-            not fold.knows(transaction.producer_id)
-            if state is None
-            else state.first_offset < 0 and state.last_offset < transaction.first_offset
-        )
-        if silent:
-            transactions[transaction.producer_id] = transaction
-    return sorted(transactions.values(), key=lambda transaction: (transaction.first_offset, transaction.producer_id))
+        if state is None:
+            is_absent = not fold.knows(transaction.producer_id)
+        else:
+            is_absent = state.first_offset < 0 and state.last_offset < transaction.first_offset
+        if is_absent and any(start <= transaction.first_offset < end for start, end in damage.spans):
+            hidden[transaction.producer_id] = transaction
+    return sorted(hidden.values(), key=lambda transaction: (transaction.first_offset, transaction.producer_id))

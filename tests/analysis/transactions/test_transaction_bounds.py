@@ -8,7 +8,7 @@ import pytest
 from kafka_forensics.analysis.internal_topics import transaction_log
 from kafka_forensics.analysis.internal_topics.transaction_log import TransactionLogReplay
 from kafka_forensics.analysis.kinds import finding
-from kafka_forensics.analysis.transactions_across.across import TransactionsAcross
+from kafka_forensics.analysis.transactions_across.judging import TransactionsAcross
 from kafka_forensics.model.coordinators import TransactionLog, TransactionMetadata
 from kafka_forensics.model.findings import Finding, Place
 

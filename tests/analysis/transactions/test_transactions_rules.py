@@ -12,7 +12,7 @@ from kafka_forensics.analysis.transactions import Pairing, TransactionColumn, ma
 from kafka_forensics.analysis.transactions.endings import ENDING_WIDTH, FIRST_OFFSET, IS_ABORT, LAST_OFFSET, PRODUCER_ID, paired
 from kafka_forensics.analysis.transactions.markers import LastRows, lower_coordinator_epochs
 from kafka_forensics.analysis.transactions.transactions import TransactionsFold, TransactionState
-from kafka_forensics.analysis.transactions_across.decided import Commits
+from kafka_forensics.analysis.transactions_across.decisions import CommitDecisions
 from kafka_forensics.analysis.transactions_across.facts import PartitionFacts
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
@@ -338,7 +338,7 @@ def test_commits_are_found_by_producer_and_partition_without_going_through_all()
         for number in range(count)
     ]
     start = process_time()
-    commits = Commits([*own, *busy])
+    commits = CommitDecisions([*own, *busy])
     assert [commits.of(name, ("t", name % 50)) for name in range(count)] == [[decision] for decision in own]
     assert [len(commits.of(count, ("t", number))) for number in range(count)] == [1, 0] * (count // 2)
     assert process_time() - start < 5

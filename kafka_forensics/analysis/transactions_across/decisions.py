@@ -54,7 +54,7 @@ class Contradiction:
     offset_end: int | None = None
     marker: tuple[int, int, int] | None = None
     """(segment, position, size in bytes) of the marker that contradicts."""
-    reaching: int | str | None = None
+    continuing_broker: int | str | None = None
     """The broker whose other logs go on behind the decision, where its copy of this partition does not and it was not stopped
     cleanly; None: the copy does, or it was."""
     since_creation: bool = False
@@ -66,7 +66,7 @@ class Contradiction:
         return self.reason in ("nothing_left", "records_missing")
 
 
-class Commits:
+class CommitDecisions:
     """Decisions to commit by producer id and partition, for very many questions."""
 
     def __init__(self, decisions: Iterable[Decision]) -> None:
@@ -106,10 +106,10 @@ def contradictions(
         for (_, producer_id, epoch), decisions in of_producer:
             ours, unmatched = _of_group(facts.markers_of(producer_id, epoch), decisions)
             left += unmatched
-            gaps = ((decision, _emptied(facts, decision, row)) for decision, row in ours[True].matched)
+            gaps = ((decision, _missing_records(facts, decision, row)) for decision, row in ours[True].matched)
             emptied += [Contradiction(decision, listed, "records_missing", *gap) for decision, gap in gaps if gap is not None]
         ends = _ends_open(facts, [decision for decision, _ in left])
-        against = _Against(listed, facts, log, as_of, reached)
+        against = _PartitionCheck(listed, facts, log, as_of, reached)
         judged = (against.unmatched(decision, opposite, ends_open=ends is decision) for decision, opposite in left)
         contradictions += [contradiction for contradiction in judged if contradiction is not None] + emptied
     return contradictions
@@ -117,10 +117,10 @@ def contradictions(
 
 def _of_group(
     markers: "NDArray[np.int64]", decisions: Sequence[Decision]
-) -> "tuple[dict[bool, _Pairs], list[tuple[Decision, NDArray[np.int64]]]]":
+) -> "tuple[dict[bool, _PairedMarkers], list[tuple[Decision, NDArray[np.int64]]]]":
     """Decisions about one producer id and epoch paired with their markers in one partition, and those that surely have none, each
     with the opposite markers that no decision has."""
-    ours: dict[bool, _Pairs] = {}
+    ours: dict[bool, _PairedMarkers] = {}
     for commit in (True, False):
         rows = markers[(markers[:, TYPE] == CONTROL_COMMIT) == commit]
         ours[commit] = _paired(
@@ -162,7 +162,7 @@ def _ends_open(facts: PartitionFacts, unmatched: Sequence[Decision]) -> Decision
 
 
 @dataclass(slots=True)
-class _Pairs:
+class _PairedMarkers:
     """Decisions of one kind with their markers, decisions without, and markers left over."""
 
     matched: list[tuple[Decision, "NDArray[np.int64]"]]
@@ -170,7 +170,7 @@ class _Pairs:
     spare: "NDArray[np.int64]"
 
 
-def _paired(decisions: Sequence[Decision], rows: "NDArray[np.int64]") -> _Pairs:
+def _paired(decisions: Sequence[Decision], rows: "NDArray[np.int64]") -> _PairedMarkers:
     """As many pairs as can be made: each decision takes the earliest marker in its time that no other has."""
     matched, unmatched, spare = [], [], []
     at = 0
@@ -184,11 +184,11 @@ def _paired(decisions: Sequence[Decision], rows: "NDArray[np.int64]") -> _Pairs:
             at += 1
         else:
             unmatched.append(decision)
-    return _Pairs(matched, unmatched, rows[[*spare, *range(at, len(rows))]])
+    return _PairedMarkers(matched, unmatched, rows[[*spare, *range(at, len(rows))]])
 
 
 @dataclass(frozen=True, slots=True)
-class _Against:
+class _PartitionCheck:
     """A partition against the decisions that list it and have no marker of theirs there."""
 
     listed: TopicPartition
@@ -197,16 +197,16 @@ class _Against:
     as_of: int
     reached: Mapping[int | str, int]
 
-    def _would_have_it(self, decision: Decision, moment: int, *, ends_before: bool) -> bool:
+    def _must_have_marker(self, decision: Decision, moment: int, *, ends_before: bool) -> bool:
         """Whether the log of the copy, and no other alone, would hold the marker of a decision if there ever was one."""
         late = self.as_of - decision.decided_timestamp > DEFAULT_MAX_TIMEOUT_MS + LATE_BUFFER_MS
         if not self.facts.whole or (decision.completed_timestamp is None and not late):
             return False
-        if not _has_all(self.facts, moment, ends_before):
+        if not _has_all_committed(self.facts, moment, ends_before):
             return False
-        if ends_before and not _stopped_behind(self.facts, decision, self.log, self.reached):
+        if ends_before and not _broker_continued_after(self.facts, decision, self.log, self.reached):
             return False
-        return not self._another_copy_may_have_it(decision)  # what that means, the comparison of the copies says
+        return not self._other_copy_has_it(decision)  # what that means, the comparison of the copies says
 
     def unmatched(self, decision: Decision, opposite: "NDArray[np.int64]", *, ends_open: bool) -> Contradiction | None:
         """What it means that a decision has no marker here; None if that may be right.
@@ -219,36 +219,36 @@ class _Against:
         near = opposite[(times >= decision.decided_timestamp) & ((times <= end + SKEW_MS) if end is not None else True)]
         if len(near):
             segment, position, size = near[0, :3].tolist()
-            return self._otherwise(decision, int(near[0, OFFSET]), (segment, position, size))
+            return self._opposite_marker(decision, int(near[0, OFFSET]), (segment, position, size))
         moment = decision.decided_timestamp if end is None else end
-        ends_before = not _goes_on_behind(facts, moment)
-        if not self._would_have_it(decision, moment, ends_before=ends_before):
+        ends_before = not _continues_after(facts, moment)
+        if not self._must_have_marker(decision, moment, ends_before=ends_before):
             return None
-        reaching = facts.context.broker if ends_before and not facts.clean else None
-        if (ending := _ended_by_a_later(facts, decision)) is not None:
+        continuing_broker = facts.context.broker if ends_before and not facts.clean else None
+        if (ending := _ended_by_later(facts, decision)) is not None:
             segment, position, kind, size, offset = ending[:5].tolist()
             same = (kind == COMMIT) == decision.commit
-            return None if same else self._otherwise(decision, offset, (segment, position, size), reaching)
+            return None if same else self._opposite_marker(decision, offset, (segment, position, size), continuing_broker)
         opened = facts.open.get(decision.producer_id) if ends_open else None
-        if opened is not None and not _may_be_later(self.log, decision, self.listed, opened):
+        if opened is not None and not _may_be_of_later(self.log, decision, self.listed, opened):
             offsets = opened.first_offset, opened.last_offset + 1
-            return Contradiction(decision, self.listed, "no_marker", *offsets, reaching=reaching)
+            return Contradiction(decision, self.listed, "no_marker", *offsets, continuing_broker=continuing_broker)
         if opened is not None and opened.first_timestamp <= moment + SKEW_MS:
             return None  # nobody can say which of the two it is of
-        return None if end is None else self._nothing_left(decision, reaching)
+        return None if end is None else self._nothing_left(decision, continuing_broker)
 
-    def _another_copy_may_have_it(self, decision: Decision) -> bool:
+    def _other_copy_has_it(self, decision: Decision) -> bool:
         strange = self.facts.elsewhere
         its = (strange[:, PRODUCER_ID] == decision.producer_id) & (strange[:, PRODUCER_EPOCH] == decision.producer_epoch)
         return bool(its.any())
 
-    def _otherwise(
-        self, decision: Decision, offset: int, place: tuple[int, int, int], reaching: int | str | None = None
+    def _opposite_marker(
+        self, decision: Decision, offset: int, place: tuple[int, int, int], continuing_broker: int | str | None = None
     ) -> Contradiction:
         """The marker at `offset` says otherwise than the decision; `place`: its segment, position and size in bytes."""
-        return Contradiction(decision, self.listed, "opposite_marker", offset, offset + 1, place, reaching)
+        return Contradiction(decision, self.listed, "opposite_marker", offset, offset + 1, place, continuing_broker)
 
-    def _nothing_left(self, decision: Decision, reaching: int | str | None) -> Contradiction | None:
+    def _nothing_left(self, decision: Decision, continuing_broker: int | str | None) -> Contradiction | None:
         """Neither a marker nor records of a transaction that was committed; None where the log may have dropped them."""
         facts = self.facts
         if decision.producer_id in facts.open_elsewhere:
@@ -258,10 +258,12 @@ class _Against:
         start, end = _gap_at(facts, decision, facts.log_end_offset) or (None, None)
         first = facts.first_marker_timestamp
         since_creation = first is None or first > decision.decided_timestamp - SKEW_MS
-        return Contradiction(decision, self.listed, "nothing_left", start, end, reaching=reaching, since_creation=since_creation)
+        return Contradiction(
+            decision, self.listed, "nothing_left", start, end, continuing_broker=continuing_broker, since_creation=since_creation
+        )
 
 
-def _ended_by_a_later(facts: PartitionFacts, decision: Decision) -> "NDArray[np.int64] | None":
+def _ended_by_later(facts: PartitionFacts, decision: Decision) -> "NDArray[np.int64] | None":
     """The row of `ended` of a decision's records where the marker of a later transaction ended them, its own being lost; None where
     there is none. Before transaction version 2 nothing tells whose records a marker ended."""
     if decision.client_transaction_version < TV2:
@@ -271,13 +273,15 @@ def _ended_by_a_later(facts: PartitionFacts, decision: Decision) -> "NDArray[np.
     return rows[0] if len(rows) else None
 
 
-def _goes_on_behind(facts: PartitionFacts, moment: int) -> bool:
+def _continues_after(facts: PartitionFacts, moment: int) -> bool:
     """Whether a copy itself goes on behind a moment."""
     last = facts.last_marker_timestamp
     return last is not None and last >= moment + SKEW_MS
 
 
-def _stopped_behind(facts: PartitionFacts, decision: Decision, log: TransactionLog, reached: Mapping[int | str, int]) -> bool:
+def _broker_continued_after(
+    facts: PartitionFacts, decision: Decision, log: TransactionLog, reached: Mapping[int | str, int]
+) -> bool:
     """Whether the copy's broker went on for longer than the copy does: beyond the time at which every marker was acknowledged.
 
     What stopped brokers leave is of one moment: this partition ends where it does because what followed is gone. Of brokers that
@@ -287,7 +291,7 @@ def _stopped_behind(facts: PartitionFacts, decision: Decision, log: TransactionL
     end, broker = decision.completed_timestamp, facts.context.broker
     if facts.context.live or end is None:
         return False
-    if (facts.all_whole and _are_all(facts)) or (facts.clean and _was_in_sync(facts, end)):
+    if (facts.all_whole and _has_all_replicas(facts)) or (facts.clean and _was_in_sync(facts, end)):
         return True
     return log.partitions.get(decision.log_partition) == broker or reached.get(broker, -1) >= end + SKEW_MS
 
@@ -297,17 +301,17 @@ def _was_in_sync(facts: PartitionFacts, moment: int) -> bool:
     control = facts.context.control
     if control is None or control.isr is None or (control.as_of_ms or 0) < moment + SKEW_MS:
         return False
-    return not {*control.isr, *(control.elr or ()), control.leader}.isdisjoint(facts.alike)
+    return not {*control.isr, *(control.elr or ()), control.leader}.isdisjoint(facts.same_end_nodes)
 
 
-def _are_all(facts: PartitionFacts) -> bool:
+def _has_all_replicas(facts: PartitionFacts) -> bool:
     """Whether no replica that the controller knows of is left out."""
     control = facts.context.control
     assignment = set() if control is None else set(control.replica_assignment or ())
     return bool(assignment) and assignment <= set(facts.nodes)
 
 
-def _has_all(facts: PartitionFacts, moment: int, ends_before: bool) -> bool:
+def _has_all_committed(facts: PartitionFacts, moment: int, ends_before: bool) -> bool:
     """Whether the copy that is judged must have all that was committed until a moment.
 
     It does if the controller had its broker in sync then or later; or if it is the best of all replicas, none of them damaged.
@@ -315,10 +319,10 @@ def _has_all(facts: PartitionFacts, moment: int, ends_before: bool) -> bool:
     """
     if facts.context.control is None:
         return facts.all_whole or not ends_before
-    return _was_in_sync(facts, moment) or (facts.all_whole and _are_all(facts))
+    return _was_in_sync(facts, moment) or (facts.all_whole and _has_all_replicas(facts))
 
 
-def _may_be_later(log: TransactionLog, decision: Decision, listed: TopicPartition, opened: OpenTransaction) -> bool:
+def _may_be_of_later(log: TransactionLog, decision: Decision, listed: TopicPartition, opened: OpenTransaction) -> bool:
     """Whether what is open in the partition may begin with a later transaction of the same id: not if its first records have an
     earlier epoch than that, or were made before it."""
     state = log.states.get(decision.transactional_id)
@@ -332,7 +336,7 @@ def _may_be_later(log: TransactionLog, decision: Decision, listed: TopicPartitio
     return not 0 <= opened.first_timestamp < later.start_timestamp - SKEW_MS
 
 
-def _emptied(facts: PartitionFacts, decision: Decision, marker: "NDArray[np.int64]") -> tuple[int, int] | None:
+def _missing_records(facts: PartitionFacts, decision: Decision, marker: "NDArray[np.int64]") -> tuple[int, int] | None:
     """The missing offsets that must have held a committed transaction's records, where its marker ended nothing."""
     offset = int(marker[OFFSET])
     return _gap_at(facts, decision, offset) if facts.gaps and not facts.had_data(offset) else None
@@ -352,14 +356,14 @@ def _gap_at(facts: PartitionFacts, decision: Decision, end_offset: int) -> tuple
 # then producer id and epoch name the transaction. Before that they do not, and only times can tell: a suspicion, not more.
 
 
-MARKERS_APART_MS: Final = 10_000
+SAME_TIME_MS: Final = 10_000
 """Markers of one transaction are written at about one time."""
 _OPEN: Final = 0
 """The kind of a transaction that no marker ended."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Span:
+class _SingleTransaction:
     """The only transaction of a producer id and epoch in a partition; offset and timestamp of its marker, None if it is open."""
 
     topic_partition: TopicPartition
@@ -379,7 +383,7 @@ class _Span:
 
 def disagreements(partitions: dict[TopicPartition, PartitionFacts], as_of: int) -> list[Finding]:
     """A finding for each transaction that one partition shows as committed and another as aborted, or as open and overdue."""
-    singles = {key: _singles(facts) for key, facts in sorted(partitions.items()) if not facts.compacted}
+    singles = {key: _single_transactions(facts) for key, facts in sorted(partitions.items()) if not facts.compacted}
     shared: dict[tuple[int, int], list[tuple[TopicPartition, int]]] = {name: [] for name in _shared(singles)}
     for key, (names, rows) in singles.items():
         for (producer_id, epoch), row in zip(names.tolist(), rows.tolist(), strict=True):
@@ -392,11 +396,11 @@ def disagreements(partitions: dict[TopicPartition, PartitionFacts], as_of: int) 
         for other in spans:
             against = next((span for span in committed if _disagree(span, other, partitions, as_of)), None)
             if against is not None:
-                findings.append(_told(against, other, partitions[other.topic_partition], producer_id))
+                findings.append(_disagreement_finding(against, other, partitions[other.topic_partition], producer_id))
     return findings
 
 
-def _singles(facts: PartitionFacts) -> "tuple[NDArray[np.int64], NDArray[np.int64]]":
+def _single_transactions(facts: PartitionFacts) -> "tuple[NDArray[np.int64], NDArray[np.int64]]":
     """((producer id, data epoch), row of `ended` or -1 if open) of those that have one transaction in the partition."""
     ended = facts.ended[:, [6, rules.DATA_EPOCH]]
     opened = np.array(
@@ -414,12 +418,12 @@ def _shared(singles: "dict[TopicPartition, tuple[NDArray[np.int64], NDArray[np.i
     return [(int(producer_id), int(epoch)) for producer_id, epoch in shared[counts > 1]]
 
 
-def _spans(key: TopicPartition, facts: PartitionFacts, row: int, producer_id: int, epoch: int) -> Iterator[_Span]:
+def _spans(key: TopicPartition, facts: PartitionFacts, row: int, producer_id: int, epoch: int) -> Iterator[_SingleTransaction]:
     """The transaction at this row of `ended`, or the producer's open one if it is -1; none if it has no marker here."""
     if row < 0:
         transaction = facts.open[producer_id]
         if producer_id not in facts.ended_elsewhere:
-            yield _Span(
+            yield _SingleTransaction(
                 key, _OPEN, transaction.first_offset, transaction.last_offset + 1, transaction.first_timestamp,
                 transaction.last_timestamp, epoch, -1, None, None,
                 transaction.segment, transaction.position, transaction.size_in_bytes,
@@ -428,13 +432,15 @@ def _spans(key: TopicPartition, facts: PartitionFacts, row: int, producer_id: in
     ended = [int(value) for value in facts.ended[row]]
     times = facts.markers[facts.markers[:, OFFSET] == ended[4], TIMESTAMP]
     if len(times):
-        yield _Span(
+        yield _SingleTransaction(
             key, ended[2], ended[8], ended[4] + 1, ended[rules.DATA_FIRST_TIMESTAMP], ended[rules.DATA_LAST_TIMESTAMP], epoch,
             ended[7], ended[4], int(times[0]), ended[0], ended[1], ended[3],
         )  # fmt: skip
 
 
-def _disagree(commit: _Span, other: _Span, partitions: dict[TopicPartition, PartitionFacts], as_of: int) -> bool:
+def _disagree(
+    commit: _SingleTransaction, other: _SingleTransaction, partitions: dict[TopicPartition, PartitionFacts], as_of: int
+) -> bool:
     """Whether `other` shows the committed transaction with another ending."""
     if other.kind not in (_OPEN, rules.ABORT) or commit.marker_timestamp is None:
         return False
@@ -443,14 +449,16 @@ def _disagree(commit: _Span, other: _Span, partitions: dict[TopicPartition, Part
     if not own_epoch and not together:
         return False
     if other.marker_timestamp is not None:
-        return own_epoch or abs(other.marker_timestamp - commit.marker_timestamp) <= MARKERS_APART_MS
+        return own_epoch or abs(other.marker_timestamp - commit.marker_timestamp) <= SAME_TIME_MS
     late = as_of - max(other.last_timestamp, commit.marker_timestamp) > DEFAULT_MAX_TIMEOUT_MS + LATE_BUFFER_MS
     last = partitions[other.topic_partition].last_marker_timestamp
-    reaches = last is not None and last >= commit.marker_timestamp + MARKERS_APART_MS
+    reaches = last is not None and last >= commit.marker_timestamp + SAME_TIME_MS
     return late and (reaches or partitions[other.topic_partition].clean)
 
 
-def _told(commit: _Span, other: _Span, facts: PartitionFacts, producer_id: int) -> Finding:
+def _disagreement_finding(
+    commit: _SingleTransaction, other: _SingleTransaction, facts: PartitionFacts, producer_id: int
+) -> Finding:
     context = facts.context
     place = context.log_place(other.segment, other.position, other.size_in_bytes, other.first_offset, other.end_offset)
     own_epoch = commit.marker_epoch > commit.data_epoch

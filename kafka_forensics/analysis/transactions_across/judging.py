@@ -9,7 +9,14 @@ from kafka_forensics.analysis.internal_topics import describes
 from kafka_forensics.analysis.kinds import Trait, finding, kinds_with, on_premises
 from kafka_forensics.analysis.replicas import electable, member_lacks
 from kafka_forensics.analysis.transactions import OFFSET, PRODUCER_EPOCH, PRODUCER_ID, TIMESTAMP, TYPE, OpenTransaction
-from kafka_forensics.analysis.transactions_across.decided import SKEW_MS, TV2, Commits, Contradiction, contradictions, disagreements
+from kafka_forensics.analysis.transactions_across.decisions import (
+    SKEW_MS,
+    TV2,
+    CommitDecisions,
+    Contradiction,
+    contradictions,
+    disagreements,
+)
 from kafka_forensics.analysis.transactions_across.facts import CollectedFacts, PartitionFacts, PartitionTransactionFacts
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.constants import CONSUMER_OFFSETS_TOPIC, CONTROL_COMMIT
@@ -61,7 +68,7 @@ class TransactionsAcross:
         self._grace_ms = LATE_BUFFER_MS if as_of_ms is None else 0
         """For how long copies of different moments may show a transaction open beyond its timeout."""
         self._facts = CollectedFacts()
-        self._commits: Commits | None = None
+        self._commits: CommitDecisions | None = None
 
     def take(self, transactions: PartitionTransactionFacts) -> None:
         """Add a partition."""
@@ -70,10 +77,10 @@ class TransactionsAcross:
     @property
     def as_of(self) -> int:
         """The moment ages are counted to, in ms: as asked for, or the newest that a broker stamped, or else the newest of all."""
-        return self._facts.newest_timestamp if self._sure_as_of < 0 else self._sure_as_of
+        return self._facts.newest_timestamp if self._broker_as_of < 0 else self._broker_as_of
 
     @property
-    def _sure_as_of(self) -> int:
+    def _broker_as_of(self) -> int:
         """The same without the clocks of clients, of which one may be years ahead; -1: nothing was stamped by a broker."""
         newest = -1 if self._log is None else self._log.newest_timestamp
         controller = -1 if self._controller_ms is None else self._controller_ms
@@ -82,7 +89,7 @@ class TransactionsAcross:
     def finish(self, findings: list[Finding], partitions: list[PartitionSummary]) -> list[Finding]:
         """`findings` with every TXN_OPEN judged and what else was found added; `partitions` are brought up to date."""
         facts = self._facts.partitions
-        torn = [] if self._log is None else contradictions(self._log, facts, self._sure_as_of, self._facts.reached)
+        torn = [] if self._log is None else contradictions(self._log, facts, self._broker_as_of, self._facts.reached)
         settled = {
             (contradiction.topic_partition, contradiction.decision.producer_id)
             for contradiction in torn
@@ -101,12 +108,12 @@ class TransactionsAcross:
             judged.append(result)
         judged = [finding for finding in judged if _transaction(finding) not in hanging and finding.kind != "TXN_HANGING"]
         judged += hanging.values()
-        judged += [_contradicted(contradiction, facts[contradiction.topic_partition], self._log) for contradiction in torn]
+        judged += [_contradiction_finding(contradiction, facts[contradiction.topic_partition], self._log) for contradiction in torn]
         if self._log is None:
-            judged += disagreements(facts, self._sure_as_of)
+            judged += disagreements(facts, self._broker_as_of)
         else:
             judged += self._unreached(facts, partitions, judged, completed(self._log))
-        _bring_up_to_date(partitions, findings, judged, set(hanging))
+        _update_summaries(partitions, findings, judged, set(hanging))
         return judged
 
     def _unreached(
@@ -163,7 +170,7 @@ class TransactionsAcross:
             if self._as_of is None:  # its log may only have been copied before others
                 return replace(subject, evidence=evidence | unlisted)
             return replace(suspected, evidence=evidence | unlisted | {"late": True})
-        if self._sure_as_of < 0:
+        if self._broker_as_of < 0:
             return replace(suspected, evidence=evidence | unlisted | {"late": True})
         return self._hanging(subject, evidence, facts, owners)
 
@@ -240,7 +247,7 @@ class TransactionsAcross:
     def _committed_elsewhere(self, producer_id: int, epoch: int, where: TopicPartition, began: int) -> list[str]:
         """Partitions of a commit, decided since the transaction began, that may be of it: then aborting would tear it."""
         assert self._log is not None
-        self._commits = self._commits or Commits(self._log.decisions)
+        self._commits = self._commits or CommitDecisions(self._log.decisions)
         named: dict[str, None] = {}
         for decision in self._commits.of(producer_id, where):
             if decision.producer_epoch >= epoch and decision.decided_timestamp >= began:
@@ -324,7 +331,7 @@ def _ended_on(evidence: Json, facts: PartitionFacts | None) -> list[int | str]:
     return facts.ended_elsewhere.get(producer_id) or here
 
 
-def _contradicted(contradiction: Contradiction, facts: PartitionFacts, log: TransactionLog | None) -> Finding:
+def _contradiction_finding(contradiction: Contradiction, facts: PartitionFacts, log: TransactionLog | None) -> Finding:
     decision = contradiction.decision
     context = facts.context
     evidence: TransactionDecidedEvidence = {
@@ -342,8 +349,8 @@ def _contradicted(contradiction: Contradiction, facts: PartitionFacts, log: Tran
         "brokers": facts.brokers,
         "premises": [_COORDINATOR_LOG, f"the log of broker {context.broker}, which reaches furthest"],
     }
-    if contradiction.reaching is not None:
-        others = f"other logs of broker {contradiction.reaching} go on behind it"
+    if contradiction.continuing_broker is not None:
+        others = f"other logs of broker {contradiction.continuing_broker} go on behind it"
         evidence["premises"].append(f"the copies are of stopped brokers, for --live was not given: {others}")
     if contradiction.since_creation:
         evidence["premises"] += ["the controller's log has the topic before the decision, and this log begins at offset 0"]
@@ -357,7 +364,9 @@ def _contradicted(contradiction: Contradiction, facts: PartitionFacts, log: Tran
     kind, severity = ("TXN_PARTLY_LOST", None) if contradiction.lost else ("TXN_TORN", None if decision.commit else Severity.ERROR)
     if contradiction.lost:
         evidence["held_by"] = []
-    if contradiction.reaching is not None:  # the copies may be of running brokers, whose partitions were copied one after the other
+    if (
+        contradiction.continuing_broker is not None
+    ):  # the copies may be of running brokers, whose partitions were copied one after the other
         return finding(kind, place, evidence, severity=Severity.WARNING, confidence=Confidence.SUSPECTED)
     doubtful = (
         contradiction.lost and contradiction.offset_start is not None and context.control is None
@@ -365,7 +374,7 @@ def _contradicted(contradiction: Contradiction, facts: PartitionFacts, log: Tran
     return finding(kind, place, evidence, severity=severity, confidence=Confidence.SUSPECTED if doubtful else None)
 
 
-def _bring_up_to_date(
+def _update_summaries(
     partitions: list[PartitionSummary], before: list[Finding], after: list[Finding], hanging: set[tuple[TopicPartition, int]]
 ) -> None:
     """Verdicts of the partitions whose findings changed, and how many transactions hang on each replica."""
@@ -435,8 +444,8 @@ def proven_by(rows: "NDArray[np.int64]", log_end_offset: int, partition: TopicPa
 
 
 def _may_be_judged(facts: PartitionFacts, summary: PartitionSummary, known_findings: Sequence[Finding]) -> bool:
-    alike = summary.agreement.kind in _ALIKE and summary.read is Read.WHOLE
-    return bool(facts.beyond) and alike and not any(known.kind in _TOLD for known in known_findings)
+    same_end_nodes = summary.agreement.kind in _AGREEING and summary.read is Read.WHOLE
+    return bool(facts.beyond) and same_end_nodes and not any(known.kind in _REPORTED_KINDS for known in known_findings)
 
 
 def _electable_replicas(
@@ -494,5 +503,5 @@ def _furthest_proof(facts: PartitionFacts, decided: Decided, as_of_ms: int | Non
     return max(known, key=lambda pair: pair[0].end_offset, default=None)
 
 
-_ALIKE: Final = frozenset({"identical", "prefix", "missing", "compacted"})
-_TOLD: Final = kinds_with(Trait.LOST_BY_ELECTION, Trait.ELECTION_MAY_LOSE) | {"FORK_BELOW_HW"}
+_AGREEING: Final = frozenset({"identical", "prefix", "missing", "compacted"})
+_REPORTED_KINDS: Final = kinds_with(Trait.LOST_BY_ELECTION, Trait.ELECTION_MAY_LOSE) | {"FORK_BELOW_HW"}
