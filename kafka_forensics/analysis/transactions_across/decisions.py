@@ -1,8 +1,8 @@
-"""What the coordinator decided against what partitions show: every completed decision has left a marker in each partition it lists.
+"""Decisions of transaction coordinators against partitions: every completed decision has left a marker in each partition it lists.
 
-A marker carries the producer id and epoch of the decision's Prepare record, in every transaction version. Before version 2 many
-transactions share them, so decisions and markers are paired by time, as many as can be; only a decision left over is judged, and
-only where the partition's log is known to reach from before it to behind it.
+A marker has the producer id and epoch of the decision's Prepare record, in every transaction version. Before version 2 many
+transactions share them, so decisions and markers are paired by time, as many as possible; only a decision left over is judged, and
+only if the partition's log is known to extend from before it to after it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 
 SKEW_MS: Final = 10_000
-"""How far the clocks of a coordinator and a partition's leader may be apart."""
+"""How far the clocks of a coordinator and a partition's leader may differ."""
 TV2: Final = 2
-"""`client_transaction_version` from which on every transaction has an epoch of its own."""
+"""`client_transaction_version` from which every transaction has an epoch of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """A decision that one of its partitions does not bear out."""
+    """A decision that one of its partitions contradicts."""
 
     decision: Decision
     topic_partition: TopicPartition
@@ -55,19 +55,19 @@ class Contradiction:
     marker: tuple[int, int, int] | None = None
     """(segment, position, size in bytes) of the marker that contradicts."""
     continuing_broker: int | str | None = None
-    """The broker whose other logs go on behind the decision, where its copy of this partition does not and it was not stopped
+    """The broker whose other logs continue after the decision, if its copy of this partition does not and it was not stopped
     cleanly; None: the copy does, or it was."""
     since_creation: bool = False
-    """Only the topic's age says that the log reaches back before the decision."""
+    """Only the topic's age proves that the log extends back before the decision."""
 
     @property
     def lost(self) -> bool:
-        """Whether records of a committed transaction are gone, rather than shown with another ending."""
+        """Whether records of a committed transaction are missing, rather than ended differently."""
         return self.reason in ("nothing_left", "records_missing")
 
 
 class CommitDecisions:
-    """Decisions to commit by producer id and partition, for very many questions."""
+    """Commit decisions by producer id and partition, for very many look-ups."""
 
     def __init__(self, decisions: Iterable[Decision]) -> None:
         self._of_producer: dict[int, list[Decision]] = {}
@@ -91,7 +91,7 @@ def contradictions(
 ) -> list[Contradiction]:
     """Every decision that a partition contradicts, in the order of the partitions and of the log.
 
-    `reached`: broker → the newest that a broker stamped in any of its logs, ms.
+    `reached`: broker → the newest timestamp set by a broker in any of its logs, ms.
     """
     groups: dict[tuple[TopicPartition, int, int], list[Decision]] = {}
     for decision in log.decisions:
@@ -101,50 +101,52 @@ def contradictions(
     contradictions: list[Contradiction] = []
     for (listed, _), of_producer in groupby(sorted(groups.items(), key=lambda item: item[0]), key=lambda item: item[0][:2]):
         facts = partitions[listed]
-        left: list[tuple[Decision, NDArray[np.int64]]] = []
-        emptied: list[Contradiction] = []
+        unmatched: list[tuple[Decision, NDArray[np.int64]]] = []
+        missing: list[Contradiction] = []
         for (_, producer_id, epoch), decisions in of_producer:
-            ours, unmatched = _of_group(facts.markers_of(producer_id, epoch), decisions)
-            left += unmatched
-            gaps = ((decision, _missing_records(facts, decision, row)) for decision, row in ours[True].matched)
-            emptied += [Contradiction(decision, listed, "records_missing", *gap) for decision, gap in gaps if gap is not None]
-        ends = _ends_open(facts, [decision for decision, _ in left])
-        against = _PartitionCheck(listed, facts, log, as_of, reached)
-        judged = (against.unmatched(decision, opposite, ends_open=ends is decision) for decision, opposite in left)
-        contradictions += [contradiction for contradiction in judged if contradiction is not None] + emptied
+            pairs, without_marker = _paired_by_type(facts.markers_of(producer_id, epoch), decisions)
+            unmatched += without_marker
+            for decision, row in pairs[True].matched if facts.gaps else ():
+                offset = int(row[OFFSET])
+                gap = None if facts.had_data(offset) else _gap_at(facts, decision, offset)
+                missing += [] if gap is None else [Contradiction(decision, listed, "records_missing", *gap)]
+        ends = _ends_open(facts, [decision for decision, _ in unmatched])
+        check = _PartitionCheck(listed, facts, log, as_of, reached)
+        judged = (check.unmatched(decision, opposite, ends_open=ends is decision) for decision, opposite in unmatched)
+        contradictions += [contradiction for contradiction in judged if contradiction is not None] + missing
     return contradictions
 
 
-def _of_group(
+def _paired_by_type(
     markers: "NDArray[np.int64]", decisions: Sequence[Decision]
 ) -> "tuple[dict[bool, _PairedMarkers], list[tuple[Decision, NDArray[np.int64]]]]":
-    """Decisions about one producer id and epoch paired with their markers in one partition, and those that surely have none, each
-    with the opposite markers that no decision has."""
-    ours: dict[bool, _PairedMarkers] = {}
+    """Decisions about one producer id and epoch paired with their markers in one partition, by whether they commit; and those that
+    surely have none, each with the opposite markers left over."""
+    pairs: dict[bool, _PairedMarkers] = {}
     for commit in (True, False):
         rows = markers[(markers[:, TYPE] == CONTROL_COMMIT) == commit]
-        ours[commit] = _paired(
-            [decision for decision in decisions if decision.commit == commit], rows[rows[:, TIMESTAMP].argsort(kind="stable")]
-        )
-    since = (
-        min(decision.start_timestamp if decision.start_timestamp >= 0 else decision.decided_timestamp for decision in decisions)
-        - SKEW_MS
-    )
-    left = [
-        (decision, ours[not commit].spare)
-        for commit, pairs in ours.items()
-        if not (pairs.spare[:, TIMESTAMP] >= since).any()
-        for decision in pairs.unmatched
+        same_type = [decision for decision in decisions if decision.commit == commit]
+        pairs[commit] = _paired(same_type, rows[rows[:, TIMESTAMP].argsort(kind="stable")])
+    since = min(_start_timestamp(decision) for decision in decisions) - SKEW_MS
+    without_marker = [
+        (decision, pairs[not commit].spare)
+        for commit, paired in pairs.items()
+        if not (paired.spare[:, TIMESTAMP] >= since).any()
+        for decision in paired.unmatched
     ]
-    return ours, left
+    return pairs, without_marker
+
+
+def _start_timestamp(decision: Decision) -> int:
+    return decision.start_timestamp if decision.start_timestamp >= 0 else decision.decided_timestamp
 
 
 def _ends_open(facts: PartitionFacts, unmatched: Sequence[Decision]) -> Decision | None:
-    """The one decision without a marker that can be about the producer's open records; None if it is not among them.
+    """The decision without a marker that ends the producer's open records; None if there is none.
 
-    An epoch's records are ended under the same epoch, or under the next where the coordinator fences or transaction version 2
-    raises it for every end (then never under the same one), and a fence may come before such an end (KIP-890). What was decided
-    under later epochs, or later under the same one, was about records that followed and are not in the log.
+    Records of an epoch are ended under the same epoch, or under the next if the coordinator fences or transaction version 2 raises
+    it for every end (then never under the same one); a fence may precede such an end (KIP-890). Decisions of later epochs, or later
+    ones of the same epoch, concern later records that are not in the log.
     """
     opened = facts.open.get(unmatched[0].producer_id) if unmatched else None
     if opened is None:
@@ -163,7 +165,7 @@ def _ends_open(facts: PartitionFacts, unmatched: Sequence[Decision]) -> Decision
 
 @dataclass(slots=True)
 class _PairedMarkers:
-    """Decisions of one kind with their markers, decisions without, and markers left over."""
+    """Decisions of one type with their markers, decisions without one, and markers left over."""
 
     matched: list[tuple[Decision, "NDArray[np.int64]"]]
     unmatched: list[Decision]
@@ -171,7 +173,7 @@ class _PairedMarkers:
 
 
 def _paired(decisions: Sequence[Decision], rows: "NDArray[np.int64]") -> _PairedMarkers:
-    """As many pairs as can be made: each decision takes the earliest marker in its time that no other has."""
+    """As many pairs as possible: each decision takes the earliest free marker in its time."""
     matched, unmatched, spare = [], [], []
     at = 0
     for decision in sorted(decisions, key=lambda decided: decided.decided_timestamp):
@@ -189,7 +191,7 @@ def _paired(decisions: Sequence[Decision], rows: "NDArray[np.int64]") -> _Paired
 
 @dataclass(frozen=True, slots=True)
 class _PartitionCheck:
-    """A partition against the decisions that list it and have no marker of theirs there."""
+    """A partition against decisions that list it and have no marker there."""
 
     listed: TopicPartition
     facts: PartitionFacts
@@ -198,21 +200,23 @@ class _PartitionCheck:
     reached: Mapping[int | str, int]
 
     def _must_have_marker(self, decision: Decision, moment: int, *, ends_before: bool) -> bool:
-        """Whether the log of the copy, and no other alone, would hold the marker of a decision if there ever was one."""
+        """Whether the copy's log would have the marker of a decision if there ever was one, and no other copy has it."""
+        facts = self.facts
         late = self.as_of - decision.decided_timestamp > DEFAULT_MAX_TIMEOUT_MS + LATE_BUFFER_MS
-        if not self.facts.whole or (decision.completed_timestamp is None and not late):
+        if not facts.whole or (decision.completed_timestamp is None and not late):
             return False
-        if not _has_all_committed(self.facts, moment, ends_before):
+        if not _has_all_committed(facts, moment, ends_before):
             return False
-        if ends_before and not _broker_continued_after(self.facts, decision, self.log, self.reached):
+        if ends_before and not _broker_continued_after(facts, decision, self.log, self.reached):
             return False
-        return not self._other_copy_has_it(decision)  # what that means, the comparison of the copies says
+        others = facts.elsewhere[:, [PRODUCER_ID, PRODUCER_EPOCH]]  # the comparison of the copies reports those
+        return not (others == (decision.producer_id, decision.producer_epoch)).all(axis=1).any()
 
     def unmatched(self, decision: Decision, opposite: "NDArray[np.int64]", *, ends_open: bool) -> Contradiction | None:
-        """What it means that a decision has no marker here; None if that may be right.
+        """The contradiction of a decision without a marker here; None if that may be right.
 
-        `opposite`: markers of its producer that say otherwise; `ends_open`: it is the decision about what its producer has open
-        here, if any is.
+        `opposite`: the producer's markers of the other type; `ends_open`: this decision ends the producer's open records here, if
+        any.
         """
         facts, end = self.facts, decision.completed_timestamp
         times = opposite[:, TIMESTAMP]
@@ -221,7 +225,8 @@ class _PartitionCheck:
             segment, position, size = near[0, :3].tolist()
             return self._opposite_marker(decision, int(near[0, OFFSET]), (segment, position, size))
         moment = decision.decided_timestamp if end is None else end
-        ends_before = not _continues_after(facts, moment)
+        last = facts.last_marker_timestamp
+        ends_before = last is None or last < moment + SKEW_MS
         if not self._must_have_marker(decision, moment, ends_before=ends_before):
             return None
         continuing_broker = facts.context.broker if ends_before and not facts.clean else None
@@ -234,25 +239,21 @@ class _PartitionCheck:
             offsets = opened.first_offset, opened.last_offset + 1
             return Contradiction(decision, self.listed, "no_marker", *offsets, continuing_broker=continuing_broker)
         if opened is not None and opened.first_timestamp <= moment + SKEW_MS:
-            return None  # nobody can say which of the two it is of
+            return None  # it may be of either transaction
         return None if end is None else self._nothing_left(decision, continuing_broker)
-
-    def _other_copy_has_it(self, decision: Decision) -> bool:
-        strange = self.facts.elsewhere
-        its = (strange[:, PRODUCER_ID] == decision.producer_id) & (strange[:, PRODUCER_EPOCH] == decision.producer_epoch)
-        return bool(its.any())
 
     def _opposite_marker(
         self, decision: Decision, offset: int, place: tuple[int, int, int], continuing_broker: int | str | None = None
     ) -> Contradiction:
-        """The marker at `offset` says otherwise than the decision; `place`: its segment, position and size in bytes."""
+        """The marker at `offset` is of the other type; `place`: its segment, position and size in bytes."""
         return Contradiction(decision, self.listed, "opposite_marker", offset, offset + 1, place, continuing_broker)
 
     def _nothing_left(self, decision: Decision, continuing_broker: int | str | None) -> Contradiction | None:
-        """Neither a marker nor records of a transaction that was committed; None where the log may have dropped them."""
+        """Neither a marker nor records of a committed transaction; None if the log may have deleted them, or another copy has the
+        records."""
         facts = self.facts
         if decision.producer_id in facts.open_elsewhere:
-            return None  # it is not said here that another copy has the records
+            return None
         if not decision.commit or not facts.reaches_back(decision.decided_timestamp - SKEW_MS):
             return None
         start, end = _gap_at(facts, decision, facts.log_end_offset) or (None, None)
@@ -264,29 +265,24 @@ class _PartitionCheck:
 
 
 def _ended_by_later(facts: PartitionFacts, decision: Decision) -> "NDArray[np.int64] | None":
-    """The row of `ended` of a decision's records where the marker of a later transaction ended them, its own being lost; None where
-    there is none. Before transaction version 2 nothing tells whose records a marker ended."""
+    """The row of `ended` of a decision's records if the marker of a later transaction ended them, its own being lost; None
+    otherwise. Before transaction version 2 a marker does not show whose records it ended."""
     if decision.client_transaction_version < TV2:
         return None
-    ours = (facts.ended[:, 6] == decision.producer_id) & (facts.ended[:, DATA_EPOCH] == decision.producer_epoch - 1)
-    rows = facts.ended[ours & (facts.ended[:, 7] > decision.producer_epoch) & (facts.ended[:, 2] != UNREADABLE)]
+    ended = facts.ended
+    ours = (ended[:, rules.FOUND_PRODUCER_ID] == decision.producer_id) & (ended[:, DATA_EPOCH] == decision.producer_epoch - 1)
+    later = (ended[:, rules.FOUND_EPOCH] > decision.producer_epoch) & (ended[:, rules.FOUND_KIND] != UNREADABLE)
+    rows = ended[ours & later]
     return rows[0] if len(rows) else None
-
-
-def _continues_after(facts: PartitionFacts, moment: int) -> bool:
-    """Whether a copy itself goes on behind a moment."""
-    last = facts.last_marker_timestamp
-    return last is not None and last >= moment + SKEW_MS
 
 
 def _broker_continued_after(
     facts: PartitionFacts, decision: Decision, log: TransactionLog, reached: Mapping[int | str, int]
 ) -> bool:
-    """Whether the copy's broker went on for longer than the copy does: beyond the time at which every marker was acknowledged.
+    """Whether the copy's broker ran longer than the copy shows: beyond the time at which every marker was acknowledged.
 
-    What stopped brokers leave is of one moment: this partition ends where it does because what followed is gone. Of brokers that
-    were running nobody can say so. A broker that has the Complete record itself went on for so long by any clock; so did some of
-    all replicas, for one of them took the marker.
+    Copies of stopped brokers show one moment: a partition that ends earlier lost its end. Copies of running brokers prove nothing.
+    A broker with the Complete record itself ran so long by any clock; so did some replica, which took the marker.
     """
     end, broker = decision.completed_timestamp, facts.context.broker
     if facts.context.live or end is None:
@@ -297,7 +293,7 @@ def _broker_continued_after(
 
 
 def _was_in_sync(facts: PartitionFacts, moment: int) -> bool:
-    """Whether the copy's broker, or one whose copy ends alike, was in sync by the last word of the controller, behind a moment."""
+    """Whether the copy's broker, or one with the same end, was in sync by the latest controller state after a time."""
     control = facts.context.control
     if control is None or control.isr is None or (control.as_of_ms or 0) < moment + SKEW_MS:
         return False
@@ -305,17 +301,17 @@ def _was_in_sync(facts: PartitionFacts, moment: int) -> bool:
 
 
 def _has_all_replicas(facts: PartitionFacts) -> bool:
-    """Whether no replica that the controller knows of is left out."""
+    """Whether the copies include every replica that the controller knows."""
     control = facts.context.control
     assignment = set() if control is None else set(control.replica_assignment or ())
     return bool(assignment) and assignment <= set(facts.nodes)
 
 
 def _has_all_committed(facts: PartitionFacts, moment: int, ends_before: bool) -> bool:
-    """Whether the copy that is judged must have all that was committed until a moment.
+    """Whether the judged copy must have all records committed until a time.
 
-    It does if the controller had its broker in sync then or later; or if it is the best of all replicas, none of them damaged.
-    Without the controller's log that those are all is a premise, and a copy that goes on behind the moment is believed.
+    So if its broker was in sync then or later, or if it is the best of all replicas and none is damaged. Without the controller's
+    log, that these are all replicas is a premise, and a copy that continues after the time counts.
     """
     if facts.context.control is None:
         return facts.all_whole or not ends_before
@@ -323,8 +319,8 @@ def _has_all_committed(facts: PartitionFacts, moment: int, ends_before: bool) ->
 
 
 def _may_be_of_later(log: TransactionLog, decision: Decision, listed: TopicPartition, opened: OpenTransaction) -> bool:
-    """Whether what is open in the partition may begin with a later transaction of the same id: not if its first records have an
-    earlier epoch than that, or were made before it."""
+    """Whether the partition's open records may begin with a later transaction of the same id: not if they have an earlier epoch, or
+    are older."""
     state = log.states.get(decision.transactional_id)
     if decision.transactional_id in log.unknown_ids or state is None or state.metadata is None:
         return True
@@ -336,30 +332,23 @@ def _may_be_of_later(log: TransactionLog, decision: Decision, listed: TopicParti
     return not 0 <= opened.first_timestamp < later.start_timestamp - SKEW_MS
 
 
-def _missing_records(facts: PartitionFacts, decision: Decision, marker: "NDArray[np.int64]") -> tuple[int, int] | None:
-    """The missing offsets that must have held a committed transaction's records, where its marker ended nothing."""
-    offset = int(marker[OFFSET])
-    return _gap_at(facts, decision, offset) if facts.gaps and not facts.had_data(offset) else None
-
-
 def _gap_at(facts: PartitionFacts, decision: Decision, end_offset: int) -> tuple[int, int] | None:
-    """The last missing offsets before `end_offset` that were written after the transaction began, by the markers before it."""
-    start = decision.start_timestamp if decision.start_timestamp >= 0 else decision.decided_timestamp
-    before = facts.previous_marker_offset(start)
+    """The last missing offsets before `end_offset` written after the transaction began, by the markers before it."""
+    before = facts.previous_marker_offset(_start_timestamp(decision))
     gaps = [gap for gap in facts.gaps if gap[1] <= end_offset and (before is None or gap[0] > before)]
     return gaps[-1] if gaps else None
 
 
-# Markers of two partitions that end one transaction differently, where the coordinators' log is not among the copies.
+# Markers of two partitions that end one transaction differently, without the coordinators' log.
 #
 # From transaction version 2 on every transaction has a producer epoch of its own, and a COMMIT marker's epoch is above its data's:
-# then producer id and epoch name the transaction. Before that they do not, and only times can tell: a suspicion, not more.
+# then producer id and epoch identify the transaction. Before that only times do, which is a suspicion.
 
 
 SAME_TIME_MS: Final = 10_000
-"""Markers of one transaction are written at about one time."""
+"""Markers of one transaction are written within this time."""
 _OPEN: Final = 0
-"""The kind of a transaction that no marker ended."""
+"""Kind of a transaction without a marker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,25 +373,28 @@ class _SingleTransaction:
 def disagreements(partitions: dict[TopicPartition, PartitionFacts], as_of: int) -> list[Finding]:
     """A finding for each transaction that one partition shows as committed and another as aborted, or as open and overdue."""
     singles = {key: _single_transactions(facts) for key, facts in sorted(partitions.items()) if not facts.compacted}
-    shared: dict[tuple[int, int], list[tuple[TopicPartition, int]]] = {name: [] for name in _shared(singles)}
+    all_names = np.concatenate([np.empty((0, 2), np.int64), *(names for names, _ in singles.values())])
+    names, counts = np.unique(all_names, axis=0, return_counts=True)
+    shared: dict[tuple[int, int], list[_SingleTransaction]] = {
+        (producer_id, epoch): [] for producer_id, epoch in names[counts > 1].tolist()
+    }
     for key, (names, rows) in singles.items():
         for (producer_id, epoch), row in zip(names.tolist(), rows.tolist(), strict=True):
             if (producer_id, epoch) in shared:
-                shared[producer_id, epoch].append((key, row))
+                shared[producer_id, epoch] += _transactions_at(key, partitions[key], row, producer_id, epoch)
     findings: list[Finding] = []
-    for (producer_id, epoch), places in shared.items():
-        spans = [span for key, row in places for span in _spans(key, partitions[key], row, producer_id, epoch)]
-        committed = [span for span in spans if span.kind == rules.COMMIT]
-        for other in spans:
-            against = next((span for span in committed if _disagree(span, other, partitions, as_of)), None)
+    for (producer_id, _), transactions in shared.items():
+        committed = [transaction for transaction in transactions if transaction.kind == rules.COMMIT]
+        for other in transactions:
+            against = next((commit for commit in committed if _disagree(commit, other, partitions, as_of)), None)
             if against is not None:
                 findings.append(_disagreement_finding(against, other, partitions[other.topic_partition], producer_id))
     return findings
 
 
 def _single_transactions(facts: PartitionFacts) -> "tuple[NDArray[np.int64], NDArray[np.int64]]":
-    """((producer id, data epoch), row of `ended` or -1 if open) of those that have one transaction in the partition."""
-    ended = facts.ended[:, [6, rules.DATA_EPOCH]]
+    """((producer id, data epoch), row of `ended` or -1 if open) of those with one transaction in the partition."""
+    ended = facts.ended[:, [rules.FOUND_PRODUCER_ID, DATA_EPOCH]]
     opened = np.array(
         [[transaction.producer_id, transaction.producer_epoch] for transaction in facts.open.values()], np.int64
     ).reshape(-1, 2)
@@ -411,15 +403,10 @@ def _single_transactions(facts: PartitionFacts) -> "tuple[NDArray[np.int64], NDA
     return names[counts == 1], first[counts == 1]
 
 
-def _shared(singles: "dict[TopicPartition, tuple[NDArray[np.int64], NDArray[np.int64]]]") -> list[tuple[int, int]]:
-    """Producer ids and epochs with one transaction each in several partitions."""
-    names = np.concatenate([np.empty((0, 2), np.int64), *(names for names, _ in singles.values())])
-    shared, counts = np.unique(names, axis=0, return_counts=True)
-    return [(int(producer_id), int(epoch)) for producer_id, epoch in shared[counts > 1]]
-
-
-def _spans(key: TopicPartition, facts: PartitionFacts, row: int, producer_id: int, epoch: int) -> Iterator[_SingleTransaction]:
-    """The transaction at this row of `ended`, or the producer's open one if it is -1; none if it has no marker here."""
+def _transactions_at(
+    key: TopicPartition, facts: PartitionFacts, row: int, producer_id: int, epoch: int
+) -> Iterator[_SingleTransaction]:
+    """The transaction at this row of `ended`, or the producer's open one if it is -1; none if its marker is not here."""
     if row < 0:
         transaction = facts.open[producer_id]
         if producer_id not in facts.ended_elsewhere:
@@ -429,31 +416,32 @@ def _spans(key: TopicPartition, facts: PartitionFacts, row: int, producer_id: in
                 transaction.segment, transaction.position, transaction.size_in_bytes,
             )  # fmt: skip
         return
-    ended = [int(value) for value in facts.ended[row]]
-    times = facts.markers[facts.markers[:, OFFSET] == ended[4], TIMESTAMP]
-    if len(times):
+    ended = facts.ended[row].tolist()
+    segment, position, kind, size, marker_offset, _, _, marker_epoch = ended[: rules.DATA_FIRST_OFFSET]
+    timestamps = facts.markers[facts.markers[:, OFFSET] == marker_offset, TIMESTAMP]
+    if len(timestamps):
         yield _SingleTransaction(
-            key, ended[2], ended[8], ended[4] + 1, ended[rules.DATA_FIRST_TIMESTAMP], ended[rules.DATA_LAST_TIMESTAMP], epoch,
-            ended[7], ended[4], int(times[0]), ended[0], ended[1], ended[3],
+            key, kind, ended[rules.DATA_FIRST_OFFSET], marker_offset + 1, ended[rules.DATA_FIRST_TIMESTAMP],
+            ended[rules.DATA_LAST_TIMESTAMP], epoch, marker_epoch, marker_offset, int(timestamps[0]), segment, position, size,
         )  # fmt: skip
 
 
 def _disagree(
     commit: _SingleTransaction, other: _SingleTransaction, partitions: dict[TopicPartition, PartitionFacts], as_of: int
 ) -> bool:
-    """Whether `other` shows the committed transaction with another ending."""
+    """Whether `other` shows the committed transaction with another end."""
     if other.kind not in (_OPEN, rules.ABORT) or commit.marker_timestamp is None:
         return False
     own_epoch = commit.marker_epoch > commit.data_epoch
-    together = commit.first_timestamp <= other.last_timestamp and other.first_timestamp <= commit.last_timestamp
-    if not own_epoch and not together:
+    overlaps = commit.first_timestamp <= other.last_timestamp and other.first_timestamp <= commit.last_timestamp
+    if not own_epoch and not overlaps:
         return False
     if other.marker_timestamp is not None:
         return own_epoch or abs(other.marker_timestamp - commit.marker_timestamp) <= SAME_TIME_MS
     late = as_of - max(other.last_timestamp, commit.marker_timestamp) > DEFAULT_MAX_TIMEOUT_MS + LATE_BUFFER_MS
     last = partitions[other.topic_partition].last_marker_timestamp
-    reaches = last is not None and last >= commit.marker_timestamp + SAME_TIME_MS
-    return late and (reaches or partitions[other.topic_partition].clean)
+    continues = last is not None and last >= commit.marker_timestamp + SAME_TIME_MS
+    return late and (continues or partitions[other.topic_partition].clean)
 
 
 def _disagreement_finding(
