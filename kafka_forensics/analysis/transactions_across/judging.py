@@ -1,6 +1,7 @@
-"""Transactions as all partitions and the coordinators' log show them together: hanging, torn, lost in part, or merely open."""
+"""Transactions as all partitions and the coordinators' log show them together: hanging, torn, lost in part, or only open."""
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from kafka_forensics.analysis.internal_topics import describes
 from kafka_forensics.analysis.kinds import Trait, finding, kinds_with, on_premises
 from kafka_forensics.analysis.replicas import electable, member_lacks
-from kafka_forensics.analysis.transactions import OFFSET, PRODUCER_EPOCH, PRODUCER_ID, TIMESTAMP, TYPE, OpenTransaction
+from kafka_forensics.analysis.transactions import OFFSET, PRODUCER_EPOCH, PRODUCER_ID, TIMESTAMP, TYPE
 from kafka_forensics.analysis.transactions_across.decisions import (
     SKEW_MS,
     TV2,
@@ -18,9 +19,7 @@ from kafka_forensics.analysis.transactions_across.decisions import (
     disagreements,
 )
 from kafka_forensics.analysis.transactions_across.facts import CollectedFacts, PartitionFacts, PartitionTransactionFacts
-from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.constants import CONSUMER_OFFSETS_TOPIC, CONTROL_COMMIT
-from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.model.coordinators import (
     DEFAULT_MAX_TIMEOUT_MS,
     LATE_BUFFER_MS,
@@ -31,7 +30,7 @@ from kafka_forensics.model.coordinators import (
 )
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity, TopicPartition
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.model.results import PartitionSummary, Read, ReplicaSummary
+from kafka_forensics.model.results import PartitionSummary, Read
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,16 +41,15 @@ if TYPE_CHECKING:
 
 MAX_LISTED: Final = 16
 _COORDINATOR_LOG: Final = "__transaction_state as copied, one copy of each partition"
-
 _UNJUDGED: Final[Json] = {"safe_to_abort": None, "not_judged": True}
-"""Of an open transaction whose coordinator's word is not known."""
+"""Of an open transaction whose state at the coordinator is unknown."""
 
 Decided = Mapping[tuple[int, int], Sequence[Decision]]
 """(producer id, producer epoch) → what the coordinators completed."""
 
 
 class TransactionsAcross:
-    """Collects what is needed of every partition, and judges when all are known."""
+    """Collects the facts of every partition, and judges once all are known."""
 
     def __init__(
         self,
@@ -66,7 +64,7 @@ class TransactionsAcross:
         self._controller_ms = controller_ms
         """When the controller wrote the last record of its log."""
         self._grace_ms = LATE_BUFFER_MS if as_of_ms is None else 0
-        """For how long copies of different moments may show a transaction open beyond its timeout."""
+        """How long copies of different times may show a transaction open beyond its timeout."""
         self._facts = CollectedFacts()
         self._commits: CommitDecisions | None = None
 
@@ -76,65 +74,56 @@ class TransactionsAcross:
 
     @property
     def as_of(self) -> int:
-        """The moment ages are counted to, in ms: as asked for, or the newest that a broker stamped, or else the newest of all."""
+        """The time to which ages count, in ms: the requested one, or the newest timestamp set by a broker, or else the newest of
+        all."""
         return self._facts.newest_timestamp if self._broker_as_of < 0 else self._broker_as_of
 
     @property
     def _broker_as_of(self) -> int:
-        """The same without the clocks of clients, of which one may be years ahead; -1: nothing was stamped by a broker."""
+        """The same without clients' timestamps, which may be years ahead; -1: no broker set any."""
         newest = -1 if self._log is None else self._log.newest_timestamp
         controller = -1 if self._controller_ms is None else self._controller_ms
         return max(newest, controller, self._facts.broker_timestamp) if self._as_of is None else self._as_of
 
     def finish(self, findings: list[Finding], partitions: list[PartitionSummary]) -> list[Finding]:
-        """`findings` with every TXN_OPEN judged and what else was found added; `partitions` are brought up to date."""
+        """`findings` with every TXN_OPEN judged and new findings added; `partitions` are updated."""
         facts = self._facts.partitions
         torn = [] if self._log is None else contradictions(self._log, facts, self._broker_as_of, self._facts.reached)
-        settled = {
+        ended = {
             (contradiction.topic_partition, contradiction.decision.producer_id)
             for contradiction in torn
             if contradiction.reason == "no_marker"
         }
         judged: list[Finding] = []
         hanging: dict[tuple[TopicPartition, int], Finding] = {}
-        for known in [*findings, *(forgotten for _, of in sorted(facts.items()) for forgotten in _forgotten(of))]:
-            key = _transaction(known)
-            if key is None or key in settled:
-                judged += [known] if key is None else []
-                continue
-            result = self._open(known, facts.get(key[0]), key[0])
-            if result.kind == "TXN_HANGING":
-                hanging[key] = result
-            judged.append(result)
+        for found in [*findings, *(opened for _, of in sorted(facts.items()) for opened in _forgotten(of))]:
+            key = _transaction(found)
+            if key is None:
+                judged.append(found)
+            elif key not in ended:
+                result = self._open(found, facts.get(key[0]), key[0])
+                if result.kind == "TXN_HANGING":
+                    hanging[key] = result
+                judged.append(result)
         judged = [finding for finding in judged if _transaction(finding) not in hanging and finding.kind != "TXN_HANGING"]
         judged += hanging.values()
         judged += [_contradiction_finding(contradiction, facts[contradiction.topic_partition], self._log) for contradiction in torn]
         if self._log is None:
             judged += disagreements(facts, self._broker_as_of)
         else:
-            judged += self._unreached(facts, partitions, judged, completed(self._log))
+            decided = completed(self._log)
+            by_partition: dict[TopicPartition, list[Finding]] = {where: [] for where, of in facts.items() if of.beyond}
+            for found in judged if by_partition else ():
+                if (where := (found.place.topic or "", found.place.partition or 0)) in by_partition:
+                    by_partition[where].append(found)
+            for summary in partitions:
+                if (where := (summary.topic, summary.partition)) in by_partition:
+                    judged += committed_beyond(facts[where], summary, decided, by_partition[where])
         _update_summaries(partitions, findings, judged, set(hanging))
         return judged
 
-    def _unreached(
-        self,
-        facts: dict[TopicPartition, PartitionFacts],
-        partitions: list[PartitionSummary],
-        findings: list[Finding],
-        decided: Decided,
-    ) -> Iterator[Finding]:
-        """What electable replicas lack that a marker proves committed."""
-        concerned = {key for key, of in facts.items() if of.beyond}
-        findings_by_partition: dict[TopicPartition, list[Finding]] = {key: [] for key in concerned}
-        for known in findings if concerned else ():
-            if (key := (known.place.topic or "", known.place.partition or 0)) in concerned:
-                findings_by_partition[key].append(known)
-        for summary in partitions if concerned else ():
-            if (key := (summary.topic, summary.partition)) in concerned:
-                yield from committed_beyond(facts[key], summary, decided, findings_by_partition[key])
-
     def _open(self, subject: Finding, facts: PartitionFacts | None, where: TopicPartition) -> Finding:
-        """An open transaction as everything known about it shows it."""
+        """An open transaction with everything known about it."""
         written = int(subject.evidence["last_timestamp"])
         written = written if facts is None else max(written, facts.written_after(int(subject.evidence["last_offset"])))
         evidence: Json = {**subject.evidence, "as_of": self.as_of, "age_ms": max(self.as_of - written, 0)}
@@ -165,9 +154,11 @@ class TransactionsAcross:
             younger = {"safe_to_abort": False, "look_again_at": written + timeout + LATE_BUFFER_MS}
             return replace(subject, evidence=evidence | unlisted | younger)
         evidence["find_hanging"] = find_hanging_command(*where, timeout)
-        if facts is None or (facts.context.live and not self._copied_later(facts, owners)):
+        last_state = max((logged_state.timestamp for logged_state in owners), default=0)
+        later_copy = facts is not None and facts.broker_timestamp >= last_state  # so that the copy would have a marker
+        if facts is None or (facts.context.live and not later_copy):
             evidence["command"] = abort_command(*where, int(evidence["first_offset"]))
-            if self._as_of is None:  # its log may only have been copied before others
+            if self._as_of is None:  # its log may have been copied before others
                 return replace(subject, evidence=evidence | unlisted)
             return replace(suspected, evidence=evidence | unlisted | {"late": True})
         if self._broker_as_of < 0:
@@ -175,13 +166,13 @@ class TransactionsAcross:
         return self._hanging(subject, evidence, facts, owners)
 
     def _overdue(self, listing: list[LoggedState]) -> Json | None:
-        """What to say of a transaction that its coordinator still lists, though it was to time out before; None if it was not."""
+        """Evidence of a transaction that its coordinator still lists after its timeout; None if there is none."""
         for logged_state in listing:
             metadata = logged_state.metadata
             if metadata is None or metadata.start_timestamp < 0 or metadata.transaction_timeout_ms < 0:
                 continue
             late = self.as_of - metadata.start_timestamp - metadata.transaction_timeout_ms
-            if metadata.state != "Ongoing":  # decided: its markers are all that is still to be written
+            if metadata.state != "Ongoing":  # decided: only its markers are missing
                 if metadata.last_update_timestamp < 0:
                     continue
                 late = self.as_of - metadata.last_update_timestamp - DEFAULT_MAX_TIMEOUT_MS
@@ -192,20 +183,20 @@ class TransactionsAcross:
         return None
 
     def _without_coordinator(self, subject: Finding, evidence: Json) -> Finding:
-        """Without the coordinators' log nobody can say that it hangs; that it is overdue, its own timestamps say."""
+        """Without the coordinators' log, only the transaction's timestamps show that it is overdue, not that it hangs."""
         evidence |= {"coordinator": "not among the copies"} | _UNJUDGED
         if evidence["age_ms"] <= DEFAULT_MAX_TIMEOUT_MS + self._grace_ms:
             return replace(subject, evidence=evidence)
         return replace(subject, severity=Severity.WARNING, confidence=Confidence.SUSPECTED, evidence=evidence | {"late": True})
 
     def _unknown(self, producer_id: int) -> Json | None:
-        """Why the log cannot tell whether a transaction of this producer id is still to be ended; None if it can."""
+        """Why the log does not show whether a transaction of this producer id will still be ended; None if it does."""
         log = self._log
         assert log is not None
-        for name in log.ids_of_producer.get(producer_id, ()):
-            if name in log.unknown_ids:
-                return {"coordinator": "unknown", "unknown_after_offset": log.unknown_ids[name][1] - 1}
-            last = log.states.get(name)
+        for transactional_id in log.ids_of_producer.get(producer_id, ()):
+            if transactional_id in log.unknown_ids:
+                return {"coordinator": "unknown", "unknown_after_offset": log.unknown_ids[transactional_id][1] - 1}
+            last = log.states.get(transactional_id)
             if last is not None and last.partition in log.unknown_from:
                 return {"coordinator": "unknown", "unknown_after_offset": log.unknown_from[last.partition] - 1}
         if log.complete or (log.owners(producer_id) and log.knows_owners(producer_id)):
@@ -213,10 +204,6 @@ class TransactionsAcross:
         offsets = [*log.unknown_from.values(), *(offset for _, offset in log.unknown_ids.values())]
         known = {"unknown_after_offset": min(offsets) - 1} if offsets else {}
         return {"coordinator": "unknown", "missing_partitions": log.missing[:MAX_LISTED]} | known
-
-    def _copied_later(self, facts: PartitionFacts, owners: list[LoggedState]) -> bool:
-        """Whether the partition's copy goes on behind the coordinator's last word, so that a marker would be in it."""
-        return facts.broker_timestamp >= max((logged_state.timestamp for logged_state in owners), default=0)
 
     def _hanging(self, subject: Finding, evidence: Json, facts: PartitionFacts, owners: list[LoggedState]) -> Finding:
         living = [logged_state for logged_state in owners if logged_state.metadata is not None]
@@ -226,7 +213,7 @@ class TransactionsAcross:
         began = int(evidence["first_timestamp"])
         committed = self._committed_elsewhere(producer_id, epoch, (context.topic, context.partition), began)
         opened = facts.open.get(producer_id)
-        place = subject.place if opened is None else _place(context, opened)
+        place = subject.place if opened is None else opened.place(context)
         evidence = evidence | {
             "reason": reason,
             "last_stable_offset": facts.last_stable_offset if opened is not None else evidence["last_stable_offset"],
@@ -245,7 +232,7 @@ class TransactionsAcross:
         )
 
     def _committed_elsewhere(self, producer_id: int, epoch: int, where: TopicPartition, began: int) -> list[str]:
-        """Partitions of a commit, decided since the transaction began, that may be of it: then aborting would tear it."""
+        """Partitions of a commit, decided since the transaction began, that may include it: then aborting it would tear it."""
         assert self._log is not None
         self._commits = self._commits or CommitDecisions(self._log.decisions)
         named: dict[str, None] = {}
@@ -258,19 +245,19 @@ class TransactionsAcross:
 
 
 def abort_command(topic: str, partition: int, first_offset: int) -> str:
-    """The command that ends a hanging transaction on a running cluster (Kafka 3.0 and later)."""
+    """The command that aborts a hanging transaction on a running cluster (Kafka 3.0 and later)."""
     where = f"--topic {shlex.quote(topic)} --partition {partition} --start-offset {first_offset}"
     return f"kafka-transactions.sh --bootstrap-server HOST:PORT abort {where}"
 
 
 def find_hanging_command(topic: str, partition: int, timeout_ms: int) -> str:
-    """The command by which a running cluster says whether a transaction hangs (Kafka 3.0 and later)."""
+    """The command that checks on a running cluster whether a transaction hangs (Kafka 3.0 and later)."""
     where = f"--topic {shlex.quote(topic)} --partition {partition} --max-transaction-timeout {-(-timeout_ms // 60_000)}"
     return f"kafka-transactions.sh --bootstrap-server HOST:PORT find-hanging {where}"
 
 
 def _described(owners: list[LoggedState]) -> Json:
-    """What the coordinator says of the ids that have or had a producer id; the last word counts."""
+    """The coordinator's last state of the ids that have or had a producer id."""
     if not owners:
         return {}
     last = max(owners, key=lambda logged_state: logged_state.timestamp)
@@ -284,12 +271,8 @@ def _described(owners: list[LoggedState]) -> Json:
     return evidence
 
 
-def _place(context: ReplicaContext, opened: OpenTransaction) -> Place:
-    return context.log_place(opened.segment, opened.position, opened.size_in_bytes, opened.first_offset, opened.last_offset + 1)
-
-
 def _forgotten(facts: PartitionFacts) -> list[Finding]:
-    """What the snapshot still holds open and the log no longer has, as open transactions."""
+    """Transactions that are open in the snapshot and no longer in the log, as open transactions."""
     start, end = facts.log_start_offset, facts.log_end_offset
     return [
         finding(
@@ -313,7 +296,7 @@ def _forgotten(facts: PartitionFacts) -> list[Finding]:
 
 
 def _transaction(subject: Finding) -> tuple[TopicPartition, int] | None:
-    """The partition and producer id of an open transaction; None for any other finding."""
+    """Partition and producer id of an open transaction; None for any other finding."""
     place = subject.place
     if subject.kind != "TXN_OPEN" or place.topic is None or place.partition is None:
         return None
@@ -321,7 +304,7 @@ def _transaction(subject: Finding) -> tuple[TopicPartition, int] | None:
 
 
 def _ended_on(evidence: Json, facts: PartitionFacts | None) -> list[int | str]:
-    """The brokers whose logs have the end of a transaction that was taken for open."""
+    """Brokers whose logs have the end of a transaction reported as open."""
     if facts is None:
         return []
     producer_id = int(evidence["producer_id"])
@@ -364,49 +347,40 @@ def _contradiction_finding(contradiction: Contradiction, facts: PartitionFacts, 
     kind, severity = ("TXN_PARTLY_LOST", None) if contradiction.lost else ("TXN_TORN", None if decision.commit else Severity.ERROR)
     if contradiction.lost:
         evidence["held_by"] = []
-    if (
-        contradiction.continuing_broker is not None
-    ):  # the copies may be of running brokers, whose partitions were copied one after the other
+    if contradiction.continuing_broker is not None:  # the copies may be of running brokers, copied one partition after another
         return finding(kind, place, evidence, severity=Severity.WARNING, confidence=Confidence.SUSPECTED)
-    doubtful = (
-        contradiction.lost and contradiction.offset_start is not None and context.control is None
-    )  # the cleaner leaves gaps too
+    # without the controller's log, a gap may be one that a cleaner left
+    doubtful = contradiction.lost and contradiction.offset_start is not None and context.control is None
     return finding(kind, place, evidence, severity=severity, confidence=Confidence.SUSPECTED if doubtful else None)
 
 
 def _update_summaries(
     partitions: list[PartitionSummary], before: list[Finding], after: list[Finding], hanging: set[tuple[TopicPartition, int]]
 ) -> None:
-    """Verdicts of the partitions whose findings changed, and how many transactions hang on each replica."""
-    known = {id(finding) for finding in before}
+    """Update the verdicts of partitions whose findings changed, and the number of hanging transactions of each replica."""
+    unchanged = {id(finding) for finding in before}
     changed = {
         (finding.place.topic, finding.place.partition)
         for finding in [*before, *after]
-        if finding.kind.startswith("TXN_") or (id(finding) not in known and finding.place.topic is not None)
+        if finding.kind.startswith("TXN_") or (id(finding) not in unchanged and finding.place.topic is not None)
     }
     by_partition: dict[tuple[str | None, int | None], list[Finding]] = {key: [] for key in changed}
     for judged in after:
         if (judged.place.topic, judged.place.partition) in by_partition:
             by_partition[judged.place.topic, judged.place.partition].append(judged)
-    on: dict[tuple[str | None, int | None, int | str | None], int] = {}
-    for known_finding in before:
-        if _transaction(known_finding) in hanging:
-            where = (known_finding.place.topic, known_finding.place.partition, known_finding.place.broker)
-            on[where] = on.get(where, 0) + 1
+    places = (finding.place for finding in before if _transaction(finding) in hanging)
+    counts = Counter((place.topic, place.partition, place.broker) for place in places)
     for summary in partitions:
         if (summary.topic, summary.partition) in by_partition:
             summary.judge(by_partition[summary.topic, summary.partition])
             for replica in summary.replicas:
                 if replica.transactions.hanging is not None:
-                    replica.transactions.hanging = on.get((summary.topic, summary.partition, replica.broker), 0)
-
-
-# Transaction markers as witnesses: what lay before one when its coordinator was done was committed.
+                    replica.transactions.hanging = counts[summary.topic, summary.partition, replica.broker]
 
 
 @dataclass(frozen=True, slots=True)
 class MarkerProof:
-    """Records before `end_offset` of one copy's log were committed: a transaction's marker stands there."""
+    """Records before `end_offset` of one copy's log were committed: a completed transaction's marker is there."""
 
     end_offset: int
     transactional_id: str
@@ -415,7 +389,7 @@ class MarkerProof:
 
 
 def completed(log: TransactionLog) -> Decided:
-    """What the coordinators' log says was completed."""
+    """The decisions that the coordinators' log shows as completed."""
     decisions: dict[tuple[int, int], list[Decision]] = {}
     for decision in log.decisions:
         if decision.completed_timestamp is not None:
@@ -424,12 +398,12 @@ def completed(log: TransactionLog) -> Decided:
 
 
 def proven_by(rows: "NDArray[np.int64]", log_end_offset: int, partition: TopicPartition, decided: Decided) -> MarkerProof | None:
-    """The furthest marker of a log that proves what lies before it committed.
+    """The last marker of a log that proves all records before it committed.
 
-    A coordinator completes a transaction when every partition's leader has its marker from the whole ISR, so that all up to the
-    marker is committed. From transaction version 2 on each transaction has its own epoch; before, the marker must be older than a
+    A coordinator completes a transaction when every partition's leader has its marker from the whole ISR, so all records up to the
+    marker are committed. From transaction version 2 on each transaction has its own epoch; before, the marker must be older than a
     later completion of its producer, by more than clocks differ. A leader that is replaced before it answers may leave a marker
-    that nobody else has, and the next one is sent another: where logs part nothing tells which of them was answered for.
+    that no other replica has, and the next leader gets another: after a fork the answered one is unknown.
     """
     for row in rows[rows[:, OFFSET].argsort()[::-1]].tolist():
         if row[OFFSET] >= log_end_offset:
@@ -443,34 +417,18 @@ def proven_by(rows: "NDArray[np.int64]", log_end_offset: int, partition: TopicPa
     return None
 
 
-def _may_be_judged(facts: PartitionFacts, summary: PartitionSummary, known_findings: Sequence[Finding]) -> bool:
-    same_end_nodes = summary.agreement.kind in _AGREEING and summary.read is Read.WHOLE
-    return bool(facts.beyond) and same_end_nodes and not any(known.kind in _REPORTED_KINDS for known in known_findings)
-
-
-def _electable_replicas(
-    facts: PartitionFacts, summary: PartitionSummary, control: PartitionControl
-) -> Iterator[tuple[ReplicaSummary, int | str]]:
-    """Replicas that may be elected, with their nodes; none of a broker of which there are several copies."""
-    node_of = dict(zip(facts.brokers, facts.nodes, strict=True))
-    members = electable(control)
-    for replica in summary.replicas:
-        node = node_of.get(replica.broker)
-        if node is not None and node in members and facts.nodes.count(node) == 1:
-            yield replica, node
-
-
 def committed_beyond(
     facts: PartitionFacts, summary: PartitionSummary, decided: Decided, known_findings: Sequence[Finding]
 ) -> Iterator[Finding]:
-    """`ISR_MEMBER_MISSING_COMMITTED`, or `LRS_RISK`, of replicas that may be elected and end before a marker which proves more
-    committed than any high watermark; brings `summary` up to date.
+    """`ISR_MEMBER_MISSING_COMMITTED`, or `LRS_RISK`, of replicas that may be elected and end before a marker that proves more
+    committed than any high watermark; updates `summary`.
 
-    Said of logs that were read whole and agree as far as they go, where the controllers' log is not older than the marker; not
-    again where a loss is `known_findings`.
+    Only for logs that were read completely and agree as far as they go, if the controller's log is not older than the marker; not
+    if `known_findings` report a loss, nor for a broker with several copies.
     """
     control = facts.context.control
-    if control is None or not _may_be_judged(facts, summary, known_findings):
+    agrees = summary.agreement.kind in _AGREEING and summary.read is Read.WHOLE
+    if control is None or not facts.beyond or not agrees or any(found.kind in _REPORTED_KINDS for found in known_findings):
         return
     furthest = _furthest_proof(facts, decided, control.as_of_ms)
     if furthest is None:
@@ -479,10 +437,11 @@ def committed_beyond(
     witness = f"transaction marker {proof.end_offset - 1} of {proof.transactional_id} on broker {broker}"
     holders = [replica for replica in summary.replicas if (replica.log_end_offset or 0) >= proof.end_offset]
     first = min((replica.log_start_offset or 0 for replica in holders), default=0)
-    for replica, node in _electable_replicas(facts, summary, control):
-        end = replica.log_end_offset or 0
+    node_of, members = dict(zip(facts.brokers, facts.nodes, strict=True)), electable(control)
+    for replica in summary.replicas:
+        node, end = node_of.get(replica.broker), replica.log_end_offset or 0
         start = max(end, first)
-        if start >= proof.end_offset:
+        if node is None or node not in members or facts.nodes.count(node) > 1 or start >= proof.end_offset:
             continue
         topic_partition = facts.context.topic, facts.context.partition
         place = Place(*topic_partition, replica.broker, replica.log_dir, offset_start=start, offset_end=proof.end_offset)
@@ -494,13 +453,13 @@ def committed_beyond(
 
 
 def _furthest_proof(facts: PartitionFacts, decided: Decided, as_of_ms: int | None) -> tuple[MarkerProof, int | str] | None:
-    """The marker that proves most committed, and on which broker; none that is newer than the controllers' log."""
+    """The marker that proves most committed, and its broker; none newer than the controller's log."""
     if as_of_ms is None:
         return None
     key = facts.context.topic, facts.context.partition
-    proofs = [(proven_by(beyond.rows, beyond.log_end_offset, key, decided), beyond.broker) for beyond in facts.beyond]
-    known = [(proof, broker) for proof, broker in proofs if proof is not None and proof.timestamp_ms <= as_of_ms]
-    return max(known, key=lambda pair: pair[0].end_offset, default=None)
+    proofs = ((proven_by(beyond.rows, beyond.log_end_offset, key, decided), beyond.broker) for beyond in facts.beyond)
+    older = [(proof, broker) for proof, broker in proofs if proof is not None and proof.timestamp_ms <= as_of_ms]
+    return max(older, key=lambda pair: pair[0].end_offset, default=None)
 
 
 _AGREEING: Final = frozenset({"identical", "prefix", "missing", "compacted"})
