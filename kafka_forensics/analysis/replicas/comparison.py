@@ -95,7 +95,10 @@ def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
     ]
     leading = {broker for finding in result.findings if finding.kind == "UNCLEAN_LOSS" for broker in finding.evidence["leaders"]}
     result.findings += [finding for finding in _lagging(replicas, forked) if finding.place.broker not in leading]
-    _add_unread_ranges(result, max(differences.ranges_not_compared for differences in pairs.values()))
+    if unread := max(differing.ranges_not_compared for differing in pairs.values()):
+        result.findings = [finding.with_evidence(ranges_not_compared=unread) for finding in result.findings]
+        if result.agreement.kind in ("identical", "prefix"):
+            result.agreement = Agreement("not_compared")
     return result
 
 
@@ -152,29 +155,18 @@ def _agreement(replicas: list[Replica], pairs: Mapping[tuple[int, int], Differen
 
 def _with_record_offsets(forks: list[Finding], replicas: list[Replica], conflicts: Conflicts, reader: BatchReader) -> list[Finding]:
     """`forks`; those within one leader epoch with `record_offset`, the first different record in the first batches that differ."""
-    return [
-        _with_record_offset(fork, replicas, conflicts, reader) if fork.kind == "SAME_EPOCH_DIVERGENCE" else fork for fork in forks
-    ]
-
-
-def _with_record_offset(fork: Finding, replicas: list[Replica], conflicts: Conflicts, reader: BatchReader) -> Finding:
-    offsets = [
-        reader.first_unlike(replicas[i], first.left, replicas[j], first.right) if first.formats is None else first.offset
-        for (i, j), (first, *_) in conflicts.items()
-        if first.offset == fork.evidence["offset"] and first.epochs[0] == first.epochs[1]
-    ]
-    offset = min((offset for offset in offsets if offset is not None), default=None)
-    return fork if offset is None else fork.with_evidence(record_offset=offset)
-
-
-def _add_unread_ranges(result: Comparison, ranges: int) -> None:
-    """Add to all findings how many differing ranges were not read; without findings, the replicas are not identical but not
-    compared."""
-    if not ranges:
-        return
-    result.findings = [finding.with_evidence(ranges_not_compared=ranges) for finding in result.findings]
-    if result.agreement.kind in ("identical", "prefix"):
-        result.agreement = Agreement("not_compared")
+    findings = []
+    for fork in forks:
+        offsets = [
+            reader.first_unlike(replicas[i], first.left, replicas[j], first.right) if first.formats is None else first.offset
+            for (i, j), (first, *_) in conflicts.items()
+            if fork.kind == "SAME_EPOCH_DIVERGENCE"
+            and first.offset == fork.evidence["offset"]
+            and first.epochs[0] == first.epochs[1]
+        ]
+        offset = min((offset for offset in offsets if offset is not None), default=None)
+        findings.append(fork if offset is None else fork.with_evidence(record_offset=offset))
+    return findings
 
 
 def _some_missing(replicas: list[Replica], left_out: Collection[tuple[int | str, int, int]]) -> bool:

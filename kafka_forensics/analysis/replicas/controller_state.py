@@ -55,11 +55,11 @@ def judged_by_controller(
         short = _members_lacking_committed(replicas, conflicts, control, reader, known)
     brokers_short = {finding.place.broker for finding in short}
     nodes = {replica.broker: replica.context.node for replica in replicas}
-    judged = [
-        _with_isr(control, nodes, finding)
-        for finding in judged
-        if finding.kind != "REPLICA_LAGS" or finding.place.broker not in brokers_short
-    ]
+    for index, lagging in enumerate(judged):
+        if lagging.kind == "REPLICA_LAGS" and control.isr is not None:
+            in_isr = nodes.get(lagging.place.broker or 0) in control.isr
+            judged[index] = lagging.with_evidence(isr=control.isr, in_isr=in_isr)
+    judged = [finding for finding in judged if finding.kind != "REPLICA_LAGS" or finding.place.broker not in brokers_short]
     unchanged = {id(finding) for finding in findings}
     judged += short + _unclean_elections(replicas, conflicts, control, judged, nodes_given)
     return [finding if id(finding) in unchanged else on_premises(finding, control.premises) for finding in judged]
@@ -92,13 +92,6 @@ def _elections(control: PartitionControl) -> list[PartitionEvent]:
             or (event.kind == "changed" and previous_epoch is not None and event.state.leader_epoch == previous_epoch + 1)
         )
     ]
-
-
-def _with_isr(control: PartitionControl, nodes: dict[int | str, int | str], subject: Finding) -> Finding:
-    """A lagging replica, with whether the controller counts it as in sync."""
-    if subject.kind != "REPLICA_LAGS" or control.isr is None:
-        return subject
-    return subject.with_evidence(isr=control.isr, in_isr=nodes.get(subject.place.broker or 0) in control.isr)
 
 
 def _with_election(replicas: list[Replica], control: PartitionControl, subject: Finding) -> Finding:
@@ -453,7 +446,9 @@ def _unclean_elections(
             evidence |= {"cost_finding": loss.kind} | _holders_of(loss, cost)
             others = [other for other in cost.events if other is not event]
             evidence |= {"or_in_epochs": _epochs_of(others)} if others else {}
-            evidence |= {"premises": [_harmless_premise(cost)]} if cost.assumed_harmless else {}
+            if cost.assumed_harmless:
+                epochs = ", ".join(map(str, _epochs_of(cost.assumed_harmless)))
+                evidence["premises"] = [f"{_LOST_NOTHING}: epoch {epochs}"]
         elif (why := _why_no_cost(event, start, replicas, control, findings, nodes_given)) is not None:
             evidence[why] = True
         sure = Confidence.SUSPECTED if event.is_committed is False else None
@@ -516,11 +511,7 @@ def _most_costly(event: PartitionEvent, costs: list[tuple[Finding, _ElectionCost
     return min((row for row in costs if event in row[1].events), key=order, default=None)
 
 
-def _harmless_premise(cost: _ElectionCost) -> str:
-    epochs = ", ".join(map(str, _epochs_of(cost.assumed_harmless)))
-    return (
-        f"elections from the ISR, or of the leader before, lost nothing, though no log shows what they began with: epoch {epochs}"
-    )
+_LOST_NOTHING: Final = "elections from the ISR, or of the leader before, lost nothing, though no log shows what they began with"
 
 
 def _holders_of(loss: Finding, cost: _ElectionCost) -> Json:

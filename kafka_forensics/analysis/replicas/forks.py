@@ -229,12 +229,19 @@ def fork_findings(
     all_epochs = [version.epoch for version in versions]
     if same_epoch := [version for version in versions if version.epoch >= 0 and all_epochs.count(version.epoch) > 1]:
         last = max(differences[-1].end_offset for differences in conflicts.values())
-        evidence["held_by"] = _majority_brokers(same_epoch)
+        most = max(len(version.replicas) for version in same_epoch)
+        largest = [version.brokers for version in same_epoch if len(version.replicas) == most]
+        evidence["held_by"] = largest[0] if len(largest) == 1 else []
         findings = [finding("SAME_EPOCH_DIVERGENCE", place_of(replicas, first, last), evidence)]
     elif first >= max(version.high_watermark for version in versions) or committed_brokers:
         findings = [_fork_above_watermarks(replicas, versions, first, evidence, committed_brokers)]
     else:
-        findings = _losses(replicas, conflicts, versions, first, evidence)
+        findings = []
+        for loser, leaders, start in _losing_versions(versions, replicas, first):
+            held_by = _holders(loser, replicas, conflicts)
+            following = [replica for replica in loser.replicas if replica.broker in held_by] or [loser.latest_replica]
+            of_loser = {"held_by": held_by, "loses": loser.committed_end - start} | _cuts_under(following, leaders)
+            findings.append(finding("UNCLEAN_LOSS", place_of(replicas, start, loser.committed_end), evidence | of_loser))
         evidence["truncation_offsets"] = _version_truncations(versions)
     if not findings:
         findings = [_fork_below_watermark(replicas, conflicts, versions, first, evidence)]
@@ -264,17 +271,6 @@ def _fork_above_watermarks(
     return finding("FORK_ABOVE_HW", place, evidence, severity=severity, confidence=confidence)
 
 
-def _losses(replicas: list[Replica], conflicts: Conflicts, versions: list[LogVersion], first: int, evidence: Json) -> list[Finding]:
-    """A finding for each version that loses committed records to later leaders, the longest loss first."""
-    losses = []
-    for loser, leaders, start in _losing_versions(versions, replicas, first):
-        held_by = _holders(loser, replicas, conflicts)
-        following = [replica for replica in loser.replicas if replica.broker in held_by] or [loser.latest_replica]
-        of_loser = {"held_by": held_by, "loses": loser.committed_end - start} | _cuts_under(following, leaders)
-        losses.append(finding("UNCLEAN_LOSS", place_of(replicas, start, loser.committed_end), evidence | of_loser))
-    return losses
-
-
 def _fork_below_watermark(
     replicas: list[Replica], conflicts: Conflicts, versions: list[LogVersion], first: int, evidence: Json
 ) -> Finding:
@@ -285,13 +281,6 @@ def _fork_below_watermark(
     confidence = Confidence.PROVEN if min(version.epoch for version in versions) >= 0 else Confidence.INFERRED
     place = place_of(replicas, first, min(end, _agree_from(replicas, conflicts, end)))
     return finding("FORK_BELOW_HW", place, evidence, confidence=confidence)
-
-
-def _majority_brokers(versions: list[LogVersion]) -> list[int | str]:
-    """The brokers of the version with the most replicas; none on a tie."""
-    most = max(len(version.replicas) for version in versions)
-    largest = [version.brokers for version in versions if len(version.replicas) == most]
-    return largest[0] if len(largest) == 1 else []
 
 
 def _kept_by_followers(versions: list[LogVersion], replicas: list[Replica], first: int) -> list[Json]:

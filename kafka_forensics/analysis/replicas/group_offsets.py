@@ -14,7 +14,6 @@ from kafka_forensics.analysis.replicas.comparison import Comparison
 from kafka_forensics.analysis.replicas.diff import BatchReader
 from kafka_forensics.analysis.replicas.readers import TimestampAt, held_back_finding, readable
 from kafka_forensics.model.batches import BatchColumn
-from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.model.coordinators import Committed, GroupLog
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 
@@ -162,23 +161,16 @@ def _commits_of_topic(replicas: list[Replica]) -> list[Committed]:
     return [commit for commit in commits.values() if not ids or commit.greatest.topic_id is None or commit.greatest.topic_id in ids]
 
 
-def _are_complete(brokers: set[int | str], control: PartitionControl | None) -> bool:
-    """Whether the copies are of all replicas, or one is in sync."""
-    if control is None:
-        return False
-    assigned = control.replica_assignment or []
-    return (bool(assigned) and brokers.issuperset(assigned)) or not brokers.isdisjoint(control.isr or [])
-
-
 def _premises(replicas: list[Replica], commit: Committed, reader: BatchReader) -> _Premises:
     brokers = {replica.context.node for replica in replicas}
     control = next((replica.context.control for replica in replicas if replica.context.control is not None), None)
+    assigned, isr = ((), ()) if control is None else (control.replica_assignment or (), control.isr or ())
     moment = commit.greatest.commit_timestamp
     first = [_timestamp(replica, replica.first_batch_offset, reader) for replica in replicas]
     oldest = [timestamp for timestamp in first if timestamp >= 0]
     return _Premises(
-        complete=_are_complete(brokers, control),
-        several=len(brokers) > 1 and not (control is not None and control.replica_assignment),
+        complete=(bool(assigned) and brokers.issuperset(assigned)) or not brokers.isdisjoint(isr),
+        several=len(brokers) > 1 and not assigned,
         later=any(replica.state.framing.broker_timestamp >= moment > 0 for replica in replicas),
         later_by_clients=any(replica.state.framing.max_timestamp >= moment > 0 for replica in replicas),
         consumed=commit.greatest.leader_epoch >= 0,

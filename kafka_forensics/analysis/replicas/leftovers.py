@@ -94,7 +94,8 @@ def _leftover(
     `findings`, with those files where they have missing offsets."""
     first = members[0]
     live = [replica for replica in replicas if replica.broker == first.broker]
-    other_topic = _is_of_another_topic(first, live or replicas)
+    topic_ids = {replica.context.topic_id for replica in live or replicas} - {None}
+    other_topic = first.topic_id is not None and bool(topic_ids) and first.topic_id not in topic_ids
     if other_topic:
         live = []
     elif any(replica.state.unread for replica in live):
@@ -110,22 +111,12 @@ def _leftover(
     if other_topic:
         evidence["topic_id"] = first.topic_id
     place = Place(first.topic, first.partition, first.broker, first.log_dir, first.file, offset_start=start, offset_end=end)
-    if evidence["behind_log_end"] and first.suffix == "deleted" and not _reached_elsewhere(start, replicas):
+    reached = any(replica.log_end_offset > start or replica.state.unread or not replica.end_is_known for replica in replicas)
+    if evidence["behind_log_end"] and first.suffix == "deleted" and not reached:
         evidence["harmless_if"] = _NEVER_COMMITTED
         last = finding("LEFTOVER_HOLDS_DATA", place, evidence, severity=Severity.WARNING, confidence=Confidence.SUSPECTED)
         return last, findings
     return finding("LEFTOVER_HOLDS_DATA", place, evidence), findings
-
-
-def _is_of_another_topic(aside: HeldAside, replicas: Sequence[Replica]) -> bool:
-    """Whether the files are of a topic that was deleted and recreated since."""
-    ids = {replica.context.topic_id for replica in replicas} - {None}
-    return aside.topic_id is not None and bool(ids) and aside.topic_id not in ids
-
-
-def _reached_elsewhere(offset: int, replicas: Sequence[Replica]) -> bool:
-    """Whether some log extends, or may extend, beyond an offset."""
-    return any(replica.log_end_offset > offset or replica.state.unread or not replica.end_is_known for replica in replicas)
 
 
 def _lacking(members: Sequence[HeldAside], live: Sequence[Replica]) -> Ranges:
@@ -154,15 +145,14 @@ def _with_leftovers(members: Sequence[HeldAside], findings: list[Finding]) -> tu
         near = spans[max(before - SEARCHED, 0) : before]
         numbers = dict.fromkeys(number for _, run_end, number in near if run_end > start)
         if numbers:
-            files = [_label(members[number], missing.place) for number in numbers]
+            place = missing.place.broker, missing.place.log_dir
+            files = [
+                leftover.file if (leftover.broker, leftover.log_dir) == place else f"broker {leftover.broker}: {leftover.file}"
+                for leftover in (members[number] for number in numbers)
+            ]
             answer[-1] = missing.with_evidence(also_in=[*missing.evidence.get("also_in", []), *files][:LISTED])
             fills[missing.kind if missing.place.broker is None else f"{missing.kind} on broker {missing.place.broker}"] = None
     return answer, list(fills)
-
-
-def _label(aside: HeldAside, place: Place) -> str:
-    """The file's name in a finding: with its broker if that is another one."""
-    return aside.file if (aside.broker, aside.log_dir) == (place.broker, place.log_dir) else f"broker {aside.broker}: {aside.file}"
 
 
 def _proves_gap(index: LoneIndex, gaps: list[tuple[int, int]], findings: list[Finding]) -> bool:
@@ -197,16 +187,15 @@ def with_lone_index_files(
         is_first, is_last = (index.base_offset < bases[0], index.base_offset > bases[-1]) if bases else (False, True)
         if index.base_offset >= start and (is_last or (is_first and not context.compacted)):
             edges.setdefault(is_first, []).append(index)
-    return findings + [
-        _at_start(replica, edge, bases[0]) if first else _at_end(replica, edge, snapshots) for first, edge in edges.items()
-    ]
-
-
-def _at_start(replica: Replica, lone: Sequence[LoneIndex], end_offset: int) -> Finding:
-    """`SEGMENT_MISSING` for the segments before `end_offset` without logs."""
-    start, evidence = _remaining_files(replica, lone)
-    evidence["missing"] = end_offset - start
-    return finding("SEGMENT_MISSING", replica.context.place(offset_start=start, offset_end=end_offset), evidence)
+    for is_first, edge in edges.items():
+        if is_first:
+            first_offset, evidence = _remaining_files(replica, edge)
+            evidence["missing"] = bases[0] - first_offset
+            place = context.place(offset_start=first_offset, offset_end=bases[0])
+            findings.append(finding("SEGMENT_MISSING", place, evidence))
+        else:
+            findings.append(_at_end(replica, edge, snapshots))
+    return findings
 
 
 def _at_end(replica: Replica, lone: Sequence[LoneIndex], snapshots: Sequence[int]) -> Finding:

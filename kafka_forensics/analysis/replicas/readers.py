@@ -77,7 +77,8 @@ def readable(
 
     `proven`: how far another proof than the leader's checkpoint says that they could read.
     """
-    leader = _leader(replicas, control)
+    leaders = [replica for replica in replicas if control is not None and control.leader == replica.context.node]
+    leader = leaders[0] if leaders else max(replicas, key=lambda replica: replica.log_end_offset)
     isr = None if control is None or control.isr is None else tuple(control.isr)
     answer = Readable(
         "nothing",
@@ -117,7 +118,7 @@ def _with_high_watermark(
     in_sync = [replica for replica in replicas if answer.isr is None or replica.context.node in answer.isr]
     ends = {replica.broker: replica.log_end_offset for replica in in_sync if replica.log_end_offset >= answer.proven}
     end = min(ends.values(), default=answer.log_end_offset)
-    if control is not None and _waits_for_minimum(control):
+    if control is not None and control.isr_is_below_minimum and (control.elr or (control.metadata_version or 0) >= _KAFKA_3_7):
         is_known = answer.checkpointed is not None and control.leader not in answer.missing
         ends, end = {}, answer.proven if is_known else answer.log_end_offset
     end = min(end, answer.log_end_offset)
@@ -136,12 +137,6 @@ def _with_high_watermark(
     )
 
 
-def _waits_for_minimum(control: PartitionControl) -> bool:
-    """Whether the ISR is below its minimum and the broker new enough to stop its high watermark then."""
-    is_new = bool(control.elr) or (control.metadata_version or 0) >= _KAFKA_3_7
-    return control.isr_is_below_minimum and is_new
-
-
 def _leader_lost(control: PartitionControl) -> tuple[int | None, tuple[int, ...]]:
     """When the controller recorded that a partition has no leader, in ms, and who was in sync until then."""
     events = [] if control.history is None else control.history.events
@@ -150,12 +145,6 @@ def _leader_lost(control: PartitionControl) -> tuple[int | None, tuple[int, ...]
         return None, ()
     first = leaderless[-1]
     return first.timestamp_ms, first.state.isr or first.previous_isr
-
-
-def _leader(replicas: list[Replica], control: PartitionControl | None) -> Replica:
-    """The leader's replica if there is a copy, else the longest."""
-    leaders = [replica for replica in replicas if control is not None and control.leader == replica.context.node]
-    return leaders[0] if leaders else max(replicas, key=lambda replica: replica.log_end_offset)
 
 
 def held_back_finding(replicas: list[Replica], answer: Readable) -> list[Finding]:

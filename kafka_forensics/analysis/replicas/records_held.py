@@ -67,20 +67,15 @@ def _counted(finding: Finding, readable: "Mapping[Broker, Replica]", reader: "Ba
     start, end = finding.place.offset_start, finding.place.offset_end
     if start is None or end is None or "records_held" in finding.evidence or finding.evidence.get("in_remote_storage"):
         return finding
+    held_by, versions = finding.evidence.get("held_by"), finding.evidence.get("versions")
+    groups = [held_by] if held_by else [version["brokers"] for version in versions] if versions else [[]]
     most = 0
-    for holders in _holder_groups(finding):
+    for holders in groups:
         counts = [records_held(readable[broker], reader, start, end) for broker in holders if broker in readable]
         if None in counts or not counts:
             return finding
         most = max(most, *(count for count in counts if count is not None))
     return finding.with_evidence(records_held=most)
-
-
-def _holder_groups(finding: Finding) -> "list[list[Broker]]":
-    """Brokers that have the same records: the good copies, or if there are none each version of a fork; one empty group without
-    either."""
-    held_by, versions = finding.evidence.get("held_by"), finding.evidence.get("versions")
-    return [held_by] if held_by else [version["brokers"] for version in versions] if versions else [[]]
 
 
 def records_held(replica: Replica, reader: "BatchReader", start: int, end: int) -> int | None:

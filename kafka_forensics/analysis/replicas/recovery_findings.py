@@ -159,7 +159,10 @@ def swap_finding(replica: Replica, facts: LogFacts, steps: list[LoaderStep], swa
     removed = {step.file for step in steps if step.action == "delete"} | renamed
     bases = [segment.base_offset for segment in facts.segments if segment_file(segment.base_offset) in removed]
     kept = [run for base_offset, runs in swapped.items() if segment_file(base_offset) in renamed for run in runs]
-    start, end = (None, None) if context.compacted else _lost(replica, bases, facts, kept)
+    ends = {segment.base_offset: segment.end_offset for segment in facts.segments}
+    offsets = normalised((max(base, replica.log_start_offset), ends[base]) for base in bases if not context.compacted)
+    lost = without(offsets, normalised((run.start_offset, run.end_offset) for run in kept))
+    start, end = (lost[0][0], lost[-1][1]) if lost else (None, None)
     place = context.place(offset_start=start, offset_end=end)
     critical = start is not None and context.high_watermark is not None and start < context.high_watermark
     return finding("INTERRUPTED_SWAP", place, evidence, severity=Severity.CRITICAL if critical else None)
@@ -187,11 +190,3 @@ def _step(step: LoaderStep) -> str:
     to = f" to {step.to}" if step.to else ""
     at = f" at offset {step.offset}" if step.offset is not None else ""
     return " ".join(filter(None, (step.action, step.file))) + to + at
-
-
-def _lost(replica: Replica, bases: list[int], facts: LogFacts, kept: list[Run]) -> tuple[int | None, int | None]:
-    """First offset of these segments, from the log start on, that no run of `kept` has, and the end of the last one."""
-    ends = {segment.base_offset: segment.end_offset for segment in facts.segments}
-    removed = normalised((max(base, replica.log_start_offset), ends[base]) for base in bases)
-    missing = without(removed, normalised((run.start_offset, run.end_offset) for run in kept))
-    return min((start for start, _ in missing), default=None), max((end for _, end in missing), default=None)

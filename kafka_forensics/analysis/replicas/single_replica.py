@@ -193,11 +193,6 @@ def _epoch_field_findings(replica: Replica, strays: Sequence[tuple[EpochRun, int
         yield finding("EPOCH_FIELD_MISMATCH", place, evidence)
 
 
-def _may_lack_batches(replica: Replica) -> bool:
-    damaged = replica.state.framing.bytes_damaged or replica.course.irregularities or replica.state.unread
-    return replica.context.compacted or bool(damaged)
-
-
 def _epoch_checkpoint_finding(replica: Replica, stray_epochs: Collection[int]) -> Finding | None:
     """Differences between `leader-epoch-checkpoint` and the batches; None if there are none, or it cannot be judged."""
     context, epochs = replica.context, replica.state.epochs
@@ -206,7 +201,8 @@ def _epoch_checkpoint_finding(replica: Replica, stray_epochs: Collection[int]) -
         return None
     lineage = [entry for entry in epochs.lineage() if entry.leader_epoch not in stray_epochs]
     start, end = replica.local_log_start_offset, replica.log_end_offset
-    reason = checkpoint_contradiction(checkpoint, lineage, start, end, compacted=_may_lack_batches(replica))
+    lacks_batches = bool(replica.state.framing.bytes_damaged or replica.course.irregularities or replica.state.unread)
+    reason = checkpoint_contradiction(checkpoint, lineage, start, end, compacted=context.compacted or lacks_batches)
     if reason is None:
         return None
     place = context.place("leader-epoch-checkpoint")
@@ -264,7 +260,9 @@ def _log_start_moved(replica: Replica, checkpoint: list[EpochEntry], lineage: li
 def index_findings(replica: Replica) -> list[Finding]:
     """Index entries that contradict the log, one finding for each index file."""
     by_file: dict[tuple[int, str], list[BadEntry]] = {}
-    disordered = _disordered_segments(replica)
+    disordered = {irregularity.run.segment for irregularity in replica.course.irregularities if irregularity.kind != "OFFSET_GAP"}
+    disordered |= {segment for segment, _ in replica.state.framing.damage.get("BATCH_RANGE_INCONSISTENT", ())}
+    disordered |= {segment for segment, _ in misnamed(replica)}
     for bad in replica.state.bad_entries:
         cleaned = replica.context.compacted and bad.reason in _BY_OFFSET - _COMPACTED_INDEX_REASONS
         doubtful = bad.segment in disordered and bad.reason in _BY_OFFSET
@@ -325,13 +323,6 @@ def _was_cut_back(replica: Replica, segment: int, by_file: dict[tuple[int, str],
         if first.reason not in _TAIL_KINDS or (kind == "timeindex" and first.value < newest):
             return True
     return False
-
-
-def _disordered_segments(replica: Replica) -> set[int]:
-    """Segments with doubtful offsets in batches or names."""
-    segments = {irregularity.run.segment for irregularity in replica.course.irregularities if irregularity.kind != "OFFSET_GAP"}
-    segments |= {segment for segment, _ in replica.state.framing.damage.get("BATCH_RANGE_INCONSISTENT", ())}
-    return segments | {segment for segment, _ in misnamed(replica)}
 
 
 def _proves_lost_bytes(replica: Replica, bad: BadEntry) -> bool:

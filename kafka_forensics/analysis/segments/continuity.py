@@ -282,18 +282,23 @@ class Course:
 def judge(runs: list[Run]) -> Course:
     """Judge the runs in file order: offsets never seen are a gap, seen before a regression, filling an earlier gap non-monotonic; a
     single batch between neighbours that join without it, or that its segment cannot hold, is a discontinuity."""
-    course = Course(_first_expected(runs), [], {})
+    start = runs[0].start_offset if runs else 0
+    if len(runs) > 1 and runs[0].batches == 1 and runs[1].start_offset == runs[0].segment + runs[0].end_offset - start:
+        start = runs[0].segment  # only the first batch is wrong: the next run continues from the segment's name
+    course = Course(start, [], {})
     gaps: list[Irregularity] = []
     expected = course.end_offset
     for index, run in enumerate(runs):
         following = runs[index + 1] if index + 1 < len(runs) else None
         size = run.end_offset - run.start_offset
         joins = following is not None and following.start_offset == expected + size
+        # Kafka refuses a batch with offsets that its segment cannot hold
+        is_refused = run.start_offset < 0 or run.end_offset - 1 - run.segment > MAX_RELATIVE_OFFSET
         if index == 0 and run.after_damage is not None and run.after_damage[0] < run.start_offset:
             course.eaten[run.after_damage] = (run.after_damage[0], run.start_offset)
         if run.start_offset == expected:
             expected = run.end_offset
-        elif run.batches == 1 and (joins or (following is None and _impossible(run))):
+        elif run.batches == 1 and (joins or (following is None and is_refused)):
             course.irregularities.append(Irregularity("OFFSET_DISCONTINUITY", expected, expected + size, run, expected))
             expected += size
         elif run.start_offset > expected:
@@ -310,22 +315,6 @@ def judge(runs: list[Run]) -> Course:
     course.irregularities.extend(gaps)
     course.end_offset = expected
     return course
-
-
-def _first_expected(runs: list[Run]) -> int:
-    """Offset at which the log begins: that of the first run, unless it is a single batch and the next run continues from the
-    segment's name."""
-    if not runs:
-        return 0
-    first = runs[0]
-    named = first.segment + first.end_offset - first.start_offset
-    joins = len(runs) > 1 and first.batches == 1 and runs[1].start_offset == named
-    return first.segment if joins else first.start_offset
-
-
-def _impossible(run: Run) -> bool:
-    """Whether the segment cannot hold these offsets: Kafka refuses such a batch."""
-    return run.start_offset < 0 or run.end_offset - 1 - run.segment > MAX_RELATIVE_OFFSET
 
 
 def _fill(gaps: list[Irregularity], run: Run) -> bool:

@@ -129,14 +129,16 @@ def _wrong_neighbour(runs: "Sequence[Run]", number: int) -> Misplaced | None:
     left, right = runs[number], runs[number + 1]
     if right.start_offset >= left.end_offset or right.after_damage is not None:
         return None
-    before, behind = _end_without_last(runs, number), _start_without_first(runs, number + 1)
+    before, after = _end_without_last(runs, number), right.second_start
+    if right.batches == 1:
+        after = runs[number + 2].start_offset if number + 2 < len(runs) else None
     ahead = before is not None and before + left.last_offsets <= right.start_offset
-    back = behind is not None and left.end_offset + right.first_offsets <= behind
+    back = after is not None and left.end_offset + right.first_offsets <= after
     if ahead and not back and before is not None:
         highest = right.start_offset - left.last_offsets
         return Misplaced(*left.last_place, left.last_offsets, left.last_start, before, highest)
-    if back and not ahead and behind is not None:
-        highest = behind - right.first_offsets
+    if back and not ahead and after is not None:
+        highest = after - right.first_offsets
         return Misplaced(right.segment, right.position, right.first_offsets, right.start_offset, left.end_offset, highest)
     return None
 
@@ -154,14 +156,6 @@ def _end_without_last(runs: "Sequence[Run]", number: int) -> int | None:
     if run.after_damage is not None:
         return None
     return runs[number - 1].end_offset if number else run.segment
-
-
-def _start_without_first(runs: "Sequence[Run]", number: int) -> int | None:
-    """Where the log continues after the first batch of a run, None if it does not."""
-    run = runs[number]
-    if run.batches > 1:
-        return run.second_start
-    return runs[number + 1].start_offset if number + 1 < len(runs) else None
 
 
 def last_in_doubt(runs: "Sequence[Run]") -> Misplaced | None:
