@@ -72,7 +72,6 @@ def fill_slots(rows: "Column", slots: "Column", keys: "Column", count: int) -> N
 
 @cache
 def _hash_keys() -> "NDArray[np.int64]":
-    """Hash keys of this process."""
     return np.array([1 + secrets.randbelow(2**30), 1 + secrets.randbelow(2**30)], np.int64)
 
 

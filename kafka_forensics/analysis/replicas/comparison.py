@@ -122,7 +122,6 @@ def _take_forks(result: Comparison, replicas: list[Replica], reader: BatchReader
 def _left_out(
     replicas: list[Replica], pairs: Mapping[tuple[int, int], Differences], reader: BatchReader
 ) -> set[tuple[int | str, int, int]]:
-    """See `Comparison.left_out`."""
     left_out = set()
     for (i, j), differing in pairs.items():
         for older, newer, side in ((i, j, 0), (j, i, 1)):

@@ -146,7 +146,6 @@ class LogVersion:
 
 
 def _batch_place(replica: Replica, batch: "NDArray[np.int64]") -> Json:
-    """File and bytes of a batch."""
     context, start = replica.context, int(batch[BatchColumn.POSITION])
     file = f"{context.directory}/{context.log_file(int(batch[-1]))}"
     return {"broker": replica.broker, "file": file, "byte_start": start, "byte_end": start + int(batch[BatchColumn.SIZE_IN_BYTES])}

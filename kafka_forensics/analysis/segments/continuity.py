@@ -187,7 +187,6 @@ class ContinuityFold:
         self.damage_at_end = None
 
     def _run(self, placed: "_Placed", rows: tuple[int, int], after: tuple[int, int] | None, counted: int | None) -> Run:
-        """The run of the batches of rows `[start, end)`."""
         (start, end), (base, end_offset, position) = rows, placed
         run = Run(int(base[start]), int(end_offset[end - 1]), self._segment, int(position[start]), end - start, after, counted)
         if end - start == 1:
@@ -201,7 +200,6 @@ class ContinuityFold:
         )
 
     def _extend_bad_tail(self, columns: "NDArray[np.int64]", good: "NDArray[np.bool_]") -> None:
-        """Add the bad batches after the last good one to the bad tail."""
         good_rows = np.flatnonzero(good)
         if good_rows.size:
             self.bad_tail = None

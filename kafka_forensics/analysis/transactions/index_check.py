@@ -75,8 +75,50 @@ class IndexCheck:
         indexes |= {segment: entries.remaining() for segment, entries in self._partly_compared.items() if entries is not None}
         if runs.breaks.count:
             rows = self._without_repeated(rows)
-        files = _IndexFiles(indexes, self._has_index_files, self._dropped_ranges, self._unlisted_counts)
-        return _compare_endings(as_endings(rows), files, _Log(self._context, log_start_offset, runs))
+        return self._compare(as_endings(rows), indexes, _Log(self._context, log_start_offset, runs))
+
+    def _compare(self, endings: list[Ending], indexes: dict[int, TransactionIndex], log: "_Log") -> list[Finding]:
+        """Aborted transactions without an entry, entries without one, and entries with a wrong first offset."""
+        answer = self._unlisted(endings, indexes, log)
+        by_key = {ending.key: ending for ending in endings}
+        for segment, index in sorted(indexes.items()):
+            if index.damage:
+                continue
+            phantoms, wrong = [], []
+            for entry in index.entries:
+                ending = by_key.get((entry.producer_id, entry.last_offset))
+                if ending is None:
+                    certain = entry.last_offset >= log.start_offset and log.is_whole_at(entry.last_offset)
+                    if certain and not self._may_be_dropped_elsewhere(segment, entry.last_offset):
+                        phantoms.append(entry)
+                elif not _agrees(entry, ending, log):
+                    wrong.append((entry, ending))
+            answer += _listed(log.context, segment, "TXNINDEX_PHANTOM_ABORT", [(entry, {}) for entry in phantoms])
+            reasons = [(entry, {"reason": "first_offset", "found_first_offset": ending.first_offset}) for entry, ending in wrong]
+            answer += _listed(log.context, segment, "INDEX_MISMATCH", reasons)
+        return answer
+
+    def _may_be_dropped_elsewhere(self, segment: int, offset: int) -> bool:
+        """Whether a marker may be among the dropped ones of another segment."""
+        return any(low <= offset <= high for other, (low, high) in self._dropped_ranges.items() if other != segment)
+
+    def _unlisted(self, endings: list[Ending], indexes: dict[int, TransactionIndex], log: "_Log") -> list[Finding]:
+        listed = {(entry.producer_id, entry.last_offset) for index in indexes.values() for entry in index.entries}
+        missing: dict[int, list[AbortedTxn]] = {}
+        for ending in endings:
+            segment = ending.ends[0]
+            if ending.key in listed or self._may_be_dropped_elsewhere(segment, ending.last_offset):
+                continue
+            if (segment in indexes or segment in self._has_index_files) and _must_be_listed(ending, log):
+                entry = AbortedTxn(ending.producer_id, ending.first_offset, ending.last_offset, last_stable_offset=-1)
+                missing.setdefault(segment, []).append(entry)
+        answer = []
+        for segment, entries in missing.items():
+            has_file = segment in indexes
+            rows = [(entry, {} if has_file else {"file_missing": True}) for entry in entries]
+            unlisted = self._unlisted_counts.get(segment, 0)
+            answer += _listed(log.context, segment, "TXNINDEX_MISSING_ABORT", rows, MAX_LISTED if has_file else 1, unlisted)
+        return answer
 
     def _without_pairs(self, rows: "NDArray[np.int64]", runs: OffsetRuns, only: int | None = None) -> "NDArray[np.int64]":
         """The endings that may still lead to a finding."""
@@ -166,20 +208,6 @@ class _Entries:
         return entries.among(numbers) if isinstance(entries, AbortedTxns) else [entries[number] for number in numbers.tolist()]
 
 
-class _IndexFiles(NamedTuple):
-    """The `.txnindex` files and what was dropped, by segment base offset."""
-
-    indexes: dict[int, TransactionIndex]
-    present: set[int]
-    """Segments that have a file, readable or not."""
-    dropped_ranges: dict[int, tuple[int, int]]
-    unlisted_counts: dict[int, int]
-
-    def may_be_dropped_elsewhere(self, segment: int, offset: int) -> bool:
-        """Whether a marker may be among the dropped ones of another segment."""
-        return any(low <= offset <= high for other, (low, high) in self.dropped_ranges.items() if other != segment)
-
-
 class _Log(NamedTuple):
     """The log of these files."""
 
@@ -192,29 +220,6 @@ class _Log(NamedTuple):
         checkpoint = self.context.cleaner_checkpoint
         cleaned = self.context.compacted and (checkpoint is None or offset < checkpoint)
         return not cleaned and self.runs.covers(offset, offset_behind(offset))
-
-
-def _compare_endings(endings: list[Ending], files: _IndexFiles, log: _Log) -> list[Finding]:
-    """Aborted transactions without an entry, entries without one, and entries with a wrong first offset."""
-    here = [ending for ending in endings if not files.may_be_dropped_elsewhere(ending.ends[0], ending.last_offset)]
-    answer = _unlisted(here, files, log)
-    by_key = {ending.key: ending for ending in endings}
-    for segment, index in sorted(files.indexes.items()):
-        if index.damage:
-            continue
-        phantoms, wrong = [], []
-        for entry in index.entries:
-            ending = by_key.get((entry.producer_id, entry.last_offset))
-            if ending is None:
-                certain = entry.last_offset >= log.start_offset and log.is_whole_at(entry.last_offset)
-                if certain and not files.may_be_dropped_elsewhere(segment, entry.last_offset):
-                    phantoms.append(entry)
-            elif not _agrees(entry, ending, log):
-                wrong.append((entry, ending))
-        answer += _listed(log.context, segment, "TXNINDEX_PHANTOM_ABORT", [(entry, {}) for entry in phantoms])
-        reasons = [(entry, {"reason": "first_offset", "found_first_offset": ending.first_offset}) for entry, ending in wrong]
-        answer += _listed(log.context, segment, "INDEX_MISMATCH", reasons)
-    return answer
 
 
 def _agrees(entry: AbortedTxn, ending: Ending, log: _Log) -> bool:
@@ -232,28 +237,11 @@ def _agrees(entry: AbortedTxn, ending: Ending, log: _Log) -> bool:
     )
 
 
-def _unlisted(endings: list[Ending], files: _IndexFiles, log: _Log) -> list[Finding]:
-    listed = {(entry.producer_id, entry.last_offset) for index in files.indexes.values() for entry in index.entries}
-    missing: dict[int, list[AbortedTxn]] = {}
-    for ending in endings:
-        if ending.key not in listed and _must_be_listed(ending, files, log):
-            entry = AbortedTxn(ending.producer_id, ending.first_offset, ending.last_offset, last_stable_offset=-1)
-            missing.setdefault(ending.ends[0], []).append(entry)
-    answer = []
-    for segment, entries in missing.items():
-        has_file = segment in files.indexes
-        rows = [(entry, {} if has_file else {"file_missing": True}) for entry in entries]
-        unlisted = files.unlisted_counts.get(segment, 0)
-        answer += _listed(log.context, segment, "TXNINDEX_MISSING_ABORT", rows, MAX_LISTED if has_file else 1, unlisted)
-    return answer
-
-
-def _must_be_listed(ending: Ending, files: _IndexFiles, log: _Log) -> bool:
-    """Whether a transaction was aborted in a segment with a copied index file, and the log has all of it as proof."""
-    segment, context = ending.ends[0], log.context
-    if not ending.is_abort or ending.first_offset < 0 or (segment not in files.indexes and segment not in files.present):
+def _must_be_listed(ending: Ending, log: _Log) -> bool:
+    """Whether a transaction was aborted in a closed segment, and the log has all of it as proof."""
+    if not ending.is_abort or ending.first_offset < 0:
         return False
-    if context.live and segment >= max(context.segment_base_offsets, default=-1):
+    if log.context.live and ending.ends[0] >= max(log.context.segment_base_offsets, default=-1):
         return False
     return log.is_whole_at(ending.last_offset) and not log.runs.broken_between(ending.begins, ending.ends)
 

@@ -96,6 +96,13 @@ _DATA_COLUMNS: Final = (
 """Column of a report, and of the transaction's block."""
 
 
+_OPEN_TRANSACTION_COLUMNS: Final = (
+    *(rules.FIRST_OFFSET, rules.LAST_DATA_OFFSET, rules.FIRST_TIMESTAMP, rules.LAST_TIMESTAMP),
+    *(rules.SEGMENT, rules.POSITION, rules.SIZE, rules.EPOCH),
+)
+"""Columns of a block: fields of OpenTransaction from `first_offset` on."""
+
+
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
     """A transaction without a marker: its data are in `[first_offset, last_offset]`, its first batch at `position` of a segment.
@@ -333,22 +340,9 @@ class TransactionsFold:
         if limit is not None and len(blocks) > limit:
             oldest = np.argpartition(blocks[:, rules.FIRST_OFFSET], limit)[:limit]
             producers, blocks = producers[oldest], blocks[oldest]
-        answer = [
-            OpenTransaction(
-                producer_id=int(row[0]),
-                producer_epoch=int(row[rules.LAST_EPOCH]),
-                first_offset=int(block[rules.FIRST_OFFSET]),
-                last_offset=int(block[rules.LAST_DATA_OFFSET]),
-                first_timestamp=int(block[rules.FIRST_TIMESTAMP]),
-                last_timestamp=int(block[rules.LAST_TIMESTAMP]),
-                segment=int(block[rules.SEGMENT]),
-                position=int(block[rules.POSITION]),
-                size_in_bytes=int(block[rules.SIZE]),
-                first_producer_epoch=int(block[rules.EPOCH]),
-            )
-            for row, block in zip(producers, blocks, strict=True)
-        ]
-        return sorted(answer, key=lambda transaction: (transaction.first_offset, transaction.producer_id))
+        rows = np.hstack((producers[:, [0, rules.LAST_EPOCH]], blocks[:, _OPEN_TRANSACTION_COLUMNS]))
+        transactions = [OpenTransaction(*row) for row in rows.tolist()]
+        return sorted(transactions, key=lambda transaction: (transaction.first_offset, transaction.producer_id))
 
     def view(self, producer_ids: Collection[int] | None = None) -> dict[int, TransactionState]:
         """State after the last batch added, of the given producers that are transactional, or of all."""
