@@ -54,31 +54,31 @@ def overlap(a: tuple[int, int], b: tuple[int, int]) -> bool:
     return (b[0] - a[0]) % RING <= (a[1] - a[0]) % RING or (a[0] - b[0]) % RING <= (b[1] - b[0]) % RING
 
 
-def verdict(before: list[dict[str, int]], now: dict[str, int], *, seen: bool) -> str | None:
+def verdict(before: list[dict[str, int]], batch: dict[str, int], *, seen: bool) -> str | None:
     """What a batch is behind the last five of its producer."""
     previous = before[-1]
-    peers = [one for one in before if one["epoch"] == now["epoch"]]
-    repeated = any((peer["first"], peer["last"]) == (now["first"], now["last"]) for peer in peers)
-    continues = now["epoch"] == previous["epoch"] and now["first"] == (previous["last"] + 1) % RING
-    timed = now["time"] >= 0 and previous["time"] >= 0
-    if (continues and not repeated) or (timed and now["time"] - previous["time"] >= DAY):
+    peers = [earlier for earlier in before if earlier["epoch"] == batch["epoch"]]
+    repeated = any((peer["first"], peer["last"]) == (batch["first"], batch["last"]) for peer in peers)
+    continues = batch["epoch"] == previous["epoch"] and batch["first"] == (previous["last"] + 1) % RING
+    timed = batch["time"] >= 0 and previous["time"] >= 0
+    if (continues and not repeated) or (timed and batch["time"] - previous["time"] >= DAY):
         return None
     if repeated:
         return "DUPLICATE_BATCH"
-    back = any(one["start"] >= now["start"] for one in before)
-    if not back and any(one["end"] >= now["start"] for one in before):
+    back = any(earlier["start"] >= batch["start"] for earlier in before)
+    if not back and any(earlier["end"] >= batch["start"] for earlier in before):
         return None  # a header before it claims more offsets than it has
-    clean = not any(overlap((peer["first"], peer["last"]), (now["first"], now["last"])) for peer in peers)
-    resumes = clean and any(now["first"] == (peer["last"] + 1) % RING for peer in peers)
+    clean = not any(overlap((peer["first"], peer["last"]), (batch["first"], batch["last"])) for peer in peers)
+    resumes = clean and any(batch["first"] == (peer["last"] + 1) % RING for peer in peers)
     if back:
-        behind = any((peer["last"] - now["last"]) % RING < RING // 2 for peer in peers)
-        oldest = all(one["epoch"] > now["epoch"] for one in before)
+        behind = any((peer["last"] - batch["last"]) % RING < RING // 2 for peer in peers)
+        oldest = all(earlier["epoch"] > batch["epoch"] for earlier in before)
         return "DUPLICATE_BATCH" if not resumes and (behind or oldest) and seen else None
-    if now["epoch"] < previous["epoch"]:
-        return None if now["transactional"] else "PRODUCER_EPOCH_REGRESSION"
-    if now["epoch"] > previous["epoch"] or resumes or now["breaks"] != previous["breaks"]:
+    if batch["epoch"] < previous["epoch"]:
+        return None if batch["transactional"] else "PRODUCER_EPOCH_REGRESSION"
+    if batch["epoch"] > previous["epoch"] or resumes or batch["breaks"] != previous["breaks"]:
         return None
-    return "PRODUCER_SEQ_GAP" if (now["first"] - previous["last"] - 1) % RING < RING // 2 else "PRODUCER_SEQ_REGRESSION"
+    return "PRODUCER_SEQ_GAP" if (batch["first"] - previous["last"] - 1) % RING < RING // 2 else "PRODUCER_SEQ_REGRESSION"
 
 
 def plain_answer(rows: list[Row]) -> tuple[dict[str, list[tuple[int, int]]], dict[int, ProducerState]]:
@@ -90,24 +90,24 @@ def plain_answer(rows: list[Row]) -> tuple[dict[str, list[tuple[int, int]]], dic
         start, end, first, delta = (values[c] for c in (C.BASE_OFFSET, C.LAST_OFFSET, C.BASE_SEQUENCE, C.LAST_OFFSET_DELTA))
         producer = values[C.PRODUCER_ID]
         if producer >= 0 and not values[C.ATTRIBUTES] & CONTROL and 0 <= first < RING and 0 <= delta < RING:
-            now = {"epoch": values[C.PRODUCER_EPOCH], "first": first, "last": (first + delta) % RING, "start": start, "end": end}
-            now |= {"time": values[C.MAX_TIMESTAMP], "breaks": breaks, "transactional": values[C.ATTRIBUTES] & TRANSACTIONAL}
+            batch = {"epoch": values[C.PRODUCER_EPOCH], "first": first, "last": (first + delta) % RING, "start": start, "end": end}
+            batch |= {"time": values[C.MAX_TIMESTAMP], "breaks": breaks, "transactional": values[C.ATTRIBUTES] & TRANSACTIONAL}
             before = history.setdefault(producer, [])
-            back = any(one["start"] >= start for one in before[-5:])
+            back = any(earlier["start"] >= start for earlier in before[-5:])
             seen = back and before[0]["start"] <= start and is_covered(start, end, covered)
-            kind = verdict(before[-5:], now, seen=seen) if before else None
+            kind = verdict(before[-5:], batch, seen=seen) if before else None
             if kind is not None:
                 answer.setdefault(kind, []).append((row.segment, values[C.POSITION]))
-            before.append(now)
+            before.append(batch)
         covered.append((start, end))
     last = {producer: batches[-1] for producer, batches in history.items()}
     names = ("epoch", "first", "last", "start", "end", "time")
-    return answer, {producer: ProducerState(*(one[name] for name in names)) for producer, one in last.items()}
+    return answer, {producer: ProducerState(*(earlier[name] for name in names)) for producer, earlier in last.items()}
 
 
-def is_covered(start: int, end: int, stretches: list[tuple[int, int]]) -> bool:
+def is_covered(start: int, end: int, ranges: list[tuple[int, int]]) -> bool:
     needed = start
-    for first, last in sorted(stretches):
+    for first, last in sorted(ranges):
         if first > needed:
             break
         needed = max(needed, last + 1)

@@ -42,7 +42,7 @@ def kinds(log: Log, topic: str = "t", **given: object) -> list[str]:
     return [finding.kind for finding in found(log, topic, **given)]
 
 
-def again(log: Log, row: int) -> Log:
+def with_copy(log: Log, row: int) -> Log:
     """Append a copy of a batch, bytes and offsets unchanged."""
     values = {column.name.lower(): value for column, value in log.rows[row].values.items()}
     values["position"] = log.position
@@ -109,15 +109,15 @@ ILLEGAL = {
         run(8).data(7, 0, 70, 10).data(7, 0, 70, 10).data(7, 0, 80, 10).data(7, 0, 70, 10).data(7, 0, 90, 10),
         [DUPLICATE] * 3,
     ),
-    "a copy of the last batch": (again(run(9), 8).data(7, 0, 90, 10), [DUPLICATE]),
-    "a copy of the first of many batches": (again(run(40), 0).data(7, 0, 400, 10), [DUPLICATE]),
-    "a copy of an old batch of an older epoch": (again(run(40).data(7, 1, 0, 10), 2).data(7, 1, 10, 10), [DUPLICATE]),
-    "a copy in a later segment": (again(run(40).roll(), 5).data(7, 0, 400, 10), [DUPLICATE]),
+    "a copy of the last batch": (with_copy(run(9), 8).data(7, 0, 90, 10), [DUPLICATE]),
+    "a copy of the first of many batches": (with_copy(run(40), 0).data(7, 0, 400, 10), [DUPLICATE]),
+    "a copy of an old batch of an older epoch": (with_copy(run(40).data(7, 1, 0, 10), 2).data(7, 1, 10, 10), [DUPLICATE]),
+    "a copy in a later segment": (with_copy(run(40).roll(), 5).data(7, 0, 400, 10), [DUPLICATE]),
 }
 
 
 @pytest.mark.parametrize("before", range(1, 14))
-def test_a_batch_that_begins_where_the_one_before_ends_is_told_among_many_that_continue(before: int) -> None:
+def test_an_overlapping_batch_is_found_among_many_that_continue(before: int) -> None:
     log = run(before)
     for number in range(14):
         log.data(7, 0, 10 * before - 1 + 10 * number, 10)
@@ -125,12 +125,12 @@ def test_a_batch_that_begins_where_the_one_before_ends_is_told_among_many_that_c
 
 
 @pytest.mark.parametrize("case", LEGAL)
-def test_what_is_legal_is_left_alone(case: str) -> None:
+def test_legal_logs_have_no_finding(case: str) -> None:
     assert found(LEGAL[case]) == []
 
 
 @pytest.mark.parametrize("case", ILLEGAL)
-def test_one_defect_is_one_finding(case: str) -> None:
+def test_each_defect_is_one_finding(case: str) -> None:
     log, expected = ILLEGAL[case]
     assert kinds(log) == expected
 
@@ -150,7 +150,7 @@ def test_chunks_and_cuts_change_nothing(case: str) -> None:
 
 @pytest.mark.parametrize("case", ILLEGAL)
 @pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
-def test_coordinators_number_their_batches_as_they_like(case: str, topic: str) -> None:
+def test_coordinators_topics_are_not_judged(case: str, topic: str) -> None:
     assert kinds(ILLEGAL[case][0], topic) == []
 
 
@@ -167,15 +167,15 @@ def test_cleaning_a_log_leaves_gaps_but_no_duplicates(log: Log, expected: list[s
     assert kinds(log, compacted=True) == expected
 
 
-def test_a_duplicate_is_told_with_the_first_of_the_two() -> None:
+def test_a_duplicate_names_the_first_copy() -> None:
     (finding,) = found(run(4).data(7, 0, 20, 10))
     assert (finding.severity, finding.confidence) == (Severity.ERROR, Confidence.PROVEN)
     assert (finding.place.offset_start, finding.place.offset_end, finding.evidence["first_offset"]) == (40, 50, 20)
-    (old,) = found(again(run(40), 2))
+    (old,) = found(with_copy(run(40), 2))
     assert (old.confidence, old.evidence["first_offset"], old.place.byte_start) == (Confidence.INFERRED, 20, 4000)
 
 
-def test_what_came_later_does_not_make_a_batch_a_duplicate() -> None:
+def test_later_batches_do_not_make_a_batch_a_duplicate() -> None:
     """A batch out of place, whose offsets were missing before; much later a copy of it."""
     log = run(5)
     for number in range(6, 14):
@@ -183,12 +183,12 @@ def test_what_came_later_does_not_make_a_batch_a_duplicate() -> None:
     log.data(7, 0, 50, 10, base_offset=50)
     for number in range(14, 24):
         log.data(7, 0, 10 * number, 10, base_offset=10 * number)
-    (finding,) = found(again(log, 13))
+    (finding,) = found(with_copy(log, 13))
     assert (finding.kind, finding.place.byte_start) == (DUPLICATE, 2400)
 
 
 @pytest.mark.parametrize(("first_offset", "expected"), [(20, [DUPLICATE]), (30, []), (60, [])])
-def test_offsets_that_others_wrote_before_a_producer_came_make_no_duplicate(first_offset: int, expected: list[str]) -> None:
+def test_offsets_written_before_a_producer_make_no_duplicate(first_offset: int, expected: list[str]) -> None:
     """A batch at [20, 30), which the log had before: a second copy only if its producer had been there by then."""
     log = Log()
     while log.offset < first_offset:
@@ -202,7 +202,7 @@ def test_offsets_that_others_wrote_before_a_producer_came_make_no_duplicate(firs
     assert [finding.kind for finding in log.fold(ProducersFold, (4, 7)).findings(context())] == expected
 
 
-def test_of_very_many_anomalies_the_first_and_last_are_told_and_all_counted() -> None:
+def test_the_first_and_last_of_many_anomalies_are_reported_and_all_counted() -> None:
     log = Log()
     for number in range(500):
         log.data(7, 0, 20 * number, 10)
@@ -248,7 +248,7 @@ def test_sequence_0_of_a_raised_epoch_is_kept(changed: dict[BatchColumn, int], *
 
 
 @pytest.mark.parametrize("cut", [0, 1, BUMPS_KEPT - 1, BUMPS_KEPT, BUMPS_KEPT + 5])
-def test_any_cut_gives_the_first_ones(cut: int) -> None:
+def test_any_cut_gives_the_first_bumps(cut: int) -> None:
     columns = columns_of([BUMP | {BatchColumn.BASE_OFFSET: offset} for offset in range(BUMPS_KEPT + 5)])
     whole, left, right = EpochBumps(), EpochBumps(), EpochBumps()
     whole.step(columns)
@@ -262,12 +262,12 @@ def test_any_cut_gives_the_first_ones(cut: int) -> None:
 Place = tuple[int, int]
 
 
-def keys(extremes: FirstAndLastRows) -> list[Place]:
-    return [(row[0], row[1]) for row in extremes.rows.tolist()]
+def keys(kept: FirstAndLastRows) -> list[Place]:
+    return [(row[0], row[1]) for row in kept.rows.tolist()]
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 10**6)), unique=True, max_size=120), st.randoms())
-def test_extremes_depend_on_the_set_of_rows_alone(rows: list[Place], random: Random) -> None:
+def test_kept_rows_depend_only_on_the_set_of_rows(rows: list[Place], random: Random) -> None:
     parts = [FirstAndLastRows(2) for _ in range(4)]
     for row in rows:
         parts[random.randrange(4)].add(np.array([row]))
@@ -312,7 +312,7 @@ def test_a_break_between_two_batches_is_never_denied(lengths: list[tuple[int, in
 
 
 @given(LENGTHS, st.integers(960, 1060), st.integers(1, 5), st.integers(0, 200))
-def test_only_offsets_that_are_there_are_covered(lengths: list[tuple[int, int]], start: int, size: int, before: int) -> None:
+def test_only_existing_offsets_are_covered(lengths: list[tuple[int, int]], start: int, size: int, before: int) -> None:
     runs, batches = runs_of(lengths)
     held = {base for base, _, _ in batches}
     wanted = set(range(start, start + size))
@@ -338,11 +338,11 @@ def test_many_breaks_hide_the_middle_but_not_the_ends() -> None:
 
 
 @pytest.mark.parametrize("last_offset", [5, 2**63 - 2, 2**63 - 1])
-def test_the_offset_behind_the_last_fits(last_offset: int) -> None:
+def test_the_offset_after_the_last_fits(last_offset: int) -> None:
     assert offset_behind(last_offset) == min(last_offset + 1, 2**63 - 1)
 
 
-def test_damage_stands_where_it_was() -> None:
+def test_damage_is_a_break_at_its_place() -> None:
     log = Log().add().add()
     runs = OffsetRuns(0)
     runs.damage()
@@ -367,13 +367,13 @@ def entered(table: ProducerTable, producer_ids: list[int]) -> list[int]:
 
 
 @given(st.lists(st.one_of(st.integers(0, 40), st.integers(0, 2**63 - 1)), max_size=200))
-def test_the_table_numbers_producers_as_they_come(producer_ids: list[int]) -> None:
+def test_the_table_numbers_producers_in_order_of_appearance(producer_ids: list[int]) -> None:
     table = ProducerTable(1)
     order = list(dict.fromkeys(producer_ids))
-    assert entered(table, producer_ids) == [order.index(one) for one in producer_ids]
+    assert entered(table, producer_ids) == [order.index(producer_id) for producer_id in producer_ids]
     assert table.used_rows()[:, 0].tolist() == order
-    assert [table.find(one) for one in order] == list(range(len(order)))
-    assert [table.find(one) for one in (2**62 + 12345, -1) if one not in order] in ([-1, -1], [-1])
+    assert [table.find(producer_id) for producer_id in order] == list(range(len(order)))
+    assert [table.find(producer_id) for producer_id in (2**62 + 12345, -1) if producer_id not in order] in ([-1, -1], [-1])
 
 
 @pytest.mark.parametrize("crafted", [range(0, 2**20 * 600, 2**20), range(0, 2**40 * 600, 2**40), range(600)])

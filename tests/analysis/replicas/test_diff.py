@@ -20,7 +20,7 @@ BLOCK = 1 << 16
 LETTERS = "abcdefghij"
 
 
-def said(found: list[Difference]) -> list[tuple[str, int, int]]:
+def kinds_and_offsets(found: list[Difference]) -> list[tuple[str, int, int]]:
     return [(difference.kind, difference.offset, difference.end_offset) for difference in found]
 
 
@@ -64,11 +64,11 @@ WIDE = THIRDS[1].base_offset
     ],
 )
 def test_where_two_logs_differ(left: list[Batch], right: list[Batch], expected: list[tuple[str, int, int]]) -> None:
-    assert said(two(Logs(), left, right)) == expected
+    assert kinds_and_offsets(two(Logs(), left, right)) == expected
 
 
 @pytest.mark.parametrize("which", [0, 1, 5])
-def test_a_rotten_batch_is_damaged(which: int) -> None:
+def test_a_batch_with_a_wrong_checksum_is_damaged(which: int) -> None:
     """F01: also the first and the last of the log, though their offsets are no longer proved."""
     log = batches((0, "abcdef"), each=2)
     data = flipped(b"".join(written(log)), starts(written(log))[which] + 70)
@@ -97,17 +97,17 @@ def test_a_flipped_base_offset_is_no_conflict() -> None:
     assert {difference.kind for difference in two(Logs(), log, log, data)} <= {"header"}
 
 
-def test_a_conflict_beside_a_flipped_base_offset_is_told() -> None:
+def test_a_conflict_next_to_a_flipped_base_offset_is_found() -> None:
     log = batches((0, "abcdef"))
     left = [*log[:4], replace(log[4], values=["X"]), log[5]]
     data = changed(b"".join(written(log)), starts(written(log))[1], (2**40).to_bytes(8, "big"))
-    assert ("content", 4, 5) in said(two(Logs(), left, log, data))
+    assert ("content", 4, 5) in kinds_and_offsets(two(Logs(), left, log, data))
 
 
-def test_a_lying_magic_byte_is_a_difference_of_headers() -> None:
+def test_a_wrong_magic_byte_is_a_difference_of_headers() -> None:
     log = batches((0, "abcdef"))
     data = changed(b"".join(written(log)), starts(written(log))[2] + 16, b"\x03")
-    assert said(two(Logs(), log, log, data)) == [("header", 2, 3)]
+    assert kinds_and_offsets(two(Logs(), log, log, data)) == [("header", 2, 3)]
 
 
 def test_records_that_cannot_be_read_prove_no_conflict() -> None:
@@ -122,7 +122,7 @@ def test_cleaned_copies_differ_where_a_kept_record_does() -> None:
     cleaned = logs.add(2, [Batch(0, [None, "b", "c"]), Batch(3, ["d"])], compacted=True)
     assert differences(logs.add(1, left, compacted=True), cleaned, logs) == []
     other = logs.add(3, [Batch(0, [None, "X", "c"]), Batch(3, ["d"])], compacted=True)
-    assert said(differences(logs.add(1, left, compacted=True), other, logs)) == [("content", 0, 3)]
+    assert kinds_and_offsets(differences(logs.add(1, left, compacted=True), other, logs)) == [("content", 0, 3)]
 
 
 def test_only_differing_blocks_are_read_again() -> None:
@@ -149,11 +149,11 @@ def test_absurd_offsets_are_stepped_over() -> None:
     left = [Batch(0, ["a"]), Batch(far, ["b"]), Batch(far + 1, ["c"])]
     right = [Batch(0, ["a"]), Batch(far, ["X"]), Batch(far + 1, ["c"])]
     logs = Logs()
-    assert said(two(logs, left, right)) == [("content", far, far + 1)]
+    assert kinds_and_offsets(two(logs, left, right)) == [("content", far, far + 1)]
     assert len(logs.asked) < 300
 
 
-def test_many_differences_are_kept_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_some_of_many_differences_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "DIFFERENCES_KEPT", 5)
     left, right = batches((0, LETTERS)), batches((1, LETTERS.upper()))
     assert [difference.offset for difference in two(Logs(), left, right)] == [0, 1, 2, 3, 4]
@@ -188,7 +188,7 @@ def pairs(draw: st.DrawFn) -> tuple[list[Batch], list[Batch]]:
 
 
 @given(pairs())
-def test_differences_are_what_a_look_at_every_record_finds(logs: tuple[list[Batch], list[Batch]]) -> None:
+def test_differences_equal_those_of_a_record_by_record_comparison(logs: tuple[list[Batch], list[Batch]]) -> None:
     left, right = logs
     found = two(Logs(), left, right)
     ours, theirs = ({offset: value for batch in side for offset, value in batch.records.items()} for side in logs)
@@ -212,7 +212,7 @@ def test_differences_are_what_a_look_at_every_record_finds(logs: tuple[list[Batc
 @given(pairs())
 def test_sides_may_be_exchanged(logs: tuple[list[Batch], list[Batch]]) -> None:
     there, back = two(Logs(), logs[0], logs[1]), two(Logs(), logs[1], logs[0])
-    assert said(there) == said(back)
+    assert kinds_and_offsets(there) == kinds_and_offsets(back)
     assert [difference.epochs for difference in there] == [difference.epochs[::-1] for difference in back]
 
 
@@ -223,12 +223,12 @@ def test_a_replica_of_bad_bytes_only() -> None:
     assert differences(logs.add(1, log), right, logs) == []
 
 
-def test_of_too_many_of_a_kind_the_last_but_one_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_but_one_of_too_many_of_a_kind_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "DIFFERENCES_KEPT", 2)
     found, row = Differences(), Logs().add(1, batches((0, "a"))).state.digests
     for offset, kind in enumerate(["header", "reencoded", "reencoded", "header", "reencoded", "header"]):
         found.add(Difference(kind, offset, offset + 1, row, row))  # type: ignore[arg-type]
-    assert said(found) == [("header", 0, 1), ("reencoded", 1, 2), ("reencoded", 4, 5), ("header", 5, 6)]
+    assert kinds_and_offsets(found) == [("header", 0, 1), ("reencoded", 1, 2), ("reencoded", 4, 5), ("header", 5, 6)]
     assert found.counts == {"header": 3, "reencoded": 3}
 
 
@@ -267,13 +267,13 @@ def test_whole_logs_are_counted_without_reading_them_again(before: int, behind: 
     assert logs.asked == []
 
 
-def test_a_short_rest_is_read_in_place_of_a_long_range() -> None:
+def test_the_shorter_rest_is_read_instead_of_a_long_range() -> None:
     replica = (logs := Logs()).add(1, log_of([2] * 50))
     assert records_held(replica, logs, 4, 100) == 96
     assert logs.asked == [(1, 0, 4)]
 
 
-def test_of_a_cleaned_log_only_what_is_left_counts_and_no_part_of_a_batch_is_guessed() -> None:
+def test_a_cleaned_log_counts_remaining_records_and_guesses_no_part_of_a_batch() -> None:
     log = [Batch(0, ["a", None, "c"]), Batch(8, [None, "b"])]
     replica = (logs := Logs()).add(1, log, compacted=True)
     assert records_held(replica, logs, 0, 10) == 3
@@ -283,7 +283,7 @@ def test_of_a_cleaned_log_only_what_is_left_counts_and_no_part_of_a_batch_is_gue
 
 @pytest.mark.parametrize("damaged", [0, 3, 5])
 @pytest.mark.parametrize("compacted", [False, True])
-def test_beside_damage_nothing_is_counted(damaged: int, *, compacted: bool) -> None:
+def test_nothing_is_counted_where_there_is_damage(damaged: int, *, compacted: bool) -> None:
     log = log_of([2] * 6)
     data = bytearray(b"".join(batch.written() for batch in log))
     data[sum(len(batch.written()) for batch in log[:damaged]) + 70] ^= 1
@@ -293,7 +293,7 @@ def test_beside_damage_nothing_is_counted(damaged: int, *, compacted: bool) -> N
     assert records_held(replica, logs, 8 if damaged < 4 else 0, 10 if damaged < 4 else 2) == 2
 
 
-def test_what_a_log_lacks_is_not_counted_as_held() -> None:
+def test_missing_records_are_not_counted() -> None:
     gapped = (logs := Logs()).add(1, [*batches((0, "ab")), *batches((0, "xy"), start=6)])
     assert records_held(gapped, logs, 0, 8) is None
     assert records_held(gapped, logs, 6, 8) == 2
@@ -310,7 +310,7 @@ def test_what_a_log_lacks_is_not_counted_as_held() -> None:
         ({}, None),
     ],
 )
-def test_a_finding_says_what_a_holder_has(evidence: dict[str, list[int]], records: int | None) -> None:
+def test_a_finding_has_the_records_of_its_holders(evidence: dict[str, list[int]], records: int | None) -> None:
     logs = Logs()
     replicas = [logs.add(1, batches((0, "abc"))), logs.add(2, batches((0, "ab")))]
     told = finding("UNCLEAN_LOSS", Place("t", 0, offset_start=0, offset_end=3), evidence)
@@ -319,7 +319,7 @@ def test_a_finding_says_what_a_holder_has(evidence: dict[str, list[int]], record
     assert with_records([one], replicas, logs, KINDS) == [one]
 
 
-def test_of_a_fork_the_version_with_most_counts() -> None:
+def test_the_version_of_a_fork_with_most_records_counts() -> None:
     logs = Logs()
     replicas = [logs.add(1, batches((0, "a"), (2, "x"))), logs.add(2, batches((0, "abcd")))]
     versions = [{"brokers": [broker], "epoch": 0, "log_end_offset": 4, "high_watermark": 4} for broker in (1, 2)]

@@ -339,25 +339,25 @@ def rows(found: list[Finding]) -> list[list[Any]]:
     return [[one.kind, one.severity, one.confidence, one.place.broker, *offsets(one), dict(one.evidence)] for one in found]
 
 
-def told(name: str) -> Any:
+def findings_of(name: str) -> Any:
     """How the replicas agree, what is found between them and on each, and what the controller's word makes of it."""
     logs = Logs()
     replicas = replicas_of(logs, FORKS[name])
     compared = compare(replicas, logs)
     own = [finding for replica in replicas for finding in own_findings(replica)]
-    told = [[compared.agreement.kind, compared.agreement.common_end_offset], rows(compared.findings)]
-    told += [rows(with_holders(replicas, own, compared, all_read=all_read)) for all_read in ((True, False) if own else ())]
+    findings_of = [[compared.agreement.kind, compared.agreement.common_end_offset], rows(compared.findings)]
+    findings_of += [rows(with_holders(replicas, own, compared, all_read=all_read)) for all_read in ((True, False) if own else ())]
     if replicas[0].context.control is not None:
-        told.append(rows(judged_by_controller(replicas, compared.conflicts, compared.findings, logs)))
-    return json.loads(json.dumps(told, default=asdict))
+        findings_of.append(rows(judged_by_controller(replicas, compared.conflicts, compared.findings, logs)))
+    return json.loads(json.dumps(findings_of, default=asdict))
 
 
 @pytest.mark.parametrize("name", FORKS)
-def test_what_is_found_is_as_it_is_kept(name: str) -> None:
-    assert told(name) == EXPECTED[name]
+def test_findings_equal_the_golden_ones(name: str) -> None:
+    assert findings_of(name) == EXPECTED[name]
 
 
-def test_after_a_crash_segments_are_walked_from_that_of_the_recovery_point_on() -> None:
+def test_after_a_crash_segments_are_read_from_the_recovery_points_on() -> None:
     replica = Logs().add(1, batches((0, "ab"), (1, "cd"), (2, "ef")), checkpoint=[(0, 0)])
     replica.context.segment_base_offsets = [0, 2, 4, 6]
     known = {}
@@ -408,7 +408,7 @@ def test_the_rule_on_any_histories(parted: tuple[int, list[tuple[int, str]], lis
 
 @pytest.mark.parametrize("beyond", [0, 3])
 @pytest.mark.parametrize("cut", [0, 20])
-def test_a_segment_cut_short_is_told_once(beyond: int, cut: int) -> None:
+def test_a_truncated_segment_is_reported_once(beyond: int, cut: int) -> None:
     """By its torn batch, or by the index that goes on behind its last whole one, not by both."""
     data = b"".join(log(4))
     state, following = ReplicaState(0, compacted=False), ReplicaState(10, compacted=False)
@@ -419,8 +419,8 @@ def test_a_segment_cut_short_is_told_once(beyond: int, cut: int) -> None:
     state.merge(following)
     replica = whole(context(segment_base_offsets=[0, 10]), state)
     replica.entries_beyond[0, "index"] = beyond
-    told = {"SEG_SHORT": 1} if cut or beyond else {"SEGMENT_MISSING": 1}
-    assert Counter(finding.kind for finding in own_findings(replica)) == {"OFFSET_GAP": 1} | told
+    findings_of = {"SEG_SHORT": 1} if cut or beyond else {"SEGMENT_MISSING": 1}
+    assert Counter(finding.kind for finding in own_findings(replica)) == {"OFFSET_GAP": 1} | findings_of
 
 
 @pytest.mark.parametrize(("blocks", "unread"), [(2, 0), (3, 1), (6, 4)])
@@ -442,4 +442,4 @@ def test_replicas_with_unread_ranges_may_differ(monkeypatch: pytest.MonkeyPatch,
 
 
 if __name__ == "__main__":
-    write_answers(KEPT, {name: told(name) for name in FORKS}, depth=3)
+    write_answers(KEPT, {name: findings_of(name) for name in FORKS}, depth=3)

@@ -7,7 +7,7 @@ from tests.analysis.replica_logs import Logs, batches
 
 
 @pytest.mark.parametrize("unread", [(), (99,)])
-def test_a_log_does_not_hold_what_is_damaged_whether_or_not_all_of_it_was_read(unread: tuple[int, ...]) -> None:
+def test_damaged_offsets_are_not_held_even_in_a_log_not_read_completely(unread: tuple[int, ...]) -> None:
     """Of offset 2 the checksum is wrong, of offset 4 the length."""
     written = [batch.written() for batch in batches((0, "abcdef"))]
     for number, place in ((2, 61), (4, 8)):

@@ -68,7 +68,7 @@ def test_the_shortest_members_of_the_isr_hold_the_high_watermark() -> None:
     assert finding.evidence["behind"] == 5
 
 
-def test_an_isr_below_its_minimum_is_said() -> None:
+def test_an_isr_below_its_minimum_is_reported() -> None:
     answer = judged(replicas(b1=9, b2=4), control([1, 2], min_insync_replicas="3"))
     assert answer.isr_below_minimum
     assert held_back_finding(replicas(b1=9), answer)[0].evidence["reason"] == "isr_below_minimum"
@@ -109,7 +109,7 @@ def test_without_a_leader_nobody_reads_anything(isr: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("about", [None, control(None), control([1, 2, 3])])
-def test_without_the_isr_or_a_members_log_nobody_can_tell(about: PartitionControl | None) -> None:
+def test_without_the_isr_or_a_members_log_it_is_unknown(about: PartitionControl | None) -> None:
     answer = judged(replicas(b1=9, b2=4), about)
     assert (answer.held_back_by, answer.high_watermark, answer.held_back_at, answer.brokers) == ("unknown", None, 4, (2,))
     assert held_back_finding(replicas(b1=9), answer) == []
@@ -123,7 +123,7 @@ def test_without_the_isr_or_a_members_log_nobody_can_tell(about: PartitionContro
         ({"b1": 9, "b2": 4}, (3,), "held at 4 or before: by broker 2, and no log of broker 3, a member of the ISR"),
     ],
 )
-def test_an_isr_member_without_log_may_hold_anything_back(ends: dict[str, int], missing: tuple[int, ...], words: str) -> None:
+def test_an_isr_member_without_log_may_hold_readers_back(ends: dict[str, int], missing: tuple[int, ...], words: str) -> None:
     answer = judged(replicas(**ends), control([1, 2, 3]))
     assert (answer.held_back_by, answer.missing, answer.high_watermark) == ("unknown", missing, None)
     assert readers_in_words(answer) == words
@@ -146,7 +146,7 @@ def test_an_open_transaction_holds_the_last_stable_offset(about: PartitionContro
     assert readers_in_words(unsure).endswith(", or before: no log of broker 2, a member of the ISR")
 
 
-def test_brokers_that_were_given_names_are_known_by_their_ids() -> None:
+def test_brokers_with_given_names_are_recognised_by_their_ids() -> None:
     found = replicas(b1=9, b2=4)
     for replica in found:
         replica.context.node_id = replica.context.broker
@@ -200,7 +200,7 @@ def test_the_high_watermark_waits_for_the_minimum_of_the_isr(
         (None, "unknown", None, "how far consumers can read is not known: nothing says who is in the ISR"),
     ],
 )
-def test_nothing_is_readable_for_certain_beyond_a_checkpoint_where_the_isr_is_not_known(
+def test_without_the_isr_only_the_checkpoint_proves_offsets_readable(
     checkpointed: int | None, held: str, end: int | None, words: str
 ) -> None:
     found = replicas(b1=9, b2=9)

@@ -138,7 +138,7 @@ def bad(base: int, last: int) -> Item:
         ([bad(0, 1), bad(2, 2)], BadTail(0, 3)),
     ],
 )
-def test_bad_batches_behind_the_last_good_one_keep_their_offsets_whatever_the_cut(log: list[Item], tail: BadTail | None) -> None:
+def test_bad_batches_after_the_last_good_one_keep_their_offsets_at_any_cut(log: list[Item], tail: BadTail | None) -> None:
     log = placed(log)
     for at in range(len(log) + 1):
         left, right = ContinuityFold(0), ContinuityFold(0)
@@ -149,7 +149,7 @@ def test_bad_batches_behind_the_last_good_one_keep_their_offsets_whatever_the_cu
 
 
 @given(st.integers(0, 40), st.data())
-def test_rubble_keeps_its_ends_whatever_the_cut(count: int, draw: st.DataObject) -> None:
+def test_the_first_and_last_of_too_many_runs_are_kept_at_any_cut(count: int, draw: st.DataObject) -> None:
     log = placed([Item(0, 0, 0)] * count)
     log = [replace(item, base=item.position, last=item.position) for item in log]
     with pytest.MonkeyPatch.context() as patch:
@@ -173,7 +173,7 @@ def course_of(*batches: tuple[int, int], damage: tuple[int, ...] = (), segment: 
     return judge(state.runs)
 
 
-def said(course: Course) -> list[tuple[str, int, int]]:
+def kinds_and_offsets(course: Course) -> list[tuple[str, int, int]]:
     return [
         (irregularity.kind.removeprefix("OFFSET_"), irregularity.start, irregularity.end) for irregularity in course.irregularities
     ]
@@ -220,11 +220,11 @@ OF_SEVERAL = [("DISCONTINUITY", 20, 22), ("GAP", 2, 4), ("NON_MONOTONIC", 10, 12
         pytest.param(SEVERAL, (), OF_SEVERAL, 24, {}, id="several"),
     ],
 )
-def test_what_each_irregularity_is_called(
+def test_kinds_of_irregularities(
     batches: list[tuple[int, int]], damage: tuple[int, ...], expected: list[tuple[str, int, int]], end: int, eaten: object
 ) -> None:
     course = course_of(*batches, damage=damage)
-    assert (sorted(said(course)), course.end_offset, course.eaten) == (expected, end, eaten)
+    assert (sorted(kinds_and_offsets(course)), course.end_offset, course.eaten) == (expected, end, eaten)
     for irregularity in course.irregularities:
         assert irregularity.kind != "OFFSET_GAP" or irregularity.run.start_offset == irregularity.end
 
@@ -235,7 +235,7 @@ def test_a_flipped_base_offset_is_a_discontinuity_of_its_batch(which: int, wrong
     batches = log_of()
     batches[which] = (wrong, wrong + 2)
     course = course_of(*batches)
-    assert said(course) == [("DISCONTINUITY", 2 * which, 2 * which + 2)]
+    assert kinds_and_offsets(course) == [("DISCONTINUITY", 2 * which, 2 * which + 2)]
     assert course.irregularities[0].run.start_offset == wrong
     assert course.end_offset == 20
 
@@ -246,18 +246,18 @@ def test_a_flip_in_the_first_batch_of_a_later_segment() -> None:
     right.step(columns_of([{BatchColumn.BASE_OFFSET: n} for n in (2**33, 5, 6)]), [])
     left.merge(right)
     course = judge(left.runs)
-    assert said(course) == [("DISCONTINUITY", 4, 5)]
+    assert kinds_and_offsets(course) == [("DISCONTINUITY", 4, 5)]
     assert (course.irregularities[0].run.segment, course.end_offset) == (4, 7)
 
 
 @pytest.mark.parametrize(("delta", "count"), [(7, 2), (0, 2), (2**31 - 1, 2)])
-def test_a_last_offset_that_lies_is_no_break_where_the_records_join(delta: int, count: int) -> None:
+def test_a_wrong_last_offset_is_no_break_if_the_records_join(delta: int, count: int) -> None:
     """F10: the header's range is a finding of its own."""
     rows = [{BatchColumn.BASE_OFFSET: 2 * n, BatchColumn.LAST_OFFSET: 2 * n + 1} for n in range(5)]
     rows[2] |= {BatchColumn.LAST_OFFSET: 4 + delta, BatchColumn.LAST_OFFSET_DELTA: delta, BatchColumn.RECORDS_COUNT: count}
     state = ContinuityFold(0)
     state.step(columns_of(rows), [])
-    assert (said(judge(state.runs)), judge(state.runs).end_offset) == ([], 10)
+    assert (kinds_and_offsets(judge(state.runs)), judge(state.runs).end_offset) == ([], 10)
 
 
 @given(st.permutations(range(8)), st.sets(st.integers(0, 7), max_size=3))
@@ -265,16 +265,16 @@ def test_missing_offsets_are_exactly_the_gaps(order: list[int], lost: set[int]) 
     """Of batches in any order, the gaps are the offsets between the first and the end that no batch holds."""
     batches = [(2 * n, 2 * n + 2) for n in order if n not in lost]
     course = course_of(*batches, segment=10**6)
-    if any(kind == "DISCONTINUITY" for kind, _, _ in said(course)) or not batches:
+    if any(kind == "DISCONTINUITY" for kind, _, _ in kinds_and_offsets(course)) or not batches:
         return
     held = {offset for base, end in batches for offset in range(base, end)}
-    gaps = {offset for kind, start, end in said(course) if kind == "GAP" for offset in range(start, end)}
+    gaps = {offset for kind, start, end in kinds_and_offsets(course) if kind == "GAP" for offset in range(start, end)}
     assert gaps == set(range(batches[0][0], max(held) + 1)) - held
     assert course.end_offset == max(held) + 1
 
 
 @given(items())
-def test_judging_never_fails_and_ends_behind_what_joins(log: list[Item]) -> None:
+def test_judging_never_fails(log: list[Item]) -> None:
     runs, _ = naive(log, compacted=False)
     course = judge(runs)
     for irregularity in course.irregularities:

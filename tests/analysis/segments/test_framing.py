@@ -155,7 +155,7 @@ def fold_of(data: bytes) -> FramingFold:
     return state
 
 
-def test_a_lie_that_was_found_by_reading_records_is_told_once() -> None:
+def test_a_wrong_count_found_by_decoding_is_reported_once() -> None:
     columns = read(batch(0, 3, records_count=-1)).columns
     state = FramingFold(0)
     state.step(chunk_of(columns, [Damage("BATCH_COUNT_LIE", 0, int(columns[BatchColumn.SIZE_IN_BYTES, 0]))]))
@@ -173,7 +173,7 @@ def test_damage_is_sampled_and_counted() -> None:
 
 
 @pytest.mark.parametrize(("length", "past"), [(2**31 - 1, True), (3, False)])
-def test_what_stands_behind_a_lying_length_is_hidden(length: int, past: bool) -> None:
+def test_batches_after_a_wrong_length_are_hidden(length: int, past: bool) -> None:
     """F05: readers end in silence where the length passes the end of the file, with an error where it does not."""
     batches = log(5)
     state = fold_of(with_length(b"".join(batches), starts(batches)[1], length))

@@ -83,22 +83,22 @@ def test_a_bad_entry_carries_its_numbers() -> None:
     ]
 
 
-def test_every_entry_beyond_an_empty_log_is_told() -> None:
+def test_every_entry_beyond_an_empty_log_is_reported() -> None:
     assert judged([], ((9, 100),), ((20, 9),)) == [("index", 0, "beyond_log"), ("timeindex", 0, "beyond_log")]
 
 
-def test_many_entries_beyond_the_log_are_told_by_a_few() -> None:
+def test_only_a_few_of_many_entries_beyond_the_log_are_reported() -> None:
     assert len(judged(LOG, tuple((100 + n, 1000 + n) for n in range(500)))) <= 16
 
 
-def test_damage_of_the_file_itself_is_passed_on() -> None:
+def test_damage_of_the_file_is_reported() -> None:
     index = replace(offset_index((9, 100)), damage=[Damage("INDEX_MISMATCH", 8, 3, detail={"reason": "odd_size"})])
     state = IndexFold(0, index, None)
     state.step(columns_of(LOG))
     assert [(bad.file_kind, bad.entry, bad.reason) for bad in state.finish()] == [("index", 1, "odd_size")]
 
 
-def stretches(index: OffsetIndex, times: TimeIndex, *logs: Rows) -> list[IndexFold]:
+def parts(index: OffsetIndex, times: TimeIndex, *logs: Rows) -> list[IndexFold]:
     made = []
     for rows in logs:
         made.append(IndexFold(0, index, times))
@@ -106,22 +106,22 @@ def stretches(index: OffsetIndex, times: TimeIndex, *logs: Rows) -> list[IndexFo
     return made
 
 
-def test_what_an_open_index_ends_in_is_known_over_stretches() -> None:
+def test_the_end_of_an_open_index_is_known_over_several_parts() -> None:
     """Lightened or not, which is the last entry that agrees with the log is the same."""
     index = replace(offset_index((4, 0), (14, 200), (19, 300), (7, 100), (40, 900)), zero_tail_bytes=80)
     for lighten in (False, True):
-        a, b = stretches(index, time_index(), LOG[:2], LOG[2:])
+        a, b = parts(index, time_index(), LOG[:2], LOG[2:])
         for state in (a, b) if lighten else ():
             state.lighten()
         a.merge(b)
         assert [(tail.file_kind, tail.entries, tail.last_sound) for tail in a.zero_tails()] == [("index", 5, 3)]
 
 
-def test_the_newest_of_all_before_counts_over_two_seams() -> None:
+def test_the_newest_timestamp_of_all_earlier_parts_counts() -> None:
     """Whichever seam is closed first: the third stretch's entry is older than the first stretch."""
     rows = segment_of((0, 0, 50), (1, 1, 5), (2, 2, 20))
     for first in ("left", "right"):
-        a, b, c = stretches(offset_index(), time_index((20, 2)), rows[:1], rows[1:2], rows[2:])
+        a, b, c = parts(offset_index(), time_index((20, 2)), rows[:1], rows[1:2], rows[2:])
         if first == "left":
             a.merge(b)
             a.merge(c)
@@ -131,9 +131,9 @@ def test_the_newest_of_all_before_counts_over_two_seams() -> None:
         assert [(bad.entry, bad.reason, bad.expected) for bad in a.bad] == [(0, "earlier_batch_is_newer", 50)]
 
 
-def test_an_equal_offset_before_is_an_earlier_batch_s() -> None:
+def test_an_equal_earlier_offset_is_of_an_earlier_batch() -> None:
     rows = segment_of((0, 9, 1), (8, 9, 1))
-    a, b = stretches(offset_index((9, 100)), time_index(), rows[:1], rows[1:])
+    a, b = parts(offset_index((9, 100)), time_index(), rows[:1], rows[1:])
     a.merge(b)
     assert [(bad.entry, bad.reason, bad.expected) for bad in a.bad] == [(0, "offset_in_earlier_batch", 9)]
 
@@ -219,7 +219,7 @@ def test_indexes_as_a_broker_builds_them_are_sound_at_any_cut(rows: Rows, draw: 
     before=st.integers(-1, 9),
     chosen=st.data(),
 )
-def test_entries_agree_as_a_look_at_each_says(rows: Rows, entries: list[Entry], before: int, chosen: st.DataObject) -> None:
+def test_entries_agree_as_each_of_them_does(rows: Rows, entries: list[Entry], before: int, chosen: st.DataObject) -> None:
     """Batches of positions that rise, as they do in any file; entries in any order."""
     columns = columns_of([{BatchColumn.BASE_OFFSET: base, BatchColumn.LAST_OFFSET: last} for _, base, last in rows])
     columns[BatchColumn.POSITION] = np.cumsum([size for size, _, _ in rows], dtype=np.int64)

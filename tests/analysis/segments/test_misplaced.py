@@ -76,7 +76,7 @@ FLIPS = st.integers(0, 63)
 
 
 @given(logs(gaps=False), st.data(), FLIPS)
-def test_between_neighbours_that_join_the_offset_is_known(spans: Spans, data: st.DataObject, bit: int) -> None:
+def test_neighbours_that_join_give_the_right_offset(spans: Spans, data: st.DataObject, bit: int) -> None:
     assert by_neighbours(matrix(spans), 0, spans[0][0], None) == []
     row = data.draw(st.integers(0, len(spans) - 2))
     (misplaced,) = by_neighbours(matrix(moved(spans, row, bit)), 0, spans[0][0], None)
@@ -84,7 +84,7 @@ def test_between_neighbours_that_join_the_offset_is_known(spans: Spans, data: st
 
 
 @given(logs(gaps=True), st.data(), FLIPS)
-def test_of_a_cleaned_log_no_sound_batch_is_named(spans: Spans, data: st.DataObject, bit: int) -> None:
+def test_no_sound_batch_of_a_cleaned_log_is_reported(spans: Spans, data: st.DataObject, bit: int) -> None:
     assert list(out_of_line(runs_of(spans, spans[0][0]))) == []
     assert by_neighbours(matrix(spans), 0, spans[0][0], None) == []
     wrong = moved(spans, data.draw(st.integers(0, len(spans) - 1)), bit)
@@ -97,7 +97,7 @@ def test_of_a_cleaned_log_no_sound_batch_is_named(spans: Spans, data: st.DataObj
 
 
 @given(logs(gaps=True), st.data(), st.integers(14, 63))
-def test_of_a_cleaned_log_a_batch_far_away_is_named(spans: Spans, data: st.DataObject, bit: int) -> None:
+def test_a_distant_batch_of_a_cleaned_log_is_reported(spans: Spans, data: st.DataObject, bit: int) -> None:
     row = data.draw(st.integers(0, len(spans) - 2))
     (misplaced,) = out_of_line(runs_of(moved(spans, row, bit), spans[0][0]))
     assert (misplaced.position, misplaced.offset, misplaced.end_offset) == (100 * row, *spans[row])
@@ -161,7 +161,7 @@ def test_the_last_batch_by_its_witnesses(
     assert misplaced is None or misplaced.offset == 100
 
 
-def test_the_last_batch_in_doubt() -> None:
+def test_the_doubtful_last_batch() -> None:
     assert last_in_doubt([]) is None
     assert last_in_doubt(runs_of([(0, 3), (3, 5)])) is None
     assert last_in_doubt([Run(0, 5, 0, 0, 1), Run(7, 9, 0, 100, 1, after_damage=(0, 50))]) is None
@@ -170,7 +170,7 @@ def test_the_last_batch_in_doubt() -> None:
     assert (last.position, last.offsets, last.written, last.offset) == (200, 2, 99, 5)
 
 
-def test_batches_are_put_right_in_a_copy() -> None:
+def test_base_offsets_are_corrected_in_a_copy() -> None:
     columns = matrix([(0, 3), (99, 101), (5, 6)])
     chunk = BatchChunk(columns, [], 300, 0, 0)
     right = put_right(chunk, {100: 3}).columns
@@ -214,7 +214,7 @@ class FewBatches:
         pytest.param([(n * 50_000, n * 50_000 + 9) for n in range(60)], id="some in each block"),
     ],
 )
-def test_batches_are_walked_once_each(spans: Spans) -> None:
+def test_each_batch_is_read_once(spans: Spans) -> None:
     reader = FewBatches(spans)
     replica = Logs().add(1, batches((0, "a")))
     found = [row for rows in walked(reader, replica, 2, 2**62) for row in rows[BatchColumn.BASE_OFFSET].tolist()]  # type: ignore[arg-type]

@@ -79,7 +79,7 @@ def naive(columns: "np.ndarray[Any, np.dtype[np.int64]]") -> tuple[int, ...]:
 
 
 @given(chunks())
-def test_a_survey_sees_what_a_naive_look_sees(columns: "np.ndarray[Any, np.dtype[np.int64]]") -> None:
+def test_the_chunk_facts_equal_naive_ones(columns: "np.ndarray[Any, np.dtype[np.int64]]") -> None:
     rough, changes, producers, *others = naive(columns)
     assert survey(columns) == (rough == 0, changes == 0, producers > 0, *others)
 
@@ -98,7 +98,7 @@ def state_of(fold: Any) -> Any:
 
 @settings(max_examples=25)
 @given(st.lists(chunks(), min_size=1, max_size=3), st.booleans(), st.booleans())
-def test_no_fold_answers_otherwise_with_a_survey(parts: list[Any], compacted: bool, damaged: bool) -> None:
+def test_folds_give_the_same_with_and_without_chunk_facts(parts: list[Any], compacted: bool, damaged: bool) -> None:
     def folds() -> list[Any]:
         continuity = ContinuityFold(0, compacted=compacted)
         return [continuity, EpochsFold(0), BlockDigests(), ProducersFold(0), IndexFold(0, None, None)]

@@ -73,7 +73,7 @@ def test_a_producer_id_of_very_many_ids_is_looked_up_in_a_few() -> None:
     assert (log.forgot, log.complete, log.knows_owners(7)) == (True, False, False)
 
 
-def test_names_go_with_the_ids_that_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_are_dropped_with_forgotten_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transaction_log, "IDS_KEPT", 8)
     log = replay_of(*((f"id-{number}", meta(number // 3)) for number in range(30))).finish()
     assert len(log.states) <= 8
@@ -83,7 +83,7 @@ def test_names_go_with_the_ids_that_are_forgotten(monkeypatch: pytest.MonkeyPatc
     assert [log.knows_owners(number) for number in (0, 9)] == [False, True]
 
 
-def test_names_of_ids_that_have_no_last_word_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_of_ids_without_a_last_state_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transaction_log, "IDS_KEPT", 8)
     monkeypatch.setattr(transaction_log, "LISTED_KEPT", 0)
     records = [(f"id-{number}", one) for number in range(60) for one in (meta(number), meta(number, "Ongoing", P0))]
@@ -99,7 +99,7 @@ def test_of_too_many_forgotten_producers_any_may_be_one(monkeypatch: pytest.Monk
     assert (len(log.partly_known), log.any_partly_known, log.knows_owners(1000)) == (16, True, False)
 
 
-def test_nothing_is_concluded_of_an_id_that_gave_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_concluded_about_a_dropped_id(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transaction_log, "IDS_KEPT", 8)
     others = [(f"o-{number}", meta(1000 + number, "Ongoing", P1)) for number in range(10)]
     replay = replay_of(("open", meta(77, "Ongoing", P0)), *others, ("late", meta(77)))

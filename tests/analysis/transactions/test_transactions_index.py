@@ -90,7 +90,7 @@ def test_a_missing_file_is_one_finding_and_a_bad_one_at_most_a_few() -> None:
     assert (len(phantoms), {finding.evidence["occurrences"] for finding in phantoms}) == (16, {50})
 
 
-def test_a_damaged_index_is_not_believed_against_the_log() -> None:
+def test_a_damaged_index_is_not_judged_against_the_log() -> None:
     log = log_of_three()
     index = TransactionIndex([AbortedTxn(8, 3, 9, 10)], [Damage("INDEX_MISMATCH", 34, 5)])
     findings = IndexCheck(context(), {0}, {0: index}.get).findings(log.fold(TransactionsFold), [0], 0, log.fold(ProducersFold).runs)
@@ -111,7 +111,7 @@ def test_a_damaged_index_is_not_believed_against_the_log() -> None:
     ],
     ids=["marker behind lost bytes", "marker lost between", "marker rotten", "data rotten", "ahead", "gap", "empty", "cleaned"],
 )
-def test_where_the_log_is_in_doubt_the_index_is_left_alone(log: Log, entries: dict[int, Entries]) -> None:
+def test_the_index_is_not_judged_where_the_log_is_in_doubt(log: Log, entries: dict[int, Entries]) -> None:
     assert compared(log, entries) == []
 
 
@@ -187,7 +187,7 @@ def compared_snapshot(entries: list[ProducerEntry], made: Log | None = None, dam
         pytest.param([replace(IDLE, timestamp=-5, coordinator_epoch=77, offset_delta=1)], id="times"),
     ],
 )
-def test_what_a_broker_may_forget_or_know_better_is_left_alone(entries: list[ProducerEntry]) -> None:
+def test_state_that_a_broker_may_forget_or_know_better_is_not_judged(entries: list[ProducerEntry]) -> None:
     assert compared_snapshot(entries) == []
 
 
@@ -207,7 +207,7 @@ def test_what_a_broker_may_forget_or_know_better_is_left_alone(entries: list[Pro
         (replace(IDLE, current_txn_first_offset=10), "current_txn_first_offset"),
     ],
 )
-def test_what_no_broker_writes_is_told(entry: ProducerEntry, reason: str) -> None:
+def test_state_that_no_broker_writes_is_reported(entry: ProducerEntry, reason: str) -> None:
     (finding,) = compared_snapshot([IDLE, entry, COMMITTED] if entry.producer_id != 5 else [entry])
     assert (finding.kind, finding.severity) == ("PRODUCER_SNAPSHOT_CORRUPT", Severity.WARNING)
     assert finding.confidence == Confidence.INFERRED
@@ -228,7 +228,7 @@ def test_many_contradictions_are_one_finding() -> None:
     [log().lost(), Log(offset=10).lost().add(10).lost().add(5), log().add(base_offset=90), Log()],
     ids=["lost", "empty", "gap", "none"],
 )
-def test_where_the_log_is_in_doubt_the_snapshot_is_left_alone(made: Log) -> None:
+def test_the_snapshot_is_not_judged_where_the_log_is_in_doubt(made: Log) -> None:
     assert compared_snapshot([replace(IDLE, last_offset=15), replace(OPEN, current_txn_first_offset=-1)], made) == []
     assert [finding.evidence["reason"] for finding in compared_snapshot([replace(IDLE, last_offset=50)], made)] == ["last_offset"]
 

@@ -128,7 +128,7 @@ def test_the_view_is_of_every_transactional_producer() -> None:
     assert fold.view([8, 5, 9, -1]) == {8: both[8]}
 
 
-def test_of_very_many_late_writes_the_first_and_last_are_told_and_all_counted() -> None:
+def test_the_first_and_last_of_many_late_writes_are_reported_and_all_counted() -> None:
     log = Log()
     for _ in range(100):
         log.marker(7, 1, ABORT).transactional(7, 0)
@@ -141,7 +141,7 @@ def test_of_very_many_late_writes_the_first_and_last_are_told_and_all_counted() 
     ("first_offset", "listed_first_offset", "is_abort", "agree"),
     [(3, 3, 1, True), (3, 4, 1, False), (-1, 9, 1, True), (-1, 3, 1, False), (-1, 9, 0, False), (9, 9, 0, False)],
 )
-def test_an_abort_of_nothing_agrees_with_an_entry_that_begins_with_itself(
+def test_an_abort_without_data_agrees_with_an_entry_that_begins_with_itself(
     first_offset: int, listed_first_offset: int, is_abort: int, *, agree: bool
 ) -> None:
     endings = np.zeros((1, ENDING_WIDTH), np.int64)
@@ -216,7 +216,7 @@ def plain(paired: NDArray[np.int64], *, ended: bool) -> list[list[int]]:
 
 
 @given(st.lists(BATCH, max_size=40), st.lists(st.integers(0, 40), max_size=4))
-def test_pairing_is_the_walk_however_it_is_cut(batches: list[dict[BatchColumn, int]], cuts: list[int]) -> None:
+def test_pairing_equals_a_plain_loop_at_any_cut(batches: list[dict[BatchColumn, int]], cuts: list[int]) -> None:
     columns, paired = columns_of(batches), Pairing()
     ended, still_open = walked(columns)
     parts = np.split(columns, sorted(min(cut, len(batches)) for cut in cuts), axis=1)
@@ -224,7 +224,7 @@ def test_pairing_is_the_walk_however_it_is_cut(batches: list[dict[BatchColumn, i
     assert plain(paired.still_open(), ended=False) == still_open
 
 
-def test_only_so_many_are_kept_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_oldest_open_transactions_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first ones; what ends of the others afterwards is a marker that ended nothing."""
     monkeypatch.setattr(pairing, "OPEN_KEPT", 2)
     data = dict.fromkeys(BatchColumn, 0) | {BatchColumn.ATTRIBUTES: TRANSACTIONAL_MASK}
@@ -292,14 +292,14 @@ def test_the_last_rows_are_kept(sizes: list[int]) -> None:
         ([], []),
     ],
 )
-def test_coordinator_epochs_may_not_fall(epochs: list[tuple[int, int]], found: list[tuple[int, int]]) -> None:
+def test_lower_coordinator_epochs_are_found(epochs: list[tuple[int, int]], found: list[tuple[int, int]]) -> None:
     rows = np.zeros((len(epochs), markers.MARKER_COLUMNS), np.int64)
     for at, (producer_id, epoch) in enumerate(epochs):
         rows[at, [markers.POSITION, markers.PRODUCER_ID, markers.COORDINATOR_EPOCH]] = at, producer_id, epoch
     assert lower_coordinator_epochs(rows) == found
 
 
-def test_of_very_many_open_transactions_the_oldest_are_told() -> None:
+def test_the_oldest_of_many_open_transactions_are_reported() -> None:
     log = Log()
     for producer_id in range(50):
         log.transactional(producer_id, 0)
@@ -317,7 +317,7 @@ def facts_of(partition: int, rows: NDArray[np.int64], ended: NDArray[np.int64]) 
     )  # fmt: skip
 
 
-def test_markers_and_what_they_ended_are_let_go_of_together() -> None:
+def test_markers_are_dropped_with_the_transactions_they_ended() -> None:
     rows, ended = np.zeros((8, markers.MARKER_COLUMNS), np.int64), np.zeros((4, rules.FOUND_WIDTH), np.int64)
     rows[:, markers.OFFSET], ended[:, 4] = np.arange(8), np.arange(4, 8)
     facts = facts_of(0, rows, ended)
