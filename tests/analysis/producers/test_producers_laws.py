@@ -1,4 +1,4 @@
-"""The producers fold holds its laws on any log: any cut gives the whole, a plain answer agrees, both forms of the kernels agree."""
+"""Laws of the producers fold on any log: any cut gives the whole, a plain answer agrees, both forms of the kernels agree."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -21,7 +21,7 @@ BREAKS_KEPT = 32
 
 
 def facts(fold: ProducersFold) -> list[Any]:
-    """All that a fold can be asked."""
+    """Everything that a fold returns."""
     runs = fold.runs
     shape = [runs.start_offset, runs.first_place, runs.last_offset, runs.breaks_count, runs.breaks.count, runs.breaks.rows.tolist()]
     return [*shape, runs.broken_between((-1, -1)), fold.view(), fold.findings(context()), fold.findings(context(compacted=True))]
@@ -35,7 +35,7 @@ def test_any_cut_gives_the_whole(log: Log, cuts: set[int]) -> None:
 
 
 def good_rows(rows: list[Row]) -> Iterator[tuple[Row, dict[C, int], int]]:
-    """The batches that can be trusted, with the number of breaks before each."""
+    """The good batches, with the number of breaks before each."""
     breaks, damaged, previous = 0, False, None
     for row in rows:
         values = {column: row.values.get(column, 0) for column in C}
@@ -50,12 +50,12 @@ def good_rows(rows: list[Row]) -> Iterator[tuple[Row, dict[C, int], int]]:
 
 
 def overlap(a: tuple[int, int], b: tuple[int, int]) -> bool:
-    """Whether two stretches (first, last) of the ring of sequence numbers share one."""
+    """Whether two ranges (first, last) of sequence numbers share one."""
     return (b[0] - a[0]) % RING <= (a[1] - a[0]) % RING or (a[0] - b[0]) % RING <= (b[1] - b[0]) % RING
 
 
 def verdict(before: list[dict[str, int]], batch: dict[str, int], *, seen: bool) -> str | None:
-    """What a batch is behind the last five of its producer."""
+    """Kind of a batch after the last five of its producer."""
     previous = before[-1]
     peers = [earlier for earlier in before if earlier["epoch"] == batch["epoch"]]
     repeated = any((peer["first"], peer["last"]) == (batch["first"], batch["last"]) for peer in peers)
@@ -140,7 +140,7 @@ def test_compiled_kernels_agree(log: Log, cuts: set[int]) -> None:
 
 
 def long_log(producers: int) -> Log:
-    """Thousands of batches, with a gap, batches sent twice, whole turns of the ring and a new epoch between long runs."""
+    """Thousands of batches, with a gap, batches sent twice, wraps of the sequence numbers and a new epoch between long runs."""
     log = Log()
     sequence = 0
 

@@ -1,4 +1,4 @@
-"""Each sequence rule by a log made for it: what must be found, and what is legal and must not."""
+"""Each sequence rule on a log made for it: what must be found, and what is legal."""
 
 import itertools
 from random import Random
@@ -176,7 +176,7 @@ def test_a_duplicate_names_the_first_copy() -> None:
 
 
 def test_later_batches_do_not_make_a_batch_a_duplicate() -> None:
-    """A batch out of place, whose offsets were missing before; much later a copy of it."""
+    """A batch out of order, whose offsets were missing before; much later a copy of it."""
     log = run(5)
     for number in range(6, 14):
         log.data(7, 0, 10 * number, 10, base_offset=10 * number)
@@ -189,7 +189,7 @@ def test_later_batches_do_not_make_a_batch_a_duplicate() -> None:
 
 @pytest.mark.parametrize(("first_offset", "expected"), [(20, [DUPLICATE]), (30, []), (60, [])])
 def test_offsets_written_before_a_producer_make_no_duplicate(first_offset: int, expected: list[str]) -> None:
-    """A batch at [20, 30), which the log had before: a second copy only if its producer had been there by then."""
+    """A batch at [20, 30), which the log had before: a duplicate only if its producer was present by then."""
     log = Log()
     while log.offset < first_offset:
         log.add(10)

@@ -69,7 +69,7 @@ def test_where_two_logs_differ(left: list[Batch], right: list[Batch], expected: 
 
 @pytest.mark.parametrize("which", [0, 1, 5])
 def test_a_batch_with_a_wrong_checksum_is_damaged(which: int) -> None:
-    """F01: also the first and the last of the log, though their offsets are no longer proved."""
+    """F01: also the first and the last of the log, though their offsets are then not proven."""
     log = batches((0, "abcdef"), each=2)
     data = flipped(b"".join(written(log)), starts(written(log))[which] + 70)
     logs = Logs()

@@ -340,7 +340,7 @@ def rows(found: list[Finding]) -> list[list[Any]]:
 
 
 def findings_of(name: str) -> Any:
-    """How the replicas agree, what is found between them and on each, and what the controller's word makes of it."""
+    """How the replicas agree, the findings between them and on each, and those that the controller's log adds."""
     logs = Logs()
     replicas = replicas_of(logs, FORKS[name])
     compared = compare(replicas, logs)
@@ -409,7 +409,7 @@ def test_the_rule_on_any_histories(parted: tuple[int, list[tuple[int, str]], lis
 @pytest.mark.parametrize("beyond", [0, 3])
 @pytest.mark.parametrize("cut", [0, 20])
 def test_a_truncated_segment_is_reported_once(beyond: int, cut: int) -> None:
-    """By its torn batch, or by the index that goes on behind its last whole one, not by both."""
+    """By its torn batch, or by index entries after its last whole batch, not by both."""
     data = b"".join(log(4))
     state, following = ReplicaState(0, compacted=False), ReplicaState(10, compacted=False)
     for chunk in read(data[: len(data) - cut]).chunks:
@@ -427,7 +427,7 @@ def test_a_truncated_segment_is_reported_once(beyond: int, cut: int) -> None:
 @pytest.mark.parametrize("lags", [False, True])
 @pytest.mark.faults
 def test_replicas_with_unread_ranges_may_differ(monkeypatch: pytest.MonkeyPatch, blocks: int, unread: int, lags: bool) -> None:
-    """Each second block holds other bytes; those read hold the same records, of the rest nobody knows."""
+    """Every second block has other bytes; those read have the same records, the others are unknown."""
     monkeypatch.setattr(differences, "RUNS_READ", 1)
     plain = [Batch(number << 16, ["value" * 9]) for number in range(2 * blocks)]
     again = [Batch(batch.base_offset, batch.values, codec="gzip" if number % 2 else "none") for number, batch in enumerate(plain)]

@@ -1,4 +1,4 @@
-"""What of a range of offsets a log has, undamaged."""
+"""Which part of a range of offsets a log has undamaged."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.analysis.replica_logs import Logs, batches
 
 @pytest.mark.parametrize("unread", [(), (99,)])
 def test_damaged_offsets_are_not_held_even_in_a_log_not_read_completely(unread: tuple[int, ...]) -> None:
-    """Of offset 2 the checksum is wrong, of offset 4 the length."""
+    """Offset 2 has a wrong checksum, offset 4 a wrong length."""
     written = [batch.written() for batch in batches((0, "abcdef"))]
     for number, place in ((2, 61), (4, 8)):
         written[number] = written[number][:place] + b"\xff" * 9 + written[number][place + 9 :]

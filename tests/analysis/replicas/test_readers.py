@@ -1,4 +1,4 @@
-"""Why consumers cannot read the newest records: the high watermark, the last stable offset, nothing, or nobody can tell."""
+"""Why consumers cannot read the newest records: the high watermark, the last stable offset, nothing, or unknown."""
 
 from dataclasses import replace
 from typing import Any
@@ -210,7 +210,7 @@ def test_without_the_isr_only_the_checkpoint_proves_offsets_readable(
 
 
 def test_the_high_watermark_of_an_isr_below_its_minimum_is_not_known_without_a_checkpoint() -> None:
-    """The log ends of the ISR say where it would move to, and it does not move; a follower's checkpoint is behind the leader's."""
+    """The ISR's log ends say where it would move to, but it does not move; a follower's checkpoint is older than the leader's."""
     known = replace(control([1, 2], min_insync_replicas="3"), metadata_version=15)
     answer = judged(replicas(b1=9, b2=7), known)
     assert (answer.held_back_by, answer.readable_end_offset) == ("unknown", None)

@@ -1,4 +1,4 @@
-"""Continuity: the fold against plain lists and any cut; what each kind of irregularity is called."""
+"""Continuity: the fold against plain lists and any cut; the kind of each irregularity."""
 
 from dataclasses import dataclass, replace
 
@@ -18,7 +18,7 @@ ANY_OFFSET = st.one_of(NEAR, NEAR, st.sampled_from([-(2**63), -1, 2**31, 2**40, 
 
 @dataclass(frozen=True)
 class Item:
-    """A batch of a log, or (`kind`) damage that stands there."""
+    """A batch of a log, or (`kind`) damage at its place."""
 
     segment: int
     base: int
@@ -37,7 +37,7 @@ class Item:
 
 @st.composite
 def items(draw: st.DrawFn) -> list[Item]:
-    """What a log may hold: mostly batches that join, here and there anything."""
+    """Any log: mostly batches that join."""
     made: list[Item] = []
     segment, offset = 0, draw(st.integers(0, 3))
     for _ in range(draw(st.integers(0, 14))):
@@ -53,7 +53,7 @@ def items(draw: st.DrawFn) -> list[Item]:
 
 
 def placed(log: list[Item]) -> list[Item]:
-    """The items one behind the other."""
+    """The items one after another."""
     return [replace(item, position=100 * index) for index, item in enumerate(log)]
 
 
@@ -163,7 +163,7 @@ def test_the_first_and_last_of_too_many_runs_are_kept_at_any_cut(count: int, dra
 
 
 def course_of(*batches: tuple[int, int], damage: tuple[int, ...] = (), segment: int = 0) -> Course:
-    """The course of batches `[base, end)`, with damage before those whose place is in `damage`."""
+    """The judged batches `[base, end)`, with damage before those whose number is in `damage`."""
     state = ContinuityFold(segment)
     rows = []
     for index, (base, end) in enumerate(batches):
@@ -262,7 +262,7 @@ def test_a_wrong_last_offset_is_no_break_if_the_records_join(delta: int, count: 
 
 @given(st.permutations(range(8)), st.sets(st.integers(0, 7), max_size=3))
 def test_missing_offsets_are_exactly_the_gaps(order: list[int], lost: set[int]) -> None:
-    """Of batches in any order, the gaps are the offsets between the first and the end that no batch holds."""
+    """With batches in any order, the gaps are the offsets between the first and the end that no batch has."""
     batches = [(2 * n, 2 * n + 2) for n in order if n not in lost]
     course = course_of(*batches, segment=10**6)
     if any(kind == "DISCONTINUITY" for kind, _, _ in kinds_and_offsets(course)) or not batches:

@@ -1,4 +1,4 @@
-"""Framing: counts, samples of damage, what a lying length hides, headers that lie under a right CRC."""
+"""Framing: counts, samples of damage, batches hidden after a wrong length, headers that are wrong though their CRC is right."""
 
 import struct
 from typing import Any

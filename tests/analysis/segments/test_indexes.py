@@ -1,4 +1,4 @@
-"""Index entries against batches: each rule, every seam, and a plain loop over the whole segment."""
+"""Index entries against batches: each rule, every merge, and a plain loop over the whole segment."""
 
 from dataclasses import replace
 from typing import Any
@@ -58,7 +58,7 @@ def test_offset_entries_that_contradict_the_log(entries: tuple[Entry, ...], entr
 
 
 def test_an_offset_of_an_earlier_batch() -> None:
-    """In a log whose offsets go back, the batch found may begin below what came before."""
+    """In a log whose offsets go back, the batch found may begin below earlier ones."""
     rows = segment_of((0, 4, 1), (5, 9, 1), (3, 7, 1))
     assert judged(rows, ((8, 200),)) == [("index", 0, "offset_in_earlier_batch")]
     rows = segment_of((0, 20, 1), (5, 9, 1), (3, 7, 1))
@@ -107,7 +107,7 @@ def parts(index: OffsetIndex, times: TimeIndex, *logs: Rows) -> list[IndexFold]:
 
 
 def test_the_end_of_an_open_index_is_known_over_several_parts() -> None:
-    """Lightened or not, which is the last entry that agrees with the log is the same."""
+    """With entries or summaries, the last entry that agrees with the log is the same."""
     index = replace(offset_index((4, 0), (14, 200), (19, 300), (7, 100), (40, 900)), zero_tail_bytes=80)
     for lighten in (False, True):
         a, b = parts(index, time_index(), LOG[:2], LOG[2:])
@@ -118,7 +118,7 @@ def test_the_end_of_an_open_index_is_known_over_several_parts() -> None:
 
 
 def test_the_newest_timestamp_of_all_earlier_parts_counts() -> None:
-    """Whichever seam is closed first: the third stretch's entry is older than the first stretch."""
+    """In either order of merging: the third part's entry is older than the first part."""
     rows = segment_of((0, 0, 50), (1, 1, 5), (2, 2, 20))
     for first in ("left", "right"):
         a, b, c = parts(offset_index(), time_index((20, 2)), rows[:1], rows[1:2], rows[2:])
@@ -139,7 +139,7 @@ def test_an_equal_earlier_offset_is_of_an_earlier_batch() -> None:
 
 
 def plain(rows: Rows, offsets: list[Entry], times: list[Entry]) -> set[tuple[str, int, str]]:
-    """What one look at each entry says, without the checks of order and end."""
+    """What each entry alone shows, without the checks of order and end."""
     found = set()
     for number, (offset, position) in enumerate(offsets):
         at = [n for n in range(len(rows)) if n * SIZE <= position < (n + 1) * SIZE]
@@ -220,7 +220,7 @@ def test_indexes_as_a_broker_builds_them_are_sound_at_any_cut(rows: Rows, draw: 
     chosen=st.data(),
 )
 def test_entries_agree_as_each_of_them_does(rows: Rows, entries: list[Entry], before: int, chosen: st.DataObject) -> None:
-    """Batches of positions that rise, as they do in any file; entries in any order."""
+    """Batches with ascending positions, as in any file; entries in any order."""
     columns = columns_of([{BatchColumn.BASE_OFFSET: base, BatchColumn.LAST_OFFSET: last} for _, base, last in rows])
     columns[BatchColumn.POSITION] = np.cumsum([size for size, _, _ in rows], dtype=np.int64)
     positions, offsets = (np.array([entry[part] for entry in entries], np.int64) for part in (0, 1))
@@ -233,7 +233,8 @@ def test_entries_agree_as_each_of_them_does(rows: Rows, entries: list[Entry], be
 
 
 def all_agree(columns: "np.ndarray[Any, np.dtype[np.int64]]", entries: list[Entry], before: int) -> bool:
-    """Whether each entry points to a batch behind or at that of the one before, which holds its offset, as no batch before does."""
+    """Whether each entry points to a batch after or at that of the previous one, which has its offset, and no earlier batch has
+    it."""
     batches = columns[[BatchColumn.POSITION, BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET]].T.tolist()
     last_row = 0
     for position, offset in entries:

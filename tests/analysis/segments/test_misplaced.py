@@ -1,4 +1,4 @@
-"""Wrong base offsets: what neighbours and witnesses say of them, by laws and by tables; and that nothing walks through offsets."""
+"""Wrong base offsets by neighbours and witnesses: laws and tables; and nothing loops over offsets."""
 
 import ast
 import inspect
@@ -28,7 +28,7 @@ from tests.support.segments import columns_of
 from tests.support.strategies import folded
 
 Spans = list[tuple[int, int]]
-"""Offsets `[start, end)` of batches, each 100 bytes behind the one before."""
+"""Offsets `[start, end)` of batches, each 100 bytes after the previous one."""
 
 
 def matrix(spans: Spans, first_row: int = 0) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
@@ -54,7 +54,7 @@ def runs_of(spans: Spans, segment: int = 0) -> list[Run]:
 
 @st.composite
 def logs(draw: st.DrawFn, *, gaps: bool) -> Spans:
-    """Batches in order; with gaps between, as the cleaner leaves them."""
+    """Batches in order; with gaps, as a cleaner leaves them."""
     start = draw(st.integers(0, 2000))
     spans: Spans = []
     for _ in range(draw(st.integers(2, 12))):
@@ -66,7 +66,7 @@ def logs(draw: st.DrawFn, *, gaps: bool) -> Spans:
 
 
 def moved(spans: Spans, row: int, bit: int) -> Spans:
-    """The log with one bit of a base offset turned over; of bit 63 the sign."""
+    """The log with one bit of a base offset flipped; bit 63 is the sign."""
     start, end = spans[row]
     there = start ^ (1 << bit) if bit < 63 else start - 2**63
     return [*spans[:row], (there, there + end - start), *spans[row + 1 :]]
@@ -193,7 +193,7 @@ def test_bytes_are_rewritten_by_the_difference() -> None:
 
 @dataclass
 class FewBatches:
-    """A reader of batches that are given, which counts how often it is asked."""
+    """A reader of given batches that counts its calls."""
 
     spans: Spans
     asked: list[tuple[int, int]] = field(default_factory=list)

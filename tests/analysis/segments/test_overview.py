@@ -1,4 +1,4 @@
-"""The survey of a chunk: both forms agree with a naive look, and no fold answers otherwise because of it."""
+"""The facts of a chunk equal naive ones, and no fold gives another answer because of them."""
 
 import itertools
 from typing import Any

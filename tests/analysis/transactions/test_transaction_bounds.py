@@ -1,4 +1,4 @@
-"""Hostile coordinators' logs: work and memory stay within what is kept, and nothing is concluded of what is not."""
+"""Hostile coordinators' logs: work and memory are bounded, and nothing is concluded about what was dropped."""
 
 from collections.abc import Mapping
 from typing import Any

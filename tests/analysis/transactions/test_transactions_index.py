@@ -1,4 +1,4 @@
-"""`.txnindex` against the log: what it lacks, what it makes up, and where it must be left alone."""
+"""`.txnindex` against the log: missing entries, entries without a transaction, and where the log is in doubt."""
 
 from dataclasses import replace
 from typing import Any

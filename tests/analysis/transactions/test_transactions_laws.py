@@ -1,4 +1,4 @@
-"""The transactions fold holds its laws on any log: any cut gives the whole, a plain answer agrees, both forms agree."""
+"""Laws of the transactions fold on any log: any cut gives the whole, a plain answer agrees, both forms of the kernels agree."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +21,7 @@ LOG_END = 2**63 - 1
 
 
 def facts(fold: TransactionsFold) -> list[Any]:
-    """All that a fold can be asked."""
+    """Everything that a fold returns."""
     stable = [fold.last_stable_offset(limit, LOG_END) for limit in LIMITS]
     shape = [fold.counts(), fold.open_transactions(), as_endings(fold.ending_rows()), fold.view(), stable]
     return [*shape, fold.findings(context(), OffsetRuns(0), LOG_END)]

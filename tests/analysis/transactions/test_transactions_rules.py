@@ -1,4 +1,4 @@
-"""Transactions by logs made for them: how they open and end, what is late, what holds readers back."""
+"""Transactions on logs made for them: how they open and end, what is late, what holds readers back."""
 
 from time import process_time
 
@@ -225,7 +225,7 @@ def test_pairing_equals_a_plain_loop_at_any_cut(batches: list[dict[BatchColumn, 
 
 
 def test_only_the_oldest_open_transactions_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first ones; what ends of the others afterwards is a marker that ended nothing."""
+    """The end of a later one is then a marker that ended nothing."""
     monkeypatch.setattr(pairing, "OPEN_KEPT", 2)
     data = dict.fromkeys(BatchColumn, 0) | {BatchColumn.ATTRIBUTES: TRANSACTIONAL_MASK}
     columns = columns_of([data | {BatchColumn.PRODUCER_ID: producer_id} for producer_id in (9, 8, 7)])
