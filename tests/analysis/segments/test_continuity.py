@@ -195,7 +195,7 @@ OF_SEVERAL = [("DISCONTINUITY", 20, 22), ("GAP", 2, 4), ("NON_MONOTONIC", 10, 12
 
 
 @pytest.mark.parametrize(
-    ("batches", "damage", "expected", "end", "eaten"),
+    ("batches", "damage", "expected", "end", "lost"),
     [
         pytest.param(log_of(), (), [], 20, {}, id="joined"),
         pytest.param([(7, 9), (9, 12)], (), [], 12, {}, id="begins above its name"),
@@ -214,17 +214,17 @@ OF_SEVERAL = [("DISCONTINUITY", 20, 22), ("GAP", 2, 4), ("NON_MONOTONIC", 10, 12
             for wrong in (2**40, 2**31 + 18, -(2**62))
         ),
         pytest.param([*log_of()[:9], (1000, 1002)], (), [("GAP", 18, 1000)], 1002, {}, id="the last might be right"),
-        pytest.param(log_of(without=(3, 4, 7)), (3,), [("GAP", 14, 16)], 20, {(0, 300): (6, 10)}, id="eaten by damage"),
-        pytest.param(log_of(without=(0, 1)), (0,), [], 20, {(0, 0): (0, 4)}, id="eaten at the head, by the name"),
+        pytest.param(log_of(without=(3, 4, 7)), (3,), [("GAP", 14, 16)], 20, {(0, 300): (6, 10)}, id="lost to damage"),
+        pytest.param(log_of(without=(0, 1)), (0,), [], 20, {(0, 0): (0, 4)}, id="lost to damage at the start, by the name"),
         pytest.param(log_of(), (2, 5), [], 20, {}, id="damage between batches that join"),
         pytest.param(SEVERAL, (), OF_SEVERAL, 24, {}, id="several"),
     ],
 )
 def test_kinds_of_irregularities(
-    batches: list[tuple[int, int]], damage: tuple[int, ...], expected: list[tuple[str, int, int]], end: int, eaten: object
+    batches: list[tuple[int, int]], damage: tuple[int, ...], expected: list[tuple[str, int, int]], end: int, lost: object
 ) -> None:
     course = course_of(*batches, damage=damage)
-    assert (sorted(kinds_and_offsets(course)), course.end_offset, course.eaten) == (expected, end, eaten)
+    assert (sorted(kinds_and_offsets(course)), course.end_offset, course.eaten) == (expected, end, lost)
     for irregularity in course.irregularities:
         assert irregularity.kind != "OFFSET_GAP" or irregularity.run.start_offset == irregularity.end
 
