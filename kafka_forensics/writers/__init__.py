@@ -1,1 +1,1 @@
-"""Facts → bytes, through `parsers.spec`: for tests, simulations, benches and salvage."""
+"""Facts → bytes: bundles, small files, and batches for salvage, tests, simulations and benchmarks."""

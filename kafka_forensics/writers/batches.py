@@ -1,11 +1,12 @@
-"""Magic 2 batches from records: what a producer, a leader, a coordinator or the cleaner would have written, or a liar."""
+"""Writes batches of every magic as producers, leaders, coordinators and the cleaner do, or with wrong headers."""
 
 import gzip
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
-from typing import Final
+from typing import Final, Required, TypedDict, Unpack
 
 import cramjam
 import google_crc32c
@@ -41,11 +42,13 @@ LZ4_BLOCK: Final = 64 << 10
 _LZ4_DESCRIPTOR: Final = bytes([0x60, 0x40])
 """Version 1, independent blocks, no checksums, no content size; blocks of at most 64 KiB."""
 _LZ4_STORED: Final = 1 << 31
+_zigzag: Final = lru_cache(maxsize=1 << 12)(encode_zigzag)
+_NULL: Final = encode_zigzag(-1)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordToWrite:
-    """A record for a batch; `timestamp_delta` counts from the batch's base timestamp (ms), `offset_delta` None means its place."""
+    """A record for a batch; `timestamp_delta` (ms) is from the batch's base timestamp, `offset_delta` None is its index."""
 
     key: bytes | None
     value: bytes | None
@@ -54,70 +57,95 @@ class RecordToWrite:
     offset_delta: int | None = None
 
 
+class BatchFields(TypedDict, total=False):
+    """Header fields for `write_batch`; the defaults are those of a producer without idempotence, and true to the records."""
+
+    base_offset: Required[int]
+    base_timestamp: Required[int]
+    partition_leader_epoch: int
+    compression_type: str
+    timestamp_type: str
+    """CreateTime or LogAppendTime."""
+    max_timestamp: int | None
+    """None: the latest timestamp of the records."""
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    is_transactional: bool
+    is_control_batch: bool
+    delete_horizon_ms: int | None
+    """Replaces the base timestamp, and the deltas count from it, as the cleaner writes them."""
+    last_offset_delta: int | None
+    """None: that of the records; only this field and `records_count` can make the header wrong."""
+    records_count: int | None
+
+
+_DEFAULT_FIELDS: Final[Json] = {
+    "partition_leader_epoch": 0,
+    "producer_id": NO_PRODUCER_ID,
+    "producer_epoch": NO_PRODUCER_EPOCH,
+    "base_sequence": NO_SEQUENCE,
+}
+
+
 def write_record(record: RecordToWrite, offset_delta: int, timestamp_delta: int) -> bytes:
-    """A record as it stands in a magic 2 batch, before compression (DefaultRecord.writeTo)."""
-    parts = [b"\0", encode_zigzag(timestamp_delta), encode_zigzag(offset_delta), _sized(record.key), _sized(record.value)]
-    parts.append(encode_zigzag(len(record.headers)))
-    for key, value in record.headers:
-        parts += (_sized(key.encode()), _sized(value))
-    body = b"".join(parts)
-    return encode_zigzag(len(body)) + body
+    """A record in a magic 2 batch, before compression (DefaultRecord.writeTo)."""
+    fields = [field for key, value in record.headers for field in (key.encode(), value)]
+    parts = [_NULL if field is None else _zigzag(len(field)) + field for field in fields]
+    headers = b"".join((_zigzag(len(record.headers)), *parts))
+    return record_bytes(record.key, record.value, offset_delta, timestamp_delta, headers)
 
 
-def _sized(data: bytes | None) -> bytes:
-    return encode_zigzag(-1) if data is None else encode_zigzag(len(data)) + data
+def record_bytes(key: bytes | None, value: bytes | None, offset_delta: int, timestamp_delta: int, headers: bytes = b"\0") -> bytes:
+    """The same from its parts; `headers` are encoded, with their number in front."""
+    body = b"".join(
+        (
+            b"\0",
+            _zigzag(timestamp_delta),
+            _zigzag(offset_delta),
+            *((_NULL,) if key is None else (_zigzag(len(key)), key)),
+            *((_NULL,) if value is None else (_zigzag(len(value)), value)),
+            headers,
+        )
+    )
+    return _zigzag(len(body)) + body
 
 
-def write_batch(
-    records: Iterable[RecordToWrite],
-    *,
-    base_offset: int,
-    base_timestamp: int,
-    partition_leader_epoch: int = 0,
-    compression_type: str = "none",
-    timestamp_type: str = "CreateTime",
-    max_timestamp: int | None = None,
-    producer_id: int = NO_PRODUCER_ID,
-    producer_epoch: int = NO_PRODUCER_EPOCH,
-    base_sequence: int = NO_SEQUENCE,
-    is_transactional: bool = False,
-    is_control_batch: bool = False,
-    delete_horizon_ms: int | None = None,
-    last_offset_delta: int | None = None,
-    records_count: int | None = None,
-) -> bytes:
-    """A whole batch with a right CRC-32C; only `last_offset_delta` and `records_count` can make its header lie.
-
-    `timestamp_type` is CreateTime or LogAppendTime; the latest record's timestamp is `max_timestamp` unless given. With
-    `delete_horizon_ms` the horizon takes the base timestamp's place and the deltas count from it, as the cleaner does.
-    """
+def write_batch(records: Iterable[RecordToWrite], **fields: Unpack[BatchFields]) -> bytes:
+    """A whole batch of magic 2 with a right CRC-32C."""
+    assert fields.keys() <= BatchFields.__annotations__.keys()
     numbered = [(index if it.offset_delta is None else it.offset_delta, it) for index, it in enumerate(records)]
+    compression_type, base_timestamp = fields.get("compression_type", "none"), fields["base_timestamp"]
+    delete_horizon_ms, max_timestamp = fields.get("delete_horizon_ms"), fields.get("max_timestamp")
+    last_offset_delta, records_count = fields.get("last_offset_delta"), fields.get("records_count")
     stored_base = base_timestamp if delete_horizon_ms is None else delete_horizon_ms
     shift = base_timestamp - stored_base
     payload = b"".join(write_record(record, delta, record.timestamp_delta + shift) for delta, record in numbered)
-    attributes = COMPRESSION_TYPES.index(compression_type)
-    attributes |= TIMESTAMP_TYPE_MASK * ("CreateTime", "LogAppendTime").index(timestamp_type)
-    attributes |= TRANSACTIONAL_MASK * is_transactional | CONTROL_MASK * is_control_batch
+    attributes = _attributes(compression_type, fields.get("timestamp_type", "CreateTime"))
+    attributes |= TRANSACTIONAL_MASK * fields.get("is_transactional", False)
+    attributes |= CONTROL_MASK * fields.get("is_control_batch", False)
     attributes |= DELETE_HORIZON_MASK * (delete_horizon_ms is not None)
     if max_timestamp is None:
         max_timestamp = max((base_timestamp + record.timestamp_delta for _, record in numbered), default=NO_TIMESTAMP)
     header = {
-        "base_offset": base_offset,
-        "partition_leader_epoch": partition_leader_epoch,
+        **_DEFAULT_FIELDS,
+        **fields,
         "attributes": attributes,
         "last_offset_delta": max((delta for delta, _ in numbered), default=0) if last_offset_delta is None else last_offset_delta,
         "base_timestamp": stored_base,
         "max_timestamp": max_timestamp,
-        "producer_id": producer_id,
-        "producer_epoch": producer_epoch,
-        "base_sequence": base_sequence,
         "records_count": len(numbered) if records_count is None else records_count,
     }
     return write_raw_batch(header, compress(compression_type, payload))
 
 
+def _attributes(compression_type: str, timestamp_type: str) -> int:
+    by_broker = ("CreateTime", "LogAppendTime").index(timestamp_type)
+    return COMPRESSION_TYPES.index(compression_type) | TIMESTAMP_TYPE_MASK * by_broker
+
+
 def write_raw_batch(header: Json, payload: bytes) -> bytes:
-    """A batch of `payload` as it stands behind `header`, whose batch_length, magic and crc are put right here."""
+    """A batch with this `payload` and `header`, whose batch_length, magic and crc are set here; other keys are ignored."""
     batch_length = RECORD_BATCH_OVERHEAD - LOG_OVERHEAD + len(payload)
     head: bytes = RECORD_BATCH_HEADER.build({**header, "batch_length": batch_length, "magic": 2, "crc": 0})
     return fix_crc(head + payload)
@@ -149,13 +177,13 @@ def write_marker(
 
 
 def fix_crc(batch: bytes) -> bytes:
-    """`batch` (magic 2) with the CRC its bytes deserve."""
+    """`batch` (magic 2) with the right CRC."""
     crc: int = google_crc32c.value(batch[CRC_START:])
     return batch[:CRC_AT] + crc.to_bytes(4, "big") + batch[CRC_START:]
 
 
 def compress(compression_type: str, payload: bytes, *, magic: int = 2) -> bytes:
-    """`payload` as Kafka's writers frame it; `magic` 0 brings the wrong LZ4 header checksum those messages carry."""
+    """`payload` as Kafka's writers compress it; LZ4 for `magic` 0 has the wrong header checksum that clients wrote then."""
     if compression_type == "gzip":
         return gzip.compress(payload, mtime=0)
     if compression_type == "snappy":
@@ -169,7 +197,7 @@ def compress(compression_type: str, payload: bytes, *, magic: int = 2) -> bytes:
 
 
 def xerial(payload: bytes) -> bytes:
-    """A snappy-java stream: header, then blocks of 32 KiB, each behind its compressed length."""
+    """A snappy-java stream: header, then blocks of 32 KiB, each after its compressed length."""
     parts = [XERIAL_HEADER]
     for start in range(0, len(payload), XERIAL_BLOCK):
         block = bytes(cramjam.snappy.compress_raw(payload[start : start + XERIAL_BLOCK]))
@@ -178,7 +206,7 @@ def xerial(payload: bytes) -> bytes:
 
 
 def lz4_frame(payload: bytes, *, magic: int = 2) -> bytes:
-    """An LZ4 frame as Lz4BlockOutputStream writes it: independent blocks of 64 KiB, no checksum but the header's."""
+    """An LZ4 frame as Lz4BlockOutputStream writes it: independent blocks of 64 KiB, and only the header has a checksum."""
     checked = LZ4_MAGIC + _LZ4_DESCRIPTOR if magic == 0 else _LZ4_DESCRIPTOR
     parts = [LZ4_MAGIC, _LZ4_DESCRIPTOR, bytes([xxhash.xxh32_intdigest(checked) >> 8 & 0xFF])]
     for start in range(0, len(payload), LZ4_BLOCK):
@@ -205,16 +233,11 @@ def write_legacy_entry(
     timestamp_type: str = "CreateTime",
     compression_type: str = "none",
 ) -> bytes:
-    """One entry with a right CRC-32; `value` is written as it is, whatever codec the attributes name.
-
-    `magic` is 0 or 1; magic 0 has no timestamp.
-    """
-    attributes = COMPRESSION_TYPES.index(compression_type)
-    attributes |= TIMESTAMP_TYPE_MASK * ("CreateTime", "LogAppendTime").index(timestamp_type)
+    """An entry of `magic` 0, which has no timestamp, or 1, with a right CRC-32; `value` must be compressed already."""
     fields = {
         "crc": 0,
         "magic": magic,
-        "attributes": attributes,
+        "attributes": _attributes(compression_type, timestamp_type),
         "timestamp": timestamp,
         "key_length": -1 if key is None else len(key),
         "key": key,
@@ -227,7 +250,7 @@ def write_legacy_entry(
 
 
 def fix_legacy_crc(entry: bytes) -> bytes:
-    """`entry` (magic 0 or 1) with the CRC its bytes deserve."""
+    """`entry` (magic 0 or 1) with the right CRC."""
     return entry[:12] + zlib.crc32(entry[16:]).to_bytes(4, "big") + entry[16:]
 
 
@@ -235,21 +258,21 @@ def fix_legacy_crc(entry: bytes) -> bytes:
 
 
 def write_transaction_log_key(transactional_id: str) -> bytes:
-    """The key of every record about `transactional_id`."""
+    """The key of the records of a transactional id."""
     key: bytes = TRANSACTION_LOG_KEY.build({"version": 0, "transactional_id": transactional_id})
     return key
 
 
 def write_transaction_log_value(metadata: TransactionMetadata, version: int = 1) -> bytes:
-    """The value in `version` 0 or 1; partitions are grouped by topic as they stand, and null in the state Empty.
+    """The value in `version` 0 or 1; adjacent partitions of a topic are grouped, and in the state Empty there are none (null).
 
-    Version 0 has no place for the fields from `previous_producer_id` on.
+    Version 0 does not have the fields from `previous_producer_id` on.
     """
     grouped = [
         {"topic": topic, "partition_ids": [number for _, number in group]}
         for topic, group in groupby(metadata.partitions, key=lambda partition: partition[0])
     ]
-    usual = TransactionMetadata(0, 0, 0, "", (), 0, 0)
+    defaults = TransactionMetadata(0, 0, 0, "", (), 0, 0)
     fields: Json = {
         "version": version,
         "producer_id": metadata.producer_id,
@@ -262,7 +285,7 @@ def write_transaction_log_value(metadata: TransactionMetadata, version: int = 1)
         "tagged_fields": {
             tag: layout.build(getattr(metadata, name))
             for tag, (name, layout) in TRANSACTION_LOG_TAGS.items()
-            if getattr(metadata, name) != getattr(usual, name)
+            if getattr(metadata, name) != getattr(defaults, name)
         },
     }
     value: bytes = TRANSACTION_LOG_VALUES[version].build(fields)

@@ -1,4 +1,4 @@
-"""Batches as columns in few bytes, for a bundle: the twin of `parsers.log.collected`, which says how."""
+"""Writes batches as columns in few bytes, for a bundle; `parsers.log.collected` reads them and describes the format."""
 
 import json
 from collections.abc import Sequence
@@ -17,28 +17,24 @@ if TYPE_CHECKING:
 
 
 def write_batches(
-    columns: "Ints",
-    damage: Sequence[tuple[Damage, bool]],
-    *,
-    written: "Ints",
-    digests: "NDArray[np.uint64]",
+    columns: "Ints", damage: Sequence[tuple[Damage, bool]], *, written: "Ints", digests: "NDArray[np.uint64]"
 ) -> bytes:
-    """A section of at most `CHUNK_ROWS` batches: a (BATCH_COLUMNS, n) matrix in file order, what is damaged and whether only
-    opening the batch tells, the offsets that entries of magic 0 and 1 bear (n), and digests of contents, (n, 2) uint64.
+    """A section of at most `CHUNK_ROWS` batches: a (BATCH_COLUMNS, n) matrix in file order, damage and whether it is inside a
+    batch, the offsets in entries of magic 0 and 1 (n), and content digests, (n, 2) uint64.
     """
     assert columns.shape[1] <= CHUNK_ROWS
     head, planes = _columns(columns, written)
     rows = [
-        [found.kind, found.position, found.size_in_bytes, found.base_offset, found.last_offset, found.detail, inside]
-        for found, inside in damage
+        [found.kind, found.position, found.size_in_bytes, found.base_offset, found.last_offset, found.detail, is_inside]
+        for found, is_inside in damage
     ]
-    told = json.dumps(rows).encode() if rows else b""
-    kept = np.ascontiguousarray(digests).data
-    return b"".join([SECTION_HEAD.pack(len(head) + len(planes), 8 * digests.shape[1]), head, planes, kept, told])
+    damage_json = json.dumps(rows).encode() if rows else b""
+    section_head = SECTION_HEAD.pack(len(head) + len(planes), 8 * digests.shape[1])
+    return b"".join([section_head, head, planes, np.ascontiguousarray(digests).data, damage_json])
 
 
 def _columns(columns: "Ints", written: "Ints") -> tuple[bytes, bytes]:
-    """The head of the columns and these, each foretold as far as it can be."""
+    """The head of the columns, and the columns as differences from what the other columns predict."""
     size, position = columns[BatchColumn.SIZE_IN_BYTES], columns[BatchColumn.POSITION]
     base_offset, last_offset = columns[BatchColumn.BASE_OFFSET], columns[BatchColumn.LAST_OFFSET]
     delta, count = columns[BatchColumn.LAST_OFFSET_DELTA], columns[BatchColumn.RECORDS_COUNT]
@@ -70,31 +66,31 @@ def _columns(columns: "Ints", written: "Ints") -> tuple[bytes, bytes]:
     return COLUMNS_HEAD.pack(rows, *start), b"".join(map(_planes_of, stored))
 
 
-def _gaps(begins: "Ints", ends: "Ints") -> "Ints":
-    """How far behind the end of the row before each begins; 0 of the first. Differences wrap around, and so do the sums of them."""
-    gaps = np.zeros(begins.size, np.int64)
-    gaps[1:] = begins[1:] - ends[:-1]
+def _gaps(starts: "Ints", ends: "Ints") -> "Ints":
+    """The start of each row minus the end of the row before; 0 for the first. Differences and their sums wrap around."""
+    gaps = np.zeros(starts.size, np.int64)
+    gaps[1:] = starts[1:] - ends[:-1]
     return gaps
 
 
 def _sequences(sequences: "Ints", producer_id: "Ints", delta: "Ints") -> "Ints":
-    """What is left of sequences where the last one of the same producer foretells the next; negative ones as they are."""
+    """Sequences minus the next sequence of the same producer by its last batch; negative ones unchanged."""
     stored = sequences.copy()
     rows, first = by_producer(producer_id, sequences >= 0)
     if rows.size:
-        foretold = np.zeros(rows.size, np.int64)
-        foretold[1:] = np.where(first[1:], 0, sequences[rows][:-1] + delta[rows][:-1] + 1)
-        stored[rows] = (sequences[rows] - foretold) & MAX_SEQUENCE
+        predicted = np.zeros(rows.size, np.int64)
+        predicted[1:] = np.where(first[1:], 0, sequences[rows][:-1] + delta[rows][:-1] + 1)
+        stored[rows] = (sequences[rows] - predicted) & MAX_SEQUENCE
     return stored
 
 
 def _planes_of(values: "Ints") -> bytes:
-    """The least value, and of what lies above it as many bytes as the most needs, byte by byte."""
+    """The smallest value, and the differences from it in as many bytes as the largest needs, as planes of bytes."""
     if not values.size:
         return PLANES_HEAD.pack(0, 0)
     least, most = int(values.min()), int(values.max())
     width = ((most - least).bit_length() + 7) // 8
     if not width:
         return PLANES_HEAD.pack(0, least)
-    above = (values - least).astype("<i8", copy=False).view(np.uint8).reshape(-1, 8)
-    return PLANES_HEAD.pack(width, least) + above[:, :width].T.tobytes()
+    differences = (values - least).astype("<i8", copy=False).view(np.uint8).reshape(-1, 8)
+    return PLANES_HEAD.pack(width, least) + differences[:, :width].T.tobytes()

@@ -1,4 +1,4 @@
-"""Blocks of hashed records, see `parsers.record_hashes`."""
+"""Writes blocks of hashed records; `parsers.record_hashes` describes the format."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def write_record_hashes(records: HashedRecords) -> Iterator[bytes]:
-    """Blocks of these records. By what keys are shown is not kept.
+    """Blocks of these records, without the hashes by which answers name keys.
 
-    A batch may go on in the next block; `HashedRecords.together` joins them.
+    A batch may continue in the next block; `HashedRecords.together` joins them.
     """
     rows = max(len(records.positions), len(records.unread), 1)
     for start in range(0, rows, BLOCK_RECORDS):
@@ -47,7 +47,7 @@ def _block(records: HashedRecords) -> bytes:
 
 
 def _differences(column: "Ints") -> bytes:
-    """Between neighbours, the first from 0, zigzag; they wrap around at the ends of int64."""
+    """Zigzag differences from the value before, the first from 0; they wrap around at the ends of int64."""
     words = column.view(np.uint64)
     differences = np.diff(words, prepend=np.uint64(0))
     signs = (differences.view(np.int64) >> 63).view(np.uint64)

@@ -1,15 +1,16 @@
-"""The small text files of a log directory with pseudonyms in the place of names, and nothing else that could be one.
+"""Rewrites the small text files of a log directory with pseudonyms instead of names, and nothing else that may be a name.
 
-What a reader takes of a file stays: numbers, ids, and how many words a line has. Any other word becomes a question mark, so that
-what could not be read cannot be read still, for the same reason. Indexes and snapshots of producers hold numbers alone.
+What readers use stays: numbers, ids, and the number of words of a line. Any other word becomes a question mark, so that a file
+that could not be read still cannot, for the same reason. Indexes and producer snapshots have only numbers.
 """
 
 import json
 import re
 from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from kafka_forensics.model.json_objects import JsonValue
 from kafka_forensics.model.pseudonyms import NameKind, Pseudonyms
 from kafka_forensics.parsers.bounded import MAX_LINE_BYTES, MAX_LINES, MAX_TEXT_BYTES
 from kafka_forensics.parsers.checkpoints import MAX_CLEAN_SHUTDOWN_BYTES, TOPIC, UUID, parse_meta_properties, read_properties
@@ -18,15 +19,12 @@ from kafka_forensics.storage.source import OpenFile
 from kafka_forensics.writers.files import write_properties
 
 if TYPE_CHECKING:
-    from kafka_forensics.model.json_objects import Json
     from kafka_forensics.storage.source import ByteFile
 
 Rewrite = Callable[["ByteFile", Pseudonyms], bytes]
 RewriteLine = Callable[[bytes, Pseudonyms], bytes]
 
 _MASK: Final = b"?"
-_SPACES: Final = 2
-"""In a line of topic, partition and offset."""
 _LINE: Final = re.compile(rb"([^\r\n]*)(\r\n|\r|\n|\Z)")
 _NUMBER: Final = re.compile(rb"[+-]?[0-9]{1,19}")
 _METADATA_LINE: Final = re.compile(rb"\s*(\w+)\s*:\s+(\S+)\s*")
@@ -34,20 +32,28 @@ _OTHER_PROPERTY: Final = b"other: 0"
 _BAD_ESCAPE: Final = b"other=\\u\n"
 _NUMBERED_PROPERTIES: Final = ("version", "node.id", "broker.id")
 _MAX_CLUSTER_ID: Final = 255
-"""Characters of one that can be read."""
-_MOST_DEPTH: Final = 4
+"""Characters of a cluster id that readers accept."""
+_MAX_DEPTH: Final = 4
+"""Levels of JSON; Kafka's files have fewer."""
+_JSON_KEYS: Final = frozenset(
+    (
+        *("version", "brokerEpoch", "clusterId", "leaderId", "leaderEpoch", "votedId", "votedDirectoryId", "appliedOffset"),
+        *("currentVoters", "voterId", "data_version"),
+    )
+)
+"""Of `.kafka_cleanshutdown` and `quorum-state`."""
 
 
 class RewrittenFile(OpenFile):
-    """Bytes in the place of a file's, and zeros up to its size."""
+    """A file with other bytes."""
 
-    def __init__(self, data: bytes, size_in_bytes: int = 0) -> None:
+    def __init__(self, data: bytes) -> None:
         self._data = data
-        self.size_in_bytes = max(size_in_bytes, len(data))
+        self.size_in_bytes = len(data)
 
     def read_at(self, position: int, size: int) -> bytes:
         """Up to `size` bytes from `position`, fewer only at the end."""
-        return self._data[position : position + size].ljust(max(min(size, self.size_in_bytes - position), 0), b"\0")
+        return self._data[position : position + size]
 
     def read_into(self, position: int, buffer: memoryview) -> int:
         """Fill `buffer` from `position`; the number of bytes, short only at the end."""
@@ -55,48 +61,44 @@ class RewrittenFile(OpenFile):
         buffer.cast("B")[: len(data)] = data
         return len(data)
 
-    def data_ranges(self) -> list[tuple[int, int]]:
-        """All but the zeros."""
-        return [(0, len(self._data))] if self._data else []
-
 
 def redacted_file(kind: FileKind, file: "ByteFile", pseudonyms: Pseudonyms) -> "ByteFile":
-    """What a file of this kind becomes; itself where it holds no names. Raises SourceError."""
+    """A file of this kind without names; unchanged if the kind has none. Raises SourceError."""
     rewrite = _REWRITES.get(kind)
     return file if rewrite is None else RewrittenFile(rewrite(file, pseudonyms))
 
 
 def _data(file: "ByteFile") -> bytes:
-    """The bytes of a file that anybody looks at."""
+    """The bytes of a file that readers look at."""
     return file.read_at(0, min(file.size_in_bytes, MAX_TEXT_BYTES))
 
 
 def _is_zeros(data: bytes) -> bool:
-    """Whether a file is what a lost write leaves, or empty: it stays so."""
+    """Whether a file is empty, or has only the zeros that a lost write leaves: it stays so."""
     return data.count(0) == len(data)
 
 
 def _by_line(rewrite: RewriteLine) -> Rewrite:
-    """What rewrites a file line by line, however these end; a line that is too long to be looked at stays too long."""
+    """Rewrites a file line by line and keeps all line ends; a line that is too long for readers stays too long."""
 
     def rewrite_all(file: "ByteFile", pseudonyms: Pseudonyms) -> bytes:
         data = _data(file)
         if _is_zeros(data):
             return data
-        looked_at = list(islice(_LINE.finditer(data), MAX_LINES + 1))  # with one more there are too many
+        matches = list(islice(_LINE.finditer(data), MAX_LINES + 1))  # one more, because too many lines must stay too many
         lines = [
-            _MASK * (MAX_LINE_BYTES + 1) if len(match[1]) > MAX_LINE_BYTES else rewrite(match[1], pseudonyms) for match in looked_at
+            _MASK * (MAX_LINE_BYTES + 1) if len(match[1]) > MAX_LINE_BYTES else rewrite(match[1], pseudonyms) for match in matches
         ]
         if rewrite is _offset_of_partition:
             lines = _in_order(lines)
-        return b"".join(line + match[2] for line, match in zip(lines, looked_at, strict=True))
+        return b"".join(line + match[2] for line, match in zip(lines, matches, strict=True))
 
     return rewrite_all
 
 
 def _in_order(lines: list[bytes]) -> list[bytes]:
-    """Lines with those of partitions in the order of pseudonyms: Kafka's own order comes from hashes of names."""
-    places = [number for number, line in enumerate(lines) if line.count(b" ") == _SPACES and not line.startswith(_MASK)]
+    """The lines, with those of partitions in the order of pseudonyms: Kafka's order comes from hashes of names."""
+    places = [number for number, line in enumerate(lines) if line.count(b" ") == 2 and not line.startswith(_MASK)]
     ordered = sorted((lines[number] for number in places), key=lambda line: line.rpartition(b" ")[0])
     for number, line in zip(places, ordered, strict=True):
         lines[number] = line
@@ -104,11 +106,11 @@ def _in_order(lines: list[bytes]) -> list[bytes]:
 
 
 def _numbers(line: bytes, _: Pseudonyms) -> bytes:
-    return b" ".join(map(_number, line.split())) or b" " * bool(line)  # an empty line at the end would be none
+    return b" ".join(map(_number, line.split())) or b" " * bool(line)  # an empty line at the end would be no line
 
 
 def _number(word: bytes) -> bytes:
-    """A number as it is; of any other word nothing but that there is one."""
+    """A number unchanged; a mask for any other word."""
     return word if _NUMBER.fullmatch(word) else _MASK
 
 
@@ -145,8 +147,8 @@ def _meta_properties(file: "ByteFile", pseudonyms: Pseudonyms) -> bytes:
     return write_properties(kept) + _BAD_ESCAPE * has_bad_escape
 
 
-def _state(file: "ByteFile", pseudonyms: Pseudonyms) -> bytes:
-    """JSON of which numbers stay, and ids, and the cluster's id as its pseudonym."""
+def _json_file(file: "ByteFile", pseudonyms: Pseudonyms) -> bytes:
+    """JSON with its numbers and ids, and a pseudonym of the cluster's id."""
     data = _data(file)
     if _is_zeros(data):
         return data
@@ -156,39 +158,28 @@ def _state(file: "ByteFile", pseudonyms: Pseudonyms) -> bytes:
         content = json.loads(data)
     except (ValueError, RecursionError):  # RecursionError: thousands of nested brackets
         return _MASK
-    return json.dumps(_told(content, pseudonyms, 0), separators=(",", ":")).encode()
+    return json.dumps(_redacted_json(content, pseudonyms, 0), separators=(",", ":")).encode()
 
 
-def _told(value: Any, pseudonyms: Pseudonyms, depth: int) -> Any:
-    """A value without words that are not known, and without what lies deeper than anything of Kafka's."""
-    if isinstance(value, dict) and depth < _MOST_DEPTH:
-        return _told_object(value, pseudonyms, depth)
-    if isinstance(value, list) and depth < _MOST_DEPTH:
-        return [_told(item, pseudonyms, depth + 1) for item in value]
+def _redacted_json(value: JsonValue, pseudonyms: Pseudonyms, depth: int) -> JsonValue:
+    """A value without unknown keys and words, and without levels deeper than Kafka's."""
+    if isinstance(value, dict) and depth < _MAX_DEPTH:
+        redacted = {key: _redacted_json(item, pseudonyms, depth + 1) for key, item in value.items() if key in _JSON_KEYS}
+        if isinstance(cluster_id := value.get("clusterId"), str):
+            redacted["clusterId"] = pseudonyms.pseudonym(NameKind.CLUSTER, cluster_id)
+        return redacted
+    if isinstance(value, list) and depth < _MAX_DEPTH:
+        return [_redacted_json(item, pseudonyms, depth + 1) for item in value]
     if isinstance(value, str):
         return value if UUID.fullmatch(value) else ""
     return value if value is None or isinstance(value, bool | int) else None
 
 
-def _told_object(value: "Json", pseudonyms: Pseudonyms, depth: int) -> "Json":
-    told = {key: _told(item, pseudonyms, depth + 1) for key, item in value.items() if key in _STATE_KEYS}
-    if isinstance(cluster_id := value.get("clusterId"), str):
-        told["clusterId"] = pseudonyms.pseudonym(NameKind.CLUSTER, cluster_id)
-    return told
-
-
-_STATE_KEYS: Final = frozenset(
-    (
-        *("version", "brokerEpoch", "clusterId", "leaderId", "leaderEpoch", "votedId", "votedDirectoryId", "appliedOffset"),
-        *("currentVoters", "voterId", "data_version"),
-    )
-)
-"""Of a marker of a clean shutdown, and of a `quorum-state`."""
 _REWRITES: Final[dict[FileKind, Rewrite]] = {
     **dict.fromkeys(OFFSET_CHECKPOINTS, _by_line(_offset_of_partition)),
     FileKind.LEADER_EPOCH_CHECKPOINT: _by_line(_numbers),
     FileKind.META_PROPERTIES: _meta_properties,
     FileKind.PARTITION_METADATA: _by_line(_partition_metadata_line),
-    FileKind.CLEAN_SHUTDOWN: _state,
-    FileKind.QUORUM_STATE: _state,
+    FileKind.CLEAN_SHUTDOWN: _json_file,
+    FileKind.QUORUM_STATE: _json_file,
 }

@@ -1,9 +1,9 @@
-"""Batches of the internal topics without what nobody may see: what the analysis reads of each record, and nothing else.
+"""Writes substitutes for batches of the internal topics, with what the analysis reads of each record and nothing else.
 
-A substitute has the header of the batch it stands for and its records by offset and timestamp, uncompressed, so that every reader
-takes it as it would take the original. Of keys and values it holds what is named here: a field that is not is blank, a kind that is
-not known keeps its frame alone, and a record that cannot be read becomes one that cannot be read for the same reason. Names that
-are kept are names, or the pseudonyms that stand for them.
+A substitute has the header of its batch, and the same records by offset and timestamp, uncompressed, so that every reader accepts
+it like the original. Its keys and values have only the fields listed here; other fields are blank. A record of an unknown kind
+keeps only its frame, and a record that cannot be read becomes one that cannot be read for the same reason. Names are kept, or
+replaced by pseudonyms.
 """
 
 import re
@@ -88,16 +88,16 @@ from kafka_forensics.parsers.spec.consumer_offsets import (
 from kafka_forensics.parsers.spec.control import value_layout
 from kafka_forensics.parsers.spec.flexible import blank
 from kafka_forensics.parsers.spec.metadata_records import FRAME, FRAME_VERSION, MESSAGES, write_metadata_record
-from kafka_forensics.parsers.spec.record_batch import encode_unsigned, encode_zigzag
+from kafka_forensics.parsers.spec.record_batch import encode_unsigned
 from kafka_forensics.parsers.spec.remote_log_metadata import REMOTE_LOG_MESSAGES, write_remote_log_record
-from kafka_forensics.writers.batches import fix_crc, write_transaction_log_value
+from kafka_forensics.writers.batches import fix_crc, record_bytes, write_transaction_log_value
 
 MAX_SUBSTITUTE_BYTES: Final = 32 << 20
-"""Records beyond are left out, and the batch counts as broken. No controller or coordinator writes a batch as large."""
+"""Records beyond it are left out, and the batch is broken. No controller or coordinator writes so large a batch."""
 
-Kept = tuple[bytes | None, bytes | None]
-"""What a key and a value become."""
-Keeper = Callable[[bytes | None, bytes | None, Pseudonyms | None], Kept]
+KeyAndValue = tuple[bytes | None, bytes | None]
+Reduce = Callable[[bytes | None, bytes | None, Pseudonyms | None], KeyAndValue]
+"""Reduces the key and the value of a record."""
 
 _INT32, _INT64 = struct.Struct(">i"), struct.Struct(">q")
 _INT32_HALF: Final = 1 << 31
@@ -105,23 +105,19 @@ _INT64_HALF: Final = 1 << 63
 _BAD_VERSION: Final = b"\xff\xff"
 _OVERSIZED: Final = bytes(MAX_VALUE_BYTES + 1)
 """A value of version 0 that readers only measure."""
-_zigzag: Final = lru_cache(maxsize=1 << 12)(encode_zigzag)
-_NULL: Final = encode_zigzag(-1)
-_CACHED_BYTES: Final = 256
-"""Keys up to this size are remembered."""
+_MAX_CACHED_KEY_BYTES: Final = 256
 
 
 def witness_batch(topic: str, batch: bytes | memoryview, pseudonyms: Pseudonyms | None = None) -> bytes | None:
-    """The substitute of a whole stored batch of any magic: an uncompressed one of magic 2 that every reader takes in its place;
-    with `pseudonyms` they stand for the names in it.
+    """The substitute of a stored batch of any magic: an uncompressed batch of magic 2, with `pseudonyms` instead of names.
 
-    None if none is needed: of topics that are no witnesses, which with `pseudonyms` have one without keys and values; of what an
-    idle controller appends, of what is larger than any reader opens, and of bytes that are no batch. Any bytes give an answer, of
-    at most `MAX_SUBSTITUTE_BYTES`, and of at most four times the size of the records in `batch`, decompressed, and a header, and
-    of what pseudonyms are longer than names.
+    None for topics that are not read as evidence (with `pseudonyms` they get a substitute without keys and values), for the no-op
+    records of an idle controller, for batches that are too large to be opened, and for bytes that are no batch. The result has at
+    most `MAX_SUBSTITUTE_BYTES`, and at most a header and four times the size of the decompressed records, plus the extra length
+    of pseudonyms.
     """
-    keep = _KEEPERS.get(topic, None if pseudonyms is None else _no_record)
-    if keep is None or len(batch) > MAX_BATCH_BYTES:
+    reduce = _REDUCERS.get(topic, None if pseudonyms is None else _no_record)
+    if reduce is None or len(batch) > MAX_BATCH_BYTES:
         return None
     is_metadata = topic == CLUSTER_METADATA_TOPIC
     if is_metadata and is_no_op_batch(batch, int.from_bytes(batch[CRC_START : CRC_START + 2], "big")):
@@ -129,21 +125,21 @@ def witness_batch(topic: str, batch: bytes | memoryview, pseudonyms: Pseudonyms 
     data = bytes(batch)
     plain = plain_records(data)
     if plain is not None:
-        return _substitute(BatchHeader(*BATCH_HEADER.unpack_from(data)), plain, keep, pseudonyms, broken=False)
+        return _substitute(BatchHeader(*BATCH_HEADER.unpack_from(data)), plain, reduce, pseudonyms, broken=False)
     decoded = decode_batch(data)
     if decoded.header is not None:
-        keep = _control_record if decoded.header.is_control_batch else keep
-        return _substitute(decoded.header, decoded.iter_records(), keep, pseudonyms, broken=bool(decoded.problems))
+        reduce = _control_record if decoded.header.is_control_batch else reduce
+        return _substitute(decoded.header, decoded.iter_records(), reduce, pseudonyms, broken=bool(decoded.problems))
     if decoded.legacy is None:
         return None
-    header = _header_of_old(decoded.legacy)
-    if is_metadata:  # controllers never wrote the old formats, and nobody reads them in their logs
-        return _substitute(header, (), keep, pseudonyms, broken=True)
-    return _substitute(header, decoded.iter_records(), keep, pseudonyms, broken=bool(decoded.problems))
+    header = _header_of_legacy(decoded.legacy)
+    if is_metadata:  # controllers never wrote the old formats, and readers reject them
+        return _substitute(header, (), reduce, pseudonyms, broken=True)
+    return _substitute(header, decoded.iter_records(), reduce, pseudonyms, broken=bool(decoded.problems))
 
 
-def _header_of_old(legacy: LegacyWrapper) -> BatchHeader:
-    """The header a magic 2 batch of the messages of magic 0 or 1 would have."""
+def _header_of_legacy(legacy: LegacyWrapper) -> BatchHeader:
+    """The header of a magic 2 batch with these messages of magic 0 or 1."""
     deltas = _signed(legacy.last_offset - legacy.base_offset)
     return BatchHeader(
         base_offset=legacy.base_offset,
@@ -163,9 +159,9 @@ def _header_of_old(legacy: LegacyWrapper) -> BatchHeader:
 
 
 def _substitute(
-    header: BatchHeader, records: Iterable[PlainRecord | Record], keep: Keeper, pseudonyms: Pseudonyms | None, *, broken: bool
+    header: BatchHeader, records: Iterable[PlainRecord | Record], reduce: Reduce, pseudonyms: Pseudonyms | None, *, broken: bool
 ) -> bytes:
-    """The batch; one that is `broken` promises a record more than it holds, so that its readers find it broken, too."""
+    """The batch; if it is `broken`, its header counts one record too many, so that readers also find it broken."""
     payload = bytearray()
     count = 0
     by_broker = header.attributes & TIMESTAMP_TYPE_MASK
@@ -173,10 +169,9 @@ def _substitute(
         offset_delta = _signed(record.offset - header.base_offset)
         timestamp_delta = 0 if by_broker else _signed(record.timestamp - header.base_timestamp)
         if not -_INT32_HALF <= offset_delta < _INT32_HALF or (by_broker and record.timestamp != header.max_timestamp):
-            broken = True  # messages of an old format can stand anywhere
+            broken = True  # messages of an old format can have any offset and timestamp
             continue
-        key, value = keep(record.key, record.value, pseudonyms)
-        written = _written(key, value, offset_delta, timestamp_delta)
+        written = record_bytes(*reduce(record.key, record.value, pseudonyms), offset_delta, timestamp_delta)
         if len(payload) + len(written) > MAX_SUBSTITUTE_BYTES:
             broken = True
             break
@@ -192,31 +187,16 @@ def _substitute(
     return fix_crc(BATCH_HEADER.pack(*head) + payload)
 
 
-def _written(key: bytes | None, value: bytes | None, offset_delta: int, timestamp_delta: int) -> bytes:
-    """A record without headers: the fast twin of `batches.write_record`."""
-    body = b"".join(
-        (
-            b"\0",
-            _zigzag(timestamp_delta),
-            _zigzag(offset_delta),
-            *((_NULL,) if key is None else (_zigzag(len(key)), key)),
-            *((_NULL,) if value is None else (_zigzag(len(value)), value)),
-            b"\0",
-        )
-    )
-    return _zigzag(len(body)) + body
-
-
 def _signed(value: int) -> int:
-    """`value` as Java's long would hold it."""
+    """`value` as a Java long."""
     return (value + _INT64_HALF) % (2 * _INT64_HALF) - _INT64_HALF
 
 
-# Control batches, of any topic: what a reader takes of each record. Voters stay, without the addresses they listen on.
+# Control batches of any topic. Voters stay, without the addresses of their listeners.
 
 
 def is_marker(batch: bytes) -> bool:
-    """Whether a stored batch holds the ends of transactions as brokers write them, and nothing else."""
+    """Whether a stored batch has only transaction markers as brokers write them."""
     decoded = decode_batch(batch)
     header = decoded.header
     if header is None or not header.is_control_batch or header.attributes & COMPRESSION_MASK or decoded.problems:
@@ -225,17 +205,17 @@ def is_marker(batch: bytes) -> bool:
         record.key is not None
         and len(record.key) == MIN_CONTROL_KEY_SIZE
         and parse_control_record(record.key, record.value).type in (CONTROL_ABORT, CONTROL_COMMIT)
-        and len(record.value or b"") <= _MOST_MARKER_BYTES
+        and len(record.value or b"") <= _MAX_MARKER_BYTES
         and not record.headers
         for record in decoded.iter_records()
     )
 
 
-_MOST_MARKER_BYTES: Final = 16
-"""Of a marker's value: version, epoch, and what newer versions have behind them."""
+_MAX_MARKER_BYTES: Final = 16
+"""Of a marker's value: version, epoch, and fields of newer versions."""
 
 
-def _control_record(key: bytes | None, value: bytes | None, _: Pseudonyms | None) -> Kept:
+def _control_record(key: bytes | None, value: bytes | None, _: Pseudonyms | None) -> KeyAndValue:
     control = parse_control_record(key, value)
     kept_key = None if key is None else key[:MIN_CONTROL_KEY_SIZE]
     if control.problem is not None or value is None or control.name == "UNKNOWN":
@@ -249,14 +229,14 @@ def _control_record(key: bytes | None, value: bytes | None, _: Pseudonyms | None
     return kept_key, value_layout(control.type, control.version or 0).build(fields)
 
 
-# `__cluster_metadata`: the kinds that a replay takes.
+# `__cluster_metadata`: the kinds that a replay uses.
 
 
 _SETTING, _FEATURE = 4, 12
-_NAMES_OF_TOPICS: Final = {2: "name", _SETTING: "resource_name", 28: "topic_name"}
-"""Kinds that name a topic, and the field in which they do."""
+_TOPIC_NAME_FIELDS: Final = {2: "name", _SETTING: "resource_name", 28: "topic_name"}
+"""Kind → the field with the name of a topic."""
 _CREDENTIALS: Final = frozenset({11, 22})
-"""Kinds that name a user, of which nothing is kept."""
+"""Kinds that name a user; none of their fields is kept."""
 _TOPIC, _BROKER = 2, 4
 KEPT_SETTINGS: Final = {
     _TOPIC: frozenset(
@@ -284,28 +264,28 @@ KEPT_SETTINGS: Final = {
         }
     ),
 }
-"""Settings of topics, and of all brokers together, by the type of the resource."""
+"""Type of the resource → settings: of topics, and defaults of all brokers."""
 _SETTING_VALUE: Final = re.compile(
     r"-?\d{1,19}|[01]\.\d{1,9}|true|false|createtime|logappendtime|(?:compact|delete|[ ,])+", re.IGNORECASE | re.ASCII
 )
-"""Those that these settings can have; with pseudonyms any other, which may be a name, is a question mark."""
+"""Valid values of these settings; with pseudonyms any other value, which may be a name, becomes a question mark."""
 KEPT_FEATURES: Final = frozenset({"eligible.leader.replicas.version", "metadata.version", "transaction.version"})
 _OTHER_KEY: Final = b"\0"
-"""Tells the record from the one that an idle controller appends, which readers pass over: controllers write no keys."""
-_FRAMED: Final = frozenset({"kind", "version", "fields"})
+"""Distinguishes the record from the no-op of an idle controller, which readers skip: controllers write no keys."""
+_PROBLEMS_AFTER_FRAME: Final = frozenset({"kind", "version", "fields"})
 
 
-def _metadata_record(_: bytes | None, value: bytes | None, pseudonyms: Pseudonyms | None) -> Kept:
+def _metadata_record(_: bytes | None, value: bytes | None, pseudonyms: Pseudonyms | None) -> KeyAndValue:
     record = decode_metadata_record(value)
     if record.fields is None:
         frame = {"frame_version": FRAME_VERSION, "api_key": record.api_key, "version": record.version}
-        return None, FRAME.build(frame) if record.problem in _FRAMED else None if value is None else b""
+        return None, FRAME.build(frame) if record.problem in _PROBLEMS_AFTER_FRAME else None if value is None else b""
     kept = _kept_fields(record.api_key, record.fields)
     if not kept:
         return _OTHER_KEY, _blank_metadata(record.api_key, record.version)
     if pseudonyms is not None:
-        name = _NAMES_OF_TOPICS.get(record.api_key)
-        if name is not None and kept.get(name):  # of a setting of all brokers it is empty
+        name = _TOPIC_NAME_FIELDS.get(record.api_key)
+        if name is not None and kept.get(name):  # it is empty in a default of all brokers
             kept[name] = pseudonyms.pseudonym(NameKind.TOPIC, kept[name])
         if kept.get("value") and not _SETTING_VALUE.fullmatch(kept["value"]):
             kept["value"] = "?"
@@ -316,8 +296,8 @@ def _metadata_record(_: bytes | None, value: bytes | None, pseudonyms: Pseudonym
 def _kept_fields(api_key: int, fields: Json) -> Json:
     if api_key == _SETTING:
         kind, name = fields["resource_type"], fields["name"]
-        is_of_all = kind == _BROKER and fields["resource_name"] == ""
-        if name not in KEPT_SETTINGS.get(kind, ()) or not (is_of_all or kind == _TOPIC):
+        is_default = kind == _BROKER and fields["resource_name"] == ""
+        if name not in KEPT_SETTINGS.get(kind, ()) or not (is_default or kind == _TOPIC):
             return {}
     if api_key in _CREDENTIALS:
         return {}
@@ -341,15 +321,15 @@ def _blank_metadata(api_key: int, version: int) -> bytes:
     return write_metadata_record(api_key, version, blank(MESSAGES[api_key][version].body))
 
 
-# `__consumer_offsets`: who committed what, which groups there are, and how many members they have.
+# `__consumer_offsets`: commits, groups, and the number of their members.
 
 
 _PARTITION_BYTES: Final = 4
 _DIGEST_CHARACTERS: Final = 16
 _COMMIT_HEADS: Final = (10, 10, 10, 14)
-"""Bytes before the metadata of a commit, by version; its length in 16 bits follows."""
+"""Bytes before the metadata of a commit, by version; the length of the metadata in 16 bits follows."""
 _COMMIT_TAILS: Final = (8, 16, 8, 8)
-"""Bytes behind it."""
+"""Bytes after the metadata, by version."""
 _FLEXIBLE_COMMIT: Final = struct.Struct(">hqi")
 _COMMIT_4: Final = _FLEXIBLE_COMMIT.pack(4, 0, 0)
 _BAD_COMMITS: Final = {
@@ -362,7 +342,7 @@ _BAD_COMMITS: Final = {
     "version": _BAD_VERSION,
 }
 _GROUP_4: Final = b"\0\4\1" + bytes(4) + b"\0\0" + bytes(8)
-"""A classic group of version 4 as far as its members."""
+"""A classic group of version 4 up to its members."""
 _BAD_GROUPS: Final = {
     "array": _GROUP_4 + b"\0",
     "length": b"\0\0\xff\xff",
@@ -373,10 +353,10 @@ _BAD_GROUPS: Final = {
     "version": _BAD_VERSION,
 }
 _BAD_VALUES: Final = {"fields": b"\0\0", "truncated": b"", "version": _BAD_VERSION}
-"""Of new groups and of share groups' state; every layout has at least a byte behind the version."""
-_NOT_TAKEN_APART: Final = {"kind": b"\0\0", "oversized": _OVERSIZED}
+"""Of new groups and of share groups' state; every layout has at least one byte after the version."""
+_NOT_PARSED: Final = {"kind": b"\0\0", "oversized": _OVERSIZED}
 _FLEXIBLE_GROUP: Final = 4
-_NOBODY: Final[Json] = {
+_BLANK_MEMBER: Final[Json] = {
     **dict.fromkeys(("member_id", "client_id", "client_host"), ""),
     **dict.fromkeys(("rebalance_timeout", "session_timeout"), 0),
     "group_instance_id": None,
@@ -387,14 +367,14 @@ _NOBODY: Final[Json] = {
 _EPOCHS: Final = (
     dict.fromkeys(METADATA_OF_GROUP, "epoch") | dict.fromkeys(TARGET_EPOCHS, "assignment_epoch") | {STREAMS_TOPOLOGY: "epoch"}
 )
-"""Type of a key → the one field of its value that is kept."""
-_SHARED_KINDS: Final = ("initializing_topics", "initialized_topics", "deleting_topics")
+"""Type of a key → the only field of its value that is kept."""
+_SHARED_TOPIC_FIELDS: Final = ("initializing_topics", "initialized_topics", "deleting_topics")
 
 
-def _group_record(raw_key: bytes | None, value: bytes | None, pseudonyms: Pseudonyms | None) -> Kept:
+def _group_record(raw_key: bytes | None, value: bytes | None, pseudonyms: Pseudonyms | None) -> KeyAndValue:
     if raw_key is None:
         return None, None
-    key, record_type = (_group_key if len(raw_key) <= _CACHED_BYTES else _group_key.__wrapped__)(raw_key, pseudonyms)
+    key, record_type = (_group_key if len(raw_key) <= _MAX_CACHED_KEY_BYTES else _group_key.__wrapped__)(raw_key, pseudonyms)
     if record_type is None or value is None:
         return key, None
     if record_type in OFFSET_COMMIT_TYPES:
@@ -404,9 +384,9 @@ def _group_record(raw_key: bytes | None, value: bytes | None, pseudonyms: Pseudo
 
 @lru_cache(maxsize=1 << 14)
 def _group_key(raw: bytes, pseudonyms: Pseudonyms | None) -> tuple[bytes, int | None]:
-    """What a key becomes, and its type, None where its value says nothing.
+    """A reduced key, and its type; None if its value is not kept.
 
-    Members are told apart by digests of their ids, so that other keys stay other keys: the cleaner's work can be followed still.
+    Members get digests of their ids, so that different keys stay different, and the work of the cleaner can be checked.
     """
     key = read_key(raw)
     if isinstance(key, str):
@@ -414,7 +394,7 @@ def _group_key(raw: bytes, pseudonyms: Pseudonyms | None) -> tuple[bytes, int | 
     if key.record_type not in RECORD_TYPES:
         return _unknown_key(raw, pseudonyms), None
     if key.record_type in OFFSET_COMMIT_TYPES and pseudonyms is None:
-        return raw[: _behind_string(raw, _behind_string(raw, 2)) + _PARTITION_BYTES], key.record_type
+        return raw[: _end_of_string(raw, _end_of_string(raw, 2)) + _PARTITION_BYTES], key.record_type
     fields = key._asdict()
     if key.member_id is not None:
         fields["member_id"] = sha256(key.member_id.encode()).hexdigest()[:_DIGEST_CHARACTERS]
@@ -428,23 +408,23 @@ def _group_key(raw: bytes, pseudonyms: Pseudonyms | None) -> tuple[bytes, int | 
 
 
 def _unknown_key(raw: bytes, pseudonyms: Pseudonyms | None) -> bytes:
-    """The type of a key of a newer version; with pseudonyms other keys stay other keys, as hashes are made of what is kept."""
+    """The type of a key of a newer version; with pseudonyms different keys stay different, because the reduced keys are hashed."""
     return raw[:2] if pseudonyms is None else raw[:2] + pseudonyms.unremembered(NameKind.OTHER, raw.hex()).encode()
 
 
-def _behind_string(data: bytes, position: int) -> int:
-    """Position behind a string that follows its length in 16 bits, both of which are there."""
+def _end_of_string(data: bytes, position: int) -> int:
+    """The end of a complete string with its length in 16 bits in front, by its position."""
     return position + 2 + int.from_bytes(data[position : position + 2], "big")
 
 
 def _string(text: str) -> bytes:
-    """A string behind its length in 16 bits."""
+    """A string with its length in 16 bits in front."""
     data = text.encode()
     return len(data).to_bytes(2, "big") + data
 
 
 def _commit_value(value: bytes, pseudonyms: Pseudonyms | None) -> bytes:
-    """A commit; of its metadata only the length stays, and with pseudonyms nothing."""
+    """A commit with masked metadata of the same length; with pseudonyms without metadata."""
     version = int.from_bytes(value[:2], "big")
     if len(value) > 2 and version < len(_COMMIT_HEADS):
         start = _COMMIT_HEADS[version] + 2
@@ -454,7 +434,7 @@ def _commit_value(value: bytes, pseudonyms: Pseudonyms | None) -> bytes:
         if length == 0 and stop <= len(value):
             return value[:stop]
         if length > 0 and stop <= len(value) and _is_text(value[start:end]):
-            kept = _masked(length) if pseudonyms is None else b""
+            kept = b"*" * length if pseudonyms is None else b""
             return value[: start - 2] + len(kept).to_bytes(2, "big") + kept + value[end:stop]
     commit = read_offset_commit(value)
     if isinstance(commit, str):
@@ -470,20 +450,16 @@ def _is_text(data: bytes) -> bool:
     return True
 
 
-def _masked(length: int) -> bytes:
-    return b"*" * length
-
-
 def _flexible_commit(commit: OffsetCommit) -> bytes:
-    """Version 4, the only one that is not taken as it stands."""
+    """A commit of version 4."""
     length = len(commit.metadata.encode())
     tags = b"\0" if commit.topic_id is None else b"\1\0\x10" + _raw_id(commit.topic_id)
     head = _FLEXIBLE_COMMIT.pack(4, commit.offset, commit.leader_epoch)
-    return b"".join((head, encode_unsigned(length + 1), _masked(length), _INT64.pack(commit.commit_timestamp), tags))
+    return b"".join((head, encode_unsigned(length + 1), b"*" * length, _INT64.pack(commit.commit_timestamp), tags))
 
 
 def _classic_value(value: bytes) -> bytes:
-    """A classic group: its generation, whether it has a protocol, and how many members; nothing of these."""
+    """A classic group: its generation, whether it has a protocol, and blank members."""
     group = read_group_metadata(value)
     if isinstance(group, str):
         return _BAD_GROUPS[group]
@@ -499,22 +475,22 @@ def _classic_value(value: bytes) -> bytes:
 
 @lru_cache
 def _blank_member(version: int) -> bytes:
-    """A member of whom nothing is said, as it stands in the array at the end of a classic group."""
+    """A blank member in the array at the end of a classic group."""
     layout = GROUP_METADATA_VALUES[version]
     group: Json = blank(layout) | {"version": version}
-    behind = 1 if version >= _FLEXIBLE_GROUP else 0
-    without, whole = bytes(layout.build(group)), bytes(layout.build(group | {"members": [_NOBODY]}))
-    return whole[len(without) - behind : len(whole) - behind]
+    tags = 1 if version >= _FLEXIBLE_GROUP else 0
+    without, whole = bytes(layout.build(group)), bytes(layout.build(group | {"members": [_BLANK_MEMBER]}))
+    return whole[len(without) - tags : len(whole) - tags]
 
 
 def _group_value(record_type: int, value: bytes, pseudonyms: Pseudonyms | None) -> bytes:
-    """A value about a new group."""
+    """A value of a consumer, share or streams group."""
     fields = read_group_value(record_type, value)
     if isinstance(fields, str):
-        problem = check_value(value) if fields in _NOT_TAKEN_APART else fields
-        return _NOT_TAKEN_APART[fields] if problem is None else _BAD_VALUES[problem]
+        problem = check_value(value) if fields in _NOT_PARSED else fields
+        return _NOT_PARSED[fields] if problem is None else _BAD_VALUES[problem]
     if record_type == SHARED_TOPICS:
-        names = {kind: [topic | {"partitions": []} for topic in fields.get(kind, ())] for kind in _SHARED_KINDS}
+        names = {kind: [topic | {"partitions": []} for topic in fields.get(kind, ())] for kind in _SHARED_TOPIC_FIELDS}
         if pseudonyms is not None:
             for topic in chain(*names.values()):
                 topic["topic_name"] = pseudonyms.pseudonym(NameKind.TOPIC, topic["topic_name"])
@@ -534,7 +510,7 @@ def _blank_group_value(record_type: int) -> bytes:
     return write_value(layout, blank(layout))
 
 
-# `__share_group_state`: how far share groups are; when that was written stands in the batch.
+# `__share_group_state`: the positions of share groups; the time of a record is in its batch.
 
 
 _ID_AND_PARTITION_BYTES: Final = 20
@@ -543,15 +519,15 @@ _SHARE_FIELDS: Final = frozenset(
 )
 
 
-def _share_record(raw_key: bytes | None, value: bytes | None, pseudonyms: Pseudonyms | None) -> Kept:
+def _share_record(raw_key: bytes | None, value: bytes | None, pseudonyms: Pseudonyms | None) -> KeyAndValue:
     key = read_share_key(raw_key)
     if raw_key is None or isinstance(key, str):
         return None if raw_key is None else b"", None
     if key.record_type not in SHARE_RECORDS:
         return _unknown_key(raw_key, pseudonyms), None
-    behind = _behind_string(raw_key, 2)
-    group = raw_key[2:behind] if pseudonyms is None else _string(pseudonyms.pseudonym(NameKind.GROUP, key.group))
-    kept_key = raw_key[:2] + group + raw_key[behind : behind + _ID_AND_PARTITION_BYTES]
+    end = _end_of_string(raw_key, 2)
+    group = raw_key[2:end] if pseudonyms is None else _string(pseudonyms.pseudonym(NameKind.GROUP, key.group))
+    kept_key = raw_key[:2] + group + raw_key[end : end + _ID_AND_PARTITION_BYTES]
     if value is None:
         return kept_key, None
     fields = read_share_value(key.record_type, value)
@@ -562,7 +538,7 @@ def _share_record(raw_key: bytes | None, value: bytes | None, pseudonyms: Pseudo
     return kept_key, write_value(layout, blank(layout) | kept)
 
 
-# `__transaction_state`: every field of it is evidence.
+# `__transaction_state`: every field is evidence.
 
 
 _MAX_PARTITIONS: Final = 1 << 16
@@ -580,11 +556,11 @@ _BAD_TRANSACTIONS: Final = {
 }
 
 
-def _transaction_record(raw_key: bytes | None, value: bytes | None, pseudonyms: Pseudonyms | None) -> Kept:
+def _transaction_record(raw_key: bytes | None, value: bytes | None, pseudonyms: Pseudonyms | None) -> KeyAndValue:
     name, problem = parse_transaction_log_key(raw_key)
     if raw_key is None or name is None:
         return None if raw_key is None else _BAD_KEYS[str(problem)], None
-    key = raw_key[: _behind_string(raw_key, 2)]
+    key = raw_key[: _end_of_string(raw_key, 2)]
     if pseudonyms is not None:
         key = raw_key[:2] + _string(pseudonyms.pseudonym(NameKind.TRANSACTIONAL_ID, name))
     if value is None:
@@ -592,23 +568,23 @@ def _transaction_record(raw_key: bytes | None, value: bytes | None, pseudonyms: 
     metadata, problem = parse_transaction_log_value(value)
     if metadata is not None:
         if pseudonyms is not None:
-            told = ((pseudonyms.pseudonym(NameKind.TOPIC, topic), partition) for topic, partition in metadata.partitions)
-            metadata = replace(metadata, partitions=tuple(sorted(told)))  # Kafka's order comes from hashes of names
+            partitions = ((pseudonyms.pseudonym(NameKind.TOPIC, topic), partition) for topic, partition in metadata.partitions)
+            metadata = replace(metadata, partitions=tuple(sorted(partitions)))  # Kafka's order comes from hashes of names
         return key, write_transaction_log_value(metadata, int.from_bytes(value[:2], "big"))
     return key, _too_many_partitions() if problem == "partitions" else _BAD_TRANSACTIONS[str(problem)]
 
 
-def _no_record(_: bytes | None, _value: bytes | None, _pseudonyms: Pseudonyms | None) -> Kept:
+def _no_record(_: bytes | None, _value: bytes | None, _pseudonyms: Pseudonyms | None) -> KeyAndValue:
     return None, None
 
 
 def _too_many_partitions() -> bytes:
-    """A transaction in more partitions of one topic than can be believed."""
+    """A transaction in an implausible number of partitions of one topic."""
     numbers = _MAX_PARTITIONS + 1
     return _TRANSACTION_HEAD.pack(0, 0, 0, 0, 0) + _INT32.pack(1) + b"\0\0" + _INT32.pack(numbers) + bytes(4 * numbers)
 
 
-# `__remote_log_metadata`: every field is evidence; with pseudonyms what the plugin keeps, which names objects, goes.
+# `__remote_log_metadata`: every field is evidence. The plugin's own metadata, which names objects, is dropped with pseudonyms.
 
 
 _REFUSED_FIELDS: Final[dict[str, Json]] = {
@@ -616,27 +592,27 @@ _REFUSED_FIELDS: Final[dict[str, Json]] = {
     "offsets": {"start_offset": -1},
     "epochs": {},
 }
-"""What of a blank record of the same kind is refused for the same reason."""
+"""Problem → fields that give a blank record of the same kind the same problem."""
 
 
-def _remote_log_record(_: bytes | None, value: bytes | None, pseudonyms: Pseudonyms | None) -> Kept:
+def _remote_log_record(_: bytes | None, value: bytes | None, pseudonyms: Pseudonyms | None) -> KeyAndValue:
     record = decode_remote_log_record(value)
     if record.problem in _REFUSED_FIELDS:
         fields = blank(REMOTE_LOG_MESSAGES[record.api_key].body) | _REFUSED_FIELDS[record.problem]
         return None, write_remote_log_record(record.api_key, fields)
     if record.fields is None:
         frame = {"frame_version": FRAME_VERSION, "api_key": record.api_key, "version": record.version}
-        return None, FRAME.build(frame) if record.problem in _FRAMED else None if value is None else b""
+        return None, FRAME.build(frame) if record.problem in _PROBLEMS_AFTER_FRAME else None if value is None else b""
     fields = record.fields
     if pseudonyms is not None:
         fields |= {"custom_metadata": None}
-        of = fields.get("remote_log_segment_id", fields).get("topic_id_partition")
-        if of is not None:
-            of["name"] = pseudonyms.pseudonym(NameKind.TOPIC, of["name"])
+        partition = fields.get("remote_log_segment_id", fields).get("topic_id_partition")
+        if partition is not None:
+            partition["name"] = pseudonyms.pseudonym(NameKind.TOPIC, partition["name"])
     return None, write_remote_log_record(record.api_key, fields)
 
 
-_KEEPERS: Final[dict[str, Keeper]] = {
+_REDUCERS: Final[dict[str, Reduce]] = {
     CLUSTER_METADATA_TOPIC: _metadata_record,
     CONSUMER_OFFSETS_TOPIC: _group_record,
     REMOTE_LOG_METADATA_TOPIC: _remote_log_record,
