@@ -1,8 +1,8 @@
-"""Bundles of evidence: facts of log directories, taken where these lie, to be judged anywhere."""
+"""`collect`: writes bundles, the facts of log directories that are needed to judge them elsewhere."""
 
 from kafka_forensics.questions.collect.collecting import Collected, CollectOptions, RecordsAsked, collect, estimate_of
 from kafka_forensics.questions.collect.estimate import Estimate
-from kafka_forensics.questions.collect.politeness import behind_all_others
+from kafka_forensics.questions.collect.low_priority import behind_all_others
 from kafka_forensics.questions.collect.pseudonym_map import PseudonymMap
 
 __all__ = [

@@ -1,71 +1,119 @@
-"""Behind all others: how logs are read beside a running broker, which needs the processor, the disk and the page cache."""
+"""Reads logs at low priority next to a running broker, which needs the processor, the disk and the page cache."""
 
 import ctypes
 import logging
 import os
 import platform
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.storage.local import LocalSource
+from kafka_forensics.storage.source import OpenFile
 
 if TYPE_CHECKING:
     from kafka_forensics.storage.page_cache import PageCache
-    from kafka_forensics.storage.source import ByteSource
+    from kafka_forensics.storage.source import ByteFile, ByteSource
 
 NICE: Final = 10
-"""Added to the nice value: beside a broker that leaves no core idle there is still about a tenth of one."""
+"""Added to the nice value: next to a broker that uses every core, about a tenth of a core remains."""
 IDLE: Final = 3 << 13
-"""IOPRIO_CLASS_IDLE: the disk's time that nobody else wants. Schedulers BFQ and mq-deadline heed it."""
+"""IOPRIO_CLASS_IDLE: time of the disk that no one else wants, with the schedulers BFQ and mq-deadline."""
 _THIS_THREAD: Final = 1, 0
-"""IOPRIO_WHO_PROCESS, and 0 for whoever asks."""
-_CALLS: Final = {"x86_64": (251, 252), "aarch64": (30, 31)}
+"""IOPRIO_WHO_PROCESS, and 0 for the calling thread."""
+_SYSTEM_CALLS: Final = {"x86_64": (251, 252), "aarch64": (30, 31)}
 """Machine → numbers of ioprio_set and ioprio_get."""
+_MOST_CREDIT_SECONDS: Final = 1.0
 
 
 @contextmanager
 def behind_all_others() -> Iterator[None]:
-    """Give this thread the disk's idle time and few of the processor's until it is left, where the system lets us; the log says.
+    """Give this thread idle disk time and little processor time in the `with` block, as far as the system allows; logs which.
 
-    A nice value goes down again only for those who may lower it; any other process keeps it to its end.
+    Only privileged processes may lower the nice value again; any other process keeps it until it ends.
     """
     disk = _disk_priority()
     nice = os.getpriority(os.PRIO_PROCESS, 0)
-    idle = disk is not None and _set_disk_priority(IDLE)
+    is_idle = disk is not None and _set_disk_priority(IDLE)
     os.nice(NICE)
-    words = "the disk's idle time" if idle else "the disk's time as any other, for no idle priority can be set here"
+    words = "the disk's idle time" if is_idle else "the disk's time as any other, for no idle priority can be set here"
     logging.getLogger(__name__).info("priority: nice %d, %s", os.getpriority(os.PRIO_PROCESS, 0), words)
     try:
         yield
     finally:
-        if idle and disk is not None:
+        if is_idle and disk is not None:
             _set_disk_priority(disk)
         with suppress(PermissionError):
             os.setpriority(os.PRIO_PROCESS, 0, nice)
 
 
-def leave_page_cache(sources: "Iterable[ByteSource]", cache: "PageCache") -> None:
-    """From now on leave the page cache as it is when files of these are read, in this thread alone."""
+def bypass_page_cache(sources: "Iterable[ByteSource]", cache: "PageCache") -> None:
+    """From now on leave the page cache unchanged when this thread reads files of local sources."""
     for source in sources:
         if isinstance(source, LocalSource):
             source.page_cache = cache
 
 
 def _disk_priority() -> int | None:
-    """Class and level, as ioprio_get tells them; None where there is no such call, or it fails."""
-    numbers = _numbers()
-    if numbers is None:
-        return None
-    priority: int = ctypes.CDLL(None).syscall(numbers[1], *_THIS_THREAD)
+    """Class and level by ioprio_get; None if there is no such call, or it fails."""
+    calls = _system_calls()
+    priority: int = -1 if calls is None else ctypes.CDLL(None).syscall(calls[1], *_THIS_THREAD)
     return None if priority < 0 else priority
 
 
 def _set_disk_priority(priority: int) -> bool:
     """Whether it could be set."""
-    numbers = _numbers()
-    return numbers is not None and not ctypes.CDLL(None).syscall(numbers[0], *_THIS_THREAD, priority)
+    calls = _system_calls()
+    return calls is not None and not ctypes.CDLL(None).syscall(calls[0], *_THIS_THREAD, priority)
 
 
-def _numbers() -> tuple[int, int] | None:
-    return _CALLS.get(platform.machine()) if platform.system() == "Linux" else None
+def _system_calls() -> tuple[int, int] | None:
+    return _SYSTEM_CALLS.get(platform.machine()) if platform.system() == "Linux" else None
+
+
+class RateLimiter:
+    """Limits reads of all its files together to `max_rate` bytes per second; None: no limit.
+
+    After a pause, reads are faster for no more than what one second allows.
+    """
+
+    def __init__(self, max_rate: int | None) -> None:
+        self._max_rate = max_rate
+        self._due = time.monotonic()
+
+    def limited(self, file: "ByteFile") -> "ByteFile":
+        """The file, read at no more than this rate."""
+        return file if self._max_rate is None else _LimitedFile(file, self)
+
+    def wait(self, size_in_bytes: int) -> None:
+        """Wait after a read of so many bytes until the rate is no longer exceeded."""
+        assert self._max_rate is not None
+        now = time.monotonic()
+        self._due = max(self._due, now - _MOST_CREDIT_SECONDS) + size_in_bytes / self._max_rate
+        if self._due > now:
+            time.sleep(self._due - now)
+
+
+class _LimitedFile(OpenFile):
+    """A file that waits after every read; its methods are those of `ByteFile`."""
+
+    def __init__(self, file: "ByteFile", limiter: RateLimiter) -> None:
+        self.size_in_bytes = file.size_in_bytes
+        self._file, self._limiter = file, limiter
+
+    def read_at(self, position: int, size: int) -> bytes:
+        data = self._file.read_at(position, size)
+        self._limiter.wait(len(data))
+        return data
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        count = self._file.read_into(position, buffer)
+        self._limiter.wait(count)
+        return count
+
+    def data_ranges(self) -> list[tuple[int, int]]:
+        return self._file.data_ranges()
+
+    def close(self) -> None:
+        self._file.close()

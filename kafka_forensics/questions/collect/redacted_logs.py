@@ -1,8 +1,8 @@
-"""Logs whose records hold names, written anew with a substitute for each batch, to be collected as any other log is.
+"""Rewrites logs whose records have names, with a substitute for each batch, to be collected like any other log.
 
 Size, CRC, digest and hashes of a batch would confirm a guess at the names in it, and so would positions of batches and sizes of
-damage. In the log that is written all of them are those of substitutes. What remains of a batch is its header, and whether its CRC
-was right; of a damaged place, what a broker makes of its first bytes as a header.
+damage. In the rewritten log all of them are those of substitutes. What remains of a batch is its header, and whether its CRC was
+right; of damage, what a broker reads from its first bytes as a header.
 """
 
 import struct
@@ -37,28 +37,29 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 PART_BYTES: Final = 4 << 20
-"""Of substitutes that are held at once, if no damage keeps them together."""
+"""Substitutes that are held at once, unless damage keeps more of them together."""
 READ_BYTES: Final = 1 << 20
 FRAME: Final = struct.Struct(BATCH_HEADER.format[:8])
 """The header of a batch up to the delta of its last offset."""
-MOST_LENGTH: Final = (1 << 31) - 1
-_GAP_BYTES: Final = 64
-_SHORT_GAP_BYTES: Final = 8
-"""In the place of an end that is too short for a header."""
+MAX_BATCH_LENGTH: Final = (1 << 31) - 1
+_DAMAGE_BYTES: Final = 64
+"""Size of the substitute for damage."""
+_SHORT_TAIL_BYTES: Final = 8
+"""The same for an end that is too short for a header."""
 _HOLE: Final = bytes(4096)
-"""As many zeros in damage are a page that never reached the disk."""
+"""So many zeros in damage are a page that was never written to the disk."""
 _HEADER: Final = struct.Struct(BATCH_HEADER.format.replace("b", "B"))
-"""Damage may show a magic above 127."""
+"""With unsigned bytes: the magic in damage may be above 127."""
 _HEADER_COLUMNS: Final = [
     *(BatchColumn.BASE_OFFSET, BatchColumn.PARTITION_LEADER_EPOCH, BatchColumn.MAGIC, BatchColumn.ATTRIBUTES),
     *(BatchColumn.LAST_OFFSET_DELTA, BatchColumn.BASE_TIMESTAMP, BatchColumn.MAX_TIMESTAMP, BatchColumn.PRODUCER_ID),
     *(BatchColumn.PRODUCER_EPOCH, BatchColumn.BASE_SEQUENCE, BatchColumn.RECORDS_COUNT),
 ]
-"""The fields of `_HEADER` without length and CRC."""
+"""The fields of `_HEADER` except length and CRC."""
 
 
 class LogPart(RewrittenFile):
-    """A log up to the end of these bytes, of which those before `start` are read no more."""
+    """A rewritten log up to the end of `data`, which is at position `start`; bytes before it cannot be read."""
 
     def __init__(self, data: bytes, start: int) -> None:
         super().__init__(data)
@@ -71,57 +72,57 @@ class LogPart(RewrittenFile):
         return self._data[position - self._start :][:size]
 
     def data_ranges(self) -> list[tuple[int, int]]:
-        """All that is read."""
+        """The bytes that can be read."""
         return [(self._start, self.size_in_bytes)]
 
 
 def redacted_log(
-    file: "ByteFile", topic: str, end_offset: int, pseudonyms: Pseudonyms, passed: Callable[[int], None]
+    file: "ByteFile", topic: str, end_offset: int, pseudonyms: Pseudonyms, progress: Callable[[int], None]
 ) -> Iterator[LogPart]:
-    """The log that is written for `file`, part by part, each to be read from where the last one ends.
+    """The rewritten log of `file`, in parts that are read one after the other.
 
-    A part begins with a sound batch after another one: it is read as the whole would be. No batch begins at `end_offset` or beyond;
-    `passed` is called with the bytes that are read. Raises SourceError.
+    A part starts with a good batch after another good one, so that reading it gives the same as reading the whole log. No batch
+    starts at `end_offset` or beyond. `progress` is called with the bytes that are read. Raises SourceError.
     """
-    data, start, was_sound = bytearray(), 0, False
+    data, start, was_good = bytearray(), 0, False
     for chunk in SegmentReader(file, max_plausible_offset=end_offset).chunks():
         columns, damage = chunk.columns, {found.position: found for found in chunk.damage}
         rows = {position: row for row, position in enumerate(columns[BatchColumn.POSITION].tolist())}
-        is_sound, attributes = has_right_crc(columns).tolist(), columns[BatchColumn.ATTRIBUTES].tolist()
+        is_good, attributes = has_right_crc(columns).tolist(), columns[BatchColumn.ATTRIBUTES].tolist()
         batches = right_batches(file, columns)
         for position in sorted({*damage, *rows}):
             row = rows.get(position)
             if row is None:
-                data += _gap(file, damage[position])
-                was_sound = False
+                data += _damage_substitute(file, damage[position])
+                was_good = False
                 continue
-            if was_sound and is_sound[row] and len(data) >= PART_BYTES:
+            if was_good and is_good[row] and len(data) >= PART_BYTES:
                 yield LogPart(bytes(data), start)
                 start += len(data)
                 data.clear()
-            was_sound, batch = is_sound[row], next(batches)
+            was_good, batch = is_good[row], next(batches)
             if is_no_op_batch(batch, attributes[row]):
                 data += batch
             else:
                 substitute = _substitute(topic, batch, pseudonyms, has_wrong_magic=position in damage) if batch else None
                 data += substitute or _without_records(columns[:, row], damage.get(position))
-        passed(chunk.bytes_decoded + chunk.bytes_damaged + chunk.bytes_skipped)
+        progress(chunk.bytes_decoded + chunk.bytes_damaged + chunk.bytes_skipped)
     yield LogPart(bytes(data), start)
 
 
 def right_batches(file: "ByteFile", columns: "Ints") -> Iterator[bytes]:
-    """The bytes of each batch, none of one with a wrong CRC or with too many bytes. Raises SourceError."""
-    is_read = has_right_crc(columns) & (columns[BatchColumn.SIZE_IN_BYTES] <= MAX_BATCH_BYTES)
-    places = columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES]].tolist()
+    """The bytes of each batch; empty for one with a wrong CRC or with too many bytes. Raises SourceError."""
+    is_wanted = has_right_crc(columns) & (columns[BatchColumn.SIZE_IN_BYTES] <= MAX_BATCH_BYTES)
     block, start = b"", 0
-    for position, size, is_wanted in zip(*places, is_read.tolist(), strict=True):
-        if is_wanted and not start <= position <= position + size <= start + len(block):
+    rows = zip(*columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES]].tolist(), is_wanted.tolist(), strict=True)
+    for position, size, is_row_wanted in rows:
+        if is_row_wanted and not start <= position <= position + size <= start + len(block):
             block, start = file.read_at(position, max(size, READ_BYTES)), position
-        yield block[position - start : position - start + size] if is_wanted else b""
+        yield block[position - start : position - start + size] if is_row_wanted else b""
 
 
 def _substitute(topic: str, batch: bytes, pseudonyms: Pseudonyms, *, has_wrong_magic: bool) -> bytes | None:
-    """The substitute of a batch, of magic 2 but for the byte that says so."""
+    """The substitute of a batch; `has_wrong_magic` if it has magic 2 except for the byte that says so."""
     if not has_wrong_magic:
         return witness_batch(topic, batch, pseudonyms)
     substitute = witness_batch(topic, _with_magic(batch, CURRENT_MAGIC), pseudonyms)
@@ -129,12 +130,12 @@ def _substitute(topic: str, batch: bytes, pseudonyms: Pseudonyms, *, has_wrong_m
 
 
 def _with_magic(batch: bytes, magic: int) -> bytes:
-    """A batch with another magic, which is no part of what the CRC is of."""
+    """A batch with another magic, which the CRC does not cover."""
     return batch[:MAGIC_AT] + bytes([magic]) + batch[MAGIC_AT + 1 :]
 
 
 def _without_records(column: "Ints", damage: Damage | None) -> bytes:
-    """The header alone of a batch without a substitute, with a wrong CRC if it had one; with a hole if it had one."""
+    """The header of a batch without a substitute, with a wrong CRC or a hole if the batch had one."""
     is_right = bool(has_right_crc(column))
     offset, epoch, magic, *rest, count = column[_HEADER_COLUMNS].tolist()
     payload = _HOLE if damage is not None and damage.kind == "SEG_HOLE" else b""
@@ -144,19 +145,19 @@ def _without_records(column: "Ints", damage: Damage | None) -> bytes:
     return batch if is_right else batch[:CRC_AT] + bytes([batch[CRC_AT] ^ 1]) + batch[CRC_AT + 1 :]
 
 
-def _gap(file: "ByteFile", damage: Damage) -> bytes:
-    """What stands for a place without a batch. The length in its header leads out of the log, to the next place or elsewhere, as it
-    did; where only the length was wrong, the CRC stays right."""
+def _damage_substitute(file: "ByteFile", damage: Damage) -> bytes:
+    """Replaces damage. The length in its header leads beyond the log, to the next batch or elsewhere, as before; if only the length
+    was wrong, the CRC stays right."""
     reason = damage.detail.get("reason")
     if damage.kind == "SEG_ZERO_TAIL" or reason == "header":
-        return bytes(_GAP_BYTES if reason is None else _SHORT_GAP_BYTES)
+        return bytes(_DAMAGE_BYTES if reason is None else _SHORT_TAIL_BYTES)
     header = file.read_at(damage.position, RECORD_BATCH_OVERHEAD).ljust(RECORD_BATCH_OVERHEAD, b"\0")
     offset, length, _, magic, _, _, delta = map(int, FRAME.unpack_from(header))
     hole = _HOLE if damage.kind == "SEG_HOLE" else b""
-    gap = FRAME.pack(offset, 0, 0, magic, 0, 0, delta) + hole + b"\xff" * (_GAP_BYTES - FRAME.size)
-    gap = fix_crc(header) if reason == "length_lies" else gap
+    substitute = FRAME.pack(offset, 0, 0, magic, 0, 0, delta) + hole + b"\xff" * (_DAMAGE_BYTES - FRAME.size)
+    substitute = fix_crc(header) if reason == "length_lies" else substitute
     if length >= LEGACY_V0_OVERHEAD:
-        end, next_place = damage.position + LOG_OVERHEAD + length, damage.position + damage.size_in_bytes
-        length = len(gap) - LOG_OVERHEAD - HEADER_SIZE_UP_TO_MAGIC * (end != next_place)
-        length = length if end <= file.size_in_bytes else MOST_LENGTH
-    return gap[:LENGTH_AT] + max(length, 0).to_bytes(4) + gap[LOG_OVERHEAD:]
+        end, next_position = damage.position + LOG_OVERHEAD + length, damage.position + damage.size_in_bytes
+        length = len(substitute) - LOG_OVERHEAD - HEADER_SIZE_UP_TO_MAGIC * (end != next_position)
+        length = length if end <= file.size_in_bytes else MAX_BATCH_LENGTH
+    return substitute[:LENGTH_AT] + max(length, 0).to_bytes(4) + substitute[LOG_OVERHEAD:]

@@ -46,7 +46,7 @@ def held_at_the_end(log_dir: Path, bundle: Path) -> int:
 @pytest.mark.nightly
 def test_files_are_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bundle_file, "PART_BYTES", 1 << 16)
-    monkeypatch.setattr(bundle_file, "_LISTED_AT_ONCE", 64)
+    monkeypatch.setattr(bundle_file, "_ROWS_OF_FRAME", 64)
     few, many = broker_of(FEW, tmp_path / "few"), broker_of(MANY, tmp_path / "many")
     held_at_the_end(few, tmp_path / "first.kfb")  # what is made once is made now
     least = held_at_the_end(few, tmp_path / "few.kfb")

@@ -12,7 +12,7 @@ import kafka_forensics as kf
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.questions.collect import CollectOptions, RecordsAsked, collect, estimate_of, pace
+from kafka_forensics.questions.collect import CollectOptions, RecordsAsked, collect, estimate_of, low_priority
 from kafka_forensics.storage.bundles import BundleSource, SectionKind
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.bundles import HASHED, LOG, OFFSETS, ORDERS, PAYMENTS, bundle_of, put_broker, taken_apart
@@ -103,7 +103,7 @@ class Clock:
 @pytest.mark.parametrize("hashes", [False, True])
 def test_no_more_is_read_than_may_be(hashes: bool, broker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    monkeypatch.setattr(pace, "time", clock)
+    monkeypatch.setattr(low_priority, "time", clock)
     (broker / ORDERS).write_bytes(b"".join(log(4000, value=bytes(1000))))
     size = sum(path.stat().st_size for path in broker.rglob("*") if path.is_file())
     with (tmp_path / "slow.kfb").open("w+b") as file:
@@ -118,12 +118,12 @@ def test_no_more_is_read_than_may_be(hashes: bool, broker: Path, tmp_path: Path,
 
 def test_a_pause_is_not_made_up_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    monkeypatch.setattr(pace, "time", clock)
-    limited = pace.Pace(1000)
+    monkeypatch.setattr(low_priority, "time", clock)
+    limiter = low_priority.RateLimiter(1000)
     clock.now = 3600.0
-    limited.passed(1000)
+    limiter.wait(1000)
     assert clock.sleeps == []
-    limited.passed(500)
+    limiter.wait(500)
     assert clock.sleeps == [0.5]
 
 

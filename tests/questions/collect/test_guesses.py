@@ -116,9 +116,9 @@ class Numbered(PseudonymMap):
     """Pseudonyms by when a name comes first, whatever it is."""
 
     def pseudonym(self, kind: NameKind, name: str) -> str:
-        if name in WITNESS_TOPICS or name in self._known.values():
+        if name in WITNESS_TOPICS or name in self._pseudonyms.values():
             return name
-        return self._known.setdefault((kind, name), f"{kind}-{len(self._known):012x}")
+        return self._pseudonyms.setdefault((kind, name), f"{kind}-{len(self._pseudonyms):012x}")
 
     unremembered = pseudonym
 

@@ -8,27 +8,27 @@ import sys
 
 import pytest
 
-from kafka_forensics.questions.collect import politeness
-from kafka_forensics.questions.collect.politeness import IDLE, NICE, behind_all_others
+from kafka_forensics.questions.collect import low_priority
+from kafka_forensics.questions.collect.low_priority import IDLE, NICE, behind_all_others
 from tests.support.places import ROOT
 
 MAY_LOWER = os.geteuid() == 0
-ON_LINUX = politeness._numbers() is not None
+ON_LINUX = low_priority._system_calls() is not None
 
 
 PROGRAM = """
 import contextlib
 import os
-from kafka_forensics.questions.collect import politeness
+from kafka_forensics.questions.collect import low_priority
 
 def priorities():
-    return os.getpriority(os.PRIO_PROCESS, 0), politeness._disk_priority()
+    return os.getpriority(os.PRIO_PROCESS, 0), low_priority._disk_priority()
 
 before = priorities()
-with politeness.behind_all_others():
+with low_priority.behind_all_others():
     inside = priorities()
 after = priorities()
-with contextlib.suppress(ZeroDivisionError), politeness.behind_all_others():
+with contextlib.suppress(ZeroDivisionError), low_priority.behind_all_others():
     1 / 0
 print(*before, *inside, *after, *priorities())
 """
@@ -52,6 +52,6 @@ def test_elsewhere_only_the_nice_value_is_set(monkeypatch: pytest.MonkeyPatch, c
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     monkeypatch.setattr(os, "nice", lambda _: 0)
     with behind_all_others():
-        assert politeness._disk_priority() is None
+        assert low_priority._disk_priority() is None
     [message] = caplog.messages
     assert message.endswith("the disk's time as any other, for no idle priority can be set here")

@@ -255,7 +255,7 @@ def test_a_part_of_the_coordinators_log_is_known_to_be_one(
     (log_dir / "payments-0" / LOG).write_bytes(groups.transaction_of((b"key", b"value"), start=0, producer_id=99))
     put_meta(log_dir, 1, cluster_id="one")
     if not is_told:
-        monkeypatch.setattr(collecting, "transaction_partitions", lambda *_: 0)
+        monkeypatch.setattr(collecting._Inputs, "transaction_partitions", lambda _: 0)
     made = pseudonyms(tmp_path)
     path = bundle_of(log_dir, tmp_path / "one.kfb", CollectOptions(pseudonyms=made))
     made.keep()
