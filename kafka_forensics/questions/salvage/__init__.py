@@ -1,4 +1,4 @@
-"""`salvage`: log directories on which a broker starts, made of the best of all copies; a manifest of what came from where."""
+"""`salvage`: writes log directories on which brokers start, made of the best parts of all copies, and a manifest."""
 
 from kafka_forensics.questions.salvage.choosing import SalvageOptions, forecast
 from kafka_forensics.questions.salvage.log_dirs import METADATA_LOG, TargetDir

@@ -1,4 +1,4 @@
-"""Segments of the output that are copied ahead, and meanwhile read back, hashed and put on disk."""
+"""Copies segments to the output in the background, and meanwhile hashes the copied bytes and puts them on disk."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -15,16 +15,17 @@ from kafka_forensics.storage.open import sha256_of
 if TYPE_CHECKING:
     from kafka_forensics.storage.source import ByteFile
 
-_BEHIND: Final = 4
-"""Segments that may be copied and not be sealed yet: few enough that the page cache still has them."""
+_MOST_PENDING: Final = 8
+"""Hashes and syncs that may be pending: few enough that their segments are still in the page cache."""
 
 
-class Copied:
-    """A file of the output that is copied, hashed and put on disk, sooner or later."""
+class OutputFile:
+    """A file of the output that is copied, hashed and put on disk in the background."""
 
     def __init__(self, path: Path, sizes: Sequence[int]) -> None:
         self._path, self._sizes, self._growth = path, sizes, Growth()
-        self._seal: Future[tuple[Future[None], Future[list[str]]]]
+        self._copy: Future[tuple[Future[None], Future[list[str]]]]
+        """Gives the pending sync and the pending hashes."""
 
     def open(self) -> "ByteFile":
         """The file, whose reads wait for the bytes. Raises SourceError, OSError, as its reads do."""
@@ -32,49 +33,48 @@ class Copied:
 
     def digests(self) -> list[str]:
         """SHA-256 of each of its parts, once it is on disk. Raises OSError, SourceError."""
-        on_disk, digests = self._seal.result()
+        on_disk, digests = self._copy.result()
         on_disk.result()
         return digests.result()
 
-    def _hashed(self) -> list[str]:
+    def _hash(self) -> list[str]:
         with self.open() as file:
             return [sha256_of(file, start, end) for start, end in pairwise([0, *accumulate(self._sizes)])]
 
 
-class Sealing:
-    """Threads of one salvage: one copies segments in their order, a few seal them. Leaving the `with` block drops what waits."""
+class CopyAndHash:
+    """Threads of a salvage: one copies segments in order, a few hash and sync them. Leaving the `with` block drops pending work."""
 
     def __init__(self) -> None:
-        self._copies = ThreadPoolExecutor(1)
-        self._seals = ThreadPoolExecutor(2 * _BEHIND)
-        self._waiting = deque[Future[Any]]()
+        self._copiers, self._finishers = ThreadPoolExecutor(1), ThreadPoolExecutor(_MOST_PENDING)
+        self._pending = deque[Future[Any]]()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        for pool in (self._copies, self._seals):
+        for pool in (self._copiers, self._finishers):
             pool.shutdown(cancel_futures=True)
 
-    def copied(self, copy: Callable[[Growth], None], path: Path, sizes: Sequence[int]) -> Copied:
-        """`copy`, which makes a file, fills it and says how it grows, begun when those before it are done; the file is sealed by
-        parts of `sizes` bytes."""
-        copied = Copied(path, sizes)
-        copied._seal = self._copies.submit(self._copied, copy, copied)
-        return copied
+    def start(self, copy: Callable[[Growth], None], path: Path, sizes: Sequence[int]) -> OutputFile:
+        """Start `copy`, which creates and fills a file and reports its growth, after the earlier copies. Parts of `sizes` bytes are
+        hashed."""
+        output = OutputFile(path, sizes)
+        output._copy = self._copiers.submit(self._run, copy, output)
+        return output
 
-    def _copied(self, copy: Callable[[Growth], None], copied: Copied) -> tuple[Future[None], Future[list[str]]]:
-        while len(self._waiting) >= 2 * _BEHIND:
-            wait([self._waiting.popleft()])
-        digests = self._seals.submit(copied._hashed)
-        self._waiting.append(digests)
-        with copied._growth as growth:
+    def _run(self, copy: Callable[[Growth], None], output: OutputFile) -> tuple[Future[None], Future[list[str]]]:
+        while len(self._pending) >= _MOST_PENDING:
+            wait([self._pending.popleft()])
+        digests = self._finishers.submit(output._hash)
+        self._pending.append(digests)
+        with output._growth as growth:
             copy(growth)
-        on_disk = self._seals.submit(sync_file, copied._path)
-        self._waiting.append(on_disk)
+        on_disk = self._finishers.submit(sync_file, output._path)
+        self._pending.append(on_disk)
         return on_disk, digests
 
 
-def drop(files: Iterable[Copied]) -> None:
-    """Return when none of these is copied any more: nobody wants them."""
-    wait([copied._seal for copied in files if not copied._seal.cancel()])
+def cancel(files: Iterable[OutputFile]) -> None:
+    """Cancel the copies of these files, and return when none of them runs any more."""
+    wait([file._copy for file in files if not file._copy.cancel()])

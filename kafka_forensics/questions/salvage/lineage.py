@@ -1,10 +1,10 @@
-"""Which copy gives which offsets of a salvaged log: one epoch lineage a partition, and only offsets of that lineage.
+"""Which copy supplies which offsets of a salvaged log.
 
-The copy that a plan recommends, or the one that the user prefers, is the base. Its lineage goes on where another copy holds more
-of it, and is filled where another holds what it lacks. That a copy is of the lineage is proven by the rules that replication
-stands on: an epoch has one leader, so that two logs have the same batch at an offset of the same epoch, and the same below it
-where none below differs (KIP-101). Damaged batches are told by the plan's rules, the CRC in their headers among them. What proves
-nothing fills nothing: it stays behind, and is named.
+The log follows one lineage of leader epochs. The copy that the plan recommends, or the user prefers, is the base. Other copies
+continue the log after the end of the base and fill the offsets that the base lacks, where the replication rules prove that they
+follow the same lineage: an epoch has one leader, so two logs have the same batch at an offset of the same epoch, and the same
+batches below it where nothing differs (KIP-101). The plan's rules decide about damaged batches, also by the CRC in their headers.
+Offsets without such a proof are not used, and are reported as left behind.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,33 +16,34 @@ from kafka_forensics.model.offset_ranges import Range, Ranges, clipped, counted,
 from kafka_forensics.replication.epochs import epoch_at
 from kafka_forensics.replication.planner import NO_END, Broker, PlanReplica
 
-BASE, CONTINUED, FILLED, HEAD = "base", "continued", "filled", "head"
-"""Why a copy gives a piece: it is the base; it goes on where the base ends; the base lacks it or has it damaged; so at its head."""
+BASE, CONTINUED, FILLED, LOG_START = "base", "continued", "filled", "head"
+"""Why a copy supplies offsets: it is the base; it continues after the base ends; the base lacks them or has them damaged; the base
+lacks the start of the log."""
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class LogCopy:
     """One copy of a partition; offsets are exclusive ends."""
 
     broker: Broker
     good: Ranges
-    """Offsets of batches that may be taken from it."""
+    """Offsets of batches that may be copied."""
     log_start_offset: int
     log_end_offset: int
     epochs: tuple[EpochEntry, ...] = ()
-    """As its batches show them; empty before Kafka 0.11."""
+    """Leader epochs by its batches; empty before Kafka 0.11."""
     damaged: Ranges = ()
-    """Offsets of bytes that are there and are no good batches."""
+    """Offsets of bytes that are not good batches."""
     committed_end: int = 0
     """`[0, committed_end)` of its log is proven committed."""
-    head_start: int | None = None
-    """Where its log would begin, if its head were not gone for no reason that is known."""
+    expected_start: int | None = None
+    """Where its log would start if the missing start has no known reason."""
     high_watermark: int = 0
-    """As its checkpoint has it, which may lie behind the end of its log, if that has lost its end."""
+    """By its checkpoint; after the end of its log if that end is lost."""
 
 
-class Piece(NamedTuple):
-    """Offsets `[start, end)`, to be taken from the copy of this number; `why` is BASE, CONTINUED, FILLED or HEAD."""
+class LineageRange(NamedTuple):
+    """Offsets `[start, end)` from the copy with this number; `why` is BASE, CONTINUED, FILLED or LOG_START."""
 
     copy: int
     start: int
@@ -51,10 +52,10 @@ class Piece(NamedTuple):
 
 
 class LeftBehind(NamedTuple):
-    """Offsets `[start, end)` that a copy holds and the salvaged log has not, or has differently.
+    """Offsets `[start, end)` of a copy that the salvaged log lacks, or has with other records.
 
-    `[start, committed_end)` is proven committed by that copy's witnesses; `rival_of` is the broker from whose log the salvaged one
-    has other records there, None where it has none.
+    The witnesses of the copy prove `[start, committed_end)` committed. `rival_of` is the broker whose log supplies the other
+    records; None where the salvaged log has no records.
     """
 
     broker: Broker
@@ -65,193 +66,187 @@ class LeftBehind(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Lineage:
-    """What a log is made of: pieces, ascending and apart, in `[log_start_offset, log_end_offset)`; gaps are what none has."""
+class LogLineage:
+    """What a log consists of: disjoint ascending ranges in `[log_start_offset, log_end_offset)`; no copy has the gaps."""
 
     base: int
     log_start_offset: int
     log_end_offset: int
-    pieces: tuple[Piece, ...]
+    ranges: tuple[LineageRange, ...]
     gaps: Ranges
     left_behind: tuple[LeftBehind, ...] = ()
     rivals: tuple[LeftBehind, ...] = ()
-    """Of `left_behind` those proven committed where other records of the lineage are proven committed, too: a choice."""
+    """Those of `left_behind` that are proven committed although other records of the lineage are, too: the user must choose."""
 
 
 @dataclass(slots=True)
-class _Stretch:
-    """Offsets `[start, end)` for which the copy `anchor` says what the lineage is."""
+class _FollowedCopy:
+    """The copy that determines the lineage at offsets `[start, end)`."""
 
-    anchor: int
+    number: int
     start: int
     end: int
 
 
 @dataclass
-class _Tracing:
-    """The copies, with where they part (by pairs of their numbers), while a lineage is traced through them."""
+class _Trace:
+    """The copies and the offsets at which pairs of them differ, and the lineage as far as it is traced."""
 
-    copies: Sequence[Copy]
-    apart: Mapping[tuple[int, int], Ranges]
-    pieces: list[Piece] = field(default_factory=list)
-    stretches: list[_Stretch] = field(default_factory=list)
+    copies: Sequence[LogCopy]
+    differences: Mapping[tuple[int, int], Ranges]
+    ranges: list[LineageRange] = field(default_factory=list)
+    followed: list[_FollowedCopy] = field(default_factory=list)
     _conflicts: dict[tuple[int, int], Ranges] = field(default_factory=dict)
 
     def differing(self, left: int, right: int) -> Ranges:
         """Offsets at which two copies have different records, or damaged ones that nothing proves to be the same."""
-        return self.apart.get((min(left, right), max(left, right)), ())
+        return self.differences.get((min(left, right), max(left, right)), ())
 
     def conflicting(self, left: int, right: int) -> Ranges:
-        """Those at which both have good batches."""
+        """The differing offsets at which both copies have good batches."""
         pair = min(left, right), max(left, right)
         if pair not in self._conflicts:
             self._conflicts[pair] = conflicting(self.differing(left, right), self.copies[left].damaged, self.copies[right].damaged)
         return self._conflicts[pair]
 
     def follow(self, base: int) -> tuple[int, int]:
-        """Take the base, fill it, and go on with other copies; where the log starts, and where its batches end."""
+        """Use the base, fill it, and continue with other copies; the start of the log and the end of its batches."""
         first = self.copies[base]
-        start = first.log_start_offset if first.head_start is None else min(first.head_start, first.log_start_offset)
-        anchor: int | None = base
+        start = first.log_start_offset if first.expected_start is None else min(first.expected_start, first.log_start_offset)
+        number: int | None = base
         position = start
-        while anchor is not None:
-            copy, why = self.copies[anchor], BASE if anchor == base else CONTINUED
-            own = clipped(copy.good, max(position, first.log_start_offset), NO_END)
-            end = max(own[-1][1], position) if own else position
-            self.stretches.append(_Stretch(anchor, position, end))
-            self.pieces += [Piece(anchor, *span, why) for span in own]
-            for hole in without([(position, end)], own):
-                self._fill(anchor, hole, HEAD if hole[1] <= first.log_start_offset else FILLED)
+        while number is not None:
+            good = clipped(self.copies[number].good, max(position, first.log_start_offset), NO_END)
+            end = max(good[-1][1], position) if good else position
+            self.followed.append(_FollowedCopy(number, position, end))
+            self.ranges += [LineageRange(number, *span, BASE if number == base else CONTINUED) for span in good]
+            for missing in without([(position, end)], good):
+                self._fill(number, missing, LOG_START if missing[1] <= first.log_start_offset else FILLED)
             position = end
-            anchor = self._next(anchor, position)
-        self.pieces.sort(key=lambda piece: piece.start)
+            number = self._next(number, position)
+        self.ranges.sort(key=lambda range_: range_.start)
         return start, position
 
-    def _fill(self, anchor: int, hole: Range, why: str) -> None:
-        """Take what other copies hold of a hole, those first who hold most of it."""
-        given = [
-            (clipped(self._proven(anchor, number, hole), *hole), number) for number in range(len(self.copies)) if number != anchor
-        ]
-        rest: Ranges = (hole,)
-        for ranges, number in sorted(given, key=lambda one: (-counted(one[0]), one[1])):
-            taken = normalised(span for low, high in rest for span in clipped(ranges, low, high))
-            self.pieces += [Piece(number, *span, why) for span in taken]
-            rest = without(rest, taken)
+    def _fill(self, followed: int, missing: Range, why: str) -> None:
+        """Use what other copies have of a missing range; the copy that has most of it comes first."""
+        others = [number for number in range(len(self.copies)) if number != followed]
+        available = [(clipped(self._proven(followed, number, missing), *missing), number) for number in others]
+        rest: Ranges = (missing,)
+        for ranges, number in sorted(available, key=lambda item: (-counted(item[0]), item[1])):
+            used = common(rest, ranges)
+            self.ranges += [LineageRange(number, *span, why) for span in used]
+            rest = without(rest, used)
 
-    def _proven(self, anchor: int, donor: int, hole: Range) -> Ranges:
-        """What of a hole in the anchor's log another copy holds as the same lineage."""
-        ours, theirs = self.copies[anchor], self.copies[donor]
-        start, end = hole
-        differing, conflicting = self.differing(anchor, donor), self.conflicting(anchor, donor)
-        proven = list(without(clipped(ours.damaged, start, end), differing))
-        behind = epoch_at(ours.epochs, end)
-        if behind is not None and behind >= 0:  # its leader had all of that epoch, and what is behind the hole came from it
-            edges = (*_span(ours.epochs, behind), *_span(theirs.epochs, behind))
-            if not clipped(conflicting, min(edges), max(edges)):
-                proven += clipped([_span(theirs.epochs, behind)], start, end)
-        joins = behind is not None and holds(ours.good, end) and holds(theirs.good, end)
-        if joins and epoch_at(theirs.epochs, end) == behind and not clipped(conflicting, 0, end + 1):
-            proven.append(hole)
-        return normalised(span for low, high in normalised(proven) for span in clipped(theirs.good, low, high))
+    def _proven(self, followed: int, donor: int, missing: Range) -> Ranges:
+        """Good offsets of a donor in a range that the followed copy lacks, proven to be of the same lineage."""
+        ours, theirs = self.copies[followed], self.copies[donor]
+        start, end = missing
+        conflicts = self.conflicting(followed, donor)
+        proven = list(without(clipped(ours.damaged, start, end), self.differing(followed, donor)))
+        next_epoch = epoch_at(ours.epochs, end)
+        if next_epoch is not None and next_epoch >= 0:  # its leader had the whole epoch, and supplied the offsets after the range
+            bounds = (*_epoch_range(ours.epochs, next_epoch), *_epoch_range(theirs.epochs, next_epoch))
+            if not clipped(conflicts, min(bounds), max(bounds)):
+                proven += clipped([_epoch_range(theirs.epochs, next_epoch)], start, end)
+        joins = next_epoch is not None and holds(ours.good, end) and holds(theirs.good, end)
+        if joins and epoch_at(theirs.epochs, end) == next_epoch and not clipped(conflicts, 0, end + 1):
+            proven.append(missing)
+        return common(normalised(proven), theirs.good)
 
-    def _next(self, anchor: int, position: int) -> int | None:
-        """The copy that goes on where the anchor ends: of several the one proven committed furthest, of the latest epoch, the
+    def _next(self, followed: int, position: int) -> int | None:
+        """The copy that continues after the followed one: that proven committed furthest, then of the latest epoch, then the
         longest."""
-        able = [number for number in range(len(self.copies)) if number != anchor and self._continues(anchor, number, position)]
-        return max(able, key=lambda number: (self._worth(number), -number), default=None)
 
-    def _worth(self, number: int) -> tuple[int, int, int]:
-        copy = self.copies[number]
-        return copy.committed_end, max((entry.leader_epoch for entry in copy.epochs), default=-1), copy.good[-1][1]
+        def rank(number: int) -> tuple[int, int, int, int]:
+            copy = self.copies[number]
+            return copy.committed_end, max((entry.leader_epoch for entry in copy.epochs), default=-1), copy.good[-1][1], -number
 
-    def _continues(self, anchor: int, donor: int, position: int) -> bool:
-        """Whether a copy holds more of the lineage behind its end at `position`."""
-        ours, theirs = self.copies[anchor], self.copies[donor]
-        if not clipped(theirs.good, position, NO_END) or clipped(self.conflicting(anchor, donor), 0, position):
+        others = [number for number in range(len(self.copies)) if number != followed]
+        return max((number for number in others if self._continues(followed, number, position)), key=rank, default=None)
+
+    def _continues(self, followed: int, donor: int, position: int) -> bool:
+        """Whether a donor has more of the lineage after `position`, where the followed copy ends."""
+        ours, theirs = self.copies[followed], self.copies[donor]
+        if not clipped(theirs.good, position, NO_END) or clipped(self.conflicting(followed, donor), 0, position):
             return False
         if not ours.good:
             return theirs.log_start_offset <= position
         last = epoch_at(ours.epochs, position - 1)
         if last is None or last < 0:
-            return not theirs.epochs and holds(theirs.good, position - 1) and not self.differing(anchor, donor)
+            return not theirs.epochs and holds(theirs.good, position - 1) and not self.differing(followed, donor)
         return epoch_at(theirs.epochs, position - 1) == last
 
     def left_behind(self, start: int) -> list[LeftBehind]:
-        """What copies hold, from the log's start on, and the pieces have not, or have differently."""
-        taken = normalised((piece.start, piece.end) for piece in self.pieces)
+        """What copies have after the start of the log and the lineage lacks, or has with other records."""
+        used = normalised((range_.start, range_.end) for range_ in self.ranges)
         left = []
         for number, copy in enumerate(self.copies):
             good = clipped(copy.good, start, NO_END)
-            lacking = without(good, taken)
-            for stretch in self.stretches:
-                if stretch.anchor == number:
-                    continue
-                other = clipped(self.conflicting(stretch.anchor, number), stretch.start, stretch.end)
-                rival = normalised(span for low, high in good for span in clipped(other, low, high))
-                lacking = without(lacking, rival)
-                left += [self._left(number, span, self.copies[stretch.anchor].broker) for span in rival]
-            left += [self._left(number, span, None) for span in lacking]
-        return sorted(left, key=lambda one: (one.start, one.end, str(one.broker)))
+            lacking = without(good, used)
+            rivals = list[tuple[Range, Broker | None]]()
+            for followed in self.followed:
+                if followed.number != number:
+                    rival = common(good, clipped(self.conflicting(followed.number, number), followed.start, followed.end))
+                    lacking = without(lacking, rival)
+                    rivals += [(span, self.copies[followed.number].broker) for span in rival]
+            for (low, high), rival_of in (*rivals, *((span, None) for span in lacking)):
+                left.append(LeftBehind(copy.broker, low, high, min(max(copy.committed_end, low), high), rival_of))
+        return sorted(left, key=lambda span: (span.start, span.end, str(span.broker)))
 
-    def _left(self, number: int, span: Range, rival_of: Broker | None) -> LeftBehind:
-        copy = self.copies[number]
-        return LeftBehind(copy.broker, *span, min(max(copy.committed_end, span[0]), span[1]), rival_of)
-
-    def committed_end(self, end: int) -> int:
-        """How far the lineage is proven committed: by copies that nowhere hold other records."""
-        agreeing = [
-            copy.committed_end
+    def agreeing(self) -> list[LogCopy]:
+        """Copies that nowhere have other records than the lineage."""
+        return [
+            copy
             for number, copy in enumerate(self.copies)
-            if not any(self.conflicting(stretch.anchor, number) for stretch in self.stretches if stretch.anchor != number)
+            if not any(self.conflicting(followed.number, number) for followed in self.followed if followed.number != number)
         ]
-        return min(max(agreeing, default=0), end)
 
     def promised_end(self) -> int:
-        """How far the lineage goes by the high watermarks of copies of it that no later leader's epoch has gone beyond, whether
-        any still holds that or not: offsets behind these ends were given to clients, and must not be given again."""
-        last = _last_epoch(self.copies[self.stretches[-1].anchor])
-        return max(
-            (
-                copy.high_watermark
-                for number, copy in enumerate(self.copies)
-                if _last_epoch(copy) == last
-                and not any(self.conflicting(stretch.anchor, number) for stretch in self.stretches if stretch.anchor != number)
-            ),
-            default=0,
-        )
+        """The end of the lineage by the high watermarks of agreeing copies of its last epoch. Clients have seen the offsets before
+        it, so no other records may get them, even if every copy lost them."""
+        last = _last_epoch(self.copies[self.followed[-1].number])
+        return max((copy.high_watermark for copy in self.agreeing() if _last_epoch(copy) == last), default=0)
 
 
-def trace(copies: Sequence[Copy], apart: Mapping[tuple[int, int], Ranges], base: int, *, preferred: bool = False) -> Lineage:
-    """The lineage of a base through all copies; `apart` by pairs of their numbers in ascending order, as a plan has it.
+def trace(
+    copies: Sequence[LogCopy], differences: Mapping[tuple[int, int], Ranges], base: int, *, preferred: bool = False
+) -> LogLineage:
+    """The lineage of a base through all copies; `differences` by ascending pairs of their numbers, as the plan has them.
 
-    Where a copy that is left behind was committed and the lineage was not, its own lineage is taken instead. A base that the user
-    has `preferred` stays, and what is other than its own records is no rival any more.
+    If a copy that is left behind was committed and the lineage was not, the lineage of that copy is used instead. A base that the
+    user `preferred` stays, and records that differ from its own are no rivals.
     """
-    lineage = _traced(copies, apart, base)
+    lineage = _traced(copies, differences, base)
     if preferred:
         broker = copies[base].broker
         return replace(lineage, rivals=tuple([rival for rival in lineage.rivals if rival.rival_of != broker]))
     committed = [left for left in lineage.left_behind if left.rival_of is not None and left.committed_end > left.start]
     if committed and not lineage.rivals:
-        return _traced(copies, apart, next(number for number, copy in enumerate(copies) if copy.broker == committed[0].broker))
+        number = next(number for number, copy in enumerate(copies) if copy.broker == committed[0].broker)
+        return _traced(copies, differences, number)
     return lineage
 
 
-def _traced(copies: Sequence[Copy], apart: Mapping[tuple[int, int], Ranges], base: int) -> Lineage:
-    tracing = _Tracing(copies, apart)
-    start, end = tracing.follow(base)
-    last = copies[tracing.stretches[-1].anchor]
-    log_end = max(end, last.log_end_offset, *(high for _, high in last.damaged), start, tracing.promised_end())
-    gaps = without([(start, log_end)], normalised((piece.start, piece.end) for piece in tracing.pieces))
-    left = tuple(tracing.left_behind(start))
-    committed_end = tracing.committed_end(end)
-    rivals = tuple([one for one in left if one.rival_of is not None and min(one.committed_end, committed_end) > one.start])
-    return Lineage(base, start, log_end, tuple(tracing.pieces), gaps, left, rivals)
+def _traced(copies: Sequence[LogCopy], differences: Mapping[tuple[int, int], Ranges], base: int) -> LogLineage:
+    trace = _Trace(copies, differences)
+    start, end = trace.follow(base)
+    last = copies[trace.followed[-1].number]
+    log_end = max(end, last.log_end_offset, *(high for _, high in last.damaged), start, trace.promised_end())
+    gaps = without([(start, log_end)], normalised((range_.start, range_.end) for range_ in trace.ranges))
+    left_behind = tuple(trace.left_behind(start))
+    committed = min(max((copy.committed_end for copy in trace.agreeing()), default=0), end)
+    rivals = [left for left in left_behind if left.rival_of is not None and min(left.committed_end, committed) > left.start]
+    return LogLineage(base, start, log_end, tuple(trace.ranges), gaps, left_behind, tuple(rivals))
 
 
 def conflicting(differing: Ranges, damaged: Ranges, others_damaged: Ranges) -> Ranges:
-    """Where two copies that differ have both good batches."""
+    """Differing offsets at which two copies both have good batches."""
     return without(differing, normalised((*damaged, *others_damaged)))
+
+
+def common(left: Ranges, right: Ranges) -> Ranges:
+    """The offsets in both sets."""
+    return normalised(span for low, high in left for span in clipped(right, low, high))
 
 
 def committed_end(replica: PlanReplica) -> int:
@@ -259,12 +254,12 @@ def committed_end(replica: PlanReplica) -> int:
     return max([replica.high_watermark or 0, *(witness.end_offset for witness in replica.witnesses)])
 
 
-def _last_epoch(copy: Copy) -> int | None:
+def _last_epoch(copy: LogCopy) -> int | None:
     return copy.epochs[-1].leader_epoch if copy.epochs else None
 
 
-def _span(epochs: Sequence[EpochEntry], leader_epoch: int) -> Range:
-    """Offsets of one epoch in a log; empty where it has none of it."""
+def _epoch_range(epochs: Sequence[EpochEntry], leader_epoch: int) -> Range:
+    """Offsets of one epoch in a log; empty if the log has none of it."""
     start = next((entry.start_offset for entry in epochs if entry.leader_epoch == leader_epoch), None)
     if start is None:
         return 0, 0

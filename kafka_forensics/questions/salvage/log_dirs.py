@@ -1,7 +1,7 @@
-"""The log directories of a salvage: one for each that was given, with the replicas that belong there and their small files.
+"""The log directories of a salvage, one for each given one: their replicas and their small files.
 
-By the controllers' log a replica belongs to the directory of its broker with the assigned id. Partitions of which that log does not
-know, and all partitions without such a log, belong where their copies lie, or where a high-watermark checkpoint names them.
+By the controllers' log a replica belongs to the directory of its broker with the assigned id. A partition that this log does not
+list, or any partition without such a log, belongs where its copies are, or where a high-watermark checkpoint names it.
 """
 
 import base64
@@ -31,74 +31,73 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]|\A\.{1,2}\Z")
 
 @dataclass(slots=True)
 class TargetDir:
-    """A log directory of the output, in the place of one that was given."""
+    """A log directory of the output that replaces a given one."""
 
     broker: int | str
     log_dir: str
-    """The one that was given, as it was typed."""
+    """The given log directory, as the user typed it."""
     directory: str
     """`broker-N/NAME`, below the output."""
     node_id: int | None = None
     directory_id: str | None = None
     is_empty: bool = False
-    """Whether a replaced disk was given."""
+    """Whether the given directory is an empty one for a replaced disk."""
     meta_properties: str | None = None
-    """`copied` or `built`; None: nothing tells what it should be."""
+    """`copied` or `built`; None if no input determines its contents."""
     partitions: list[TopicPartition] = field(default_factory=list)
-    """What belongs there and was salvaged."""
+    """The salvaged partitions that belong there."""
     size_in_bytes: int = 0
     """Of the segments."""
     copies: frozenset[TopicPartition] = frozenset()
-    """What lies in the given one."""
-    held: frozenset[TopicPartition] = frozenset()
-    """That, and what its checkpoint names."""
+    """The partitions in the given directory."""
+    expected: frozenset[TopicPartition] = frozenset()
+    """These, and those that its high-watermark checkpoint names."""
     given: list[LogDir] = field(default_factory=list)
-    """The given one, or its partition directories that were given one by one."""
+    """The given log directory, or its partition directories that were given separately."""
     files: dict[str, bytes] = field(default_factory=dict)
-    """What says whose it is, by name."""
+    """Name → contents of the files that identify the node."""
 
     @property
     def node(self) -> int | str:
-        """What the controllers call its broker, as far as that is known."""
+        """The id of its broker in the controllers' log, if known, else its name."""
         return self.broker if self.node_id is None else self.node_id
 
     @property
     def is_of_controller(self) -> bool:
-        """Whether nothing but the controllers' log is known to belong there."""
-        return not self.is_empty and self.held == {METADATA_LOG} and {*self.partitions} <= {METADATA_LOG}
+        """Whether only the controllers' log is known to belong there."""
+        return not self.is_empty and self.expected == {METADATA_LOG} and {*self.partitions} <= {METADATA_LOG}
 
 
 def target_dirs(inputs: Inputs, controller: ControllerHistory | None, voters: Mapping[int, str | None]) -> list[TargetDir]:
-    """A target for each log directory that was given, without partitions yet; `voters` are ids of the voters' directories.
+    """A target without partitions for each given log directory; `voters` are the directory ids of the controllers' voters.
 
-    Raises UsageError for an empty one of which nothing tells the node; SourceError for a small file that cannot be read any more.
+    Raises UsageError for an empty one of an unknown node; SourceError for a small file that cannot be read any more.
     """
     targets: dict[tuple[int | str, str], TargetDir] = {}
     for log_dir in inputs.log_dirs:
-        path, (copies, held) = _path(log_dir), _held(log_dir)
-        if (target := targets.get((log_dir.broker, path))) is not None:
-            target.copies |= copies
-            target.held |= held
-            target.given.append(log_dir)
-            continue
-        if log_dir.is_empty and log_dir.node_id is None:
-            text = f"nothing tells which node's log directory {log_dir.name} is, which is empty"
-            raise UsageError(text, hint=f"give it with the node's id, as 3={log_dir.name}")
-        broker = str(log_dir.broker if log_dir.node_id is None else log_dir.node_id)
-        folder = _UNSAFE.sub("_", broker if broker.startswith("broker-") else f"broker-{broker}")
-        base = f"{folder}/{_UNSAFE.sub('_', os.path.basename(os.path.abspath(path)) or '_')}"
-        taken = {target.directory for target in targets.values()}
-        name = next(name for number in count(1) if (name := base if number == 1 else f"{base}-{number}") not in taken)
-        target = TargetDir(log_dir.broker, path, name, log_dir.node_id, is_empty=log_dir.is_empty, copies=copies, held=held)
+        path, (copies, expected) = _path(log_dir), _partitions(log_dir)
+        target = targets.get((log_dir.broker, path))
+        if target is None:
+            if log_dir.is_empty and log_dir.node_id is None:
+                text = f"nothing tells which node's log directory {log_dir.name} is, which is empty"
+                raise UsageError(text, hint=f"give it with the node's id, as 3={log_dir.name}")
+            broker = str(log_dir.broker if log_dir.node_id is None else log_dir.node_id)
+            folder = _UNSAFE.sub("_", broker if broker.startswith("broker-") else f"broker-{broker}")
+            base = f"{folder}/{_UNSAFE.sub('_', os.path.basename(os.path.abspath(path)) or '_')}"
+            used = {target.directory for target in targets.values()}
+            name = next(name for number in count(1) if (name := base if number == 1 else f"{base}-{number}") not in used)
+            target = TargetDir(log_dir.broker, path, name, log_dir.node_id, is_empty=log_dir.is_empty)
+            _copy_files(inputs, log_dir, target)
+            targets[log_dir.broker, path] = target
+        target.copies |= copies
+        target.expected |= expected
         target.given.append(log_dir)
-        _take_files(inputs, log_dir, target)
-        targets[log_dir.broker, path] = target
-    _identify(list(targets.values()), inputs, controller, voters)
+    _build_meta_properties(list(targets.values()), inputs, controller, voters)
     return list(targets.values())
 
 
 def _path(log_dir: LogDir) -> str:
-    """The path of a log directory; of a partition directory or a file that was given by itself that of the directory around."""
+    """The path of a log directory; if a partition directory or a file was given separately, of the directory that contains it."""
     path = log_dir.name.rstrip("/") or "/"
     if is_alone(log_dir.found):
         logs = [segment.log for part in log_dir.found.partitions for segment in part.segments]
@@ -107,8 +106,8 @@ def _path(log_dir: LogDir) -> str:
     return path
 
 
-def _held(log_dir: LogDir) -> tuple[frozenset[TopicPartition], frozenset[TopicPartition]]:
-    """What lies in a log directory; and that with what its broker had there by the high watermarks that it wrote down."""
+def _partitions(log_dir: LogDir) -> tuple[frozenset[TopicPartition], frozenset[TopicPartition]]:
+    """The partitions in a log directory; and these with those in its high-watermark checkpoint."""
     parts = {(part.topic or "", part.partition or 0): part.suffix for part in log_dir.found.partitions if part.legal}
     marks = log_dir.checkpoints.get(HIGH_WATERMARKS)
     named = {key for key, offset in marks.offsets.items() if offset > 0} if marks is not None else set()
@@ -116,8 +115,8 @@ def _held(log_dir: LogDir) -> tuple[frozenset[TopicPartition], frozenset[TopicPa
     return copies, copies | (named - parts.keys())
 
 
-def _take_files(inputs: Inputs, log_dir: LogDir, target: TargetDir) -> None:
-    """Take the small files that say what the node is, byte for byte. Raises SourceError."""
+def _copy_files(inputs: Inputs, log_dir: LogDir, target: TargetDir) -> None:
+    """Copy the small files that identify the node unchanged. Raises SourceError."""
     meta, entries = log_dir.meta, log_dir.found.entries
     is_good = meta is not None and not meta.damage and meta.node_id is not None
     target.directory_id = None if meta is None else meta.directory_id
@@ -129,14 +128,13 @@ def _take_files(inputs: Inputs, log_dir: LogDir, target: TargetDir) -> None:
         target.files[name] = data
 
 
-def _identify(
+def _build_meta_properties(
     targets: Sequence[TargetDir], inputs: Inputs, controller: ControllerHistory | None, voters: Mapping[int, str | None]
 ) -> None:
-    """Build `meta.properties` where there is none that a broker can read.
+    """Build `meta.properties` where no copy has one that a broker can read.
 
-    An id that the controllers have for a directory of the node, for what lies there if they know that, and that no other of its
-    directories has, is its id: with it they find replicas where they assigned them. Any other is new, and the same for the same
-    input.
+    The directory gets an id that the controllers have for a directory of the node and no other directory has, preferably one that
+    they assign its partitions to: by this id they find their replicas. Otherwise the id is new, but a function of the input.
     """
     metas = [log_dir.meta for log_dir in inputs.log_dirs if log_dir.meta is not None]
     cluster_id = next((meta.cluster_id for meta in metas if meta.cluster_id is not None), None)
@@ -146,53 +144,53 @@ def _identify(
         if target.meta_properties is not None or not isinstance(node, int) or cluster_id is None:
             continue
         if target.directory_id is None and version:
-            known = {other.directory_id for other in targets if other.node == node}
-            lost = lost_directory_ids(controller, node, known)
-            assigned = sorted((key not in target.held, directory) for key, directory in lost.items())
-            made = hashlib.sha256(f"{cluster_id} {target.directory}".encode()).digest()[:16]
-            new = base64.urlsafe_b64encode(made).decode().rstrip("=")
-            missing = (*(directory for _, directory in assigned), voters.get(node), new)
-            target.directory_id = next(one for one in missing if one is not None and one not in known)
+            used = {other.directory_id for other in targets if other.node == node}
+            lost = lost_directory_ids(controller, node, used)
+            assigned = sorted((key not in target.expected, directory_id) for key, directory_id in lost.items())
+            digest = hashlib.sha256(f"{cluster_id} {target.directory}".encode()).digest()[:16]
+            new = base64.urlsafe_b64encode(digest).decode().rstrip("=")
+            candidates = (*(directory_id for _, directory_id in assigned), voters.get(node), new)
+            target.directory_id = next(id_ for id_ in candidates if id_ is not None and id_ not in used)
         target.node_id, target.meta_properties = node, "built"
         target.files[META_PROPERTIES] = write_meta_properties(
             node_id=node, cluster_id=cluster_id, directory_id=target.directory_id, version=version
         )
 
 
-def places_of(key: TopicPartition, targets: Sequence[TargetDir], controller: ControllerHistory | None) -> list[TargetDir]:
+def targets_of(key: TopicPartition, targets: Sequence[TargetDir], controller: ControllerHistory | None) -> list[TargetDir]:
     """The log directories that a partition belongs to, one of each broker."""
     control = None if controller is None else controller.partitions.get(key)
-    if key == METADATA_LOG:  # where a node has it, or else on the new disk of a node that has it nowhere
-        with_it = [target for target in targets if key in target.held]
+    if key == METADATA_LOG:  # the directory where a node has it; if the node has it nowhere, its new disk
+        with_log = [target for target in targets if key in target.expected]
         disks = {target.node: target for target in reversed(targets) if target.is_empty}
-        return with_it + [disk for node, disk in disks.items() if node not in {target.node for target in with_it}]
+        return with_log + [disk for node, disk in disks.items() if node not in {target.node for target in with_log}]
     if control is None or control.replica_assignment is None:
-        holding: dict[int | str, TargetDir] = {}
+        by_node: dict[int | str, TargetDir] = {}
         for target in targets:
-            if key in target.copies or (key in target.held and target.node not in holding):
-                holding[target.node] = target
-        return list(holding.values())
-    places = []
+            if key in target.copies or (key in target.expected and target.node not in by_node):
+                by_node[target.node] = target
+        return list(by_node.values())
+    chosen = []
     for node in control.replica_assignment:
-        own = [target for target in targets if target.node == node and not target.is_of_controller]
+        of_node = [target for target in targets if target.node == node and not target.is_of_controller]
         assigned = directory_of(control, node)
-        if assigned is not None and all(target.directory_id is not None for target in own):
-            own = [target for target in own if target.directory_id == assigned]
-        else:  # no id decides: where its copy lies, or else on the new disk
-            own.sort(
+        if assigned is not None and all(target.directory_id is not None for target in of_node):
+            chosen += [target for target in of_node if target.directory_id == assigned][:1]
+        else:  # the id does not decide: the directory of the copy, or else the new disk
+            chosen += sorted(
+                of_node,
                 key=lambda target: (
                     target.directory_id != assigned,
                     key not in target.copies,
-                    key not in target.held,
+                    key not in target.expected,
                     not target.is_empty,
-                )
-            )
-        places += own[:1]
-    return places
+                ),
+            )[:1]
+    return chosen
 
 
 def put_partition(built: Path, places: Sequence[Path]) -> None:
-    """Move a partition's directory to the last of some places, and copy it to the others before. Raises OSError."""
+    """Copy a partition's directory to all places but the last, and move it there. Raises OSError."""
     for place in places[:-1]:
         shutil.copytree(built, place)
     built.rename(places[-1])

@@ -1,27 +1,27 @@
-"""What a salvage says of itself: whence every byte came, what no copy has, what stays behind, and what was not salvaged.
+"""The manifest of a salvage: the source of every byte, gaps, what is left behind, and what was not salvaged.
 
 `schema/salvage-1.0.json` describes it.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Final
 
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.model.findings import Asked, Finding
+from kafka_forensics.model.findings import Asked, Finding, TopicPartition
 from kafka_forensics.model.json_objects import Json, attributes, object_of
 from kafka_forensics.model.offset_ranges import Ranges
 from kafka_forensics.model.results import SCHEMA_VERSION, Incomplete
 from kafka_forensics.questions.salvage.lineage import LeftBehind
 from kafka_forensics.questions.salvage.log_dirs import TargetDir
-from kafka_forensics.questions.salvage.partition_files import Range
+from kafka_forensics.questions.salvage.partition_files import OutputRange
 from kafka_forensics.replication.planner import NO_END
 from kafka_forensics.version import __version__
 
 MANIFEST: Final = "manifest.json"
 ELECTION_FILE: Final = "election.json"
-"""All partitions that were salvaged, as kafka-leader-election.sh reads them."""
+"""Lists all salvaged partitions in the format of kafka-leader-election.sh."""
 NO_TOPIC_ID: Final = "topic_id"
-"""Stands among what is unseen where brokers want the topic's id, and nothing here tells it."""
+"""Entry of `SalvagedPartition.unseen` if brokers need the topic's id and no input has it."""
 _LOG_DIR: Final = attributes(
     "broker=node directory in_place_of=log_dir was_empty=is_empty directory_id meta_properties partitions bytes=size_in_bytes"
 )
@@ -40,17 +40,14 @@ _FINDING: Final = {
     **attributes("kind severity=severity.value offset_start=place.offset_start offset_end=place.offset_end"),
     "producer_id": lambda finding: finding.evidence.get("producer_id"),
 }
-MAY_BE_STALE: Final = (
-    "keys whose newest value or tombstone was left out may be missing, have an older value, or be back from deletion"
-)
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
-    """Offsets `[start, end)` that no copy has of this lineage; of a compacted topic, that the copy taken does not have.
+class LogGap:
+    """Offsets `[start, end)` that no copy has in this lineage; in a compacted topic, that the used copy lacks.
 
-    `end` is None for damaged bytes after the last batch, which held an unknown number of offsets. `damaged_on`: brokers whose
-    copy has damaged bytes of these offsets.
+    `end` is None for damaged bytes after the last batch, which held an unknown number of offsets. The copies of the brokers
+    `damaged_on` have damaged bytes there.
     """
 
     start: int
@@ -60,7 +57,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class CopiedFile:
-    """A file of the output that is a copy's, byte for byte, beside the segments: a snapshot of the controllers' log."""
+    """A file of the output that is copied unchanged, besides segments: a snapshot of the controllers' log."""
 
     file: str
     size_in_bytes: int
@@ -71,28 +68,28 @@ class CopiedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Quorum:
-    """On what the controllers' log stands: who votes, whose whole copies are the majority, and the epoch to start in."""
+class SalvagedQuorum:
+    """The voters of the controllers' log, those whose copies are whole and form the majority, and the epoch to start in."""
 
     voters: list[int]
     counted: list[int | str]
     leader_epoch: int
-    """Above every one that a copy tells of; nobody was elected in it."""
+    """Higher than every epoch in the copies; nobody was elected in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassedLimit:
-    """A limit of retention that the first segment of a salvaged log has passed: brokers delete it as soon as they run."""
+    """A retention limit that the first segment of a salvaged log exceeds: brokers delete the segment as soon as they run."""
 
     setting: str
-    """`retention.ms` or `retention.bytes`"""
+    """`retention.ms` or `retention.bytes`."""
     value: int
     is_known: bool
-    """Whether the controllers' log has it; else it is Kafka's default."""
+    """Whether the value is from the controllers' log; else it is Kafka's default."""
     of_topic: str | None
-    """The topic's own value, if it has one;"""
+    """The topic's own value, if it has one."""
     of_topic_is_known: bool = True
-    """and whether a controllers' log tells that."""
+    """Whether a controllers' log says what the topic's own value is."""
 
 
 @dataclass(slots=True)
@@ -103,67 +100,76 @@ class SalvagedPartition:
     partition: int
     topic_id: str | None
     base: int | str
-    """The broker whose copy says what the lineage is."""
+    """The broker whose copy determines the lineage."""
     chosen_by: str
-    """`plan` (recommends it) · `prefer-broker` · `committed` (its lineage alone was proven committed) · `longest` (neither: it is
-    proven committed furthest, or goes on furthest) · `quorum` (of a majority of the voters, the most up-to-date)"""
+    """`plan` (recommended) · `prefer-broker` · `committed` (only its lineage is proven committed) · `longest` (otherwise: proven
+    committed furthest, or longest) · `quorum` (the most up-to-date of a majority of the voters)."""
     log_start_offset: int
     local_log_start_offset: int
-    """Where its segments begin: the log start, but of a tiered topic."""
+    """Start of its segments: the log start, except in a tiered topic."""
     log_end_offset: int
     high_watermark: int | None
     leader_epochs: list[EpochEntry] = field(default_factory=list)
     segments: int = 0
     size_in_bytes: int = 0
     replicas: list[tuple[int | str, str]] = field(default_factory=list)
-    """Whose replicas it is: broker, and log directory below the output, `broker-N/LOGDIR`. Each has the same files."""
-    gaps: list[Gap] = field(default_factory=list)
+    """Its replicas, with the same files each: broker, and log directory below the output, `broker-N/LOGDIR`."""
+    gaps: list[LogGap] = field(default_factory=list)
     left_behind: list[LeftBehind] = field(default_factory=list)
-    ranges: list[Range] = field(default_factory=list)
-    """Whence its bytes came, known once they are on disk."""
+    ranges: list[OutputRange] = field(default_factory=list)
+    """The source of each byte; set once the bytes are on disk."""
     unseen: list[str] = field(default_factory=list)
-    """What of the plan's witnesses is missing, so that records may be where nobody looked, as `kind` or `kind:broker`; `topic_id`
-    where brokers want that, and nothing here tells it. Of the controllers' log `voter:N`, `quorum_state:N`."""
+    """Missing witnesses of the plan, so that there may be records that no input has: `kind` or `kind:broker`; `NO_TOPIC_ID`; for
+    the controllers' log `voter:N`, `quorum_state:N`."""
     inherited: list[Finding] = field(default_factory=list)
-    """Findings above `info` of a scan of the output that a copy has at the same offsets."""
+    """Findings above `info` in the output that a copy has at the same offsets."""
     new: list[Finding] = field(default_factory=list)
-    """Findings above `info` of a scan of the output that no copy has there."""
+    """Findings above `info` in the output that no copy has there."""
     warning: str | None = None
-    """Of a compacted topic: why the copy of the preferred broker was not taken, and what may be wrong with the rest where something
-    was left out."""
+    """`Choice.warning`."""
     passed_limits: tuple[PassedLimit, ...] = ()
-    quorum: Quorum | None = None
-    """Of the controllers' log alone;"""
+    quorum: SalvagedQuorum | None = None
+    """Of the controllers' log only."""
     files: list[CopiedFile] = field(default_factory=list)
-    """and so are these."""
+    """Of the controllers' log only."""
+
+    @property
+    def key(self) -> TopicPartition:
+        """Topic and partition."""
+        return self.topic, self.partition
 
     @property
     def wants_topic_id(self) -> bool:
-        """Whether its `partition.metadata` has to be written by hand before a broker takes the log for this topic's."""
+        """Whether the user must write its `partition.metadata` before a broker accepts the log as this topic's."""
         return NO_TOPIC_ID in self.unseen
 
     @property
     def brokers(self) -> list[int | str]:
-        """Whose bytes it is made of, the base first."""
-        return list(dict.fromkeys((self.base, *(taken.broker for taken in self.ranges))))
+        """The brokers whose bytes it consists of, the base first."""
+        return list(dict.fromkeys((self.base, *(range_.broker for range_ in self.ranges))))
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A partition that was not salvaged, why, and what to do."""
+    """A partition that was not salvaged, the reason, and what to do."""
 
     topic: str
     partition: int
     kind: str
     """`rivals` · `gaps` · `internal_topic` · `compacted` · `controllers_log` · `tiered` · `topic_undecided` · `no_copy` ·
-    `nothing_read` · `not_readable` · `not_sound` · `no_log_dir`"""
+    `nothing_read` · `not_readable` · `not_sound` · `no_log_dir`."""
     reason: str
     hint: str | None = None
     offsets: tuple[tuple[int, int | None], ...] = ()
     """Ranges; an end of None is unknown."""
     brokers: tuple[int | str, ...] = ()
     is_tiered: bool = False
-    """Whether a start of brokers without its directories has Kafka delete its remote log."""
+    """Whether Kafka deletes its remote log if brokers start without its directories."""
+
+    @property
+    def key(self) -> TopicPartition:
+        """Topic and partition."""
+        return self.topic, self.partition
 
 
 class RefusedError(Exception):
@@ -182,56 +188,56 @@ class Salvaged:
     partitions: list[SalvagedPartition] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
     begun_empty: list[Refused] = field(default_factory=list)
-    """Partitions of which no copy is here, and that brokers may begin empty."""
+    """Partitions without a copy that brokers may start empty."""
     incomplete: list[Incomplete] = field(default_factory=list)
     inherited: list[Finding] = field(default_factory=list)
-    """Findings of no single partition that an input has, too."""
+    """Findings of no single partition that an input also has."""
     new: list[Finding] = field(default_factory=list)
     """Findings of no single partition that no input has."""
     log_dirs: list[TargetDir] = field(default_factory=list)
     bytes_to_write: int = 0
-    """Of the segments in all log directories, as it is announced."""
+    """Bytes of the segments in all log directories, before they are written."""
     is_kraft: bool = False
-    """Whether nodes are known to have controllers in the place of ZooKeeper."""
+    """Whether nodes are known to run with KRaft controllers."""
     combined: frozenset[int] = frozenset()
-    """Nodes that vote among the controllers; those that are brokers, too, run as both."""
+    """Voters among the controllers; those that are also brokers have both roles."""
     is_selection: bool = False
-    """Whether --topic, --partition or --broker left out partitions."""
+    """Whether --topic, --partition or --broker excluded partitions."""
     of_controllers: list[Finding] = field(default_factory=list)
-    """What must be mended before controllers start, where their log was refused."""
+    """If the controllers' log was refused: what must be repaired before controllers start."""
     to_mend: list[Finding] = field(default_factory=list)
-    """Small files that come from the copies as they are, and over which a broker does not start, or does not serve its logs."""
+    """Findings about small files that are kept from the copies and keep a broker from starting or from serving its logs."""
     asked: Asked | None = None
     options: tuple[str, ...] = ()
-    """What to give to salvage the same copies again, beside `--output`."""
+    """The options of this salvage except `--output`."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether all that was asked for was read and salvaged."""
+        """Whether everything requested was read and salvaged."""
         return not (self.refused or self.incomplete)
 
     @property
     def has_new_findings(self) -> bool:
-        """Whether a scan of the output finds what no copy has."""
+        """Whether a scan of the output finds anything that no copy has."""
         return bool(self.new) or any(partition.new for partition in self.partitions)
 
     def to_elect(self) -> list[tuple[str, int]]:
-        """Partitions that need a leader: the controllers elect among themselves."""
-        return [(partition.topic, partition.partition) for partition in self.partitions if partition.quorum is None]
+        """Partitions that need a leader; controllers elect their own."""
+        return [partition.key for partition in self.partitions if partition.quorum is None]
 
     @property
     def size_in_bytes(self) -> int:
-        """Bytes of the segments written."""
+        """Bytes of the written segments."""
         return sum(partition.size_in_bytes for partition in self.partitions)
 
 
 def open_ended(ranges: Ranges) -> tuple[tuple[int, int | None], ...]:
-    """The ranges, with None for an end that is unknown."""
+    """The ranges, with None for an unknown end (NO_END)."""
     return tuple([(start, None if end == NO_END else end) for start, end in ranges])
 
 
 def document(salvaged: Salvaged) -> Json:
-    """The manifest as JSON has it."""
+    """The manifest as JSON."""
     return {
         "schema_version": SCHEMA_VERSION,
         "tool": {"name": "kafka-forensics", "version": __version__},
@@ -239,8 +245,8 @@ def document(salvaged: Salvaged) -> Json:
         "log_dirs": [{**object_of(_LOG_DIR, target), "partitions": len(target.partitions)} for target in salvaged.log_dirs],
         "partitions": [_partition(partition) for partition in salvaged.partitions],
         "refused": [_refused(refused) for refused in salvaged.refused],
-        **({"begun_empty": [_refused(one) for one in salvaged.begun_empty]} if salvaged.begun_empty else {}),
-        "incomplete": [object_of(_INCOMPLETE, gap) for gap in salvaged.incomplete],
+        **({"begun_empty": [_refused(row) for row in salvaged.begun_empty]} if salvaged.begun_empty else {}),
+        "incomplete": [object_of(_INCOMPLETE, row) for row in salvaged.incomplete],
         **_findings(salvaged),
     }
 
@@ -255,17 +261,16 @@ def _partition(partition: SalvagedPartition) -> Json:
         **object_of(_PARTITION, partition),
         "leader_epochs": [[entry.leader_epoch, entry.start_offset] for entry in partition.leader_epochs],
         "replicas": [{"broker": broker, "directory": directory} for broker, directory in partition.replicas],
-        "ranges": [object_of(_RANGE, taken) for taken in partition.ranges],
+        "ranges": [object_of(_RANGE, range_) for range_ in partition.ranges],
         "gaps": [{"offset_start": gap.start, "offset_end": gap.end, "damaged_on": list(gap.damaged_on)} for gap in partition.gaps],
         "left_behind": [object_of(_LEFT_BEHIND, left) for left in partition.left_behind],
         "unseen": partition.unseen,
         **_findings(partition),
         **({} if partition.warning is None else {"warning": partition.warning}),
-        **({} if quorum is None else {"quorum": object_of(attributes("voters counted leader_epoch"), quorum)}),
-        **({} if quorum is None else {"files": [object_of(_FILE, copied) for copied in partition.files]}),
+        **({} if quorum is None else {"quorum": asdict(quorum), "files": [object_of(_FILE, file) for file in partition.files]}),
     }
 
 
-def _findings(of: Salvaged | SalvagedPartition) -> Json:
-    findings = {"inherited": of.inherited, "new": of.new}
-    return {name: [object_of(_FINDING, finding) for finding in found] for name, found in findings.items()}
+def _findings(salvaged: Salvaged | SalvagedPartition) -> Json:
+    findings = {"inherited": salvaged.inherited, "new": salvaged.new}
+    return {name: [object_of(_FINDING, finding) for finding in rows] for name, rows in findings.items()}

@@ -1,5 +1,6 @@
-"""The files that a broker derives from a log, built from its batches by the broker's rules (LogSegment.recover,
-ProducerStateManager, ProducerAppendInfo, LeaderEpochFileCache): indexes, producer state, aborted transactions, leader epochs.
+"""Builds the files that a broker derives from a log from its batches: indexes, producer state, aborted transactions, leader epochs.
+
+The rules are the broker's (LogSegment.recover, ProducerStateManager, ProducerAppendInfo, LeaderEpochFileCache).
 """
 
 import re
@@ -19,74 +20,61 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-INDEX_INTERVAL_BYTES: Final = 4096
-"""Kafka's default of `index.interval.bytes`."""
+_DEFAULT_INDEX_INTERVAL_BYTES: Final = 4096
 
 
 def index_interval(setting: str | None) -> int:
-    """`index.interval.bytes` by a topic's setting; Kafka's default where there is none that can be read."""
-    return int(setting) if setting is not None and re.fullmatch(r"[0-9]{1,9}", setting) else INDEX_INTERVAL_BYTES
+    """`index.interval.bytes` by a topic's setting; Kafka's default if there is none that can be read."""
+    return int(setting) if setting is not None and re.fullmatch(r"[0-9]{1,9}", setting) else _DEFAULT_INDEX_INTERVAL_BYTES
 
 
-_POSITION: Final = int(BatchColumn.POSITION)
-_LAST_OFFSET: Final = int(BatchColumn.LAST_OFFSET)
-_MAX_TIMESTAMP: Final = int(BatchColumn.MAX_TIMESTAMP)
+class IndexBuilder:
+    """`.index` and `.timeindex` of one segment, as its recovery builds them.
 
-
-def index_entries(columns: "Ints", interval_bytes: int, state: "Ints") -> "Ints":
-    """The entries that batches get, (BATCH_COLUMNS, n) in file order, as (4, entries).
-
-    A batch gets one if it begins more than the interval after the last batch that did: its last offset and its byte, and the
-    largest timestamp so far with the last offset of the first batch that had it. `state` is carried on to the next batches: the
-    byte of the last entry, and that timestamp and offset.
+    A batch gets an entry if it starts more than the interval after the last batch with one: its last offset and byte position,
+    and the largest timestamp so far with the last offset of the first batch that has it.
     """
-    position, last = columns[_POSITION], columns[_LAST_OFFSET]
-    stamps = np.concatenate(([state[1]], columns[_MAX_TIMESTAMP]))
-    rises = np.concatenate(([True], stamps[1:] > np.maximum.accumulate(stamps)[:-1]))
-    source = np.maximum.accumulate(np.where(rises, np.arange(stamps.size), 0))
-    offsets = np.concatenate(([state[2]], last))
-    rows: list[int] = []
-    positions, row, indexed_at = position.tolist(), 0, int(state[0])
-    while (row := bisect_right(positions, indexed_at + interval_bytes, row)) < len(positions):
-        indexed_at = positions[row]
-        rows.append(row)
-    met = source[np.array(rows, np.int64) + 1]
-    state[:] = indexed_at, stamps[source[-1]], offsets[source[-1]]
-    return np.stack((last[rows], position[rows], stamps[met], offsets[met]))
 
-
-class SegmentIndexes:
-    """`.index` and `.timeindex` of one segment, as its recovery builds them."""
-
-    def __init__(self, base_offset: int, interval_bytes: int = INDEX_INTERVAL_BYTES) -> None:
-        self._base_offset = base_offset
-        self._interval_bytes = interval_bytes
-        self._state = np.array([0, -1, base_offset], np.int64)
-        self._timed = -1
+    def __init__(self, base_offset: int, interval_bytes: int) -> None:
+        self._base_offset, self._interval_bytes = base_offset, interval_bytes
+        self._indexed_at = 0
+        """Position of the batch of the last entry."""
+        self.largest_timestamp = -1
+        """Of all batches so far (ms)."""
+        self._offset_of_largest = base_offset
+        self._last_time = -1
+        """Of the last entry of the time index."""
         self._offsets: list[Ints] = []
         self._times: list[Ints] = []
 
-    @property
-    def largest_timestamp(self) -> int:
-        """Of all batches so far; -1 of none."""
-        return int(self._state[1])
-
     def step(self, columns: "Ints") -> None:
         """Add batches, (BATCH_COLUMNS, n) int64 in file order."""
-        last, position, stamps, offsets = index_entries(columns, self._interval_bytes, self._state)
-        if last.size:
-            self._offsets.append(np.stack((last - self._base_offset, position)))
-            self._add_times(stamps, offsets)
+        position, last = columns[BatchColumn.POSITION], columns[BatchColumn.LAST_OFFSET]
+        timestamps = np.concatenate(([self.largest_timestamp], columns[BatchColumn.MAX_TIMESTAMP]))
+        rises = np.concatenate(([True], timestamps[1:] > np.maximum.accumulate(timestamps)[:-1]))
+        row_of_largest = np.maximum.accumulate(np.where(rises, np.arange(timestamps.size), 0))
+        offsets = np.concatenate(([self._offset_of_largest], last))
+        rows: list[int] = []
+        positions, row = position.tolist(), 0
+        while (row := bisect_right(positions, self._indexed_at + self._interval_bytes, row)) < len(positions):
+            self._indexed_at = positions[row]
+            rows.append(row)
+        self.largest_timestamp = int(timestamps[row_of_largest[-1]])
+        self._offset_of_largest = int(offsets[row_of_largest[-1]])
+        if rows:
+            self._offsets.append(np.stack((last[rows] - self._base_offset, position[rows])))
+            largest = row_of_largest[np.array(rows, np.int64) + 1]
+            self._add_times(timestamps[largest], offsets[largest])
 
-    def _add_times(self, stamps: "Ints", offsets: "Ints") -> None:
-        """Add entries, those whose time is later than that of the one before."""
-        later = stamps > np.concatenate(([self._timed], stamps[:-1]))
-        self._times.append(np.stack((stamps[later], offsets[later] - self._base_offset)))
-        self._timed = max(self._timed, int(stamps[-1]))
+    def _add_times(self, timestamps: "Ints", offsets: "Ints") -> None:
+        """Add those entries whose time is later than that of the one before."""
+        later = timestamps > np.concatenate(([self._last_time], timestamps[:-1]))
+        self._times.append(np.stack((timestamps[later], offsets[later] - self._base_offset)))
+        self._last_time = max(self._last_time, int(timestamps[-1]))
 
     def finish(self) -> tuple[bytes, bytes]:
         """The bytes of both files; the time index ends with the largest timestamp."""
-        self._add_times(self._state[1:2], self._state[2:3])
+        self._add_times(np.array([self.largest_timestamp]), np.array([self._offset_of_largest]))
         index = np.concatenate([np.empty((2, 0), np.int64), *self._offsets], axis=1)
         times = np.concatenate(self._times, axis=1)
         rows = np.empty(times.shape[1], [("timestamp", ">i8"), ("relative_offset", ">i4")])
@@ -94,41 +82,36 @@ class SegmentIndexes:
         return index.T.astype(">i4").tobytes(), rows.tobytes()
 
 
-class ProducerReplay:
-    """What a broker knows of producers behind the batches replayed so far, and what of them was aborted.
-
-    Held in memory is one entry a producer, as the broker does.
-    """
+class ProducerStateBuilder:
+    """A broker's producer state after the batches so far; it needs the memory of one entry per producer, as on the broker."""
 
     def __init__(self, entries: Iterable[ProducerEntry] = ()) -> None:
-        """`entries` are known before the first batch, without open transactions."""
+        """`entries` is the state before the first batch, without open transactions."""
         self._entries = {entry.producer_id: entry for entry in entries}
         self._open: dict[int, int] = {}
         """Producer id → first offset of its open transaction."""
 
     def step(self, columns: "Ints") -> list[AbortedTxn]:
-        """Replay batches, (BATCH_COLUMNS, n) int64 in file order; the transactions that they abort."""
+        """Add batches, (BATCH_COLUMNS, n) int64 in file order; the transactions that they abort."""
         producer_id, attributes = columns[BatchColumn.PRODUCER_ID], columns[BatchColumn.ATTRIBUTES]
         rows = np.flatnonzero(producer_id >= 0)
         if not rows.size:
             return []
-        special = np.unique(producer_id[rows][attributes[rows] & (TRANSACTIONAL_MASK | CONTROL_MASK) != 0])
-        is_special = np.isin(producer_id[rows], special) if special.size else np.zeros(rows.size, np.bool_)
-        plain = rows[~is_special]
-        plain = plain[np.append(producer_id[plain[1:]] != producer_id[plain[:-1]], True)[: plain.size]]  # the last of each run
-        _, backwards = np.unique(producer_id[plain][::-1], return_index=True)
-        aborted = []
-        for row in sorted((*plain[plain.size - 1 - backwards].tolist(), *rows[is_special].tolist())):
-            ended = self._replay(columns[:, row].tolist())
-            aborted += [] if ended is None else [ended]
-        return aborted
+        transactional = np.unique(producer_id[rows][attributes[rows] & (TRANSACTIONAL_MASK | CONTROL_MASK) != 0])
+        is_needed = np.isin(producer_id[rows], transactional) if transactional.size else np.zeros(rows.size, np.bool_)
+        others = rows[~is_needed]  # the last batch of each of these producers is enough
+        others = others[np.append(producer_id[others[1:]] != producer_id[others[:-1]], True)[: others.size]]
+        _, backwards = np.unique(producer_id[others][::-1], return_index=True)
+        needed = sorted((*others[others.size - 1 - backwards].tolist(), *rows[is_needed].tolist()))
+        aborted = (self._add(columns[:, row].tolist()) for row in needed)
+        return [transaction for transaction in aborted if transaction is not None]
 
-    def _replay(self, batch: list[int]) -> AbortedTxn | None:
-        """Replay one batch; the transaction that it aborts."""
+    def _add(self, batch: list[int]) -> AbortedTxn | None:
+        """Add one batch; the transaction that it aborts."""
         producer_id, attributes = batch[BatchColumn.PRODUCER_ID], batch[BatchColumn.ATTRIBUTES]
-        known = self._entries.get(producer_id)
+        entry = self._entries.get(producer_id)
         if attributes & CONTROL_MASK:
-            return self._end(known, batch)
+            return self._add_marker(entry, batch)
         base_offset = batch[BatchColumn.BASE_OFFSET]
         if attributes & TRANSACTIONAL_MASK:
             self._open.setdefault(producer_id, base_offset)
@@ -141,24 +124,24 @@ class ProducerReplay:
             batch[BatchColumn.LAST_OFFSET],
             delta,
             batch[BatchColumn.MAX_TIMESTAMP],
-            -1 if known is None else known.coordinator_epoch,
+            -1 if entry is None else entry.coordinator_epoch,
             self._open.get(producer_id, -1),
         )
         return None
 
-    def _end(self, known: ProducerEntry | None, batch: list[int]) -> AbortedTxn | None:
-        """Replay a marker: one of another epoch begins that, in which nothing is written yet."""
+    def _add_marker(self, entry: ProducerEntry | None, batch: list[int]) -> AbortedTxn | None:
+        """Add a marker; a marker of another epoch starts that epoch, without any sequence."""
         kind, producer_id, offset = (
             batch[column] for column in (BatchColumn.CONTROL_RECORD_TYPE, BatchColumn.PRODUCER_ID, BatchColumn.BASE_OFFSET)
         )
         if kind not in (CONTROL_ABORT, CONTROL_COMMIT):
             return None
         epoch = batch[BatchColumn.PRODUCER_EPOCH]
-        if known is None or known.producer_epoch != epoch:
-            known = ProducerEntry(producer_id, epoch, -1, -1, 0, -1, -1, -1)
+        if entry is None or entry.producer_epoch != epoch:
+            entry = ProducerEntry(producer_id, epoch, -1, -1, 0, -1, -1, -1)
         first = self._open.pop(producer_id, None)
         self._entries[producer_id] = replace(
-            known,
+            entry,
             timestamp=batch[BatchColumn.MAX_TIMESTAMP],
             coordinator_epoch=batch[BatchColumn.COORDINATOR_EPOCH],
             current_txn_first_offset=-1,
@@ -168,12 +151,12 @@ class ProducerReplay:
         return AbortedTxn(producer_id, first, offset, min(self._open.values(), default=offset + 1))
 
     def entries(self) -> list[ProducerEntry]:
-        """The producers, in the order in which they came."""
+        """The producers, in the order of their first batches."""
         return list(self._entries.values())
 
 
-class EpochReplay:
-    """`leader-epoch-checkpoint`: the epochs of the batches; `falls` where one is lower than an earlier one."""
+class LeaderEpochBuilder:
+    """`leader-epoch-checkpoint`: the epochs of the batches; `falls` if one is lower than an earlier one."""
 
     def __init__(self) -> None:
         self.entries: list[EpochEntry] = []
@@ -185,7 +168,7 @@ class EpochReplay:
         rows = np.flatnonzero(epochs >= 0)
         if not rows.size or (self.entries and (epochs == self.entries[-1].leader_epoch).all()):
             return
-        known = np.concatenate(([self.entries[-1].leader_epoch if self.entries else -1], epochs[rows]))
-        self.falls = self.falls or bool((known[1:] < known[:-1]).any())
-        for row in rows[known[1:] > np.maximum.accumulate(known)[:-1]].tolist():
+        all_epochs = np.concatenate(([self.entries[-1].leader_epoch if self.entries else -1], epochs[rows]))
+        self.falls = self.falls or bool((all_epochs[1:] < all_epochs[:-1]).any())
+        for row in rows[all_epochs[1:] > np.maximum.accumulate(all_epochs)[:-1]].tolist():
             self.entries.append(EpochEntry(int(epochs[row]), int(columns[BatchColumn.BASE_OFFSET, row])))

@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 
 from kafka_forensics.cli.outputs.salvage import summary_lines
 from kafka_forensics.questions.salvage import MANIFEST, SalvagedPartition, document
-from kafka_forensics.questions.salvage.manifest import MAY_BE_STALE
+from kafka_forensics.questions.salvage.whole_copies import MAY_BE_STALE
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.questions.salvage.salvaged import NAME, check_output, log_of, of_first, refused, salvaged_of, taken
 from tests.support.brokers import put_copies, put_meta, put_offsets, put_replica, put_segment, write_checkpoint

@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.offset_ranges import Ranges, normalised
-from kafka_forensics.questions.salvage.lineage import BASE, CONTINUED, HEAD, Copy, Lineage, trace
+from kafka_forensics.questions.salvage.lineage import BASE, CONTINUED, LOG_START, LogCopy, LogLineage, trace
 
 END = 30
 
@@ -19,15 +19,15 @@ def copy(
     committed: int = 0,
     damaged: Ranges = (),
     head: int | None = None,
-) -> Copy:
+) -> LogCopy:
     """A copy of these good offsets; `epochs` are epoch → start, by default one."""
     entries = tuple(EpochEntry(epoch, start) for epoch, start in ({0: good[0][0]} if epochs is None else epochs).items())
     end = max(high for _, high in (*good, *damaged))
-    return Copy(broker, tuple(good), good[0][0], end, entries, damaged, committed, head)
+    return LogCopy(broker, tuple(good), good[0][0], end, entries, damaged, committed, head)
 
 
-def taken(lineage: Lineage) -> list[tuple[int, int, int, str]]:
-    return [(piece.copy, piece.start, piece.end, piece.why) for piece in lineage.pieces]
+def taken(lineage: LogLineage) -> list[tuple[int, int, int, str]]:
+    return [(piece.copy, piece.start, piece.end, piece.why) for piece in lineage.ranges]
 
 
 BETWEEN = copy(1, (0, 10), (20, 30), epochs={0: 0, 2: 20})
@@ -64,7 +64,7 @@ ROTTEN, WHOLE = copy(1, (0, 10), (14, 20), epochs={}, damaged=((10, 14),)), copy
         "nor does one of another lineage",
     ],
 )
-def test_what_no_copy_fills_is_a_gap(copies: list[Copy], apart: Ranges, gaps: Ranges) -> None:
+def test_what_no_copy_fills_is_a_gap(copies: list[LogCopy], apart: Ranges, gaps: Ranges) -> None:
     assert trace(copies, {(0, 1): apart} if apart else {}, 0).gaps == gaps
 
 
@@ -84,7 +84,7 @@ def test_the_epoch_at_the_end_decides_whether_a_copy_goes_on() -> None:
 
 
 def test_heads_come_from_copies_that_join() -> None:
-    assert taken(trace([copy(1, (10, 20), head=0), copy(2, (0, 15))], {}, 0))[0] == (1, 0, 10, HEAD)
+    assert taken(trace([copy(1, (10, 20), head=0), copy(2, (0, 15))], {}, 0))[0] == (1, 0, 10, LOG_START)
     assert trace([copy(1, (10, 20)), copy(2, (0, 15))], {}, 0).log_start_offset == 10
 
 
@@ -108,11 +108,11 @@ def test_the_only_committed_side_is_taken_whoever_was_recommended() -> None:
 def test_of_one_epoch_all_that_any_copy_holds_is_taken_once(held: list[set[int]], data: st.DataObject) -> None:
     """The naive answer: every offset that any copy holds, each from a copy that has it."""
     ranges = [normalised((offset, offset + 1) for offset in offsets) for offsets in held]
-    copies = [Copy(number, good, 0, good[-1][1], (EpochEntry(0, 0),)) for number, good in enumerate(ranges)]
+    copies = [LogCopy(number, good, 0, good[-1][1], (EpochEntry(0, 0),)) for number, good in enumerate(ranges)]
     base = data.draw(st.integers(0, len(copies) - 1))
     lineage = trace(copies, {}, base)
     given_by: dict[int, int] = {}
-    for piece in lineage.pieces:
+    for piece in lineage.ranges:
         for offset in range(piece.start, piece.end):
             assert offset not in given_by
             assert offset in held[piece.copy]
@@ -138,7 +138,7 @@ def test_nothing_of_another_lineage_is_ever_taken(data: st.DataObject) -> None:
         good = normalised((offset, offset + 1) for offset in range(end) if offset not in lost)
         starts = {line[offset]: offset for offset in reversed(range(end)) if offset not in lost}
         epochs = tuple(EpochEntry(epoch, start) for epoch, start in sorted(starts.items()))
-        copies.append(Copy(number, good, 0, end, epochs, (), data.draw(st.integers(0, end))))
+        copies.append(LogCopy(number, good, 0, end, epochs, (), data.draw(st.integers(0, end))))
         truth.append({offset: line[offset] for offset in range(end) if offset not in lost})
     apart = {}
     for left in range(len(copies)):
@@ -149,9 +149,9 @@ def test_nothing_of_another_lineage_is_ever_taken(data: st.DataObject) -> None:
                 apart[left, right] = differing
     base = data.draw(st.integers(0, len(copies) - 1))
     lineage = trace(copies, apart, base, preferred=True)
-    epochs_taken = [truth[piece.copy][offset] for piece in lineage.pieces for offset in range(piece.start, piece.end)]
+    epochs_taken = [truth[piece.copy][offset] for piece in lineage.ranges for offset in range(piece.start, piece.end)]
     assert epochs_taken == sorted(epochs_taken), "a log's epochs never fall"
-    offsets = [offset for piece in lineage.pieces for offset in range(piece.start, piece.end)]
+    offsets = [offset for piece in lineage.ranges for offset in range(piece.start, piece.end)]
     found = dict(zip(offsets, epochs_taken, strict=True))
     for offset, epoch in truth[base].items():
         assert found[offset] == epoch, "what the base has stays"

@@ -16,8 +16,8 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.parsers.checkpoints import parse_meta_properties
 from kafka_forensics.questions.salvage import ELECTION_FILE, MANIFEST, METADATA_LOG, Salvaged, SalvageOptions, TargetDir, salvage
-from kafka_forensics.questions.salvage.log_dirs import places_of, target_dirs
-from kafka_forensics.questions.salvage.manifest import Quorum, SalvagedPartition
+from kafka_forensics.questions.salvage.log_dirs import target_dirs, targets_of
+from kafka_forensics.questions.salvage.manifest import SalvagedPartition, SalvagedQuorum
 from kafka_forensics.questions.verify import Asked, Outcome, read_promises, verify
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.writers.files import write_quorum_state
@@ -48,7 +48,7 @@ UNASSIGNED = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 def target(node: int, directory_id: str | None, *held: tuple[str, int], is_empty: bool = False) -> TargetDir:
     name = f"broker-{node}/{directory_id}"
-    return TargetDir(node, name, name, node, directory_id, is_empty, held=frozenset(held))
+    return TargetDir(node, name, name, node, directory_id, is_empty, expected=frozenset(held))
 
 
 def assigned(nodes: list[int], directories: list[str] | None) -> ControllerHistory:
@@ -76,7 +76,7 @@ PLACES: dict[str, tuple[list[TargetDir], ControllerHistory | None, list[TargetDi
 @pytest.mark.parametrize("case", PLACES)
 def test_a_replica_belongs_where_it_is_assigned(case: str) -> None:
     targets, controller, expected = PLACES[case]
-    assert places_of(KEY, targets, controller) == expected
+    assert targets_of(KEY, targets, controller) == expected
 
 
 def test_a_replica_that_lies_in_a_second_directory_is_not_put_into_the_one_that_only_names_it_too(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_replica_that_lies_in_a_second_directory_is_not_put_into_the_one_that_
     put_log_dir(tmp_path / "a", 1, {}, committed={NAME: 2})
     for paths in (("a", "b"), ("b", "a")):
         inputs = gather([f"1={tmp_path / path}" for path in paths], ScanOptions())
-        assert [place.log_dir for place in places_of(KEY, target_dirs(inputs, None, {}), None)] == [str(tmp_path / "b")]
+        assert [place.log_dir for place in targets_of(KEY, target_dirs(inputs, None, {}), None)] == [str(tmp_path / "b")]
 
 
 def test_a_new_disk_gets_the_id_that_the_controllers_have_for_it(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_directory_gets_the_id_that_the_controllers_have_for_what_lies_there(t
 
 def test_the_controllers_log_belongs_where_a_node_has_it_or_to_its_new_disk() -> None:
     here, empty, second = target(1, ID_A, METADATA_LOG), target(2, None, is_empty=True), replace(DISK, partitions=[])
-    assert places_of(METADATA_LOG, [here, second, empty, A], None) == [here, empty]
+    assert targets_of(METADATA_LOG, [here, second, empty, A], None) == [here, empty]
 
 
 @pytest.fixture
@@ -320,7 +320,7 @@ def test_files_over_which_a_broker_does_not_start_are_mended_and_not_copied_back
 
 
 def test_a_controller_that_was_not_given_keeps_its_own_files_and_can_read_its_log(tmp_path: Path) -> None:
-    log = SalvagedPartition(*METADATA_LOG, None, 100, "quorum", 0, 0, 9, None, quorum=Quorum([100, 101], [100], 5))
+    log = SalvagedPartition(*METADATA_LOG, None, 100, "quorum", 0, 0, 9, None, quorum=SalvagedQuorum([100, 101], [100], 5))
     here = replace(target(100, ID_A, METADATA_LOG), partitions=[METADATA_LOG])
     steps = steps_of(Salvaged("DIR", [log], log_dirs=[here]))
     assert [(step.kind, step.brokers) for step in steps[3:6:2]] == [("copy", (101,)), ("own", (100, 101))]

@@ -28,7 +28,7 @@ def found(kind: str, start: int | None, end: int | None, broker: int | None = 1,
 
 def judged(given: list[Finding], *of_output: Finding, gaps: tuple[tuple[int, int], ...] = ()) -> tuple[int, int, int]:
     """How many are wrong, inherited and new."""
-    wrong, inherited, new = InputFindings(given).judge(of_output, gaps)
+    wrong, inherited, new = InputFindings(given).classify(of_output, gaps)
     return len(wrong), len(inherited), len(new)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from kafka_forensics.model.files import AbortedTxn, EpochEntry, ProducerEntry
 from kafka_forensics.parsers.log import inspector
-from kafka_forensics.questions.salvage.rebuilding import EpochReplay, ProducerReplay, SegmentIndexes, index_interval
+from kafka_forensics.questions.salvage.rebuilding import IndexBuilder, LeaderEpochBuilder, ProducerStateBuilder, index_interval
 from tests.support.segments import BASE_TIMESTAMP, batch, marker, read
 
 BASE_OFFSET = 100
@@ -53,7 +53,7 @@ def recovered(log: bytes, interval: int) -> tuple[bytes, bytes]:
 def test_indexes_are_those_of_recovery_for_any_cuts(shapes: list[tuple[int, int, int, int]], step: int, interval: int) -> None:
     log = log_of(shapes)
     columns = read(log).columns
-    indexes, epochs = SegmentIndexes(BASE_OFFSET, interval), EpochReplay()
+    indexes, epochs = IndexBuilder(BASE_OFFSET, interval), LeaderEpochBuilder()
     for start in range(0, columns.shape[1], step):
         indexes.step(columns[:, start : start + step])
         epochs.step(columns[:, start : start + step])
@@ -71,7 +71,7 @@ def test_indexes_are_those_of_recovery_for_any_cuts(shapes: list[tuple[int, int,
 def test_epochs_that_fall_are_told_across_chunks() -> None:
     columns = read(batch(0, epoch=3) + batch(1, epoch=2)).columns
     for parts in ([columns], [columns[:, :1], columns[:, 1:]]):
-        epochs = EpochReplay()
+        epochs = LeaderEpochBuilder()
         for part in parts:
             epochs.step(part)
         assert epochs.falls
@@ -89,7 +89,7 @@ def test_of_runs_of_batches_the_last_of_each_producer_counts(runs: list[tuple[in
     ids = [producer_id for producer_id, count in runs for _ in range(count)]
     log = b"".join(batch(i, 1) if id_ < 0 else of_producer(i, 1, id_, ids[:i].count(id_)) for i, id_ in enumerate(ids))
     columns = read(log).columns
-    replays = ProducerReplay(), ProducerReplay()
+    replays = ProducerStateBuilder(), ProducerStateBuilder()
     for replay, rows in zip(replays, (1, step), strict=True):
         for start in range(0, columns.shape[1], rows):
             assert replay.step(columns[:, start : start + rows]) == []
@@ -116,7 +116,7 @@ def test_producers_and_aborted_transactions(step: int) -> None:
         )
     )
     columns = read(log, inspect=inspector(deep=False)).columns
-    replay, aborted = ProducerReplay(), list[AbortedTxn]()
+    replay, aborted = ProducerStateBuilder(), list[AbortedTxn]()
     for start in range(0, columns.shape[1], step):
         aborted += replay.step(np.ascontiguousarray(columns[:, start : start + step]))
     assert aborted == [AbortedTxn(2, 2, 9, 6)]

@@ -14,7 +14,7 @@ import pytest
 
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.questions.salvage import MANIFEST, partition_files, salvaging
-from kafka_forensics.questions.salvage.sealing import Copied, drop
+from kafka_forensics.questions.salvage.copy_and_hash import OutputFile, cancel
 from kafka_forensics.storage import copying
 from kafka_forensics.storage.disks import UNFINISHED
 from kafka_forensics.storage.local import LocalSource
@@ -166,16 +166,16 @@ def test_copying_ahead_ends_before_a_refused_one_is_gone(copies: Path, tmp_path:
         whole(file, path, start, end, to, appended)
         copying_now.remove(path)
 
-    def dropped(copied: Iterable[Copied]) -> None:
+    def dropped(files: Iterable[OutputFile]) -> None:
         assert second_began.wait(20)
-        drop(copied)
+        cancel(files)
 
-    def removed(self: salvaging._Salvager, topic: str, partition: int) -> None:
+    def removed(self: salvaging._Salvager, key: tuple[str, int]) -> None:
         seen.append([*copying_now])
-        remove(self, topic, partition)
+        remove(self, key)
 
     monkeypatch.setattr(partition_files, "copy_range", fails_at_the_first)
-    monkeypatch.setattr(partition_files, "drop", dropped)
+    monkeypatch.setattr(partition_files, "cancel", dropped)
     monkeypatch.setattr(salvaging._Salvager, "_remove", removed)
     assert [refused.kind for refused in salvaged_of(copies, tmp_path / "out").refused] == ["not_readable"]
     assert seen == [[]]

@@ -10,7 +10,7 @@ import pytest
 import kafka_forensics as kf
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.salvage import Salvaged, SalvageOptions, salvage
-from kafka_forensics.questions.salvage.manifest import Quorum
+from kafka_forensics.questions.salvage.manifest import SalvagedQuorum
 from tests.questions.salvage.salvaged import of_first
 from tests.support.archives import SHIPPED, of_brokers
 from tests.support.places import SAMPLES
@@ -62,7 +62,7 @@ def test_a_cluster_that_lost_nothing_is_salvaged_whole(tmp_path: Path, name: str
         members.extractall(tmp_path / "in", filter="data")
     salvaged = salvaged_from(str(tmp_path / "in"), tmp_path / "out")
     assert salvaged.is_whole
-    assert salvaged.partitions[0].quorum == Quorum([100], [100], 2)
+    assert salvaged.partitions[0].quorum == SalvagedQuorum([100], [100], 2)
     assert not any(partition.gaps or partition.left_behind for partition in salvaged.partitions)
     ends = {(partition.topic, partition.partition): partition.log_end_offset for partition in salvaged.partitions}
     assert ends["orders", 0] == 30_000

@@ -11,7 +11,7 @@ from kafka_forensics.cli.outputs.salvage import summary_lines
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.questions.plan import PlanMaker, Planned
-from kafka_forensics.questions.salvage.whole_copies import DIFFERING, _parted
+from kafka_forensics.questions.salvage.whole_copies import DIFFERING, _fork
 from kafka_forensics.replication.planner import NO_END, Plan, PlanPartition, PlanReplica
 from kafka_forensics.scanning.engine.local import scan
 from tests.questions.salvage.salvaged import NAME, TOPIC, of_first, refused, salvaged_of, taken
@@ -268,7 +268,7 @@ def test_copies_part_after_the_last_common_epoch(ours: list[tuple[int, int]], th
         PlanReplica(number, 0, 20, epochs=tuple(EpochEntry(*entry) for entry in epochs))
         for number, epochs in enumerate((ours, theirs))
     ]
-    assert _parted(0, 1, Planned(PlanPartition("orders", 0, replicas), cast("Plan", None))) == parted
+    assert _fork(0, 1, Planned(PlanPartition("orders", 0, replicas), cast("Plan", None))) == parted
 
 
 def test_what_either_has_damaged_does_not_set_copies_apart() -> None:
@@ -278,4 +278,4 @@ def test_what_either_has_damaged_does_not_set_copies_apart() -> None:
     ]
     for differing, parted in (((12, 16), 20), ((12, 18), 16)):
         planned = Planned(PlanPartition("orders", 0, replicas, {(0, 1): (differing,)}), cast("Plan", None))
-        assert _parted(0, 1, planned) == _parted(1, 0, planned) == parted
+        assert _fork(0, 1, planned) == _fork(1, 0, planned) == parted
