@@ -1,4 +1,4 @@
-"""Batches written here are laid out as Kafka lays them out: header, CRC, attributes, and the framing of every codec."""
+"""Batches have Kafka's layout: header, CRC, attributes, and the framing of every codec."""
 
 import gzip
 from typing import Any
@@ -61,14 +61,14 @@ def test_header_and_records() -> None:
     assert (second.timestamp_delta, second.offset_delta, second.key, second.value, second.headers) == (-1, 4, None, b"", [])
 
 
-def test_delete_horizon_takes_the_base_timestamps_place() -> None:
+def test_delete_horizon_replaces_the_base_timestamp() -> None:
     batch = write_batch([RecordToWrite(b"k", None, timestamp_delta=2)], base_offset=0, base_timestamp=1000, delete_horizon_ms=5000)
     header = header_of(batch)
     assert (header.attributes, header.base_timestamp, header.max_timestamp) == (0x40, 5000, 1002)
     assert header.base_timestamp + bodies_of(batch)[0].timestamp_delta == 1002
 
 
-def test_empty_batch_is_its_header() -> None:
+def test_an_empty_batch_is_only_a_header() -> None:
     batch = write_batch([], base_offset=7, base_timestamp=-1, max_timestamp=99, last_offset_delta=3)
     header = header_of(batch)
     assert len(batch) == 61
@@ -76,7 +76,7 @@ def test_empty_batch_is_its_header() -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_marker_is_the_bytes_a_broker_writes(commit: bool) -> None:
+def test_a_marker_has_the_bytes_of_a_broker(commit: bool) -> None:
     batch = write_marker(commit, base_offset=4, producer_id=2, producer_epoch=3, coordinator_epoch=11, timestamp=50)
     header = header_of(batch)
     assert len(batch) == 78
@@ -86,7 +86,7 @@ def test_marker_is_the_bytes_a_broker_writes(commit: bool) -> None:
     assert body.value == bytes([0, 0, 0, 0, 0, 11])
 
 
-def test_lz4_frames_are_such_as_kafka_reads() -> None:
+def test_lz4_frames_can_be_read_by_kafka() -> None:
     payload = b"abc" * 50_000
     frame = compress("lz4", payload)
     assert frame[:6] == bytes.fromhex("04224d18 60 40")
@@ -96,7 +96,7 @@ def test_lz4_frames_are_such_as_kafka_reads() -> None:
     assert compress("lz4", payload, magic=0)[7:] == frame[7:]
 
 
-def test_snappy_streams_are_xerials_and_gzip_is_reproducible() -> None:
+def test_snappy_streams_are_snappy_javas_and_gzip_is_reproducible() -> None:
     stream = compress("snappy", bytes(40_000))
     assert stream[:16] == b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
     first = int.from_bytes(stream[16:20])

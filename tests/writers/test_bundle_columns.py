@@ -1,4 +1,4 @@
-"""Columns of a bundle, whatever they hold."""
+"""Columns of a bundle, for any values."""
 
 import numpy as np
 from hypothesis import given, strategies as st
@@ -13,7 +13,7 @@ MAX_SEQUENCE = 2**31 - 1
 @given(
     st.integers(0, 12).flatmap(lambda rows: st.lists(st.lists(INT64 | EDGES, min_size=rows, max_size=rows), min_size=1, max_size=5))
 )
-def test_planes_hold_what_lies_above_the_least_value(columns: list[list[int]]) -> None:
+def test_planes_have_the_differences_from_the_smallest_value(columns: list[list[int]]) -> None:
     expected = b""
     for values in columns:
         least = min(values, default=0)
@@ -26,7 +26,7 @@ def test_planes_hold_what_lies_above_the_least_value(columns: list[list[int]]) -
 @given(
     st.lists(st.tuples(st.integers(0, 3) | INT64, st.integers(-(2**31), MAX_SEQUENCE), st.integers(-5, MAX_SEQUENCE)), max_size=30)
 )
-def test_the_last_sequence_of_a_producer_foretells_its_next(rows: list[tuple[int, int, int]]) -> None:
+def test_the_last_sequence_of_a_producer_predicts_its_next(rows: list[tuple[int, int, int]]) -> None:
     producer_id, sequences, delta = np.array(rows, np.int64).reshape(-1, 3).T.copy()
     expected, following = [], dict[int, int]()
     for producer, sequence, last in rows:

@@ -1,4 +1,4 @@
-"""Substitutes of batches of internal topics: the same answers, no secret, no bytes that were not asked for."""
+"""Substitutes of batches of internal topics give the same answers, and have no secret and no unused bytes."""
 
 import re
 import shutil
@@ -73,7 +73,7 @@ _TOPIC: Final = 2
 
 
 def rewritten(topic: str, log: bytes) -> bytes:
-    """A log or a snapshot of an internal topic, each batch with a right CRC in its substitute's place where there is one."""
+    """A log or a snapshot of an internal topic, with each batch with a right CRC replaced by its substitute, if there is one."""
     ranges = batch_ranges(log)
     parts = []
     for start, end in ranges:
@@ -85,7 +85,7 @@ def rewritten(topic: str, log: bytes) -> bytes:
 
 
 def rewrite_tree(log_dirs: Path, target: Path) -> int:
-    """Write a copy of folders to `target`; how many files in it were rewritten."""
+    """Write a copy of folders to `target`; the number of rewritten files."""
     shutil.copytree(log_dirs, target)
     internal = [(path, found[1]) for path in sorted(target.rglob("*")) if (found := _INTERNAL.fullmatch(path.as_posix()))]
     for path, topic_name in internal:
@@ -93,15 +93,15 @@ def rewrite_tree(log_dirs: Path, target: Path) -> int:
     return len(internal)
 
 
-def told(answer: Any) -> Any:
-    """An answer as plain values, without places in files, sizes of records, and what no analysis reads."""
+def plain(answer: Any) -> Any:
+    """An answer as plain values, without places in files, sizes of records, and fields that no analysis reads."""
     match answer:
         case OffsetCommit():
             return answer._replace(metadata=str(len(answer.metadata.encode())))
         case dict():
-            return {name: told(value) for name, value in answer.items() if name not in _PLACES}
+            return {name: plain(value) for name, value in answer.items() if name not in _PLACES}
         case list() | tuple():
-            return [told(value) for value in answer]
+            return [plain(value) for value in answer]
         case _ if not is_dataclass(answer):
             return answer
         case _:
@@ -115,7 +115,7 @@ def told(answer: Any) -> Any:
     if isinstance(answer, ControllerHistory):
         values["configs"] = {topic: _settings(configs) for topic, configs in answer.configs.items()}
         values["features"] = {name: level for name, level in answer.features.items() if name in KEPT_FEATURES}
-    return told(values)
+    return plain(values)
 
 
 def _settings(configs: dict[str, str]) -> dict[str, str]:
@@ -125,18 +125,18 @@ def _settings(configs: dict[str, str]) -> dict[str, str]:
 OF_WITNESSES = frozenset({"GROUP_OFFSET_BEYOND_LOG", "METADATA_RECORD_MALFORMED", "METADATA_RECORD_UNKNOWN", "READERS_HELD_BACK"})
 
 
-def witnessed(path: Path) -> Any:
-    """What the logs of internal topics testify."""
+def facts_of(path: Path) -> Any:
+    """The facts of the logs of internal topics."""
     inputs = gather([str(path)], ScanOptions(), elsewhere=True)
-    return told([read_witnesses(inputs), read_share_logs(inputs), inputs.incomplete])
+    return plain([read_witnesses(inputs), read_share_logs(inputs), inputs.incomplete])
 
 
-def commanded(path: Path) -> Any:
-    """What the commands answer that read them."""
+def answers_of(path: Path) -> Any:
+    """The answers of the commands that read them."""
     options = ScanOptions()
     of_groups, of_metadata = groups([str(path)], options), controller_events([str(path)], options)
     findings = [finding for finding in of_groups.result.findings if finding.kind in OF_WITNESSES]
-    return told([of_groups.rows, findings, of_metadata.rows, of_metadata.findings, list(transactions([str(path)], options).rows)])
+    return plain([of_groups.rows, findings, of_metadata.rows, of_metadata.findings, list(transactions([str(path)], options).rows)])
 
 
 @pytest.mark.parametrize("name", ["healthy", "unclean-election"])
@@ -145,20 +145,20 @@ def test_redacted_samples_give_equal_answers(name: str, tmp_path: Path, monkeypa
     answers = []
     for place in (SAMPLES, tmp_path):
         monkeypatch.chdir(place)
-        answers.append((witnessed(Path(name)), commanded(Path(name))))
+        answers.append((facts_of(Path(name)), answers_of(Path(name))))
     assert answers[0] == answers[1]
     [[witnesses, _, _], rows] = answers[0]
     assert witnesses["controller"] is not None
     assert all(rows[index] for index in (0, 2))
 
 
-# Records of every kind and version, and every way in which one cannot be read.
+# Records of every kind and version, and every reason why one cannot be read.
 
 
 Records = list[tuple[bytes | None, bytes | None]]
 TRANSACTION = TransactionMetadata(7, 1, 60_000, "PrepareCommit", (("t", 0), ("t", 3), ("u", 1)), 5, 6, 4, 8, 2, 3)
 AGAIN = TOPIC_ID_TEXT[::-1]
-"""Id of a topic that was created once more."""
+"""Id of a topic that was created again."""
 SHARED = {"topic_id": TOPIC_ID_TEXT, "topic_name": "orders", "partitions": [0, 1]}
 COMMIT_4 = b"\0\4" + bytes(11) + b"\7"
 TRANSACTION_1 = b"\0\1" + bytes(15)
@@ -292,7 +292,7 @@ REASONS = {
         *("version", "short", "null", "string", "varint", "state", "tag", "partitions"),
     },
 }
-"""Every word for what cannot be read, but for records too large to be held, and kinds not known, which are no fault."""
+"""Every reason why a record cannot be read, except too large records, and unknown kinds, which are no fault."""
 
 
 def put_logs(log_dir: Path, codec: str, headers: Any = ()) -> None:
@@ -316,13 +316,15 @@ def put_logs(log_dir: Path, codec: str, headers: Any = ()) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("headers", [(), (("trace", b"id"),)], ids=["plain", "headers"])
-def test_every_kind_and_fault_testifies_the_same(codec: str, headers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_kind_and_fault_gives_the_same_facts(
+    codec: str, headers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put_logs(tmp_path / "original" / "b", codec, headers)
     assert rewrite_tree(tmp_path / "original" / "b", tmp_path / "copy" / "b") == 5
     answers = []
     for place in ("original", "copy"):
         monkeypatch.chdir(tmp_path / place)
-        answers.append(witnessed(Path("b")))
+        answers.append(facts_of(Path("b")))
     assert answers[0] == answers[1]
     [witnesses, [_, share_findings], _] = answers[0]
     reasons: dict[str, set[str]] = {}
@@ -336,7 +338,7 @@ def test_every_kind_and_fault_testifies_the_same(codec: str, headers: Any, tmp_p
     assert controller["features"].keys() == KEPT_FEATURES
 
 
-# Snapshots, voters, what an idle controller appends.
+# Snapshots, voters, and the no-op records of an idle controller.
 
 
 def test_a_snapshot_is_read_as_before() -> None:
@@ -374,7 +376,7 @@ def test_voters_stay_without_their_addresses() -> None:
     times=st.lists(st.integers(-(1 << 40), 1 << 40), min_size=5, max_size=5),
     by_broker=st.booleans(),
 )
-def test_what_holds_nothing_else_stays_as_it_is(keys: list[str], base_offset: int, times: list[int], by_broker: bool) -> None:
+def test_batches_without_other_fields_stay_unchanged(keys: list[str], base_offset: int, times: list[int], by_broker: bool) -> None:
     records = [
         RecordToWrite(commit_key(key), commit_value(place), (), 0 if by_broker else times[place], place * 300)
         for place, key in enumerate(keys)
@@ -395,14 +397,14 @@ def test_unused_records_get_no_substitute() -> None:
     assert witness_batch(CLUSTER_METADATA_TOPIC, substitute) is not None, "readers must not take it for an idle controller's"
 
 
-def test_what_is_kept_is_what_the_analysis_asks_for() -> None:
+def test_the_kept_settings_are_those_of_the_analysis() -> None:
     source = "".join(path.read_text() for path in sorted((SAMPLES.parent / "kafka_forensics").rglob("*.py")))
     assert set(re.findall(r'(?:\.setting|\b(?:configs|settings)\.get)\("([a-z.]+)"', source)) == KEPT_SETTINGS[2]
     assert set(re.findall(r'\bfeatures\.get\("([a-z.]+)"', source)) == KEPT_FEATURES
     assert DEFAULTS.keys() == KEPT_SETTINGS[4]
 
 
-def test_other_keys_stay_other_keys() -> None:
+def test_different_keys_stay_different() -> None:
     for name in (CONSUMER_OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC):
         keys = {key for key, _ in ALL[name] if key is not None and READERS[name](key, None) != READERS[name](b"", None)}
         batch = write_batch([RecordToWrite(key, None) for key in sorted(keys)], base_offset=0, base_timestamp=1)
@@ -497,7 +499,7 @@ def test_no_secret_gets_out(name: str, codec: str) -> None:
         assert substitute[22] & 7 == 0
 
 
-def test_what_stands_behind_a_marker_and_in_control_records_of_unknown_types_does_not_get_out() -> None:
+def test_bytes_after_a_marker_and_in_control_records_of_unknown_types_do_not_get_out() -> None:
     for key, value in ((b"\0\0\0\1" + RAW, bytes(6) + RAW), (b"\0\0\0\x63" + RAW, RAW), (b"\0\0\0\2", b"\0\0" + RAW), (b"\0", RAW)):
         for name in sorted(WITNESS_TOPICS):
             batch = write_batch([RecordToWrite(key, value)], base_offset=5, base_timestamp=1, is_control_batch=True)
@@ -511,20 +513,20 @@ def test_what_stands_behind_a_marker_and_in_control_records_of_unknown_types_doe
 
 
 def of_metadata(batch: MetadataBatch) -> Any:
-    """What a replay takes of a batch, and how each record is."""
+    """What a replay reads from a batch, and the problems of its records."""
     replay = Replay(0)
     replay.step(0, 0, open_batch(TOPIC_BATCH).records[0][1])
     for offset, read in batch.records:
         replay.step(offset, batch.timestamp_ms, read)
     kinds = [(offset, read.api_key, read.name, read.version, read.problem) for offset, read in batch.records]
-    return told([batch.base_offset, batch.timestamp_ms, batch.voters, kinds, replay.finish(1 << 40)])
+    return plain([batch.base_offset, batch.timestamp_ms, batch.voters, kinds, replay.finish(1 << 40)])
 
 
 TOPIC_BATCH = write_batch([RecordToWrite(None, topic("t", TOPIC_ID_TEXT))], base_offset=0, base_timestamp=1)
 
 
 def of_group(key: bytes | None, value: bytes | None) -> Any:
-    """What a reader of `__consumer_offsets` takes of a record."""
+    """What a reader of `__consumer_offsets` reads from a record."""
     read = internal_topics.read_key(key)
     if isinstance(read, str) or read.record_type not in RECORD_TYPES:
         return read
@@ -533,7 +535,7 @@ def of_group(key: bytes | None, value: bytes | None) -> Any:
         return read, None
     if read.record_type in OFFSET_COMMIT_TYPES:
         commit = internal_topics.read_offset_commit(value)
-        return read, commit if isinstance(commit, str) else told(commit)
+        return read, commit if isinstance(commit, str) else plain(commit)
     log = GroupLog(0, 1)
     replay = GroupReplay(log)
     if read.record_type == 2:
@@ -541,14 +543,14 @@ def of_group(key: bytes | None, value: bytes | None) -> Any:
         if isinstance(group, str):
             return read, group
         replay.classic_group("g", group)
-        return read, told(log)
+        return read, plain(log)
     fields = internal_topics.read_group_value(read.record_type, value)
     replay.new_group(read, {} if isinstance(fields, str) else fields)
-    return read, told(log), fields if isinstance(fields, str) else "", internal_topics.check_value(value)
+    return read, plain(log), fields if isinstance(fields, str) else "", internal_topics.check_value(value)
 
 
 def of_share(key: bytes | None, value: bytes | None) -> Any:
-    """What a reader of `__share_group_state` takes of a record."""
+    """What a reader of `__share_group_state` reads from a record."""
     read = internal_topics.read_share_key(key)
     if isinstance(read, str) or read.record_type not in internal_topics.SHARE_RECORDS or value is None:
         return read, None
@@ -559,13 +561,13 @@ def of_share(key: bytes | None, value: bytes | None) -> Any:
 
 
 def of_transaction(key: bytes | None, value: bytes | None) -> Any:
-    """What a reader of `__transaction_state` takes of a record."""
+    """What a reader of `__transaction_state` reads from a record."""
     name, problem = internal_topics.parse_transaction_log_key(key)
     return name, problem, None if name is None or value is None else internal_topics.parse_transaction_log_value(value)
 
 
 def of_remote_log(_: bytes | None, value: bytes | None) -> Any:
-    """What a reader of `__remote_log_metadata` takes of a record."""
+    """What a reader of `__remote_log_metadata` reads from a record."""
     read = internal_topics.decode_remote_log_record(value)
     return read.api_key, read.name, read.version, read.fields, read.problem
 
@@ -579,7 +581,7 @@ READERS = {
 
 
 def of_batch(name: str, batch: bytes) -> Any:
-    """What a reader takes of a batch of an internal topic."""
+    """What a reader reads from a batch of an internal topic."""
     decoded = decode_batch(batch)
     if name == CLUSTER_METADATA_TOPIC:
         if decoded.header is None:
@@ -597,7 +599,7 @@ def of_batch(name: str, batch: bytes) -> Any:
 
 
 def of_control(decoded: Any) -> list[Any]:
-    """What a reader takes of a control batch."""
+    """What a reader reads from a control batch."""
     if decoded.header is None or not decoded.header.is_control_batch:
         return []
     read = [(record.offset, record.timestamp, parse_control_record(record.key, record.value)) for record in decoded.iter_records()]
@@ -608,7 +610,7 @@ def of_control(decoded: Any) -> list[Any]:
 
 
 def assert_the_same(name: str, batch: bytes) -> None:
-    """A substitute tells what the batch tells, and is not much larger."""
+    """A substitute gives the same facts as the batch, and is not much larger."""
     substitute = witness_batch(name, batch)
     if substitute is None:
         return
@@ -626,7 +628,7 @@ def assert_the_same(name: str, batch: bytes) -> None:
 
 @st.composite
 def changed(draw: st.DrawFn, sound: list[bytes | None]) -> bytes | None:
-    """One of these, or with some bytes that are others, cut short, or longer; or any bytes."""
+    """One of these, with changed bytes, shorter or longer; or any bytes."""
     data = draw(st.sampled_from(sound) | st.none() | st.binary(max_size=40))
     if data is None or len(data) > 1000 or draw(st.booleans()):
         return data
@@ -638,7 +640,7 @@ def changed(draw: st.DrawFn, sound: list[bytes | None]) -> bytes | None:
 
 @st.composite
 def records_like(draw: st.DrawFn, name: str) -> list[RecordToWrite]:
-    """Keys and values of the topic's records, together or not, changed or not."""
+    """Keys and values of the topic's records, combined and changed in any manner."""
     keys, values = (changed(sorted({pair[part] for pair in ALL[name]}, key=str)) for part in (0, 1))
     return draw(st.lists(st.builds(RecordToWrite, keys, values), max_size=4))
 
@@ -654,7 +656,7 @@ def test_redacted_batches_give_equal_answers(name: str, data: st.DataObject, cod
 
 @pytest.mark.parametrize("name", sorted(ALL))
 @given(batch=written() | broken() | of_old_format() | st.binary(max_size=90))
-def test_any_batch_testifies_the_same(name: str, batch: bytes) -> None:
+def test_any_batch_gives_the_same_facts(name: str, batch: bytes) -> None:
     assert_the_same(name, batch)
 
 
@@ -668,7 +670,7 @@ def test_a_bomb_stays_small() -> None:
     assert decode_batch(substitute).problems
 
 
-def test_a_record_too_large_to_hold_leaves_everything_in_doubt_as_before() -> None:
+def test_a_too_large_record_breaks_the_batch_as_before() -> None:
     batch = write_batch([RecordToWrite(None, bytes(17 << 20))], base_offset=3, base_timestamp=1, compression_type="zstd")
     for name in sorted(WITNESS_TOPICS):
         substitute = witness_batch(name, batch)
@@ -687,7 +689,7 @@ def test_messages_of_old_formats(magic: int, kind: str, codec: str) -> None:
     pairs = [(commit_key("a"), commit_value(5, version=1, metadata=HIDDEN)), (commit_key("b"), commit_value(6, version=0))]
     timestamp = BASE_TIMESTAMP if magic else -1
     given: dict[str, Any] = {"magic": magic, "timestamp": timestamp, "timestamp_type": kind}
-    first = 40 if codec == "none" or not magic else 0  # in a wrapper of magic 1 offsets count from 0
+    first = 40 if codec == "none" or not magic else 0  # in a wrapper of magic 1 offsets start at 0
     entries = [write_legacy_entry(key, value, offset=first + place, **given) for place, (key, value) in enumerate(pairs)]
     if codec != "none":
         entries = [write_legacy_wrapper(entries, offset=41, compression_type=codec, **given)]

@@ -1,4 +1,4 @@
-"""What is written is Kafka's layout, byte for byte, and is read back; what does not fit is refused."""
+"""Small files have Kafka's layout, byte for byte, and are read back; numbers that do not fit are refused."""
 
 import re
 from typing import Any, Final
@@ -106,12 +106,12 @@ SOUND: Final = {
     FileKind.CLEAN_SHUTDOWN: b'{"version":0,"brokerEpoch":35}',
     FileKind.QUORUM_STATE: b'{"clusterId":"hush","leaderId":1,"currentVoters":[{"voterId":1}],"data_version":0}',
 }
-SAID: Final = re.compile(
+ALLOWED: Final = re.compile(
     rb"[0-9+\-\s:=#.?{}\[\],\"\0\\]|version|topic_id|other|u\b|node\.id|broker\.id|cluster\.id|directory\.id|topic-[0-9a-f]{12}|cluster-[0-9a-f]{12}"
     rb"|__[a-z_]+|[A-Za-z0-9_-]{22}|brokerEpoch|clusterId|leaderId|leaderEpoch|votedId|votedDirectoryId|appliedOffset|currentVoters"
     rb"|voterId|data_version|null|true|false"
 )
-"""All that such a file may say: numbers, ids, pseudonyms, and Kafka's own words."""
+"""All that such a file may contain: numbers, ids, pseudonyms, and Kafka's own words."""
 
 
 def rewritten(kind: FileKind, data: bytes) -> bytes:
@@ -120,11 +120,11 @@ def rewritten(kind: FileKind, data: bytes) -> bytes:
 
 
 def read(kind: FileKind, data: bytes) -> Any:
-    """What a reader takes of a file, with why it takes no more; where in the file that is may be another place."""
+    """What a reader reads from a file, and the reasons for damage, without their positions."""
     parsed = PARSERS[kind](RewrittenFile(data))
     damage = [(row.kind, row.detail) for row in parsed.damage]
-    told = {name: getattr(parsed, name) for name in type(parsed).__slots__ if name != "damage"}
-    return told, damage
+    redacted = {name: getattr(parsed, name) for name in type(parsed).__slots__ if name != "damage"}
+    return redacted, damage
 
 
 ODD: Final = [b"hush", b"0", b"7", b"hush 1 2", b"a: b", b"topic_id: x", b"version: y", b"version=x", b"=", b"\\u12", b"{", b"\0"]
@@ -132,7 +132,7 @@ ODD: Final = [b"hush", b"0", b"7", b"hush 1 2", b"a: b", b"topic_id: x", b"versi
 
 @st.composite
 def any_file(draw: st.DrawFn, kind: FileKind) -> bytes:
-    """Lines of a sound file and of others, in any order, and any bytes."""
+    """Lines of a valid file and others, in any order, and any bytes."""
     lines = SOUND[kind].splitlines(keepends=True)
     words = st.sampled_from(ODD)
     chosen = draw(st.lists(st.sampled_from(lines) | words | st.binary(max_size=12), max_size=9))
@@ -142,10 +142,10 @@ def any_file(draw: st.DrawFn, kind: FileKind) -> bytes:
 
 @pytest.mark.parametrize("kind", SOUND)
 @given(data=st.data())
-def test_nothing_but_numbers_ids_and_pseudonyms_is_said(kind: FileKind, data: st.DataObject) -> None:
-    told = rewritten(kind, data.draw(any_file(kind)))
-    assert SAID.sub(b"", told) == b""
-    assert b"hush" not in told
+def test_redacted_files_have_only_numbers_ids_and_pseudonyms(kind: FileKind, data: st.DataObject) -> None:
+    redacted = rewritten(kind, data.draw(any_file(kind)))
+    assert ALLOWED.sub(b"", redacted) == b""
+    assert b"hush" not in redacted
 
 
 @pytest.mark.parametrize("kind", PARSERS)
@@ -159,11 +159,11 @@ def test_any_file_is_read_as_before(kind: FileKind, data: st.DataObject) -> None
         }
     if expected.get("cluster_id") is not None:
         expected["cluster_id"] = NAMES.pseudonym(NameKind.CLUSTER, expected["cluster_id"])
-    told, damage_told = read(kind, rewritten(kind, before))
-    assert told == expected
-    assert {row["reason"] for _, row in damage_told} == {row["reason"] for _, row in damage}
-    if kind is not FileKind.META_PROPERTIES:  # whose lines come in another order
-        assert damage_told == damage
+    redacted, redacted_damage = read(kind, rewritten(kind, before))
+    assert redacted == expected
+    assert {row["reason"] for _, row in redacted_damage} == {row["reason"] for _, row in damage}
+    if kind is not FileKind.META_PROPERTIES:  # its lines are in another order
+        assert redacted_damage == damage
 
 
 @pytest.mark.parametrize(
@@ -173,18 +173,18 @@ def test_any_file_is_read_as_before(kind: FileKind, data: st.DataObject) -> None
         pytest.param(FileKind.LEADER_EPOCH_CHECKPOINT, b"hush " * (1 << 15) + b"\n0 hush\n", id="a long line"),
     ],
 )
-def test_what_nobody_reads_costs_no_more_and_stays_unread(kind: FileKind, data: bytes) -> None:
-    told = rewritten(kind, data)
-    assert len(told) <= len(data)
-    assert b"hush" not in told
+def test_malformed_files_do_not_grow_and_stay_malformed(kind: FileKind, data: bytes) -> None:
+    redacted = rewritten(kind, data)
+    assert len(redacted) <= len(data)
+    assert b"hush" not in redacted
     parse = PARSERS.get(kind, checkpoints.parse_offset_checkpoint)
-    reasons = [[row.detail["reason"] for row in parse(RewrittenFile(each)).damage] for each in (data, told)]
+    reasons = [[row.detail["reason"] for row in parse(RewrittenFile(content)).damage] for content in (data, redacted)]
     assert reasons[0] == reasons[1]
     assert {"too_many_lines", "line_too_long"} & {*reasons[0]} or "more" in reasons[0]
 
 
 @pytest.mark.parametrize("kind", SOUND)
-def test_what_holds_no_name_stays_as_it_is(kind: FileKind) -> None:
+def test_files_without_names_stay_unchanged(kind: FileKind) -> None:
     for data in (b"", bytes(100)):
         assert rewritten(kind, data) == data
     assert rewritten(FileKind.INDEX, SOUND[kind]) == SOUND[kind]

@@ -15,7 +15,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.evidence.paths import OpenedPath, open_paths, typed_path
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, TRANSACTION_STATE_TOPIC, WITNESS_TOPICS
 from kafka_forensics.model.findings import TopicPartition
-from kafka_forensics.model.pseudonyms import Pseudonyms
+from kafka_forensics.model.pseudonyms import NameKind, Pseudonyms
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.checkpoints import parse_meta_properties
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed
@@ -136,7 +136,8 @@ class _Inputs:
         self.tree: FileTree = file_tree(opened, options.scan, options.pseudonyms)
         self.names = BundleNames(options.pseudonyms)
         self.broker = self.names.broker(next((name for name in map(_broker, opened) if name), None))
-        self.paths = tuple(self.names.path(place_of(path.source)) for path in opened)
+        root = "" if options.pseudonyms is None else "/"
+        self.paths = [f"{root}{self.names.text(NameKind.OTHER, place_of(path.source))}" for path in opened]
         for path in opened:
             path.discovery = Discovery()  # it takes as much memory as everything else
         self._compacted = self._compacted_partitions()
@@ -212,14 +213,14 @@ class _Collecting:
         options, names = self._options, self._names
         return {
             "tool_version": __version__,
-            "host": names.host(socket.gethostname()),
+            "host": names.text(NameKind.HOST, socket.gethostname()),
             "broker": self._inputs.broker,
-            "paths": list(self._inputs.paths),
+            "paths": self._inputs.paths,
             "live": options.scan.live,
             "deep": self.collected.is_deep,
             "hashes": options.hashes,
-            "compacted": names.topics(options.compacted),
-            "topics": names.topics(options.scan.topic_glob),
+            "compacted": names.text(NameKind.TOPIC, options.compacted),
+            "topics": names.text(NameKind.TOPIC, options.scan.topic_glob),
             "partition": options.scan.partition,
             "records": [[asked.topic, asked.partition, asked.start, asked.end] for asked in options.records],
             "redaction": None if self._pseudonyms is None else self._pseudonyms.key_name,

@@ -82,17 +82,9 @@ class BundleNames:
             return broker
         return self._pseudonyms.pseudonym(NameKind.BROKER, broker)
 
-    def host(self, host: str) -> str:
-        """The name of the machine that makes the bundle."""
-        return host if self._pseudonyms is None else self._pseudonyms.pseudonym(NameKind.HOST, host)
-
-    def path(self, path: str) -> str:
-        """A whole path that the user typed."""
-        return path if self._pseudonyms is None else f"/{self._pseudonyms.pseudonym(NameKind.OTHER, path)}"
-
-    def topics(self, pattern: str | None) -> str | None:
-        """A pattern of topic names."""
-        return pattern if self._pseudonyms is None or pattern is None else self._pseudonyms.pseudonym(NameKind.TOPIC, pattern)
+    def text(self, kind: NameKind, text: str | None) -> str | None:
+        """A host, a pattern of topic names, or a whole path that the user typed."""
+        return text if self._pseudonyms is None or text is None else self._pseudonyms.pseudonym(kind, text)
 
 
 def _is_remote_index(entry: Entry) -> bool:

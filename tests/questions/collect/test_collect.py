@@ -1,4 +1,4 @@
-"""Bundles beside directories and in tasks, and what of a log directory has two names."""
+"""Bundles next to directories and in tasks, and directories with two names."""
 
 import json
 import os
@@ -22,27 +22,27 @@ PLACE = ("kind", "severity", "confidence", "topic", "partition", "broker", "file
 OFFSETS = ("byte_start", "byte_end", "offset_start", "offset_end")
 
 
-def told(scanned: Json) -> list[tuple[object, ...]]:
-    """Findings by what must be equal; how keys are placed is told by keys alone."""
+def comparable_findings(scanned: Json) -> list[tuple[object, ...]]:
+    """The fields of findings that must be equal, except of KEY_PLACEMENT, which needs keys."""
     findings = [finding for finding in scanned["findings"] if finding["kind"] != "KEY_PLACEMENT"]
     return [(*(finding[name] for name in PLACE + OFFSETS), finding["evidence"].get("held_by")) for finding in findings]
 
 
 def test_bundles_beside_a_directory_are_judged_like_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also in tasks, and where paths are relative: tasks open them by absolute ones, and call them as they were given."""
+    """Also in tasks, and with relative paths: tasks open absolute ones, but answers name them as they were given."""
     monkeypatch.chdir(tmp_path)
     directories = sorted(map(str, SAMPLE.iterdir()))
     bundles = [bundle_of(Path(directory), tmp_path / f"{number}.kfb").name for number, directory in enumerate(directories)]
     paths = [bundles[0], directories[1], bundles[2]]
     scanned, expected = (json.loads(kf.scan(given).to_json()) for given in (paths, directories))
-    assert told(scanned) == told(expected)
+    assert comparable_findings(scanned) == comparable_findings(expected)
     assert scanned["incomplete"] == []
     of_tasks, here = task_engine.scan(paths, ScanOptions()), local.scan(paths, ScanOptions())
     assert "".join(json_document.document(of_tasks)) == "".join(json_document.document(here))
 
 
-def test_what_has_two_names_is_taken_once(tmp_path: Path) -> None:
-    """A log directory and a partition's that links lead to, as disks are mounted elsewhere; and a path within another one."""
+def test_directories_with_two_names_are_collected_once(tmp_path: Path) -> None:
+    """Links to a log directory and to a partition directory, as for disks mounted elsewhere; and a path within another one."""
     folder = shutil.copytree(SAMPLE, tmp_path / "brokers")
     (folder / "disks").mkdir()
     for name, linked in (("disk-0", folder / "broker-1"), ("disk-1", folder / "broker-2" / "audit-0")):
@@ -53,5 +53,5 @@ def test_what_has_two_names_is_taken_once(tmp_path: Path) -> None:
         with (tmp_path / f"{number}.kfb").open("w+b") as file:
             collect([str(path) for path in paths], CollectOptions(), file)
         scanned: Json = json.loads(kf.scan([file.name]).to_json())
-        assert told(scanned) == told(expected)
+        assert comparable_findings(scanned) == comparable_findings(expected)
         assert scanned["summary"]["replicas"] == expected["summary"]["replicas"]

@@ -29,7 +29,7 @@ def broker(tmp_path: Path) -> Path:
 
 
 def judged(path: Path) -> Json:
-    """What a scan says, without the bundle's name."""
+    """The answer of a scan, without the bundle's name."""
     scanned: Json = json.loads(kf.scan([str(path)]).to_json().replace(path.name, "bundle"))
     return scanned
 
@@ -37,7 +37,7 @@ def judged(path: Path) -> Json:
 # Records and selections.
 
 
-def test_records_that_are_asked_for_are_there(broker: Path, tmp_path: Path) -> None:
+def test_requested_records_are_collected(broker: Path, tmp_path: Path) -> None:
     path = bundle_of(broker, tmp_path / "some.kfb", CollectOptions(records=(RecordsAsked("orders", 0, 3, 5),)))
     kept = taken_apart(path).sections(ORDERS, SectionKind.KEPT)
     log_bytes = (broker / ORDERS).read_bytes()
@@ -51,19 +51,19 @@ def test_records_that_are_asked_for_are_there(broker: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("requested", "words"),
     [
         (RecordsAsked("__consumer_offsets", 0, 0, 9), "no part of a bundle"),
         (RecordsAsked("__cluster_metadata", 0, 0, 9), "no part of a bundle"),
         (RecordsAsked("orders", 7, 0, 9), "there is no partition orders-7"),
     ],
 )
-def test_records_that_may_not_be_asked_for(asked: RecordsAsked, words: str, broker: Path, tmp_path: Path) -> None:
+def test_records_that_cannot_be_requested(requested: RecordsAsked, words: str, broker: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=words):
-        bundle_of(broker, tmp_path / "no.kfb", CollectOptions(records=(asked,)))
+        bundle_of(broker, tmp_path / "no.kfb", CollectOptions(records=(requested,)))
 
 
-def test_what_was_not_asked_for_is_not_called_missing_or_damaged(broker: Path, tmp_path: Path) -> None:
+def test_partitions_that_were_not_selected_are_not_missing_or_damaged(broker: Path, tmp_path: Path) -> None:
     path = bundle_of(broker, tmp_path / "some.kfb", CollectOptions(ScanOptions(topic_glob="payments")))
     there = {row[0] for row in taken_apart(path).listing["files"]}
     assert ORDERS not in there
@@ -86,7 +86,7 @@ def test_hashes_are_those_of_the_files(broker: Path, tmp_path: Path) -> None:
 
 
 class Clock:
-    """A clock that only sleeping moves."""
+    """A clock that only `sleep` advances."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -101,7 +101,7 @@ class Clock:
 
 
 @pytest.mark.parametrize("hashes", [False, True])
-def test_no_more_is_read_than_may_be(hashes: bool, broker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rate_of_reading_is_limited(hashes: bool, broker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr(low_priority, "time", clock)
     (broker / ORDERS).write_bytes(b"".join(log(4000, value=bytes(1000))))
@@ -116,7 +116,7 @@ def test_no_more_is_read_than_may_be(hashes: bool, broker: Path, tmp_path: Path,
     assert clock.sleeps == []
 
 
-def test_a_pause_is_not_made_up_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pause_allows_one_second_of_faster_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr(low_priority, "time", clock)
     limiter = low_priority.RateLimiter(1000)
@@ -128,7 +128,7 @@ def test_a_pause_is_not_made_up_for_at_once(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_an_estimate_is_right_within_a_factor_of_two(broker: Path, tmp_path: Path) -> None:
-    """Of samples, and of many keys, each with a hash, of a topic that is compacted or is not."""
+    """For samples, and for many hashed keys of a topic that is compacted or is not."""
     log_dirs = [path.parent for path in (SAMPLES / "unclean-election").rglob("meta.properties")]
     cases = [(log_dir, CollectOptions()) for log_dir in (*log_dirs, broker)] + [(broker, CollectOptions(compacted="ord*"))]
     batches = [[RecordToWrite(b"k%d" % row, b"v%d" % row) for row in range(start, start + 100)] for start in range(0, 20_000, 100)]

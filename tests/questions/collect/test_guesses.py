@@ -1,4 +1,4 @@
-"""Guesses at the names and keys behind a redacted bundle: nothing in it confirms one, whoever tries all of a dictionary."""
+"""Nothing in a redacted bundle confirms a guess at a name or a key, even if someone tries a whole dictionary."""
 
 import re
 import struct
@@ -41,20 +41,20 @@ MOST_GUESSES_AT_A_BATCH: Final = 1000
 _PSEUDONYM: Final = re.compile(PSEUDONYM.pattern.encode())
 
 
-def sections(apart: TakenApart, kind: SectionKind) -> Iterator[bytes]:
-    return (section[4] for part in apart.parts for section in part.sections if section[1] == kind.value)
+def sections(parts_of: TakenApart, kind: SectionKind) -> Iterator[bytes]:
+    return (section[4] for part in parts_of.parts for section in part.sections if section[1] == kind.value)
 
 
-def confirms(apart: TakenApart, guessed: Iterable[tuple[Any, bytes]]) -> list[Any]:
-    """What was guessed where a bundle has the CRC or the digest of the batch that was made with it."""
-    facts = list(map(read_batches, sections(apart, SectionKind.BATCHES)))
+def confirms(parts_of: TakenApart, guessed: Iterable[tuple[Any, bytes]]) -> list[Any]:
+    """The guesses for which a bundle has the CRC or the digest of the batch made with them."""
+    facts = list(map(read_batches, sections(parts_of, SectionKind.BATCHES)))
     known = {crc for each in facts for crc in each.columns[[BatchColumn.CRC, BatchColumn.CRC_COMPUTED]].flat}
     known |= {digest.tobytes() for each in facts for digest in each.digests}
     return [guess for guess, batch in guessed if known & {int.from_bytes(batch[17:21], "big"), content_digest(batch)}]
 
 
 def replaced(batch: bytes, names: dict[bytes, bytes]) -> bytes:
-    """A batch with these names in the place of pseudonyms, each behind its length."""
+    """A batch with these names instead of pseudonyms, each with its length in front."""
     opened = decode_batch(batch)
     assert opened.header is not None
     header = opened.header
@@ -73,9 +73,9 @@ def replaced(batch: bytes, names: dict[bytes, bytes]) -> bytes:
     return write_raw_batch(header._asdict(), b"".join(records))
 
 
-def guesses(apart: TakenApart, names: dict[str, set[bytes]]) -> Iterator[tuple[tuple[bytes, ...], bytes]]:
-    """Names of a dictionary by kind, and a batch with them in the place of pseudonyms: for all batches that a bundle holds."""
-    for batch in {batch for section in sections(apart, SectionKind.TOLD) for batch in read_held(section).values()}:
+def guesses(parts_of: TakenApart, names: dict[str, set[bytes]]) -> Iterator[tuple[tuple[bytes, ...], bytes]]:
+    """Names of a dictionary by kind, and a batch with them instead of pseudonyms, for all batches in a bundle."""
+    for batch in {batch for section in sections(parts_of, SectionKind.TOLD) for batch in read_held(section).values()}:
         pseudonyms = sorted({match[0] for match in _PSEUDONYM.finditer(batch)})
         choices = [names.get(pseudonym.decode().partition("-")[0], set()) for pseudonym in pseudonyms]
         if pseudonyms and prod(map(len, choices)) <= MOST_GUESSES_AT_A_BATCH:
@@ -99,7 +99,7 @@ def test_no_guess_at_a_name_is_confirmed(name: str, request: pytest.FixtureReque
     guessed = list(guesses(redacted, dictionary))
     assert confirms(redacted, guessed) == []
     right = {word for words in confirms(taken_apart(bundle_of(evidence, tmp_path / "plain")), guessed) for word in words}
-    assert len(right) >= 6 * ("txn" in dictionary)  # so many are found by the CRCs of the logs
+    assert len(right) >= 6 * ("txn" in dictionary)  # the CRCs of the logs themselves confirm so many
 
 
 def test_no_guess_at_a_key_is_confirmed(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_no_guess_at_a_key_is_confirmed(tmp_path: Path) -> None:
 
 
 class Numbered(PseudonymMap):
-    """Pseudonyms by when a name comes first, whatever it is."""
+    """Pseudonyms by the order of names only."""
 
     def pseudonym(self, kind: NameKind, name: str) -> str:
         if name in WITNESS_TOPICS or name in self._pseudonyms.values():
@@ -124,8 +124,8 @@ class Numbered(PseudonymMap):
 
 
 @pytest.mark.parametrize("damage", [b"", bytes(2000), b"\1" * 30], ids=["sound", "zeros", "torn"])
-def test_a_bundle_is_the_same_whatever_names_are(damage: bytes, tmp_path: Path) -> None:
-    """Sizes, places, CRCs, digests, indexes: nothing in it comes of the records that hold names."""
+def test_a_bundle_does_not_depend_on_names(damage: bytes, tmp_path: Path) -> None:
+    """No size, place, CRC, digest or index depends on records with names."""
     held = []
     for length in (1, 70):
         log_dir = tmp_path / str(length)
@@ -146,8 +146,8 @@ def test_a_bundle_is_the_same_whatever_names_are(damage: bytes, tmp_path: Path) 
         put_segment(log_dir / "__remote_log_metadata-0", 0, log_of((None, a.encode())))
         (log_dir / "bootstrap.checkpoint").write_bytes(log_of((None, b.encode())))
         options = CollectOptions(compacted="*", hashes=True, pseudonyms=Numbered("07" * 32, {}))
-        apart = taken_apart(bundle_of(log_dir, tmp_path / f"{length}.kfb", options))
+        parts_of = taken_apart(bundle_of(log_dir, tmp_path / f"{length}.kfb", options))
         held.append(
-            [[part.sections for part in apart.parts], *([*row[:MTIME], *row[MTIME + 1 :]] for row in apart.listing["files"])]
+            [[part.sections for part in parts_of.parts], *([*row[:MTIME], *row[MTIME + 1 :]] for row in parts_of.listing["files"])]
         )
     assert held[0] == held[1]

@@ -1,4 +1,4 @@
-"""Sections of a bundle that hold as much as a chunk of a log can: of the smallest batches, and of damage."""
+"""The largest sections that a chunk of a log can fill: with the smallest batches, and with damage."""
 
 from pathlib import Path
 
@@ -26,13 +26,13 @@ def collected(folder: Path, options: CollectOptions) -> Path:
 def test_the_smallest_batches_with_their_records(tmp_path: Path) -> None:
     put_replica(tmp_path / "in", 1, [legacy_entry(offset, 0, value=b"") for offset in range(BATCHES)])
     bundle = collected(tmp_path, CollectOptions(records=(RecordsAsked(TOPIC, 0, 0, BATCHES),)))
-    given, read = (scan([str(path)], ScanOptions(deep=False)) for path in (tmp_path / "in", bundle))
+    expected, read = (scan([str(path)], ScanOptions(deep=False)) for path in (tmp_path / "in", bundle))
     assert not read.incomplete
-    assert [finding.kind for finding in read.findings] == [finding.kind for finding in given.findings]
+    assert [finding.kind for finding in read.findings] == [finding.kind for finding in expected.findings]
     assert read.partitions[0].replicas[0].log_end_offset == BATCHES
 
 
-def test_batches_of_which_nearly_all_are_damaged(tmp_path: Path) -> None:
+def test_nearly_only_damaged_batches(tmp_path: Path) -> None:
     right, wrong = batch(0)[8:], flipped(batch(0), 65)[8:]
     data = b"".join(offset.to_bytes(8, "big") + (wrong if offset % 900 else right) for offset in range(BATCHES))
     put_replica(tmp_path / "in", 1, data)

@@ -1,4 +1,4 @@
-"""The priority that `collect` gives itself, as the system tells it, and gives back."""
+"""`collect` lowers its priority by system calls, and restores it."""
 
 import logging
 import os
@@ -34,8 +34,8 @@ print(*before, *inside, *after, *priorities())
 """
 
 
-def test_priorities_are_given_up_and_back() -> None:
-    """Also after an error; in a process of its own, whose priority nobody else has."""
+def test_priorities_are_lowered_and_restored() -> None:
+    """Also after an error; in a separate process, because the change affects the whole process."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, check=True)
     nice, disk, nice_inside, disk_inside, *after = done.stdout.split()
     assert int(nice_inside) == min(int(nice) + NICE, 19)
@@ -46,8 +46,8 @@ def test_priorities_are_given_up_and_back() -> None:
         assert after == [nice_inside, disk, str(min(int(nice) + 2 * NICE, 19)), disk]
 
 
-def test_elsewhere_only_the_nice_value_is_set(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """Nobody knows the numbers of the calls on such a machine; `nice` is held back, for this process goes on."""
+def test_other_machines_set_only_the_nice_value(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """The system calls of such a machine are unknown; `nice` is replaced, because this process continues."""
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     monkeypatch.setattr(os, "nice", lambda _: 0)

@@ -1,4 +1,4 @@
-"""The private file of pseudonyms: its key gives the same name the same pseudonym, and nothing that was put into it is lost."""
+"""The private map of pseudonyms: its key gives the same name the same pseudonym, and it loses no entry."""
 
 import json
 import multiprocessing
@@ -25,11 +25,11 @@ def test_a_map_is_made_private_and_read_again(tmp_path: Path) -> None:
     assert again.pseudonym(NameKind.TOPIC, "orders") == pseudonym
     assert again.pseudonym(NameKind.GROUP, "orders") != pseudonym
     assert json.loads(path.read_text())["names"] == {pseudonym: {"kind": "topic", "name": "orders"}}
-    assert [each.name for each in tmp_path.iterdir()] == ["names.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["names.json"]
     assert PseudonymMap.at(tmp_path / "other.json").pseudonym(NameKind.TOPIC, "orders") != pseudonym
 
 
-def test_what_another_process_kept_meanwhile_stays(tmp_path: Path) -> None:
+def test_names_that_another_process_wrote_meanwhile_stay(tmp_path: Path) -> None:
     path = tmp_path / "names.json"
     first = PseudonymMap.at(path)
     second = PseudonymMap.at(path)
@@ -46,8 +46,8 @@ def test_what_another_process_kept_meanwhile_stays(tmp_path: Path) -> None:
         first.keep()
 
 
-def test_a_map_that_cannot_be_put_in_place_is_an_error(tmp_path: Path) -> None:
-    """A process of the same id left its half-written file behind."""
+def test_a_map_that_cannot_be_renamed_is_an_error(tmp_path: Path) -> None:
+    """A process of the same id left its unfinished file."""
     path = tmp_path / "names.json"
     left = tmp_path / f".names.json.{os.getpid()}.part"
     left.touch()
@@ -83,7 +83,7 @@ def test_processes_that_write_one_map_at_once_lose_no_name(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "text", ["", "{}", "[]", "null", '{"version": 2, "key": "00", "names": {}}', '{"version": 1, "key": "zz", "names": {}}', "\x00"]
 )
-def test_what_is_no_map_is_refused_and_left_alone(text: str, tmp_path: Path) -> None:
+def test_other_files_are_refused_and_unchanged(text: str, tmp_path: Path) -> None:
     path = tmp_path / "names.json"
     path.write_text(text)
     path.chmod(0o600)
@@ -107,7 +107,7 @@ def test_two_names_never_share_a_pseudonym() -> None:
     assert len(longer) > len(first)
 
 
-def test_names_that_are_not_remembered_have_the_same_pseudonyms() -> None:
+def test_names_without_an_entry_have_the_same_pseudonyms() -> None:
     names = PseudonymMap(KEY, {})
     pseudonym = names.unremembered(NameKind.CLIENT, "app-1")
     assert PseudonymMap(KEY, {}).pseudonym(NameKind.CLIENT, "app-1") == pseudonym
@@ -117,6 +117,6 @@ def test_names_that_are_not_remembered_have_the_same_pseudonyms() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "__consumer_offsets", "__transaction_state", "__cluster_metadata"])
-def test_kafka_s_own_topics_keep_their_names(name: str) -> None:
+def test_internal_topics_keep_their_names(name: str) -> None:
     names = PseudonymMap(KEY, {})
     assert names.pseudonym(NameKind.TOPIC, name) == names.unremembered(NameKind.TOPIC, name) == name

@@ -1,4 +1,4 @@
-"""Bundles in which pseudonyms stand for names: what they must not hold, and that they are judged as the directories are."""
+"""Bundles with pseudonyms contain no name, and give the same answers as the directories."""
 
 import json
 import re
@@ -39,7 +39,7 @@ from tests.support.unread import refuse
 
 TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAABw"
 HUSH: Final = "hush"
-"""With which every name begins that is planted."""
+"""The start of every name in the test data."""
 UNIQUE: Final = "0123456789abcdef" * 2
 UNREADABLE: Final = f"{0:020}.txnindex"
 ILLEGAL: Final = "HUSH not a partition"
@@ -55,11 +55,11 @@ def pseudonyms(folder: Path) -> PseudonymMap:
     return PseudonymMap.at(folder / "names.json")
 
 
-# Names that are planted.
+# Names in the test data.
 
 
 def put_names(log_dir: Path) -> None:
-    """A log directory that has a name wherever there can be one."""
+    """A log directory with a name in every place that can have one."""
     endpoint = {"name": "HUSH-LISTENER", "host": "hush-host.example.com", "port": 9092, "security_protocol": 0}
     broker: dict[str, Any] = {
         "broker_id": 1,
@@ -100,8 +100,8 @@ def put_names(log_dir: Path) -> None:
     marker = write_marker(True, base_offset=4, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp=BASE_TIMESTAMP)  # noqa: FBT003
     odd = [RecordToWrite(b"\0\0\0\1hush-key", b"\0\0\0\0\0\0", (("hush-header", b"hush"),)), control(6, voters=[VOTER])]
     controls = b"".join(
-        write_batch([each], base_offset=5 + number, base_timestamp=BASE_TIMESTAMP, is_control_batch=True)
-        for number, each in enumerate(odd)
+        write_batch([record], base_offset=5 + number, base_timestamp=BASE_TIMESTAMP, is_control_batch=True)
+        for number, record in enumerate(odd)
     )
     put_segment(log_dir / "hush-orders-0", 0, [*log(2), marker, controls])
     (log_dir / "hush-orders-0" / "leader-epoch-checkpoint").write_bytes(write_leader_epochs([]) + b"0 hush\n")
@@ -157,15 +157,17 @@ def put_small_files(log_dir: Path) -> None:
     (log_dir / "hush-torn-0" / UNREADABLE).write_bytes(b"hush")
 
 
-@pytest.mark.parametrize("given", ["alone", "with another", "as a partition", "folder", "segments alone"])
-def test_no_name_is_in_it(given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("layout", ["alone", "with another", "as a partition", "folder", "segments alone"])
+def test_no_bundle_contains_a_name(
+    layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "hush-host")
     refuse(monkeypatch, lambda path: path.name == UNREADABLE, "hush-host says no")
     log_dir = tmp_path / "hush-logs" / "hush-dir-1"
     put_names(log_dir)
     other = tmp_path / "hush-logs" / "hush-dir-2"
     put_segment(other / "hush-more-0", 0, log(1))
-    (tmp_path / "hush-logs" / "hush-empty").mkdir()  # a note names it
+    (tmp_path / "hush-logs" / "hush-empty").mkdir()  # a log message would name it
     segments = shutil.copytree(other / "hush-more-0", tmp_path / "hush-alone")
     paths = {
         "alone": [f"hush-broker={log_dir}"],
@@ -173,7 +175,7 @@ def test_no_name_is_in_it(given: str, tmp_path: Path, monkeypatch: pytest.Monkey
         "as a partition": [str(log_dir / "hush-orders-0")],
         "folder": [str(tmp_path / "hush-logs")],
         "segments alone": [str(segments)],
-    }[given]
+    }[layout]
     path = tmp_path / "bundle.kfb"
     wanted = ["--topic", "hush*", "--deep", "--compacted", "hush*", "--hash", "-v", "--debug", "--output", str(path)]
     assert outcome(["collect", *paths, *wanted]) in (0, 3)
@@ -188,8 +190,8 @@ def test_no_name_is_in_it(given: str, tmp_path: Path, monkeypatch: pytest.Monkey
     for name, data in {**inflated_members(path), "the file": path.read_bytes(), "streams": printed}.items():
         assert not re.search(b"hush|hsuh", data.lower()), name
     listed = [row[0] for row in taken_apart(path).listing["files"]]
-    topics = {parsed.topic for each in listed for part in each.split("/") if (parsed := parse_partition_name(part)) is not None}
-    if given != "segments alone":
+    topics = {parsed.topic for path in listed for part in path.split("/") if (parsed := parse_partition_name(part)) is not None}
+    if layout != "segments alone":
         assert names.pseudonym(NameKind.TOPIC, "hush-orders") in topics
     assert outcome(["scan", str(path), "-q"]) in (0, 1, 3)
 
@@ -222,28 +224,28 @@ def test_an_index_of_a_log_with_names_has_no_entries(tmp_path: Path) -> None:
     assert [finding.kind for finding in kf.scan([str(bundle)]).findings if "INDEX" in finding.kind] == []
 
 
-def test_records_are_not_taken_whole(tmp_path: Path) -> None:
-    asked = CollectOptions(records=(RecordsAsked("audit", 0, 1, 2),), pseudonyms=pseudonyms(tmp_path))
+def test_whole_records_are_refused(tmp_path: Path) -> None:
+    options = CollectOptions(records=(RecordsAsked("audit", 0, 1, 2),), pseudonyms=pseudonyms(tmp_path))
     with (tmp_path / "bundle.kfb").open("w+b") as file, pytest.raises(UsageError, match="pseudonyms"):
-        collect([str(SAMPLES / "unclean-election" / "broker-1")], asked, file)
+        collect([str(SAMPLES / "unclean-election" / "broker-1")], options, file)
 
 
-# What is found in them.
+# Answers.
 
 
 def scanned(paths: list[str], capsys: pytest.CaptureFixture[str], names: Names | None = None) -> Json:
-    """The answer of a scan, in which names of these stand in the place of pseudonyms."""
+    """The answer of a scan, with these names instead of pseudonyms."""
     assert outcome(["scan", *paths, "--format", "json", "-q"]) in (0, 1)
     answer: Json = json.loads(read_back(capsys.readouterr().out, names or {}))
     assert answer["incomplete"] == []
     return answer
 
 
-@pytest.mark.parametrize("is_told", [True, False])
-def test_a_part_of_the_coordinators_log_is_known_to_be_one(
-    is_told: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_in_bundle", [True, False])
+def test_a_bundle_says_how_many_partitions_the_coordinators_log_has(
+    is_in_bundle: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where ids stand tells how many partitions there are. Pseudonyms stand elsewhere, so that the bundle has to say it."""
+    """The partitions of transactional ids show how many partitions there are. Those of pseudonyms do not."""
     log_dir = tmp_path / "broker-1"
     for directory in ("payments-0", "__transaction_state-0", "__transaction_state-1"):
         (log_dir / directory).mkdir(parents=True)
@@ -254,19 +256,19 @@ def test_a_part_of_the_coordinators_log_is_known_to_be_one(
         (log_dir / f"__transaction_state-{partition}" / LOG).write_bytes(groups.log_of(*records))
     (log_dir / "payments-0" / LOG).write_bytes(groups.transaction_of((b"key", b"value"), start=0, producer_id=99))
     put_meta(log_dir, 1, cluster_id="one")
-    if not is_told:
+    if not is_in_bundle:
         monkeypatch.setattr(collecting._Inputs, "transaction_partitions", lambda _: 0)
     made = pseudonyms(tmp_path)
     path = bundle_of(log_dir, tmp_path / "one.kfb", CollectOptions(pseudonyms=made))
     made.keep()
-    assert BundleSource(str(path)).about.transaction_partitions == (3 if is_told else 0)
+    assert BundleSource(str(path)).about.transaction_partitions == (3 if is_in_bundle else 0)
     as_of, names = ["--as-of", "2100-01-01"], names_of(tmp_path / "names.json")
-    expected, answer = (open_transaction(scanned([str(given), *as_of], capsys, names)) for given in (log_dir, path))
+    expected, answer = (open_transaction(scanned([str(source), *as_of], capsys, names)) for source in (log_dir, path))
     assert expected["missing_partitions"] == [2]
-    assert (answer == expected) is is_told
+    assert (answer == expected) is is_in_bundle
 
 
 def open_transaction(answer: Json) -> Json:
-    """What is told of the one that is open."""
+    """The evidence about the open transaction."""
     [evidence] = [finding["evidence"] for finding in answer["findings"] if finding["kind"].startswith("TXN_")]
     return dict(evidence)

@@ -1,4 +1,4 @@
-"""Bundles of brokers with tiered topics: what they say of the remote store, with names and with pseudonyms."""
+"""Bundles of brokers with tiered topics: the facts of the remote store, with names and with pseudonyms."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ IN_CACHE = (INDEX, f"{INDEX}.deleted", f"0340_{segment_id(1)}.index", f"340_{'x'
 
 
 @pytest.mark.parametrize("is_redacted", [False, True])
-def test_what_a_directory_says_of_the_remote_store(is_redacted: bool, tmp_path: Path) -> None:
+def test_bundles_have_the_facts_of_the_remote_store(is_redacted: bool, tmp_path: Path) -> None:
     log_dir = tmp_path / "broker-1"
     events = (copied(1, 340, 399, topic="orders", custom_metadata="AAEC"), updated(1, 1, topic="orders", custom_metadata="AAEC"))
     put_remote_log(log_dir, *events, updated(2, 1, topic="orders"), b"\1\1\0\0", copied(3, 9, 0), updated(1, 7))

@@ -1,4 +1,4 @@
-"""Bundles whose making was stopped: gone on with from the last whole part, to the same facts; and those that may not be."""
+"""Unfinished bundles are continued after their last whole part, with the same facts, or refused."""
 
 import io
 from pathlib import Path
@@ -22,11 +22,11 @@ MORE: Final = f"more-0/{LOG}"
 
 
 class StoppedError(Exception):
-    """What a kill is here."""
+    """Stands for a kill."""
 
 
-class Dying(io.BytesIO):
-    """A file whose writer is killed at a write: half of that reaches it."""
+class KilledWriter(io.BytesIO):
+    """A file whose writer is killed during a write, when half of it is written."""
 
     left = 1 << 60
 
@@ -54,36 +54,36 @@ def broker(tmp_path: Path) -> Path:
 
 
 def facts_of(path: Path) -> dict[str, list[Any]]:
-    """The row of every file, and its sections with their bytes, wherever they lie."""
-    apart = taken_apart(path)
+    """The row of every file, and its sections with their bytes, in any part."""
+    parts_of = taken_apart(path)
     facts = {}
-    for row in apart.listing["files"]:
-        held = [
+    for row in parts_of.listing["files"]:
+        sections = [
             section
-            for number, part in enumerate(apart.parts)
+            for number, part in enumerate(parts_of.parts)
             for section in part.sections
             if section[0] == row[0] and any(listed[0] == number for listed in row[SECTIONS])
         ]
         kinds = [(listed[3], listed[4], listed[5]) for listed in row[SECTIONS]]
-        facts[row[0]] = [row[:SECTIONS], [section[4] for section in held if tuple(section[1:4]) in kinds]]
+        facts[row[0]] = [row[:SECTIONS], [section[4] for section in sections if tuple(section[1:4]) in kinds]]
     return facts
 
 
 def finished(broker: Path, file: io.BytesIO, path: Path, options: CollectOptions | None = None) -> Path:
-    """Go on with what is in `file`; the bundle."""
+    """Continue the bundle in `file`; the bundle."""
     file.seek(0)
     collect([str(broker)], options or CollectOptions(), file)
     path.write_bytes(file.getvalue())
     return path
 
 
-def test_it_goes_on_from_every_write(broker: Path, tmp_path: Path) -> None:
+def test_a_bundle_is_continued_after_every_write(broker: Path, tmp_path: Path) -> None:
     whole = bundle_of(broker, tmp_path / "whole.kfb")
     expected = facts_of(whole)
     assert len(taken_apart(whole).parts) > 4
     stops = 0
     while True:
-        file = Dying()
+        file = KilledWriter()
         file.left = stops
         try:
             collect([str(broker)], CollectOptions(), file)
@@ -98,10 +98,10 @@ def test_it_goes_on_from_every_write(broker: Path, tmp_path: Path) -> None:
     assert kf.scan([str(path)]).to_json().replace("resumed", "whole") == kf.scan([str(whole)]).to_json()
 
 
-def test_it_goes_on_however_often_it_is_stopped(broker: Path, tmp_path: Path) -> None:
-    """What came of a file before each stop is dropped: with the facts of two readings it would contradict itself."""
+def test_a_bundle_is_continued_however_often_it_is_stopped(broker: Path, tmp_path: Path) -> None:
+    """Facts of a file from before a stop are dropped: the facts of two readings would contradict each other."""
     expected = facts_of(bundle_of(broker, tmp_path / "whole.kfb"))
-    file = Dying()
+    file = KilledWriter()
     for stop in (6, 9, 9):
         file.seek(0)
         file.left = stop
@@ -118,9 +118,9 @@ def test_it_goes_on_however_often_it_is_stopped(broker: Path, tmp_path: Path) ->
     assert facts_of(resumed) == expected
 
 
-def stopped(broker: Path, options: CollectOptions | None = None, writes: int = 6) -> Dying:
-    """The beginning of a bundle."""
-    file = Dying()
+def stopped(broker: Path, options: CollectOptions | None = None, writes: int = 6) -> KilledWriter:
+    """The start of a bundle."""
+    file = KilledWriter()
     file.left = writes
     with pytest.raises(StoppedError):
         collect([str(broker)], options or CollectOptions(), file)
@@ -149,7 +149,7 @@ def test_a_file_that_could_not_be_read_is_tried_again(broker: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("data", [b"", b"x" * 5000, bytes(2048), b"bundle.json" + bytes(501)])
-def test_what_is_no_bundle_is_written_over(data: bytes, broker: Path, tmp_path: Path) -> None:
+def test_files_that_are_no_bundle_are_overwritten(data: bytes, broker: Path, tmp_path: Path) -> None:
     expected = facts_of(bundle_of(broker, tmp_path / "whole.kfb"))
     assert facts_of(finished(broker, io.BytesIO(data), tmp_path / "over.kfb")) == expected
 
@@ -158,7 +158,7 @@ REDACTED: Final = CollectOptions(pseudonyms=PseudonymMap("00" * 32, {}))
 
 
 @pytest.mark.parametrize("other", [CollectOptions(hashes=True), REDACTED])
-def test_the_beginning_of_another_bundle_is_refused(other: CollectOptions, broker: Path) -> None:
+def test_the_start_of_another_bundle_is_refused(other: CollectOptions, broker: Path) -> None:
     file = stopped(broker)
     before = file.getvalue()
     file.seek(0)
@@ -168,18 +168,18 @@ def test_the_beginning_of_another_bundle_is_refused(other: CollectOptions, broke
     assert file.getvalue() == before
 
 
-def test_a_disk_that_takes_a_part_is_asked_again(broker: Path, tmp_path: Path) -> None:
-    class Grudging(io.BytesIO):
+def test_a_partial_write_is_continued(broker: Path, tmp_path: Path) -> None:
+    class PartialWrites(io.BytesIO):
         def write(self, data: Any, /) -> int:
             return super().write(bytes(data)[:100])
 
-    assert facts_of(finished(broker, Grudging(), tmp_path / "slow.kfb")) == facts_of(bundle_of(broker, tmp_path / "whole.kfb"))
+    assert facts_of(finished(broker, PartialWrites(), tmp_path / "slow.kfb")) == facts_of(bundle_of(broker, tmp_path / "whole.kfb"))
 
 
-# Bundles that were cut.
+# Truncated bundles.
 
 
-def test_a_cut_bundle_is_refused_or_judged_in_part(broker: Path, tmp_path: Path) -> None:
+def test_a_truncated_bundle_is_refused_or_judged_in_part(broker: Path, tmp_path: Path) -> None:
     data = bundle_of(broker, tmp_path / "whole.kfb").read_bytes()
     path = tmp_path / "cut.kfb"
     for end in sorted({*range(0, len(data) - 1024, 1536), *range(100, len(data) - 1024, 1997)}):
@@ -192,13 +192,13 @@ def test_a_cut_bundle_is_refused_or_judged_in_part(broker: Path, tmp_path: Path)
         assert result.incomplete, end
 
 
-def test_a_log_that_was_cut_is_judged_up_to_there(broker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_truncated_log_is_judged_up_to_its_end(broker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bundle_file, "PART_BYTES", 1)
-    apart = taken_apart(bundle_of(broker, tmp_path / "whole.kfb"))
-    number = next(number for number, part in enumerate(apart.parts) if any(section[0] == PAYMENTS for section in part.sections))
-    apart.parts = apart.parts[: number + 1]
-    apart.parts[number].files = []
-    members = apart.members()
+    parts_of = taken_apart(bundle_of(broker, tmp_path / "whole.kfb"))
+    number = next(number for number, part in enumerate(parts_of.parts) if any(section[0] == PAYMENTS for section in part.sections))
+    parts_of.parts = parts_of.parts[: number + 1]
+    parts_of.parts[number].files = []
+    members = parts_of.members()
     del members["listing.zst"]
     path = tmp_path / "cut.kfb"
     path.write_bytes(tar_of(members))

@@ -1,4 +1,4 @@
-"""What a bundle must not hold: payloads, and the secrets in internal topics; sought in every member, inflated."""
+"""No bundle contains payloads or the secrets in internal topics; all members are searched, decompressed."""
 
 from base64 import b64encode
 from pathlib import Path
@@ -27,7 +27,7 @@ PAYLOADS: Final = {name: f"hush-{name}-payload".encode() for name in ("key", "va
 
 
 def put_secrets(log_dir: Path, compression: Any) -> None:
-    """A broker's log directory with everything that nobody may see."""
+    """A broker's log directory with everything that must not be in a bundle."""
     controller = ControllerLog().lead([1])
     salt, stored_key, server_key = (b64encode(SECRETS[name]).decode() for name in ("salt", "stored", "server"))
     controller.append(

@@ -1,4 +1,4 @@
-"""Salvages of copies of one partition, and what came of them, told by their bytes."""
+"""Salvages of copies of one partition, and checks of their output."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -19,19 +19,19 @@ NAME = f"{TOPIC}-{PARTITION}"
 
 
 def batches_of(count: int, *, records: int = 2, epochs: Sequence[int] = (0,), start: int = 0, values: bytes = b"v") -> list[bytes]:
-    """Batches that join, each with a value of its own that begins with `values`; the epochs are shared out evenly."""
+    """Contiguous batches with different values that start with `values`; each epoch has as many batches."""
     return [
         batch(start + records * number, records, epoch=epochs[number * len(epochs) // count], value=(values + b"%d" % number) * 30)
         for number in range(count)
     ]
 
 
-def salvaged_of(folder: Path, output: Path, *, prefer: str | None = None, allow_gaps: bool = False, **given: Any) -> Salvaged:
-    return salvage([str(folder)], output, ScanOptions(**given), SalvageOptions(prefer, allow_gaps))
+def salvaged_of(folder: Path, output: Path, *, prefer: str | None = None, allow_gaps: bool = False, **options: Any) -> Salvaged:
+    return salvage([str(folder)], output, ScanOptions(**options), SalvageOptions(prefer, allow_gaps))
 
 
 def of_first(output: Path, name: str = NAME) -> Path:
-    """What the first log directory of a salvage that has something of this name has; without one, where it would be."""
+    """The entry of this name in the first log directory of a salvage that has one; without one, where it would be."""
     return min(output.glob(f"broker-*/*/{name}"), default=output / "broker-1" / "broker-1" / name)
 
 
@@ -39,9 +39,9 @@ def log_of(output: Path, name: str = NAME) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(of_first(output, name).glob("*.log")))
 
 
-def taken(folder: Path, expected: Iterable[bytes], name: str = "out", **given: Any) -> SalvagedPartition:
-    """The one partition of a salvage of `folder/in`, which has these batches; all of its output is checked."""
-    salvaged = salvaged_of(folder / "in", folder / name, **given)
+def taken(folder: Path, expected: Iterable[bytes], name: str = "out", **options: Any) -> SalvagedPartition:
+    """The only partition of a salvage of `folder/in`, which has these batches; checks all of its output."""
+    salvaged = salvaged_of(folder / "in", folder / name, **options)
     assert not salvaged.refused, salvaged.refused
     assert log_of(folder / name) == b"".join(expected)
     check_output(folder / "in", folder / name)
@@ -49,10 +49,10 @@ def taken(folder: Path, expected: Iterable[bytes], name: str = "out", **given: A
     return partition
 
 
-def refused(folder: Path, **given: Any) -> Refused:
-    """Why a salvage of `folder/in` takes nothing of its one partition, and makes no directory for it."""
+def refused(folder: Path, **options: Any) -> Refused:
+    """Why a salvage of `folder/in` refuses its only partition; checks that the partition has no directory."""
     output = folder / f"refused-{sum(path.name.startswith('refused-') for path in folder.iterdir())}"
-    salvaged = salvaged_of(folder / "in", output, **given)
+    salvaged = salvaged_of(folder / "in", output, **options)
     assert not salvaged.partitions
     assert not of_first(output).exists()
     check_output(folder / "in", output)
@@ -61,13 +61,13 @@ def refused(folder: Path, **given: Any) -> Refused:
 
 
 def check_output(folder: Path, output: Path) -> None:
-    """Every byte of every log directory is accounted for by the manifest and is what stands in the copy named there; checkpoints
-    name just what is there; a scan of all finds nothing above `info` but gaps; nothing says that a broker stopped cleanly."""
-    told = json.loads((output / MANIFEST).read_text())
-    Draft202012Validator(json_schema("salvage")).validate(told)
+    """The manifest lists every byte of every log directory, equal to that of the copy that it names; checkpoints list exactly the
+    partitions; a scan finds nothing above `info` except gaps; no file says that a broker stopped cleanly."""
+    manifest = json.loads((output / MANIFEST).read_text())
+    Draft202012Validator(json_schema("salvage")).validate(manifest)
     assert not [*output.rglob(".kafka_cleanshutdown")]
     gaps = set()
-    for partition in told["partitions"]:
+    for partition in manifest["partitions"]:
         name = f"{partition['topic']}-{partition['partition']}"
         assert [*output.glob(f"broker-*/*/{name}")]
         assert {f"{row['directory']}/{name}" for row in partition["replicas"]} == {
@@ -85,13 +85,15 @@ def check_output(folder: Path, output: Path) -> None:
             logs = (place / name).glob("*.log")
             assert {f"{path.parent.name}/{path.name}": path.stat().st_size for path in logs if path.stat().st_size} == sizes
         gaps |= {(gap["offset_start"], gap["offset_end"]) for gap in partition["gaps"]}
-    refused = {f"{row['topic']}-{row['partition']}" for row in told["refused"]}  # these keep their lines, and a scan misses them
+    refused = {
+        f"{row['topic']}-{row['partition']}" for row in manifest["refused"]
+    }  # they keep their lines, and the scan reports them as missing
     for path in output.glob("broker-*/*/recovery-point-offset-checkpoint"):
         named = {"-".join(line.split()[:2]) for line in path.read_text().splitlines()[2:]}
         assert named - refused == {part.name for part in path.parent.iterdir() if part.is_dir()} - {"__cluster_metadata-0"}
-    result = scan([str(output)], ScanOptions(deep=True)) if told["partitions"] else None
+    result = scan([str(output)], ScanOptions(deep=True)) if manifest["partitions"] else None
     loud = [] if result is None else [finding for finding in result.findings if finding.severity.value != "info"]
     loud = [finding for finding in loud if f"{finding.place.topic}-{finding.place.partition}" not in refused]
-    if any("topic_id" in partition["unseen"] for partition in told["partitions"]):
+    if any("topic_id" in partition["unseen"] for partition in manifest["partitions"]):
         loud = [finding for finding in loud if finding.kind != "TOPIC_ID_MISSING"]
     assert {(finding.place.offset_start, finding.place.offset_end) for finding in loud} <= gaps

@@ -1,5 +1,7 @@
-"""Whatever a quorum committed is in the log that is salvaged from any majority of its copies: held to a quorum that elects, writes,
-loses nodes and forgets nothing, step by step as drawn."""
+"""A log salvaged from any majority of the copies has everything that the quorum committed.
+
+The quorum is simulated: it elects, writes and loses nodes in random steps.
+"""
 
 import json
 from dataclasses import dataclass, field
@@ -21,7 +23,7 @@ Entry = tuple[int, int]
 
 @dataclass
 class Node:
-    """A voter: its log, the last epoch it knows of, and whether it voted in that."""
+    """A voter: its log, the last epoch that it knows, and whether it voted in it."""
 
     log: list[Entry] = field(default_factory=list)
     epoch: int = 0
@@ -33,13 +35,13 @@ class Node:
 
 @dataclass
 class Quorum:
-    """Nodes that elect leaders and follow them as Raft says (Ongaro & Ousterhout, figure 2), a message at a time."""
+    """Nodes that elect and follow leaders by Raft (Ongaro & Ousterhout, figure 2), one message at a time."""
 
     nodes: list[Node]
     leader: int | None = None
     committed: list[Entry] = field(default_factory=list)
     led: set[int] = field(default_factory=set)
-    """Epochs in which somebody led."""
+    """Epochs with a leader."""
     numbers: int = 0
 
     @property
@@ -47,7 +49,7 @@ class Quorum:
         return len(self.nodes) // 2 + 1
 
     def elect(self, candidate: int, reached: set[int]) -> None:
-        """A node stands for election among those that it reaches: they learn the epoch, and vote unless its log is behind."""
+        """A node is a candidate among those that it reaches: they learn the epoch, and vote unless its log is older."""
         epoch = self.nodes[candidate].epoch + 1
         votes = 0
         for number in reached | {candidate}:
@@ -68,7 +70,7 @@ class Quorum:
             self.nodes[self.leader].log.append((self.nodes[self.leader].log[-1][0], self.numbers))
 
     def follow(self, follower: int, count: int) -> None:
-        """A follower cuts what the leader has not, and takes so many records; what a majority has is committed, if of its epoch."""
+        """A follower truncates what the leader lacks and fetches records; what a majority has is committed, if of its epoch."""
         if self.leader is None or follower == self.leader or self.nodes[follower].epoch > self._leading():
             return
         leader, node = self.nodes[self.leader], self.nodes[follower]
@@ -77,8 +79,8 @@ class Quorum:
         del node.log[min(len(node.log), len(leader.log)) if same is None else same :]
         node.log += leader.log[len(node.log) : len(node.log) + count]
         for end in range(len(leader.log), len(self.committed), -1):
-            held = sum(other.log[:end] == leader.log[:end] for other in self.nodes)
-            if held >= self.majority and leader.log[end - 1][0] == self._leading():
+            holders = sum(other.log[:end] == leader.log[:end] for other in self.nodes)
+            if holders >= self.majority and leader.log[end - 1][0] == self._leading():
                 assert leader.log[: len(self.committed)] == self.committed
                 self.committed = leader.log[:end]
                 return
@@ -109,7 +111,7 @@ def put(folder: Path, quorum: Quorum, given_nodes: set[int], observer: list[Entr
 
 
 def lived(chance: Random, size: int) -> Quorum:
-    """A quorum after a while."""
+    """A quorum after random steps."""
     quorum = Quorum([Node() for _ in range(size)])
     nodes = range(size)
     quorum.elect(0, set(nodes))
@@ -125,7 +127,7 @@ def lived(chance: Random, size: int) -> Quorum:
 
 
 @pytest.mark.parametrize("seed", daily_subset(map(str, range(20)), range(100)))
-def test_what_was_committed_is_there(seed: int, tmp_path: Path) -> None:
+def test_committed_records_are_salvaged(seed: int, tmp_path: Path) -> None:
     chance = Random(seed)
     size = chance.choice((3, 3, 5))
     quorum = lived(chance, size)

@@ -1,4 +1,4 @@
-"""The controllers' log is taken whole from one voter where a majority of the voters' copies is whole and good, and refused else."""
+"""The controllers' log is copied whole from one voter if a majority of the voters' copies is whole, and refused otherwise."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ DIRECTORIES = {node: f"AAAAAAAAAAAAAAAAAAAA{node}A" for node in range(1, 6)}
 
 
 def written(*epochs: tuple[int, int], voters: Sequence[int] = VOTERS) -> ControllerLog:
-    """A log of these (leader epoch, batches behind the leader's own record)."""
+    """A log of these (leader epoch, batches after the leader's own record)."""
     log = ControllerLog()
     for leader_epoch, count in epochs:
         log.lead(list(voters), leader_epoch)
@@ -32,7 +32,7 @@ def written(*epochs: tuple[int, int], voters: Sequence[int] = VOTERS) -> Control
 
 
 def put(folder: Path, node: int, log: ControllerLog, epoch: int | None = 1, *, start: int = 0, **state: Any) -> Path:
-    """A controller's copy as Kafka 4.3.0 leaves it, with the `quorum-state` of a follower in `epoch`; the partition directory."""
+    """A controller's copy as written by Kafka 4.3.0, with the `quorum-state` of a follower in `epoch`; the partition directory."""
     directory = log.put(folder / f"broker-{node}", node, start=start)
     put_topic_id(directory, "AAAAAAAAAAAAAAAAAAAAAQ")
     if epoch is not None:
@@ -47,14 +47,14 @@ def put_all(folder: Path, logs: dict[int, ControllerLog], epoch: int = 1) -> Non
 
 
 def damage(folder: Path, node: int, position: int = 200) -> None:
-    """A bit of a copy is turned over."""
+    """Flip a bit of a copy."""
     path = folder / f"broker-{node}" / METADATA / segment_file(0)
     path.write_bytes(flipped(path.read_bytes(), position))
 
 
-def taken(tmp_path: Path, **given: Any) -> SalvagedPartition:
-    """The one partition of a salvage that is whole."""
-    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out", **given)
+def taken(tmp_path: Path, **options: Any) -> SalvagedPartition:
+    """The only partition of a salvage, which is whole."""
+    salvaged = salvaged_of(tmp_path / "in", tmp_path / "out", **options)
     assert not salvaged.refused, salvaged.refused
     (partition,) = salvaged.partitions
     assert (partition.chosen_by, partition.topic_id) == ("quorum", "AAAAAAAAAAAAAAAAAAAAAQ")
@@ -62,9 +62,9 @@ def taken(tmp_path: Path, **given: Any) -> SalvagedPartition:
     return partition
 
 
-def refused(tmp_path: Path, **given: Any) -> Refused:
-    """Why nothing was taken."""
-    salvaged: Salvaged = salvaged_of(tmp_path / "in", tmp_path / "out", **given)
+def refused(tmp_path: Path, **options: Any) -> Refused:
+    """Why the log was refused."""
+    salvaged: Salvaged = salvaged_of(tmp_path / "in", tmp_path / "out", **options)
     assert not salvaged.partitions
     (refusal,) = salvaged.refused
     assert (refusal.topic, refusal.kind) == ("__cluster_metadata", "controllers_log")
@@ -78,7 +78,7 @@ def state_of(tmp_path: Path) -> dict[str, Any]:
     return state
 
 
-def test_what_lies_there_is_what_a_controller_has(tmp_path: Path) -> None:
+def test_the_output_has_the_files_of_a_controller(tmp_path: Path) -> None:
     put_all(tmp_path / "in", {1: written((1, 4)), 2: written((1, 4)), 3: written((1, 4))}, epoch=7)
     taken(tmp_path)
     names = {path.name for path in of_first(tmp_path / "out", METADATA).iterdir()}
@@ -97,8 +97,8 @@ def test_what_lies_there_is_what_a_controller_has(tmp_path: Path) -> None:
     }
 
 
-def test_the_epoch_is_above_all_that_any_copy_tells_of(tmp_path: Path) -> None:
-    """Damaged copies, and those of nodes without a vote, tell of epochs all the same."""
+def test_the_epoch_is_higher_than_in_any_copy(tmp_path: Path) -> None:
+    """The epochs of damaged copies, and of nodes without a vote, also count."""
     put_all(tmp_path / "in", {1: written((1, 4)), 2: written((1, 4))})
     put(tmp_path / "in", 3, written((1, 4)), 5)
     put(tmp_path / "in", 9, written((1, 4), (6, 1)), None)
@@ -109,7 +109,7 @@ def test_the_epoch_is_above_all_that_any_copy_tells_of(tmp_path: Path) -> None:
     assert [(left.broker, left.start, left.end) for left in partition.left_behind] == [(9, 5, 7)]
 
 
-def test_good_copies_are_not_enough_where_they_are_of_no_one_moment_or_cluster_or_too_few(tmp_path: Path) -> None:
+def test_good_copies_of_several_moments_or_clusters_or_too_few_are_refused(tmp_path: Path) -> None:
     put_all(tmp_path / "in", dict.fromkeys(VOTERS, written((1, 4))))
     assert "running" in refused(tmp_path, live=True).reason
     meta = tmp_path / "in" / "broker-2" / "meta.properties"
@@ -132,7 +132,7 @@ def test_a_torn_tail_is_cut_and_the_copy_counts(tmp_path: Path) -> None:
     assert (partition.base, partition.log_end_offset) == (2, 6)
 
 
-def test_nobody_knows_who_votes(tmp_path: Path) -> None:
+def test_unknown_voters_are_refused(tmp_path: Path) -> None:
     for node in VOTERS:
         log = ControllerLog()
         for name in ("a", "b", "c"):
@@ -142,7 +142,7 @@ def test_nobody_knows_who_votes(tmp_path: Path) -> None:
 
 
 def test_every_set_of_voters_that_is_named_must_have_its_majority(tmp_path: Path) -> None:
-    """Where voters are configured, nothing tells which configuration was the last."""
+    """If voters are configured, nothing shows which configuration was the last."""
     put_all(tmp_path / "in", {1: written((1, 4)), 2: written((1, 4))})
     put(tmp_path / "in", 3, written((1, 4)), voters=[3, 4, 5])
     assert "4 was not given; 5 was not given" in refused(tmp_path).reason
@@ -154,7 +154,7 @@ def test_a_copy_given_twice_does_not_count(tmp_path: Path) -> None:
     assert "2 was given several times" in refused(tmp_path).reason
 
 
-def test_two_leaders_of_one_epoch_cannot_both_be_true(tmp_path: Path) -> None:
+def test_two_leaders_of_one_epoch_are_refused(tmp_path: Path) -> None:
     other = written((1, 2))
     other.append(topic("another")).append(topic("t1-3"))
     put_all(tmp_path / "in", {1: written((1, 4)), 2: written((1, 4)), 3: other})
@@ -163,7 +163,7 @@ def test_two_leaders_of_one_epoch_cannot_both_be_true(tmp_path: Path) -> None:
     assert refusal.offsets == ((3, 5),)
 
 
-def test_an_epoch_that_no_leader_began_is_none(tmp_path: Path) -> None:
+def test_an_epoch_without_a_leaders_record_is_refused(tmp_path: Path) -> None:
     """No CRC covers the epoch of a batch: this one would win every election."""
     log = written((1, 4))
     log.leader_epoch = 77
@@ -178,17 +178,17 @@ def test_a_copy_that_has_lost_its_end_does_not_count(tmp_path: Path) -> None:
     assert "2 has lost its end" in refused(tmp_path).reason
 
 
-# Where the log begins above 0, a snapshot has what was before.
+# If the log starts above 0, a snapshot has the records before it.
 
 
 def put_cut(folder: Path, node: int, start: int = 3, snapshots: Sequence[tuple[int, bytes]] = ()) -> None:
-    """A copy of which the first records are gone."""
+    """A copy without its first records."""
     directory = put(folder, node, written((1, 6)), start=start)
     for offset, data in snapshots:
         put_snapshot(directory, offset, data)
 
 
-def test_snapshots_come_with_the_log(tmp_path: Path) -> None:
+def test_snapshots_are_copied_with_the_log(tmp_path: Path) -> None:
     both = [(3, snapshot(topic("t"))), (5, snapshot(topic("t"), topic("u")))]
     for node in (1, 2):
         put_cut(tmp_path / "in", node, snapshots=both)
@@ -196,12 +196,12 @@ def test_snapshots_come_with_the_log(tmp_path: Path) -> None:
     assert (partition.log_start_offset, partition.log_end_offset) == (3, 7)
     for offset, data in both:
         assert (of_first(tmp_path / "out", METADATA) / snapshot_file(offset)).read_bytes() == data
-    told = json.loads((tmp_path / "out" / MANIFEST).read_text())["partitions"][0]["files"]
-    assert [Path(row["file"]).name for row in told] == [snapshot_file(offset) for offset, _ in both]
+    files = json.loads((tmp_path / "out" / MANIFEST).read_text())["partitions"][0]["files"]
+    assert [Path(row["file"]).name for row in files] == [snapshot_file(offset) for offset, _ in both]
 
 
 @pytest.mark.parametrize(
-    ("snapshots", "said"),
+    ("snapshots", "defect"),
     [
         ([], "begins at offset 3, and has no snapshot"),
         ([(2, snapshot(topic("t")))], "begins at offset 3, and has no snapshot"),
@@ -210,22 +210,22 @@ def test_snapshots_come_with_the_log(tmp_path: Path) -> None:
         ([(9, snapshot(topic("t")))], "ends before a snapshot of it"),
     ],
 )
-def test_without_the_snapshot_a_copy_does_not_count(tmp_path: Path, snapshots: list[tuple[int, bytes]], said: str) -> None:
+def test_without_the_snapshot_a_copy_does_not_count(tmp_path: Path, snapshots: list[tuple[int, bytes]], defect: str) -> None:
     put_cut(tmp_path / "in", 1, snapshots=[(3, snapshot(topic("t")))])
     put_cut(tmp_path / "in", 2, snapshots=snapshots)
-    assert f"2 {said}" in refused(tmp_path).reason
+    assert f"2 {defect}" in refused(tmp_path).reason
 
 
-def test_a_snapshot_beyond_all_tells_of_what_was_committed_since(tmp_path: Path) -> None:
+def test_a_snapshot_after_the_end_of_all_logs_proves_later_commits(tmp_path: Path) -> None:
     put_all(tmp_path / "in", {1: written((1, 4)), 2: written((1, 4))})
     put_snapshot(put(tmp_path / "in", 9, written((1, 9))), 8, snapshot(topic("t")))
     assert "a snapshot of what was committed up to offset 8" in refused(tmp_path).reason
 
 
-# Who has voted for whom must be known, or nobody may have been elected since.
+# All votes must be known, or no election is possible since.
 
 
-def test_a_quorum_state_may_be_missing_where_others_tell(tmp_path: Path) -> None:
+def test_a_quorum_state_may_be_missing_if_others_suffice(tmp_path: Path) -> None:
     put(tmp_path / "in", 1, written((1, 4)), 3)
     put(tmp_path / "in", 2, written((1, 4)), None)
     put(tmp_path / "in", 3, written((1, 4)), 2)
@@ -234,14 +234,14 @@ def test_a_quorum_state_may_be_missing_where_others_tell(tmp_path: Path) -> None
     assert state_of(tmp_path)["leaderEpoch"] == 4
 
 
-def test_where_a_leader_may_be_unknown_nothing_is_given(tmp_path: Path) -> None:
-    """2 may have voted for 3, which may have led since."""
+def test_a_possible_unknown_leader_is_refused(tmp_path: Path) -> None:
+    """2 may have voted for 3, which may be a later leader."""
     put(tmp_path / "in", 1, written((1, 4)), 3)
     put(tmp_path / "in", 2, written((1, 4)), None)
     assert "the quorum-state of voters 2, 3 is not known, and 3 may have led" in refused(tmp_path).reason
 
 
-def test_without_any_quorum_state_all_logs_do(tmp_path: Path) -> None:
+def test_without_any_quorum_state_all_logs_suffice(tmp_path: Path) -> None:
     for node in VOTERS:
         put(tmp_path / "in", node, written((1, 4), (5, 1)), None)
     assert taken(tmp_path).unseen == [f"quorum_state:{node}" for node in VOTERS]
@@ -250,13 +250,13 @@ def test_without_any_quorum_state_all_logs_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("garbled", [b"", b"\0" * 90, b"{", b"[]", b'{"leaderEpoch":true,"data_version":0}', b"[" * 99_999])
-def test_a_garbled_quorum_state_is_none(tmp_path: Path, garbled: bytes) -> None:
+def test_a_malformed_quorum_state_is_ignored(tmp_path: Path, garbled: bytes) -> None:
     put_all(tmp_path / "in", dict.fromkeys(VOTERS, written((1, 4))))
     (tmp_path / "in" / "broker-2" / METADATA / "quorum-state").write_bytes(garbled)
     assert taken(tmp_path).unseen == ["quorum_state:2"]
 
 
-# Voters that are in the log (KIP-853).
+# Voters in the log (KIP-853).
 
 
 def voters_record(nodes: Sequence[int]) -> Any:
@@ -269,7 +269,7 @@ def voters_record(nodes: Sequence[int]) -> Any:
 
 
 def dynamic(*sets: Sequence[int], count: int = 3) -> ControllerLog:
-    """A log in which the voters become each of these sets."""
+    """A log that sets the voters to each of these sets."""
     log = ControllerLog()
     log._append([control(2, leader_id=1, voters=[], granting_voters=[])], is_control_batch=True)
     log._append([control(5, kraft_version=1), voters_record(sets[0])], is_control_batch=True)
@@ -306,7 +306,7 @@ def test_voters_that_may_not_be_committed_need_both_majorities(tmp_path: Path) -
     assert taken(tmp_path).base in (2, 3, 4)
 
 
-def test_a_snapshot_behind_them_proves_voters_committed(tmp_path: Path) -> None:
+def test_a_later_snapshot_proves_voters_committed(tmp_path: Path) -> None:
     directory = put_dynamic(tmp_path / "in", 1, dynamic([1, 2], [1]))
     assert "2 of 2 voters are needed" in refused(tmp_path).reason
     put_snapshot(directory, 5, snapshot(topic("between")))
@@ -328,8 +328,8 @@ def test_a_log_that_has_lost_its_voters_does_not_count(tmp_path: Path) -> None:
     assert "1 has lost the record of its voters" in refused(tmp_path).reason
 
 
-def test_what_the_log_says_of_topics_is_not_held_against_these(tmp_path: Path) -> None:
-    """Their copies are salvaged as they are without it, also where it knows nothing of such a topic."""
+def test_topics_in_the_log_do_not_affect_other_partitions(tmp_path: Path) -> None:
+    """Their copies are salvaged as without the log, also if the log does not list the topic."""
     put_all(tmp_path / "in", dict.fromkeys(VOTERS, written((1, 4))))
     for node in VOTERS:
         put_replica(tmp_path / "in", node + 10, batches_of(4), high_watermark=8, epochs=[(0, 0)])
@@ -340,8 +340,8 @@ def test_what_the_log_says_of_topics_is_not_held_against_these(tmp_path: Path) -
     assert placed == {f"broker-{node}": METADATA for node in VOTERS} | {f"broker-{node + 10}": "orders-0" for node in VOTERS}
 
 
-def test_a_log_that_is_all_in_its_snapshot(tmp_path: Path) -> None:
-    """So it is behind a snapshot that a follower has just fetched."""
+def test_a_log_with_only_a_snapshot(tmp_path: Path) -> None:
+    """As after a snapshot that a follower has just fetched."""
     for node in (1, 3):
         put_cut(tmp_path / "in", node, start=7, snapshots=[(7, snapshot(topic("t")))])
     partition = taken(tmp_path)

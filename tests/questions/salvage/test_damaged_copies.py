@@ -1,4 +1,4 @@
-"""Compacted partitions of which no copy is whole: refused with the reason, or, with gaps allowed, one copy and what it lacks."""
+"""Compacted partitions without a whole copy: refused with the reason, or, if gaps are allowed, one copy and its gaps."""
 
 import json
 import struct
@@ -19,7 +19,7 @@ from tests.support.json_schemas import json_schema
 from tests.support.segments import BASE_TIMESTAMP, changed, flipped, keyed, segment_file
 
 VALUE_AT = 70
-"""Byte of a batch that lies in its records."""
+"""A byte in the records of a batch."""
 CLEANED = [keyed(0, ("a", "0")), keyed(3, ("b", "3")), keyed(4, ("c", "4")), keyed(9, ("d", "9")), keyed(15, ("e", "15"))]
 ACTIVE = [keyed(20, ("f", "20")), keyed(21, ("g", "21")), keyed(22, ("h", "22")), keyed(23, ("i", "23"))]
 WHOLE = b"".join([*CLEANED, *ACTIVE])
@@ -76,12 +76,12 @@ def test_copies_damaged_at_different_places_are_refused_or_one_is_taken_with_gap
 
 
 CLEANED_SPANS = {1: (1, 4), 2: (4, 9), 4: (10, 20)}
-"""Offsets from the batch before to the batch behind, by the number of a batch."""
+"""Offsets from the batch before to the batch after, by the number of a batch."""
 
 
 @pytest.mark.parametrize("number", CLEANED_SPANS)
 @pytest.mark.parametrize("damage", [zeroed, lambda data: flipped(data, VALUE_AT), lambda data: flipped(data, 9)])
-def test_whatever_the_damage_all_that_may_have_stood_there_is_named(number: int, damage: object, tmp_path: Path) -> None:
+def test_any_damage_is_reported_as_a_gap(number: int, damage: object, tmp_path: Path) -> None:
     assert callable(damage)
     put_cleaned(tmp_path / "in", 1, with_(CLEANED, {number: damage(CLEANED[number])}), ACTIVE)
     assert refused(tmp_path).offsets == (CLEANED_SPANS[number],)
@@ -89,8 +89,8 @@ def test_whatever_the_damage_all_that_may_have_stood_there_is_named(number: int,
     assert gaps_of(partition) == [(*CLEANED_SPANS[number], (1,))]
 
 
-def test_a_deleted_key_comes_back_only_where_a_gap_is_named(tmp_path: Path) -> None:
-    """Broker 1 holds b and lost its tombstone to damage; broker 2 has cleaned both away, and lost a."""
+def test_a_deleted_key_comes_back_only_with_a_gap(tmp_path: Path) -> None:
+    """Broker 1 has b, and its tombstone is damaged; broker 2 has cleaned both, and lost a."""
     put_cleaned(tmp_path / "in", 1, [*CLEANED[:4], zeroed(keyed(12, ("b", None))), CLEANED[4]], ACTIVE)
     put_cleaned(tmp_path / "in", 2, [zeroed(CLEANED[0]), *CLEANED[2:]], ACTIVE)
     assert "back from deletion" in str(refused(tmp_path).hint)
@@ -106,8 +106,8 @@ def test_a_deleted_key_comes_back_only_where_a_gap_is_named(tmp_path: Path) -> N
     assert left_of(partition) == [(1, 0, 4)]
 
 
-def test_what_others_hold_before_the_start_is_named(tmp_path: Path) -> None:
-    """DeleteRecords may have taken it from broker 2, or a crash; of what broker 1 has below its own log start nobody reads."""
+def test_records_of_other_copies_before_the_start_are_left_behind(tmp_path: Path) -> None:
+    """DeleteRecords or a crash may have removed them from broker 2; broker 1's below its own log start do not count."""
     cleaned = [*CLEANED[:3], keyed(5, ("b", "5")), CLEANED[3], zeroed(keyed(12, ("b", None))), CLEANED[4]]
     put_cleaned(tmp_path / "in", 1, cleaned, ACTIVE)
     log_dir = put_cleaned(tmp_path / "in", 2, [zeroed(CLEANED[2]), *CLEANED[3:]], ACTIVE)
@@ -118,7 +118,7 @@ def test_what_others_hold_before_the_start_is_named(tmp_path: Path) -> None:
     assert left_of(partition) == [(1, 3, 6)]
 
 
-def test_a_torn_tail_is_no_damage_and_a_lost_end_is(tmp_path: Path) -> None:
+def test_a_torn_tail_is_no_damage_but_a_lost_end_is(tmp_path: Path) -> None:
     put_cleaned(tmp_path / "in", 1, CLEANED, [*ACTIVE[:3], ACTIVE[3][:-9]], end=23)
     partition = taken(tmp_path, [*CLEANED, *ACTIVE[:3]], "one")
     assert (partition.log_end_offset, partition.warning) == (23, None)
@@ -131,7 +131,7 @@ def test_a_torn_tail_is_no_damage_and_a_lost_end_is(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tail", [bytes(200), bytes(range(1, 200))], ids=["zeros", "unknown"])
 def test_bytes_at_the_end_that_may_be_more_records_are_damage(tmp_path: Path, tail: bytes) -> None:
-    """A tail of zeros is what a crash leaves; of other bytes nobody knows how many records they were."""
+    """A crash leaves a tail of zeros; other bytes may have been any number of records."""
     put_cleaned(tmp_path / "in", 1, CLEANED, [*ACTIVE, tail])
     salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
     if any(tail):
@@ -140,8 +140,8 @@ def test_bytes_at_the_end_that_may_be_more_records_are_damage(tmp_path: Path, ta
     assert [partition.log_end_offset for partition in salvaged.partitions] == [24]
 
 
-def test_damage_after_the_last_batch_of_the_longest_copy_is_named_from_there_on(tmp_path: Path) -> None:
-    """It held an unknown number of offsets: the range has no end. The log ends before it, and no gap covers what comes later."""
+def test_damage_after_the_last_batch_of_the_longest_copy_has_no_end(tmp_path: Path) -> None:
+    """It held an unknown number of offsets. The log ends before it, and no gap covers what comes later."""
     garbage = bytes(range(1, 200))
     put_cleaned(tmp_path / "in", 1, with_(CLEANED, {1: flipped(CLEANED[1], VALUE_AT)}), [*ACTIVE, garbage])
     put_cleaned(tmp_path / "in", 2, CLEANED, [*ACTIVE[:3], garbage])
@@ -160,7 +160,7 @@ def test_damage_after_the_last_batch_of_the_longest_copy_is_named_from_there_on(
     check_output(tmp_path / "in", tmp_path / "out")
 
 
-def test_cleaning_goes_on_where_it_had_come_in_the_copy_taken(tmp_path: Path) -> None:
+def test_cleaning_continues_where_it_was_in_the_used_copy(tmp_path: Path) -> None:
     put_cleaned(tmp_path / "in", 1, CLEANED, ACTIVE, dirty=5)
     put_cleaned(tmp_path / "in", 2, CLEANED, ACTIVE, dirty=16)
     for prefer, dirty in (("1", 5), ("2", 16)):
@@ -168,8 +168,8 @@ def test_cleaning_goes_on_where_it_had_come_in_the_copy_taken(tmp_path: Path) ->
         assert of_first(tmp_path / prefer, "cleaner-offset-checkpoint").read_text() == f"0\n1\norders 0 {dirty}\n"
 
 
-def test_a_batch_in_the_value_of_a_damaged_one_is_not_taken(tmp_path: Path) -> None:
-    """What is found behind lost framing counts if another copy has its first batch, or none goes on there."""
+def test_a_batch_in_the_value_of_a_damaged_one_is_not_used(tmp_path: Path) -> None:
+    """Batches found after lost framing count if another copy has the first of them, or no copy continues there."""
     planted = keyed(5, ("b", "planted")) + keyed(6, ("b", "cut short"))[:40]
     carrier = write_batch(
         [RecordToWrite(b"c", b"x" * 40 + planted + b"x" * 40)],
@@ -185,14 +185,14 @@ def test_a_batch_in_the_value_of_a_damaged_one_is_not_taken(tmp_path: Path) -> N
     assert gaps_of(partition) == [(4, 20, (1,))]
 
 
-def test_what_follows_lost_framing_is_taken_where_another_copy_has_it(tmp_path: Path) -> None:
+def test_batches_after_lost_framing_are_used_if_another_copy_has_them(tmp_path: Path) -> None:
     put_cleaned(tmp_path / "in", 1, with_(CLEANED, {1: changed(CLEANED[1], 0, b"\7" * 61)}), ACTIVE)
     put_cleaned(tmp_path / "in", 2, with_(CLEANED, {0: flipped(CLEANED[0], VALUE_AT)}), ACTIVE)
     assert gaps_of(taken(tmp_path, [CLEANED[0], *CLEANED[2:], *ACTIVE], prefer="1", allow_gaps=True)) == [(1, 4, (1, 2))]
 
 
 @pytest.mark.parametrize("base_offset", [0, 9])
-def test_a_segment_that_is_gone_while_its_index_is_there_or_from_the_start_is_missed(tmp_path: Path, base_offset: int) -> None:
+def test_a_missing_segment_with_an_index_or_at_the_start_is_noticed(tmp_path: Path, base_offset: int) -> None:
     segments = {0: b"".join(CLEANED[:3]), 9: b"".join(CLEANED[3:]), 20: b"".join(ACTIVE)}
     put_copies(tmp_path / "in", (1, 2), segments, high_watermark=24, cleaned=20, epochs=[(0, 0)])
     gone = tmp_path / "in" / "broker-1" / NAME / segment_file(base_offset)
@@ -214,7 +214,7 @@ def test_a_segment_that_is_gone_while_its_index_is_there_or_from_the_start_is_mi
     check_output(tmp_path / "in", tmp_path / "out")
 
 
-def test_an_index_tells_what_a_segment_that_is_cut_between_batches_had(tmp_path: Path) -> None:
+def test_an_index_shows_the_end_of_a_segment_truncated_between_batches(tmp_path: Path) -> None:
     log_dir = put_cleaned(tmp_path / "in", 1, CLEANED[:4], ACTIVE)
     put_segment(log_dir / NAME, 0, struct.pack(">ii", 15, sum(map(len, CLEANED[:4]))), "index")
     assert "has lost a segment, or the end of one, at offsets [10, 20)" in refused(tmp_path).reason
@@ -224,8 +224,8 @@ def test_an_index_tells_what_a_segment_that_is_cut_between_batches_had(tmp_path:
 
 
 @pytest.mark.parametrize("lost", [1, 6], ids=["cleaned", "not-cleaned"])
-def test_a_copy_that_lacks_the_latest_value_of_a_key_gives_way(lost: int, tmp_path: Path) -> None:
-    """No damage shows; another copy has the value."""
+def test_a_copy_that_lacks_the_latest_value_of_a_key_is_not_used(lost: int, tmp_path: Path) -> None:
+    """The damage is not visible; another copy has the value."""
     kept = [data for number, data in enumerate([*CLEANED, *ACTIVE]) if number != lost]
     put_cleaned(tmp_path / "in", 1, kept[: 4 if lost == 1 else 5], kept[4 if lost == 1 else 5 :])
     put_cleaned(tmp_path / "in", 2, CLEANED, ACTIVE)
@@ -235,7 +235,7 @@ def test_a_copy_that_lacks_the_latest_value_of_a_key_gives_way(lost: int, tmp_pa
     assert partition.base == 2, "a copy that is not whole gives way to one of the same history"
 
 
-def test_two_copies_that_each_lack_a_value_are_refused_or_one_is_named(tmp_path: Path) -> None:
+def test_two_copies_that_each_lack_a_value_are_refused_or_one_is_used(tmp_path: Path) -> None:
     put_cleaned(tmp_path / "in", 1, [CLEANED[0], *CLEANED[2:]], ACTIVE)
     put_cleaned(tmp_path / "in", 2, [*CLEANED[:3], CLEANED[4]], ACTIVE)
     lacking = "the copy of broker 1 lacks the latest value of a key that another copy has at offsets [3, 4)"
@@ -245,7 +245,7 @@ def test_two_copies_that_each_lack_a_value_are_refused_or_one_is_named(tmp_path:
     assert partition.warning == MAY_BE_STALE
 
 
-def test_a_copy_that_was_not_read_to_its_end_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_that_was_not_read_to_its_end_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from kafka_forensics.analysis.replica import Replica
     from kafka_forensics.model.results import Read
 
@@ -256,7 +256,7 @@ def test_a_copy_that_was_not_read_to_its_end_is_not_taken(tmp_path: Path, monkey
     assert refused.hint == "give the log directories of more brokers"
 
 
-def test_internal_topics_are_taken_alike(tmp_path: Path) -> None:
+def test_internal_topics_follow_the_same_rules(tmp_path: Path) -> None:
     commits = [offsets_log((commit_key(partition=number), commit_value(number)), start=3 * number) for number in range(6)]
     for broker, batches in ((1, with_(commits, {2: flipped(commits[2], VALUE_AT)})), (2, commits)):
         put_offsets(tmp_path / "in" / f"broker-{broker}", b"".join(batches))

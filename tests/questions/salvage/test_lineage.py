@@ -1,4 +1,4 @@
-"""Which copy gives what: proofs by epochs and by damage, what goes on, what stays behind, and what is a question."""
+"""Which copy supplies which offsets: proofs by epochs and by damage, continuations, what is left behind, and rivals."""
 
 from dataclasses import replace
 
@@ -18,16 +18,16 @@ def copy(
     epochs: dict[int, int] | None = None,
     committed: int = 0,
     damaged: Ranges = (),
-    head: int | None = None,
+    expected_start: int | None = None,
 ) -> LogCopy:
     """A copy of these good offsets; `epochs` are epoch → start, by default one."""
     entries = tuple(EpochEntry(epoch, start) for epoch, start in ({0: good[0][0]} if epochs is None else epochs).items())
     end = max(high for _, high in (*good, *damaged))
-    return LogCopy(broker, tuple(good), good[0][0], end, entries, damaged, committed, head)
+    return LogCopy(broker, tuple(good), good[0][0], end, entries, damaged, committed, expected_start)
 
 
 def taken(lineage: LogLineage) -> list[tuple[int, int, int, str]]:
-    return [(piece.copy, piece.start, piece.end, piece.why) for piece in lineage.ranges]
+    return [(range_.copy, range_.start, range_.end, range_.why) for range_ in lineage.ranges]
 
 
 BETWEEN = copy(1, (0, 10), (20, 30), epochs={0: 0, 2: 20})
@@ -36,7 +36,7 @@ ROTTEN, WHOLE = copy(1, (0, 10), (14, 20), epochs={}, damaged=((10, 14),)), copy
 
 
 @pytest.mark.parametrize(
-    ("copies", "apart", "gaps"),
+    ("copies", "differences", "gaps"),
     [
         ([BETWEEN, copy(2, (0, 30), epochs={0: 0, 1: 12, 2: 16})], (), ()),
         ([BETWEEN, copy(2, (0, 18), epochs={0: 0, 1: 15})], (), ((10, 20),)),
@@ -51,24 +51,24 @@ ROTTEN, WHOLE = copy(1, (0, 10), (14, 20), epochs={}, damaged=((10, 14),)), copy
         ([copy(1, (0, 20)), replace(copy(2, (0, 12)), high_watermark=40)], ((10, 12),), ()),
     ],
     ids=[
-        "between epochs, a copy that joins behind the hole",
-        "between epochs, one that does not",
-        "the epoch behind a hole is enough, the one before it is not: it may have ended sooner in the base",
+        "between epochs, a copy that joins after the hole",
+        "between epochs, a copy that does not join",
+        "the epoch after a hole is enough, the one before it is not: it may have ended sooner in the base",
         "a copy that differs in the same epoch proves nothing",
         "damage that the plan says is the same",
-        "damage that it says is not",
-        "without epochs nobody proves what is missing",
+        "damage that the plan says differs",
+        "without epochs nothing proves what is missing",
         "nothing joins at the log start",
-        "what watermarks promise behind every end",
-        "a watermark of an epoch that a later leader followed promises nothing",
-        "nor does one of another lineage",
+        "high watermarks after every end",
+        "a high watermark of an epoch with a later leader proves nothing",
+        "nor does a high watermark of another lineage",
     ],
 )
-def test_what_no_copy_fills_is_a_gap(copies: list[LogCopy], apart: Ranges, gaps: Ranges) -> None:
-    assert trace(copies, {(0, 1): apart} if apart else {}, 0).gaps == gaps
+def test_what_no_copy_fills_is_a_gap(copies: list[LogCopy], differences: Ranges, gaps: Ranges) -> None:
+    assert trace(copies, {(0, 1): differences} if differences else {}, 0).gaps == gaps
 
 
-def test_the_lineage_goes_on_through_several_copies() -> None:
+def test_the_lineage_continues_in_several_copies() -> None:
     lineage = trace([copy(1, (0, 10)), copy(2, (5, 15)), copy(3, (8, 20), epochs={0: 8, 3: 15})], {}, 0)
     assert lineage.log_end_offset == 20
     assert taken(lineage) == [(0, 0, 10, BASE), (2, 10, 20, CONTINUED)]
@@ -76,28 +76,28 @@ def test_the_lineage_goes_on_through_several_copies() -> None:
     assert trace([copy(1, (0, 10), epochs={}), copy(2, (0, 20))], {}, 0).log_end_offset == 10
 
 
-def test_the_epoch_at_the_end_decides_whether_a_copy_goes_on() -> None:
+def test_the_epoch_at_the_end_decides_whether_a_copy_continues() -> None:
     """Offset 9 is of epoch 1 in the base and of epoch 0 in the other."""
     lineage = trace([copy(1, (0, 10), epochs={0: 0, 1: 8}), copy(2, (0, 20), epochs={0: 0})], {(0, 1): ((8, 10),)}, 0)
     assert lineage.log_end_offset == 10
     assert [(left.start, left.end, left.rival_of) for left in lineage.left_behind] == [(8, 10, 1), (10, 20, None)]
 
 
-def test_heads_come_from_copies_that_join() -> None:
-    assert taken(trace([copy(1, (10, 20), head=0), copy(2, (0, 15))], {}, 0))[0] == (1, 0, 10, LOG_START)
+def test_the_start_of_the_log_comes_from_copies_that_join() -> None:
+    assert taken(trace([copy(1, (10, 20), expected_start=0), copy(2, (0, 15))], {}, 0))[0] == (1, 0, 10, LOG_START)
     assert trace([copy(1, (10, 20)), copy(2, (0, 15))], {}, 0).log_start_offset == 10
 
 
-def test_two_continuations_that_were_committed_are_a_question() -> None:
+def test_two_committed_continuations_are_rivals() -> None:
     copies = [copy(1, (0, 10)), copy(2, (0, 20), committed=18), copy(3, (0, 16), epochs={0: 0, 2: 10}, committed=16)]
-    apart = {(1, 2): ((10, 16),)}
+    differences = {(1, 2): ((10, 16),)}
     for preferred, base in ((False, 0), (True, 0), (False, 1), (False, 2)):
-        assert trace(copies, apart, base, preferred=preferred).rivals, (preferred, base)
-    assert not trace(copies, apart, 1, preferred=True).rivals
-    assert trace(copies, apart, 2, preferred=True).log_end_offset == 16
+        assert trace(copies, differences, base, preferred=preferred).rivals, (preferred, base)
+    assert not trace(copies, differences, 1, preferred=True).rivals
+    assert trace(copies, differences, 2, preferred=True).log_end_offset == 16
 
 
-def test_the_only_committed_side_is_taken_whoever_was_recommended() -> None:
+def test_the_only_committed_side_is_used_whichever_was_recommended() -> None:
     copies = [copy(1, (0, 20), committed=10), copy(2, (0, 16), epochs={0: 0, 2: 10}, committed=16)]
     lineage = trace(copies, {(0, 1): ((10, 16),)}, 0)
     assert (lineage.base, lineage.rivals) == (1, ())
@@ -105,29 +105,29 @@ def test_the_only_committed_side_is_taken_whoever_was_recommended() -> None:
 
 
 @given(st.lists(st.sets(st.integers(0, END - 1), min_size=1), min_size=1, max_size=4), st.data())
-def test_of_one_epoch_all_that_any_copy_holds_is_taken_once(held: list[set[int]], data: st.DataObject) -> None:
-    """The naive answer: every offset that any copy holds, each from a copy that has it."""
-    ranges = [normalised((offset, offset + 1) for offset in offsets) for offsets in held]
+def test_in_one_epoch_every_offset_of_any_copy_is_used_once(offsets_of: list[set[int]], data: st.DataObject) -> None:
+    """The naive answer: every offset of any copy, from a copy that has it."""
+    ranges = [normalised((offset, offset + 1) for offset in offsets) for offsets in offsets_of]
     copies = [LogCopy(number, good, 0, good[-1][1], (EpochEntry(0, 0),)) for number, good in enumerate(ranges)]
     base = data.draw(st.integers(0, len(copies) - 1))
     lineage = trace(copies, {}, base)
     given_by: dict[int, int] = {}
-    for piece in lineage.ranges:
-        for offset in range(piece.start, piece.end):
+    for range_ in lineage.ranges:
+        for offset in range(range_.start, range_.end):
             assert offset not in given_by
-            assert offset in held[piece.copy]
-            given_by[offset] = piece.copy
+            assert offset in offsets_of[range_.copy]
+            given_by[offset] = range_.copy
     assert list(given_by) == sorted(given_by)
-    everything = set().union(*held)
+    everything = set().union(*offsets_of)
     assert set(given_by) == everything
     missing = set(range(lineage.log_end_offset)) - set(given_by)
     assert normalised((offset, offset + 1) for offset in missing) == lineage.gaps
-    assert all(given_by[offset] == base for offset in held[base])
+    assert all(given_by[offset] == base for offset in offsets_of[base])
 
 
 @given(st.data())
-def test_nothing_of_another_lineage_is_ever_taken(data: st.DataObject) -> None:
-    """Histories of leaders, of which each replica follows one to some offset: pieces only come from equal (offset, epoch) pairs."""
+def test_another_lineage_is_never_used(data: st.DataObject) -> None:
+    """Each replica follows one of two histories of leaders up to some offset: ranges only come from equal (offset, epoch) pairs."""
     fork = data.draw(st.integers(1, END - 2))
     lines = [[0] * END, [0] * fork + [2] * (END - fork)]
     copies, truth = [], []
@@ -140,18 +140,18 @@ def test_nothing_of_another_lineage_is_ever_taken(data: st.DataObject) -> None:
         epochs = tuple(EpochEntry(epoch, start) for epoch, start in sorted(starts.items()))
         copies.append(LogCopy(number, good, 0, end, epochs, (), data.draw(st.integers(0, end))))
         truth.append({offset: line[offset] for offset in range(end) if offset not in lost})
-    apart = {}
+    differences = {}
     for left in range(len(copies)):
         for right in range(left + 1, len(copies)):
             both = truth[left].keys() & truth[right].keys()
             differing = normalised((offset, offset + 1) for offset in both if truth[left][offset] != truth[right][offset])
             if differing:
-                apart[left, right] = differing
+                differences[left, right] = differing
     base = data.draw(st.integers(0, len(copies) - 1))
-    lineage = trace(copies, apart, base, preferred=True)
-    epochs_taken = [truth[piece.copy][offset] for piece in lineage.ranges for offset in range(piece.start, piece.end)]
+    lineage = trace(copies, differences, base, preferred=True)
+    epochs_taken = [truth[range_.copy][offset] for range_ in lineage.ranges for offset in range(range_.start, range_.end)]
     assert epochs_taken == sorted(epochs_taken), "a log's epochs never fall"
-    offsets = [offset for piece in lineage.ranges for offset in range(piece.start, piece.end)]
+    offsets = [offset for range_ in lineage.ranges for offset in range(range_.start, range_.end)]
     found = dict(zip(offsets, epochs_taken, strict=True))
     for offset, epoch in truth[base].items():
         assert found[offset] == epoch, "what the base has stays"

@@ -1,4 +1,4 @@
-"""Which log directory gets which replicas, and with what small files: the log directories of a salvage are complete."""
+"""The log directories of a salvage are complete: their replicas and their small files."""
 
 import json
 import shutil
@@ -61,12 +61,12 @@ DISK, OTHER = target(1, ID_B, is_empty=True), target(2, ID_C, KEY)
 
 PLACES: dict[str, tuple[list[TargetDir], ControllerHistory | None, list[TargetDir]]] = {
     "by the ids of directories": ([A, B, OTHER], assigned([1, 2], [ID_B, ID_C]), [B, OTHER]),
-    "not where an old copy lies": ([A, WITH_COPY], assigned([1], [ID_A]), [A]),
+    "not in the directory of an old copy": ([A, WITH_COPY], assigned([1], [ID_A]), [A]),
     "on the disk that has the id of the lost one": ([A, DISK], assigned([1], [ID_B]), [DISK]),
-    "where its copy lies, as it is assigned to none yet": ([A, WITH_COPY], assigned([1], [UNASSIGNED]), [WITH_COPY]),
-    "where its copy lies, under versions without ids": ([A, WITH_COPY], assigned([1], None), [WITH_COPY]),
-    "on the new disk, if no copy lies anywhere": ([A, DISK], assigned([1], None), [DISK]),
-    "nowhere, as its directories were not given": ([A], assigned([1, 2], [ID_B, ID_C]), []),
+    "in the directory of its copy, if it is assigned to none yet": ([A, WITH_COPY], assigned([1], [UNASSIGNED]), [WITH_COPY]),
+    "in the directory of its copy, in versions without ids": ([A, WITH_COPY], assigned([1], None), [WITH_COPY]),
+    "on the new disk, if there is no copy": ([A, DISK], assigned([1], None), [DISK]),
+    "in none, if its directories were not given": ([A], assigned([1, 2], [ID_B, ID_C]), []),
     "not on a broker that lost its assignment": ([A, OTHER], assigned([1], [ID_A]), [A]),
     "with its copy, without a controllers' log": ([A, OTHER], None, [OTHER]),
     "with its copy, if the controllers' log does not know it": ([A, OTHER], ControllerHistory({}), [OTHER]),
@@ -79,7 +79,7 @@ def test_a_replica_belongs_where_it_is_assigned(case: str) -> None:
     assert targets_of(KEY, targets, controller) == expected
 
 
-def test_a_replica_that_lies_in_a_second_directory_is_not_put_into_the_one_that_only_names_it_too(tmp_path: Path) -> None:
+def test_a_replica_stays_in_the_directory_of_its_copy_rather_than_in_one_that_names_it(tmp_path: Path) -> None:
     put_partition(tmp_path / "b" / NAME, {0: b"".join(batches_of(2))})
     put_log_dir(tmp_path / "a", 1, {}, committed={NAME: 2})
     for paths in (("a", "b"), ("b", "a")):
@@ -100,7 +100,7 @@ def test_a_new_disk_gets_the_id_that_the_controllers_have_for_it(tmp_path: Path)
     assert len(str(made(None, {}))) == 22
 
 
-def test_a_directory_gets_the_id_that_the_controllers_have_for_what_lies_there(tmp_path: Path) -> None:
+def test_a_directory_gets_the_id_that_the_controllers_have_for_its_partitions(tmp_path: Path) -> None:
     for name, partition in (("a", "orders-0"), ("b", "other-0")):
         put_partition(tmp_path / name / partition, {0: b"".join(batches_of(2))})
         (tmp_path / name / "meta.properties").write_bytes(b"garbage")
@@ -110,7 +110,7 @@ def test_a_directory_gets_the_id_that_the_controllers_have_for_what_lies_there(t
     assert [row.directory_id for row in target_dirs(inputs, controller, {})][1:] == [ID_B, ID_A]
 
 
-def test_the_controllers_log_belongs_where_a_node_has_it_or_to_its_new_disk() -> None:
+def test_the_controllers_log_belongs_to_the_directory_of_its_copy_or_to_the_new_disk() -> None:
     here, empty, second = target(1, ID_A, METADATA_LOG), target(2, None, is_empty=True), replace(DISK, partitions=[])
     assert targets_of(METADATA_LOG, [here, second, empty, A], None) == [here, empty]
 
@@ -163,7 +163,7 @@ def test_every_broker_gets_a_complete_log_directory(copies: list[str], tmp_path:
     assert [row.meta_properties for row in salvaged.log_dirs] == ["copied", "copied", "built"]
 
 
-def test_verify_holds_every_broker_to_it(copies: list[str], tmp_path: Path) -> None:
+def test_verify_checks_every_broker(copies: list[str], tmp_path: Path) -> None:
     output = tmp_path / "out"
     whole(copies, output)
     given = [str(output / f"broker-{broker}") for broker in (1, 2, 3)]
@@ -204,7 +204,7 @@ def test_steps_stop_move_aside_copy_and_start_with_limits(copies: list[str], tmp
         ({"retention.bytes": "9000", "cleanup.policy": "compact"}, 99 * DAY_MS, None, []),
     ],
 )
-def test_what_retention_would_delete_is_kept_by_a_setting_before_brokers_start(
+def test_a_setting_before_the_start_keeps_what_retention_would_delete(
     tmp_path: Path, settings: dict[str, str], age_ms: int, changed: str | None, restored: list[str]
 ) -> None:
     log = ControllerLog().lead([1, 2, 3]).append(topic(), partition_record([1], 1))
@@ -225,12 +225,12 @@ def test_what_retention_would_delete_is_kept_by_a_setting_before_brokers_start(
 
 
 def old_log(age_ms: int = 8 * DAY_MS) -> dict[int, bytes]:
-    """Two segments of records of that age, as `put_replica` takes them."""
+    """Two segments with records of this age, for `put_replica`."""
     return {offset: batch(offset, 3, base_timestamp=int(time.time() * 1000) - age_ms) for offset in (0, 3)}
 
 
 def test_without_a_controllers_log_settings_are_noted_and_restored_and_internal_topics_are_left_alone(tmp_path: Path) -> None:
-    """Each of them may have a limit of its own, as `__remote_log_metadata` has none (-1)."""
+    """They may have different limits: `__remote_log_metadata` has none (-1)."""
     for number, name in enumerate(("t", "u", "__remote_log_metadata", "__share_group_state")):
         given: dict[str, Any] = {"topic_id": TOPIC_ID[:-1] + "AQgw"[number], "high_watermark": 6}
         put_replica(tmp_path / "in", 1, old_log(), partition=f"{name}-0", **given)
@@ -248,7 +248,7 @@ def test_without_a_controllers_log_settings_are_noted_and_restored_and_internal_
     assert restored.command == f"{configs} --alter --entity-type topics --entity-name TOPIC --add-config retention.ms=NOTED"
 
 
-def test_a_damaged_controllers_log_does_not_tell_what_settings_topics_have(tmp_path: Path) -> None:
+def test_a_damaged_controllers_log_does_not_show_the_settings_of_topics(tmp_path: Path) -> None:
     log = ControllerLog().lead([1]).append(topic(), partition_record([1], 1)).append(setting("retention.ms", "-1"))
     path = log.put(tmp_path / "in" / "broker-1", 1) / segment_file(0)
     path.write_bytes(flipped(path.read_bytes(), path.stat().st_size - 3))
@@ -258,7 +258,7 @@ def test_a_damaged_controllers_log_does_not_tell_what_settings_topics_have(tmp_p
     assert "note_retention" in [step.kind for step in steps]
 
 
-def test_limits_of_topics_do_not_hold_for_the_controllers_log(tmp_path: Path) -> None:
+def test_limits_of_topics_do_not_apply_to_the_controllers_log(tmp_path: Path) -> None:
     log = ControllerLog().lead([1]).append(topic(), partition_record([1], 1))
     directory = log.put(tmp_path / "in" / "broker-1", 1)
     put_topic_id(directory, "AAAAAAAAAAAAAAAAAAAAAQ")
@@ -280,10 +280,10 @@ def test_limits_of_topics_do_not_hold_for_the_controllers_log(tmp_path: Path) ->
         ({"retention.bytes": "8192"}, 0, []),
     ],
 )
-def test_of_tiered_topics_the_oldest_remote_segment_counts(
+def test_the_oldest_remote_segment_of_a_tiered_topic_counts(
     tmp_path: Path, settings: dict[str, str], age_ms: int, changed: list[str]
 ) -> None:
-    """It is of that age, one of two; the local segments are old."""
+    """It has this age, and there are two; the local segments are old."""
     log = ControllerLog().lead([1]).append(topic(), partition_record([1], 1), setting("remote.storage.enable", "true"))
     log.append(*(setting(*pair) for pair in settings.items())).put(tmp_path / "in" / "broker-1", 1)
     batches = {6: batch(6, 3, base_timestamp=1_000)}
@@ -309,7 +309,7 @@ def test_under_zookeeper_the_setting_is_changed_there(tmp_path: Path) -> None:
     assert kept.command == f"zookeeper-shell.sh ZOOKEEPER:PORT set /config/topics/orders '{config}'"
 
 
-def test_files_over_which_a_broker_does_not_start_are_mended_and_not_copied_back(copies: list[str], tmp_path: Path) -> None:
+def test_files_that_keep_a_broker_from_starting_are_repaired_and_not_copied_back(copies: list[str], tmp_path: Path) -> None:
     for file in (f"{METADATA}/quorum-state", "meta.properties", "bootstrap.checkpoint"):
         (Path(copies[1]) / file).write_bytes(b"garbage")
     (tmp_path / "broker-2").rename(tmp_path / "two")
@@ -335,7 +335,7 @@ def test_a_disk_with_less_room_is_refused_at_once(copies: list[str], tmp_path: P
     assert not [*tmp_path.glob("out*")]
 
 
-def test_without_a_controllers_log_replicas_stay_where_copies_lie_or_a_checkpoint_names_them(tmp_path: Path) -> None:
+def test_without_a_controllers_log_replicas_stay_where_their_copies_are_or_a_checkpoint_names_them(tmp_path: Path) -> None:
     log = b"".join(batches_of(4))
     put_copies(tmp_path / "in", (1, 2, 3), {0: log}, high_watermark=8)
     shutil.rmtree(tmp_path / "in" / "broker-2" / NAME)
@@ -352,7 +352,7 @@ def test_without_a_controllers_log_replicas_stay_where_copies_lie_or_a_checkpoin
     assert marks.read_text() == "0\n1\nthird 0 0\n"
 
 
-def test_a_refused_partition_keeps_its_lines_in_every_checkpoint_and_lets_nobody_start(tmp_path: Path) -> None:
+def test_a_refused_partition_keeps_its_lines_in_every_checkpoint(tmp_path: Path) -> None:
     batches = batches_of(4)
     log_dir = put_replica(tmp_path / "in", 1, {0: batches[0] + flipped(batches[1], 70) + b"".join(batches[2:])}, high_watermark=8)
     put_partition(log_dir / "other-0", {0: b"".join(batches)})
@@ -364,7 +364,7 @@ def test_a_refused_partition_keeps_its_lines_in_every_checkpoint_and_lets_nobody
     assert [step.kind for step in steps_of(salvaged)] == ["refused"]
 
 
-def test_an_unreadable_meta_properties_is_built_anew_and_an_empty_directory_needs_a_node(tmp_path: Path) -> None:
+def test_an_unreadable_meta_properties_is_rebuilt_and_an_empty_directory_needs_a_node(tmp_path: Path) -> None:
     put_copies(tmp_path / "in", (1, 2), {0: b"".join(batches_of(2))}, high_watermark=4)
     (tmp_path / "in" / "broker-2" / "meta.properties").write_bytes(b"version=1\nnode.id=\n")
     (tmp_path / "in" / "broker-2").rename(tmp_path / "two")

@@ -1,4 +1,4 @@
-"""What a scan of the salvage finds: in a copy, too, at the same offsets; or new; or so wrong that the partition is refused."""
+"""Findings of a scan of the output: inherited from a copy at the same offsets, new, or so wrong that the partition is refused."""
 
 from io import StringIO
 from pathlib import Path
@@ -26,9 +26,9 @@ def found(kind: str, start: int | None, end: int | None, broker: int | None = 1,
     return finding(kind, place, cast("Any", evidence))
 
 
-def judged(given: list[Finding], *of_output: Finding, gaps: tuple[tuple[int, int], ...] = ()) -> tuple[int, int, int]:
-    """How many are wrong, inherited and new."""
-    wrong, inherited, new = InputFindings(given).classify(of_output, gaps)
+def classified(inputs: list[Finding], *of_output: Finding, gaps: tuple[tuple[int, int], ...] = ()) -> tuple[int, int, int]:
+    """The numbers of wrong, inherited and new findings."""
+    wrong, inherited, new = InputFindings(inputs).classify(of_output, gaps)
     return len(wrong), len(inherited), len(new)
 
 
@@ -36,68 +36,68 @@ WRONG, INHERITED, NEW = (1, 0, 0), (0, 1, 0), (0, 0, 1)
 
 
 @pytest.mark.parametrize("kind", ["DUPLICATE_BATCH", "PRODUCER_SEQ_GAP", "TXN_LATE_WRITE", "RECOVERY_WOULD_TRUNCATE"])
-def test_what_a_copy_has_at_overlapping_offsets_is_inherited_and_all_else_is_new(kind: str) -> None:
-    given = [found(kind, 4, 6)]
+def test_findings_of_a_copy_at_overlapping_offsets_are_inherited_and_all_others_new(kind: str) -> None:
+    inputs = [found(kind, 4, 6)]
     overlapping: list[tuple[int, int | None]] = [(4, 6), (5, 6), (2, 5), (5, None)]
     for start, end in overlapping:
-        assert judged(given, found(kind, start, end, broker=None)) == INHERITED
-    apart: list[tuple[int | None, int | None]] = [(6, 8), (2, 4), (6, None), (None, None)]
-    for first, behind in apart:
-        assert judged(given, found(kind, first, behind)) == NEW
-    assert judged(given, found(kind, 4, 6, partition=1)) == NEW
-    assert judged(given, found("PRODUCER_SEQ_REGRESSION", 4, 6)) == NEW
-    assert judged(given, found(kind, 4, 6), gaps=((0, 20),)) == INHERITED
-    assert judged([], found(kind, 4, 6), gaps=((0, 20),)) == NEW
-    assert judged([found(kind, 4, 6, producer_id=7)], found(kind, 4, 6, producer_id=8)) == NEW
-    assert judged([found(kind, None, None)], found(kind, None, None)) == INHERITED
+        assert classified(inputs, found(kind, start, end, broker=None)) == INHERITED
+    elsewhere: list[tuple[int | None, int | None]] = [(6, 8), (2, 4), (6, None), (None, None)]
+    for first, behind in elsewhere:
+        assert classified(inputs, found(kind, first, behind)) == NEW
+    assert classified(inputs, found(kind, 4, 6, partition=1)) == NEW
+    assert classified(inputs, found("PRODUCER_SEQ_REGRESSION", 4, 6)) == NEW
+    assert classified(inputs, found(kind, 4, 6), gaps=((0, 20),)) == INHERITED
+    assert classified([], found(kind, 4, 6), gaps=((0, 20),)) == NEW
+    assert classified([found(kind, 4, 6, producer_id=7)], found(kind, 4, 6, producer_id=8)) == NEW
+    assert classified([found(kind, None, None)], found(kind, None, None)) == INHERITED
 
 
 @pytest.mark.parametrize(
     "kind",
     ["BATCH_CRC_MISMATCH", "OFFSET_REGRESSION", "EPOCH_FIELD_MISMATCH", "EPOCH_CACHE_MISMATCH", "FRAMING_LOST", "OFFSET_GAP"],
 )
-def test_wrong_bytes_offsets_and_epochs_are_wrong_whoever_has_them(kind: str) -> None:
-    assert judged([found(kind, 4, 6)], found(kind, 4, 6)) == WRONG
+def test_wrong_bytes_offsets_and_epochs_are_wrong_even_if_a_copy_has_them(kind: str) -> None:
+    assert classified([found(kind, 4, 6)], found(kind, 4, 6)) == WRONG
 
 
 @pytest.mark.parametrize("kind", ["OFFSET_GAP", "SEGMENT_MISSING"])
-def test_a_gap_that_the_manifest_names_is_not_listed_again(kind: str) -> None:
-    assert judged([], found(kind, 4, 6), gaps=((4, 5), (5, 8))) == (0, 0, 0)
-    assert judged([], found(kind, 4, 9), gaps=((4, 8),)) == WRONG
+def test_gaps_in_the_manifest_are_no_findings(kind: str) -> None:
+    assert classified([], found(kind, 4, 6), gaps=((4, 5), (5, 8))) == (0, 0, 0)
+    assert classified([], found(kind, 4, 9), gaps=((4, 8),)) == WRONG
 
 
 @pytest.mark.parametrize("kind", ["INDEX_MISMATCH", "PRODUCER_SNAPSHOT_CORRUPT", "TXNINDEX_PHANTOM_ABORT", "HW_BEYOND_LEO"])
-def test_files_that_a_salvage_builds_inherit_no_fault(kind: str) -> None:
-    assert judged([found(kind, 4, 6)], found(kind, 4, 6)) == NEW
+def test_files_that_a_salvage_builds_inherit_no_findings(kind: str) -> None:
+    assert classified([found(kind, 4, 6)], found(kind, 4, 6)) == NEW
 
 
 @pytest.mark.parametrize("kind", ["TXN_HANGING", "TXN_OPEN"])
 def test_a_transaction_is_the_same_by_its_producer_and_its_first_offset(kind: str) -> None:
-    given = [found(kind, 4, None, producer_id=7)]
-    assert judged(given, found(kind, 4, 9, producer_id=7)) == INHERITED
-    assert judged(given, found(kind, 900, 905, producer_id=7)) == NEW
-    assert judged(given, found(kind, 4, 9, producer_id=8)) == NEW
+    inputs = [found(kind, 4, None, producer_id=7)]
+    assert classified(inputs, found(kind, 4, 9, producer_id=7)) == INHERITED
+    assert classified(inputs, found(kind, 900, 905, producer_id=7)) == NEW
+    assert classified(inputs, found(kind, 4, 9, producer_id=8)) == NEW
 
 
 def test_a_transaction_without_records_is_the_same_by_its_decision() -> None:
-    given = [found("TXN_PARTLY_LOST", None, None, producer_id=7, coordinator_offset=3)]
-    assert judged(given, found("TXN_PARTLY_LOST", None, None, producer_id=7, coordinator_offset=3)) == INHERITED
-    assert judged(given, found("TXN_PARTLY_LOST", None, None, producer_id=7, coordinator_offset=40)) == NEW
+    inputs = [found("TXN_PARTLY_LOST", None, None, producer_id=7, coordinator_offset=3)]
+    assert classified(inputs, found("TXN_PARTLY_LOST", None, None, producer_id=7, coordinator_offset=3)) == INHERITED
+    assert classified(inputs, found("TXN_PARTLY_LOST", None, None, producer_id=7, coordinator_offset=40)) == NEW
 
 
 @pytest.mark.parametrize("kind", ["GROUP_OFFSET_BEYOND_LOG", "COMMITTED_LOST_EVERYWHERE"])
 def test_absent_offsets_are_inherited_if_the_copies_lack_all_of_them(kind: str) -> None:
-    given = [found(kind, 10, 12), found(kind, 12, 14, broker=2)]
-    assert judged(given, found(kind, 10, 14)) == INHERITED
-    assert judged(given, found(kind, 8, 14)) == NEW
+    inputs = [found(kind, 10, 12), found(kind, 12, 14, broker=2)]
+    assert classified(inputs, found(kind, 10, 14)) == INHERITED
+    assert classified(inputs, found(kind, 8, 14)) == NEW
 
 
-def test_of_very_many_those_count_that_a_copy_does_not_show() -> None:
-    """It shows the first and the last of them."""
+def test_findings_that_a_copy_does_not_list_also_count() -> None:
+    """It lists the first and the last of them."""
     many = [found("DUPLICATE_BATCH", offset, offset + 2, occurrences=90) for offset in (4, 6, 150, 152)]
-    assert judged(many, found("DUPLICATE_BATCH", 80, 82)) == INHERITED
+    assert classified(many, found("DUPLICATE_BATCH", 80, 82)) == INHERITED
     for kind, start in (("DUPLICATE_BATCH", 2), ("DUPLICATE_BATCH", 160), ("PRODUCER_SEQ_GAP", 80)):
-        assert judged(many, found(kind, start, start + 2)) == NEW
+        assert classified(many, found(kind, start, start + 2)) == NEW
 
 
 def kinds(findings: list[Finding]) -> list[tuple[str, int | None]]:
@@ -111,7 +111,7 @@ def numbered(offset: int, sequence: int) -> bytes:
 TWICE = [numbered(0, 0), numbered(2, 2), numbered(4, 2), numbered(6, 4)]
 
 
-def test_what_producers_wrote_twice_is_inherited(tmp_path: Path) -> None:
+def test_duplicates_of_producers_are_inherited(tmp_path: Path) -> None:
     put_copies(tmp_path / "in", (1, 2), TWICE, high_watermark=8)
     salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
     (partition,) = salvaged.partitions
@@ -122,11 +122,11 @@ def test_what_producers_wrote_twice_is_inherited(tmp_path: Path) -> None:
 
 
 def introduce(monkeypatch: pytest.MonkeyPatch, name: str, old: bytes, new: bytes) -> None:
-    """Have every salvage write these bytes for others into the log of a partition."""
+    """Make every salvage replace these bytes in the log of a partition."""
     whole = partition_files.write_partition
 
-    def changed(directory: Path, *given: Any) -> Any:
-        written = whole(directory, *given)
+    def changed(directory: Path, *inputs: Any) -> Any:
+        written = whole(directory, *inputs)
         for path in directory.glob("*.log") if directory.name == name else ():
             path.write_bytes(path.read_bytes().replace(old, new))
         for path in directory.glob("*.snapshot") if directory.name == name else ():
@@ -136,7 +136,7 @@ def introduce(monkeypatch: pytest.MonkeyPatch, name: str, old: bytes, new: bytes
     monkeypatch.setattr(salvaging, "write_partition", changed)
 
 
-def test_a_duplicate_that_a_salvage_makes_is_new_beside_one_of_the_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_duplicate_that_a_salvage_makes_is_new_next_to_one_of_the_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_replica(tmp_path / "in", 1, TWICE, high_watermark=8)
     introduce(monkeypatch, "orders-0", TWICE[3], numbered(6, 2))
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
@@ -175,8 +175,8 @@ def test_a_finding_of_no_single_partition_is_listed_once(tmp_path: Path, monkeyp
             assert stream.getvalue().count("CHECKPOINT_MALFORMED") == len(salvaged.new)
 
 
-def test_a_transaction_of_which_a_salvage_loses_the_marker_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Though another transaction hangs in the copies, around it."""
+def test_a_transaction_whose_marker_a_salvage_loses_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although a longer transaction hangs in the copies."""
     data, coordinators, other = DataLog(), CoordinatorLog(), 3000
     data.data(0.0, APP_ID)
     data.data(1.0, other)

@@ -1,4 +1,4 @@
-"""Files that a broker derives from a log, against a naive reading of its rules: one batch at a time, whatever the chunks."""
+"""Files that a broker derives from a log, against a naive implementation of its rules, for any chunks."""
 
 import struct
 
@@ -20,8 +20,8 @@ batches = st.lists(
 def log_of(shapes: list[tuple[int, int, int, int]]) -> bytes:
     """Batches of (records, timestamp, bytes, leader epoch more than before), from BASE_OFFSET on."""
     offset, epoch, log = BASE_OFFSET, 0, b""
-    for count, moment, size, later in shapes:
-        epoch += later
+    for count, moment, size, epoch_step in shapes:
+        epoch += epoch_step
         log += batch(offset, count, epoch=epoch, value=bytes(size // count), base_timestamp=BASE_TIMESTAMP + 100 * moment)
         offset += count
     return log
@@ -60,15 +60,15 @@ def test_indexes_are_those_of_recovery_for_any_cuts(shapes: list[tuple[int, int,
     assert indexes.finish() == recovered(log, interval)
     expected: list[EpochEntry] = []
     epoch, offset = 0, BASE_OFFSET
-    for count, _, _, later in shapes:
-        epoch += later
+    for count, _, _, epoch_step in shapes:
+        epoch += epoch_step
         if not expected or expected[-1].leader_epoch < epoch:
             expected.append(EpochEntry(epoch, offset))
         offset += count
     assert (epochs.entries, epochs.falls) == (expected, False)
 
 
-def test_epochs_that_fall_are_told_across_chunks() -> None:
+def test_falling_epochs_are_noticed_across_chunks() -> None:
     columns = read(batch(0, epoch=3) + batch(1, epoch=2)).columns
     for parts in ([columns], [columns[:, :1], columns[:, 1:]]):
         epochs = LeaderEpochBuilder()
@@ -85,7 +85,7 @@ def of_producer(offset: int, count: int, producer_id: int, sequence: int, *, is_
 
 
 @given(st.lists(st.tuples(st.integers(-1, 3), st.integers(1, 4)), max_size=40), st.integers(2, 50))
-def test_of_runs_of_batches_the_last_of_each_producer_counts(runs: list[tuple[int, int]], step: int) -> None:
+def test_the_last_batch_of_each_producer_counts(runs: list[tuple[int, int]], step: int) -> None:
     ids = [producer_id for producer_id, count in runs for _ in range(count)]
     log = b"".join(batch(i, 1) if id_ < 0 else of_producer(i, 1, id_, ids[:i].count(id_)) for i, id_ in enumerate(ids))
     columns = read(log).columns
@@ -120,15 +120,15 @@ def test_producers_and_aborted_transactions(step: int) -> None:
     for start in range(0, columns.shape[1], step):
         aborted += replay.step(np.ascontiguousarray(columns[:, start : start + step]))
     assert aborted == [AbortedTxn(2, 2, 9, 6)]
-    known = {entry.producer_id: entry for entry in replay.entries()}
+    by_id = {entry.producer_id: entry for entry in replay.entries()}
     facts = {
         number: (entry.last_sequence, entry.last_offset, entry.offset_delta, entry.current_txn_first_offset)
-        for number, entry in known.items()
+        for number, entry in by_id.items()
     }
     assert facts == {1: (2, 5, 0, -1), 2: (5, 14, 1, 13), 3: (8, 7, 1, -1), 4: (-1, -1, 0, -1)}
-    assert isinstance(known[4], ProducerEntry)
-    assert known[4].coordinator_epoch == 6
+    assert isinstance(by_id[4], ProducerEntry)
+    assert by_id[4].coordinator_epoch == 6
 
 
-def test_the_interval_of_an_index_is_what_the_topic_says() -> None:
+def test_the_index_interval_is_that_of_the_topic() -> None:
     assert [index_interval(text) for text in (None, "1024", "", "-1", "4096 ")] == [4096, 1024, 4096, 4096, 4096]

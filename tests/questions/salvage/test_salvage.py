@@ -1,4 +1,4 @@
-"""Logs salvaged from copies that are damaged, short, torn or parted, held against the batches that were written."""
+"""Logs salvaged from damaged, short, torn or diverging copies, compared with the batches that were written."""
 
 import json
 import random
@@ -18,7 +18,7 @@ from tests.support.segments import batch, changed, flipped, legacy_entry, segmen
 
 
 def damaged(batches: list[bytes], numbers: set[int], byte: int = 70) -> bytes:
-    """The log with one bit turned over in each of these batches."""
+    """The log with one flipped bit in each of these batches."""
     return b"".join(flipped(data, byte) if number in numbers else data for number, data in enumerate(batches))
 
 
@@ -33,7 +33,7 @@ def test_a_flipped_bit_anywhere_in_a_header_is_replaced(tmp_path: Path, byte: in
     check_output(tmp_path / "in", tmp_path / "out")
 
 
-def test_deleted_segments_come_from_another_copy_and_boundaries_stay(tmp_path: Path) -> None:
+def test_deleted_segments_come_from_another_copy_with_the_same_boundaries(tmp_path: Path) -> None:
     batches = batches_of(12, epochs=(0, 1, 4))
     segments = {8 * part: b"".join(batches[4 * part : 4 * part + 4]) for part in range(3)}
     put_replica(tmp_path / "in", 1, {0: segments[0], 16: segments[16]}, high_watermark=24)
@@ -47,7 +47,7 @@ def test_deleted_segments_come_from_another_copy_and_boundaries_stay(tmp_path: P
     assert of_first(tmp_path / "out", "recovery-point-offset-checkpoint").read_text() == "0\n1\norders 0 0\n"
 
 
-def test_what_no_copy_has_is_refused_or_a_gap(tmp_path: Path) -> None:
+def test_offsets_that_no_copy_has_are_refused_or_a_gap(tmp_path: Path) -> None:
     batches = batches_of(8)
     for broker in (1, 2):
         put_replica(tmp_path / "in", broker, damaged(batches, {3, broker}), high_watermark=16)
@@ -59,7 +59,7 @@ def test_what_no_copy_has_is_refused_or_a_gap(tmp_path: Path) -> None:
     assert [(gap.start, gap.end, gap.damaged_on) for gap in partition.gaps] == [(6, 8, (1, 2))]
 
 
-def test_offsets_lost_at_the_end_are_not_given_again(tmp_path: Path) -> None:
+def test_offsets_lost_at_the_end_are_not_reused(tmp_path: Path) -> None:
     put_replica(tmp_path / "in", 1, damaged(batches_of(5), {4}), high_watermark=10)
     assert salvaged_of(tmp_path / "in", tmp_path / "refused").refused[0].offsets == ((8, 10),)
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True).partitions
@@ -81,7 +81,7 @@ def test_a_committed_end_that_no_copy_has_is_refused_or_a_gap(tmp_path: Path) ->
     assert (partition.log_end_offset, partition.gaps) == (12, []), "the watermark was copied later"
 
 
-def test_rivals_that_were_committed_are_a_question(tmp_path: Path) -> None:
+def test_committed_rivals_are_refused(tmp_path: Path) -> None:
     common = batches_of(4)
     old, new = batches_of(3, start=8), batches_of(2, start=8, epochs=(2,), records=3, values=b"n")
     put_replica(tmp_path / "in", 1, common + old, high_watermark=14)
@@ -94,14 +94,14 @@ def test_rivals_that_were_committed_are_a_question(tmp_path: Path) -> None:
         assert {left.broker for left in partition.left_behind} == {3 - int(broker)}
     assert refused(tmp_path, prefer="3").kind == "rivals", "broker 3 holds none of both"
     named = [f"{name}={tmp_path / 'in' / f'broker-{node}'}" for name, node in (("east", 1), ("west", 2))]
-    for asked in ("west", "2"):
-        assert not salvage(named, tmp_path / asked, ScanOptions(), SalvageOptions(asked)).refused
-        assert log_of(tmp_path / asked) == b"".join(common + new)
+    for prefer in ("west", "2"):
+        assert not salvage(named, tmp_path / prefer, ScanOptions(), SalvageOptions(prefer)).refused
+        assert log_of(tmp_path / prefer) == b"".join(common + new)
     with pytest.raises(UsageError, match="no copy here is of broker 4"):
         salvage(named, tmp_path / "none", ScanOptions(), SalvageOptions("4"))
 
 
-def test_a_head_that_nothing_deletes_is_restored(tmp_path: Path) -> None:
+def test_a_start_that_nothing_may_delete_is_restored(tmp_path: Path) -> None:
     batches = batches_of(6)
     put_replica(tmp_path / "in", 1, {0: b"".join(batches[:3]), 6: damaged(batches[3:], {1})}, high_watermark=12)
     put_replica(tmp_path / "in", 2, {6: b"".join(batches[3:])}, high_watermark=12)
@@ -117,8 +117,8 @@ def test_a_log_start_inside_a_batch_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("prefer", ["1", "2"])
 @pytest.mark.parametrize("magic", [0, 1])
-def test_old_formats_are_told_by_the_crc_in_their_headers(tmp_path: Path, magic: int, prefer: str) -> None:
-    """Of a damaged compressed batch, as broker 2 has it, only the last offset is known."""
+def test_old_formats_are_compared_by_the_crc_in_their_headers(tmp_path: Path, magic: int, prefer: str) -> None:
+    """Broker 2 has a damaged compressed batch, of which only the last offset is known."""
     plain = [legacy_entry(offset, magic, value=b"%d" % offset * 20) for offset in range(4)]
     inner = [legacy_entry(number if magic else 4 + number, magic) for number in range(3)]
     wrapper = write_legacy_wrapper(inner, offset=6, magic=magic, compression_type="gzip", timestamp=7 if magic else -1)
@@ -128,7 +128,7 @@ def test_old_formats_are_told_by_the_crc_in_their_headers(tmp_path: Path, magic:
     assert taken(tmp_path, entries, prefer=prefer).leader_epochs == []
 
 
-def test_a_batch_inside_a_value_and_lies_outside_the_crc_are_not_carried_on(tmp_path: Path) -> None:
+def test_a_batch_inside_a_value_and_wrong_fields_outside_the_crc_are_not_used(tmp_path: Path) -> None:
     batches = batches_of(6)
     batches[2] = batch(4, 2, value=batch(4, 40, value=b"planted"))
     log = b"".join(batches)
@@ -140,40 +140,40 @@ def test_a_batch_inside_a_value_and_lies_outside_the_crc_are_not_carried_on(tmp_
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_any_damage_leaves_the_union_of_what_is_good(tmp_path: Path, seed: int) -> None:
-    """One epoch, so that all that any copy holds is of the lineage: the naive answer is the list of batches good somewhere."""
+def test_with_any_damage_the_union_of_good_batches_remains(tmp_path: Path, seed: int) -> None:
+    """All batches are of one epoch, and so of one lineage: the naive answer is every batch that is good in any copy."""
     dice = random.Random(seed)
     records = dice.choice((1, 3))
     batches = batches_of(20, records=records)
-    held: set[int] = set()
+    good: set[int] = set()
     for broker in (1, 2, 3):
         end = dice.choice((20, 20, 17, 12))
         bad = {number for number in range(end) if dice.random() < 0.3}
         edges = [0, *sorted(dice.sample(range(1, end), 3)), end]
-        gone = dice.choice((-1, 1, 2))
+        deleted = dice.choice((-1, 1, 2))
         segments = {
             first * records: damaged(batches[first:last], {number - first for number in bad}, dice.choice((20, 40, 75)))
             for part, (first, last) in enumerate(pairwise(edges))
-            if part != gone
+            if part != deleted
         }
-        missing = set() if gone < 0 else set(range(edges[gone], edges[gone + 1]))
-        held |= set(range(end)) - bad - missing
+        missing = set() if deleted < 0 else set(range(edges[deleted], edges[deleted + 1]))
+        good |= set(range(end)) - bad - missing
         put_replica(tmp_path / "in", broker, segments, high_watermark=0)
-    assert taken(tmp_path, (batches[number] for number in sorted(held)), allow_gaps=True).log_start_offset == 0
+    assert taken(tmp_path, (batches[number] for number in sorted(good)), allow_gaps=True).log_start_offset == 0
 
 
-# The topic's id, without which a broker under KRaft takes a log for a stray, and begins anew.
+# The topic's id, without which a broker under KRaft treats a log as a stray, and starts an empty one.
 
 
-def test_the_topic_id_is_that_of_the_controllers_log_where_no_copy_has_it(tmp_path: Path) -> None:
+def test_the_topic_id_is_from_the_controllers_log_if_no_copy_has_it(tmp_path: Path) -> None:
     sample = SAMPLES / "unclean-election"
     copies = tmp_path / "copies"
     shutil.copytree(sample, copies)
-    told = {path.read_text() for path in copies.glob("*/audit-0/partition.metadata")}
+    topic_ids = {path.read_text() for path in copies.glob("*/audit-0/partition.metadata")}
     for path in copies.glob("*/audit-0/partition.metadata"):
         path.unlink()
     (partition,) = salvaged_of(copies, tmp_path / "out", prefer="2", topic_glob="audit").partitions
-    assert {(of_first(tmp_path / "out", "audit-0") / "partition.metadata").read_text()} == told
+    assert {(of_first(tmp_path / "out", "audit-0") / "partition.metadata").read_text()} == topic_ids
     assert not partition.wants_topic_id
     for broker in copies.iterdir():
         shutil.rmtree(broker / "__cluster_metadata-0")
@@ -183,7 +183,7 @@ def test_the_topic_id_is_that_of_the_controllers_log_where_no_copy_has_it(tmp_pa
 
 
 @pytest.mark.parametrize(("version", "is_wanted"), [(0, False), (1, True)])
-def test_only_brokers_under_kraft_want_a_topic_id(version: int, is_wanted: bool, tmp_path: Path) -> None:
+def test_only_brokers_under_kraft_need_a_topic_id(version: int, is_wanted: bool, tmp_path: Path) -> None:
     log_dir = put_replica(tmp_path / "in", 1, batches_of(3), high_watermark=6)
     node = "broker.id" if version == 0 else "node.id"
     (log_dir / "meta.properties").write_text(f"version={version}\n{node}=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n")

@@ -1,4 +1,4 @@
-"""Disks that fill, reads that fail and copies that change: the output is whole, or not there."""
+"""With full disks, failing reads and changing copies, the output is whole or missing."""
 
 import errno
 import os
@@ -34,7 +34,7 @@ def copies(tmp_path: Path) -> Path:
 
 
 def nothing_left(output: Path) -> bool:
-    """Whether neither the output nor what it is built as is there."""
+    """Whether neither the output nor the unfinished directory exists."""
     return not output.exists() and not output.with_name(output.name + UNFINISHED).exists()
 
 
@@ -50,19 +50,19 @@ def nothing_left(output: Path) -> bool:
     ],
 )
 def test_disk_errors_leave_nothing(copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int) -> None:
-    """Each call in turn fails that makes or changes something; in the end none does."""
+    """Each call that creates or changes something fails in turn; finally none fails."""
     real = getattr(os, call)
-    output, failing, told = tmp_path / "out", 0, ""
+    output, failing, message = tmp_path / "out", 0, ""
     left = [0]
 
-    def failed(*given: object, **named: object) -> object:
-        ours = call in ("write", "fsync") or str(given[0]).startswith(str(output))
-        if ours and (call != "open" or int(str(given[1])) & os.O_CREAT):
+    def failed(*arguments: object, **options: object) -> object:
+        ours = call in ("write", "fsync") or str(arguments[0]).startswith(str(output))
+        if ours and (call != "open" or int(str(arguments[1])) & os.O_CREAT):
             left[0] -= 1
             if left[0] < 0:
                 assert call == "fsync" or not output.exists()
                 raise OSError(number, os.strerror(number))
-        return real(*given, **named)
+        return real(*arguments, **options)
 
     while True:
         left[0] = failing
@@ -72,21 +72,21 @@ def test_disk_errors_leave_nothing(copies: Path, tmp_path: Path, monkeypatch: py
             try:
                 salvaged_of(copies, output)
             except UsageError as error:
-                told = str(error)
+                message = str(error)
         if left[0] >= 0:
             break
         if call == "fsync" and output.exists():
-            check_output(copies, output)  # all of it but its name was on disk
+            check_output(copies, output)  # only its name was not on disk
             shutil.rmtree(output)
         else:
-            assert told.startswith(f"cannot write {output}")
+            assert message.startswith(f"cannot write {output}")
         assert nothing_left(output)
         failing += 1
     assert failing > (0 if call in ("mkdir", "rename") else 5)
     check_output(copies, output)
 
 
-def test_links_lead_to_where_the_output_is_made(copies: Path, tmp_path: Path) -> None:
+def test_links_to_the_output_are_followed(copies: Path, tmp_path: Path) -> None:
     (tmp_path / "disk" / "empty").mkdir(parents=True)
     (tmp_path / "way").symlink_to("disk")
     (tmp_path / "link").symlink_to("disk/empty")
@@ -97,7 +97,7 @@ def test_links_lead_to_where_the_output_is_made(copies: Path, tmp_path: Path) ->
     assert (tmp_path / "link").is_symlink()
 
 
-def test_a_mount_point_is_refused_before_anything_is_made(copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mount_point_is_refused_before_anything_is_created(copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     output = tmp_path / "out"
     output.mkdir()
     monkeypatch.setattr(Path, "is_mount", lambda path: path == output)
@@ -109,7 +109,9 @@ def test_a_mount_point_is_refused_before_anything_is_made(copies: Path, tmp_path
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP])
-def test_a_file_system_without_fsync_will_do(copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def test_a_file_system_without_fsync_is_accepted(
+    copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
     real = os.fsync
 
     def only_files(descriptor: int) -> None:
@@ -122,7 +124,7 @@ def test_a_file_system_without_fsync_will_do(copies: Path, tmp_path: Path, monke
     check_output(copies, tmp_path / "out")
 
 
-def test_what_a_killed_salvage_left_is_not_written_over(copies: Path, tmp_path: Path) -> None:
+def test_the_directory_of_a_killed_salvage_is_not_overwritten(copies: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     output.with_name(output.name + UNFINISHED).mkdir()
     with pytest.raises(UsageError, match="is there already"):
@@ -151,8 +153,10 @@ def test_an_unreadable_copy_refuses_its_partition(copies: Path, tmp_path: Path, 
     check_output(copies, tmp_path / "out")
 
 
-def test_copying_ahead_ends_before_a_refused_one_is_gone(copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second segment's copy has begun when it is to be dropped for the first's failure, and goes on for a while."""
+def test_copying_ahead_ends_before_a_refused_partition_is_removed(
+    copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second segment is being copied, for some time, when its copy is cancelled because the first failed."""
     whole, copying_now, seen, second_began = copying.copy_range, list[str](), list[list[str]](), threading.Event()
     remove = salvaging._Salvager._remove
 
@@ -166,7 +170,7 @@ def test_copying_ahead_ends_before_a_refused_one_is_gone(copies: Path, tmp_path:
         whole(file, path, start, end, to, appended)
         copying_now.remove(path)
 
-    def dropped(files: Iterable[OutputFile]) -> None:
+    def cancelled(files: Iterable[OutputFile]) -> None:
         assert second_began.wait(20)
         cancel(files)
 
@@ -175,7 +179,7 @@ def test_copying_ahead_ends_before_a_refused_one_is_gone(copies: Path, tmp_path:
         remove(self, key)
 
     monkeypatch.setattr(partition_files, "copy_range", fails_at_the_first)
-    monkeypatch.setattr(partition_files, "cancel", dropped)
+    monkeypatch.setattr(partition_files, "cancel", cancelled)
     monkeypatch.setattr(salvaging._Salvager, "_remove", removed)
     assert [refused.kind for refused in salvaged_of(copies, tmp_path / "out").refused] == ["not_readable"]
     assert seen == [[]]
@@ -189,7 +193,7 @@ def test_ctrl_c_leaves_nothing(copies: Path, tmp_path: Path, monkeypatch: pytest
     assert nothing_left(tmp_path / "out")
 
 
-def test_a_copy_that_changes_meanwhile_refuses_its_partition(copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_that_changes_meanwhile_is_refused(copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = copying.copy_range
 
     def changed(file: ByteFile, path: str, start: int, end: int, to: int, appended: copying.Appended) -> None:

@@ -1,4 +1,4 @@
-"""Salvages of what real brokers lost: every acknowledged record of the lineage is there, once, and nothing of the other side."""
+"""Salvages of logs of real brokers: every acknowledged record of the lineage once, and nothing of the other side."""
 
 import tarfile
 from pathlib import Path
@@ -22,7 +22,7 @@ CORPORA: Final = Path(__file__).resolve().parents[4] / "shared" / "corpora"
 
 
 def archive(name: str) -> str:
-    """The path of an archive, wherever it is."""
+    """The path of an archive."""
     shipped = SHIPPED / f"{name}.tar.xz"
     return str(shipped if shipped.exists() else CORPORA / f"{name}.tar.xz")
 
@@ -51,7 +51,7 @@ def test_either_side_of_a_high_watermark_truncation(tmp_path: Path, prefer: str)
     assert all(value.startswith(b"after") == (prefer == "3") for value in found)
 
 
-def test_replicas_in_sync_that_differ_for_good_are_a_question(tmp_path: Path) -> None:
+def test_replicas_in_sync_that_differ_permanently_are_refused(tmp_path: Path) -> None:
     (refused,) = salvaged_from(archive("kafka-0.10.2.2-hw-divergence"), tmp_path / "out").refused
     assert (refused.kind, refused.offsets, set(refused.brokers)) == ("rivals", ((0, 3),), {1, 2})
 

@@ -1,4 +1,4 @@
-"""Topics of which copies may differ for good reasons: one copy is taken, whole and good, where there is one."""
+"""Compacted and internal topics, whose copies may differ: one whole copy is used, if there is one."""
 
 import shutil
 from dataclasses import replace
@@ -29,7 +29,7 @@ def put_cleaned(folder: Path, broker: int, batches: list[bytes], dirty: int = 10
     return put_replica(folder, broker, segments, high_watermark=12, cleaned=dirty, epochs=[(0, 0)])
 
 
-def test_of_several_whole_copies_that_of_the_plan_is_taken_or_of_the_broker_that_is_preferred(tmp_path: Path) -> None:
+def test_of_several_whole_copies_the_recommended_or_preferred_one_is_used(tmp_path: Path) -> None:
     for broker in (1, 2, 3):
         put_cleaned(tmp_path / "in", broker, [*CLEANED, *(REST if broker < 3 else [])])
     log_of_plan = salvaged_of(tmp_path / "in", tmp_path / "out").partitions[0]
@@ -46,7 +46,7 @@ def test_of_several_whole_copies_that_of_the_plan_is_taken_or_of_the_broker_that
         assert salvaged.is_whole
 
 
-def test_without_a_recommendation_the_longest_whole_copy_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_recommendation_the_longest_whole_copy_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for broker in (1, 2):
         put_cleaned(tmp_path / "in", broker, [*CLEANED, *REST])
     plan_of = PlanMaker.plan_of
@@ -60,7 +60,7 @@ def test_without_a_recommendation_the_longest_whole_copy_is_taken(tmp_path: Path
     assert (partition.base, partition.chosen_by) == (1, "longest")
 
 
-def test_of_copies_with_other_values_that_is_taken_whose_broker_is_preferred(tmp_path: Path) -> None:
+def test_of_copies_with_different_values_the_preferred_one_is_used(tmp_path: Path) -> None:
     other = [*CLEANED[:2], batch(8, 2, value=b"other"), *REST]
     put_cleaned(tmp_path / "in", 1, [*CLEANED, *REST])
     put_cleaned(tmp_path / "in", 2, other)
@@ -74,16 +74,16 @@ def test_of_copies_with_other_values_that_is_taken_whose_broker_is_preferred(tmp
         assert [(left.broker, left.start, left.end) for left in partition.left_behind] == [(3 - int(broker), 8, 12)]
 
 
-def test_an_empty_segment_that_a_cleaner_leaves_is_no_lost_one(tmp_path: Path) -> None:
-    """The cleaner took every batch of segment 10. Its file stays, empty, until the segment is merged with its neighbour."""
+def test_an_empty_segment_of_a_cleaner_is_not_lost(tmp_path: Path) -> None:
+    """The cleaner removed every batch of segment 10. Its empty file stays until the segment is merged with the next."""
     segments = {0: b"".join(CLEANED), 10: b"", 20: batch(20, 2, value=b"fifth")}
     put_replica(tmp_path / "in", 1, segments, high_watermark=22, cleaned=20, epochs=[(0, 0)])
     salvaged = taken(tmp_path, segments.values())
     assert (salvaged.gaps, salvaged.warning, salvaged.log_end_offset) == ([], None, 22)
 
 
-def test_epochs_of_which_a_cleaner_took_the_first_batches_are_those_of_the_checkpoint(tmp_path: Path) -> None:
-    """Of epoch 1 no batch is left, and epoch 2 began before the first batch that is left of it. Entry 3 is beyond the end."""
+def test_epochs_without_their_first_batches_are_those_of_the_checkpoint(tmp_path: Path) -> None:
+    """Epoch 1 has no batch left, and epoch 2 started before its first remaining batch. Entry 3 is after the end."""
     segments, epochs = {0: CLEANED[0], 20: batch(22, 2, epoch=2)}, [(0, 0), (1, 5), (2, 11), (3, 24)]
     log_dir = put_replica(tmp_path / "in", 1, segments, high_watermark=24, cleaned=20, epochs=epochs)
     (salvaged,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
@@ -95,7 +95,7 @@ def test_epochs_of_which_a_cleaner_took_the_first_batches_are_those_of_the_check
 
 
 def put_without_start(folder: Path) -> None:
-    """Broker 1 has all, broker 2 begins with segment 10."""
+    """Broker 1 has everything, broker 2 starts with segment 10."""
     put_cleaned(folder, 1, [*CLEANED, *REST])
     put_cleaned(folder, 2, [*CLEANED, *REST])
     (folder / "broker-2" / NAME / segment_file(0)).unlink()
@@ -107,7 +107,7 @@ def base_of(folder: Path, output: Path, **given: Any) -> int | str:
 
 
 @pytest.mark.parametrize("broker", [1, 2])
-def test_a_start_that_delete_records_may_have_moved_is_no_loss(broker: int, tmp_path: Path) -> None:
+def test_a_start_that_delete_records_may_have_moved_is_not_lost(broker: int, tmp_path: Path) -> None:
     put_without_start(tmp_path / "in")
     assert base_of(tmp_path / "in", tmp_path / "lost") == 1
     write_checkpoint(tmp_path / "in" / f"broker-{broker}", "log-start", 1 if broker == 1 else 10, "orders-0")
@@ -115,7 +115,7 @@ def test_a_start_that_delete_records_may_have_moved_is_no_loss(broker: int, tmp_
 
 
 @pytest.mark.parametrize(("policy", "base"), [("compact", 1), ("compact,delete", 2), ("delete", 2)])
-def test_a_start_that_retention_may_have_moved_is_no_loss(policy: str, base: int, tmp_path: Path) -> None:
+def test_a_start_that_retention_may_have_moved_is_not_lost(policy: str, base: int, tmp_path: Path) -> None:
     put_without_start(tmp_path / "in")
     log = ControllerLog().lead([100])
     for value in (topic(TOPIC), partition([1, 2], 1), setting("cleanup.policy", policy, TOPIC)):
@@ -131,7 +131,7 @@ def test_a_copy_without_batches_does_not_say_where_the_log_starts(tmp_path: Path
     assert base_of(tmp_path / "in", tmp_path / "out") == 2
 
 
-def test_a_high_watermark_of_a_live_copy_promises_nothing(tmp_path: Path) -> None:
+def test_a_high_watermark_of_a_live_copy_proves_nothing(tmp_path: Path) -> None:
     """Its checkpoint may have been copied after the log."""
     write_checkpoint(put_cleaned(tmp_path / "in", 1, [*CLEANED, *REST]), "replication", 14, "orders-0")
     assert "the copy of broker 1 ends at offset 12, before 14" in refused(tmp_path).reason
@@ -139,7 +139,7 @@ def test_a_high_watermark_of_a_live_copy_promises_nothing(tmp_path: Path) -> Non
     assert (salvaged.log_end_offset, salvaged.warning) == (12, None)
 
 
-def test_a_last_segment_of_which_only_the_index_is_left_is_missed(tmp_path: Path) -> None:
+def test_a_missing_last_segment_with_an_index_is_noticed(tmp_path: Path) -> None:
     (put_cleaned(tmp_path / "in", 1, [*CLEANED, *REST]) / NAME / segment_file(16, "index")).touch()
     refusal = refused(tmp_path)
     assert (refusal.offsets, "ends at offset 12, before 16" in refusal.reason) == (((12, 16),), True)
@@ -150,7 +150,7 @@ NEW = [*CLEANED, *REST, batch(12, 2, value=b"new", epoch=2), batch(14, 2, value=
 
 
 def put_rivals(folder: Path, damaged: dict[int, int] | None = None, *, high_watermark: int = 14) -> None:
-    """Broker 1 has what a leader took of which brokers 2 and 3 know nothing, who went on without it; in some a batch is damaged."""
+    """Broker 1 has records of a leader that brokers 2 and 3 lack, which continued without them; some copies are damaged."""
     for broker, batches in ((1, OLD), (2, NEW), (3, NEW)):
         lost = (damaged or {}).get(broker)
         log = [flipped(one, 70) if number == lost else one for number, one in enumerate(batches)]
@@ -159,7 +159,7 @@ def put_rivals(folder: Path, damaged: dict[int, int] | None = None, *, high_wate
         put_epochs(log_dir / NAME, (0, 0), *([] if broker == 1 else [(2, 12)]))
 
 
-def test_of_rival_histories_that_is_taken_whose_broker_is_preferred(tmp_path: Path) -> None:
+def test_of_rival_histories_the_preferred_one_is_used(tmp_path: Path) -> None:
     put_rivals(tmp_path / "in")
     (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out").refused
     assert (refused.kind, set(refused.brokers)) == ("compacted", {1, 2, 3})
@@ -172,8 +172,8 @@ def test_of_rival_histories_that_is_taken_whose_broker_is_preferred(tmp_path: Pa
     ]
 
 
-def test_of_a_damaged_copy_of_the_history_that_stays_others_give_nothing(tmp_path: Path) -> None:
-    """Not even those that seem to be of the same history: cleaned copies do not show where they part."""
+def test_other_copies_do_not_fill_a_damaged_copy_of_the_chosen_history(tmp_path: Path) -> None:
+    """Not even copies that seem to be of the same history: cleaned copies do not show their fork."""
     put_rivals(tmp_path / "in", {2: 2})
     refusal = refused(tmp_path, prefer="2")
     assert (refusal.kind, refusal.offsets) == ("compacted", ((5, 10),))
@@ -185,7 +185,7 @@ def test_of_a_damaged_copy_of_the_history_that_stays_others_give_nothing(tmp_pat
     assert (partition.base, partition.gaps) == (3, [])
 
 
-def test_of_what_was_never_committed_the_plan_decides(tmp_path: Path) -> None:
+def test_the_plan_decides_about_uncommitted_records(tmp_path: Path) -> None:
     put_rivals(tmp_path / "in", high_watermark=12)
     partition = taken(tmp_path, NEW)
     assert (partition.base, partition.chosen_by) == (2, "plan")
@@ -194,16 +194,16 @@ def test_of_what_was_never_committed_the_plan_decides(tmp_path: Path) -> None:
     assert "--prefer-broker" in str(refused(tmp_path).hint), "broker 1 may have been told that it is committed"
 
 
-def test_a_replica_of_which_no_copy_is_here_does_not_matter(tmp_path: Path) -> None:
+def test_a_replica_without_a_copy_does_not_matter(tmp_path: Path) -> None:
     put_rivals(tmp_path / "in")
-    gone = tmp_path / "in" / "broker-4"
-    put_meta(gone, 4)
-    write_checkpoint(gone, "replication", 14, "orders-0")
+    replaced = tmp_path / "in" / "broker-4"
+    put_meta(replaced, 4)
+    write_checkpoint(replaced, "replication", 14, "orders-0")
     assert {left.broker for left in taken(tmp_path, NEW, prefer="2").left_behind} == {1}
 
 
-def test_a_rival_whose_other_records_were_cleaned_away_gives_nothing(tmp_path: Path) -> None:
-    """Broker 3 has nothing where broker 2 has other records than broker 1, and goes on with those of broker 1's leader."""
+def test_a_rival_whose_different_records_were_cleaned_supplies_nothing(tmp_path: Path) -> None:
+    """Broker 3 has no records where brokers 1 and 2 differ, and continues with those of broker 1's leader."""
     behind = [batch(16, 2, value=b"old too")]
     put_rivals(tmp_path / "in")
     for broker, log in ((1, [*OLD, batch(14, 2, value=b"old again"), *behind]), (3, [*CLEANED, *REST, *behind])):
@@ -211,11 +211,11 @@ def test_a_rival_whose_other_records_were_cleaned_away_gives_nothing(tmp_path: P
         put_cleaned(tmp_path / "in", broker, log, dirty=16)
     partition = taken(tmp_path, NEW, prefer="2")
     assert (partition.base, partition.brokers) == (2, [2])
-    told = [(left.broker, left.start, left.end, left.rival_of) for left in partition.left_behind]
-    assert told == [(1, 12, 16, 2), (1, 16, 18, None), (3, 16, 18, None)]
+    left_behind = [(left.broker, left.start, left.end, left.rival_of) for left in partition.left_behind]
+    assert left_behind == [(1, 12, 16, 2), (1, 16, 18, None), (3, 16, 18, None)]
 
 
-def test_a_head_that_only_another_history_has_is_not_lost_in_silence(tmp_path: Path) -> None:
+def test_a_start_of_the_log_that_only_a_rival_has_is_reported(tmp_path: Path) -> None:
     put_rivals(tmp_path / "in")
     (tmp_path / "in" / "broker-2" / NAME / segment_file(0)).unlink()
     assert "the copy of broker 2 lacks the start of the log at offsets [0, 10)" in refused(tmp_path, prefer="2").reason
@@ -224,8 +224,8 @@ def test_a_head_that_only_another_history_has_is_not_lost_in_silence(tmp_path: P
     assert {(left.broker, left.start) for left in partition.left_behind if left.end <= 10} >= {(1, 0), (3, 0)}
 
 
-def test_a_value_that_only_another_history_has_is_refused(tmp_path: Path) -> None:
-    """Below the point where they part, where no cleaner takes what nothing has taken the place of."""
+def test_a_value_that_only_a_rival_has_is_refused(tmp_path: Path) -> None:
+    """Below the fork, where no cleaner removes a value without a later one."""
     put_rivals(tmp_path / "in")
     below = [CLEANED[0], values(4, "precious", key=b"other"), CLEANED[2]]
     for broker, first in ((1, below), (2, [below[0], below[2]])):
@@ -238,8 +238,8 @@ def test_a_value_that_only_another_history_has_is_refused(tmp_path: Path) -> Non
     assert not salvaged_of(tmp_path / "in", tmp_path / "other", prefer="1").refused
 
 
-def test_where_a_record_counts_on_one_side_only_that_is_taken_whose_broker_is_preferred(tmp_path: Path) -> None:
-    """A transaction's batch without its marker on one, of which the other has nothing."""
+def test_if_a_record_is_committed_in_one_copy_only_the_preferred_one_is_used(tmp_path: Path) -> None:
+    """One copy has a transaction's batch without its marker, and the other has neither."""
     within = by_producer(4, "precious", key=b"other", is_transactional=True)
     put_cleaned(tmp_path / "in", 1, [CLEANED[0], within, CLEANED[2], *REST], dirty=8)
     put_cleaned(tmp_path / "in", 2, [CLEANED[0], CLEANED[2], *REST], dirty=10)
@@ -253,7 +253,7 @@ def test_where_a_record_counts_on_one_side_only_that_is_taken_whose_broker_is_pr
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "parted"),
+    ("ours", "theirs", "fork"),
     [
         ([(0, 0), (2, 12)], [(0, 0)], 12),
         ([(0, 0), (2, 12)], [(0, 0), (1, 10)], 10),
@@ -262,20 +262,20 @@ def test_where_a_record_counts_on_one_side_only_that_is_taken_whose_broker_is_pr
         ([], [], NO_END),
     ],
 )
-def test_copies_part_after_the_last_common_epoch(ours: list[tuple[int, int]], theirs: list[tuple[int, int]], parted: int) -> None:
-    """Though nowhere both have batches that differ."""
+def test_copies_fork_after_the_last_common_epoch(ours: list[tuple[int, int]], theirs: list[tuple[int, int]], fork: int) -> None:
+    """Although they have no differing batches."""
     replicas = [
         PlanReplica(number, 0, 20, epochs=tuple(EpochEntry(*entry) for entry in epochs))
         for number, epochs in enumerate((ours, theirs))
     ]
-    assert _fork(0, 1, Planned(PlanPartition("orders", 0, replicas), cast("Plan", None))) == parted
+    assert _fork(0, 1, Planned(PlanPartition("orders", 0, replicas), cast("Plan", None))) == fork
 
 
-def test_what_either_has_damaged_does_not_set_copies_apart() -> None:
+def test_damage_is_no_fork() -> None:
     epochs = (EpochEntry(0, 0),)
     replicas = [
         PlanReplica(number, 0, 20, epochs=epochs, damaged=damaged) for number, damaged in enumerate((((14, 16),), ((12, 14),)))
     ]
-    for differing, parted in (((12, 16), 20), ((12, 18), 16)):
+    for differing, fork in (((12, 16), 20), ((12, 18), 16)):
         planned = Planned(PlanPartition("orders", 0, replicas, {(0, 1): (differing,)}), cast("Plan", None))
-        assert _fork(0, 1, planned) == _fork(1, 0, planned) == parted
+        assert _fork(0, 1, planned) == _fork(1, 0, planned) == fork
