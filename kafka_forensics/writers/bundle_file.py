@@ -1,4 +1,4 @@
-"""A bundle as it is written: a tar from front to end, part by part. One that was begun is gone on with behind its last part."""
+"""Writes a bundle: a tar from front to end, part by part. An unfinished bundle is continued after its last whole part."""
 
 import hashlib
 import json
@@ -34,110 +34,118 @@ from kafka_forensics.storage.bundles import (
 )
 
 PART_OF_BYTES: Final = 64 << 20
-"""A part is written behind the file with which it speaks of so many bytes, however few it has: so much is read again at most, with
-the file that was being read, where its making is stopped."""
-_OF_A_RUN: Final = frozenset({"started_ms", TRANSACTION_PARTITIONS})
-"""What a bundle says of itself that is another when its making is gone on with."""
+"""A part is written after the file with which it describes so many bytes, even if it is small: a run that was stopped has to read
+no more than this again, and the file that it was reading."""
+_OF_THIS_RUN: Final = frozenset({"started_ms", TRANSACTION_PARTITIONS})
+"""Fields of the description that may differ when an unfinished bundle is continued."""
+_ROW_BYTES: Final = 400
+"""About the memory of a pending row of a file, and of a section besides its bytes."""
+_ROWS_OF_FRAME: Final = 4096
+_NEARLY: Final = 16
+"""All except one in so many bytes are nearly all."""
+_FRAME_BYTES: Final = 1024
+"""The most that a zstd frame has besides its blocks, none of which is larger than its content except for a few bytes."""
 
 
 class BundleWriter:
     """Writes a bundle; sections come file by file, between `begin_file` and `end_file`.
 
-    `output` is read and written from its beginning. What is there is kept as far as it is whole parts of a bundle of which the same
-    is said as in `about`. Raises UsageError where it is of another.
+    `output` is read and written from its start. Whole parts of an unfinished bundle with the same description `about` are kept.
+    Raises UsageError if another bundle is there.
     """
 
     def __init__(self, output: BinaryIO, about: Json) -> None:
         self._output = output
         self._sections: list[tuple[str, SectionKind, int, int, bytes]] = []
         self._rows: list[list[object]] = []
-        self._begun: list[str] = []
-        self._waiting_bytes = 0
-        self._told_bytes = 0
-        self._part, self._packed, self._member = _Room(), _Room(), _Room()
+        self._reread: list[str] = []
+        """Files whose earlier sections are replaced."""
+        self._pending_bytes = 0
+        self._described_bytes = 0
+        self._part, self._compressed, self._member = _ReusedBuffer(), _ReusedBuffer(), _ReusedBuffer()
         self._parts = 0
         self._members: dict[str, tuple[int, str]] = {}
         self.size_in_bytes = 0
-        self._places: dict[str, list[Section]] = {}
+        self._unfinished: dict[str, list[Section]] = {}
         """Sections of files that have not ended."""
-        self._listing = _Listing()
-        self._before: dict[str, bytes] = {}
-        """The rows of files that had ended when the bundle was left, as they are listed, by their paths."""
-        said = {"format": FORMAT, "version": VERSION} | about
+        self._listing = _FileListing()
+        self._kept: dict[str, bytes] = {}
+        """Path → row in the listing of each file that the unfinished bundle has whole."""
+        description: Json = {"format": FORMAT, "version": VERSION} | about
         self._mtime = int(about.get("started_ms", 0)) // 1000
-        if not self._go_on(said):
-            self._add_member(ABOUT, json.dumps(said, indent=1).encode())
+        if not self._continue(description):
+            self._add_member(ABOUT, json.dumps(description, indent=1).encode())
 
     def keep_file(self, path: str, is_same: Callable[[list[object]], bool]) -> bool:
-        """Leave a file as it is in what was there, if that is whole and its row `is_same`; whether it is."""
-        row = self._before.get(path)
+        """Keep the sections of a file if the unfinished bundle has it whole and its row `is_same`; whether they were kept."""
+        row = self._kept.get(path)
         if row is None or not is_same(json.loads(row)):
             return False
-        self._listing.add(self._before.pop(path))
+        self._listing.add(self._kept.pop(path))
         return True
 
     def begin_file(self, path: str) -> None:
-        """What follows is of this file; what was there of another reading of it is no more."""
-        known = self._places.pop(path, None), self._before.pop(path, None)
-        if known != (None, None):
-            self._begun.append(path)
+        """Start a file; earlier sections of it are dropped."""
+        earlier = self._unfinished.pop(path, None), self._kept.pop(path, None)
+        if earlier != (None, None):
+            self._reread.append(path)
 
     def add(self, path: str, kind: SectionKind, start: int, end: int, data: bytes) -> None:
-        """Add a section of the file, of its bytes `[start, end)`."""
+        """Add a section of the file, about its bytes `[start, end)`."""
         self._sections.append((path, kind, start, end, data))
-        self._waiting_bytes += len(data) + len(path) + _ROW_BYTES
+        self._pending_bytes += len(data) + len(path) + _ROW_BYTES
         if kind in TELLING:
-            self._told_bytes += end - start
-        if self._waiting_bytes >= PART_BYTES:
+            self._described_bytes += end - start
+        if self._pending_bytes >= PART_BYTES:
             self._flush()
 
     def end_file(self, row: list[object]) -> None:
-        """A file is over; its row in the listing, without sections and beginning with its path."""
+        """End a file with its row of the listing, which starts with its path; the sections are appended to it."""
         self._rows.append(row)
-        self._waiting_bytes += len(str(row[0])) + _ROW_BYTES
-        if self._waiting_bytes >= PART_BYTES or self._told_bytes >= PART_OF_BYTES:
+        self._pending_bytes += len(str(row[0])) + _ROW_BYTES
+        if self._pending_bytes >= PART_BYTES or self._described_bytes >= PART_OF_BYTES:
             self._flush()
 
-    def finish(self, directories: list[tuple[str, int]], said: Json) -> None:
-        """Write the listing of the directories and of the files that were kept or taken, and the seal with what is `said` at the
-        end."""
+    def finish(self, directories: list[tuple[str, int]], ending: Json) -> None:
+        """Write the listing, and the checksums of all members with the fields of `ending`."""
         self._flush()
         self._add_member(LISTING, self._listing.whole(directories))
         members = {name: list(member) for name, member in self._members.items()}
-        self._add_member(SEAL, json.dumps({**said, "members": members}, indent=1).encode())
+        self._add_member(SEAL, json.dumps({**ending, "members": members}, indent=1).encode())
         self._write(bytes(2 * BLOCK))
         self._output.truncate()
 
     def _flush(self) -> None:
-        """Write what waits as a part."""
+        """Write a part of all pending sections and rows."""
         if not self._sections and not self._rows:
             return
-        with self._part.joined(pieces_of_part(self._sections, self._rows, self._begun)) as part:
+        # batches are as small at the quick level; it is used if the index and other sections are little next to them
+        of_batches = sum(len(data) for _, kind, _, _, data in self._sections if kind is SectionKind.BATCHES)
+        level = QUICK_LEVEL if of_batches * _NEARLY > self._pending_bytes * (_NEARLY - 1) else LEVEL
+        with self._part.joined(pieces_of_part(self._sections, self._rows, self._reread)) as part:
             for _, row in self._take_index(part):
                 self._listing.add(row)
-            with self._packed.compressed(part, self._level()) as packed:
-                self._add_member(part_name(self._parts - 1), packed)
-        self._sections, self._rows, self._begun, self._waiting_bytes, self._told_bytes = [], [], [], 0, 0
-
-    def _level(self) -> int:
-        """The level of the next part: a quick one if nearly all of it is columns of batches, and its index little beside them."""
-        of_batches = sum(len(data) for _, kind, _, _, data in self._sections if kind is SectionKind.BATCHES)
-        return QUICK_LEVEL if of_batches * _NEARLY > self._waiting_bytes * (_NEARLY - 1) else LEVEL
+            with self._compressed.compressed(part, level) as compressed:
+                self._add_member(part_name(self._parts - 1), compressed)
+        self._sections, self._rows, self._reread, self._pending_bytes, self._described_bytes = [], [], [], 0, 0
 
     def _take_index(self, part: bytes | memoryview) -> list[tuple[str, bytes]]:
-        """Know the sections of the next part; the paths of the files that end in it, and their rows as they are listed."""
+        """Add the sections in the index of the next part; the paths and listing rows of the files that end in it."""
         index = read_index(part, self._parts)
         for path in index.begun:
-            self._places.pop(path, None)
-            self._before.pop(path, None)
+            self._unfinished.pop(path, None)
+            self._kept.pop(path, None)
         for path, section in index.sections:
-            self._places.setdefault(path, []).append(section)
+            self._unfinished.setdefault(path, []).append(section)
         self._parts += 1
         ended = []
         for row in index.files:
             if isinstance(row, list) and row:
-                known = [_numbers(section) for section in self._places.pop(str(row[0]), ())]
-                ended.append((str(row[0]), json.dumps([*row, known]).encode()))
+                sections = [
+                    [section.part, section.position, section.size_in_bytes, section.kind.value, section.start, section.end]
+                    for section in self._unfinished.pop(str(row[0]), ())
+                ]
+                ended.append((str(row[0]), json.dumps([*row, sections]).encode()))
         return ended
 
     def _add_member(self, name: str, data: bytes | memoryview) -> None:
@@ -154,60 +162,63 @@ class BundleWriter:
             rest = rest[self._output.write(rest) :]
         self.size_in_bytes += len(data)
 
-    def _go_on(self, said: Json) -> bool:
-        """Take what is there of a bundle that was begun, and stand behind its last whole part; whether there is any."""
+    def _continue(self, about: Json) -> bool:
+        """Read what is there of an unfinished bundle, up to the end of its last whole part; whether there is any."""
         members = MemberTree()
-        with suppress(SourceError):  # then what was begun there is no bundle
-            TarIndex(_Read(self._output), members, [], None).run()
-        about = self._there(members, ABOUT)
-        if about is None:
+        with suppress(SourceError):  # it is no bundle
+            TarIndex(_OutputReader(self._output), members, [], None).run()
+        data = self._member_data(members, ABOUT)
+        if data is None:
             self._output.seek(0)
             self._output.truncate()
             return False
-        before = _said(about)
-        if not isinstance(before, dict) or _essence(before) != _essence(said):
+        if _comparable(data) != {name: value for name, value in about.items() if name not in _OF_THIS_RUN}:
             hint = "remove it, or give --output another place; it is gone on with by the options with which it was begun"
             raise UsageError("what was begun there is another bundle, or one made with other options", hint=hint)
-        self._take_member(ABOUT, about)
-        while (data := self._there(members, part_name(self._parts))) is not None:
+        self._keep_member(ABOUT, data)
+        while (data := self._member_data(members, part_name(self._parts))) is not None:
             try:
-                self._before.update(self._take_index(inflated(data, MAX_PART_BYTES)))
+                self._kept.update(self._take_index(inflated(data, MAX_PART_BYTES)))
             except FormatError:
                 break
-            self._take_member(part_name(self._parts - 1), data)
+            self._keep_member(part_name(self._parts - 1), data)
         self._output.seek(self.size_in_bytes)
         self._output.truncate()
         return True
 
-    def _there(self, members: MemberTree, name: str) -> bytes | None:
-        """The bytes of a member that is whole and stands behind those that were taken."""
-        found = _placed(members, name)
-        if found is None or found[0] != self.size_in_bytes + BLOCK:
+    def _member_data(self, members: MemberTree, name: str) -> bytes | None:
+        """The bytes of a member if it is whole and follows the members that are kept."""
+        member = members.find(name)
+        if not isinstance(member, Member) or not isinstance(member.place, TarPlace):
             return None
-        position, size = found
-        data = _Read(self._output).read_at(position, padded(size))
+        position, size = member.place.position, member.size_in_bytes
+        if position != self.size_in_bytes + BLOCK:
+            return None
+        data = _OutputReader(self._output).read_at(position, padded(size))
         return data[:size] if len(data) == padded(size) else None
 
-    def _take_member(self, name: str, data: bytes) -> None:
+    def _keep_member(self, name: str, data: bytes) -> None:
         self._members[name] = len(data), hashlib.sha256(data).hexdigest()
         self.size_in_bytes += BLOCK + padded(len(data))
 
 
-_ROW_BYTES: Final = 400
-"""About what a row of a file takes that waits, and a section beside its bytes."""
-_LISTED_AT_ONCE: Final = 4096
-_NEARLY: Final = 16
-"""All but one in so many bytes are nearly all."""
+def _comparable(about: bytes) -> object:
+    """The description of an unfinished bundle without the fields of its run; None if it is no JSON object."""
+    try:
+        fields = json_of(about)
+    except FormatError:
+        return None
+    return {name: value for name, value in fields.items() if name not in _OF_THIS_RUN} if isinstance(fields, dict) else None
 
 
-class _Room:
-    """Memory that is used again: to ask for it anew for every part would take as long as to compress one."""
+class _ReusedBuffer:
+    """Memory that is used for every part: allocating it again would take as long as compressing a part."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
 
     def joined(self, pieces: Sequence[bytes | memoryview]) -> memoryview:
-        """The pieces one behind the other, until the next call."""
+        """The pieces one after the other, valid until the next call."""
         view, at = self._of(sum(map(len, pieces))), 0
         for piece in pieces:
             view[at : at + len(piece)] = piece
@@ -215,7 +226,7 @@ class _Room:
         return view
 
     def compressed(self, data: memoryview, level: int) -> memoryview:
-        """A frame of zstd of the data, until the next call."""
+        """A zstd frame of the data, valid until the next call."""
         view = self._of(len(data) + (len(data) >> 7) + _FRAME_BYTES)
         return view[: cramjam.zstd.compress_into(data, view, level=level)]
 
@@ -225,12 +236,8 @@ class _Room:
         return memoryview(self._bytes)[:size_in_bytes]
 
 
-_FRAME_BYTES: Final = 1024
-"""What a frame takes at most beside its blocks, of which none is larger than what it holds but for some bytes."""
-
-
-class _Listing:
-    """The listing while it grows: JSON in frames of zstd, one behind the other."""
+class _FileListing:
+    """The listing while it grows: JSON in zstd frames."""
 
     def __init__(self) -> None:
         self._frames: list[bytes] = []
@@ -239,57 +246,29 @@ class _Listing:
     def add(self, row: bytes) -> None:
         """Add the row of a file."""
         self._rows.append(row)
-        if len(self._rows) == _LISTED_AT_ONCE:
+        if len(self._rows) == _ROWS_OF_FRAME:
             self._pack()
 
     def whole(self, directories: list[tuple[str, int]]) -> bytes:
-        """All of it."""
-        self._pack()
-        self._frame(b'{"files": [' if not self._frames else b"")
-        self._frame(b'], "directories": ' + json.dumps(directories).encode() + b"}")
-        return b"".join(self._frames)
+        """The whole listing."""
+        if self._rows or not self._frames:
+            self._pack()
+        ending = b'], "directories": ' + json.dumps(directories).encode() + b"}"
+        return b"".join((*self._frames, bytes(cramjam.zstd.compress(ending, level=LEVEL))))
 
     def _pack(self) -> None:
-        if self._rows:
-            self._frame((b", " if self._frames else b'{"files": [') + b", ".join(self._rows))
-            self._rows = []
-
-    def _frame(self, text: bytes) -> None:
-        if text:
-            self._frames.append(bytes(cramjam.zstd.compress(text, level=LEVEL)))
+        start = b", " if self._frames else b'{"files": ['
+        self._frames.append(bytes(cramjam.zstd.compress(start + b", ".join(self._rows), level=LEVEL)))
+        self._rows = []
 
 
-class _Read:
-    """The output, read at a place."""
+class _OutputReader:
+    """Reads the output at a position, for `TarIndex`."""
 
     def __init__(self, output: BinaryIO) -> None:
         self._output = output
 
     def read_at(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes, fewer only where it ends."""
+        """Up to `size` bytes, fewer only at the end."""
         self._output.seek(position)
         return self._output.read(size)
-
-
-def _placed(members: MemberTree, name: str) -> tuple[int, int] | None:
-    """Where the data of a member begin, and how many bytes they have; None of what is no file of the tar."""
-    member = members.find(name)
-    if not isinstance(member, Member) or not isinstance(member.place, TarPlace):
-        return None
-    return member.place.position, member.size_in_bytes
-
-
-def _said(about: bytes) -> object:
-    """What a bundle says of itself; nothing if that is no JSON."""
-    try:
-        return json_of(about)
-    except FormatError:
-        return None
-
-
-def _essence(said: Json) -> Json:
-    return {name: value for name, value in said.items() if name not in _OF_A_RUN}
-
-
-def _numbers(section: Section) -> list[object]:
-    return [section.part, section.position, section.size_in_bytes, section.kind.value, section.start, section.end]

@@ -222,7 +222,7 @@ class _Collecting:
             "compacted": names.text(NameKind.TOPIC, options.compacted),
             "topics": names.text(NameKind.TOPIC, options.scan.topic_glob),
             "partition": options.scan.partition,
-            "records": [[asked.topic, asked.partition, asked.start, asked.end] for asked in options.records],
+            "records": [[row.topic, row.partition, row.start, row.end] for row in options.records],
             "redaction": None if self._pseudonyms is None else self._pseudonyms.key_name,
             TRANSACTION_PARTITIONS: self._inputs.transaction_partitions(),
             "started_ms": int(time.time() * 1000),
@@ -234,13 +234,13 @@ class _Collecting:
             return
         partitions = [entry.partition for entry in self._tree.entries() if entry.partition is not None]
         keys = {(partition.topic, partition.partition) for partition in partitions}
-        for asked in self._options.records:
-            if asked.topic in WITNESS_TOPICS:
+        for records in self._options.records:
+            if records.topic in WITNESS_TOPICS:
                 hint = "its records hold credentials and settings; what the analysis uses of them is always taken"
-                raise UsageError(f"records of {asked.topic} are no part of a bundle", hint=hint)
-            if (asked.topic, asked.partition) not in keys:
+                raise UsageError(f"records of {records.topic} are no part of a bundle", hint=hint)
+            if (records.topic, records.partition) not in keys:
                 hint = "write --with-records TOPIC:PARTITION:FROM-TO, and give the log directory that holds it"
-                raise UsageError(f"there is no partition {asked.topic}-{asked.partition} to take records of", hint=hint)
+                raise UsageError(f"there is no partition {records.topic}-{records.partition} to take records of", hint=hint)
 
     def _add(self, entry: CollectedEntry) -> list[object]:
         """Add the sections of a file; its row in the listing."""

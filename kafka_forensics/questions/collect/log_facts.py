@@ -121,16 +121,16 @@ def _held_batches(
     is_witness = topic in WITNESS_TOPICS
     kind = SectionKind.TOLD if is_witness else SectionKind.KEPT
     rows = _witness_batches(topic, file, columns, options) if is_witness else _whole_batches(file, columns, options)
-    held: list[tuple[int, bytes]] = []
+    pending: list[tuple[int, bytes]] = []
     size = 0
     for position, batch in rows:
-        if held and size + len(batch) > SECTION_BYTES:
-            yield kind, start, position, write_held(held)
-            start, held, size = position, [], 0
-        held.append((position, batch))
+        if pending and size + len(batch) > SECTION_BYTES:
+            yield kind, start, position, write_held(pending)
+            start, pending, size = position, [], 0
+        pending.append((position, batch))
         size += len(batch)
-    if held or is_witness:
-        yield kind, start, end, write_held(held)
+    if pending or is_witness:
+        yield kind, start, end, write_held(pending)
 
 
 def _witness_batches(topic: str, file: "ByteFile", columns: "Ints", options: FactOptions) -> Iterator[tuple[int, bytes]]:

@@ -76,9 +76,9 @@ class PseudonymMap:
         """The pseudonym of a name; Kafka's own names and pseudonyms stay."""
         if self._stays(name):
             return name
-        known = self._pseudonyms.get((kind, name))
-        if known is not None:
-            return known
+        existing = self._pseudonyms.get((kind, name))
+        if existing is not None:
+            return existing
         digest = self._digest(name, kind).hex()
         digits = next(count for count in range(PSEUDONYM_DIGITS, len(digest) + 1) if f"{kind}-{digest[:count]}" not in self._names)
         pseudonym = f"{kind}-{digest[:digits]}"

@@ -196,10 +196,10 @@ def _voter_sets(copy: QuorumCopy, copies: Sequence[QuorumCopy]) -> list[VoterSet
     sets = voter_sets(copy.facts, [other.facts for other in copies])
     if not sets:
         raise _refused("nothing here names its voters", _MORE_COPIES, copies)
-    known = [voters for voters in sets if voters is not None]
-    if len(known) < len(sets):
+    certain = [voters for voters in sets if voters is not None]
+    if len(certain) < len(sets):
         raise _refused("who voted before its voters last changed is not known", _MORE_COPIES, copies)
-    return known
+    return certain
 
 
 def _require_majorities(sets: Sequence[VoterSet], counted: Sequence[QuorumCopy], copies: Sequence[QuorumCopy]) -> None:
@@ -269,9 +269,9 @@ def _require_votes(sets: Sequence[VoterSet], copies: Sequence[QuorumCopy]) -> No
     for voters in sets:
         of_voters = [copy for copy in copies if copy.is_of_voter(voters)]
         remembered = {copy.facts.node for copy in of_voters if copy.facts.remembers_votes}
-        known = remembered | {copy.facts.node for copy in of_voters if copy.defect is None}
+        shown = remembered | {copy.facts.node for copy in of_voters if copy.defect is None}
         forgetful = sorted(set(voters.directories) - remembered)
-        unknown = [voter for voter in forgetful if voter not in known]
+        unknown = [voter for voter in forgetful if voter not in shown]
         if len(forgetful) >= voters.majority and unknown:
             names = ", ".join(map(str, forgetful))
             reason = (

@@ -310,10 +310,10 @@ class _Salvager:
 
     def refuse_unread(self, result: ScanResult) -> None:
         """Refuse partitions whose copies were not read, and those without a copy; if gaps are allowed, the latter start empty."""
-        known = {to_write.partition.key for to_write in self._partitions} | {refused.key for refused in self._salvaged.refused}
+        handled = {to_write.partition.key for to_write in self._partitions} | {refused.key for refused in self._salvaged.refused}
         for partition in result.partitions:
             key = partition.topic, partition.partition
-            if key not in known and fits(key, self._options):
+            if key not in handled and fits(key, self._options):
                 self._salvaged.refused.append(Refused(*key, "nothing_read", "no copy of it could be read"))
         ledger = ledger_of(self._inputs, self.witnesses.controller, self._options.copied)
         without_copy = self._salvaged.begun_empty if self._salvage_options.allow_gaps else self._salvaged.refused
@@ -350,8 +350,8 @@ class _Salvager:
         for name, lines in files.items():
             given_lines = [log_dir.checkpoints[name].offsets for log_dir in given if name in log_dir.checkpoints]
             kept = {key: offset for offsets in given_lines for key, offset in offsets.items() if key in refused}
-            known = {key: offset for key, offset in lines.items() if offset is not None}
-            write_file(directory / name, write_offset_checkpoint(kept | known))
+            current = {key: offset for key, offset in lines.items() if offset is not None}
+            write_file(directory / name, write_offset_checkpoint(kept | current))
 
     def check(self, inputs_result: ScanResult) -> None:
         """Scan what was written. Refuse partitions with wrong bytes, offsets or epochs, and add all other findings."""
@@ -474,9 +474,9 @@ def _passed_limits(to_write: _PartitionToWrite, written: WrittenLog, controller:
         setting = f"retention.{name}"
         applies = setting in settings or context.topic not in WITNESS_TOPICS
         if applies and explains(limit, first[0], now, first[1]):
-            known = None if control is None else control.setting(setting)
+            value_of_topic = None if control is None else control.setting(setting)
             of_topic_is_known = control is not None and controller is not None and controller.is_complete
-            yield PassedLimit(setting, value, known is not None, settings.get(setting), of_topic_is_known)
+            yield PassedLimit(setting, value, value_of_topic is not None, settings.get(setting), of_topic_is_known)
 
 
 def _first_segment(written: WrittenLog, now_ms: int) -> tuple[int, int] | None:
@@ -510,8 +510,8 @@ def _under_kraft(sources: list[SourceCopy]) -> bool:
 def _high_watermark(choice: Choice) -> int | None:
     """The largest high watermark of the copies that supply bytes, within the log."""
     used = {choice.lineage.base, *(part.copy for part in choice.slices)}
-    known = [choice.sources[number].plan.context.high_watermark for number in used]
-    largest = max((mark for mark in known if mark is not None), default=None)
+    marks = [choice.sources[number].plan.context.high_watermark for number in used]
+    largest = max((mark for mark in marks if mark is not None), default=None)
     if largest is None:
         return None
     return max(min(largest, choice.lineage.log_end_offset), choice.lineage.log_start_offset)
