@@ -16,7 +16,7 @@ MAY_LOWER = os.geteuid() == 0
 ON_LINUX = low_priority._system_calls() is not None
 
 
-PROGRAM = """
+PROGRAM = f"""
 import contextlib
 import os
 from kafka_forensics.questions.collect import low_priority
@@ -25,10 +25,10 @@ def priorities():
     return os.getpriority(os.PRIO_PROCESS, 0), low_priority._disk_priority()
 
 before = priorities()
-with low_priority.behind_all_others():
+with low_priority.{behind_all_others.__name__}():
     inside = priorities()
 after = priorities()
-with contextlib.suppress(ZeroDivisionError), low_priority.behind_all_others():
+with contextlib.suppress(ZeroDivisionError), low_priority.{behind_all_others.__name__}():
     1 / 0
 print(*before, *inside, *after, *priorities())
 """
