@@ -1,11 +1,11 @@
-"""Where compiled code is kept between processes: in a directory that only its user can change, and never in evidence.
+"""The directory in which compiled code is kept between processes: only its user can change it, and it is never part of an input.
 
-Code that lies there is run, so whoever can write there, or can replace a directory above it, runs code as whoever scans. The path
-is therefore judged from the root down: each directory belongs to this user or to root, and others can write only where the sticky
-bit protects the files of this user. Nobody else can then change what the path leads to.
+Code in it is run, so whoever can write there, or can replace a directory above it, runs code as the user who scans. So every
+directory from the root down must belong to this user or to root, and others may write to it only if its sticky bit protects this
+user's files. Then nobody else can change what the path leads to.
 
-The place is what `keep_in` was given, else XDG_CACHE_HOME where that is absolute, else `.cache` in the home directory of the
-password database; the environment's HOME may be anything and is not read.
+The place is the argument of `keep_in`, else XDG_CACHE_HOME if that is absolute, else `.cache` in the home directory of the password
+database; the environment's HOME may be anything and is ignored.
 """
 
 import os
@@ -21,11 +21,12 @@ Identity = tuple[int, int]
 """(device, inode)."""
 
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
-"""Rights that an access control list gives to others show in the group's."""
+"""Rights granted to others by an access control list show up as the group's."""
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
-_KEPT_SECONDS: Final = 30 * 24 * 3600
+_EXPIRES_AFTER_SECONDS: Final = 30 * 24 * 3600
 
-_requested: dict[str, str] = {}
+_requested: list[str] = []
+"""The place set by `keep_in`, if any."""
 _inputs: dict[Identity, str] = {}
 """Identity of each input → its path, links resolved."""
 _above_inputs: dict[Identity, str] = {}
@@ -33,15 +34,13 @@ _above_inputs: dict[Identity, str] = {}
 
 
 class NoPlaceError(Exception):
-    """Why code cannot be kept, in words that follow a colon."""
+    """Why code cannot be kept, as words that follow a colon."""
 
 
 def keep_in(place: str | None) -> None:
-    """Keep code below `place`, an absolute path, from now on in this process; None: in the usual place."""
+    """Keep this process's code below `place`, an absolute path; None: in the default place."""
     assert place is None or os.path.isabs(place)
-    _requested.clear()
-    if place is not None:
-        _requested["place"] = place
+    _requested[:] = [] if place is None else [place]
 
 
 def keep_out_of(path: str) -> None:
@@ -52,21 +51,18 @@ def keep_out_of(path: str) -> None:
         return
     _inputs[identity] = real
     for directory in map(str, PurePath(real).parents):
-        above = _identity(directory)
-        if above is not None:
+        if (above := _identity(directory)) is not None:
             _above_inputs[above] = directory
 
 
 def own_directory(*names: str, make: bool) -> str:
-    """The path, without links, of the directory `names` in the place; where it is missing it is made if it may be, with mode 0700.
+    """The path, without links, of directory `names` in the place; with `make` missing directories are created with mode 0700.
 
     Raises NoPlaceError.
     """
     path = _safe_path(_place(), make=make)
-    _require_not_above_input(path)
     for name in names:
         path = _safe_path(os.path.join(path, name), make=make)
-        _require_not_above_input(path)
         with suppress(FileNotFoundError):
             info = os.lstat(path)
             if info.st_uid != os.geteuid() or info.st_mode & _OTHERS:
@@ -75,9 +71,9 @@ def own_directory(*names: str, make: bool) -> str:
 
 
 def _safe_path(path: str, *, make: bool = False) -> str:
-    """`path` without links, if only this user and root can change what it leads to and it lies in no input.
+    """`path` without links. Raises NoPlaceError if others can change what it leads to, or it is inside or above an input.
 
-    Missing directories are made if they may be, with mode 0700, and are else not judged. Raises NoPlaceError.
+    Missing directories are created if `make`, and are not checked otherwise.
     """
     assert os.path.isabs(path)
     try:
@@ -93,24 +89,27 @@ def _safe_path(path: str, *, make: bool = False) -> str:
                 _require_safe(directory, os.lstat(directory))
     except OSError as error:
         raise NoPlaceError(f"{error.filename}: {(error.strerror or str(error)).lower()}") from error
+    with suppress(OSError):
+        if _is_in(_above_inputs, os.lstat(real)):
+            raise NoPlaceError(f"an input lies below {real}")
     return real
 
 
 @cache
 def mark_used(directory: str) -> None:
-    """Mark a directory as used now, and remove those with such names beside it that were not used for a month."""
+    """Mark a directory as used now, and remove directories with similar names beside it that were not used for a month."""
     import shutil  # few processes compile anything
 
     with suppress(OSError):
         os.utime(directory)
         for entry in os.scandir(os.path.dirname(directory)):
-            is_like_it = len(entry.name) == len(os.path.basename(directory)) and not entry.name.strip("0123456789abcdef")
-            if is_like_it and entry.stat(follow_symlinks=False).st_mtime < time.time() - _KEPT_SECONDS:
+            is_similar = len(entry.name) == len(os.path.basename(directory)) and not entry.name.strip("0123456789abcdef")
+            if is_similar and entry.stat(follow_symlinks=False).st_mtime < time.time() - _EXPIRES_AFTER_SECONDS:
                 shutil.rmtree(entry.path, ignore_errors=True)
 
 
 def _place() -> str:
-    place = _requested.get("place") or os.environ.get("XDG_CACHE_HOME", "")
+    place = _requested[0] if _requested else os.environ.get("XDG_CACHE_HOME", "")
     if place.startswith("/"):
         return place
     try:
@@ -135,19 +134,13 @@ def _require_safe(directory: str, info: os.stat_result) -> None:
     _require_trusted_owner(directory, info)
     if info.st_mode & _OTHERS_WRITE and not info.st_mode & stat.S_ISVTX:
         raise NoPlaceError(f"others can write to {directory}")
-    if _is_known(_inputs, info):
+    if _is_in(_inputs, info):
         raise NoPlaceError(f"it would lie inside the input {directory}")
 
 
 def _require_trusted_owner(path: str, info: os.stat_result) -> None:
     if info.st_uid not in (0, os.geteuid()):
         raise NoPlaceError(f"{path} belongs to another user")
-
-
-def _require_not_above_input(path: str) -> None:
-    with suppress(OSError):
-        if _is_known(_above_inputs, os.lstat(path)):
-            raise NoPlaceError(f"an input lies below {path}")
 
 
 def _identity(path: str) -> Identity | None:
@@ -158,8 +151,8 @@ def _identity(path: str) -> Identity | None:
     return info.st_dev, info.st_ino
 
 
-def _is_known(known: dict[Identity, str], info: os.stat_result) -> bool:
-    """Whether this is one of the known directories; an inode that was deleted may have been given to another."""
+def _is_in(directories: dict[Identity, str], info: os.stat_result) -> bool:
+    """Whether `info` is of one of these directories; the inode of a deleted one may have been reused."""
     identity = info.st_dev, info.st_ino
-    path = known.get(identity)
+    path = directories.get(identity)
     return path is not None and _identity(path) == identity

@@ -1,6 +1,4 @@
-"""Bytes of evidence copied into a file of ours, by the system where it can: no byte then passes through this process. Others may
-read what is copied already.
-"""
+"""Copies bytes of evidence into a file of ours, by copy_file_range(2) where possible; others may read the copied part meanwhile."""
 
 import os
 import threading
@@ -17,18 +15,20 @@ if TYPE_CHECKING:
 
 _HAS_COPY_FILE_RANGE: Final = hasattr(os, "copy_file_range")
 _BLOCK_BYTES: Final = 4 << 20
+"""Bytes per read,"""
 _AT_ONCE: Final = 32 << 20
+"""and per call of copy_file_range."""
 
 Appended = Callable[[int], None]
 """Called with the number of bytes that were appended."""
 
 
 def copy_range(file: "ByteFile", path: str, start: int, end: int, to: int, appended: Appended = lambda _: None) -> None:
-    """Append bytes `[start, end)` of `file`, whose path is `path`, to the open descriptor `to`; `appended` hears of each piece.
+    """Append bytes `[start, end)` of `file`, whose path is `path`, to the open descriptor `to`, calling `appended` after each step.
 
-    Raises SourceError where they cannot be read, or are not there any more; OSError where they cannot be written.
+    Raises SourceError if they cannot be read or no longer exist, OSError if they cannot be written.
     """
-    position = _by_the_system(descriptor_of(file), start, end, to, appended)
+    position = _copy_in_kernel(descriptor_of(file), start, end, to, appended)
     while position < end:
         data = file.read_at(position, min(end - position, _BLOCK_BYTES))
         if not data:
@@ -45,12 +45,10 @@ def write_all(descriptor: int, data: bytes) -> None:
         left = left[os.write(descriptor, left) :]
 
 
-def _by_the_system(source: int | None, start: int, end: int, to: int, appended: Appended) -> int:
-    """How far the system has copied; whatever keeps it from going on shows when the rest is read and written."""
-    if source is None or not _HAS_COPY_FILE_RANGE:
-        return start
+def _copy_in_kernel(source: int | None, start: int, end: int, to: int, appended: Appended) -> int:
+    """Copy with copy_file_range as far as it works, and return the position reached; `copy_range` meets and reports any error."""
     position = start
-    while position < end:
+    while source is not None and _HAS_COPY_FILE_RANGE and position < end:
         try:
             count = os.copy_file_range(source, to, min(end - position, _AT_ONCE), offset_src=position)
         except OSError:
@@ -63,13 +61,13 @@ def _by_the_system(source: int | None, start: int, end: int, to: int, appended: 
 
 
 class Growth:
-    """How far a file has come that one thread fills, in a `with` block, and others read meanwhile."""
+    """Progress of a file that one thread writes, in a `with` block, while other threads read it."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._reached = -1
-        """-1 until there is a file."""
-        self._is_over = False
+        self._written_bytes = -1
+        """-1 until the file exists."""
+        self._is_finished = False
         self._error: BaseException | None = None
 
     def __enter__(self) -> Self:
@@ -77,51 +75,45 @@ class Growth:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         with self._changed:
-            self._is_over, self._error = True, error
+            self._is_finished, self._error = True, error
             self._changed.notify_all()
 
     def begin(self) -> None:
-        """The file is there, and empty."""
+        """Record that the file exists and is empty."""
         self.grow(1)
 
     def grow(self, count: int) -> None:
-        """So many bytes were appended."""
+        """Record that `count` bytes were appended."""
         with self._changed:
-            self._reached += count
+            self._written_bytes += count
             self._changed.notify_all()
 
     def wait_for(self, position: int) -> None:
-        """Return once the file has so many bytes, or will have no more. Raises the error that ended it."""
+        """Wait until the file has `position` bytes or is finished. Raises the error that ended the writing."""
         with self._changed:
-            self._changed.wait_for(lambda: self._is_over or self._reached >= position)
+            self._changed.wait_for(lambda: self._is_finished or self._written_bytes >= position)
             if self._error is not None:
                 raise self._error
 
 
 class GrowingFile(LocalFile):
-    """A file of ours that will have a known size: reads wait until the bytes are there, and raise what ended its growth."""
+    """A file of ours that will have `size_in_bytes`: reads wait for their bytes, and raise the error that ended the writing."""
 
     def __init__(self, descriptor: int, path: str, size_in_bytes: int, growth: Growth) -> None:
         super().__init__(descriptor, path, size_in_bytes)
         self._growth = growth
 
-    def read_at(self, position: int, size: int) -> bytes:
-        """See `LocalFile`."""
-        self._growth.wait_for(min(position + size, self.size_in_bytes))
-        return super().read_at(position, size)
-
-    def read_into(self, position: int, buffer: memoryview) -> int:
-        """See `LocalFile`."""
-        self._growth.wait_for(min(position + buffer.nbytes, self.size_in_bytes))
-        return super().read_into(position, buffer)
+    def _before_read(self, _start: int, end: int) -> None:
+        """Wait for the bytes."""
+        self._growth.wait_for(min(end, self.size_in_bytes))
 
     def data_ranges(self) -> list[tuple[int, int]]:
-        """See `LocalFile`."""
+        """(start, end) of the ranges that are not holes, after all bytes were written."""
         self._growth.wait_for(self.size_in_bytes)
         return super().data_ranges()
 
 
 def open_growing(path: Path, size_in_bytes: int, growth: Growth) -> GrowingFile:
-    """The file, once it is there. Raises OSError, and what ended its growth."""
+    """Open the file as soon as it exists. Raises OSError, and the error that ended the writing."""
     growth.wait_for(0)
     return GrowingFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), path.name, size_in_bytes, growth)

@@ -1,4 +1,4 @@
-"""Writing that lasts: names that are put on disk, and which disk is full where that fails."""
+"""Files that are written whole or not at all, and which disk is full where writing fails."""
 
 import errno
 import os
@@ -8,47 +8,47 @@ from pathlib import Path
 from typing import Final, TextIO
 
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""There is no room, or none for this user."""
+"""The disk, or the user's quota, is full."""
 UNFINISHED: Final = ".unfinished"
-"""Behind the name of a file or directory while it is being made."""
+"""Suffix of the name of a file or directory while it is being written."""
 
 
 def why(error: OSError, path: str) -> str:
-    """Why nothing could be written to `path`, in the system's words; of a disk that is full, also which one."""
-    said = str(error.strerror or error)
-    return f"{said}: {disk_of(path)} is full" if error.errno in FULL else said
+    """Why nothing could be written to `path`, in the system's words; if a disk is full, also which one."""
+    reason = str(error.strerror or error)
+    return f"{reason}: {disk_of(path)} is full" if error.errno in FULL else reason
 
 
 def disk_of(path: str) -> str:
-    """The disk that `path` lies on, or would lie on, by the directory at which it is mounted."""
+    """The disk of `path`, which need not exist, by its mount point."""
     place = os.path.realpath(path)
-    while not os.path.ismount(place) and (above := os.path.dirname(place)) != place:
-        place = above
+    while not os.path.ismount(place) and (parent := os.path.dirname(place)) != place:
+        place = parent
     return f"the disk mounted at {place}"
 
 
 @contextmanager
 def whole_file(path: Path, opener: Callable[[str, int], int] | None = None, *, replace: bool = True) -> Iterator[TextIO]:
-    """A text file that gets its name only once all is written and on disk, and leaves nothing behind if anything failed.
+    """Open a text file that appears at `path` only after all of it is on disk; after a failure nothing is left.
 
-    With `replace` it takes the place of a file of that name; else it raises FileExistsError where there is one. Raises OSError.
+    With `replace` it replaces a file of that name; otherwise FileExistsError is raised if there is one. Raises OSError.
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with open(beside, "x", encoding="utf-8", newline="\n", opener=opener) as stream:
+        with open(temporary, "x", encoding="utf-8", newline="\n", opener=opener) as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
         if replace:
-            beside.replace(path)
+            temporary.replace(path)
         else:
-            os.link(beside, path)
+            os.link(temporary, path)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def sync_file(path: "os.PathLike[str]") -> None:
-    """Wait until a file, which is none's link, is on disk. Raises OSError."""
+    """Wait until a file, which is not a symbolic link, is on disk. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         os.fsync(descriptor)
@@ -57,7 +57,7 @@ def sync_file(path: "os.PathLike[str]") -> None:
 
 
 def sync(folder: str) -> None:
-    """Put the names in a directory on disk, where its file system knows how."""
+    """Wait until the names in a directory are on disk, if its file system supports that. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""Documents that a user names: regular files of limited size, so that no pipe blocks and no file fills the memory."""
+"""Documents that a user names: only regular files of limited size, so that no pipe blocks and no file fills the memory."""
 
 import os
 import stat
@@ -9,19 +9,19 @@ from typing import BinaryIO, Final, cast
 from kafka_forensics.errors import UsageError
 
 MAX_BYTES: Final = 1 << 30
-"""Of a document, and of a line of a file that is read line by line."""
+"""Largest document, and longest line of a file that is read line by line."""
+_FILE_TYPES: Final = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
 
 
 @contextmanager
 def opened_document(path: str, hint: str, *, max_bytes: int | None = MAX_BYTES) -> Iterator[BinaryIO]:
-    """An open regular file of at most `max_bytes`. Raises UsageError, whose hint says what to give instead, also for OSError in the
-    block."""
+    """Open a regular file of at most `max_bytes`. Raises UsageError with `hint`, also for an OSError in the block."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode):
             os.close(descriptor)
-            raise UsageError(f"{path} is {_KINDS.get(stat.S_IFMT(info.st_mode), 'a device')}, and no regular file", hint=hint)
+            raise UsageError(f"{path} is {_FILE_TYPES.get(stat.S_IFMT(info.st_mode), 'a device')}, and no regular file", hint=hint)
         with cast("BinaryIO", os.fdopen(descriptor, "rb")) as file:
             if max_bytes is not None and info.st_size > max_bytes:
                 text = f"{path} is too large for a document: it has {info.st_size:,} bytes, and at most {max_bytes:,} are read"
@@ -29,9 +29,6 @@ def opened_document(path: str, hint: str, *, max_bytes: int | None = MAX_BYTES) 
             yield file
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}", hint=hint) from error
-
-
-_KINDS: Final = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
 
 
 def document_bytes(path: str, hint: str) -> bytes:

@@ -1,4 +1,4 @@
-"""From what a user typed to a source of bytes."""
+"""Opens what a user typed as a source, and records what was read, to notice changes."""
 
 import errno
 import hashlib
@@ -19,11 +19,20 @@ from kafka_forensics.storage.archives import ArchiveSource, TarSource, ZipSource
 from kafka_forensics.storage.bundles import SUFFIX, BundleSource
 from kafka_forensics.storage.code_cache import keep_out_of
 from kafka_forensics.storage.local import LocalSource, Roots
-from kafka_forensics.storage.source import ByteFile, ByteSource, Entry, EntryKind, ListedSource, NotRegularError
+from kafka_forensics.storage.source import (
+    URI,
+    ByteFile,
+    ByteSource,
+    Entry,
+    EntryKind,
+    ListedSource,
+    NotRegularError,
+    path_in,
+    place_of,
+)
 
 if TYPE_CHECKING:
     from kafka_forensics.storage.remote import Given, StorageOptions
-
 
 Opener = Callable[[str], ByteSource]
 
@@ -40,46 +49,33 @@ ARCHIVES: Final[dict[str, Opener]] = {
 }
 """How a regular file is opened, by the end of its name."""
 OTHER_CONTAINERS: Final = (
-    ".tar.bz2",
-    ".tbz",
-    ".tbz2",
-    ".tar.lz",
-    ".tar.lz4",
-    ".tar.lzma",
-    ".tar.z",
-    ".7z",
-    ".rar",
-    ".gz",
-    ".xz",
-    ".zst",
-    ".bz2",
+    *(".tar.bz2", ".tbz", ".tbz2", ".tar.lz", ".tar.lz4", ".tar.lzma", ".tar.z"),
+    *(".7z", ".rar", ".gz", ".xz", ".zst", ".bz2"),
 )
-"""Ends of names that Kafka never gives a file: better to say so than to read such a file as a segment."""
+"""Ends of names that Kafka never uses: such a file is refused, and not read as a segment."""
 SCHEMES: Final[dict[str, Opener]] = {"file": lambda uri: open_source(_path_of_file_uri(uri))}
-"""How a URI of this machine's files is opened, by its scheme; all others are storage services (`remote.open`)."""
-_URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+"""How a URI of a file of this machine is opened, by its scheme; all other schemes are storage services (`remote.open`)."""
 _ONE_SLASH: Final = re.compile(r"(?:(file|dbfs):|dbfs://(?=/))(/(?!/).*)", re.IGNORECASE | re.DOTALL)
-"""Paths as Hadoop and Databricks write them; `dbfs:///` is fsspec's where nothing is mounted."""
+"""Paths in the form of Hadoop and Databricks; fsspec opens `dbfs:///` if nothing is mounted."""
 DBFS: Final = "/dbfs"
-"""Where Databricks mounts its file system,"""
+"""Mount point of Databricks' file system."""
 VOLUMES: Final = "/Volumes"
-"""and the volumes of Unity Catalog, which `dbfs:/Volumes` is another name of."""
+"""Mount point of the volumes of Unity Catalog, also called `dbfs:/Volumes`."""
 _MOST_SIBLINGS: Final = 10_000
-"""Names looked at for a hint."""
+"""Names considered for a hint."""
 
 
 def open_source(path: str, storage_options: "Given" = None) -> ByteSource:
     """The evidence at `path`: a directory, a file, an archive (a regular file named like one), or a URI.
 
-    From then on no compiled kernels are kept inside or above it, nor loaded from there.
-    `storage_options` say how a storage service is reached; what they leave open the environment says. Raises PathMissingError;
-    UsageError for a URI that nothing here opens; SourceError for what cannot be read.
+    No compiled kernels are kept inside or above it afterwards, or loaded from there. `storage_options` of storage services default
+    to the environment's. Raises PathMissingError; UsageError for a URI that cannot be opened; SourceError for what cannot be read.
     """
     if not path or "\0" in path:
         hint = "name a log directory, a folder of them, a partition directory, a file, an archive or a URI"
         raise UsageError("an empty path" if not path else "a path with a NUL character in it", hint=hint)
     path = spelled_out(path)
-    uri = _URI.match(path)
+    uri = URI.match(path)
     if uri is not None and not os.path.lexists(path):
         return _open_uri(path, uri[1].lower(), storage_options)
     try:
@@ -97,7 +93,7 @@ def open_source(path: str, storage_options: "Given" = None) -> ByteSource:
     for suffix, opener in ARCHIVES.items():
         if name.endswith(suffix):
             if suffix != SUFFIX:
-                _require_bytes_of(path, name)
+                _require_named_kind(path, name)
             return opener(path)
     if name.endswith(OTHER_CONTAINERS):
         raise SourceError(path, f"an unsupported container; supported are {', '.join(ARCHIVES)}")
@@ -105,9 +101,9 @@ def open_source(path: str, storage_options: "Given" = None) -> ByteSource:
 
 
 def spelled_out(path: str) -> str:
-    """The path on this machine that `file:/path` or `dbfs:/path` means; any other as it is.
+    """The path on this machine of `file:/path` or `dbfs:/path`; any other path unchanged.
 
-    Raises UsageError for a `dbfs:/` path where Databricks mounts nothing.
+    Raises UsageError for a `dbfs:/` path if Databricks mounts nothing.
     """
     match = _ONE_SLASH.fullmatch(path)
     if match is None or os.path.lexists(path):
@@ -126,9 +122,9 @@ def spelled_out(path: str) -> str:
 
 
 def located(path: str, storage_options: "Given" = None) -> "list[tuple[str, StorageOptions | None]]":
-    """(path, options) of all that `path` means: the matches of a pattern in a URI, credentials in it taken out; else itself."""
+    """(path, options): the matches of a pattern in a URI, without credentials; else `path` itself."""
     path = spelled_out(path)
-    uri = _URI.match(path)
+    uri = URI.match(path)
     if uri is None or uri[1].lower() in SCHEMES or os.path.lexists(path):
         return [(path, None)]
     from kafka_forensics.storage.remote import expand, storage_options as gathered
@@ -137,7 +133,7 @@ def located(path: str, storage_options: "Given" = None) -> "list[tuple[str, Stor
 
 
 def share_roots(sources: "Iterable[ByteSource]") -> None:
-    """Let links in each directory lead to all that was given on this machine."""
+    """Let links in each local source lead to all other local sources."""
     local = [source for source in sources if isinstance(source, LocalSource)]
     roots = Roots([source.name for source in local])
     for source in local:
@@ -145,52 +141,52 @@ def share_roots(sources: "Iterable[ByteSource]") -> None:
 
 
 def address_of(source: ByteSource) -> str:
-    """Where another process finds the source: its path, and what else it must know to read the same by the same names."""
-    if "://" in source.name:
-        return source.name
-    path = os.path.abspath(source.name)
+    """An address for `open_address` in another process: the path, and what it needs to read the same files by the same names."""
+    path = place_of(source)
     roots = sorted(source.roots_used) if isinstance(source, LocalSource) else []
-    if not (roots or source.refused):
+    if "://" in path or not (roots or source.refused):
         return path
     return "\0" + json.dumps({"path": path, "roots": roots, "refused": source.refused})
 
 
 def open_address(place: str, storage_options: "Given" = None) -> ByteSource:
-    """What `address_of` said, opened. Raises as `open_source` does."""
+    """Open the source with this address (`address_of`). Raises as `open_source` does."""
     if not place.startswith("\0"):
         return open_source(place, storage_options)
-    described = json.loads(place[1:])
-    source = open_source(described["path"])
-    source.refused.update(described["refused"])
+    fields = json.loads(place[1:])
+    source = open_source(fields["path"])
+    source.refused.update(fields["refused"])
     if isinstance(source, LocalSource):
-        source.give_roots(Roots([described["path"], *described["roots"]]))
-        source.roots_used.update(described["roots"])
+        source.give_roots(Roots([fields["path"], *fields["roots"]]))
+        source.roots_used.update(fields["roots"])
     return source
 
 
 def open_beside(source: ByteSource) -> ByteSource:
-    """The directory in which a source lies that is one file. Raises PathMissingError and SourceError, here or when it is read."""
+    """The directory of a source that is one file. Raises PathMissingError and SourceError, here or when it is read."""
     from kafka_forensics.storage.remote import RemoteSource
 
     if isinstance(source, RemoteSource):
         return source.beside()
-    return LocalSource(os.path.dirname(os.path.abspath(source.name)))  # no input: it may be the user's home directory
+    return LocalSource(
+        os.path.dirname(os.path.abspath(source.name))
+    )  # not an input, so kernels may be kept in it: it may be the user's home directory
 
 
 def local_path(given: str) -> str | None:
-    """The path on this machine that `given` means, a path or a `file:` URI; None for a URI of a storage service.
+    """The path on this machine of a path or a `file:` URI; None for a URI of a storage service.
 
-    Raises UsageError for a file URI of another host, and for a `dbfs:/` path where Databricks mounts nothing.
+    Raises UsageError for a file URI of another host, and for a `dbfs:/` path if Databricks mounts nothing.
     """
-    given = spelled_out(given)
-    uri = _URI.match(given)
-    if uri is None or os.path.lexists(given):
-        return given
-    return _path_of_file_uri(given) if uri[1].lower() in SCHEMES else None
+    path = spelled_out(given)
+    uri = URI.match(path)
+    if uri is None or os.path.lexists(path):
+        return path
+    return _path_of_file_uri(path) if uri[1].lower() in SCHEMES else None
 
 
-def _require_bytes_of(path: str, name: str) -> None:
-    """Raise UsageError if the bytes of an archive are those of another kind of container than its (lower-case) name says."""
+def _require_named_kind(path: str, name: str) -> None:
+    """Raise UsageError if an archive is, by its bytes, of another kind than its (lower-case) name says."""
     container = container_of(LocalSource(path))
     if container is not None and not name.endswith(container.ends):
         readable = [end for end in container.ends if end in ARCHIVES]
@@ -223,7 +219,7 @@ def _path_of_file_uri(uri: str) -> str:
 
 
 def _missing(path: str) -> PathMissingError:
-    """The error for a path that is not there, with the nearest thing that is."""
+    """The error for a missing path, with the most similar existing one."""
     if os.path.islink(path):
         dangling = f"{path}: a symbolic link to {os.readlink(path)}, which does not exist"
         return PathMissingError(dangling, hint="give the place at which its target is now")
@@ -247,7 +243,7 @@ def _missing(path: str) -> PathMissingError:
 
 
 def storage_words(sources: Iterable[ByteSource]) -> list[str]:
-    """By which back ends these are read, each once and how many by it: `local files (3)`, `tar.xz archives (1)`."""
+    """The back ends of these sources, each with its number of sources: `local files (3)`, `tar.xz archives (1)`."""
     counts = Counter(map(_backend, sources))
     return [f"{name} ({count})" for name, count in sorted(counts.items())]
 
@@ -265,25 +261,22 @@ def _backend(source: ByteSource) -> str:
     return scheme if backend is None else f"{scheme} by {backend}"
 
 
-# What the evidence was when it was first seen, so that a change meanwhile is noticed.
-
-
 _READ: Final = 1 << 20
 
 
 class Manifest:
-    """Size, modification time and identity of every file read; threads may share it.
+    """Size, modification time and identity of every file read, when it was first seen; threads may share it.
 
-    Files are named by their paths as the user would type them. Of an archive the archive itself is recorded, not its members.
+    Files have their paths as the user would type them. An archive is recorded as one file, without its members.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._seen: dict[tuple[str, str], tuple[ByteSource, Entry]] = {}
-        """By the source's name and the path in it."""
+        """(name of the source, path in it) → file."""
 
     def record(self, source: ByteSource, *entries: Entry) -> None:
-        """Remember `entries` of `source`, but for those whose files are known already."""
+        """Record `entries` of `source`, unless they were recorded before."""
         name = source.name
         if isinstance(source, ArchiveSource):
             entries, source = (source.container_entry,), source.container
@@ -292,16 +285,12 @@ class Manifest:
                 self._seen.setdefault((name, entry.path), (source, entry))
 
     def entries(self) -> list[tuple[str, Entry]]:
-        """(path, entry at first sight) of every file, sorted by path."""
-        return [(path, entry) for path, (_, entry) in self._by_path()]
-
-    def _by_path(self) -> list[tuple[str, tuple[ByteSource, Entry]]]:
-        """(path, file) of every file, sorted by path; of one that two sources have, what was seen first."""
-        files: dict[str, tuple[ByteSource, Entry]] = {}
+        """(path, entry at first sight) of every file, sorted by path; of a path in two sources, the one recorded first."""
+        entries: dict[str, Entry] = {}
         with self._lock:
-            for place, file in self._seen.items():
-                files.setdefault(_joined(place), file)
-        return sorted(files.items(), key=itemgetter(0))
+            for place, (_, entry) in self._seen.items():
+                entries.setdefault(path_in(*place), entry)
+        return sorted(entries.items(), key=itemgetter(0))
 
     @property
     def count(self) -> int:
@@ -309,12 +298,12 @@ class Manifest:
         return len(self._seen)
 
     def files(self, first: int = 0) -> list[tuple[ByteSource, Entry]]:
-        """What to hand to `record` elsewhere, so that the same files are known there; of those after the `first` ones recorded."""
+        """(source, entry) of the files after the `first` ones recorded, for `record` in another process; sorted by path."""
         with self._lock:
-            return [file for _, file in sorted(islice(self._seen.items(), first, None), key=lambda item: _joined(item[0]))]
+            return [file for _, file in sorted(islice(self._seen.items(), first, None), key=lambda item: path_in(*item[0]))]
 
     def changes(self) -> list[tuple[str, Entry, Entry | None]]:
-        """(path, entry at first sight, entry now or None if it is gone) of every file that changed, sorted by path."""
+        """(path, entry at first sight, current entry or None if it is missing) of every file that changed, sorted by path."""
         by_directory: dict[tuple[str, str], list[tuple[ByteSource, Entry]]] = {}
         with self._lock:
             for (name, path), file in self._seen.items():
@@ -325,9 +314,9 @@ class Manifest:
                 listed.forget_listings()
         changed: dict[str, tuple[Entry, Entry | None]] = {}
         for (name, directory), files in by_directory.items():
-            for (_, before), after in zip(files, _now(directory, files), strict=True):
-                if after is None or (after != before and _essence(after) != _essence(before)):
-                    changed.setdefault(_joined((name, before.path)), (before, after))
+            for (_, before), after in zip(files, _current_entries(directory, files), strict=True):
+                if after is None or (after != before and _identifying_fields(after) != _identifying_fields(before)):
+                    changed.setdefault(path_in(name, before.path), (before, after))
         return [(path, *changed[path]) for path in sorted(changed)]
 
 
@@ -338,7 +327,7 @@ def sha256(source: ByteSource, path: str) -> str:
 
 
 def sha256_of(file: ByteFile, start: int = 0, end: int | None = None) -> str:
-    """SHA-256 of a file in hexadecimal, or of bytes `[start, end)` of it, read piece by piece. Raises SourceError."""
+    """SHA-256 of a file in hexadecimal, or of bytes `[start, end)` of it. Raises SourceError."""
     digest = hashlib.sha256()
     buffer = memoryview(bytearray(_READ))
     while (wanted := _READ if end is None else min(end - start, _READ)) > 0 and (count := file.read_into(start, buffer[:wanted])):
@@ -347,18 +336,12 @@ def sha256_of(file: ByteFile, start: int = 0, end: int | None = None) -> str:
     return digest.hexdigest()
 
 
-def _joined(place: tuple[str, str]) -> str:
-    """The path of a file, by its source's name and the path in it, as the user would type it."""
-    name, path = place
-    return name + path if not path or name.endswith("/") else f"{name}/{path}"
-
-
-def _now(directory: str, files: list[tuple[ByteSource, Entry]]) -> Sequence[Entry | None]:
-    """What is there now of files of one directory."""
+def _current_entries(directory: str, files: list[tuple[ByteSource, Entry]]) -> Sequence[Entry | None]:
+    """The current entries of files of one directory, None for a missing one."""
     source = files[0][0]
     if directory and isinstance(source, LocalSource):
         return source.stat_all(directory, [entry.name for _, entry in files])
-    return [_stat(of_file, entry.path) for of_file, entry in files]
+    return [_stat(source_of_file, entry.path) for source_of_file, entry in files]
 
 
 def _stat(source: ByteSource, path: str) -> Entry | None:
@@ -368,6 +351,6 @@ def _stat(source: ByteSource, path: str) -> Entry | None:
         return None
 
 
-def _essence(entry: Entry) -> tuple[object, ...]:
-    """What must not change; allocated bytes may, when a file system writes back or compresses."""
+def _identifying_fields(entry: Entry) -> tuple[object, ...]:
+    """The fields that must not change; allocated bytes may, when a file system writes back or compresses."""
     return entry.kind, entry.size_in_bytes, entry.mtime_ns, entry.identity, entry.link

@@ -1,4 +1,4 @@
-"""Files with what records hold: only their owner can read them, whatever the umask."""
+"""Files that only their owner can read, whatever the umask: they contain payloads of records."""
 
 import os
 import stat
@@ -11,7 +11,7 @@ DIRECTORY_MODE: Final = 0o700
 
 
 def open_private(path: str, flags: int) -> int:
-    """The `opener` of a file with mode 0600, also where another was there before; pipes and devices keep theirs. Raises OSError."""
+    """An `opener` that sets mode 0600, also of an existing file; pipes and devices keep their mode. Raises OSError."""
     descriptor = os.open(path, flags & ~os.O_TRUNC, FILE_MODE)
     try:
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -25,7 +25,7 @@ def open_private(path: str, flags: int) -> int:
 
 @contextmanager
 def private_files(directory: str | None = None) -> Iterator[None]:
-    """In the block, what this process makes has mode 0600 or 0700; after it so has `directory`, if it was there and empty."""
+    """Create files with mode 0600 and directories with 0700 in the block; an existing empty `directory` gets 0700 after it."""
     was_empty = directory is not None and os.path.isdir(directory) and not os.listdir(directory)
     umask = os.umask(stat.S_IRWXG | stat.S_IRWXO)
     try:
@@ -33,5 +33,5 @@ def private_files(directory: str | None = None) -> Iterator[None]:
     finally:
         os.umask(umask)
     if was_empty:
-        with suppress(PermissionError):  # another user's: the files in it are private
+        with suppress(PermissionError):  # another user's directory: the files in it are private
             os.chmod(str(directory), DIRECTORY_MODE)

@@ -1,45 +1,55 @@
-"""What a source of evidence can do; every room above sees only this."""
+"""What a source of evidence can do; all other packages read evidence only through these classes."""
 
 import os
-from collections.abc import Iterable
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from functools import cache
 from types import TracebackType
-from typing import Final, NamedTuple, NoReturn, Protocol, Self, cast, runtime_checkable
+from typing import Final, NamedTuple, Protocol, Self, cast, runtime_checkable
 
 from kafka_forensics.errors import ForensicsError, PathMissingError, SourceError
 
 NOT_REGULAR: Final = "not a regular file"
+URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+"""The start of a URI, with its scheme as group 1."""
+Identity = tuple[int, int]
+"""(device, inode)."""
 
 
 class NotRegularError(SourceError):
-    """What was given is a pipe, a socket or a device."""
+    """The path of an input is a pipe, a socket or a device."""
 
 
 class EntryKind(StrEnum):
-    """What an entry of a listing is; only `file` and `directory` are ever opened. A link that is followed is what it leads to."""
+    """What an entry of a listing is; only files and directories are ever opened. A link that is followed has its target's kind."""
 
     FILE = "file"
     DIRECTORY = "directory"
     SYMLINK = "symlink"
-    """One that is not followed."""
+    """A link that is not followed."""
     OTHER = "other"
     """FIFO, socket, device: listed, never opened."""
 
 
 class Entry(NamedTuple):
-    """One entry; a scan holds very many. `path` is relative to the root, parts joined by `/`, undecodable bytes as surrogates."""
+    """One entry of a listing; a scan holds very many.
+
+    `path` is relative to the root of the source, with `/` between parts and undecodable bytes as surrogates.
+    """
 
     path: str
     kind: EntryKind
     size_in_bytes: int
     mtime_ns: int
-    identity: tuple[int, int] | None
-    """(device, inode), or None where the source has none (archives)."""
+    identity: Identity | None
+    """None if the source has none (archives)."""
     allocated_bytes: int | None = None
     """Bytes that occupy storage; less than the size for a sparse file; None if unknown."""
     link: str | None = None
-    """Where links on the way to it or at its end have led, of which the rest tells; None without links."""
+    """The target of the links that lead to it; the other fields describe that target. None without links."""
     refused: str | None = None
     """Why a link was not followed."""
 
@@ -50,14 +60,14 @@ class Entry(NamedTuple):
 
     @property
     def unreadable(self) -> str | None:
-        """Why it cannot be read: a link that is not followed, a pipe, a socket, a device; None for a file or directory."""
+        """Why it cannot be read (a link that is not followed, a pipe, a socket, a device); None for a file or directory."""
         if self.kind in (EntryKind.FILE, EntryKind.DIRECTORY):
             return None
         return self.refused or NOT_REGULAR
 
 
 class ByteFile(Protocol):
-    """An open file of evidence. Reads past the end return what there is; never writes, locks or maps."""
+    """An open file of evidence. Reads past the end are short; nothing is ever written, locked or mapped."""
 
     @property
     def size_in_bytes(self) -> int:
@@ -67,30 +77,42 @@ class ByteFile(Protocol):
         """Up to `size` bytes from `position`, fewer only at the end of the file. Raises SourceError on I/O errors."""
 
     def read_into(self, position: int, buffer: memoryview) -> int:
-        """Fill `buffer` from `position`; the number of bytes read, short only at the end of the file."""
+        """Fill `buffer` from `position`; the number of bytes read, short only at the end of the file. Raises SourceError."""
 
     def data_ranges(self) -> list[tuple[int, int]]:
-        """(start, end) of the ranges that are not holes; the whole file where the source cannot tell."""
+        """(start, end) of the ranges that are not holes; the whole file if the source cannot tell."""
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Release the descriptor."""
 
     def __enter__(self) -> Self: ...
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
 
 
-class OpenFile:
-    """What open files of all kinds share: without holes and with nothing to give back unless they say otherwise."""
+class OpenFile(ABC):
+    """Defaults for open files of all kinds: no holes, nothing to release, `read_into` by `read_at`."""
 
     size_in_bytes: int
+
+    @abstractmethod
+    def read_at(self, position: int, size: int) -> bytes:
+        """See ByteFile."""
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """See ByteFile."""
+        target = buffer.cast("B")
+        data = self.read_at(position, len(target))
+        target[: len(data)] = data
+        return len(data)
 
     def data_ranges(self) -> list[tuple[int, int]]:
         """The whole file."""
         return [(0, self.size_in_bytes)] if self.size_in_bytes else []
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing."""
+        return
 
     def __enter__(self) -> Self:
         return self
@@ -98,40 +120,58 @@ class OpenFile:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
+    def available(self, position: int, size: int) -> int:
+        """How many of `size` bytes from `position` lie within the file."""
+        assert position >= 0
+        assert size >= 0
+        return max(0, min(size, self.size_in_bytes - position))
+
+
+class BytesFile(OpenFile):
+    """A file whose bytes are in memory."""
+
+    def __init__(self, data: bytes) -> None:
+        self.size_in_bytes = len(data)
+        self._data = data
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """See ByteFile."""
+        return self._data[position : position + self.available(position, size)]
+
 
 @runtime_checkable
 class RangeReader(Protocol):
-    """An open file that reads better when it knows what will be read."""
+    """An open file that reads faster if the range is announced first."""
 
     def will_read(self, start: int, end: int) -> None:
         """Announce that `[start, end)` is going to be read from left to right."""
 
 
 def range_reader(file: ByteFile) -> RangeReader | None:
-    """The file as one whose bytes are fetched range by range; None for one that is not."""
+    """The file as a RangeReader, or None if it is not one."""
     return cast("RangeReader", file) if _reads_ranges(type(file)) else None
 
 
 @cache
-def _reads_ranges(kind: type) -> bool:
-    """Whether files of this class want to know what will be read; asked once, as protocols are slow to compare."""
-    return issubclass(kind, RangeReader)
+def _reads_ranges(file_class: type) -> bool:
+    """Whether files of this class are RangeReaders; cached, because comparing with a protocol is slow."""
+    return issubclass(file_class, RangeReader)
 
 
 @runtime_checkable
 class ListedSource(Protocol):
-    """A source that answers `stat` from listings it keeps."""
+    """A source that answers `stat` from listings that it keeps."""
 
     def believe(self, entries: Iterable[Entry]) -> None:
-        """Files were listed elsewhere as these entries: to open one nothing need be listed here."""
+        """Accept entries that were listed in another process: opening them then needs no listing here."""
 
     def forget_listings(self) -> None:
-        """Look at everything again from now on."""
+        """Drop all listings; later calls list again."""
 
 
 @runtime_checkable
 class DistantSource(Protocol):
-    """A source whose every file costs requests."""
+    """A source that needs requests to a service for every file."""
 
     request_seconds: float
     """How long one takes."""
@@ -139,53 +179,87 @@ class DistantSource(Protocol):
 
 @runtime_checkable
 class ByteSource(Protocol):
-    """A tree of evidence: a directory, a file, an archive."""
+    """A tree of evidence: a directory, a file, an archive, a bundle, a path of a storage service."""
 
     rejected: list[str]
-    """Names of archive members that are listed nowhere, because no safe path can be made of them; empty for directories."""
+    """Names of archive members that are not listed, because they are not safe paths; empty for directories."""
     replaced: list[str]
-    """Names that several archive members have, of which the last is listed and read, as tar does; empty for directories."""
+    """Names that several archive members have; the last is listed and read, as tar does; empty for directories."""
     problems: list[str]
-    """What is wrong with the container itself (cut short, damaged), a sentence each; may grow while it is read."""
+    """What is wrong with the container itself (truncated, damaged), a sentence each; may grow while it is read."""
     refused: dict[str, str]
-    """Why a path is not opened although it could be, by path: what is there is read by another name."""
+    """By path, why a file that could be read is not opened by it: it is read under another name."""
 
     @property
     def name(self) -> str:
-        """As the user gave it."""
+        """As the user typed it."""
 
     @property
     def seekable(self) -> bool:
-        """False where reading backwards costs a new pass (`.tar.gz`, `.tar.xz`, `.tar.zst`)."""
+        """False if reading backwards costs a new pass (`.tar.gz`, `.tar.xz`, `.tar.zst`)."""
 
     def list(self, path: str = "") -> list[Entry]:
         """Entries directly below directory `path`, sorted by name. Raises SourceError."""
 
     def stat(self, path: str) -> Entry:
-        """The entry at `path` ("" is the root); of a link that is followed, what is there. Raises SourceError if there is none."""
+        """The entry at `path` ("" is the root); of a link that is followed, its target's. Raises SourceError if there is none."""
 
     def open(self, path: str) -> ByteFile:
         """Open regular file `path`. Raises SourceError for anything else."""
 
 
 def place_of(source: ByteSource) -> str:
-    """Where another process finds the source."""
+    """The URI or absolute path by which another process finds the source."""
     return source.name if "://" in source.name else os.path.abspath(source.name)
 
 
-# A source that was there when it was listed, and cannot be opened any more.
+def is_below_root(path: str) -> bool:
+    """Whether a path in a source has no NUL and no empty, `.` or `..` part; "" is the root."""
+    return not path or ("\0" not in path and {"", ".", ".."}.isdisjoint(path.split("/")))
 
 
-class LostSource:
-    """Stands for evidence at `name` that `error` kept from being opened: whatever is asked of it raises SourceError."""
+def require_below_root(path: str) -> None:
+    """Raise SourceError unless `is_below_root`."""
+    if not is_below_root(path):
+        raise SourceError(path, "not a path below the root")
 
-    def __init__(self, name: str, error: ForensicsError) -> None:
+
+def path_parts(path: str) -> list[str]:
+    """The parts of a path, without empty ones and `.`."""
+    return [part for part in path.split("/") if part not in {"", "."}]
+
+
+@contextmanager
+def errors_named(path: str) -> Iterator[None]:
+    """Raise a SourceError of the block as one of `path`."""
+    try:
+        yield
+    except SourceError as error:
+        raise SourceError(path, error.reason) from error
+
+
+def path_in(name: str, path: str) -> str:
+    """A path inside the source called `name`, as the user would type it."""
+    return name + path if not path or name.endswith("/") else f"{name}/{path}"
+
+
+class SourceState:
+    """The attributes of every source (see ByteSource): seekable, and nothing wrong with it."""
+
+    def __init__(self, name: str) -> None:
         self.name = name
         self.seekable = True
         self.rejected: list[str] = []
         self.replaced: list[str] = []
         self.problems: list[str] = []
         self.refused: dict[str, str] = {}
+
+
+class LostSource(SourceState):
+    """Stands for evidence at `name` that could not be opened because of `error`: every call raises SourceError."""
+
+    def __init__(self, name: str, error: ForensicsError) -> None:
+        super().__init__(name)
         self.is_special = isinstance(error, NotRegularError)
         """Whether it is a pipe, a socket or a device."""
         self.reason = error.reason if isinstance(error, SourceError) else str(error)
@@ -194,15 +268,12 @@ class LostSource:
 
     def list(self, path: str = "") -> list[Entry]:
         """Raises SourceError."""
-        self._refuse(path)
+        raise SourceError(path, self.reason)
 
     def stat(self, path: str) -> Entry:
         """Raises SourceError."""
-        self._refuse(path)
+        raise SourceError(path, self.reason)
 
     def open(self, path: str) -> ByteFile:
         """Raises SourceError."""
-        self._refuse(path)
-
-    def _refuse(self, path: str) -> NoReturn:
         raise SourceError(path, self.reason)

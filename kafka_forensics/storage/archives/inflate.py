@@ -1,6 +1,6 @@
-"""Reading a compressed stream at any place: blocks of 1 MiB, kept in one cache of the process.
+"""Reading a compressed stream at any position, in blocks of 1 MiB that one cache of the process keeps.
 
-Going forward is cheap, going back beyond the cache starts again from the last snapshot (gzip, deflate) or from the beginning
+Reading forward is cheap. Reading back beyond the cache decompresses again from the last snapshot (gzip, deflate) or from the start
 (xz, zstd): read the files of an archive in archive order (`archive.reading_order`).
 """
 
@@ -10,13 +10,13 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Final
 
-from kafka_forensics.storage.archives.decoders import BrokenStreamError, Decoder
+from kafka_forensics.storage.archives.decoders import DecodeError, Decoder
 
 BLOCK_SIZE: Final = 1 << 20
 CACHE_BYTES: Final = 48 << 20
-"""Inflated blocks held at once, of all archives together."""
+"""Decompressed blocks kept at once, of all archives together."""
 KEPT_BYTES: Final = 16 << 20
-"""Small members held for good (see `Budget`), of all archives together."""
+"""Small members kept permanently (see `Budget`), of all archives together."""
 _ZERO_BLOCK: Final = bytes(BLOCK_SIZE)
 _MOST_SNAPSHOTS: Final = 128
 
@@ -31,7 +31,7 @@ class BlockCache:
         self._capacity = capacity
         self._blocks: OrderedDict[BlockKey, bytes] = OrderedDict()
         self._lock = threading.Lock()
-        self._gone: deque[int] = deque()
+        self._closed_archives: deque[int] = deque()
         self.size_in_bytes = 0
 
     def get(self, key: BlockKey) -> bytes | None:
@@ -43,9 +43,9 @@ class BlockCache:
             return block
 
     def put(self, key: BlockKey, block: bytes) -> None:
-        """Hold `block`; the least recently used ones make room."""
+        """Keep `block`; the least recently used ones are dropped."""
         with self._lock:
-            self._drop_gone()
+            self._drop_closed()
             before = self._blocks.pop(key, b"")
             self._blocks[key] = block
             self.size_in_bytes += len(block) - len(before)
@@ -53,26 +53,26 @@ class BlockCache:
                 self.size_in_bytes -= len(self._blocks.popitem(last=False)[1])
 
     def forget(self, archive: int) -> None:
-        """Drop the blocks of an archive that is closed: now, or later if the lock is taken.
+        """Drop the blocks of a closed archive: immediately, or later if the lock is taken.
 
-        The garbage collector may call this in the middle of `put` in the same thread, where waiting would be for ever.
+        The garbage collector may call this during `put` in the same thread, where waiting for the lock would never end.
         """
-        self._gone.append(archive)
+        self._closed_archives.append(archive)
         if self._lock.acquire(blocking=False):
             try:
-                self._drop_gone()
+                self._drop_closed()
             finally:
                 self._lock.release()
 
-    def _drop_gone(self) -> None:
-        while self._gone:
-            archive = self._gone.popleft()
+    def _drop_closed(self) -> None:
+        while self._closed_archives:
+            archive = self._closed_archives.popleft()
             for key in [key for key in list(self._blocks) if key[0] == archive]:
                 self.size_in_bytes -= len(self._blocks.pop(key))
 
 
 class Budget:
-    """Bytes that may still be held for good; shared by threads."""
+    """Bytes that may still be kept permanently; shared by threads."""
 
     def __init__(self, size_in_bytes: int) -> None:
         self._left = size_in_bytes
@@ -80,7 +80,7 @@ class Budget:
         self._lock = threading.Lock()
 
     def take(self, size_in_bytes: int) -> bool:
-        """Whether there was room."""
+        """Take `size_in_bytes` from the budget; False if that is more than is left."""
         with self._lock:
             while self._returned:
                 self._left += self._returned.popleft()
@@ -90,7 +90,7 @@ class Budget:
             return True
 
     def give_back(self, size_in_bytes: int) -> None:
-        """Make room again; takes no lock, because the garbage collector may call it anywhere."""
+        """Return bytes to the budget; takes no lock, because the garbage collector may call it anywhere."""
         self._returned.append(size_in_bytes)
 
 
@@ -101,8 +101,8 @@ KEPT: Final = Budget(KEPT_BYTES)
 class InflatedStream:
     """The bytes that a decoder makes, at any position; any number of threads may read at once.
 
-    `start()` begins a new pass. `key` is (archive, stream) in the cache. `broken` says why the stream ends early, "" if it does
-    not or is not known to yet; `passes` counts how often it was inflated from the beginning.
+    `start()` begins a new pass. `key` is (archive, stream) in the cache. `broken` says why the stream ends early, "" if it does not
+    or that is not known yet; `passes` counts how often it was decompressed from the start.
     """
 
     def __init__(self, start: Callable[[], Decoder], key: tuple[int, int], cache: BlockCache = CACHE) -> None:
@@ -114,44 +114,44 @@ class InflatedStream:
         self._lock = threading.Lock()
         self._end: int | None = None
         self._is_zero = bytearray()
-        """For each block made so far, whether it is nothing but zeros: these are never held, and never inflated again."""
+        """For each block made so far, whether it is all zeros: such blocks are not cached, and never decompressed again."""
         self._decoder: Decoder | None = None
         self._next_block = 0
         self._ahead = bytearray()
-        """Inflated already, of the next block."""
+        """Bytes of the next block that are already decompressed."""
         self._snapshots: list[tuple[int, bytes, Decoder]] = []
-        """(next block, its bytes inflated already, decoder), ascending."""
+        """(next block, its bytes already decompressed, decoder), ascending."""
         self._snapshot_distance = 16
         """Blocks between snapshots."""
 
     def read_at(self, position: int, size: int) -> bytes:
         """Up to `size` bytes from `position`, fewer only where the stream ends (`broken` says why). Raises SourceError."""
-        pieces = []
+        chunks = []
         while size > 0:
             number, start = divmod(position, BLOCK_SIZE)
             block = self._block(number)
-            piece = block if start == 0 and size >= len(block) else block[start : start + size]
-            if not piece:
+            chunk = block if start == 0 and size >= len(block) else block[start : start + size]
+            if not chunk:
                 break
-            pieces.append(piece)
-            position += len(piece)
-            size -= len(piece)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            chunks.append(chunk)
+            position += len(chunk)
+            size -= len(chunk)
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     def read_into(self, position: int, buffer: memoryview) -> int:
         """Fill `buffer` from `position`; the number of bytes read, short only where the stream ends."""
         done = 0
         while done < len(buffer):
             number, start = divmod(position + done, BLOCK_SIZE)
-            piece = memoryview(self._block(number))[start : start + len(buffer) - done]
-            if not piece:
+            chunk = memoryview(self._block(number))[start : start + len(buffer) - done]
+            if not chunk:
                 break
-            buffer[done : done + len(piece)] = piece
-            done += len(piece)
+            buffer[done : done + len(chunk)] = chunk
+            done += len(chunk)
         return done
 
     def _block(self, number: int) -> bytes:
-        """Block `number`, shorter than BLOCK_SIZE only at the end, b"" behind it."""
+        """Block `number`, shorter than BLOCK_SIZE only at the end, b"" after it."""
         if number < len(self._is_zero) and self._is_zero[number]:
             return _ZERO_BLOCK
         block = self._cache.get((*self._key, number))
@@ -171,11 +171,11 @@ class InflatedStream:
             return block if block and self._next_block == number + 1 else b""
 
     def _seek(self, number: int) -> None:
-        """Have a decoder that stands at or before block `number`, as near as possible."""
+        """Set `_decoder` to one at or before block `number`, as near as possible."""
         if self._decoder is not None and self._next_block > number:
             self._decoder = None
-        at = bisect_right(self._snapshots, number, key=lambda snapshot: snapshot[0]) - 1
-        nearest = self._snapshots[at] if at >= 0 else None
+        index = bisect_right(self._snapshots, number, key=lambda snapshot: snapshot[0]) - 1
+        nearest = self._snapshots[index] if index >= 0 else None
         if nearest is not None and (self._decoder is None or nearest[0] > self._next_block):
             self._next_block, ahead, decoder = nearest
             self._ahead = bytearray(ahead)
@@ -187,14 +187,14 @@ class InflatedStream:
             self.passes += 1
 
     def _make_block(self) -> bytes:
-        """Inflate the next block, b"" at the end. An error on the way leaves no decoder behind: the next read starts clean."""
+        """Decompress the next block, b"" at the end. After an error `_decoder` is None, and the next read starts anew."""
         decoder, self._decoder = self._decoder, None
         assert decoder is not None
         self._take_snapshot(decoder)
         while len(self._ahead) < BLOCK_SIZE:
             try:
                 made = decoder.step()
-            except BrokenStreamError as error:
+            except DecodeError as error:
                 self.broken = str(error)
                 made = b""
             if not made:
@@ -215,7 +215,7 @@ class InflatedStream:
         return block
 
     def _take_snapshot(self, decoder: Decoder) -> None:
-        """Remember how to go on from here; every second snapshot is dropped when there are too many."""
+        """Save the state of the decoder; if there are too many snapshots, every second one is dropped."""
         number = self._next_block
         if number == 0 or number % self._snapshot_distance or (self._snapshots and self._snapshots[-1][0] >= number):
             return

@@ -1,7 +1,7 @@
-"""Finding the members of a tar archive in one pass from its beginning, whatever state it is in.
+"""Finds the members of a tar archive in one pass from its start, even if it is damaged.
 
-Own code rather than `tarfile`: that one takes a damaged header for the end of the archive without a word, holds a kilobyte for
-each member, and reads a header of any declared size into memory.
+Not `tarfile`: that silently takes a damaged header for the end of the archive, keeps a kilobyte for each member, and reads a header
+of any declared size into memory.
 """
 
 import re
@@ -9,11 +9,11 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final
 
 from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.storage.archives.inflate import BLOCK_SIZE, Budget
-from kafka_forensics.storage.archives.members import MAX_NAME, Extents, Member, MemberTree, TarPlace, note
+from kafka_forensics.storage.archives.members import MAX_NAME, ArchiveBytes, Extents, Member, MemberTree, TarPlace, note
 from kafka_forensics.storage.source import EntryKind
 
 # Headers of tar archives: POSIX ustar and pax, GNU, star, V7 (IEEE 1003.1 `pax`, GNU tar manual, "Basic Tar Format").
@@ -31,12 +31,12 @@ _GNU_SPARSE_IN_EXTENSION: Final = (0, 21, 504)
 
 
 class SparseMapError(Exception):
-    """A sparse member's map makes no sense."""
+    """A damaged map of a sparse member."""
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
-    """One header block. `name` and `link_name` as bytes; `size_in_bytes` of what follows in the archive."""
+class TarHeader:
+    """One header block; `size_in_bytes` is the size of the data that follow in the archive."""
 
     name: bytes
     link_name: bytes
@@ -46,8 +46,8 @@ class Header:
     block: bytes
 
 
-def parse_header(block: bytes) -> Header | None:
-    """The header in 512 bytes, or None if they are none: the checksum or the size is wrong."""
+def parse_header(block: bytes) -> TarHeader | None:
+    """The header in 512 bytes, or None if its checksum or size is invalid."""
     assert len(block) == BLOCK
     checksum = parse_number(block[148:156])
     unsigned = sum(block) - sum(block[148:156]) + 8 * 32
@@ -61,7 +61,7 @@ def parse_header(block: bytes) -> Header | None:
     if block[257:263] == b"ustar\0":
         prefix = _text(block[345:476] if block[508:512] == b"tar\0" else block[345:500])
     seconds = parse_number(block[136:148]) or 0
-    return Header(
+    return TarHeader(
         name=prefix + b"/" + name if prefix else name,
         link_name=_text(block[157:257]),
         type_flag=block[156:157],
@@ -72,7 +72,7 @@ def parse_header(block: bytes) -> Header | None:
 
 
 def parse_number(text: bytes) -> int | None:
-    """A number field: octal digits, or GNU's base 256 (first bit set); None if it is neither."""
+    """A number field: octal digits, or GNU's base 256 (first bit set); None if it is invalid."""
     if text[0] in {0x80, 0xFF}:
         return int.from_bytes(text[1:], "big") - (256 ** (len(text) - 1) if text[0] == 0xFF else 0)
     digits = text.split(b"\0", 1)[0].strip()
@@ -82,12 +82,12 @@ def parse_number(text: bytes) -> int | None:
 
 
 def parse_pax(data: bytes) -> list[tuple[bytes, bytes]] | None:
-    """(keyword, value) of a pax header's records in their order, None if the records do not tile the data."""
+    """(keyword, value) of a pax header's records in order, None if they do not fill the data exactly."""
     records: list[tuple[bytes, bytes]] = []
     position = 0
     while position < len(data):
         if data[position] == 0:
-            return None if data[position:].strip(b"\0") else records  # zeros behind the last record, as some writers leave them
+            return None if data[position:].strip(b"\0") else records  # some writers leave zeros after the last record
         space = data.find(b" ", position, position + 20)
         length = decimal(data[position:space]) if space > 0 else None
         if length is None or position + length > len(data) or length < space - position + 3:
@@ -101,7 +101,7 @@ def parse_pax(data: bytes) -> list[tuple[bytes, bytes]] | None:
 
 
 def parse_time_ns(text: bytes) -> int:
-    """Nanoseconds of pax's decimal seconds; 0 if it is no such number."""
+    """Nanoseconds of pax's decimal seconds; 0 if the number is invalid."""
     match = _TIME.match(text)
     if match is None:
         return 0
@@ -111,15 +111,15 @@ def parse_time_ns(text: bytes) -> int:
 
 
 def decimal(text: bytes) -> int | None:
-    """A pax number of at most 63 bits, None if it is none."""
+    """A pax number of at most 63 bits, None if it is invalid."""
     value = int(text) if _DECIMAL.match(text) else None
     return value if value is None or value <= INT64_MAX else None
 
 
 def gnu_sparse_map(block: bytes, read_block: Callable[[], bytes]) -> tuple[list[int], int]:
-    """(offset, size, offset, size, …; real size) of GNU's old sparse header `block`; `read_block` gives the blocks that extend it.
+    """([offset, size, …], real size) of GNU's old sparse header `block`; `read_block` gives the extension blocks after it.
 
-    Raises SparseMapError; by then every extending block was taken, unless the archive ended.
+    Raises SparseMapError, after all extension blocks were read, unless the archive ended.
     """
     numbers: list[int | None] = []
     real_size = parse_number(block[483:495])
@@ -136,16 +136,16 @@ def gnu_sparse_map(block: bytes, read_block: Callable[[], bytes]) -> tuple[list[
         if len(block) < BLOCK:
             raise SparseMapError("the sparse map is cut short")
         first, count, more = _GNU_SPARSE_IN_EXTENSION
-    known = [number for number in numbers if number is not None]
-    if real_size is None or not 0 <= real_size <= INT64_MAX or len(known) < len(numbers):
+    valid = [number for number in numbers if number is not None]
+    if real_size is None or not 0 <= real_size <= INT64_MAX or len(valid) < len(numbers):
         raise SparseMapError("the sparse map is damaged")
-    return known, real_size
+    return valid, real_size
 
 
 def pax_sparse_map(read: Callable[[], bytes]) -> tuple[list[int], int]:
-    """(offset, size, …; bytes it takes) of the map that PAX 1.0 puts before the data; `read` gives the next bytes, b"" at the end.
+    """([offset, size, …], size of the map) of PAX 1.0's map before the data; `read` gives the next bytes, b"" at the end.
 
-    Decimal numbers, a line each: the count of entries, then two per entry; padded to whole blocks. Raises SparseMapError.
+    The map has a decimal number per line: the count of entries, then two per entry; padded to whole blocks. Raises SparseMapError.
     """
     lines = _lines(read)
     first = next(lines)
@@ -153,18 +153,18 @@ def pax_sparse_map(read: Callable[[], bytes]) -> tuple[list[int], int]:
     if count is None or count > MAX_EXTENTS:
         raise SparseMapError("the sparse map is damaged")
     numbers = []
-    taken = len(first) + 1
+    size = len(first) + 1
     for line in islice(lines, 2 * count):
         number = decimal(line)
         if number is None:
             raise SparseMapError("the sparse map is damaged")
         numbers.append(number)
-        taken += len(line) + 1
-    return numbers, padded(taken)
+        size += len(line) + 1
+    return numbers, padded(size)
 
 
 def extents_of(numbers: Sequence[int], real_size: int, position: int, stored: int) -> Extents:
-    """The stored parts of a file of `real_size` whose data, `stored` bytes, begin at `position`. Raises SparseMapError."""
+    """The stored parts of a file of `real_size` whose `stored` bytes begin at `position`. Raises SparseMapError."""
     extents = Extents(array("q"), array("q"), array("q"))
     end_before = 0
     stored_end = position + stored
@@ -186,7 +186,7 @@ def padded(size: int) -> int:
 
 
 def _lines(read: Callable[[], bytes]) -> Iterator[bytes]:
-    """Lines without their ends; raises SparseMapError rather than end, or give a long one."""
+    """Lines without their ends, as many as are needed. Raises SparseMapError if the data end, or a line is no number."""
     rest = b""
     while data := read():
         *lines, rest = (rest + data).split(b"\n")
@@ -201,35 +201,28 @@ def _text(field: bytes) -> bytes:
 
 
 _MAX_EXTENDED: Final = 1 << 20
-"""Bytes of a long name or a pax header; nobody writes more, and all of them are held."""
-_READ_BEHIND_END: Final = 16 << 20
-"""Bytes looked at behind the end marker."""
+"""Bytes of a long name or a pax header, which are read into memory; nobody writes more."""
+_READ_AFTER_END: Final = 16 << 20
+"""Bytes checked after the end marker."""
 _KEEP_BELOW: Final = 16 << 10
 """Members up to this size are kept from the first pass through a compressed archive: checkpoints, epochs, snapshots."""
 
 _REGULAR: Final = frozenset({b"0", b"\0", b"7", b"S"})
 _DIRECTORIES: Final = frozenset({b"5", b"D"})
 _WITHOUT_DATA: Final = frozenset({b"1", b"2", b"3", b"4", b"5", b"6"})
-"""Types whose size, if any, counts no bytes in the archive."""
+"""Types without data in the archive, whatever their size field says."""
 _VOLUME_LABEL: Final = b"V"
 
 
-class ArchiveBytes(Protocol):
-    """The bytes of the archive, inflated if need be."""
-
-    def read_at(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes, fewer only where the archive ends."""
-
-
 class TarIndex:
-    """Fills `tree` with the members that `reader` holds; `problems` gets a sentence for each thing that is wrong.
+    """Fills `tree` with the members that `reader` contains; `problems` gets a sentence for each fault.
 
-    `keep` is the budget for holding small members, None where reading them again is cheap.
+    `keep` is the budget for keeping small members in memory, None if reading them again is cheap.
     """
 
     def __init__(self, reader: ArchiveBytes, tree: MemberTree, problems: list[str], keep: Budget | None) -> None:
         self.kept_bytes = 0
-        """Taken from `keep`."""
+        """Bytes taken from `keep`."""
         self._reader = reader
         self._tree = tree
         self._problems = problems
@@ -237,7 +230,7 @@ class TarIndex:
         self._position = 0
         self._extents_left = MAX_EXTENTS
         self._mtime: bytes | None = None
-        """From a global pax header."""
+        """From a global pax header, for all members after it."""
         self._last = ("", 0)
         """Name of the last regular member, end of its data."""
         self._long_name = b""
@@ -245,36 +238,36 @@ class TarIndex:
         self._pax: list[tuple[bytes, bytes]] = []
 
     def run(self) -> None:
-        """Walk to the end marker, the end of the bytes, or a place that is no header. Raises TooManyMembersError."""
+        """Read up to the end marker, the end of the bytes, or an invalid header. Raises TooManyMembersError."""
         while True:
             start = self._position
             block = self._reader.read_at(start, BLOCK)
             if len(block) < BLOCK:
-                self._tell_cut(start + len(block))
+                self._note_truncation(start + len(block))
                 return
             if block == ZERO_BLOCK:
-                self._look_behind_end()
+                self._check_after_end()
                 return
             header = parse_header(block)
             if header is None:
                 note(self._problems, f"no tar header at byte {start}: what follows is not read")
                 return
             self._position = start + BLOCK
-            if not self._take(header):
+            if not self._read_member(header):
                 return
 
-    def _tell_cut(self, end: int) -> None:
-        """The archive ended where a header should be; `end` lies behind its last byte, far behind if data are missing."""
+    def _note_truncation(self, end: int) -> None:
+        """Note that the archive ends at byte `end`, where a header should be, or before that if data are missing."""
         name, data_end = self._last
         if data_end and not self._reader.read_at(data_end - 1, 1):
             note(self._problems, f"cut short in the data of {name}")
         else:
             note(self._problems, f"ends at byte {end} without an end marker: it may be cut short")
 
-    def _look_behind_end(self) -> None:
-        """Say so if something stands behind the end marker; reading it also lets a compressed stream check its sums."""
+    def _check_after_end(self) -> None:
+        """Note bytes other than zeros after the end marker; reading them also makes a compressed stream verify its checksums."""
         start = self._position
-        limit = start + _READ_BEHIND_END
+        limit = start + _READ_AFTER_END
         for position in range(start, limit, BLOCK_SIZE):
             data = self._reader.read_at(position, BLOCK_SIZE)
             if data.strip(b"\0"):
@@ -283,10 +276,10 @@ class TarIndex:
             if len(data) < BLOCK_SIZE:
                 return
 
-    def _take(self, header: Header) -> bool:
-        """One header with what belongs to it; False if nothing behind it can be read."""
+    def _read_member(self, header: TarHeader) -> bool:
+        """Read a header and its data; False if nothing after them can be read."""
         if header.type_flag in {b"L", b"K", b"x", b"X", b"g"}:
-            return self._take_extension(header)
+            return self._read_extension(header)
         pax = dict(self._pax)
         size_in_bytes = decimal(pax[b"size"]) if b"size" in pax else header.size_in_bytes
         if header.type_flag in _WITHOUT_DATA:
@@ -302,13 +295,13 @@ class TarIndex:
             size_in_bytes=size_in_bytes,
             mtime_ns=header.mtime_ns if mtime is None else parse_time_ns(mtime),
         )
-        self._add(header, pax)
+        self._add_member(header, pax)
         self._long_name = self._long_link = b""
         self._pax = []
         return True
 
-    def _take_extension(self, header: Header) -> bool:
-        """A header that speaks about the next one."""
+    def _read_extension(self, header: TarHeader) -> bool:
+        """Read a header that describes the next one; False if nothing after it can be read."""
         start = self._position
         if header.size_in_bytes > _MAX_EXTENDED:
             note(self._problems, f"extended header of {header.size_in_bytes} bytes at byte {start}: what follows is not read")
@@ -332,8 +325,8 @@ class TarIndex:
                 self._pax = records
         return True
 
-    def _add(self, header: Header, pax: dict[bytes, bytes]) -> None:
-        """Put the member into the tree and step behind its data."""
+    def _add_member(self, header: TarHeader, pax: dict[bytes, bytes]) -> None:
+        """Put the member into the tree, and move past its data."""
         name = header.name.decode("utf-8", "surrogateescape")
         kind = header.type_flag
         if kind in _REGULAR and not (kind == b"\0" and header.name.endswith(b"/")):
@@ -346,15 +339,15 @@ class TarIndex:
             target = self._tree.resolve(header.link_name.decode("utf-8", "surrogateescape"))
             self._tree.add(name, target or Member(EntryKind.OTHER, 0, header.mtime_ns))
         elif kind == b"2":
-            leads = header.link_name.decode("utf-8", "surrogateescape")[: MAX_NAME + 1]
-            self._tree.add(name, Member(EntryKind.SYMLINK, 0, header.mtime_ns, target=leads))
+            target_name = header.link_name.decode("utf-8", "surrogateescape")[: MAX_NAME + 1]
+            self._tree.add(name, Member(EntryKind.SYMLINK, 0, header.mtime_ns, target=target_name))
         elif kind != _VOLUME_LABEL:
             if kind == b"M":
                 note(self._problems, f"a part of several: {name} began in the part before")
             self._tree.add(name, Member(EntryKind.OTHER, 0, header.mtime_ns))
 
-    def _regular(self, header: Header, name: str, pax: dict[bytes, bytes]) -> Member:
-        """A regular file; steps behind its data."""
+    def _regular(self, header: TarHeader, name: str, pax: dict[bytes, bytes]) -> Member:
+        """A regular file; moves past its data."""
         size_in_bytes = header.size_in_bytes
         if header.type_flag == b"S" or any(keyword.startswith(b"GNU.sparse.") for keyword in pax):
             member = self._sparse(header, pax)
@@ -369,8 +362,8 @@ class TarIndex:
         self._position += padded(size_in_bytes)
         return member
 
-    def _sparse(self, header: Header, pax: dict[bytes, bytes]) -> Member:
-        """A sparse file, in any of the four ways to write one; unreadable if its map is broken."""
+    def _sparse(self, header: TarHeader, pax: dict[bytes, bytes]) -> Member:
+        """A sparse file in any of the four formats; unreadable if its map is damaged."""
         declared = decimal(pax.get(b"GNU.sparse.realsize", pax.get(b"GNU.sparse.size", b"")))
         real_size = header.size_in_bytes if declared is None else declared
         map_size = 0
@@ -384,13 +377,13 @@ class TarIndex:
                 numbers = _map_in_header(self._pax)
             place.position = self._position + map_size
             place.extents = extents_of(numbers, real_size, place.position, header.size_in_bytes - map_size)
-            self._charge(place.extents)
+            self._count_extents(place.extents)
         except SparseMapError as error:
             place.extents = None
             place.unreadable = str(error)
         return Member(EntryKind.FILE, real_size, header.mtime_ns, place)
 
-    def _charge(self, extents: Extents) -> None:
+    def _count_extents(self, extents: Extents) -> None:
         self._extents_left -= len(extents.starts)
         if self._extents_left < 0:
             raise SparseMapError(f"the archive has more than {MAX_EXTENTS:,} sparse parts")
@@ -401,7 +394,7 @@ class TarIndex:
         return block
 
     def _map_reader(self, stored: int) -> Callable[[], bytes]:
-        """Gives the bytes of the current member piece by piece."""
+        """A function that gives the next bytes of the current member."""
         starts = iter(range(self._position, self._position + stored, 8 * BLOCK))
         end = self._position + stored
 

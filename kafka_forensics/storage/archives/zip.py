@@ -1,7 +1,7 @@
-"""Finding the members of a zip archive: by its directory at the end, or one by one if that is gone.
+"""Finds the members of a zip archive by the directory at its end, or one by one if that is missing.
 
-Own code rather than `zipfile`: that one holds the whole directory whatever its size, cuts names at a NUL, and gives up an
-archive whose end is missing, although each member has a header of its own.
+Not `zipfile`: that reads the whole directory into memory, cuts names at a NUL, and refuses an archive without its end, although
+each member has a header.
 """
 
 import calendar
@@ -22,17 +22,17 @@ from kafka_forensics.storage.source import ByteFile, EntryKind
 STORED: Final = 0
 DEFLATED: Final = 8
 ENCRYPTED: Final = 0x1 | 0x40 | 0x2000
-"""Flags of the three ways to encrypt."""
+"""Flags of the three kinds of encryption."""
 SIZES_FOLLOW: Final = 0x8
-"""Flag: sizes and CRC stand behind the data, because the writer could not go back."""
+"""Flag: sizes and CRC follow the data, because the writer could not go back."""
 _UTF_8: Final = 0x800
 _DIRECTORY: Final = 0x10
 """MS-DOS attribute."""
 _UNIX_SYSTEMS: Final = frozenset({3, 19})
-"""Made on UNIX or macOS: the upper half of the attributes is the file's mode."""
+"""UNIX and macOS: the upper half of the attributes is the file's mode."""
 _WINDOWS_SYSTEMS: Final = frozenset({0, 10, 14})
 _WIDE: Final = 0xFFFFFFFF
-"""Stands for a number that is in the zip64 extra field."""
+"""Value of a field whose number is in the zip64 extra field."""
 _WIDE_FIELD: Final = 0x0001
 _TIME_FIELD: Final = 0x5455
 
@@ -48,12 +48,12 @@ END64_SIGN: Final = b"PK\x06\x06"
 LOCATOR64_SIGN: Final = b"PK\x06\x07"
 
 METHOD_NAMES: Final = {1: "shrink", 6: "implode", 9: "deflate64", 12: "bzip2", 14: "lzma", 93: "zstd", 95: "xz", 99: "AES"}
-"""Ways to compress that are not read here, by number."""
+"""Compression methods that are not read here, by number."""
 
 
 @dataclass(frozen=True, slots=True)
 class ZipRecord:
-    """What a header says of a member, 64-bit fields resolved; `position` is where its local header starts."""
+    """The fields of a member's header, with 64-bit ones resolved; its local header starts at `position`."""
 
     raw_name: bytes
     flags: int
@@ -70,7 +70,7 @@ class ZipRecord:
 
     @property
     def name(self) -> str:
-        """As text with `/` between parts; a Windows path with a drive becomes absolute, which no tree takes."""
+        """The name with `/` between parts; a Windows path with a drive becomes absolute, so that the tree rejects it."""
         windows = self.system in _WINDOWS_SYSTEMS
         if self.flags & _UTF_8 or not windows:
             name = self.raw_name.decode("utf-8", "surrogateescape")
@@ -82,7 +82,7 @@ class ZipRecord:
 
     @property
     def kind(self) -> EntryKind:
-        """By the mode of the system that made the archive; a file where none is known."""
+        """By the file's mode if the system recorded one; otherwise a file, or a directory by its attribute or name."""
         mode = self.attributes >> 16 if self.system in _UNIX_SYSTEMS else 0
         if stat.S_ISLNK(mode):
             return EntryKind.SYMLINK
@@ -92,7 +92,7 @@ class ZipRecord:
 
     @property
     def mtime_ns(self) -> int:
-        """By the extra field's UNIX time; else MS-DOS's local time, taken for UTC; 0 if neither is a time."""
+        """By the extra field's UNIX time, else by MS-DOS's local time, read as UTC; 0 if neither is valid."""
         for field, data in _extra_fields(self.extra):
             if field == _TIME_FIELD and len(data) >= 5 and data[0] & 1:
                 return int.from_bytes(data[1:5], "little", signed=True) * 10**9
@@ -103,17 +103,15 @@ class ZipRecord:
         return calendar.timegm((year, month, day, time >> 11, time >> 5 & 0x3F, (time & 0x1F) * 2)) * 10**9
 
     def member(self) -> Member:
-        """What the tree holds of it; where a link leads is what stands in it."""
-        place = ZipPlace(self.position, self.compressed_size, self.method, self.flags, self.crc)
-        if self.kind is EntryKind.SYMLINK:
-            return Member(self.kind, self.size_in_bytes, self.mtime_ns, place)
-        if self.kind is not EntryKind.FILE:
+        """The member for the tree; the target of a link is its content."""
+        if self.kind is EntryKind.OTHER:
             return Member(self.kind, 0, self.mtime_ns)
-        return Member(EntryKind.FILE, self.size_in_bytes, self.mtime_ns, place)
+        place = ZipPlace(self.position, self.compressed_size, self.method, self.flags, self.crc)
+        return Member(self.kind, self.size_in_bytes, self.mtime_ns, place)
 
 
 def central_record(data: bytes, start: int, shift: int) -> tuple[ZipRecord, int] | None:
-    """(entry at `start` of `data`, its end), None if it is none or not all there; `shift` is added to positions in the archive."""
+    """(entry at `start` of `data`, its end), None if it is invalid or incomplete; `shift` is added to positions in the archive."""
     if len(data) < start + CENTRAL.size or not data.startswith(CENTRAL_SIGN, start):
         return None
     fields = CENTRAL.unpack_from(data, start)
@@ -127,16 +125,15 @@ def central_record(data: bytes, start: int, shift: int) -> tuple[ZipRecord, int]
     if end > len(data) or wide is None:
         return None
     size, compressed, position = wide
-    name = data[name_start:extra_start]
-    dos_time = date << 16 | time
+    name, dos_time = data[name_start:extra_start], date << 16 | time
     record = ZipRecord(name, flags, method, dos_time, crc, compressed, size, position + shift, made_by >> 8, attributes, extra)
     return record, end
 
 
 def local_record(file: ByteFile, position: int) -> tuple[ZipRecord, int] | None:
-    """(member whose local header is at `position`, where its data start), None if there is no whole header.
+    """(member whose local header is at `position`, start of its data), None if there is no complete header.
 
-    A local header knows neither system nor attributes: UNIX is taken, and a plain file.
+    A local header has neither system nor attributes: the member counts as a regular file from UNIX.
     """
     head = file.read_at(position, LOCAL.size)
     if len(head) < LOCAL.size or not head.startswith(LOCAL_SIGN):
@@ -153,7 +150,7 @@ def local_record(file: ByteFile, position: int) -> tuple[ZipRecord, int] | None:
 
 
 def _widened(extra: bytes, *numbers: int) -> tuple[int, ...] | None:
-    """`numbers` with those that stand for a 64-bit one replaced by it; None if that is missing or impossible."""
+    """`numbers` with those equal to `_WIDE` replaced by their 64-bit values; None if one is missing or impossible."""
     wide = next((data for field, data in _extra_fields(extra) if field == _WIDE_FIELD), b"")
     result = []
     at = 0
@@ -170,7 +167,7 @@ def _widened(extra: bytes, *numbers: int) -> tuple[int, ...] | None:
 
 
 def _extra_fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
-    """(number, data) of the extra fields that are whole."""
+    """(number, data) of the complete extra fields."""
     at = 0
     while at + 4 <= len(extra):
         field, size = struct.unpack_from("<2H", extra, at)
@@ -184,11 +181,11 @@ _LONGEST_COMMENT: Final = 0xFFFF
 _LONGEST_ENTRY: Final = 46 + 3 * 0xFFFF
 _WINDOW: Final = 1 << 20
 _DESCRIPTOR_SIZES: Final = (16, 24, 12, 20)
-"""Of what stands behind data of unknown size: with or without a signature, 32 or 64 bit."""
+"""Of the descriptor after data of unknown size: with or without a signature, 32 or 64 bit."""
 
 
 class ZipIndex:
-    """Fills `tree` with the members of the zip in `file`; `problems` gets a sentence for each thing that is wrong."""
+    """Fills `tree` with the members of the zip in `file`; `problems` gets a sentence for each fault."""
 
     def __init__(self, file: ByteFile, tree: MemberTree, problems: list[str]) -> None:
         self._file = file
@@ -196,7 +193,7 @@ class ZipIndex:
         self._problems = problems
 
     def run(self) -> None:
-        """Read the directory; without one, walk from local header to local header. Raises SourceError, TooManyMembersError."""
+        """Read the directory; without one, go from local header to local header. Raises SourceError, TooManyMembersError."""
         directory = self._find_directory()
         if directory is not None:
             for record in self._directory(*directory):
@@ -215,7 +212,7 @@ class ZipIndex:
             self._tree.add(record.name, record.member())
 
     def _find_directory(self) -> tuple[int, int, int] | None:
-        """(start, end) of the directory, and how far all positions in it are off because bytes were put before the archive."""
+        """(start, end, shift) of the directory; `shift` is the number of bytes that were put before the archive."""
         size = self._file.size_in_bytes
         tail_start = max(0, size - END.size - _LONGEST_COMMENT)
         tail = self._file.read_at(tail_start, size - tail_start)
@@ -230,7 +227,7 @@ class ZipIndex:
         return None
 
     def _wide_end(self, end: int) -> tuple[int, int, int] | None:
-        """(size of the directory, its position, its end) by the zip64 records before the end record at `end`, if there are any."""
+        """(size of the directory, its position, its end) by the zip64 records before the end record at `end`; None without them."""
         start = end - LOCATOR64.size - END64.size
         data = self._file.read_at(start, end - start) if start >= 0 else b""
         if not data.startswith(END64_SIGN) or data[END64.size : END64.size + 4] != LOCATOR64_SIGN:
@@ -239,7 +236,7 @@ class ZipIndex:
         return directory_size, position, start
 
     def _directory(self, start: int, end: int, shift: int) -> Iterator[ZipRecord]:
-        """Its entries, read window by window."""
+        """The entries of the directory, read window by window."""
         position = window_start = start
         window = b""
         while position < end:
@@ -256,7 +253,7 @@ class ZipIndex:
             position = window_start + at
 
     def _walk(self) -> Iterator[ZipRecord]:
-        """Members by their local headers, until the first place that has none."""
+        """Members by their local headers, up to the first invalid one."""
         position = 0
         while record_at := local_record(self._file, position):
             record, data_start = record_at
@@ -272,12 +269,12 @@ class ZipIndex:
             if not is_whole:
                 note(self._problems, f"cut short or damaged in the data of {record.name}")
                 return
-            position = self._behind_descriptor(data_end) if record.flags & SIZES_FOLLOW else data_end
+            position = self._after_descriptor(data_end) if record.flags & SIZES_FOLLOW else data_end
         if self._file.read_at(position, 4) not in {CENTRAL_SIGN, b""}:
             note(self._problems, f"no zip header at byte {position}: what follows is not read")
 
-    def _behind_descriptor(self, position: int) -> int:
-        """Where the next header starts behind the sizes at `position`; the position itself if there is none."""
+    def _after_descriptor(self, position: int) -> int:
+        """The position of the next header after the descriptor at `position`; `position` itself if there is none."""
         for size in _DESCRIPTOR_SIZES:
             if position + size == self._file.size_in_bytes or self._file.read_at(position + size, 4) in {LOCAL_SIGN, CENTRAL_SIGN}:
                 return position + size

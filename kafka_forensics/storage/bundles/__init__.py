@@ -1,11 +1,10 @@
-"""Bundles of evidence: what `collect` takes of a broker's log directories, as a source like any other."""
+"""Bundles: the parts of a broker's log directories that `collect` saves, as a source."""
 
 from kafka_forensics.storage.bundles.layout import (
     ABOUT,
     FORMAT,
     LEVEL,
     LISTING,
-    MAX_ABOUT_BYTES,
     MAX_PART_BYTES,
     MAX_SECTION_BYTES,
     PART_BYTES,
@@ -33,7 +32,6 @@ __all__ = [
     "FORMAT",
     "LEVEL",
     "LISTING",
-    "MAX_ABOUT_BYTES",
     "MAX_PART_BYTES",
     "MAX_SECTION_BYTES",
     "PART_BYTES",

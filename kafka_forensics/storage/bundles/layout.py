@@ -1,8 +1,8 @@
-"""How a bundle is laid out: a plain tar of parts, each a zstd frame of sections behind their index, a listing, and a seal.
+"""The layout of a bundle: a plain tar of parts, each a zstd frame with an index and sections, a listing, and a seal.
 
-`bundle.json` comes first and says who made it, where and how. `parts/NNNNNN.zst` hold the sections, in the order in which files
-were read; a part is whole by itself. `listing.zst` names every file and where its sections are. `seal.json` comes last: the size
-and SHA-256 of every member before it. What is cut short has no seal, and is read by the indexes of the parts that are whole.
+`bundle.json` comes first and says who made it, where and how. `parts/NNNNNN.zst` hold the sections in the order in which files
+were read; each part can be read by itself. `listing.zst` names every file and its sections. `seal.json` comes last: size and
+SHA-256 of every member before it. A truncated bundle has no seal; the indexes of its complete parts are read instead.
 """
 
 import io
@@ -19,34 +19,34 @@ LISTING: Final = "listing.zst"
 SEAL: Final = "seal.json"
 PARTS: Final = "parts"
 TRANSACTION_PARTITIONS: Final = "transaction_partitions"
-"""How bundle.json calls the partitions of the transaction coordinators' log, which grow while a broker runs."""
+"""Key in bundle.json of the number of partitions of the transaction coordinators' log, which grow while a broker runs."""
 FORMAT: Final = "kafka-forensics bundle"
 VERSION: Final = 1
 SUFFIX: Final = ".kfb"
 
 PART_BYTES: Final = 4 << 20
-"""Sections are put into one part until they have so many bytes."""
+"""A part ends as soon as its sections have this many bytes."""
 LEVEL: Final = 1
-"""Of compression, by zstd's numbers: what is left after columns are foretold hardly gets smaller by more;"""
+"""zstd's compression level: delta-coded columns hardly get smaller at higher levels,"""
 QUICK_LEVEL: Final = -1
-"""and of these alone it is as small by less."""
+"""and alone they are as small at this one, which is faster."""
 MAX_PART_BYTES: Final = 48 << 20
-"""A part that inflates to more is refused."""
+"""A part that decompresses to more is refused."""
 MAX_SECTION_BYTES: Final = 36 << 20
 MAX_LISTING_BYTES: Final = 512 << 20
 MAX_ABOUT_BYTES: Final = 1 << 20
 MAX_SEAL_BYTES: Final = 128 << 20
 MAX_VALUES: Final = 1 << 20
-"""In the JSON of a part's index, or of what a bundle says of itself;"""
+"""Most JSON values in the index of a part, or in bundle.json,"""
 MAX_SEALED_VALUES: Final = 4 << 20
-"""in a seal;"""
+"""in a seal,"""
 MAX_LISTED_VALUES: Final = 24 << 20
-"""and in a listing, where as many files as a tree may have take some twenty each."""
+"""and in a listing: about twenty for each of the files that a source may have."""
 MAX_FILE_BYTES: Final = 1 << 62
-"""No file, and no time in nanoseconds, is beyond that."""
-_HEAD: Final = struct.Struct("<4sI")
+"""Bound of file sizes, and of times in nanoseconds."""
+_PART_HEADER: Final = struct.Struct("<4sI")
 _MAGIC: Final = b"KFP1"
-_HELD: Final = struct.Struct("<qI")
+_BATCH_HEADER: Final = struct.Struct("<qI")
 _READ: Final = 1 << 20
 
 
@@ -54,26 +54,26 @@ class SectionKind(StrEnum):
     """What a section holds of its file."""
 
     BYTES = "bytes"
-    """Bytes `[start, end)` as they are."""
+    """Bytes `[start, end)` unchanged."""
     BATCHES = "batches"
-    """Columns of the batches in `[start, end)`, and what is damaged there."""
+    """Columns of the batches in `[start, end)`, and the damage there."""
     KEPT = "kept"
     """Batches as they are stored, by position."""
     TOLD = "told"
-    """Batches with as much of their records as the analysis uses, by position."""
+    """Batches reduced to what the analysis uses of their records, by position."""
     FRAMES = "frames"
-    """What a header would say at each place in `[start, end)` where damage begins."""
+    """The bytes at each place in `[start, end)` where damage begins, read as a batch header."""
     KEYS = "keys"
     """Hashes of keys and values of the batches in `[start, end)`."""
 
 
 SECTION_KINDS: Final = frozenset(kind.value for kind in SectionKind)
 TELLING: Final = frozenset({SectionKind.BYTES, SectionKind.BATCHES})
-"""Of these every byte of a file has one at most."""
+"""Kinds of which at most one section covers any byte of a file."""
 
 
 class Section(NamedTuple):
-    """A section of a file: its part, where it lies in that part's sections, and which bytes of the file it speaks of."""
+    """A section: its part, its place in the decompressed part, and the bytes `[start, end)` of the file that it describes."""
 
     part: int
     position: int
@@ -84,13 +84,13 @@ class Section(NamedTuple):
 
 
 def part_name(number: int) -> str:
-    """The member that holds a part."""
+    """Name of the tar member of a part."""
     return f"{PARTS}/{number:06}.zst"
 
 
 class PartIndex(NamedTuple):
-    """What an inflated part holds: the files that are read anew from it on, of which all that came before is no more; sections,
-    each with the path of its file; the rows of the files that end in it."""
+    """The index of a part: the paths whose sections in earlier parts are void, because they are read anew from this part on;
+    (path, section) of its sections; the rows of the files that end in it."""
 
     begun: list[str]
     sections: list[tuple[str, Section]]
@@ -100,22 +100,22 @@ class PartIndex(NamedTuple):
 def pieces_of_part(
     sections: list[tuple[str, SectionKind, int, int, bytes]], files: list[list[object]], begun: Sequence[str] = ()
 ) -> list[bytes]:
-    """A part of sections, not compressed yet and piece by piece: each with the path of its file, and the bytes of that it speaks
-    of; the rows of the files that end in it; and the files of which all that came before is no more."""
+    """The uncompressed bytes of a part, in chunks: `sections` are (path, kind, start, end, data); for `files` and `begun` see
+    PartIndex."""
     rows = [[path, kind.value, start, end, len(data)] for path, kind, start, end, data in sections]
     index = json.dumps({"begun": list(begun), "sections": rows, "files": files}).encode()
-    return [_HEAD.pack(_MAGIC, len(index)), index, *(data for *_, data in sections)]
+    return [_PART_HEADER.pack(_MAGIC, len(index)), index, *(data for *_, data in sections)]
 
 
 def read_index(part: bytes | memoryview, number: int) -> PartIndex:
-    """What an inflated part holds. Raises FormatError."""
-    if len(part) < _HEAD.size:
+    """The index of a decompressed part. Raises FormatError."""
+    if len(part) < _PART_HEADER.size:
         raise FormatError("a part of a bundle without a head")
-    magic, size = _HEAD.unpack_from(part)
-    if magic != _MAGIC or size > len(part) - _HEAD.size:
+    magic, size = _PART_HEADER.unpack_from(part)
+    if magic != _MAGIC or size > len(part) - _PART_HEADER.size:
         raise FormatError("no part of a bundle")
-    position = _HEAD.size + size
-    match json_of(bytes(part[_HEAD.size : position])):
+    position = _PART_HEADER.size + size
+    match json_of(bytes(part[_PART_HEADER.size : position])):
         case {"begun": list(begun), "sections": list(rows), "files": list(files)} if all(isinstance(path, str) for path in begun):
             sections = []
             for row in rows:
@@ -137,13 +137,13 @@ def _section(row: object, number: int, position: int) -> tuple[str, Section]:
 
 
 def is_number(value: object, least: int = 0, end: int = MAX_FILE_BYTES) -> bool:
-    """Whether this is an integer of `[least, end)`, and not true or false."""
+    """Whether this is an integer in `[least, end)`, and not a bool."""
     return isinstance(value, int) and not isinstance(value, bool) and least <= value < end
 
 
 def json_of(data: bytes, most: int = MAX_VALUES) -> object:
-    """The JSON in these bytes. Raises FormatError if there is none, it is nested without end, or it may have more than `most`
-    values, which would take many times the memory of their bytes."""
+    """Parse JSON. Raises FormatError if it is invalid, nested too deeply, or may have more than `most` values, which would need
+    many times the memory of their bytes."""
     if data.count(b",") + data.count(b"[") + data.count(b"{") > most:
         raise FormatError(f"JSON of more than {most:,} values")
     try:
@@ -154,23 +154,23 @@ def json_of(data: bytes, most: int = MAX_VALUES) -> object:
 
 
 class Frame(NamedTuple):
-    """What the bytes at a place say if they are taken for a batch's header, as they are written."""
+    """The bytes at `position`, read as a batch header, valid or not."""
 
     position: int
     base_offset: int
     batch_length: int
     magic: int
     last_offset_delta: int
-    """0 where the file ends before it."""
+    """0 if the file ends before this field."""
 
 
 MAX_HELD: Final = 1 << 15
-"""Batches, or places where damage begins, that a section holds at most: those of two chunks."""
+"""Most batches, or places where damage begins, in a section: those of two chunks."""
 _FRAME: Final = struct.Struct("<qqibi")
 
 
 def write_frames(frames: list[Frame]) -> bytes:
-    """A section of frames."""
+    """The bytes of a section of frames."""
     return b"".join(_FRAME.pack(*frame) for frame in frames)
 
 
@@ -182,40 +182,39 @@ def read_frames(section: bytes) -> list[Frame]:
 
 
 def write_held(batches: list[tuple[int, bytes]]) -> bytes:
-    """A section of batches, each with its position in the file."""
-    return b"".join(piece for position, data in batches for piece in (_HELD.pack(position, len(data)), data))
+    """The bytes of a section of (position in the file, batch)."""
+    return b"".join(piece for position, data in batches for piece in (_BATCH_HEADER.pack(position, len(data)), data))
 
 
 def read_held(section: bytes) -> dict[int, bytes]:
     """Batches by position. Raises FormatError."""
-    held: dict[int, bytes] = {}
-    at = 0
-    while at < len(section):
-        if at + _HELD.size > len(section):
+    batches: dict[int, bytes] = {}
+    start = 0
+    while start < len(section):
+        if start + _BATCH_HEADER.size > len(section):
             raise FormatError("a held batch without a head")
-        position, size = _HELD.unpack_from(section, at)
-        at += _HELD.size
-        if at + size > len(section):
+        position, size = _BATCH_HEADER.unpack_from(section, start)
+        start += _BATCH_HEADER.size
+        if start + size > len(section):
             raise FormatError("a held batch that is cut short")
-        if position in held or len(held) == MAX_HELD:
+        if position in batches or len(batches) == MAX_HELD:
             raise FormatError("two held batches at one byte, or too many")
-        held[position] = section[at : at + size]
-        at += size
-    return held
+        batches[position] = section[start : start + size]
+        start += size
+    return batches
 
 
 def inflated(data: bytes, limit: int) -> bytes:
-    """What one or more zstd frames inflate to. Raises FormatError if that is more than `limit` bytes, or they are damaged."""
-    import pyarrow as pa  # a bundle is rare, and this takes a moment
+    """Decompress one or more zstd frames. Raises FormatError if they are damaged, or give more than `limit` bytes."""
+    import pyarrow as pa  # slow to import, and bundles are rare
 
     stream = pa.CompressedInputStream(pa.BufferReader(data), "zstd")
-    pieces, size = io.BytesIO(), 0
+    output = io.BytesIO()
     try:
-        while piece := stream.read(min(_READ, limit + 1 - size)):
-            size += len(piece)
-            if size > limit:
+        while chunk := stream.read(min(_READ, limit + 1 - output.tell())):
+            output.write(chunk)
+            if output.tell() > limit:
                 raise FormatError(f"inflates to more than {limit} bytes")
-            pieces.write(piece)
     except (OSError, ValueError) as error:
         raise FormatError("a zstd frame that is damaged or cut short") from error
-    return pieces.getvalue()
+    return output.getvalue()

@@ -1,4 +1,4 @@
-"""Files behind a storage service: S3, GCS, Azure, HDFS and whatever fsspec knows, read in ranges."""
+"""Objects of storage services, read in ranges: S3, GCS, Azure, HDFS and the other services that fsspec supports."""
 
 from kafka_forensics.storage.remote.errors import Failure, RequestFailedError, attempt, once
 from kafka_forensics.storage.remote.open import expand, open_filesystem, open_remote

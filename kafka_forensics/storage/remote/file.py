@@ -1,4 +1,4 @@
-"""An object of a storage service as an open file: ranged reads, read ahead where they are sequential, in bounded memory."""
+"""Objects of a storage service as open files: ranged reads, fetched ahead if they are sequential, in bounded memory."""
 
 import secrets
 import threading
@@ -8,7 +8,7 @@ from concurrent.futures import CancelledError, Executor, Future
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafka_forensics.errors import SourceError
-from kafka_forensics.storage.remote.errors import Failure, RequestFailedError, attempt, once, source_error
+from kafka_forensics.storage.remote.errors import Failure, RequestFailedError, attempt, failures_named, once
 from kafka_forensics.storage.remote.options import StorageOptions
 from kafka_forensics.storage.source import OpenFile
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 BLOCKS_AHEAD: Final = 2
-"""Blocks fetched before they are asked for; with the one being read, what a file holds at most."""
+"""Blocks fetched ahead; a file keeps these and the one being read in memory."""
 SMALL_FILE: Final = 1 << 20
 """Files up to this size are fetched whole."""
 SMALL_READ: Final = 64 << 10
-"""A random read fetches at least so much, which the next one may find; twice that when the next one goes on, and so forth."""
+"""Least bytes fetched by a random read; as long as the next read continues, it fetches twice as many as the one before."""
 STREAM_AFTER: Final = 2 << 20
-"""Bytes read one behind the other after which the rest of the file is read in blocks."""
+"""After this many sequential bytes the rest of the file is read in blocks."""
 
 Data = bytes | bytearray
 
@@ -35,18 +35,17 @@ class RangedObject(Protocol):
     size_in_bytes: int
 
     def fetch(self, position: int, size: int, /) -> Data:
-        """Those bytes, or fewer if the object has no more. Raises RequestFailedError."""
+        """These bytes, or fewer if the object has no more. Raises RequestFailedError."""
 
     def close(self) -> None:
-        """Nothing more is asked for."""
+        """Release all handles."""
 
 
 class RemoteFile(OpenFile):
     """An object as a file; any number of threads may read it at once.
 
-    Sequential reads, and those within a range announced by `will_read`, are made in blocks of `block_bytes`, two of which are
-    fetched ahead on `pool`; other reads fetch what they ask for. An object that has fewer bytes than it had when it was opened is
-    an error, never an end of file.
+    Sequential reads, and reads within a range announced by `will_read`, use blocks of `block_bytes`, two of which are fetched ahead
+    on `pool`; other reads fetch what they need. If an object has become shorter since it was opened, reads raise SourceError.
     """
 
     def __init__(self, path: str, ranged: RangedObject, pool: Executor, block_bytes: int) -> None:
@@ -57,129 +56,125 @@ class RemoteFile(OpenFile):
         self._block_bytes = block_bytes
         self._lock = threading.RLock()
         self._blocks: dict[int, Future[Data]] = {}
-        self._first, self._last = 0, 0
-        self._fetched_end, self._run = -1, 0
-        self._held_at = 0
-        self._held: Data = b""
+        self._stream_start, self._stream_end = 0, 0
+        """The range that is read in blocks."""
+        self._fetched_end, self._sequential_bytes = -1, 0
+        """End of the last random read, and bytes of the sequential reads up to it."""
+        self._last_position = 0
+        self._last_data: Data = b""
+        """Data of the last small random read."""
         self._closed = False
 
     def will_read(self, start: int, end: int) -> None:
-        """Announce that `[start, end)` is going to be read from left to right: fetched in blocks from `start`, and not beyond."""
+        """Announce that `[start, end)` is going to be read from left to right: it is fetched in blocks, and nothing after it."""
         with self._lock:
-            self._stream(start, min(end, self.size_in_bytes))
+            self._start_stream(start, min(end, self.size_in_bytes))
 
     def read_at(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes from `position`, fewer only at the end of the file. Raises SourceError."""
-        assert position >= 0
-        assert size >= 0
-        wanted = max(0, min(size, self.size_in_bytes - position))
-        pieces: list[memoryview] = []
+        """See ByteFile."""
+        wanted = self.available(position, size)
+        chunks: list[memoryview] = []
         done = 0
         while done < wanted:
-            pieces.append(self._piece(position + done, wanted - done))
-            done += len(pieces[-1])
-        return b"".join(pieces)
+            chunks.append(self._read_some(position + done, wanted - done))
+            done += len(chunks[-1])
+        return b"".join(chunks)
 
     def read_into(self, position: int, buffer: memoryview) -> int:
-        """Fill `buffer` from `position`; the number of bytes read, short only at the end of the file. Raises SourceError."""
-        assert position >= 0
+        """See ByteFile."""
         buffer = buffer.cast("B")
-        wanted = max(0, min(len(buffer), self.size_in_bytes - position))
+        wanted = self.available(position, len(buffer))
         done = 0
         while done < wanted:
-            data = self._piece(position + done, wanted - done)
+            data = self._read_some(position + done, wanted - done)
             buffer[done : done + len(data)] = data
             done += len(data)
         return wanted
 
     def close(self) -> None:
-        """Forget what was read and what was on its way; a second call does nothing."""
+        """Drop all data and pending requests; a second call does nothing."""
         with self._lock:
-            closed, self._closed = self._closed, True
+            was_closed, self._closed = self._closed, True
             self._drop_blocks()
-            self._held = b""
-        if not closed:
+            self._last_data = b""
+        if not was_closed:
             self._object.close()
 
-    def _piece(self, position: int, size: int) -> memoryview:
+    def _read_some(self, position: int, size: int) -> memoryview:
         """At least one byte from `position`, at most `size`."""
         with self._lock:
             if self._closed:
                 raise SourceError(self._path, "read after it was closed")
-            held = position - self._held_at
-            if 0 <= held < len(self._held):
-                return memoryview(self._held)[held : held + size]
-            streamed = self._first <= position < self._last
-            if not streamed and position == self._fetched_end and self._run >= STREAM_AFTER:
-                self._stream(position, self.size_in_bytes)
-                streamed = True
-            if streamed:
+            offset = position - self._last_position
+            if 0 <= offset < len(self._last_data):
+                return memoryview(self._last_data)[offset : offset + size]
+            is_streamed = self._stream_start <= position < self._stream_end
+            if not is_streamed and position == self._fetched_end and self._sequential_bytes >= STREAM_AFTER:
+                self._start_stream(position, self.size_in_bytes)
+                is_streamed = True
+            if is_streamed:
                 start, future = self._block(position)
-        if not streamed:
-            return self._alone(position, size)
+        if not is_streamed:
+            return self._read_random(position, size)
         try:
-            data = self._answer(future.result)
+            with failures_named(self._path):
+                data = future.result()
         except CancelledError:  # another thread reads elsewhere in this file
-            return self._alone(position, size)
+            return self._read_random(position, size)
         return memoryview(data)[position - start : position - start + size]
 
-    def _stream(self, start: int, end: int) -> None:
-        """Read `[start, end)` in blocks from now on."""
+    def _start_stream(self, start: int, end: int) -> None:
+        """Read `[start, end)` in blocks."""
         self._drop_blocks()
-        self._first, self._last = start, max(start, end)
+        self._stream_start, self._stream_end = start, max(start, end)
 
     def _block(self, position: int) -> tuple[int, Future[Data]]:
-        """(start, bytes) of the block that holds `position`; those behind it are begun, and those before it forgotten."""
-        number = (position - self._first) // self._block_bytes
-        blocks = -(-(self._last - self._first) // self._block_bytes)
-        ahead = range(number, min(number + 1 + BLOCKS_AHEAD, blocks))
-        for old in [block for block in self._blocks if block not in ahead]:
+        """(start, bytes) of the block with `position`; requests the blocks after it, and drops those before it."""
+        number = (position - self._stream_start) // self._block_bytes
+        count = -(-(self._stream_end - self._stream_start) // self._block_bytes)
+        wanted = range(number, min(number + 1 + BLOCKS_AHEAD, count))
+        for old in [block for block in self._blocks if block not in wanted]:
             self._blocks.pop(old).cancel()
-        for piece in ahead:
-            if piece not in self._blocks:
-                start = self._first + piece * self._block_bytes
-                self._blocks[piece] = self._pool.submit(self._whole, start, min(self._block_bytes, self._last - start))
-        return self._first + number * self._block_bytes, self._blocks[number]
+        for block in wanted:
+            if block not in self._blocks:
+                start = self._stream_start + block * self._block_bytes
+                size = min(self._block_bytes, self._stream_end - start)
+                self._blocks[block] = self._pool.submit(self._fetch_all, start, size)
+        return self._stream_start + number * self._block_bytes, self._blocks[number]
 
-    def _alone(self, position: int, size: int) -> memoryview:
-        """A piece outside what is streamed: the file if it is small, else what is asked for, rounded up if that is little."""
+    def _read_random(self, position: int, size: int) -> memoryview:
+        """Bytes outside of the stream: fetches a small file whole, else `size` bytes, rounded up if that is little."""
         start, length = 0, self.size_in_bytes
         with self._lock:
             if self.size_in_bytes > SMALL_FILE:
-                before = self._run if position == self._fetched_end else 0
+                before = self._sequential_bytes if position == self._fetched_end else 0
                 start, length = position, min(max(size, SMALL_READ, min(before, SMALL_FILE)), self._block_bytes, length - position)
-                self._fetched_end, self._run = position + length, before + length
-        data = self._answer(lambda: self._whole(start, length))
+                self._fetched_end, self._sequential_bytes = position + length, before + length
+        with failures_named(self._path):
+            data = self._fetch_all(start, length)
         if length <= SMALL_FILE:
             with self._lock:
-                self._held_at, self._held = start, data
+                self._last_position, self._last_data = start, data
         return memoryview(data)[position - start : position - start + size]
 
-    def _whole(self, position: int, size: int) -> Data:
+    def _fetch_all(self, position: int, size: int) -> Data:
         data = self._object.fetch(position, size)
         if len(data) < size:
-            there = position + len(data)
-            raise SourceError(self._path, f"shorter than when it was listed: {there} of {self.size_in_bytes} bytes")
+            raise SourceError(self._path, _shorter(position + len(data), self.size_in_bytes))
         return data
-
-    def _answer(self, give: Callable[[], Data]) -> Data:
-        try:
-            return give()
-        except RequestFailedError as error:
-            raise source_error(self._path, error.failure) from None
 
     def _drop_blocks(self) -> None:
         for future in self._blocks.values():
             future.cancel()
         self._blocks.clear()
-        self._first = self._last = 0
+        self._stream_start = self._stream_end = 0
 
 
-# Ranged reads of one object, each of them proved to be whole.
+# Ranged reads of one object, each of which is checked to be complete.
 #
-# The S3 reader of pyarrow believes a range to be filled however few bytes the service sent, as it does when an object was replaced
-# by a shorter one: what lies behind them is whatever was in memory. So every range is read into a buffer that ends in random bytes
-# of ours, and a range that still ends in them was not filled.
+# pyarrow's S3 reader believes that a range is filled however few bytes the service sent, for example after an object was replaced
+# by a shorter one: the rest of the buffer is uninitialised memory. So every range is read into a buffer that ends in random bytes;
+# if these are still there, the range was not filled.
 
 
 _MARK: Final = 32
@@ -187,10 +182,10 @@ _MARK: Final = 32
 
 
 class ObjectReader:
-    """Object `path` of a source, `full` in `filesystem`, of which `listed` bytes were listed; any number of threads may read it.
+    """Object `path` of a source, `full` in `filesystem`, of `listed` bytes by its listing; any number of threads may read it.
 
-    `same` is told the ETag each time the object is opened, and says whether it is the one known. Raises SourceError if the object
-    cannot be opened, is shorter than it was listed, or another one.
+    `is_known(path, etag)` is called each time the object is opened, and returns False if the ETag differs from an earlier one.
+    Raises SourceError if the object cannot be opened, is shorter than it was listed, or was replaced.
     """
 
     def __init__(
@@ -200,46 +195,42 @@ class ObjectReader:
         path: str,
         listed: int,
         options: StorageOptions,
-        same: Callable[[str, bytes], bool],
+        is_known: Callable[[str, bytes], bool],
     ) -> None:
         self._filesystem = filesystem
         self._full = full
         self._path = path
         self._options = options
-        self._same = same
+        self._is_known = is_known
         self._lock = threading.Lock()
         self._idle: list[NativeFile] = []
         self.size_in_bytes = listed
-        try:
+        with failures_named(path):
             file = self._open()
             self.size_in_bytes = file.size()
-        except RequestFailedError as error:
-            raise source_error(path, error.failure) from None
         self._idle.append(file)
 
     def fetch(self, position: int, size: int) -> bytearray:
-        """Those bytes, or fewer if the object has no more. Raises RequestFailedError, and SourceError if it was replaced."""
-        return attempt(lambda: self._read(position, size), self._options, self._look)
+        """These bytes, or fewer if the object has no more. Raises RequestFailedError, and SourceError if it was replaced."""
+        return attempt(lambda: self._read(position, size), self._options, self._explain)
 
     def part(self, position: int, size: int) -> bytes:
-        """All of those bytes, which were listed. Raises SourceError if there are fewer."""
-        try:
+        """All of these bytes. Raises SourceError if the object has fewer."""
+        with failures_named(self._path):
             data = bytes(self.fetch(position, size))
-        except RequestFailedError as error:
-            raise source_error(self._path, error.failure) from None
         if len(data) < size:
             raise SourceError(self._path, _shorter(position + len(data), self.size_in_bytes))
         return data
 
     def close(self) -> None:
-        """Give the handles back."""
+        """Release all handles."""
         with self._lock:
             idle, self._idle = self._idle, []
         for file in idle:
             file.close()
 
     def _open(self) -> "NativeFile":
-        """A handle of the object; every one but the first must be of the same object."""
+        """A new handle of the object. Raises RequestFailedError, and SourceError if the object was replaced or is shorter."""
         file = attempt(lambda: self._filesystem.open_input_file(self._full), self._options)
         size: int = attempt(file.size, self._options)
         if size < self.size_in_bytes:
@@ -247,7 +238,7 @@ class ObjectReader:
             raise SourceError(self._path, _shorter(size, self.size_in_bytes))
         metadata: Any = attempt(file.metadata, self._options) if self._filesystem.type_name == "s3" else {}
         etag = metadata.get("ETag")  # text, whatever its stubs say
-        if etag is not None and not self._same(self._path, etag):
+        if etag is not None and not self._is_known(self._path, etag):
             file.close()
             raise SourceError(self._path, "replaced since it was first read: its ETag is another one")
         return file
@@ -258,21 +249,21 @@ class ObjectReader:
         if file is None:
             file = self._open()
         mark = secrets.token_bytes(_MARK)
-        data = _filled(file, position, size, mark)
-        if data and data[-1] == mark[-1]:  # one time in 256 by chance: then other bytes are put there
+        data = _read_marked(file, position, size, mark)
+        if data and data[-1] == mark[-1]:  # by chance one time in 256: read the end again with another mark
             tail = min(size, _MARK)
             other = bytes(byte ^ 0xFF for byte in mark)
-            if _filled(file, position + size - tail, tail, other)[-1:] != data[-1:]:
+            if _read_marked(file, position + size - tail, tail, other)[-1:] != data[-1:]:
                 file.close()
                 raise EOFError("the service sent fewer bytes than were asked for")
         with self._lock:
             self._idle.append(file)
         return data
 
-    def _look(self, failure: Failure) -> Failure | None:
-        """What a failure really is: an object that is gone or shorter does not come back by asking again, nor do rights.
+    def _explain(self, failure: Failure) -> Failure | None:
+        """The permanent reason of a failed read, None if it may be transient: the object is missing or shorter, access is denied.
 
-        The words of a refusal do not fit where a small object shall be, and then S3's client tells of its connection instead.
+        S3's client reports a connection error if the message of a refusal is longer than the buffer for a small object.
         """
         try:
             info = once(lambda: self._filesystem.get_file_info(self._full), self._options)
@@ -285,8 +276,8 @@ class ObjectReader:
         return None
 
 
-def _filled(file: "NativeFile", position: int, size: int, mark: bytes) -> bytearray:
-    """`size` bytes from `position`, cut where the file says that it ends; what nothing was written to ends like `mark`."""
+def _read_marked(file: "NativeFile", position: int, size: int, mark: bytes) -> bytearray:
+    """`size` bytes from `position`, fewer if the file reports so; bytes that were not filled end like `mark`."""
     data = bytearray(size)
     tail = min(size, len(mark))
     data[size - tail :] = mark[len(mark) - tail :]
@@ -296,16 +287,16 @@ def _filled(file: "NativeFile", position: int, size: int, mark: bytes) -> bytear
     return data
 
 
-def _shorter(there: int, listed: int) -> str:
-    return f"shorter than when it was listed: {there} of {listed} bytes"
+def _shorter(size: int, listed: int) -> str:
+    return f"shorter than when it was listed: {size} of {listed} bytes"
 
 
 EDGE: Final = SMALL_READ
-"""Bytes at either end of a large index that are fetched ahead: of one that was preallocated nearly always all that is asked for."""
+"""Bytes at either end of a large index that are fetched ahead; of a preallocated index hardly anything else is read."""
 
 
 class EdgedObject:
-    """An object of `size_in_bytes` whose first and last `EDGE` bytes are at hand, in `edges`; `reader` opens it for all others."""
+    """An object of `size_in_bytes` whose first and last `EDGE` bytes are in `edges`; `reader` opens it for all others."""
 
     def __init__(self, size_in_bytes: int, edges: bytes, reader: "Callable[[], ObjectReader]") -> None:
         self.size_in_bytes = size_in_bytes
@@ -315,75 +306,67 @@ class EdgedObject:
         self._reader: ObjectReader | None = None
 
     def fetch(self, position: int, size: int) -> Data:
-        """Those bytes, or fewer if the object has no more. Raises as `ObjectReader` and its `fetch` do."""
+        """These bytes, or fewer if the object has no more. Raises as ObjectReader and its `fetch` do."""
         if position + size <= EDGE:
             return self._edges[position : position + size]
-        before_last = self.size_in_bytes - EDGE
-        if position >= before_last:
-            return self._edges[EDGE + position - before_last :][:size]
+        last_edge = self.size_in_bytes - EDGE
+        if position >= last_edge:
+            return self._edges[EDGE + position - last_edge :][:size]
         with self._lock:
             self._reader = self._reader or self._open()
         return self._reader.fetch(position, size)
 
     def close(self) -> None:
-        """Give the handles back."""
+        """Release all handles."""
         if self._reader is not None:
             self._reader.close()
 
 
-# Small objects of a storage service, and edges of indexes, held once they were read: a scan opens them several times, each time a
-# journey.
-
-
 SMALL_OBJECT: Final = 1 << 20
-"""Objects up to this size are fetched whole and held."""
+"""Objects up to this size are fetched whole and cached, because a scan opens them several times."""
 ROOM: Final = 64 << 20
-"""Bytes of small objects that one source holds; the one asked for longest ago goes first."""
+"""Bytes of small objects that one source caches; the least recently used are dropped first."""
 
 
 class SmallObjects:
-    """Bytes of small objects by path, of larger ones their edges, fetched on `pool` by `fetch(path, size)`; everybody who waits for
-    an object gets its error.
+    """A cache of small objects by path, and of the edges of larger ones, fetched on `pool` by `fetch(path, size)`.
 
-    An object whose fetching failed is not remembered: the next one to ask begins anew. Threads may share it.
+    All who wait for an object get its error; the next one to ask fetches it again. Threads may share it.
     """
 
     def __init__(self, pool: Executor, fetch: Callable[[str, int], bytes]) -> None:
         self._pool = pool
         self._fetch = fetch
         self._lock = threading.Lock()
-        self._held: OrderedDict[str, tuple[int, Future[bytes]]] = OrderedDict()
+        self._cached: OrderedDict[str, tuple[int, Future[bytes]]] = OrderedDict()
+        """Path → (size, bytes)."""
         self._size = 0
 
     def begin(self, path: str, size_in_bytes: int) -> "Future[bytes]":
-        """Have the object fetched unless it is held or on its way."""
+        """Start to fetch the object unless it is cached or on its way."""
         with self._lock:
-            if path in self._held:
-                self._held.move_to_end(path)
-                return self._held[path][1]
+            if path in self._cached:
+                self._cached.move_to_end(path)
+                return self._cached[path][1]
             future = self._pool.submit(self._fetch, path, size_in_bytes)
-            held = size_in_bytes if size_in_bytes <= SMALL_OBJECT else 2 * EDGE
-            self._held[path] = held, future
-            self._size += held
-            while self._size > ROOM and len(self._held) > 1:
-                _, (size, _) = self._held.popitem(last=False)
-                self._size -= size
+            cached_size = size_in_bytes if size_in_bytes <= SMALL_OBJECT else 2 * EDGE
+            self._cached[path] = cached_size, future
+            self._size += cached_size
+            while self._size > ROOM and len(self._cached) > 1:
+                self._size -= self._cached.popitem(last=False)[1][0]
             return future
 
     def bytes_of(self, path: str, size_in_bytes: int) -> bytes:
         """The whole object, or its edges. Raises what `fetch` raises."""
         future = self.begin(path, size_in_bytes)
         if future.exception() is not None:
-            self._drop(path, future)
+            with self._lock:
+                if path in self._cached and self._cached[path][1] is future:
+                    self._size -= self._cached.pop(path)[0]
         return future.result()
 
     def forget(self) -> None:
-        """Hold nothing any more."""
+        """Drop everything."""
         with self._lock:
-            self._held.clear()
+            self._cached.clear()
             self._size = 0
-
-    def _drop(self, path: str, future: "Future[bytes]") -> None:
-        with self._lock:
-            if path in self._held and self._held[path][1] is future:
-                self._size -= self._held.pop(path)[0]

@@ -1,4 +1,4 @@
-"""From a URI to a source: what it names, what its pattern matches, and the nearest name where there is nothing."""
+"""Opens a URI as a source, expands patterns in it, and suggests a name if nothing is there."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from kafka_forensics.storage.remote.errors import PAUSES, Failure, RequestFailed
 from kafka_forensics.storage.remote.options import StorageOptions
 from kafka_forensics.storage.remote.source import LISTED_AHEAD, RemoteSource
 from kafka_forensics.storage.remote.uris import NATIVE, RemotePlace, remote_place
-from kafka_forensics.storage.source import EntryKind
+from kafka_forensics.storage.source import EntryKind, errors_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem, FSSpecHandler
 
 MOST_MATCHES: Final = 10_000
-"""Directories that a pattern may match."""
+"""Paths that a pattern may match."""
 _PATTERN: Final = frozenset("*?[")
 _MOST_SIBLINGS: Final = 10_000
-"""Names looked at for a hint."""
+"""Names considered for a hint."""
 _BUCKETS: Final = "check its name, and what the credentials may see (docs/storage.md)"
 
 
@@ -39,10 +39,9 @@ def open_remote(uri: str, options: StorageOptions) -> RemoteSource:
 
 
 def expand(uri: str, options: StorageOptions) -> list[tuple[str, StorageOptions]]:
-    """The URIs that a pattern matches, sorted: `*`, `?` and `[...]` in any part behind the bucket; one without a pattern, itself.
+    """(URI, options) of what a pattern matches, sorted: `*`, `?` and `[...]` in any part after the bucket; else the URI itself.
 
-    They hold no credentials: what the URI said about how to reach it is among the options beside them. Raises UsageError,
-    PathMissingError if nothing matches, SourceError.
+    The URIs have no credentials; these are in the options. Raises UsageError, PathMissingError if nothing matches, SourceError.
     """
     place = remote_place(uri)
     options = options.with_options(place.options)
@@ -66,24 +65,20 @@ def expand(uri: str, options: StorageOptions) -> list[tuple[str, StorageOptions]
 
 def _source(place: RemotePlace, options: StorageOptions, ahead: int) -> RemoteSource:
     filesystem, root = open_filesystem(place, options)
-    try:
+    with errors_named(place.name):
         return RemoteSource(place.name, filesystem, root, options, ahead)
-    except SourceError as error:
-        raise SourceError(place.name, error.reason) from None
 
 
 def _matching(source: RemoteSource, above: str, pattern: str, *, last: bool) -> list[str]:
-    """What matches one part of a pattern directly below `above`; directories only, unless it is the last part."""
-    try:
+    """Paths directly below `above` that match one part of a pattern; only directories, unless it is the last part."""
+    with errors_named(f"{source.name}/{above}".rstrip("/")):
         entries = source.list(above)
-    except SourceError as error:
-        raise SourceError(f"{source.name}/{above}".rstrip("/"), error.reason) from None
     matches = [entry for entry in entries if fnmatchcase(entry.name, pattern)]
     return [entry.path for entry in matches if last or entry.kind is EntryKind.DIRECTORY]
 
 
 def _missing(place: RemotePlace, source: RemoteSource) -> PathMissingError:
-    """The error for a URI at which nothing is, with the nearest name that is there."""
+    """The error for a missing URI, with the most similar existing name."""
     above, slash, name = place.name.rpartition("/")
     if place.scheme in {"s3", "gs", "abfs"} and above.endswith("/"):
         return PathMissingError(f"{place.name}: no such bucket, or no right to see it", hint=_BUCKETS)
@@ -92,9 +87,9 @@ def _missing(place: RemotePlace, source: RemoteSource) -> PathMissingError:
         if place.scheme in {"s3", "gs"} and source.at(bucket).is_missing:
             return PathMissingError(f"{place.name}: no such bucket: {bucket}", hint=_BUCKETS)
     except SourceError:
-        pass  # who may read a path need not see its bucket
+        pass  # the right to read a path does not include its bucket
     hint = None
-    if slash and not above.endswith("/") and place.scheme != "gs":  # there, one level is not listed without all below it
+    if slash and not above.endswith("/") and place.scheme != "gs":  # gs lists everything below to list one level
         try:
             beside = source.beside()
             names = [entry.name for entry in islice(beside.list(), _MOST_SIBLINGS)] if not beside.is_missing else []
@@ -111,14 +106,14 @@ def _some(source: RemoteSource) -> str:
     return f"{', '.join(names[:3])}{more} in {source.name}" if names else f"nothing in {source.name}"
 
 
-# Which `pyarrow.fs` file system opens a URI: pyarrow's own for S3, GCS, Azure and HDFS, fsspec's for all others.
+# The `pyarrow.fs` file system of a URI: pyarrow's own for S3, GCS, Azure and HDFS, fsspec's for all others.
 
 
 CONNECT_SECONDS: Final = 5.0
 REQUEST_SECONDS: Final = 30.0
-"""Without a byte; the request is then asked again."""
+"""Without receiving a byte; the request is then repeated."""
 _GCS_SECONDS: Final = 10.0
-"""How long Google's client repeats a request of an upload."""
+"""How long Google's client retries a request of an upload."""
 _NAME_NODE: Final = re.compile(r"HDFS connection failed|refused|timed? ?out|SafeMode|Standby", re.IGNORECASE)
 _AZURE: Final = ("account_name", "account_key", "sas_token", "tenant_id", "client_id", "client_secret")
 _AZURE_ENVIRONMENT: Final = {
@@ -129,10 +124,10 @@ _AZURE_ENVIRONMENT: Final = {
 
 
 def open_filesystem(place: RemotePlace, options: StorageOptions, *, uploads: bool = False) -> "tuple[FileSystem, str]":
-    """The file system of a URI, and the path of what it names in there.
+    """(file system, path in it) of a URI.
 
-    One for `uploads` repeats each request itself, as often as others are repeated here: what has gone into a stream cannot be asked
-    for again. Raises UsageError for a scheme or an option that nothing here knows, SourceError where a back end does not come up.
+    With `uploads` the file system itself retries each request as often as `attempt` does, because bytes written to a stream cannot
+    be sent again. Raises UsageError for an unknown scheme or option, SourceError if a back end does not start.
     """
     openers = {"s3": _s3, "gs": _gs, "abfs": _abfs, "hdfs": _hdfs}
 
@@ -140,11 +135,11 @@ def open_filesystem(place: RemotePlace, options: StorageOptions, *, uploads: boo
         try:
             return openers.get(place.scheme, _fsspec)(place, options, uploads)
         except ValueError as error:
-            said = options.hide(str(error)).partition("\n")[0]
-            raise UsageError(f"{place.name}: these storage options do not go together: {said}", hint="docs/storage.md") from None
+            reason = options.hide(str(error)).partition("\n")[0]
+            raise UsageError(f"{place.name}: these storage options do not go together: {reason}", hint="docs/storage.md") from None
 
     try:
-        return attempt(opened, options, _of_java if place.scheme == "hdfs" else None)
+        return attempt(opened, options, _permanent_java_failure if place.scheme == "hdfs" else None)
     except RequestFailedError as error:
         failure = error.failure
     if failure.kind in {"transient", "forbidden"}:
@@ -153,8 +148,8 @@ def open_filesystem(place: RemotePlace, options: StorageOptions, *, uploads: boo
     raise SourceError(place.name, f"{place.scheme}:// does not come up: {failure.words}{how}")
 
 
-def _of_java(failure: Failure) -> Failure | None:
-    """What keeps Java from being found does not pass; a name node that does not answer may."""
+def _permanent_java_failure(failure: Failure) -> Failure | None:
+    """A missing Java is a permanent failure; a name node that does not answer may be transient."""
     return None if _NAME_NODE.search(failure.words) else Failure("final", failure.words)
 
 
@@ -167,12 +162,8 @@ def _s3(place: RemotePlace, options: StorageOptions, uploads: bool) -> "tuple[Fi
         raise UsageError(
             f"{place.name}: access_key and secret_key go together", hint=f"only {only} is given: give both, or neither"
         )
-    given: Json = {"access_key": options.access_key, "secret_key": options.secret_key}
-    given |= {
-        "session_token": options.session_token,
-        "role_arn": options.get("role_arn"),
-        "external_id": options.get("external_id"),
-    }
+    given: Json = {name: options.get(name) for name in ("role_arn", "external_id")}
+    given |= {"access_key": options.access_key, "secret_key": options.secret_key, "session_token": options.session_token}
     given |= {"endpoint_override": options.endpoint, "scheme": options.scheme, "region": options.region}
     given["anonymous"] = options.anonymous or None
     if options.get("force_virtual_addressing"):
@@ -183,8 +174,8 @@ def _s3(place: RemotePlace, options: StorageOptions, uploads: bool) -> "tuple[Fi
             try:
                 given["region"] = resolve_s3_region(place.root.partition("/")[0])
             except OSError:
-                del given["region"]  # no such bucket, or no way there: the first request says which
-    attempts = len(PAUSES) + 1 if uploads else 1  # all others are repeated in one place, for every service alike
+                del given["region"]  # no such bucket, or no connection: the first request says which
+    attempts = len(PAUSES) + 1 if uploads else 1  # all others are retried by `attempt`, for every service alike
     strategy = AwsStandardS3RetryStrategy(max_attempts=attempts)
     given |= {"connect_timeout": CONNECT_SECONDS, "request_timeout": REQUEST_SECONDS, "retry_strategy": strategy}
     return S3FileSystem(**_set(given)), place.root
@@ -222,7 +213,7 @@ def _abfs(place: RemotePlace, options: StorageOptions, _uploads: bool) -> "tuple
         hint = "write abfs://container@account.dfs.core.windows.net/path, or give --storage-option account_name=..."
         raise UsageError(f"{place.name}: which storage account is not said", hint=hint)
     if given["account_key"]:
-        given["sas_token"] = None  # the one that was given, or what is more than the other
+        given["sas_token"] = None  # the account key grants more
     if options.endpoint is not None:
         given |= {"blob_storage_authority": options.endpoint, "dfs_storage_authority": options.endpoint}
         given |= {"blob_storage_scheme": options.scheme, "dfs_storage_scheme": options.scheme}
@@ -240,7 +231,7 @@ def _hdfs(place: RemotePlace, options: StorageOptions, _uploads: bool) -> "tuple
 
 
 def _fsspec(place: RemotePlace, options: StorageOptions, _uploads: bool) -> "tuple[FileSystem, str]":
-    """Any other scheme; the options go to its back end as they are."""
+    """Any other scheme; the options are passed to its back end unchanged."""
     try:
         import fsspec
     except ImportError:
@@ -269,7 +260,7 @@ def _fsspec(place: RemotePlace, options: StorageOptions, _uploads: bool) -> "tup
 
 
 def _uncached(filesystem: "AbstractFileSystem") -> "FSSpecHandler":
-    """The handler of one of fsspec's file systems, without a second cache behind ours: a ranged read asks for that range alone."""
+    """The handler of one of fsspec's file systems, without fsspec's cache: a ranged read requests that range only."""
     from pyarrow import PythonFile
     from pyarrow.fs import FSSpecHandler
 
@@ -279,12 +270,12 @@ def _uncached(filesystem: "AbstractFileSystem") -> "FSSpecHandler":
                 raise FileNotFoundError(path)
             return PythonFile(filesystem.open(path, mode="rb", cache_type="none"), mode="r")
 
-    make: Callable[..., FSSpecHandler] = Uncached  # all that it lacks by its type is written by its base without one
+    make: Callable[..., FSSpecHandler] = Uncached  # its base class defines the rest, untyped
     return make(filesystem)
 
 
 def _require_known(place: RemotePlace, options: StorageOptions, known: tuple[str, ...]) -> None:
-    """Raise UsageError for an option that this scheme would not look at."""
+    """Raise UsageError for an option that this scheme does not have."""
     unknown = sorted({name for name, _ in options.other} - set(known))
     if unknown:
         every = ("endpoint", "region", "scheme", "access_key", "secret_key", "session_token", "anonymous", "block_mib", *known)

@@ -1,4 +1,4 @@
-"""How a storage service is reached: by options, by the environment; what is secret in them is never shown."""
+"""Options of storage services, from the user and the environment; secrets in them are never shown."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -12,16 +12,16 @@ from kafka_forensics.storage.remote.uris import holding_at
 MIN_BLOCK_MIB: Final = 8
 MAX_BLOCK_MIB: Final = 32
 HIDDEN: Final = "***"
-"""What stands where a secret stood."""
+"""Replaces secrets in texts."""
 
 _YES: Final = frozenset({"1", "true", "yes"})
 _NO: Final = frozenset({"0", "false", "no"})
 SHOWN: Final = frozenset({"endpoint", "region", "scheme", "anonymous", "block_mib"})
-"""Options whose values may be told."""
+"""Options whose values may be shown."""
 _HARMLESS: Final = frozenset({"account_name", "host", "port", "user", "project", "tenant_id", "client_id", "kerb_ticket"})
-"""Further options whose values may stand in an error; of all others they may not."""
+"""Other options whose values may appear in errors; all the rest are secret."""
 _SHORTEST_SECRET: Final = 4
-"""Characters; what is shorter would hide half of a message and protect nothing."""
+"""Characters; replacing a shorter value would spoil messages and protect nothing."""
 _ENVIRONMENT: Final = {
     "endpoint": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
     "region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
@@ -40,49 +40,49 @@ _SECRETS_IN_ENVIRONMENT: Final = (
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StorageOptions:
-    """Options of a storage service; None is "not given", and then what the service's own library finds.
+    """Options of a storage service; for None the service's own library finds a value.
 
-    `repr` tells which options are set and shows no secret.
+    `repr` shows which options are set, but no secrets.
     """
 
     endpoint: str | None = None
-    """`host:port`, or a URL, which says the scheme too."""
+    """`host:port`, or a URL, which includes the scheme."""
     region: str | None = None
     access_key: str | None = None
     secret_key: str | None = None
     session_token: str | None = None
     anonymous: bool = False
-    """Without credentials, whatever the environment holds: for public buckets."""
+    """Use no credentials, even if the environment has some: for public buckets."""
     scheme: str | None = None
-    """`http` or `https` (default), where `endpoint` does not say."""
+    """`http` or `https` (default), unless `endpoint` includes it."""
     block_mib: int = MIN_BLOCK_MIB
-    """MiB asked of the service at once by sequential reads, 8 to 32."""
+    """MiB per request of sequential reads, 8 to 32."""
     other: tuple[tuple[str, str], ...] = ()
-    """Further options by name, as the back end calls them."""
+    """Other options, by their name in the back end."""
     environment_secrets: tuple[str, ...] = field(default=(), compare=False)
-    """Values of the environment that must not appear anywhere."""
+    """Secrets in the environment, which must not be shown."""
 
     def __repr__(self) -> str:
-        said = []
-        for option in fields(self):
-            value = getattr(self, option.name)
-            if option.name in {"other", "environment_secrets"} or value == option.default:
-                continue
-            said.append(f"{option.name}={value!r}" if option.name in SHOWN else f"{option.name}={HIDDEN}")
-        said += [f"{name}={value!r}" if name in _HARMLESS else f"{name}={HIDDEN}" for name, value in self.other]
-        return f"StorageOptions({', '.join(said)})"
+        named = [f"{name}={value!r}" if name in SHOWN else f"{name}={HIDDEN}" for name, value in self._named()]
+        other = [f"{name}={value!r}" if name in _HARMLESS else f"{name}={HIDDEN}" for name, value in self.other]
+        return f"StorageOptions({', '.join([*named, *other])})"
+
+    def _named(self) -> list[tuple[str, object]]:
+        """(name, value) of the options that are fields of this class and are set."""
+        names = [option.name for option in fields(self) if getattr(self, option.name) != option.default]
+        return [(name, getattr(self, name)) for name in names if name not in {"other", "environment_secrets"}]
 
     def get(self, name: str) -> str | None:
-        """A further option, None if it is not given."""
+        """An option in `other`, None if it is not set."""
         return dict(self.other).get(name)
 
     def with_options(self, pairs: Iterable[tuple[str, str]]) -> "StorageOptions":
-        """These options, but for what `pairs` say."""
-        every = [*_pairs_of(self), *pairs]
-        return replace(from_pairs(every, {}), environment_secrets=self.environment_secrets)
+        """These options, updated by `pairs`."""
+        own = ((name, str(value)) for name, value in self._named())
+        return replace(from_pairs([*own, *self.other, *pairs], {}), environment_secrets=self.environment_secrets)
 
     def hide(self, text: str) -> str:
-        """`text` without any of the secrets."""
+        """`text` with all secrets replaced."""
         secrets = [self.access_key, self.secret_key, self.session_token, *self.environment_secrets]
         secrets += [value for name, value in self.other if name not in _HARMLESS]
         for secret in sorted({text for text in secrets if text and len(text) >= _SHORTEST_SECRET}, key=len, reverse=True):
@@ -91,15 +91,14 @@ class StorageOptions:
 
 
 Given: TypeAlias = StorageOptions | Mapping[str, str] | Iterable[tuple[str, str]] | None
-"""How a caller may give options."""
+"""Forms in which a caller may pass options."""
 
 
 def storage_options(given: Given, environment: Mapping[str, str] | None = None, *, uri: str = "") -> StorageOptions:
-    """Options from a mapping or pairs, and from the environment (by default this process's) for what they do not say.
+    """Options from a mapping or pairs, else from the environment (by default this process's).
 
-    Of those that hold at some URIs only (`reached`), the ones that hold at `uri` are among them.
-    Credentials of the environment are left to the service's own library, which knows more places. Raises UsageError, which names
-    options and no values, for one that cannot be.
+    Options that apply to certain URIs only (`uris.apart`) are included if they apply to `uri`. Credentials in the environment are
+    left to the service's own library, which knows more places. Raises UsageError, with names of options but no values.
     """
     if isinstance(given, StorageOptions):
         return given
@@ -108,12 +107,12 @@ def storage_options(given: Given, environment: Mapping[str, str] | None = None, 
 
 
 def from_pairs(pairs: Iterable[tuple[str, str]], environment: Mapping[str, str]) -> StorageOptions:
-    """`storage_options` of plain pairs; a later one of the same name counts."""
+    """Options from (name, value); the last value of a name counts."""
     values = {name.strip().lower().replace("-", "_"): value for name, value in pairs}
     for name, variables in _ENVIRONMENT.items():
-        variable_value = next((environment[variable] for variable in variables if environment.get(variable)), None)
-        if variable_value is not None:
-            values.setdefault(name, variable_value)
+        for variable in variables:
+            if environment.get(variable):
+                values.setdefault(name, environment[variable])
     endpoint, scheme = _endpoint(values.pop("endpoint", None), values.pop("scheme", None))
     return StorageOptions(
         endpoint=endpoint,
@@ -130,7 +129,7 @@ def from_pairs(pairs: Iterable[tuple[str, str]], environment: Mapping[str, str])
 
 
 def option_pair(text: str) -> tuple[str, str]:
-    """`KEY=VALUE` of the command line. Raises UsageError, which does not repeat it: it may hold a secret."""
+    """Split `KEY=VALUE` of the command line. Raises UsageError without the text, which may contain a secret."""
     name, equals, value = text.partition("=")
     if not equals or not name.replace("_", "").replace("-", "").isalnum():
         raise UsageError(
@@ -139,16 +138,8 @@ def option_pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _pairs_of(options: StorageOptions) -> Iterable[tuple[str, str]]:
-    for option in fields(options):
-        value = getattr(options, option.name)
-        if option.name not in {"other", "environment_secrets"} and value != option.default:
-            yield option.name, str(value)
-    yield from options.other
-
-
 def _endpoint(text: str | None, scheme: str | None) -> tuple[str | None, str | None]:
-    """(host and port, scheme) of an endpoint as it was given."""
+    """(host and port, scheme) of an endpoint and scheme as the user gave them. Raises UsageError."""
     if scheme not in {None, "http", "https"}:
         raise UsageError("the storage option scheme is http or https", hint="give scheme=http or scheme=https")
     if text is None:

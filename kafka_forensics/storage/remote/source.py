@@ -1,15 +1,15 @@
 """Directories and objects of a storage service as evidence, through any file system of `pyarrow.fs`.
 
-Names of objects come from outside and are believed in nothing: what makes no safe path is `rejected`, as in archives. Every
-directory is listed once, those below it ahead on threads, and all that lies below a log directory at once; sizes and times are
-those of the listing until it is forgotten.
+Names of objects are not trusted: names that are not safe paths are `rejected`, as in archives. Every directory is listed once,
+those below it ahead on threads, and everything below a log directory in one request; sizes and times are those of the listing until
+it is dropped.
 """
 
 import logging
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from functools import partial
@@ -17,35 +17,32 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.errors import SourceError
-from kafka_forensics.storage.archives import MAX_MEMBERS, MAX_NAME, HeldBytes, MemberFile, note
-from kafka_forensics.storage.remote.errors import Answer, RequestFailedError, attempt, source_error
+from kafka_forensics.storage.archives import MAX_MEMBERS, MAX_NAME, note
+from kafka_forensics.storage.remote.errors import attempt, failures_named
 from kafka_forensics.storage.remote.file import EDGE, SMALL_OBJECT, EdgedObject, ObjectReader, RemoteFile, SmallObjects
 from kafka_forensics.storage.remote.options import StorageOptions
-from kafka_forensics.storage.source import ByteFile, Entry, EntryKind
+from kafka_forensics.storage.source import ByteFile, BytesFile, Entry, EntryKind, SourceState, require_below_root
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo, FileSystem
 
 
-# What lies directly in a directory of a storage service, also where pyarrow tells of half of it.
-
-
 def children(filesystem: "FileSystem", directory: str, *, allow_not_found: bool) -> "tuple[list[FileInfo], int]":
-    """Objects and directories directly in `directory`, in no order, and of how many the service told for that.
+    """Objects and directories directly in `directory`, in no order, and how many objects the service listed for that.
 
     Raises OSError, as the file system does.
 
-    On Google's storage pyarrow names only directories that have a marker object, which `gsutil` and most others do not make
-    (Arrow's issue 35993). So there everything below is listed, and the directories are worked out from the objects' names.
+    On Google's storage pyarrow lists only directories that have a marker object, which `gsutil` and most others do not create
+    (Arrow's issue 35993). So there everything below is listed, and the directories are derived from the objects' names.
     """
     from pyarrow.fs import FileInfo, FileSelector, FileType
 
-    if filesystem.type_name != "gcs":
-        infos = filesystem.get_file_info(FileSelector(directory, recursive=False, allow_not_found=allow_not_found))
+    is_recursive = filesystem.type_name == "gcs"
+    infos = filesystem.get_file_info(FileSelector(directory, recursive=is_recursive, allow_not_found=allow_not_found))
+    if not is_recursive:
         return infos, len(infos)
     prefix = directory.rstrip("/") + "/"
     direct, directories = [], set()
-    infos = filesystem.get_file_info(FileSelector(directory, recursive=True, allow_not_found=allow_not_found))
     for info in infos:
         name, slash, _ = info.path.removeprefix(prefix).partition("/")
         if slash and name:
@@ -58,10 +55,10 @@ def children(filesystem: "FileSystem", directory: str, *, allow_not_found: bool)
 
 
 def below(filesystem: "FileSystem", directory: str, *, allow_not_found: bool) -> "tuple[dict[str, list[FileInfo]], int]":
-    """What lies directly in `directory` ("") and in every directory below it, by its path from there, and of how many objects.
+    """Objects and directories in `directory` ("") and in every directory below it, by its path from there, and how many in all.
 
-    One listing, whatever number of directories: services list by names, a thousand an answer. Raises OSError, as the file system
-    does.
+    One listing, however many directories there are: services list by names, a thousand per answer. Raises OSError, as the file
+    system does.
     """
     from pyarrow.fs import FileInfo, FileSelector, FileType
 
@@ -71,7 +68,7 @@ def below(filesystem: "FileSystem", directory: str, *, allow_not_found: bool) ->
     for info in infos:
         path = info.path.removeprefix(prefix)
         above = path if info.type == FileType.Directory else _above(path)
-        while above not in found:  # a service does not tell of all directories
+        while above not in found:  # a service does not list all directories
             found[above] = []
             above = _above(above)
         if info.type != FileType.Directory:
@@ -82,58 +79,59 @@ def below(filesystem: "FileSystem", directory: str, *, allow_not_found: bool) ->
 
 
 def _above(path: str) -> str:
-    """The directory of `path`; of a name that begins with a slash one without a name, which is none that is read."""
+    """The directory of `path`; "/" for a name that begins with a slash, because its first part is empty and so never read."""
     return path.rpartition("/")[0] or ("/" if path.startswith("/") and path != "/" else "")
 
 
 THREADS: Final = 16
-"""Requests under way at once for one source."""
+"""Concurrent requests of one source."""
 LISTED_AHEAD: Final = 4
-"""Levels below the root whose directories are listed before they are asked for: as deep as log directories are looked for."""
+"""Levels below the root whose directories are listed ahead: as deep as log directories are searched."""
 NEIGHBOURS_AHEAD: Final = 16
-"""Directories in which the small object of the same name is fetched ahead: a scan reads them in that order."""
+"""Directories whose small object of the same name is fetched ahead, because a scan reads them in that order."""
+
+Listing = dict[str, Entry]
+"""Entries of a directory by path."""
 
 
-class RemoteSource:
+class RemoteSource(SourceState):
     """A directory (prefix) or one object of a storage service; an object's path in the source is "".
 
-    `name` is the URI without credentials; `root` the path in `filesystem`. Threads may share it. Errors carry the path below the
-    root, as entries do. Directories down to `ahead` levels below the root are listed before they are asked for. Raises SourceError
-    if the root cannot be looked at; nothing being there is no error (`is_missing`).
+    `name` is the URI without credentials; `root` the path in `filesystem`. Threads may share it. Errors and entries carry the path
+    below the root. Directories down to `ahead` levels below the root are listed ahead. Raises SourceError if the root cannot be
+    looked up; a missing root is no error (`is_missing`).
     """
 
     def __init__(
         self, name: str, filesystem: "FileSystem", root: str, options: StorageOptions | None = None, ahead: int = LISTED_AHEAD
     ) -> None:
-        self.name = name
-        self.seekable = True
-        self.rejected: list[str] = []
-        self.replaced: list[str] = []
-        self.problems: list[str] = []
-        self.refused: dict[str, str] = {}
+        super().__init__(name)
         self._filesystem = filesystem
         self._root = root
         self._options = options or StorageOptions()
         self._ahead = ahead
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="storage")
         self._lock = threading.Lock()
-        self._listings: dict[str, Future[dict[str, Entry]]] = {}
-        self._known: dict[str, dict[str, Entry]] = {}
+        self._listings: dict[str, Future[Listing]] = {}
+        self._old_listings: dict[str, Listing] = {}
+        """Before `forget_listings`."""
         self._believed: dict[str, Entry] = {}
         self._directories: dict[str, Sequence[str]] = {}
-        self._refused: dict[str, list[str]] = {}
+        """Directory → sorted paths of the directories in it."""
+        self._rejected_in: dict[str, list[str]] = {}
+        """Directory → names that are not safe paths."""
         self._small = SmallObjects(self._pool, self._read_small)
         self._etags: dict[str, bytes] = {}
-        self._count = 0
+        self._listed_count = 0
         begin = time.monotonic()
-        self._stat_root: Entry | None = self._root_entry()
+        self._root_entry: Entry | None = self._look_up_root()
         self.request_seconds = time.monotonic() - begin
-        """What the quickest request took: the first finds and greets the service."""
+        """Of the fastest request; the first one includes connecting."""
 
     @property
     def is_missing(self) -> bool:
         """Whether nothing is at the root."""
-        return self._stat_root is None
+        return self._root_entry is None
 
     @property
     def backend(self) -> str:
@@ -141,27 +139,24 @@ class RemoteSource:
         return type(self._filesystem).__name__
 
     def beside(self) -> "RemoteSource":
-        """The directory in which the root lies. Raises SourceError."""
+        """The directory that contains the root. Raises SourceError."""
         return RemoteSource(_parent(self.name), self._filesystem, _parent(self._root), self._options, ahead=0)
 
     def at(self, root: str) -> "RemoteSource":
-        """Another place in the same file system, not listed ahead. Raises SourceError."""
+        """Another path in the same file system, not listed ahead. Raises SourceError."""
         return RemoteSource(f"{self.name.partition('://')[0]}://{root}", self._filesystem, root, self._options, ahead=0)
 
     def list(self, path: str = "") -> list[Entry]:
         """Entries directly below directory `path`, sorted by name; none for a root that is an object. Raises SourceError."""
-        if not path and self._stat_root is not None and self._stat_root.kind is EntryKind.FILE:
+        if not path and self._root_entry is not None and self._root_entry.kind is EntryKind.FILE:
             return []
-        _require_inside(path)
+        require_below_root(path)
         return sorted(self._listing(path).values(), key=lambda entry: entry.path)
 
     def stat(self, path: str) -> Entry:
-        """The entry at `path` ("" is the root), as the listing told it. Raises SourceError if there is none."""
-        if not path:
-            entry = self._stat_root
-        else:
-            _require_inside(path)
-            entry = self._listing(path.rpartition("/")[0]).get(path)
+        """The entry at `path` ("" is the root), by its listing. Raises SourceError if there is none."""
+        require_below_root(path)
+        entry = self._listing(path.rpartition("/")[0]).get(path) if path else self._root_entry
         if entry is None:
             raise SourceError(path, "no such object or directory")
         return entry
@@ -171,66 +166,68 @@ class RemoteSource:
         entry = self._believed.get(path) or self.stat(path)
         if entry.kind is EntryKind.DIRECTORY:
             raise SourceError(path, "is a directory")
-        size = entry.size_in_bytes
-        if _is_fetched_ahead(entry):
-            self._begin_neighbours(path)
-            data = self._small.bytes_of(path, size)
-            if size <= SMALL_OBJECT:
-                return MemberFile(path, len(data), HeldBytes(data), 0)
-            edges = EdgedObject(size, data, partial(self._reader, path, size))
-            return RemoteFile(path, edges, self._pool, self._options.block_mib << 20)
-        return RemoteFile(path, self._reader(path, size), self._pool, self._options.block_mib << 20)
+        size, block_bytes = entry.size_in_bytes, self._options.block_mib << 20
+        if not _is_fetched_ahead(entry):
+            return RemoteFile(path, self._reader(path, size), self._pool, block_bytes)
+        self._fetch_neighbours(path)
+        data = self._small.bytes_of(path, size)
+        if size <= SMALL_OBJECT:
+            return BytesFile(data)
+        return RemoteFile(path, EdgedObject(size, data, partial(self._reader, path, size)), self._pool, block_bytes)
 
     def believe(self, entries: Iterable[Entry]) -> None:
-        """Files were listed elsewhere as these entries: to open one nothing need be listed here."""
+        """Accept entries that were listed in another process: opening them then needs no listing here."""
         self._believed.update((entry.path, entry) for entry in entries)
 
     def forget_listings(self) -> None:
-        """Look at everything again from now on; what was listed before is listed anew on threads.
+        """List everything again: directories that were listed before are listed anew on threads.
 
-        Where that fails, the entries stay as they were, and a warning says so: not to know is no sign of a change.
+        If that fails, the entries stay as they were, with a warning, because a failure is no sign of a change.
         """
         with self._lock:
             done = {path: future for path, future in self._listings.items() if future.done() and future.exception() is None}
-            self._known = {path: future.result() for path, future in done.items()}
+            self._old_listings = {path: future.result() for path, future in done.items()}
             self._listings = {}
             self._directories = {}
-            self._count = 0
+            self._listed_count = 0
         self._believed = {}
         self._small.forget()
-        for path, entries in self._known.items():
-            self._begin_all(path, [entry for entry in entries.values() if entry.path in self._known or not _is_directory(entry)])
-        for path in self._known:
+        for path, entries in self._old_listings.items():
+            known = [entry for entry in entries.values() if entry.path in self._old_listings or not _is_directory(entry)]
+            self._begin_all(path, known)
+        for path in self._old_listings:
             self._begin(path)
-        if self._stat_root is not None and self._stat_root.kind is EntryKind.FILE:
+        if self._root_entry is not None and self._root_entry.kind is EntryKind.FILE:
             try:
-                self._stat_root = self._root_entry()
+                self._root_entry = self._look_up_root()
             except SourceError as error:
-                self._unknown_now("", error)
+                self._warn_unknown("", error)
 
-    def _root_entry(self) -> Entry | None:
-        info = self._answer("", lambda: self._filesystem.get_file_info(self._root))
+    def _look_up_root(self) -> Entry | None:
+        with failures_named(""):
+            info = attempt(lambda: self._filesystem.get_file_info(self._root), self._options)
         return self._entry("", info)
 
-    def _listing(self, path: str) -> dict[str, Entry]:
-        """Entries of a directory by path."""
+    def _listing(self, path: str) -> Listing:
+        """The listing of a directory, which starts those of the directories in it. Raises SourceError."""
         future = self._begin(path)
         try:
             entries = future.result()
         except SourceError as error:
-            if path not in self._known:
+            if path not in self._old_listings:
                 raise
-            self._unknown_now(path, error)
-            return self._known[path]
+            self._warn_unknown(path, error)
+            return self._old_listings[path]
         with self._lock:
-            for name in self._refused.get(path, ()):  # now, and not when it was listed ahead: what is asked for decides
+            for name in self._rejected_in.get(path, ()):  # not when it was listed ahead: only listings that are used count
                 note(self.rejected, name)
         depth = path.count("/") + 2 if path else 1
-        if depth <= self._ahead and not self._known:
+        if depth <= self._ahead and not self._old_listings:
             self._begin_all(path, entries.values())
         return entries
 
-    def _begin(self, path: str) -> "Future[dict[str, Entry]]":
+    def _begin(self, path: str) -> "Future[Listing]":
+        """Start to list a directory unless that was started before."""
         with self._lock:
             if path not in self._listings:
                 self._listings[path] = self._pool.submit(self._list_now, path)
@@ -244,66 +241,67 @@ class RemoteSource:
                 self._begin(directory)
             return
         with self._lock:
-            waiting: dict[str, Future[dict[str, Entry]]] = {
+            waiting: dict[str, Future[Listing]] = {
                 directory: Future() for directory in directories if directory not in self._listings
             }
             self._listings.update(waiting)
         if waiting:
             self._pool.submit(self._list_below, path, waiting)
 
-    def _list_below(self, path: str, waiting: "dict[str, Future[dict[str, Entry]]]") -> None:
-        """List all that lies below directory `path`, for directories in it that are waited for. Where that fails, and what it does
-        not tell of, each is asked for by itself, and then has an error of its own."""
+    def _list_below(self, path: str, waiting: "dict[str, Future[Listing]]") -> None:
+        """List everything below directory `path`, and set the `waiting` listings of directories in it; each of those that this does
+        not give is listed separately, so that it has an error of its own."""
+        full, prefix = self._full(path), f"{path}/" if path else ""
         try:
             with suppress(SourceError):
-                for directory, entries in self._below_now(path).items():
-                    if directory in waiting:
-                        waiting[directory].set_result(entries)
+                with failures_named(path):
+                    found, count = attempt(
+                        lambda: below(self._filesystem, full, allow_not_found=bool(self._old_listings)), self._options
+                    )
+                self._add_count(path, count, count)
+                listings = {prefix + name: self._entries(prefix + name, infos) for name, infos in found.items() if name}
+                for directory in waiting.keys() & listings.keys():
+                    waiting[directory].set_result(listings[directory])
         finally:
             for directory, future in waiting.items():
                 if not future.done():
-                    self._pool.submit(self._list_now, directory).add_done_callback(partial(_hand_on, future))
+                    self._pool.submit(self._list_now, directory).add_done_callback(partial(_copy_result, future))
 
-    def _below_now(self, path: str) -> dict[str, dict[str, Entry]]:
-        """Entries of all directories below `path`, by the directory's path."""
-        full = self._full(path)
-        found, count = self._answer(path, lambda: below(self._filesystem, full, allow_not_found=bool(self._known)))
-        self._count_in(path, count, count)
-        inside = f"{path}/" if path else ""
-        return {inside + name: self._entries(inside + name, infos) for name, infos in found.items() if name}
-
-    def _list_now(self, path: str) -> dict[str, Entry]:
+    def _list_now(self, path: str) -> Listing:
         full, begin = self._full(path), time.monotonic()
-        infos, entry_count = self._answer(path, lambda: children(self._filesystem, full, allow_not_found=bool(self._known)))
+        with failures_named(path):
+            infos, count = attempt(
+                lambda: children(self._filesystem, full, allow_not_found=bool(self._old_listings)), self._options
+            )
         with self._lock:
             self.request_seconds = min(self.request_seconds, time.monotonic() - begin)
-        self._count_in(path, len(infos), entry_count)
+        self._add_count(path, len(infos), count)
         return self._entries(path, infos)
 
-    def _count_in(self, path: str, count: int, told: int) -> None:
-        """Count what was listed. Raises SourceError where that, or what the service `told` of for it, is too much."""
+    def _add_count(self, path: str, count: int, service_count: int) -> None:
+        """Count listed objects. Raises SourceError if they, or those of this one listing of the service, are too many."""
         with self._lock:
-            self._count += count
-            if max(self._count, told) > MAX_MEMBERS:  # not added up: each level may tell again of what lies below
+            self._listed_count += count
+            if max(self._listed_count, service_count) > MAX_MEMBERS:  # not added: each level may list all objects below it again
                 raise SourceError(path, f"more than {MAX_MEMBERS:,} objects: give the log directories as paths themselves")
 
-    def _entries(self, path: str, infos: "Iterable[FileInfo]") -> dict[str, Entry]:
-        """What was listed of directory `path` as entries by path; what has no safe name, or one that is there, is refused."""
+    def _entries(self, path: str, infos: "Iterable[FileInfo]") -> Listing:
+        """The listing of directory `path`; names that are not safe, or occur twice, are rejected."""
         full = self._full(path)
-        entries: dict[str, Entry] = {}
-        refused = self._refused[path] = []
-        for info in sorted(infos, key=lambda info_listed: (info_listed.path, info_listed.is_file)):
+        entries: Listing = {}
+        rejected = self._rejected_in[path] = []
+        for info in sorted(infos, key=lambda info: (info.path, info.is_file)):
             name = _child_name(full, info.path)
             inner = (f"{path}/" if path else "") + (name or info.path[len(full) :].lstrip("/") or "/")
             entry = None if name is None else self._entry(inner, info)
             if entry is None or inner in entries:
-                refused.append(inner[:MAX_NAME])
+                rejected.append(inner[:MAX_NAME])
             else:
                 entries[inner] = entry
         return entries
 
     def _entry(self, path: str, info: "FileInfo") -> Entry | None:
-        """`info` as an entry; None for what is not there. Directories have an identity, so that none is read twice."""
+        """`info` as an entry, None if nothing is there. Directories get an identity, so that none is read twice."""
         from pyarrow.fs import FileType
 
         if info.type == FileType.Directory:
@@ -316,22 +314,23 @@ class RemoteSource:
         return None
 
     def _size_of(self, path: str, info: "FileInfo") -> int:
-        """Bytes of an object, asked for where the listing does not tell. Raises SourceError if nobody knows."""
+        """Size of an object, by another request if the listing does not say. Raises SourceError if the service does not."""
         size: int | None = info.size
         if size is None:
-            size = self._answer(path, lambda: self._filesystem.get_file_info(info.path)).size
+            with failures_named(path):
+                size = attempt(lambda: self._filesystem.get_file_info(info.path), self._options).size
         if size is None:
             raise SourceError(path, "the service does not tell how large this object is, so its end cannot be known")
         return size
 
     def _reader(self, path: str, listed: int) -> ObjectReader:
-        return ObjectReader(self._filesystem, self._full(path), path, listed, self._options, self._is_known)
+        return ObjectReader(self._filesystem, self._full(path), path, listed, self._options, self._is_known_etag)
 
-    def _is_known(self, path: str, etag: bytes) -> bool:
+    def _is_known_etag(self, path: str, etag: bytes) -> bool:
         return self._etags.setdefault(path, etag) == etag
 
     def _read_small(self, path: str, listed: int) -> bytes:
-        """All bytes of an object, as many as were listed; one that has grown since gives those only. Of a large one its edges."""
+        """As many bytes of an object as were listed, even if it has grown since; of a large one its edges."""
         if not listed:
             return b""
         with closing(self._reader(path, listed)) as reader:
@@ -339,48 +338,42 @@ class RemoteSource:
                 return reader.part(0, listed)
             return reader.part(0, EDGE) + reader.part(listed - EDGE, EDGE)
 
-    def _begin_neighbours(self, path: str) -> None:
-        """Fetch the objects of the same name in the next directories ahead, if they are small, or of indexes the edges."""
+    def _fetch_neighbours(self, path: str) -> None:
+        """Start to fetch the objects of the same name in the next directories, whole if they are small, the edges of indexes."""
         directory, _, name = path.rpartition("/")
         if not directory:
             return
-        above = directory.rpartition("/")[0]
-        for neighbour in self._next_directories(above, directory):
-            listed = self._listings.get(neighbour)
-            if listed is None or not listed.done() or listed.exception() is not None:
-                continue
-            entry = listed.result().get(f"{neighbour}/{name}")
+        for neighbour in self._next_directories(directory):
+            entry = (self._finished_listing(neighbour) or {}).get(f"{neighbour}/{name}")
             if entry is not None and _is_fetched_ahead(entry) and entry.size_in_bytes:
                 self._small.begin(entry.path, entry.size_in_bytes)
 
-    def _next_directories(self, above: str, directory: str) -> "Sequence[str]":
-        """Paths of the directories that follow `directory` among those directly below `above`, as far as they are listed."""
+    def _next_directories(self, directory: str) -> "Sequence[str]":
+        """Paths of the directories that follow `directory` in its parent; none if that is not listed yet."""
+        above = directory.rpartition("/")[0]
         if above not in self._directories:
-            listed = self._listings.get(above)
-            if listed is None or not listed.done() or listed.exception() is not None:
+            listing = self._finished_listing(above)
+            if listing is None:
                 return []
-            entries = listed.result().values()
-            self._directories[above] = sorted(entry.path for entry in entries if entry.kind is EntryKind.DIRECTORY)
+            self._directories[above] = sorted(entry.path for entry in listing.values() if entry.kind is EntryKind.DIRECTORY)
         directories = self._directories[above]
-        at = bisect_right(directories, directory)
-        return directories[at : at + NEIGHBOURS_AHEAD]
+        index = bisect_right(directories, directory)
+        return directories[index : index + NEIGHBOURS_AHEAD]
 
-    def _answer(self, path: str, ask: Callable[[], Answer]) -> Answer:
-        try:
-            return attempt(ask, self._options)
-        except RequestFailedError as error:
-            raise source_error(path, error.failure) from None
+    def _finished_listing(self, path: str) -> Listing | None:
+        future = self._listings.get(path)
+        return future.result() if future is not None and future.done() and future.exception() is None else None
 
     def _full(self, path: str) -> str:
         return f"{self._root.rstrip('/')}/{path}" if path else self._root
 
-    def _unknown_now(self, path: str, error: SourceError) -> None:
+    def _warn_unknown(self, path: str, error: SourceError) -> None:
         where = f"{self.name}/{path}" if path else self.name
         logging.getLogger(__name__).warning("%s: whether it changed meanwhile is not known: %s", where, error.reason)
 
 
 def _child_name(directory: str, path: str) -> str | None:
-    """The last part of what lies directly in `directory`; None for a name that is none, or leads elsewhere."""
+    """The last part of the path of an object directly in `directory`; None if it is not safe, or is elsewhere."""
     prefix = directory.rstrip("/") + "/" if directory.strip("/") else directory
     name = path[len(prefix) :].rstrip("/") if path.startswith(prefix) else ""
     if not name or name in {".", ".."} or "/" in name or "\0" in name or len(name) > MAX_NAME:
@@ -393,27 +386,22 @@ def _is_directory(entry: Entry) -> bool:
 
 
 def _is_fetched_ahead(entry: Entry) -> bool:
-    """Whether it is a file that is held once it was fetched: all of a small one, the edges of an index."""
+    """Whether it is a file that is cached after it was fetched: a small one, or an index, of which the edges are."""
     return entry.kind is EntryKind.FILE and (entry.size_in_bytes <= SMALL_OBJECT or entry.path.endswith("index"))
 
 
 def _is_of_log_directory(entry: Entry) -> bool:
-    """Whether such a file lies in log directories alone."""
+    """Whether it is a file that only log directories contain."""
     return entry.kind is EntryKind.FILE and (entry.name == "meta.properties" or entry.name.endswith("-offset-checkpoint"))
 
 
-def _hand_on(future: "Future[dict[str, Entry]]", done: "Future[dict[str, Entry]]") -> None:
-    """Let whoever waits for `future` have what `done` gave."""
+def _copy_result(future: "Future[Listing]", done: "Future[Listing]") -> None:
+    """Set the result or error of `future` to that of `done`."""
     error = done.exception()
     if error is None:
         future.set_result(done.result())
     else:
         future.set_exception(error)
-
-
-def _require_inside(path: str) -> None:
-    if "\0" in path or (path and any(part in {"", ".", ".."} for part in path.split("/"))):
-        raise SourceError(path, "not a path below the root")
 
 
 def _parent(path: str) -> str:

@@ -1,4 +1,4 @@
-"""URIs of evidence: what they name, and the credentials in them, which are taken out before anything else sees them."""
+"""URIs of evidence: what they name, and the credentials in them, which are taken out before anything else is done with a URI."""
 
 import json
 import os
@@ -9,35 +9,35 @@ from typing import Final
 from urllib.parse import parse_qsl, unquote
 
 from kafka_forensics.errors import UsageError
+from kafka_forensics.storage.source import URI
 
-URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 ALIASES: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "viewfs": "hdfs"}
-"""Other names of schemes that pyarrow opens."""
+"""Aliases of the schemes that pyarrow opens."""
 NATIVE: Final = ("s3", "gs", "abfs", "hdfs")
 """Schemes that pyarrow opens itself."""
 OPTIONS_IN_URIS: Final = frozenset(
     {"endpoint", "endpoint_override", "region", "scheme", "access_key", "secret_key", "session_token", "anonymous", "block_mib"}
 )
-"""What may stand behind a `?`; any other question mark is part of a name."""
+"""Options allowed after a `?`; any other question mark is part of a name."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemotePlace:
-    """What a URI names: `name` is the URI without credentials and options, `root` what stands behind the scheme of it."""
+    """What a URI names: `name` is the URI without credentials and options, `root` is `name` without the scheme."""
 
     name: str
     scheme: str
     """One of `NATIVE`, or a scheme of fsspec."""
     root: str
     options: tuple[tuple[str, str], ...] = ()
-    """What the URI said about how to reach it."""
+    """Credentials and options of the URI."""
 
     def __repr__(self) -> str:
         return f"RemotePlace({self.name!r})"
 
 
 def remote_place(uri: str) -> RemotePlace:
-    """What `uri` names. Nothing in it is decoded: a key with a percent sign is written as it is. Raises UsageError."""
+    """Parse `uri`. Its path is not percent-decoded: a percent sign is part of the key. Raises UsageError."""
     match = URI.match(uri)
     assert match is not None
     typed = match[1].lower()
@@ -59,7 +59,7 @@ def remote_place(uri: str) -> RemotePlace:
 
 
 def _without_query(rest: str, scheme: str) -> tuple[str, list[tuple[str, str]]]:
-    """What stands before the `?`, and the options behind it; of other schemes than `NATIVE` all of them are taken."""
+    """(text before the `?`, options after it); for other schemes than `NATIVE` the whole query is one option."""
     before, mark, query = rest.rpartition("?")
     if not mark or "=" not in query:
         return rest, []
@@ -72,7 +72,7 @@ def _without_query(rest: str, scheme: str) -> tuple[str, list[tuple[str, str]]]:
 
 
 def _credentials(scheme: str, user: str) -> tuple[list[tuple[str, str]], str]:
-    """(options, what stays in the URI) of what stands before an `@`; the container of an `abfs` URI is no secret."""
+    """(options, what stays in the URI) of the text before an `@`; the container of an `abfs` URI is not secret."""
     name, colon, secret = user.partition(":")
     secret = unquote(secret)
     if scheme == "abfs":
@@ -87,10 +87,10 @@ def _credentials(scheme: str, user: str) -> tuple[list[tuple[str, str]], str]:
     return [("username", name), *([("password", secret)] if colon else [])], ""
 
 
-# Options that stood in a URI, taken out of it: from then on they hold for what lies at it and below, and its name can be shown.
+# Options of a URI are taken out of it, so that its name can be shown, and apply to what is at the URI or below.
 #
-# They travel among the other options, one `at_N` for a URI, whose value says in JSON where it holds and what; so whoever opens a
-# path with all options, a worker of another machine too, reaches it as its user said.
+# They are passed on with the other options, as one option `at_N` per URI, whose JSON value has the URI and its options; so every
+# process that opens a path with all options, on another machine too, uses the options that the user gave for it.
 
 
 Pairs = tuple[tuple[str, str], ...]
@@ -103,30 +103,30 @@ _LOCAL: Final = frozenset({"file"})
 
 
 def apart(paths: Sequence[str], options: Iterable[tuple[str, str]]) -> tuple[list[str], Pairs]:
-    """The paths without credentials and options of URIs among them, and all options; names before paths (`NAME=PATH`) stay.
+    """(`paths` without credentials and options of URIs, all options); names before paths (`NAME=PATH`) stay.
 
-    Raises UsageError for a URI that names nothing.
+    Raises UsageError for an invalid URI.
     """
     bare: list[str] = []
     pairs = tuple(options)
-    said = dict.fromkeys(value for name, value in pairs if _AT.fullmatch(name))
+    uri_options = dict.fromkeys(value for name, value in pairs if _AT.fullmatch(name))
     for path in paths:
         uri = _NAMES.sub("", path, count=1)
-        head = path[: len(path) - len(uri)]
+        name = path[: len(path) - len(uri)]
         match = URI.match(uri)
         if match is None or match[1].lower() in _LOCAL or os.path.lexists(path) or os.path.lexists(uri):
             bare.append(path)
             continue
         place = remote_place(uri)
-        bare.append(head + place.name)
+        bare.append(name + place.name)
         if place.options:
-            said[json.dumps({"at": _fixed(place.name), "options": place.options})] = None
-    rest_of = tuple(pair for pair in pairs if not _AT.fullmatch(pair[0]))
-    return bare, (*rest_of, *((f"at_{number}", value) for number, value in enumerate(said)))
+            uri_options[json.dumps({"at": _without_pattern(place.name), "options": place.options})] = None
+    general = tuple(pair for pair in pairs if not _AT.fullmatch(pair[0]))
+    return bare, (*general, *((f"at_{number}", value) for number, value in enumerate(uri_options)))
 
 
 def of_places(options: Iterable[tuple[str, str]]) -> Pairs:
-    """The options that URIs among the paths said (`apart`), of all of them together."""
+    """The options of all URIs among the paths (see `apart`)."""
     return tuple(
         (str(name), str(value))
         for place, described in options
@@ -136,12 +136,12 @@ def of_places(options: Iterable[tuple[str, str]]) -> Pairs:
 
 
 def holding_at(uri: str, options: Iterable[tuple[str, str]]) -> Pairs:
-    """The options for everything, and behind them those that hold at `uri`, of the nearest place last. Raises UsageError."""
-    every: list[tuple[str, str]] = []
+    """The general options, then those of URIs at or above `uri`, the longest of these last. Raises UsageError."""
+    general: list[tuple[str, str]] = []
     near: list[tuple[str, list[tuple[str, str]]]] = []
     for name, value in options:
         if not _AT.fullmatch(name):
-            every.append((name, value))
+            general.append((name, value))
             continue
         try:
             described = json.loads(value)
@@ -150,10 +150,10 @@ def holding_at(uri: str, options: Iterable[tuple[str, str]]) -> Pairs:
             raise UsageError(f"there is no storage option {name}", hint="docs/storage.md tells them") from error
         if f"{uri.rstrip('/')}/".startswith(f"{place.rstrip('/')}/"):
             near.append((place, pairs))
-    return (*every, *(pair for _, pairs in sorted(near, key=lambda pairs_near: len(pairs_near[0])) for pair in pairs))
+    return (*general, *(pair for _, pairs in sorted(near, key=lambda options_at: len(options_at[0])) for pair in pairs))
 
 
-def _fixed(name: str) -> str:
-    """The part of a URI before the first name with a pattern in it."""
+def _without_pattern(name: str) -> str:
+    """The part of a URI before the first part that is a pattern."""
     match = _PATTERN.search(name)
     return name if match is None else name[: match.start()].rpartition("/")[0]

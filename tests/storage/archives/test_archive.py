@@ -63,7 +63,7 @@ def test_a_member_of_many_parts(form: str, tmp_path: Path) -> None:
 def test_a_compressed_tar_is_inflated_once(tree: Path, packed: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CACHE, "_capacity", 2 << 20)
     source = TarSource(str(packed("xz of several streams")), "xz")
-    stream = source._whole
+    stream = source._bytes
     assert stream.passes == 1  # type: ignore[attr-defined]
     files = files_of(tree)
     small = [path for path, content in files.items() if 0 < len(content) <= 16384]

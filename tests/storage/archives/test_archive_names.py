@@ -11,7 +11,7 @@ import pytest
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.storage.archives import members
-from kafka_forensics.storage.archives.members import Directory, MemberTree, safe_parts
+from kafka_forensics.storage.archives.members import MemberDirectory, MemberTree, safe_parts
 from kafka_forensics.storage.open import open_source
 from kafka_forensics.storage.source import ByteSource, EntryKind
 from tests.storage.trees import walk
@@ -216,7 +216,7 @@ def test_a_deep_name_costs_no_more_than_its_length() -> None:
     tree.add_directory("a/" * 2000, 5)
     node: object = tree.root
     depth = 0
-    while isinstance(node, Directory) and node.children:
+    while isinstance(node, MemberDirectory) and node.children:
         node = node.children["a"]
         depth += 1
     assert depth == 2000

@@ -135,14 +135,14 @@ def without(monkeypatch: pytest.MonkeyPatch, *, nowait: bool) -> None:
         ctypes.set_errno(errno.ENOSYS)
         return -1
 
-    def begin(self: page_cache._Counting) -> None:
+    def begin(self: page_cache._Cachestat) -> None:
         counting(self)
         monkeypatch.setattr(self, "_call", unknown)
 
-    counting = page_cache._Counting.__init__
-    monkeypatch.setattr(page_cache._Counting, "__init__", begin)
+    counting = page_cache._Cachestat.__init__
+    monkeypatch.setattr(page_cache._Cachestat, "__init__", begin)
     if nowait:
-        monkeypatch.setattr(page_cache, "_read", Mock(side_effect=OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))))
+        monkeypatch.setattr(page_cache, "_read_cached", Mock(side_effect=OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))))
 
 
 @BOTH
