@@ -1,4 +1,4 @@
-"""What is known about one replica beside its batches: the facts of its small files, gathered before judging."""
+"""The facts of one replica from its small files and from other logs, gathered before its log is read."""
 
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ from kafka_forensics.model.remote_log import RemoteLog
 
 @dataclass(slots=True)
 class ReplicaContext:
-    """One replica of one partition; None is "the files do not say"."""
+    """One replica of one partition; None means that the files do not say."""
 
     topic: str
     partition: int
@@ -22,58 +22,57 @@ class ReplicaContext:
     """Name of the partition directory, relative to `log_dir`."""
     topic_id: str | None = None
     topic_id_damaged: bool = False
-    """Whether `partition.metadata` is there and breaks its format."""
+    """Whether it has an invalid `partition.metadata`."""
     high_watermark: int | None = None
     """From `replication-offset-checkpoint`."""
     recovery_point: int | None = None
     log_start_checkpoint: int | None = None
     cleaner_checkpoint: int | None = None
-    """From `cleaner-offset-checkpoint`: first dirty offset; only compacted topics are listed there."""
+    """From `cleaner-offset-checkpoint`, which lists compacted topics only: first dirty offset."""
     compacted: bool = False
     clean_shutdown: bool = False
     live: bool = False
-    """The copy was taken from a running broker (`--live`)."""
+    """Whether the copy was made of a running broker (`--live`)."""
     leader_epochs: LeaderEpochs | None = None
-    """None if there is no `leader-epoch-checkpoint`, and until the replica is folded (`read_leader_epochs`)."""
+    """None without a `leader-epoch-checkpoint`, and until `read_leader_epochs`."""
     control: PartitionControl | None = None
-    """The controller's last word on the partition."""
+    """The partition's latest state in the controllers' log."""
     node_id: int | str | None = None
-    """The broker's id in the controller's log, where `broker` is a name that was given."""
+    """The broker's node id, if `broker` is a name that was given."""
     remote_log: RemoteLog | None = None
-    """What `__remote_log_metadata` says of the partition's remote segments; None also where it has none yet."""
+    """The partition's remote segments by `__remote_log_metadata`; None also if it has none yet."""
     is_tiered: bool = False
-    """Whether segments of the topic are moved to remote storage (KIP-405): the log begins before its first local segment."""
+    """Whether the topic uses tiered storage (KIP-405), so that the log begins before its first local segment."""
     committed: list[Committed] = field(default_factory=list)
-    """What groups committed on the partition."""
+    """Offsets that groups committed for the partition."""
     decided: bool = False
-    """The transaction coordinators' log has a decision that lists the partition."""
+    """Whether the transaction coordinators' log has a decision that lists the partition."""
     without_copy: list[ExpectedReplica] = field(default_factory=list)
-    """The partition's replicas of which no copy is there, by the ledger of expectation; the same for all its replicas."""
+    """Expected replicas of the partition without a copy (`ledger`); equal for all its replicas."""
     segments_being_deleted: list[int] = field(default_factory=list)
-    """Base offsets of `.log.deleted` files, which a broker renames before it deletes them."""
+    """Base offsets of `.log.deleted` files, which a broker is about to delete."""
     segment_base_offsets: list[int] = field(default_factory=list)
     """Base offsets of the live `.log` files, ascending."""
     not_followed: list[int] = field(default_factory=list)
-    """Those of them that are only in the names of links that are not followed, or of pipes: no log need have got there."""
+    """Those of them whose file is a link that is not followed, or a special file, so that the log may not have reached them."""
     snapshots: list[int] | None = None
-    """Of the controllers' log: each snapshot from which the node may start states all before one of these offsets; None where they
-    are not known, and of other logs."""
+    """Of the controllers' log: end offsets of the snapshots from which the node may start; None if unknown, and for other logs."""
     log_unknown: bool = False
-    """Nothing is known of its log: its directory is there and could not be listed, or was copied without `.log` files."""
+    """Whether its directory could not be listed, or was copied without `.log` files."""
 
     @property
     def node(self) -> int | str:
-        """What the controller calls the replica's broker."""
+        """The replica's broker in the controllers' log."""
         return self.broker if self.node_id is None else self.node_id
 
     @property
     def snapshot_end(self) -> int:
-        """Before this offset a snapshot states all of the controllers' log; 0 without one."""
+        """A snapshot replaces all records of the controllers' log before this offset; 0 without one."""
         return max(self.snapshots or (), default=0)
 
     @property
     def epoch_checkpoint(self) -> list[EpochEntry] | None:
-        """What `leader-epoch-checkpoint` says; None without one, and of a malformed one, which Kafka refuses whole."""
+        """The entries of `leader-epoch-checkpoint`; None without one, and for an invalid one, which Kafka ignores completely."""
         epochs = self.leader_epochs
         return None if epochs is None or epochs.damage else epochs.entries
 
@@ -102,7 +101,7 @@ class ReplicaContext:
     def log_place(
         self, segment_base_offset: int, position: int, size_in_bytes: int, offset_start: int | None, offset_end: int | None
     ) -> Place:
-        """The place of bytes of the segment's `.log`, and of offsets `[start, end)`."""
+        """The place of `size_in_bytes` bytes at `position` of a segment's `.log`, and of offsets `[offset_start, offset_end)`."""
         return self.place(
             self.log_file(segment_base_offset),
             byte_start=position,

@@ -1,4 +1,4 @@
-"""From paths to replicas: which brokers, which log directories, which partitions, and what their small files say."""
+"""From paths to replicas: brokers, log directories, partitions, and the content of their small files."""
 
 import logging
 import os
@@ -10,7 +10,7 @@ from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.ledger import Extent
 from kafka_forensics.evidence.options import ScanOptions, fits, listed, raise_unless_hidden, require_match, without_secrets
-from kafka_forensics.evidence.paths import members_left_out, not_listed, note_strangers, open_paths, typed_path
+from kafka_forensics.evidence.paths import is_alone, members_left_out, not_listed, note_strangers, open_paths, typed_path
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, WITNESS_TOPICS
 from kafka_forensics.model.controller import ControllerHistory
@@ -34,6 +34,14 @@ from kafka_forensics.parsers.log_dir import (
     parse_partition_name,
 )
 from kafka_forensics.parsers.quorum_state import bootstrap_damage
+from kafka_forensics.replication.recovery import (
+    CLEANER_FILE,
+    EPOCHS_FILE,
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+)
+from kafka_forensics.replication.small_files import BOOTSTRAP, CLEAN_SHUTDOWN, META_PROPERTIES, PARTITION_METADATA
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.storage.code_cache import keep_out_of
 from kafka_forensics.storage.local import LocalSource
@@ -59,26 +67,22 @@ __all__ = [
     "typed_path",
 ]
 
+_LOGGER: Final = logging.getLogger(__name__)
 Parsed = TypeVar("Parsed")
 _SmallFile = TypeVar("_SmallFile", MetaProperties, CleanShutdown, OffsetCheckpoint)
 
-CHECKPOINTS = (
-    "replication-offset-checkpoint",
-    "recovery-point-offset-checkpoint",
-    "log-start-offset-checkpoint",
-    "cleaner-offset-checkpoint",
-)
+CHECKPOINTS = (HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE, LOG_START_FILE, CLEANER_FILE)
 MANY_PARTITIONS: Final = 512
-"""Of a log directory whose topic ids are worth a task of their own."""
-METADATA: Final = "partition.metadata"
-"""The file with the topic's id."""
+"""Of a log directory whose topic ids are read by a task of their own."""
+METADATA: Final = PARTITION_METADATA
 _NO_LOGS: Final = "holds no .log files: if they were excluded from the copy, copy the logs of broker {} again"
+_SEVERAL_MAPS: Final = "these bundles were redacted by several maps"
 _READ_AS: Final = "read as partition 0 of a topic of that name, as no partition has it"
 
 
 @dataclass(slots=True)
 class LogDir:
-    """One log directory with its small files read; `checkpoints` by file name, absent where there is no such file."""
+    """One log directory with the content of its small files; `checkpoints` by file name, without missing files."""
 
     source: ByteSource
     name: str
@@ -88,50 +92,50 @@ class LogDir:
     clean_shutdown: CleanShutdown | None = None
     checkpoints: dict[str, OffsetCheckpoint] = field(default_factory=dict)
     bootstrap_damage: list[Damage] = field(default_factory=list)
-    """What is wrong with its `bootstrap.checkpoint`, if it has one."""
+    """Damage of its `bootstrap.checkpoint`, if it has one."""
     identified: bool = False
-    """Whether `broker` is an id or a name that was given; else it is only what the folder is called."""
+    """Whether `broker` is a node id or a name that was given, and not only the name of the folder."""
     has_snapshots: bool = False
     """Whether any of its partitions has `.snapshot` files."""
     has_leader_epochs: bool = False
-    """Whether any of its partitions has a `leader-epoch-checkpoint`; not the controller's log, which is copied by itself."""
+    """Whether any of its partitions has a `leader-epoch-checkpoint`, other than the controllers' log."""
     has_topic_ids: bool = False
-    """Whether any of these has a `partition.metadata`."""
+    """Whether any of its partitions has a `partition.metadata`, other than the controllers' log."""
     logs_left_out: bool = False
-    """Whether it was copied without `.log` files, see `_lacks_logs`: nothing is known of its logs."""
+    """Whether it was copied without `.log` files (`_lacks_logs`), so that nothing is known of its logs."""
     node_id: int | None = None
-    """By `meta.properties`; of an empty directory, which has none, by the name that was given."""
+    """By `meta.properties`; for an empty directory, which has none, the broker id that was given."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is in it: a replaced disk."""
+        """Whether it contains nothing: a replaced disk."""
         found = self.found
         return not (found.entries or found.partitions or found.unknown or found.irregular or found.unlisted or found.repeated)
 
     def offset(self, checkpoint: str, topic: str, partition: int) -> int | None:
-        """The partition's offset in a checkpoint file; None if it is not there."""
+        """The partition's offset in a checkpoint file; None if it has none."""
         file = self.checkpoints.get(checkpoint)
         return None if file is None else file.offsets.get((topic, partition))
 
 
 @dataclass(slots=True)
 class ReplicaPlan:
-    """One replica to be folded."""
+    """One replica to scan."""
 
     log_dir: LogDir
     directory: PartitionDirectory
     context: ReplicaContext
     bytes: int
     samples_keys: bool = False
-    """Whether a deep reading shall look at the keys of some records."""
+    """Whether a deep scan reads the keys of some records."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotRead:
-    """A link that is not followed, or a pipe, socket or device, in the place of a log directory, a partition or a file of Kafka's.
+    """A link that is not followed, or a pipe, socket or device, in place of a log directory, a partition or one of Kafka's files.
 
-    `broker` and `log_dir` are None outside of log directories, where it may be a log directory itself, or a partition, if
-    `directory` is named like one. `directory` is the partition's name, None for a file of the log directory; `file` is the file's
+    `broker` and `log_dir` are None outside of log directories: then it may be a log directory, or a partition if `directory` is the
+    name of one. `directory` is the name of the partition's directory, None for a file of the log directory; `file` is the file's
     name in it, None for the whole directory.
     """
 
@@ -147,50 +151,51 @@ class NotRead:
 
 @dataclass(slots=True)
 class Inputs:
-    """All that a scan reads. `discoveries` pairs each source's name with what was found in it."""
+    """Everything that a scan reads."""
 
     log_dirs: list[LogDir] = field(default_factory=list)
     replicas: list[ReplicaPlan] = field(default_factory=list)
     internal: list[ReplicaPlan] = field(default_factory=list)
-    """Replicas of the topics whose records are evidence themselves, whatever else was asked for; in the same order."""
+    """Replicas of the internal topics that other partitions are judged by, whatever was requested; in the order of `replicas`."""
     discoveries: list[tuple[str, Discovery]] = field(default_factory=list)
+    """(name of the source, its content)."""
     incomplete: list[Incomplete] = field(default_factory=list)
     clashes: list[tuple[int | str, list[str]]] = field(default_factory=list)
-    """(node id, log directories) of brokers that claim one id and hold the same partitions."""
+    """(node id, log directories) of brokers with the same node id and the same partitions."""
     relatives: dict[tuple[int | str, str | None, int | None], set[str]] = field(default_factory=dict)
-    """(broker, topic, partition) → suffixes (`delete`, `future`, `stray`) of the directories beside the live one."""
+    """(broker, topic, partition) → suffixes (`delete`, `future`, `stray`) of its other directories."""
     features: dict[str, int] = field(default_factory=dict)
-    """Levels of the cluster's features, where a controller's log was among the copies and has been read."""
+    """Feature → level, once a controllers' log was read; empty without one."""
     controller: ControllerHistory | None = None
-    """The controllers' log, once it has been read and if one was among the copies."""
+    """The controllers' log, once it was read; None without one."""
     remote_log: RemoteLogHistory | None = None
-    """`__remote_log_metadata`, in the same way."""
+    """`__remote_log_metadata`, once it was read; None without it."""
     aside: dict[tuple[str, int], list[tuple[LogDir, PartitionDirectory]]] = field(default_factory=dict)
-    """(topic, partition) → directories among those asked for with log files that no broker reads: on their way in or out."""
+    """(topic, partition) → requested directories with log files that no broker reads: renamed, or not yet in use."""
     manifest: Manifest = field(default_factory=Manifest)
     sources: list[ByteSource] = field(default_factory=list)
     elsewhere: list[str] = field(default_factory=list)
-    """Names of sources that the scan reads elsewhere."""
+    """Names of sources that the scan reads in other processes."""
     not_read: list[NotRead] = field(default_factory=list)
-    """Links that are not followed, and what else is no file or directory where one of Kafka's should be, whatever was asked for."""
+    """Links that are not followed, and other special files in place of Kafka's, whatever was requested."""
     without_ids: list[ReplicaPlan] = field(default_factory=list)
-    """Replicas whose topic ids are yet to be read, each from a file of its own (`gather`)."""
+    """Replicas whose topic ids are not read yet (`gather`)."""
     reached: tuple[tuple[str, str], ...] = ()
-    """Storage options that were given, those in URIs among them."""
+    """Storage options, including those in URIs."""
     given: tuple[str, ...] = ()
-    """The paths, as the user typed them but for credentials in URIs."""
+    """The paths as the user typed them, without credentials in URIs."""
     is_unchecked: bool = False
-    """Whether it is for the scan to say that nothing is there that was asked for (`gather`)."""
+    """Whether the scan, and not `gather`, checks that the requested partitions exist."""
     around: dict[str, LogDir] = field(default_factory=dict)
-    """Path → small files of a log directory around partition directories that were given by themselves."""
+    """Path → small files of a log directory of which only partition directories were given."""
 
     @property
     def evidence(self) -> list[str]:
-        """Names of all that is read."""
+        """Names of all sources."""
         return [*(source.name for source in self.sources), *self.elsewhere]
 
     def read(self, source: ByteSource, entry: Entry, parse: Callable[[ByteFile], Parsed]) -> Parsed | None:
-        """Parse one small file; a file that cannot be read is listed as incomplete and gives None."""
+        """Parse one small file; None for an unreadable file, which is added to `incomplete`."""
         self.manifest.record(source, entry)
         try:
             with source.open(entry.path) as file:
@@ -203,12 +208,12 @@ class Inputs:
 def gather(
     paths: list[str], options: ScanOptions, *, elsewhere: bool = False, ids_later: bool = False, scanned: bool = False
 ) -> Inputs:
-    """Open every path and read the small files of all log directories; with `ids_later` no topic ids where they cost much: of very
-    many replicas, and where each is a request.
+    """Open every path, and read the small files of all log directories and of the requested partitions.
 
-    Raises UsageError for paths that make no sense (`open_paths`), for a name given to several brokers, and unless the answer may
-    lie `elsewhere` (in the log of an internal topic), where no partition is what `options` ask for. Of what is `scanned` the scan
-    says so: it knows which partitions should be here, too.
+    With `ids_later` topic ids are not read if that is slow: from very many partitions, or from a storage service. Raises UsageError
+    for invalid paths (`open_paths`), for a name given to several brokers, and if no partition matches `options`; the last is not
+    checked if the partition may exist `elsewhere` (in the log of an internal topic), or if the inputs are `scanned`, because the
+    scan checks it, with the partitions that should exist.
     """
     inputs = gather_log_dirs(paths, options.storage_options)
     inputs.given = tuple(paths)
@@ -220,39 +225,133 @@ def gather(
     inputs.is_unchecked = scanned
     if not (elsewhere or scanned):
         require_or_note(inputs, options)
-    compacted = {key for log_dir in inputs.log_dirs for key in _compacted(log_dir)}
     for log_dir in inputs.log_dirs if options.copied is not Extent.WHOLE else ():
         if _lacks_logs(log_dir):
             log_dir.logs_left_out = True
             inputs.incomplete.append(Incomplete(log_dir.name, _NO_LOGS.format(log_dir.broker), broker=log_dir.broker))
+    planner = _ReplicaPlanner(inputs, options, ids_later=ids_later)
     for log_dir in inputs.log_dirs:
         for directory in log_dir.found.partitions:
             if directory.legal:
-                _take_partition(inputs, log_dir, directory, compacted, options, ids_later=ids_later)
-        for directory in _unlisted(log_dir):
-            if _wanted(log_dir, directory, options):
-                context = _context(log_dir, directory, compacted, options)
-                context.log_unknown = True
-                inputs.replicas.append(ReplicaPlan(log_dir, directory, context, 0))
+                planner.add(log_dir, directory)
+        planner.add_unlisted(log_dir)
     inputs.replicas.sort(key=_plan_order)
     inputs.internal.sort(key=_plan_order)
     return inputs
 
 
+class _ReplicaPlanner:
+    """Adds the replicas of partition directories to `inputs`."""
+
+    def __init__(self, inputs: Inputs, options: ScanOptions, *, ids_later: bool) -> None:
+        self._inputs = inputs
+        self._options = options
+        self._ids_later = ids_later
+        checkpoints = [log_dir.checkpoints.get(CLEANER_FILE) for log_dir in inputs.log_dirs]
+        self._compacted = {partition for file in checkpoints if file is not None for partition in file.offsets}
+
+    def add(self, log_dir: LogDir, directory: PartitionDirectory) -> None:
+        """Add a partition directory: as a replica, as evidence for others, or as one that no broker reads."""
+        inputs, suffix = self._inputs, directory.suffix
+        topic, partition = directory.topic or "", directory.partition or 0
+        is_requested, is_internal = self._is_requested(log_dir, directory), topic in WITNESS_TOPICS
+        if suffix is not None:
+            inputs.relatives.setdefault((log_dir.broker, directory.topic, directory.partition), set()).add(suffix)
+        if is_requested and (suffix is not None or any(file.kind is FileKind.LOG for file in directory.leftovers)):
+            inputs.aside.setdefault((topic, partition), []).append((log_dir, directory))
+        if suffix is None and (is_requested or is_internal):
+            plan = self._plan(log_dir, directory)
+            if is_internal:
+                read_leader_epochs(inputs, plan)
+            self._read_topic_id(plan, later=self._ids_later and not is_internal and _is_slow(log_dir))
+            inputs.replicas += [plan] if is_requested else []
+            inputs.internal += [plan] if is_internal else []
+
+    def add_unlisted(self, log_dir: LogDir) -> None:
+        """Add the replicas of directories that could not be listed."""
+        for name in log_dir.found.unlisted:
+            if name.suffix is None:
+                directory_name = f"{name.topic}-{name.partition}"
+                path = f"{log_dir.found.path}/{directory_name}".lstrip("/")
+                directory = PartitionDirectory(path, directory_name, name.topic, name.partition, legal=True)
+                if self._is_requested(log_dir, directory):
+                    context = self._context(log_dir, directory)
+                    context.log_unknown = True
+                    self._inputs.replicas.append(ReplicaPlan(log_dir, directory, context, 0))
+
+    def _is_requested(self, log_dir: LogDir, directory: PartitionDirectory) -> bool:
+        if self._options.broker is not None and str(log_dir.broker) != self._options.broker:
+            return False
+        return fits((directory.topic or "", directory.partition), self._options)
+
+    def _context(self, log_dir: LogDir, directory: PartitionDirectory) -> ReplicaContext:
+        """The facts of a replica that come from the log directory's files."""
+        topic, partition = directory.topic or "", directory.partition or 0
+        context = ReplicaContext(topic, partition, log_dir.broker, log_dir.name, directory.name)
+        context.compacted = topic in INTERNAL_TOPICS or (topic, partition) in self._compacted
+        context.high_watermark = log_dir.offset(HIGH_WATERMARK_FILE, topic, partition)
+        context.recovery_point = log_dir.offset(RECOVERY_POINT_FILE, topic, partition)
+        context.log_start_checkpoint = log_dir.offset(LOG_START_FILE, topic, partition)
+        context.cleaner_checkpoint = log_dir.offset(CLEANER_FILE, topic, partition)
+        context.clean_shutdown = log_dir.clean_shutdown is not None
+        context.live = self._options.live
+        context.log_unknown = log_dir.logs_left_out
+        return context
+
+    def _plan(self, log_dir: LogDir, directory: PartitionDirectory) -> ReplicaPlan:
+        """The plan of a replica; records its files in the manifest, and those that cannot be read as incomplete."""
+        context = self._context(log_dir, directory)
+        for entry in directory.irregular:
+            if entry.unreadable is not None and parse_file_name(entry.name) is not None:
+                self._inputs.incomplete.append(Incomplete(typed_path(log_dir.source, entry.path), entry.unreadable))
+        files = [file for segment in directory.segments for file in (segment.log, segment.index, segment.time_index)]
+        self._inputs.manifest.record(log_dir.source, *(file for file in files if file is not None))
+        deleted = [file for file in directory.leftovers if file.suffix == "deleted" and file.kind is FileKind.LOG]
+        context.segments_being_deleted = [file.base_offset for file in deleted if file.base_offset is not None]
+        logs = directory.logs()
+        context.segment_base_offsets = [log.base_offset for log in logs]
+        context.not_followed = [log.base_offset for log in logs if log.entry.unreadable]
+        return ReplicaPlan(log_dir, directory, context, sum(log.entry.size_in_bytes for log in logs))
+
+    def _read_topic_id(self, plan: ReplicaPlan, *, later: bool) -> None:
+        """Read the topic's id from the replica's `partition.metadata`, unless that is done `later`."""
+        entry = plan.directory.entries.get(PARTITION_METADATA)
+        if entry is not None and later:
+            self._inputs.manifest.record(plan.log_dir.source, entry)
+            self._inputs.without_ids.append(plan)
+        elif entry is not None:
+            metadata = self._inputs.read(plan.log_dir.source, entry, parse_partition_metadata)
+            if metadata is not None:
+                plan.context.topic_id, plan.context.topic_id_damaged = metadata.topic_id, bool(metadata.damage)
+
+
+def _is_slow(log_dir: LogDir) -> bool:
+    """Whether reading a file of every partition takes long."""
+    return isinstance(log_dir.source, DistantSource) or len(log_dir.found.partitions) >= MANY_PARTITIONS
+
+
+def read_leader_epochs(inputs: Inputs, plan: ReplicaPlan) -> None:
+    """Read the `leader-epoch-checkpoint` of a replica unless it was read before: when the replica is scanned, because nothing needs
+    it earlier, or of an internal topic in `gather`."""
+    entry = plan.directory.entries.get(EPOCHS_FILE)
+    if entry is not None and plan.context.leader_epochs is None:
+        plan.context.leader_epochs = inputs.read(plan.log_dir.source, entry, parse_leader_epochs)
+
+
 def as_collected(sources: Iterable[ByteSource], options: ScanOptions) -> ScanOptions:
-    """The options as they hold for these sources: where a bundle is of a running broker, copies are live."""
+    """The options for these sources: copies are live if a bundle was made of a running broker."""
     live = options.live or any(source.about.live for source in sources if isinstance(source, BundleSource))
     return replace(options, live=live)
 
 
 def not_looked_into(sources: Iterable[ByteSource]) -> list[Incomplete]:
-    """The bundles that were collected without a look into batches: what is wrong inside of them nobody knows."""
+    """The bundles that were collected without decoding batches, so that damage inside of these is unknown."""
     reason = "collected without a look into batches: collect it with --deep"
     return [Incomplete(source.name, reason) for source in sources if isinstance(source, BundleSource) and not source.about.is_deep]
 
 
 def require_or_note(inputs: Inputs, options: ScanOptions, also: Iterable[tuple[str, int]] = ()) -> None:
-    """`require_asked`, with a note alone where what is asked for may be in what could not be read."""
+    """`require_asked`, but only a warning if the requested partitions may be in unreadable files."""
     try:
         require_asked(inputs, options, also)
     except UsageError as error:
@@ -260,28 +359,29 @@ def require_or_note(inputs: Inputs, options: ScanOptions, also: Iterable[tuple[s
 
 
 def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ...] = ()) -> Inputs:
-    """Open every path and read the small files of all log directories, but nothing of any partition: `replicas` is empty.
+    """Open every path, and read the small files of all log directories, but none of partitions: `replicas` is empty.
 
-    Raises UsageError for paths that make no sense (`open_paths`), and for a name given to several brokers.
+    Raises UsageError for invalid paths (`open_paths`), and for a name given to several brokers.
     """
     inputs = Inputs()
     named: dict[int | str, list[LogDir]] = {}
-    every = open_paths(paths, storage_options=storage_options)
-    note_strangers(every)
-    for opened in every:
+    opened_paths = open_paths(paths, storage_options=storage_options)
+    note_strangers(opened_paths)
+    for opened in opened_paths:
         given, source, discovery = opened.given, opened.source, opened.discovery
-        before = len(inputs.log_dirs)
         inputs.discoveries.append((source.name, discovery))
         inputs.sources.append(source)
         inputs.incomplete += not_listed(source, discovery) + members_left_out(source)
-        for log_directory in discovery.log_directories:
-            inputs.log_dirs.append(_read_log_dir(inputs, source, _named_by_folder(source, log_directory), given))
-        for entry in discovery.files:
-            inputs.log_dirs.append(_lone_file(inputs, source, entry, given))
-        inputs.not_read += _not_read(source, discovery, inputs.log_dirs[before:])
+        log_dirs = [_read_log_dir(inputs, source, found, given) for found in discovery.log_directories]
+        log_dirs += [_log_dir_of_file(inputs, source, entry, given) for entry in discovery.files]
+        inputs.log_dirs += log_dirs
+        inputs.not_read += _not_read(source, discovery, log_dirs)
         if given is not None:
-            named.setdefault(given, []).extend(inputs.log_dirs[before:])
-    _note_pseudonyms(inputs.sources)
+            named.setdefault(given, []).extend(log_dirs)
+    keys = {source.about.redaction if isinstance(source, BundleSource) else None for source in inputs.sources}
+    if len(keys) > 1:
+        mixed = "some of these copies hold pseudonyms and others names"
+        _LOGGER.warning("note: %s: their topics are not compared with each other", mixed if None in keys else _SEVERAL_MAPS)
     _require_one_broker_a_name(named)
     for log_dirs in named.values():
         node_id = next((log_dir.node_id for log_dir in log_dirs if log_dir.node_id is not None), None)
@@ -289,61 +389,26 @@ def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ..
             log_dir.node_id = node_id if log_dir.is_empty else log_dir.node_id
     _separate_clashes(inputs)
     for broker, node_ids, names in misnamed(inputs.log_dirs):
-        contradiction = (
-            f"{listed(names)} was given as broker {broker} and is node {listed(map(str, node_ids))}'s by meta.properties"
-        )
-        logging.getLogger(__name__).warning("note: %s: findings call it %s", contradiction, broker)
+        given_as = f"{listed(names)} was given as broker {broker}"
+        nodes = listed(map(str, node_ids))
+        _LOGGER.warning("note: %s and is node %s's by meta.properties: findings call it %s", given_as, nodes, broker)
     return inputs
 
 
-def _note_pseudonyms(sources: Sequence[ByteSource]) -> None:
-    """Tell that one topic has several names, where pseudonyms of several keys stand for it, or of one and its own."""
-    keys = {source.about.redaction if isinstance(source, BundleSource) else None for source in sources}
-    if len(keys) > 1:
-        made = (
-            "some of these copies hold pseudonyms and others names"
-            if None in keys
-            else "these bundles were redacted by several maps"
-        )
-        logging.getLogger(__name__).warning("note: %s: their topics are not compared with each other", made)
-
-
-def _take_partition(
-    inputs: Inputs,
-    log_dir: LogDir,
-    directory: PartitionDirectory,
-    compacted: set[tuple[str, int]],
-    options: ScanOptions,
-    *,
-    ids_later: bool,
-) -> None:
-    """Take a partition's directory: as a replica, as evidence, or for what was set aside in it."""
-    wanted, internal = _wanted(log_dir, directory, options), directory.topic in WITNESS_TOPICS
-    if directory.suffix is not None:
-        inputs.relatives.setdefault((log_dir.broker, directory.topic, directory.partition), set()).add(directory.suffix)
-    if wanted and (directory.suffix is not None or any(file.kind is FileKind.LOG for file in directory.leftovers)):
-        inputs.aside.setdefault((directory.topic or "", directory.partition or 0), []).append((log_dir, directory))
-    if directory.suffix is None and (wanted or internal):
-        plan = _plan(inputs, log_dir, directory, compacted, options)
-        _take_topic_id(inputs, plan, later=ids_later and not internal and _costs_much(log_dir))
-        inputs.replicas += [plan] if wanted else []
-        inputs.internal += [plan] if internal else []
-
-
 def _not_read(source: ByteSource, discovery: Discovery, log_dirs: list[LogDir]) -> Iterator[NotRead]:
-    """What of a source's links, pipes, sockets and devices stands where Kafka would have a file or directory."""
-    not_listed = {incomplete.path for incomplete in discovery.incomplete}
+    """The links, pipes, sockets and devices of a source in place of Kafka's files and directories."""
+    unlisted = {incomplete.path for incomplete in discovery.incomplete}
 
     def not_read(entry: Entry, *place: Any) -> NotRead:
         return NotRead(typed_path(source, entry.path), entry.kind, entry.unreadable or "", *place)
 
     for entry in discovery.irregular:
-        if entry.path in not_listed:
+        if entry.path in unlisted:
             yield not_read(entry, None, None, entry.name if parse_partition_name(entry.name) is not None else None)
     for log_dir in log_dirs:
         place = log_dir.broker, log_dir.name
         for entry in log_dir.found.irregular:
-            if entry.path in not_listed:
+            if entry.path in unlisted:
                 yield not_read(entry, *place, entry.name)
             elif entry.name in log_dir.found.entries:
                 yield not_read(entry, *place, None, entry.name)
@@ -354,29 +419,29 @@ def _not_read(source: ByteSource, discovery: Discovery, log_dirs: list[LogDir]) 
 
 
 def misnamed(log_dirs: Iterable[LogDir]) -> list[tuple[int, list[int], list[str]]]:
-    """(number given as the broker's name, node ids by meta.properties, log directories) where the two differ."""
-    names_by_broker: dict[int, list[tuple[int, str]]] = {}
+    """(number given as the broker's name, node ids by meta.properties, log directories) where these contradict each other."""
+    by_broker: dict[int, list[tuple[int, str]]] = {}
     for log_dir in log_dirs:
         node_id = None if log_dir.meta is None else log_dir.meta.node_id
         if isinstance(log_dir.broker, int) and node_id not in (None, log_dir.broker):
-            names_by_broker.setdefault(log_dir.broker, []).append((node_id, log_dir.name))
+            by_broker.setdefault(log_dir.broker, []).append((node_id, log_dir.name))
     return [
         (broker, sorted({node_id for node_id, _ in nodes}), [name for _, name in nodes])
-        for broker, nodes in sorted(names_by_broker.items())
+        for broker, nodes in sorted(by_broker.items())
     ]
 
 
 def require_asked(inputs: Inputs, options: ScanOptions, also: Iterable[tuple[str, int]] = ()) -> None:
-    """Raise UsageError if `options` ask for what neither a directory is, on its way in or out or not, nor one of `also`."""
-    there = [
+    """Raise UsageError if neither a partition directory, renamed or not, nor a partition of `also` matches `options`."""
+    present = [
         (log_dir.broker, (directory.topic or "", directory.partition or 0))
         for log_dir in inputs.log_dirs
         for directory in log_dir.found.partitions
         if directory.legal
     ]
     brokers = sorted({log_dir.broker for log_dir in inputs.log_dirs}, key=broker_order)
-    elsewhere = [(broker, directory) for broker in brokers for directory in also]
-    require_match([*there, *elsewhere], brokers, options)
+    elsewhere = [(broker, partition) for broker in brokers for partition in also]
+    require_match([*present, *elsewhere], brokers, options)
 
 
 def _plan_order(plan: ReplicaPlan) -> tuple[object, ...]:
@@ -388,61 +453,53 @@ def broker_order(broker: int | str) -> tuple[int, int, str]:
     return (0, broker, "") if isinstance(broker, int) else (1, 0, broker)
 
 
-def _read_log_dir(inputs: Inputs, source: ByteSource, log_directory: LogDirectory, given: int | str | None) -> LogDir:
-    name = typed_path(source, log_directory.path)
-    folder = os.path.basename((log_directory.path or source.name).rstrip("/")) or name
+def _read_log_dir(inputs: Inputs, source: ByteSource, found: LogDirectory, given: int | str | None) -> LogDir:
+    """A log directory with its small files; `given` is the broker's name, if the user gave one."""
+    found = _with_topic_by_folder(source, found)
+    name = typed_path(source, found.path)
+    folder = os.path.basename((found.path or source.name).rstrip("/")) or name
     if folder in {".", ".."}:
         folder = os.path.basename(os.path.abspath(name)) or name
-    alone = (
-        any(directory.path == log_directory.path for directory in log_directory.partitions)
-        and parse_partition_name(folder) is not None
-    )
     around = None
-    if alone:
-        folder, around = _folder_around(source, name) or folder, _log_dir_around(inputs, source, name)
-    log_dir = LogDir(source, name, log_directory, given if given is not None else folder, identified=given is not None)
-    log_dir.has_snapshots = any(directory.snapshots for directory in log_directory.partitions)
-    data = [directory for directory in log_directory.partitions if directory.topic != CLUSTER_METADATA_TOPIC]
-    log_dir.has_leader_epochs = any("leader-epoch-checkpoint" in directory.entries for directory in data)
-    log_dir.has_topic_ids = any(METADATA in directory.entries for directory in data)
-    entry = log_directory.entries.get("meta.properties")
-    if entry is not None:
+    if is_alone(found) and parse_partition_name(folder) is not None:
+        folder, around = _parent_folder(source, name) or folder, _log_dir_around(inputs, source, name)
+    log_dir = LogDir(source, name, found, given if given is not None else folder, identified=given is not None)
+    log_dir.has_snapshots = any(directory.snapshots for directory in found.partitions)
+    data = [directory for directory in found.partitions if directory.topic != CLUSTER_METADATA_TOPIC]
+    log_dir.has_leader_epochs = any(EPOCHS_FILE in directory.entries for directory in data)
+    log_dir.has_topic_ids = any(PARTITION_METADATA in directory.entries for directory in data)
+    if (entry := found.entries.get(META_PROPERTIES)) is not None:
         log_dir.meta = inputs.read(source, entry, parse_meta_properties)
     elif around is not None:
-        _take_small_files(log_dir, around)
+        log_dir.meta, log_dir.clean_shutdown = around.meta, around.clean_shutdown
+        keys = {(directory.topic or "", directory.partition or 0) for directory in found.partitions}
+        for file_name, file in around.checkpoints.items():
+            offsets = {key: file.offsets[key] for key in keys & file.offsets.keys()}
+            log_dir.checkpoints[file_name] = replace(file, offsets=offsets)
     _identify(log_dir, given)
-    _read_what_it_wrote_down(inputs, log_dir)
+    if (entry := found.entries.get(CLEAN_SHUTDOWN)) is not None:
+        log_dir.clean_shutdown = inputs.read(source, entry, parse_clean_shutdown)
+    for checkpoint in CHECKPOINTS:
+        entry = found.entries.get(checkpoint)
+        parsed = None if entry is None else inputs.read(source, entry, parse_offset_checkpoint)
+        if parsed is not None:
+            log_dir.checkpoints[checkpoint] = parsed
+    if (entry := found.entries.get(BOOTSTRAP)) is not None:
+        log_dir.bootstrap_damage = inputs.read(source, entry, bootstrap_damage) or []
     return log_dir
 
 
-def _read_what_it_wrote_down(inputs: Inputs, log_dir: LogDir) -> None:
-    """Whether the broker was stopped cleanly, and its checkpoints."""
-    entries = log_dir.found.entries
-    if (entry := entries.get(".kafka_cleanshutdown")) is not None:
-        log_dir.clean_shutdown = inputs.read(log_dir.source, entry, parse_clean_shutdown)
-    for checkpoint in CHECKPOINTS:
-        entry = entries.get(checkpoint)
-        parsed = None if entry is None else inputs.read(log_dir.source, entry, parse_offset_checkpoint)
-        if parsed is not None:
-            log_dir.checkpoints[checkpoint] = parsed
-    if (entry := entries.get("bootstrap.checkpoint")) is not None:
-        log_dir.bootstrap_damage = inputs.read(log_dir.source, entry, bootstrap_damage) or []
-
-
-def _named_by_folder(source: ByteSource, log_directory: LogDirectory) -> LogDirectory:
-    """A directory of segments that was found by itself and is called like no partition, as partition 0 of a topic of that name."""
-    if not any(
-        directory.path == log_directory.path and not directory.legal and directory.segments
-        for directory in log_directory.partitions
-    ):
-        return log_directory
-    (directory,) = log_directory.partitions
-    logging.getLogger(__name__).warning("note: %s: %s", typed_path(source, log_directory.path), _READ_AS)
-    return replace(log_directory, partitions=[replace(directory, topic=directory.name, partition=0, legal=True)])
+def _with_topic_by_folder(source: ByteSource, found: LogDirectory) -> LogDirectory:
+    """Take a directory of segments whose name is not a partition's as partition 0 of a topic of that name."""
+    if not any(directory.path == found.path and not directory.legal and directory.segments for directory in found.partitions):
+        return found
+    (directory,) = found.partitions
+    _LOGGER.warning("note: %s: %s", typed_path(source, found.path), _READ_AS)
+    return replace(found, partitions=[replace(directory, topic=directory.name, partition=0, legal=True)])
 
 
 def _identify(log_dir: LogDir, given: int | str | None) -> None:
-    """Say whose node's a log directory is, and call one that was given no name so."""
+    """Set the node id of a log directory, and its broker if no name was given."""
     log_dir.node_id = None if log_dir.meta is None else log_dir.meta.node_id
     if given is None and log_dir.node_id is not None:
         log_dir.broker = log_dir.node_id
@@ -451,32 +508,32 @@ def _identify(log_dir: LogDir, given: int | str | None) -> None:
         log_dir.node_id = given
 
 
-def _folder_around(source: ByteSource, path: str) -> str:
-    """What the folder around `path` is called; nothing of what is no folder of a file system or storage service."""
+def _parent_folder(source: ByteSource, path: str) -> str:
+    """Name of the folder that contains `path`; "" if it is not on a file system or a storage service."""
     if "://" in path:
         return path.rstrip("/").rpartition("/")[0].rpartition("://")[2].rpartition("/")[2]
     return os.path.basename(os.path.dirname(os.path.abspath(path))) if isinstance(source, LocalSource) else ""
 
 
 def _log_dir_around(inputs: Inputs, source: ByteSource, path: str) -> LogDir | None:
-    """The small files of the log directory around a partition directory given by itself; each is read once."""
+    """The small files of the log directory of a partition directory given by itself; each is read once."""
     if not isinstance(source, LocalSource):
         return None
     parent = os.path.dirname(os.path.realpath(path))
     if parent not in inputs.around:
-        read = LogDir(LocalSource(parent), parent, LogDirectory(""), parent)
-        read.meta = _file_around(inputs, read.source, "meta.properties", parse_meta_properties)
-        read.clean_shutdown = _file_around(inputs, read.source, ".kafka_cleanshutdown", parse_clean_shutdown)
-        checkpoints = ((name, _file_around(inputs, read.source, name, parse_offset_checkpoint)) for name in CHECKPOINTS)
-        read.checkpoints = {name: file for name, file in checkpoints if file is not None}
-        if read.meta is not None or read.checkpoints:
+        around = LogDir(LocalSource(parent), parent, LogDirectory(""), parent)
+        around.meta = _file_around(inputs, around.source, META_PROPERTIES, parse_meta_properties)
+        around.clean_shutdown = _file_around(inputs, around.source, CLEAN_SHUTDOWN, parse_clean_shutdown)
+        checkpoints = ((name, _file_around(inputs, around.source, name, parse_offset_checkpoint)) for name in CHECKPOINTS)
+        around.checkpoints = {name: file for name, file in checkpoints if file is not None}
+        if around.meta is not None or around.checkpoints:
             keep_out_of(parent)
-        inputs.around[parent] = read
+        inputs.around[parent] = around
     return inputs.around[parent]
 
 
 def _file_around(inputs: Inputs, around: ByteSource, name: str, parse: Callable[[ByteFile], _SmallFile]) -> _SmallFile | None:
-    """A small file beside what was given; None if it cannot be read, or not all of it."""
+    """A small file of a log directory that was not given; None if it is missing, unreadable or damaged."""
     try:
         entry = around.stat(name)
         with around.open(entry.path) as file:
@@ -487,16 +544,8 @@ def _file_around(inputs: Inputs, around: ByteSource, name: str, parse: Callable[
     return None if parsed.damage else parsed
 
 
-def _take_small_files(log_dir: LogDir, around: LogDir) -> None:
-    """Let a directory that is one partition's have what the files around it say of that partition."""
-    log_dir.meta, log_dir.clean_shutdown = around.meta, around.clean_shutdown
-    keys = {(directory.topic or "", directory.partition or 0) for directory in log_dir.found.partitions}
-    for name, file in around.checkpoints.items():
-        log_dir.checkpoints[name] = replace(file, offsets={key: file.offsets[key] for key in keys & file.offsets.keys()})
-
-
-def _lone_file(inputs: Inputs, source: ByteSource, entry: Entry, given: int | str | None) -> LogDir:
-    """A single `.log` file given by itself, as a partition directory that holds nothing else."""
+def _log_dir_of_file(inputs: Inputs, source: ByteSource, entry: Entry, given: int | str | None) -> LogDir:
+    """A single `.log` file given by itself, as a partition directory that contains nothing else."""
     absolute = os.path.abspath(source.name)
     base, folder = os.path.basename(absolute), os.path.basename(os.path.dirname(absolute))
     parsed = parse_partition_name(folder)
@@ -506,11 +555,10 @@ def _lone_file(inputs: Inputs, source: ByteSource, entry: Entry, given: int | st
         segments = [SegmentFiles(int(digits) if digits.isascii() and digits.isdigit() and len(digits) == 20 else 0, log=entry)]
     topic, partition = (parsed.topic, parsed.partition) if parsed is not None else (folder or base, 0)
     if parsed is None and segments:
-        logging.getLogger(__name__).warning("note: %s: lies in %s: %s", source.name, folder or base, _READ_AS)
+        _LOGGER.warning("note: %s: lies in %s: %s", source.name, folder or base, _READ_AS)
     directory = PartitionDirectory("", folder, topic, partition, segments=segments, legal=bool(segments))
-    log_directory = LogDirectory("", partitions=[directory])
     name = given if given is not None else os.path.basename(os.path.dirname(os.path.dirname(absolute)))
-    log_dir = LogDir(source, source.name, log_directory, name, identified=given is not None)
+    log_dir = LogDir(source, source.name, LogDirectory("", partitions=[directory]), name, identified=given is not None)
     if parsed is not None:
         around = _log_dir_around(inputs, source, os.path.dirname(os.path.realpath(source.name)))
         log_dir.meta = None if around is None else around.meta
@@ -518,50 +566,52 @@ def _lone_file(inputs: Inputs, source: ByteSource, entry: Entry, given: int | st
     return log_dir
 
 
+def _has_partition_twice(log_dirs: Iterable[LogDir]) -> bool:
+    """Whether two of these log directories have a live directory of the same partition."""
+    live = [
+        (directory.topic, directory.partition)
+        for log_dir in log_dirs
+        for directory in log_dir.found.partitions
+        if directory.legal and directory.suffix is None
+    ]
+    return len(live) > len(set(live))
+
+
 def _require_one_broker_a_name(named: dict[int | str, list[LogDir]]) -> None:
-    """Raise UsageError for a name given to log directories that are no one broker's: by their node ids, or by what they hold."""
+    """Raise UsageError for a name given to log directories of several brokers, by their node ids or partitions."""
     for given, log_dirs in named.items():
         node_ids = {log_dir.meta.node_id for log_dir in log_dirs if log_dir.meta is not None and log_dir.meta.node_id is not None}
-        held = [
-            (directory.topic, directory.partition)
-            for log_dir in log_dirs
-            for directory in log_dir.found.partitions
-            if directory.legal and not directory.suffix
-        ]
-        if len(node_ids) > 1 or (not node_ids and len(held) > len(set(held))):
-            places = [log_dir.name for log_dir in log_dirs]
+        if len(node_ids) > 1 or (not node_ids and _has_partition_twice(log_dirs)):
+            names = listed(log_dir.name for log_dir in log_dirs)
             raise UsageError(
-                f"the name {given} was given twice: to {listed(places)}, which are not one broker's",
+                f"the name {given} was given twice: to {names}, which are not one broker's",
                 hint="give each broker its own name; without one, meta.properties or the folder names it",
             )
 
 
 def _separate_clashes(inputs: Inputs) -> None:
-    """Log directories of one node id that hold the same partition are two brokers under one name: call them by their paths.
+    """Name log directories with the same node id and the same partition by their paths, because they are of different brokers.
 
-    Folders that are merely called alike claim nothing, so only ids and given names clash.
+    Only node ids and given names clash; folders with the same name claim nothing.
     """
     by_broker: dict[int | str, list[LogDir]] = {}
     for log_dir in inputs.log_dirs:
         by_broker.setdefault(log_dir.broker, []).append(log_dir)
     for broker, log_dirs in by_broker.items():
-        held = [(d.topic, d.partition) for log_dir in log_dirs for d in log_dir.found.partitions if d.legal and d.suffix is None]
-        names = [log_dir.name for log_dir in log_dirs]
-        if len(held) > len(set(held)) and len(set(names)) == len(names):
-            claimed = sorted(log_dir.name for log_dir in log_dirs if log_dir.identified)
-            if len(claimed) > 1:
-                inputs.clashes.append((broker, claimed))
+        if _has_partition_twice(log_dirs) and len({log_dir.name for log_dir in log_dirs}) == len(log_dirs):
+            identified = sorted(log_dir.name for log_dir in log_dirs if log_dir.identified)
+            if len(identified) > 1:
+                inputs.clashes.append((broker, identified))
             for log_dir in log_dirs:
                 log_dir.broker = log_dir.name
 
 
 def _lacks_logs(log_dir: LogDir) -> bool:
-    """Whether a log directory was copied without `.log` files: none is in any of its partitions, and what brokers write beside
-    logs is.
+    """Whether a log directory was copied without `.log` files: no partition has any, but some have other files of a log.
 
     An empty partition has an empty `.log`, and so has one whose records are in remote storage; a directory without any file was
-    emptied. Logs that are being replaced or deleted stand under other names for a moment (`.swap`, `.deleted`), and a node's first
-    snapshot stands without any.
+    emptied. While logs are replaced or deleted they have other names for a moment (`.swap`, `.deleted`). A node's first snapshot
+    exists without any log.
     """
     partitions = [directory for directory in log_dir.found.partitions if directory.legal]
     if any(segment.log is not None for directory in partitions for segment in directory.segments):
@@ -572,132 +622,34 @@ def _lacks_logs(log_dir: LogDir) -> bool:
 def _had_log(directory: PartitionDirectory) -> bool:
     if any(file.kind is FileKind.LOG for file in directory.leftovers):
         return False
-    return bool(directory.segments or directory.snapshots) or "leader-epoch-checkpoint" in directory.entries
-
-
-def _compacted(log_dir: LogDir) -> set[tuple[str, int]]:
-    checkpoint = log_dir.checkpoints.get("cleaner-offset-checkpoint")
-    return set() if checkpoint is None else set(checkpoint.offsets)
-
-
-def _wanted(log_dir: LogDir, directory: PartitionDirectory, options: ScanOptions) -> bool:
-    if options.broker is not None and str(log_dir.broker) != options.broker:
-        return False
-    return fits((directory.topic or "", directory.partition), options)
-
-
-def _unlisted(log_dir: LogDir) -> Iterator[PartitionDirectory]:
-    """The ordinary partition directories of which nothing but the name is known."""
-    for partition_name in log_dir.found.unlisted:
-        if partition_name.suffix is None:
-            name = f"{partition_name.topic}-{partition_name.partition}"
-            path = f"{log_dir.found.path}/{name}".lstrip("/")
-            yield PartitionDirectory(path, name, partition_name.topic, partition_name.partition, legal=True)
-
-
-def _note_files(inputs: Inputs, log_dir: LogDir, directory: PartitionDirectory) -> None:
-    """Note the files of segments as they are now, and what cannot be read."""
-    for entry in directory.irregular:
-        if entry.unreadable is not None and parse_file_name(entry.name) is not None:
-            inputs.incomplete.append(Incomplete(typed_path(log_dir.source, entry.path), entry.unreadable))
-    files = [file for segment in directory.segments for file in (segment.log, segment.index, segment.time_index)]
-    inputs.manifest.record(log_dir.source, *(file for file in files if file is not None))
-
-
-def _plan(
-    inputs: Inputs, log_dir: LogDir, directory: PartitionDirectory, compacted: set[tuple[str, int]], options: ScanOptions
-) -> ReplicaPlan:
-    context = _context(log_dir, directory, compacted, options)
-    _note_files(inputs, log_dir, directory)
-    context.segments_being_deleted = [
-        leftover_file.base_offset
-        for leftover_file in directory.leftovers
-        if leftover_file.suffix == "deleted" and leftover_file.kind is FileKind.LOG and leftover_file.base_offset is not None
-    ]
-    logs = directory.logs()
-    context.segment_base_offsets = [log.base_offset for log in logs]
-    context.not_followed = [log.base_offset for log in logs if log.entry.unreadable]
-    plan = ReplicaPlan(log_dir, directory, context, sum([log.entry.size_in_bytes for log in logs]))
-    if directory.topic in WITNESS_TOPICS:
-        read_leader_epochs(inputs, plan)
-    return plan
-
-
-def _costs_much(log_dir: LogDir) -> bool:
-    """Whether reading a file of every partition is work for many."""
-    return isinstance(log_dir.source, DistantSource) or len(log_dir.found.partitions) >= MANY_PARTITIONS
-
-
-def _take_topic_id(inputs: Inputs, plan: ReplicaPlan, *, later: bool) -> None:
-    """Read the topic's id from the replica's `partition.metadata`, or leave that for `later`."""
-    entry = plan.directory.entries.get(METADATA)
-    if entry is not None and later:
-        inputs.manifest.record(plan.log_dir.source, entry)
-        inputs.without_ids.append(plan)
-    elif entry is not None:
-        metadata = inputs.read(plan.log_dir.source, entry, parse_partition_metadata)
-        if metadata is not None:
-            plan.context.topic_id, plan.context.topic_id_damaged = metadata.topic_id, bool(metadata.damage)
-
-
-def read_leader_epochs(inputs: Inputs, plan: ReplicaPlan) -> None:
-    """Read the `leader-epoch-checkpoint` of a replica unless it has been: where it is folded, for nobody asks about it before; of
-    witnesses' logs when they are gathered."""
-    entry = plan.directory.entries.get("leader-epoch-checkpoint")
-    if entry is not None and plan.context.leader_epochs is None:
-        plan.context.leader_epochs = inputs.read(plan.log_dir.source, entry, parse_leader_epochs)
-
-
-def _context(
-    log_dir: LogDir, directory: PartitionDirectory, compacted: set[tuple[str, int]], options: ScanOptions
-) -> ReplicaContext:
-    """What is known of a replica without reading anything of its directory."""
-    topic, partition = directory.topic or "", directory.partition or 0
-    context = ReplicaContext(topic, partition, log_dir.broker, log_dir.name, directory.name)
-    context.compacted = topic in INTERNAL_TOPICS or (topic, partition) in compacted
-    context.high_watermark = log_dir.offset("replication-offset-checkpoint", topic, partition)
-    context.recovery_point = log_dir.offset("recovery-point-offset-checkpoint", topic, partition)
-    context.log_start_checkpoint = log_dir.offset("log-start-offset-checkpoint", topic, partition)
-    context.cleaner_checkpoint = log_dir.offset("cleaner-offset-checkpoint", topic, partition)
-    context.clean_shutdown = log_dir.clean_shutdown is not None
-    context.live = options.live
-    context.log_unknown = log_dir.logs_left_out
-    return context
-
-
-# Whose it is what could not be read: broker, topic and partition by the place of a file.
+    return bool(directory.segments or directory.snapshots) or EPOCHS_FILE in directory.entries
 
 
 def attributed(gaps: Iterable[Incomplete], log_dirs: Sequence[LogDir]) -> list[Incomplete]:
-    """`gaps` with the broker in whose log directory each lies, and the partition whose directory it is in or is.
+    """`gaps` with the broker in whose log directory each is, and the partition in whose directory.
 
-    A gap that is a log directory itself, or holds some, is of nobody: what lies in it is not known.
+    A gap that is a log directory, or contains some, gets no broker, because its content is unknown.
     """
     by_name = {log_dir.name.rstrip(os.sep): log_dir for log_dir in log_dirs}
-    return [_attributed(gap, by_name) for gap in gaps]
+    return [gap if gap.broker is not None else _attributed(gap, by_name) for gap in gaps]
 
 
 def may_hide_log_directory(inputs: Inputs) -> bool:
-    """Whether something that was given may be or hold a log directory, and could not be read: a cut archive, a link not followed.
+    """Whether an unreadable input (a truncated archive, a link that is not followed) may be or contain a log directory.
 
-    What a copy in it holds is not known, so that nothing is lost everywhere.
+    It may contain further copies, so no record can be called lost everywhere.
     """
-    cut = any(source.problems for source in inputs.sources)
-    return cut or any(gap.broker is None for gap in attributed(inputs.incomplete, inputs.log_dirs))
+    is_truncated = any(source.problems for source in inputs.sources)
+    return is_truncated or any(gap.broker is None for gap in attributed(inputs.incomplete, inputs.log_dirs))
 
 
 def _attributed(gap: Incomplete, by_name: dict[str, LogDir]) -> Incomplete:
-    if gap.broker is not None:
-        return gap
-    log_dir, inside = _around(gap.path, by_name)
+    log_dir, inside = _innermost_log_dir(gap.path, by_name)
     if log_dir is None:
         return gap
-    lone = {
-        (directory.topic, directory.partition) for directory in log_dir.found.partitions if directory.path == log_dir.found.path
-    }
-    if lone:  # the log directory is one partition's, or one file
-        topic, partition = next(iter(lone))
-        return replace(gap, topic=topic, partition=partition, broker=log_dir.broker)
+    for directory in log_dir.found.partitions:
+        if directory.path == log_dir.found.path:  # the log directory is one partition's, or one file
+            return replace(gap, topic=directory.topic, partition=directory.partition, broker=log_dir.broker)
     if not inside:
         return gap
     name = parse_partition_name(inside.split(os.sep, 1)[0])
@@ -706,8 +658,8 @@ def _attributed(gap: Incomplete, by_name: dict[str, LogDir]) -> Incomplete:
     return replace(gap, topic=name.topic, partition=name.partition, broker=log_dir.broker)
 
 
-def _around(path: str, by_name: dict[str, LogDir]) -> tuple[LogDir | None, str]:
-    """The innermost log directory that `path` is or lies in, and the path within it."""
+def _innermost_log_dir(path: str, by_name: dict[str, LogDir]) -> tuple[LogDir | None, str]:
+    """The innermost log directory that is or contains `path`, and the path within it."""
     end = len(path)
     while end > 0:
         if (log_dir := by_name.get(path[:end].rstrip(os.sep))) is not None:

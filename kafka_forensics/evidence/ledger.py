@@ -1,8 +1,8 @@
-"""The ledger of what should be there: for every replica that a witness expects, who expects it and what is the case.
+"""The table of expected replicas: for every replica that a witness expects, which witness, and whether a copy exists.
 
-Facts come from files that exist; this is the one place that says what it means that a file does not. A replica is expected by the
-controllers' log (who is assigned, and to which of its log directories), by a high-watermark checkpoint that names it, and, where a
-log directory was wiped and no controllers' log says what it held, by the copies on other brokers.
+Facts come from files that exist; only this module decides what a missing file means. A replica is expected by the controllers' log
+(which assigns it to a broker and one of its log directories), by a high-watermark checkpoint that lists it, and, if a log directory
+was wiped and no controllers' log says what was in it, by the copies on other brokers.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -13,32 +13,33 @@ from typing import Final
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.model.findings import TopicPartition
+from kafka_forensics.replication.recovery import HIGH_WATERMARK_FILE
 
 CONTROLLER: Final = "__cluster_metadata"
-HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+HIGH_WATERMARKS: Final = HIGH_WATERMARK_FILE
 OTHER_COPIES: Final = "copies on other brokers"
-"""Who expects a replica."""
+"""The witnesses that expect replicas."""
 RESERVED_DIRECTORY_IDS: Final = frozenset({"AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"})
-"""Ids that name no directory: unassigned, lost, migrating (DirectoryId)."""
+"""Reserved ids of no directory: unassigned, lost, migrating (Kafka's DirectoryId)."""
 
 
 class Presence(StrEnum):
-    """What is the case with a replica."""
+    """Whether, and how, a replica was copied."""
 
     WHOLE = "whole"
-    """Its directory is there, with log files; what they hold is for others to judge."""
+    """Its directory exists, with log files, whatever their content."""
     EMPTY = "empty"
-    """Its directory is there, and its log holds nothing."""
+    """Its directory exists, and its log is empty."""
     ABSENT = "absent"
-    """The log directory it belongs to was given, and no directory of it is there: its broker will start with an empty log."""
+    """Its log directory was given, without a directory of it: its broker will start with an empty log."""
     NOT_GIVEN = "not_given"
-    """Nothing of the log directory it belongs to was given."""
+    """Its log directory was not given."""
     NOT_COPIED = "not_copied"
-    """The log directory was copied in part, and this replica is not in the copy."""
+    """Its log directory was copied in part, without this replica."""
     LINK = "link"
     """Its directory, or a file of its log, is a link that was not followed, or a special file."""
     UNREADABLE = "unreadable"
-    """Its directory is there and could not be listed, or was copied without `.log` files."""
+    """Its directory could not be listed, or was copied without `.log` files."""
 
 
 class Extent(StrEnum):
@@ -48,43 +49,43 @@ class Extent(StrEnum):
     PARTIAL = "partial"
     """Copied in part, by hand."""
     WIPED = "wiped"
-    """It holds nothing that a broker writes when it runs: `meta.properties` at most."""
+    """Contains nothing that a running broker writes: at most `meta.properties`."""
 
 
 @dataclass(frozen=True, slots=True)
 class GivenDirectory:
-    """A log directory that was given, as its listing and its checkpoints show it."""
+    """A log directory that was given, with its partitions and checkpoints."""
 
     broker: int | str
     name: str
     node_id: int | None = None
     directory_id: str | None = None
     there: Mapping[TopicPartition, Presence] = field(default_factory=dict)
-    """Partitions with a directory of their own; the controllers' log among them."""
+    """Partitions that have a directory in it, including the controllers' log."""
     set_aside: frozenset[TopicPartition] = frozenset()
-    """Partitions of which its broker renamed the directory: `-delete`, `-stray`."""
+    """Partitions whose directory its broker renamed: `-delete`, `-stray`."""
     watermarks: Mapping[TopicPartition, int] = field(default_factory=dict)
     """`replication-offset-checkpoint`."""
     has_identity: bool = True
-    """Whether `meta.properties` is there."""
+    """Whether it has `meta.properties`."""
     has_checkpoints: bool = True
-    """Whether any offset checkpoint is there: a broker writes them when it starts."""
+    """Whether it has any offset checkpoint: a broker writes them when it starts."""
     is_alone: bool = False
-    """Whether it is a partition directory, or a file, that was given without the log directory around it."""
+    """Whether it is a partition directory, or a file, given without its log directory."""
     stopped_cleanly: bool = False
     of_another_cluster: bool = False
-    """Whether it is, or may be, of another cluster than the controllers' log that was given."""
+    """Whether it belongs, or may belong, to another cluster than the given controllers' log."""
     copied: Extent | None = None
-    """How it was copied, by what the copy itself says."""
+    """How it was copied, if the copy itself (a bundle) says so."""
     is_empty: bool = False
-    """Whether nothing at all is in it, not even `meta.properties`: a replaced disk, which was given with its broker's name."""
+    """Whether it is completely empty, without `meta.properties`: a replaced disk, given with its broker's name."""
     log_starts: Mapping[TopicPartition, int] = field(default_factory=dict)
     """`log-start-offset-checkpoint`."""
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryReading:
-    """How one log directory is read, and by which row of the table; see `read_directory`."""
+    """How one log directory is read, and by which row of the table of `read_directory`."""
 
     directory: GivenDirectory
     reading: Extent
@@ -93,33 +94,33 @@ class DirectoryReading:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedReplica:
-    """A row of the ledger: one replica, what is expected of it, and what is the case."""
+    """One replica: which witnesses expect it, and whether it was copied."""
 
     topic: str
     partition: int
     broker: int | str
-    """As the scan calls it; of a broker of which nothing was given, its node id."""
+    """Its name in the scan; the node id of a broker without any given directory."""
     case: Presence
     expected_by: tuple[str, ...]
     log_dir: str | None = None
-    """The log directory given to which it belongs; None where none was."""
+    """Its log directory; None if that was not given."""
     node: int | None = None
-    """What the controllers call its broker; None where nothing says."""
+    """Its broker's node id; None if unknown."""
     is_assigned: bool | None = None
-    """Whether the controllers' log gives its broker a replica; None where it does not say."""
+    """Whether the controllers' log assigns it to its broker; None if unknown."""
     is_deleted: bool = False
-    """The controllers' log deleted the partition, or may have done so before it begins."""
+    """The controllers' log deleted the partition, possibly before its first record here."""
     never_known: bool = False
-    """The controllers' log, which is here from its beginning, never had a topic of this name."""
+    """The controllers' log, complete from its first record, never had a topic of this name."""
     high_watermark: int | None = None
     """By its log directory's checkpoint."""
     is_set_aside: bool = False
-    """Whether its broker has renamed a directory of it, to be deleted or as a stray."""
+    """Whether its broker renamed a directory of it, to be deleted or as a stray."""
     is_wiped: bool = False
-    """Whether all of its log directory is gone."""
+    """Whether its whole log directory was wiped."""
     stopped_cleanly: bool = False
     log_start_offset: int = 0
-    """By its log directory's checkpoint: what lay before was deleted; 0 where that does not name it."""
+    """By its log directory's checkpoint: records before it were deleted; 0 if that does not list it."""
 
     @property
     def key(self) -> TopicPartition:
@@ -129,24 +130,24 @@ class ExpectedReplica:
 
 NOT_READ: Final = frozenset({Presence.LINK, Presence.UNREADABLE})
 UNSEEN: Final = NOT_READ | {Presence.NOT_GIVEN, Presence.NOT_COPIED}
-"""Cases in which records may be where nobody looked, so that nothing follows from what is not there."""
+"""Cases in which records may exist unread, so that their absence proves nothing."""
 
 
 def read_directory(directory: GivenDirectory, expected: Iterable[TopicPartition], copied: Extent | None = None) -> DirectoryReading:
-    """How a log directory is read, by the first row that fits; `expected` are partitions that should lie in it.
+    """How a log directory is read, by the first row that applies; `expected` are the partitions that should be in it.
 
     | row | reading |
     |---|---|
-    | the user said so (`--partial`, `--whole`) | as said |
+    | the user says so (`--partial`, `--whole`) | as the user says |
     | a partition directory or a file given by itself | partial |
-    | an empty directory that was given as a broker's | wiped |
+    | an empty directory given with a broker's name | wiped |
     | no `meta.properties`, no checkpoint | partial: files gathered by hand |
     | `meta.properties`, no checkpoint, no partition | wiped |
-    | some of the expected partitions are there, and most are not | partial |
+    | it has some of the expected partitions, but most are missing | partial |
     | all else | whole |
     """
-    wanted = set(expected)
-    absent = wanted - directory.there.keys()
+    keys = set(expected)
+    absent = keys - directory.there.keys()
     has_data = any(topic != CLUSTER_METADATA_TOPIC for topic, _ in directory.there)
     bare = (directory.has_identity or directory.is_empty) and not directory.has_checkpoints and not has_data
     rows = (
@@ -155,94 +156,79 @@ def read_directory(directory: GivenDirectory, expected: Iterable[TopicPartition]
         (copied is not None, copied or Extent.WHOLE, "said"),
         (directory.is_empty, Extent.WIPED, "empty"),
         (not directory.has_identity and not directory.has_checkpoints, Extent.PARTIAL, "no_small_files"),
-        (bare and (bool(wanted) or not directory.there), Extent.WIPED, "identity_alone"),
-        (len(wanted) < 2 * len(absent) < 2 * len(wanted), Extent.PARTIAL, "most_absent"),
+        (bare and (bool(keys) or not directory.there), Extent.WIPED, "identity_alone"),
+        (len(keys) < 2 * len(absent) < 2 * len(keys), Extent.PARTIAL, "most_absent"),
     )
-    extent, reason = next(((extent, reason) for fits, extent, reason in rows if fits), (Extent.WHOLE, "whole"))
+    extent, reason = next(((extent, reason) for applies, extent, reason in rows if applies), (Extent.WHOLE, "whole"))
     return DirectoryReading(directory, extent, reason)
 
 
 class Ledger:
-    """Every replica that is expected, with what is the case; rows of a partition by broker."""
+    """The table of expected replicas; rows of a partition are in the order of brokers."""
 
     def __init__(
         self, directories: Sequence[GivenDirectory], controller: ControllerHistory | None = None, copied: Extent | None = None
     ) -> None:
-        self._directories = directories
         self._controller = controller
+        self._controlled = {} if controller is None else controller.partitions
         self._of_node: dict[int, list[GivenDirectory]] = {}
         self._of_broker: dict[int | str, list[GivenDirectory]] = {}
-        for given_directory in directories:
-            self._of_broker.setdefault(given_directory.broker, []).append(given_directory)
-            if given_directory.node_id is not None:
-                self._of_node.setdefault(given_directory.node_id, []).append(given_directory)
-        self.nodes_known = all(given_directory.node_id is not None for given_directory in directories)
-        """Whether every log directory says whose it is: else one of them may be of a broker that seems not to be given."""
+        for directory in directories:
+            self._of_broker.setdefault(directory.broker, []).append(directory)
+            if directory.node_id is not None:
+                self._of_node.setdefault(directory.node_id, []).append(directory)
+        self.nodes_known = all(directory.node_id is not None for directory in directories)
+        """Whether every log directory has a node id: otherwise one of them may belong to a broker that seems not to be given."""
         assigned = self._assigned_to_directories()
-        self.readings = [
-            read_directory(
-                given_directory,
-                self._expected_in(given_directory, assigned.get(id(given_directory), ())),
-                copied or given_directory.copied,
-            )
-            for given_directory in directories
-        ]
-        self._reading = {id(reading.directory): reading.reading for reading in self.readings}
+        self.readings = []
+        for directory in directories:
+            expected = self._expected_in(directory, assigned.get(id(directory), ()))
+            self.readings.append(read_directory(directory, expected, copied or directory.copied))
+        self._extent = {id(reading.directory): reading.reading for reading in self.readings}
         self._wiped = [reading.directory for reading in self.readings if reading.reading is Extent.WIPED]
-        self._topics_known = (
-            frozenset() if controller is None else frozenset(history.topic for history in controller.topics.values())
-        )
-        self._named: dict[TopicPartition, list[GivenDirectory]] = {}
-        self._there: dict[TopicPartition, list[GivenDirectory]] = {}
-        for given_directory in directories:
-            for key in given_directory.there:
-                self._there.setdefault(key, []).append(given_directory)
-            for key, offset in given_directory.watermarks.items():
-                if offset > 0 and key not in given_directory.there and key not in given_directory.set_aside:
-                    self._named.setdefault(key, []).append(given_directory)
+        self._topics = frozenset(() if controller is None else (history.topic for history in controller.topics.values()))
+        self._listed: dict[TopicPartition, list[GivenDirectory]] = {}
+        """Directories whose high-watermark checkpoint lists a partition that they do not have."""
+        self._present: dict[TopicPartition, list[GivenDirectory]] = {}
+        for directory in directories:
+            for key in directory.there:
+                self._present.setdefault(key, []).append(directory)
+            for key, offset in directory.watermarks.items():
+                if offset > 0 and key not in directory.there and key not in directory.set_aside:
+                    self._listed.setdefault(key, []).append(directory)
 
     def keys(self) -> list[TopicPartition]:
-        """Every partition that is there or expected, in order."""
-        known = () if self._controller is None else self._controller.partitions
-        return sorted({*self._there, *self._named, *known})
+        """Every partition that is present or expected, in order."""
+        return sorted({*self._present, *self._listed, *self._controlled})
 
     def rows(self, topic: str, partition: int) -> list[ExpectedReplica]:
-        """The replicas of one partition; those of which a copy is there among them."""
+        """The replicas of one partition, with and without a copy."""
         key = (topic, partition)
-        known = self._assignment(key)
-        replicas = [self._there_row(key, given_directory, known) for given_directory in self._there.get(key, ())]
-        without = [row for row in self.rows_without_copy(topic, partition) if row.case not in NOT_READ]
-        return replicas + without
-
-    def _assigned_elsewhere(self, key: TopicPartition, holders: set[int | str]) -> Iterator[ExpectedReplica]:
-        """Replicas that the controllers' log assigns to nodes none of whose directories is known to hold one."""
-        control = None if self._controller is None else self._controller.partitions.get(key)
-        for node in (control.replica_assignment if control is not None else None) or ():
-            given = self._of_node.get(node, [])
-            if not any(given_directory.broker in holders for given_directory in given):
-                yield self._assigned_row(key, node, given, control)
+        replicas = [self._present_row(key, directory) for directory in self._present.get(key, ())]
+        return replicas + [row for row in self.rows_without_copy(topic, partition) if row.case not in NOT_READ]
 
     def rows_without_copy(self, topic: str, partition: int) -> list[ExpectedReplica]:
-        """The replicas of one partition of which no copy is there, or none that could be read."""
+        """The replicas of one partition without a copy, or without a readable one."""
         key = (topic, partition)
         if topic == CLUSTER_METADATA_TOPIC:
             return []
-        there = self._there.get(key, ())
-        known = self._assignment(key)
-        replicas = [
-            self._there_row(key, given_directory, known) for given_directory in there if given_directory.there[key] in NOT_READ
-        ]
-        holders = {given_directory.broker for given_directory in there}
-        for given_directory in self._named.get(key, ()):
-            if given_directory.broker not in holders:
-                replicas.append(self._absent_row(key, given_directory, (HIGH_WATERMARKS,), known))
-                holders.add(given_directory.broker)
-        replicas += self._assigned_elsewhere(key, holders)
-        if known is None and self._wiped and not self._is_gone(key):
-            for given_directory in self._wiped:
-                if given_directory.broker not in holders and self._elsewhere(key, given_directory):
-                    replicas.append(self._absent_row(key, given_directory, (OTHER_COPIES,), None))
-                    holders.add(given_directory.broker)
+        present = self._present.get(key, ())
+        replicas = [self._present_row(key, directory) for directory in present if directory.there[key] in NOT_READ]
+        holders = {directory.broker for directory in present}
+        for directory in self._listed.get(key, ()):
+            if directory.broker not in holders:
+                replicas.append(self._absent_row(key, directory, (HIGH_WATERMARKS,)))
+                holders.add(directory.broker)
+        control = self._controlled.get(key)
+        nodes = (control.replica_assignment if control is not None else None) or ()
+        missing = [node for node in nodes if holders.isdisjoint(directory.broker for directory in self._of_node.get(node, ()))]
+        replicas += [self._assigned_row(key, node) for node in missing]
+        if self._assignment(key) is None and not self._is_gone(key):
+            for directory in self._wiped:
+                is_on_others = any(other.broker != directory.broker for other in present)
+                if directory.broker not in holders and is_on_others:
+                    replicas.append(self._absent_row(key, directory, (OTHER_COPIES,)))
+                    holders.add(directory.broker)
         return replicas
 
     def without_copy(self) -> Iterator[ExpectedReplica]:
@@ -251,21 +237,21 @@ class Ledger:
             yield from self.rows_without_copy(*key)
 
     def _assignment(self, key: TopicPartition) -> frozenset[int] | None:
-        """Who has a replica by the controllers' log; None where it does not say."""
-        control = None if self._controller is None else self._controller.partitions.get(key)
+        """The nodes to which the controllers' log assigns a partition; None if unknown."""
+        control = self._controlled.get(key)
         return None if control is None or control.replica_assignment is None else frozenset(control.replica_assignment)
 
     def is_there(self, key: TopicPartition) -> bool:
-        """Whether any log directory given has a directory of the partition."""
-        return key in self._there
+        """Whether any given log directory has a directory of the partition."""
+        return key in self._present
 
     def copies(self, key: TopicPartition) -> int:
-        """How many log directories given have a directory of the partition."""
-        return len(self._there.get(key, ()))
+        """How many given log directories have a directory of the partition."""
+        return len(self._present.get(key, ()))
 
     @property
     def is_empty(self) -> bool:
-        """Whether no partition is there, and none expected."""
+        """Whether no partition is present, and none expected."""
         return not self.keys()
 
     def has_node(self, node: int) -> bool:
@@ -273,116 +259,87 @@ class Ledger:
         return node in self._of_node
 
     def _is_gone(self, key: TopicPartition) -> bool:
-        """Whether the controllers' log is there and knows no such partition."""
-        return self._controller is not None and key not in self._controller.partitions
+        """Whether the controllers' log was given and has no such partition."""
+        return self._controller is not None and key not in self._controlled
 
-    def _was_never_known(self, key: TopicPartition, directory: GivenDirectory) -> bool:
-        """Whether the controllers' log of the directory's cluster is here from its beginning and never had such a topic."""
-        known = self._controller
-        if known is None or known.log_start_offset or not known.is_complete:
-            return False
-        return self._is_gone(key) and key[0] not in self._topics_known and not directory.of_another_cluster
+    def _is_assigned(self, key: TopicPartition, directory: GivenDirectory) -> bool | None:
+        """Whether the controllers' log assigns a partition to the broker of a log directory; None if unknown."""
+        nodes = self._assignment(key)
+        return None if nodes is None or directory.node_id is None else directory.node_id in nodes
 
-    def _elsewhere(self, key: TopicPartition, wiped: GivenDirectory) -> bool:
-        """Whether another broker of the same cluster holds the partition."""
-        return any(given_directory.broker != wiped.broker for given_directory in self._there.get(key, ()))
+    def _present_row(self, key: TopicPartition, directory: GivenDirectory) -> ExpectedReplica:
+        by = (HIGH_WATERMARKS,) if key in directory.watermarks else ()
+        return self._row(key, directory, directory.there[key], by)
 
-    def _there_row(self, key: TopicPartition, given_directory: GivenDirectory, known: frozenset[int] | None) -> ExpectedReplica:
-        by = [HIGH_WATERMARKS] if key in given_directory.watermarks else []
-        assigned = None if known is None or given_directory.node_id is None else given_directory.node_id in known
-        by += [CONTROLLER] if assigned else []
-        return self._row(key, given_directory, given_directory.there[key], tuple(by), assigned)
+    def _absent_row(self, key: TopicPartition, directory: GivenDirectory, by: tuple[str, ...]) -> ExpectedReplica:
+        is_partial = self._extent[id(directory)] is Extent.PARTIAL
+        return self._row(key, directory, Presence.NOT_COPIED if is_partial else Presence.ABSENT, by)
 
-    def _absent_row(
-        self, key: TopicPartition, given_directory: GivenDirectory, by: tuple[str, ...], known: frozenset[int] | None
-    ) -> ExpectedReplica:
-        case = Presence.NOT_COPIED if self._reading[id(given_directory)] is Extent.PARTIAL else Presence.ABSENT
-        assigned = None if known is None or given_directory.node_id is None else given_directory.node_id in known
-        return self._row(key, given_directory, case, (*by, CONTROLLER) if assigned else by, assigned)
+    def _assigned_row(self, key: TopicPartition, node: int) -> ExpectedReplica:
+        """The row of a broker to which the controllers' log assigns a replica of which there is no copy."""
+        given = self._of_node.get(node, [])
+        directory_id = directory_of(self._controlled[key], node)
+        with_id = _with_id(given, directory_id)
+        wiped = [directory for directory in given if self._extent[id(directory)] is Extent.WIPED]
+        has_other_ids = directory_id is not None and all(directory.directory_id is not None for directory in given)
+        if not given or (not with_id and not wiped and has_other_ids):
+            broker = given[0].broker if given else node
+            return ExpectedReplica(*key, broker, Presence.NOT_GIVEN, (CONTROLLER,), node=node, is_assigned=True)
+        whole = [directory for directory in given if self._extent[id(directory)] is Extent.WHOLE]
+        return self._absent_row(key, (with_id or wiped or whole or given)[0], ())
 
-    def _assigned_row(
-        self, key: TopicPartition, node: int, given: list[GivenDirectory], control: PartitionControl | None
-    ) -> ExpectedReplica:
-        """The row of a broker that the controllers' log assigns a replica to, and of which no copy is there."""
-        assert control is not None
-        if not given:
-            return ExpectedReplica(*key, node, Presence.NOT_GIVEN, (CONTROLLER,), node=node, is_assigned=True)
-        directory_id = directory_of(control, node)
-        fitting = [
-            given_directory
-            for given_directory in given
-            if directory_id is not None and given_directory.directory_id == directory_id
-        ]
-        wiped = [given_directory for given_directory in given if self._reading[id(given_directory)] is Extent.WIPED]
-        if (
-            not fitting
-            and not wiped
-            and directory_id is not None
-            and all(given_directory.directory_id is not None for given_directory in given)
-        ):
-            return ExpectedReplica(*key, given[0].broker, Presence.NOT_GIVEN, (CONTROLLER,), node=node, is_assigned=True)
-        whole = [given_directory for given_directory in given if self._reading[id(given_directory)] is Extent.WHOLE]
-        return self._absent_row(key, (fitting or wiped or whole or given)[0], (), frozenset([node]))
-
-    def _row(
-        self, key: TopicPartition, given_directory: GivenDirectory, case: Presence, by: tuple[str, ...], assigned: bool | None
-    ) -> ExpectedReplica:
-        never_known = self._was_never_known(key, given_directory)
+    def _row(self, key: TopicPartition, directory: GivenDirectory, case: Presence, by: tuple[str, ...]) -> ExpectedReplica:
+        controller, is_assigned = self._controller, self._is_assigned(key, directory)
+        is_complete = controller is not None and controller.is_complete and not controller.log_start_offset
+        never_known = is_complete and self._is_gone(key) and key[0] not in self._topics and not directory.of_another_cluster
         return ExpectedReplica(
             *key,
-            given_directory.broker,
+            directory.broker,
             case,
-            by,
-            given_directory.name,
-            given_directory.node_id,
-            assigned,
+            (*by, CONTROLLER) if is_assigned else by,
+            directory.name,
+            directory.node_id,
+            is_assigned,
             self._is_gone(key) and not never_known,
             never_known,
-            given_directory.watermarks.get(key),
-            any(key in other.set_aside for other in self._of_broker[given_directory.broker]),
-            self._reading[id(given_directory)] is Extent.WIPED,
-            given_directory.stopped_cleanly,
-            given_directory.log_starts.get(key, 0),
+            directory.watermarks.get(key),
+            any(key in other.set_aside for other in self._of_broker[directory.broker]),
+            self._extent[id(directory)] is Extent.WIPED,
+            directory.stopped_cleanly,
+            directory.log_starts.get(key, 0),
         )
 
     def _assigned_to_directories(self) -> dict[int, list[TopicPartition]]:
         """`id` of a log directory → partitions that the controllers' log assigns to it, or to its broker's only directory."""
-        partitions_by_broker: dict[int, list[TopicPartition]] = {}
-        for key, control in ({} if self._controller is None else self._controller.partitions).items():
+        partitions: dict[int, list[TopicPartition]] = {}
+        for key, control in self._controlled.items():
             for node in control.replica_assignment or ():
-                given = self._of_node.get(node, ())
-                directory_id = directory_of(control, node)
-                fitting = [
-                    given_directory
-                    for given_directory in given
-                    if directory_id is not None and given_directory.directory_id == directory_id
-                ]
-                if not fitting and len(given) == 1:
-                    fitting = list(given)
-                for given_directory in fitting[:1]:
-                    partitions_by_broker.setdefault(id(given_directory), []).append(key)
-        return partitions_by_broker
+                given = self._of_node.get(node, [])
+                with_id = _with_id(given, directory_of(control, node))
+                for directory in (with_id or (given if len(given) == 1 else []))[:1]:
+                    partitions.setdefault(id(directory), []).append(key)
+        return partitions
 
     def _expected_in(self, directory: GivenDirectory, assigned: Iterable[TopicPartition]) -> set[TopicPartition]:
-        """Partitions that should lie in a log directory: by its checkpoint, unless the controllers say otherwise, and by them."""
-        of_broker = self._of_broker[directory.broker]
-        named = {key for key, offset in directory.watermarks.items() if offset > 0 and not self._is_gone(key)}
-        named -= directory.set_aside
-        elsewhere = {key for given_directory in of_broker if given_directory is not directory for key in given_directory.there}
-        expected = named | {key for key in assigned if key not in elsewhere}
-        if self._controller is None:
-            return expected - elsewhere
-        return {key for key in expected - elsewhere if key in directory.there or self._may_hold(directory, key)}
+        """Partitions that should be in a log directory by its checkpoint, unless the controllers contradict it, and by them."""
+        listed = {key for key, offset in directory.watermarks.items() if offset > 0 and not self._is_gone(key)}
+        others = [other for other in self._of_broker[directory.broker] if other is not directory]
+        elsewhere = {key for other in others for key in other.there}
+        expected = (listed - directory.set_aside | set(assigned)) - elsewhere
+        return {key for key in expected if key in directory.there or self._may_contain(directory, key)}
 
-    def _may_hold(self, directory: GivenDirectory, key: TopicPartition) -> bool:
-        """Whether the controllers' log, which knows the partition, gives the directory's broker a replica, or does not say."""
-        assert self._controller is not None
-        assignment = self._controller.partitions[key].replica_assignment
-        return not assignment or directory.node_id is None or directory.node_id in assignment
+    def _may_contain(self, directory: GivenDirectory, key: TopicPartition) -> bool:
+        """Whether the controllers' log assigns a partition to the directory's broker, or that is unknown."""
+        nodes = self._assignment(key)
+        return not nodes or directory.node_id is None or directory.node_id in nodes
+
+
+def _with_id(directories: Iterable[GivenDirectory], directory_id: str | None) -> list[GivenDirectory]:
+    return [directory for directory in directories if directory_id is not None and directory.directory_id == directory_id]
 
 
 def directory_of(control: PartitionControl, node: int) -> str | None:
-    """Id of the log directory to which a broker's replica is assigned; None where records do not carry it, or name none."""
+    """Id of the log directory to which a broker's replica is assigned; None if the records have none, or a reserved one."""
     pairs = zip(control.replica_assignment or (), control.directories or (), strict=False)
     directory = next((directory for broker, directory in pairs if broker == node), None)
     return None if directory in RESERVED_DIRECTORY_IDS else directory
@@ -391,7 +348,7 @@ def directory_of(control: PartitionControl, node: int) -> str | None:
 def lost_directory_ids(
     controller: ControllerHistory | None, node: int, present: Collection[str | None]
 ) -> dict[TopicPartition, str]:
-    """Ids of log directories of a node, by the partitions that the controllers assign there, without ids that are `present`."""
+    """Partition → id of the log directory to which the controllers assign it on a node, if that id is not `present`."""
     partitions = {} if controller is None else controller.partitions
     assigned = ((key, directory_of(control, node)) for key, control in partitions.items())
     return {key: directory for key, directory in assigned if directory is not None and directory not in present}

@@ -1,4 +1,4 @@
-"""Whether an output may be written: it is, contains and lies inside nothing that the run reads, and is no other output of the run.
+"""Checks that outputs do not overlap with anything that the run reads, or with each other.
 
 Files and directories are compared by device and inode, objects by bucket and key.
 """
@@ -17,17 +17,17 @@ from kafka_forensics.storage.open import ARCHIVES, local_path
 from kafka_forensics.storage.remote import RemotePlace, remote_place
 
 OutputKind = Literal["file", "new directory", "any"]
-"""A file, perhaps to be replaced; a directory that is empty or does not exist; or what the code that writes it checks further."""
+"""A file, which may exist; a directory, which must be empty or missing; or anything, which the code that writes it checks."""
 
 _URI: Final = re.compile(r"([a-z][a-z0-9+.-]+):/+(.*)", re.IGNORECASE)
-"""As a path has it, in which two slashes are one."""
+"""A URI, also as a path object writes it, with one slash."""
 _LOCAL: Final = re.compile(r"local(?=://)", re.IGNORECASE)
-"""The other name of `file:` in fsspec."""
+"""fsspec's alias of `file:`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A place to be written to, and what the user calls the option that names it."""
+    """A path or URI to write to, and the option that names it."""
 
     place: str
     option: str = "--output"
@@ -36,41 +36,41 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class _Evidence:
-    """A path without links that is read."""
+    """A path that is read, links resolved."""
 
     path: str
     name: str
-    """What the user calls it."""
+    """Its description in errors."""
     only_kafka_names: bool = False
-    """Whether it is a folder in which only files with names of Kafka's are read."""
+    """Whether it is a folder of which only files with Kafka's names are read."""
 
 
 def check_outputs(outputs: Iterable[Output], inputs: Iterable[str]) -> None:
-    """Raise UsageError unless all the outputs can be written without a change of anything that is read with `inputs`.
+    """Raise UsageError unless all outputs can be written without changing anything that is read with `inputs`.
 
-    `inputs` are paths and URIs as they were typed, `NAME=PATH` among them. With a partition directory or a file, the files beside
-    it are read, too, and those of the log directory above it.
+    `inputs` are paths and URIs as they were typed, including `NAME=PATH`. With a partition directory or a file, the files beside it
+    are read, too, and those of the log directory above it.
     """
-    outputs, spellings = list(outputs), [(spelling, given) for given in inputs for spelling in _spellings(given)]
+    outputs, spellings = list(outputs), [(spelling, argument) for argument in inputs for spelling in _spellings(argument)]
     evidence = _all_read(spellings)
     for output in outputs:
-        here = _here(output.place)
-        if here is None:
+        path = _local_path(output.place)
+        if path is None:
             _check_object(output, [spelling for spelling, _ in spellings])
         else:
-            for target, read in product(_targets(here, output.kind), evidence):
-                if (found := _overlap(target, read)) is not None:
-                    raise _refused(output, found, read.name)
+            for target, read in product(_targets(path, output.kind), evidence):
+                if (overlap := _overlap(target, read)) is not None:
+                    raise _refused(output, overlap, read.name)
         if output.kind != "any":
             _check_kind(output)
     for output, other in combinations(outputs, 2):
-        one, two = (os.path.realpath(_here(each.place) or each.place) for each in (output, other))
-        if _is_same(one, two):
+        paths = [os.path.realpath(_local_path(place) or place) for place in (output.place, other.place)]
+        if _is_same(*paths):
             raise UsageError(f"{output.option} and {other.option} name one file: {output.place}", hint="give each its own")
 
 
 def _check_kind(output: Output) -> None:
-    """Raise UsageError unless a file, or a new directory, can be made there."""
+    """Raise UsageError unless the file or new directory can be created."""
     place, above = output.place, os.path.dirname(output.place.rstrip("/")) or "."
     uri = _URI.match(place)
     if output.kind == "new directory":
@@ -101,63 +101,60 @@ def _check_empty(place: str, option: str) -> None:
         raise UsageError(f"{place} is not empty: it holds {names[0]}", hint=hint)
 
 
-# Paths of this machine.
-
-
-def _here(place: str) -> str | None:
-    """The path on this machine that a place means; None for one of a storage service."""
+def _local_path(place: str) -> str | None:
+    """The path on this machine of a path or URI; None for a URI of a storage service."""
     return local_path(_LOCAL.sub("file", place, count=1) if _LOCAL.match(place) else place)
 
 
-def _spellings(given: str) -> Iterator[str]:
-    """What was typed, and what stands after each `=` in it, if that is there: `NAME=PATH` may be either."""
-    yield given
-    while given := given.partition("=")[2]:
-        if _URI.match(given) or os.path.lexists(_here(given) or given):
-            yield given
+def _spellings(argument: str) -> Iterator[str]:
+    """The argument, and the text after each `=` in it if that exists: `NAME=PATH` may be a path or a pair."""
+    yield argument
+    while argument := argument.partition("=")[2]:
+        if _URI.match(argument) or os.path.lexists(_local_path(argument) or argument):
+            yield argument
 
 
-def _targets(here: str, kind: OutputKind) -> Iterator[str]:
-    """What is written to at a path, without links: what it leads to, its own name, which may be given to a new file, and what links
-    in a dataset lead to."""
-    absolute = os.path.abspath(here)
+def _targets(path: str, kind: OutputKind) -> Iterator[str]:
+    """The paths that writing to `path` may change: its target, its own name, which a new file may get, and targets of links in a
+    dataset."""
+    absolute = os.path.abspath(path)
     named = os.path.join(os.path.realpath(os.path.dirname(absolute)), os.path.basename(absolute))
-    yield from dict.fromkeys((os.path.realpath(here), os.path.realpath(absolute), named))
-    if kind == "any" and os.path.isdir(here):
-        with os.scandir(here) as entries:
+    yield from dict.fromkeys((os.path.realpath(path), os.path.realpath(absolute), named))
+    if kind == "any" and os.path.isdir(path):
+        with os.scandir(path) as entries:
             yield from [os.path.realpath(entry.path) for entry in entries if entry.is_symlink()]
 
 
 def _all_read(spellings: list[tuple[str, str]]) -> list[_Evidence]:
-    """All paths of this machine that are read because of (what may be a path, what was typed)."""
+    """All local paths that are read because of (spelling, argument)."""
     evidence, folders = [], dict[str, str]()
-    for spelling, given in spellings:
-        here = _here(spelling)
-        for path in dict.fromkeys((os.path.realpath(here), os.path.abspath(here))) if here is not None else ():
-            evidence.append(_Evidence(os.path.realpath(path), f"the input {given}"))
+    for spelling, argument in spellings:
+        local = _local_path(spelling)
+        for path in dict.fromkeys((os.path.realpath(local), os.path.abspath(local))) if local is not None else ():
+            evidence.append(_Evidence(os.path.realpath(path), f"the input {argument}"))
             if not os.path.isdir(path) and not path.lower().endswith(tuple(ARCHIVES)):
                 path = os.path.dirname(path)
-                folders.setdefault(os.path.realpath(path), given)
+                folders.setdefault(os.path.realpath(path), argument)
             if parse_partition_name(os.path.basename(path)) is not None:
-                folders.setdefault(os.path.realpath(os.path.dirname(path)), given)
-    return evidence + [read for folder, given in folders.items() for read in _read_beside(folder, given)]
+                folders.setdefault(os.path.realpath(os.path.dirname(path)), argument)
+    return evidence + [read for folder, argument in folders.items() for read in _read_beside(folder, argument)]
 
 
-def _read_beside(folder: str, given: str) -> list[_Evidence]:
-    """What is read in the folder of a file or partition directory: all of a log or partition directory, else files with Kafka's
+def _read_beside(folder: str, argument: str) -> list[_Evidence]:
+    """Everything in the folder of a file or partition directory if it is a log or partition directory, else files with Kafka's
     names."""
     try:
         kinds = {file: kind for file in os.listdir(folder) if (kind := classify_file(file)) is not None}
     except OSError:
-        kinds = {"": LOG_DIRECTORY_KINDS[0]}  # nobody knows
-    is_any = {*LOG_DIRECTORY_KINDS, *PARTITION_KINDS}.isdisjoint(kinds.values())
-    files = [_Evidence(os.path.join(folder, file), f"{file}, which is read with the input {given}") for file in kinds]
-    name = f"{folder}, in which files are read with the input {given}"
-    return [_Evidence(folder, name, only_kafka_names=is_any), *(files if is_any else ())]
+        kinds = {"": LOG_DIRECTORY_KINDS[0]}  # unreadable: it may be a log directory
+    is_other_folder = {*LOG_DIRECTORY_KINDS, *PARTITION_KINDS}.isdisjoint(kinds.values())
+    files = [_Evidence(os.path.join(folder, file), f"{file}, which is read with the input {argument}") for file in kinds]
+    name = f"{folder}, in which files are read with the input {argument}"
+    return [_Evidence(folder, name, only_kafka_names=is_other_folder), *(files if is_other_folder else ())]
 
 
 def _overlap(target: str, read: _Evidence) -> str | None:
-    """How the file or directory `target` overlaps with evidence; None if it does not."""
+    """How path `target` overlaps with evidence; None if it does not."""
     if read.only_kafka_names:
         is_read = classify_file(os.path.basename(target)) is not None and _is_same(os.path.dirname(target), read.path)
         return "lies inside" if is_read else None
@@ -170,18 +167,18 @@ def _overlap(target: str, read: _Evidence) -> str | None:
     return "has another name in" if _is_within(target, read.path) else None
 
 
-def _refused(output: Output, found: str, name: str) -> UsageError:
+def _refused(output: Output, overlap: str, name: str) -> UsageError:
     hint = f"choose another place for the output: give {output.option} one outside of all that is read"
-    return UsageError(f"output {output.place} {found} {name}: evidence is never written to", hint=hint)
+    return UsageError(f"output {output.place} {overlap} {name}: evidence is never written to", hint=hint)
 
 
 def _is_same(path: str, other: str) -> bool:
-    here = _identity(path)
-    return path == other or (here is not None and here == _identity(other))
+    identity = _identity(path)
+    return path == other or (identity is not None and identity == _identity(other))
 
 
 def _is_below(path: str, folder: str) -> bool:
-    """Whether `path`, which need not exist, lies in a folder, by whatever name."""
+    """Whether `path`, which need not exist, is below a folder, also by another name of that."""
     return any(_is_same(above, folder) for above in _above(path))
 
 
@@ -192,7 +189,7 @@ def _above(path: str) -> Iterator[str]:
 
 
 def _is_within(target: str, root: str) -> bool:
-    """Whether anything below `root` is `target`, or a directory above it, by another name: a hard link, or a bind mount."""
+    """Whether `target`, or a directory above it, has another name below `root`: a hard link, or a bind mount."""
     identities = set(map(_identity, (target, *_above(target)))) - {None}
     has_links = os.path.isfile(target) and os.stat(target).st_nlink > 1
     return any(
@@ -203,25 +200,22 @@ def _is_within(target: str, root: str) -> bool:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """Device and inode; None of what is not there."""
+    """(device, inode); None if the path does not exist."""
     with suppress(OSError):
         info = os.lstat(path)
         return info.st_dev, info.st_ino
     return None
 
 
-# Objects of storage services.
-
-
 def _check_object(output: Output, spellings: list[str]) -> None:
-    """Raise UsageError if an input is at the prefix, above it or below it; patterns count up to where they begin."""
+    """Raise UsageError if an input is at the output's prefix, above it or below it; a pattern counts as the path before it."""
     place = _bucket_and_key(remote_place(output.place))
     for spelling in spellings:
-        if "://" not in spelling or _here(spelling) is not None:
+        if "://" not in spelling or _local_path(spelling) is not None:
             continue
         read = remote_place(spelling)
         above, *pattern = re.split(r"[*?[]", _bucket_and_key(read), maxsplit=1)
-        if pattern or classify_file(above.rpartition("/")[2]) is not None:  # what lies beside a file is read, too
+        if pattern or classify_file(above.rpartition("/")[2]) is not None:  # files beside a file are read, too
             above = above.rpartition("/")[0]
         if f"{place}/".startswith(f"{above}/"):
             raise _refused(output, "lies inside", f"the input {read.name}")
@@ -230,8 +224,8 @@ def _check_object(output: Output, spellings: list[str]) -> None:
 
 
 def _bucket_and_key(place: RemotePlace) -> str:
-    """`SCHEME://BUCKET/KEY`; of Azure without the account, which may stand in the options as well, and of HDFS without the name
-    node: its host, its service and, for the default file system, nothing name the same one."""
+    """`SCHEME://BUCKET/KEY`; without Azure's account, which may be in the options instead, and without HDFS's name node, which has
+    several names: its host, its service, or none for the default file system."""
     bucket, slash, key = place.root.partition("/")
     if place.scheme == "hdfs":
         return f"hdfs://{re.sub('/+', '/', slash + key)}"

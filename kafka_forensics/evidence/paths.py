@@ -1,5 +1,6 @@
-"""From paths as they were typed to opened sources, each read once, each with something of Kafka's in it."""
+"""Opens the paths that a user typed: each source is read once, and has files of Kafka's."""
 
+import logging
 import os
 import re
 import shlex
@@ -28,15 +29,13 @@ from kafka_forensics.storage.archives import container_of
 from kafka_forensics.storage.bundles import SUFFIX, BundleSource
 from kafka_forensics.storage.local import OUTSIDE, LocalSource
 from kafka_forensics.storage.open import ARCHIVES, located, open_source, share_roots, spelled_out
-from kafka_forensics.storage.source import ByteSource, Entry, EntryKind, LostSource
+from kafka_forensics.storage.source import ByteSource, Entry, EntryKind, Identity, LostSource, path_in
 
 if TYPE_CHECKING:
     from kafka_forensics.storage.remote import StorageOptions
 
 Name = int | str
-"""What a broker is called: a number where the name is one."""
-Identity = tuple[int, int]
-"""(device, inode)."""
+"""A broker's name in `NAME=PATH`; an int if it is a number."""
 
 _LAYOUT: Final = (
     "a broker's log directory holds meta.properties and directories like orders-0 with files like 00000000000000000000.log"
@@ -49,7 +48,7 @@ _BY_SUFFIX: Final = {
 
 
 class StrangerError(UsageError):
-    """A path that holds nothing of Kafka's."""
+    """A path without any file of Kafka's."""
 
 
 @dataclass(slots=True)
@@ -60,37 +59,49 @@ class OpenedPath:
     source: ByteSource
     discovery: Discovery
 
+    def typed(self, path: str) -> str:
+        """A path in the source as the user would type it."""
+        return typed_path(self.source, path)
+
+    def key(self, entry: Entry | None) -> object:
+        """A key that is equal for all names of a directory or file: its identity, in an archive its own name; None for None."""
+        if entry is None:
+            return None
+        return entry.identity or (id(self.source), directory_key(entry))
+
 
 def open_paths(paths: list[str], *, logs_only: bool = True, storage_options: tuple[tuple[str, str], ...] = ()) -> list[OpenedPath]:
-    """Open every path, what is reached by several of them once only, and note that. Patterns in URIs are matched here.
+    """Open every path, after expanding patterns in URIs; what several paths lead to is read once, which is logged.
 
-    Of several paths, those that hold nothing of Kafka's are left out with a note, and one that cannot be opened is incomplete.
-    Raises UsageError for a path that is missing or empty, and where none holds a log (`logs_only`) or a file of Kafka's.
+    Of several paths, those without any file of Kafka's are skipped and logged, and one that cannot be opened is incomplete.
+    Raises UsageError for a path that is missing or empty, and if none has a log (`logs_only`) or any file of Kafka's.
     """
     opened: list[OpenedPath] = []
     by_place: dict[str, OpenedPath] = {}
-    every = [(given, *place) for given, path in map(split_name, paths) for place in located(path, storage_options)]
-    for given, path, options in every:
-        place = os.path.realpath(path) if os.path.lexists(path) else path
+    expanded = [(given, *place) for given, path in map(split_name, paths) for place in located(path, storage_options)]
+    for given, path, options in expanded:
+        place = _real_path(path)
         if place in by_place:
-            _name(by_place[place], given)
+            _set_name(by_place[place], given)
             _note(f"{path}: the same as {by_place[place].source.name}, read once")
             continue
-        by_place[place] = opened_path = OpenedPath(given, _source(path, options, alone=len(every) == 1), Discovery())
-        opened.append(opened_path)
+        by_place[place] = OpenedPath(given, _source(path, options, is_only=len(expanded) == 1), Discovery())
+        opened.append(by_place[place])
     share_roots([opened_path.source for opened_path in opened])
     for opened_path in opened:
         opened_path.discovery = _discovered(opened_path.source)
         _take_empty_log_directory(opened_path)
-    opened = [each for opened_path in opened for each in _with_bundles(opened_path, storage_options, by_place)]
+    opened = [path_or_bundle for opened_path in opened for path_or_bundle in _with_bundles(opened_path, storage_options, by_place)]
     opened = _without_strangers(opened, logs_only=logs_only)
-    if may_repeat(opened):
-        return _read_once(opened)
-    return opened
+    return _read_once(opened) if may_repeat(opened) else opened
+
+
+def _real_path(path: str) -> str:
+    return os.path.realpath(path) if os.path.lexists(path) else path
 
 
 def _take_empty_log_directory(opened_path: OpenedPath) -> None:
-    """Take an empty directory that was given as a broker's: it is the broker's log directory on a replaced disk."""
+    """Take an empty directory, given with a broker's name, as the broker's log directory on a replaced disk."""
     discovery = opened_path.discovery
     root = next((entry for entry in discovery.empty if not entry.path), None)
     if opened_path.given is not None and root is not None and isinstance(opened_path.source, (LocalSource, BundleSource)):
@@ -101,43 +112,38 @@ def _take_empty_log_directory(opened_path: OpenedPath) -> None:
 def _with_bundles(
     opened_path: OpenedPath, storage_options: tuple[tuple[str, str], ...], by_place: dict[str, OpenedPath]
 ) -> list[OpenedPath]:
-    """A path that was given, if it is a folder with each of the bundles in it, unless they were given, too; without the folder if
-    it holds nothing else."""
+    """A folder and the bundles in it that were not given themselves; without the folder if it contains nothing else."""
     source, discovery = opened_path.source, opened_path.discovery
     if not isinstance(source, LocalSource) and "://" not in source.name:
         return [opened_path]
     found = [entry for entry in discovery.unknown if entry.name.endswith(SUFFIX)]
     discovery.unknown[:] = [entry for entry in discovery.unknown if not entry.name.endswith(SUFFIX)]
     bundles = []
-    for path in sorted(typed_path(source, entry.path) for entry in found):
-        place = os.path.realpath(path) if os.path.lexists(path) else path
-        if place in by_place:
-            continue
-        options = next(options for _, options in located(path, storage_options))
-        by_place[place] = bundle = OpenedPath(opened_path.given, _source(path, options, alone=False), Discovery())
-        bundle.discovery = _discovered(bundle.source)
-        bundles.append(bundle)
+    for path in sorted(opened_path.typed(entry.path) for entry in found):
+        place = _real_path(path)
+        if place not in by_place:
+            options = next(options for _, options in located(path, storage_options))
+            bundle_source = _source(path, options, is_only=False)
+            by_place[place] = OpenedPath(opened_path.given, bundle_source, _discovered(bundle_source))
+            bundles.append(by_place[place])
     return bundles if found and discovery == Discovery() else [opened_path, *bundles]
 
 
 def note_strangers(opened: Iterable[OpenedPath]) -> None:
-    """Tell in one line what lies beside log directories and is nothing of Kafka's, and in another which archives do: they are not
-    opened, whatever they hold."""
+    """Log the files and archives beside log directories that are not read."""
     names: list[str] = []
     archives: list[str] = []
     for opened_path in opened:
+        discovery = opened_path.discovery
         above = {""}
-        for directory in opened_path.discovery.log_directories:
+        for directory in discovery.log_directories:
             parts = directory.path.split("/")
             above.update("/".join(parts[:count]) for count in range(1, len(parts)))
-        skipped = [
-            *opened_path.discovery.unknown,
-            *(entry for entry in opened_path.discovery.irregular if entry.kind is EntryKind.OTHER),
-        ]
-        packed = {entry.path for entry in skipped if entry.name.lower().endswith(tuple(ARCHIVES))}
-        archives += [typed_path(opened_path.source, path) for path in sorted(packed)]
-        others = {_topmost(entry.path, above) for entry in skipped if entry.path not in packed}
-        names += [typed_path(opened_path.source, path) for path in sorted(others)]
+        special = [entry for entry in discovery.irregular if entry.kind is EntryKind.OTHER]
+        skipped = {entry.path: entry.name for entry in [*discovery.unknown, *special]}
+        packed = {path for path, name in skipped.items() if name.lower().endswith(tuple(ARCHIVES))}
+        archives += map(opened_path.typed, sorted(packed))
+        names += map(opened_path.typed, sorted({_topmost(path, above) for path in skipped.keys() - packed}))
     if archives:
         _note(f"not opened: {first_few(archives, _NAMES_LISTED)}; give archives as paths themselves if they hold copies, too")
     if names:
@@ -145,23 +151,23 @@ def note_strangers(opened: Iterable[OpenedPath]) -> None:
 
 
 def _topmost(path: str, above: set[str]) -> str:
-    """The highest directory on the way to `path` that is not `above` a log directory, or the path itself."""
+    """The first directory of `path` that is not `above` a log directory, or the path itself."""
     parts = path.split("/")
     return next((name for count in range(1, len(parts)) if (name := "/".join(parts[:count])) not in above), path)
 
 
-def _source(path: str, options: "StorageOptions | None", *, alone: bool) -> ByteSource:
-    """What is at `path`; one of several that cannot be opened stands for itself. Raises UsageError, and SourceError if `alone`."""
+def _source(path: str, options: "StorageOptions | None", *, is_only: bool) -> ByteSource:
+    """The source at `path`, a LostSource if it cannot be opened. Raises UsageError, and SourceError if it is the only path."""
     try:
         return open_source(path, options)
     except SourceError as error:
-        if alone:
+        if is_only:
             raise
         return LostSource(path, error)
 
 
 def _without_strangers(opened: list[OpenedPath], *, logs_only: bool) -> list[OpenedPath]:
-    """The paths with something of Kafka's. Raises UsageError for one that was named and has nothing, and if none has."""
+    """The paths with files of Kafka's. Raises UsageError for a path with a name that has none, and if no path has any."""
     kept: list[OpenedPath] = []
     strangers: list[tuple[OpenedPath, UsageError]] = []
     for opened_path in opened:
@@ -174,27 +180,25 @@ def _without_strangers(opened: list[OpenedPath], *, logs_only: bool) -> list[Ope
             strangers.append((opened_path, error))
     if strangers and not kept:
         raise strangers[0][1]
+    skipped = [opened_path for opened_path, _ in strangers]
     if any(opened_path.discovery.log_directories or opened_path.discovery.files for opened_path in kept):
-        links = [opened_path for opened_path in kept if opened_path.given is None and _holds_links_alone(opened_path.discovery)]
+        links = [opened_path for opened_path in kept if opened_path.given is None and _has_only_links(opened_path.discovery)]
         kept = [opened_path for opened_path in kept if opened_path not in links]
-        strangers += [
-            (opened_path, StrangerError(f"there is no Kafka log in {opened_path.source.name}", hint=_hint(opened_path)))
-            for opened_path in links
-        ]
-    stores = [typed_path(one.source, entry.path) for one in opened for entry in one.discovery.remote_stores]
+        skipped += links
+    stores = [opened_path.typed(entry.path) for opened_path in opened for entry in opened_path.discovery.remote_stores]
     if stores:
         _note(f"remote segments are not read: {first_few(stores, _NAMES_LISTED)}")
-    names = [one.source.name for one, _ in strangers if not (one.discovery.empty or one.discovery.remote_stores)]
+    names = [path.source.name for path in skipped if not (path.discovery.empty or path.discovery.remote_stores)]
     if names:
         _note(f"skipped, as nothing of Kafka's is in them: {first_few(names, _NAMES_LISTED)}")
-    empty = [typed_path(one.source, entry.path) for one in opened for entry in one.discovery.empty]
+    empty = [opened_path.typed(entry.path) for opened_path in opened for entry in opened_path.discovery.empty]
     if empty:
         _note(f"empty directory: a replaced disk? name its broker, like N={empty[0]}: {first_few(empty, _NAMES_LISTED)}")
     return kept
 
 
-def _holds_links_alone(discovery: Discovery) -> bool:
-    """Whether there is nothing but links that are not followed, none with a partition's name."""
+def _has_only_links(discovery: Discovery) -> bool:
+    """Whether it has nothing but links that are not followed, none with a partition's name."""
     links = {
         entry.path for entry in discovery.irregular if entry.kind is EntryKind.SYMLINK and parse_partition_name(entry.name) is None
     }
@@ -203,7 +207,7 @@ def _holds_links_alone(discovery: Discovery) -> bool:
 
 
 def split_name(path: str) -> tuple[Name | None, str]:
-    """Split `NAME=PATH`, and spell the path out; one that exists is no such pair. Raises UsageError for an empty name."""
+    """Split `NAME=PATH`, unless a file of that name exists, and resolve `file:/path`. Raises UsageError for an empty name."""
     name, equals, rest = path.partition("=")
     if not equals or os.path.lexists(path) or not rest or "/" in name:
         return None, spelled_out(path)
@@ -214,29 +218,28 @@ def split_name(path: str) -> tuple[Name | None, str]:
 
 
 def typed_path(source: ByteSource, path: str) -> str:
-    """A path inside a source as the user would type it."""
-    name = source.name
-    return name + path if not path or name.endswith("/") else f"{name}/{path}"
+    """A path in a source as the user would type it."""
+    return path_in(source.name, path)
 
 
 def not_read(source: ByteSource, error: SourceError) -> Incomplete:
-    """What to note of a file of a source that could not be read (further)."""
+    """The gap of a file of a source that could not be read, or not completely."""
     return Incomplete(typed_path(source, error.path), error.reason)
 
 
 def members_left_out(source: ByteSource) -> list[Incomplete]:
-    """Members of an archive that are not read: those without a safe name, and all but the last of those that have one name."""
-    refused = [Incomplete(source.name, f"refused member: {name}") for name in source.rejected]
-    return refused + [Incomplete(source.name, f"several members are called {name}: the last is read") for name in source.replaced]
+    """Members of an archive that are not read: those without a safe name, and all but the last with the same name."""
+    rejected = [Incomplete(source.name, f"refused member: {name}") for name in source.rejected]
+    return rejected + [Incomplete(source.name, f"several members are called {name}: the last is read") for name in source.replaced]
 
 
 def not_listed(source: ByteSource, discovery: Discovery) -> list[Incomplete]:
-    """Directories of a source that could not be listed, the root among them, as the user would type them."""
+    """Directories of a source that could not be listed, possibly its root, with paths as the user would type them."""
     return [Incomplete(typed_path(source, incomplete.path), incomplete.reason) for incomplete in discovery.incomplete]
 
 
 def lone_file_name(source: ByteSource) -> FileName | None:
-    """What the name of a source that is one file says; of a renamed copy its end does. None if it is no file of Kafka's."""
+    """The file name of a source that is one file, parsed; of a renamed copy only its suffix counts. None if it is not Kafka's."""
     name = os.path.basename(source.name.rstrip("/"))
     parsed = parse_file_name(name)
     if parsed is None and (suffix := name.rpartition(".")[2]) in _BY_SUFFIX:
@@ -245,7 +248,7 @@ def lone_file_name(source: ByteSource) -> FileName | None:
 
 
 def _discovered(source: ByteSource) -> Discovery:
-    """What the source holds; if its root cannot even be listed, that."""
+    """The content of the source; if its root cannot be listed, that is the only gap."""
     try:
         return discover(source)
     except SourceError as error:
@@ -253,7 +256,7 @@ def _discovered(source: ByteSource) -> Discovery:
 
 
 def _require_content(opened_path: OpenedPath, *, logs_only: bool) -> None:
-    """Raise StrangerError for a path with nothing of Kafka's, UsageError for an archive whose name does not say so."""
+    """Raise StrangerError for a path without files of Kafka's, UsageError for an archive without an archive's name."""
     source, discovery = opened_path.source, opened_path.discovery
     if isinstance(source, LostSource):
         name = os.path.basename(source.name.rstrip("/"))
@@ -281,10 +284,10 @@ def _require_kafka_file(source: ByteSource, *, logs_only: bool) -> None:
 
 
 def _hint(opened_path: OpenedPath) -> str:
-    """What to do about a path that holds nothing of Kafka's."""
+    """What to do about a path without files of Kafka's."""
     discovery, name = opened_path.discovery, opened_path.source.name
     if discovery.empty:
-        empty = typed_path(opened_path.source, discovery.empty[0].path)
+        empty = opened_path.typed(discovery.empty[0].path)
         return f"it is empty: if it is the replaced disk of a broker, give it as N={empty}"
     archives = [entry.path for entry in discovery.unknown if entry.name.lower().endswith(tuple(ARCHIVES))]
     if archives:
@@ -295,8 +298,8 @@ def _hint(opened_path: OpenedPath) -> str:
     return _LAYOUT
 
 
-def _name(opened_path: OpenedPath, given: Name | None) -> None:
-    """Call what was opened `given` as well."""
+def _set_name(opened_path: OpenedPath, given: Name | None) -> None:
+    """Add the name of another path to the same source. Raises UsageError if it has another name."""
     if opened_path.given is not None and given is not None and opened_path.given != given:
         raise _two_names(opened_path.source.name, opened_path.given, given)
     opened_path.given = given if opened_path.given is None else opened_path.given
@@ -307,47 +310,47 @@ def _two_names(place: str, name: Name, other: Name) -> UsageError:
 
 
 def may_repeat(opened: Collection[OpenedPath]) -> bool:
-    """Whether any directory may be reached by two names."""
+    """Whether a directory may be reached by two names."""
     return len(opened) > 1 or any(opened_path.discovery.repeated or _has_links(opened_path.discovery) for opened_path in opened)
 
 
 def _has_links(discovery: Discovery) -> bool:
-    """Whether a link was followed, or leads to what is read already."""
+    """Whether links were followed."""
     return any(
-        entry.link is not None
+        _is_link(entry)
         for directory in discovery.log_directories
-        for part in directory.partitions
-        for entry in (*_entries(directory.entry, part.entry), *_logs(part))
+        for partition in directory.partitions
+        for entry in (directory.entry, partition.entry, *_logs(partition))
     )
 
 
 def _read_once(opened: list[OpenedPath]) -> list[OpenedPath]:
-    """The sources without the directories and files that another holds too; of equals the named one is kept, or the first."""
-    repeated = _log_directories_once(opened)
-    held, alone = _partition_places(opened)
-    logs = _log_places(opened, held)
+    """Remove directories and files that are read by another name; the one with a broker's name is kept, or else the first."""
+    notes = _log_directories_once(opened)
+    in_log_dirs, alone = _partition_places(opened)
+    logs = _log_places(opened, in_log_dirs)
     for opened_path in opened:
         directories = []
         for directory in opened_path.discovery.log_directories:
-            within = held.get(_key(opened_path, directory.entry)) if is_alone(directory) else None
-            if within is not None:
-                repeated.append(_again(opened_path, directory.path, within.place))
+            elsewhere = in_log_dirs.get(opened_path.key(directory.entry)) if is_alone(directory) else None
+            if elsewhere is not None:
+                notes.append(_read_once_note(opened_path, directory.path, elsewhere.place))
                 continue
-            rest, repeated_here = _partitions_once(opened_path, directory, held, logs)
-            repeated += repeated_here
+            rest, notes_of_directory = _partitions_once(opened_path, directory, in_log_dirs, logs)
+            notes += notes_of_directory
             directories += [] if rest is None else [rest]
         files = opened_path.discovery.files
         if files:
             parent = _parent(opened_path.source)
-            around = held.get(parent) or alone.get(parent) or logs.get(files[0].identity)
+            around = in_log_dirs.get(parent) or alone.get(parent) or logs.get(files[0].identity)
             if around is not None:
-                repeated.append(_again(opened_path, "", around.place))
+                notes.append(_read_once_note(opened_path, "", around.place))
                 files = []
         opened_path.discovery = replace(opened_path.discovery, log_directories=directories, files=files)
-    for words in repeated[:_NAMES_LISTED]:
-        _note(words)
-    if len(repeated) > _NAMES_LISTED:
-        _note(f"and {len(repeated) - _NAMES_LISTED} more are read once")
+    for text in notes[:_NAMES_LISTED]:
+        _note(text)
+    if len(notes) > _NAMES_LISTED:
+        _note(f"and {len(notes) - _NAMES_LISTED} more are read once")
     empty = Discovery()
     return [
         opened_path
@@ -356,98 +359,101 @@ def _read_once(opened: list[OpenedPath]) -> list[OpenedPath]:
     ]
 
 
-def _again(opened_path: OpenedPath, path: str, place: str) -> str:
-    return f"{typed_path(opened_path.source, path)} is in {place} as well: read once"
+def _read_once_note(opened_path: OpenedPath, path: str, place: str) -> str:
+    return f"{opened_path.typed(path)} is in {place} as well: read once"
 
 
 def _log_directories_once(opened: list[OpenedPath]) -> list[str]:
-    """Leave each log directory in one source, by one name; what is to be told of the others."""
+    """Remove log directories that are read by another name; returns notes about them."""
     kept = _keepers(opened)
     notes = []
     for opened_path in opened:
         for entry in opened_path.discovery.repeated:
-            what = "leads to what is read by another name" if entry.link else "is read by the name of a link to it"
-            notes.append(f"{typed_path(opened_path.source, entry.path)} {what}")
+            relation = "leads to what is read by another name" if entry.link else "is read by the name of a link to it"
+            notes.append(f"{opened_path.typed(entry.path)} {relation}")
         directories = []
         for directory in opened_path.discovery.log_directories:
-            keeper, chosen = kept.get(_key(opened_path, directory.entry), (opened_path, directory))
+            keeper, chosen = kept.get(opened_path.key(directory.entry), (opened_path, directory))
             if chosen is directory:
                 directories.append(directory)
             else:
-                notes.append(
-                    _again(
-                        opened_path,
-                        directory.path,
-                        keeper.source.name if keeper is not opened_path else typed_path(opened_path.source, chosen.path),
-                    )
-                )
+                place = keeper.source.name if keeper is not opened_path else opened_path.typed(chosen.path)
+                notes.append(_read_once_note(opened_path, directory.path, place))
         opened_path.discovery = replace(opened_path.discovery, log_directories=directories)
     linked = {
-        _key(opened_path, entry)
+        opened_path.key(entry)
         for opened_path in opened
-        for log_dir in opened_path.discovery.log_directories
-        for entry in log_dir.entries.values()
+        for directory in opened_path.discovery.log_directories
+        for entry in directory.entries.values()
         if _is_link(entry)
     }
     for opened_path in opened if linked else ():
-        directories = [
-            log_dir for log_dir in opened_path.discovery.log_directories if not _only_linked(opened_path, log_dir, linked)
-        ]
+        directories = opened_path.discovery.log_directories
+        directories = [directory for directory in directories if not _is_only_linked(opened_path, directory, linked)]
         opened_path.discovery = replace(opened_path.discovery, log_directories=directories)
     return notes
 
 
-def _only_linked(opened_path: OpenedPath, directory: LogDirectory, linked: set[object]) -> bool:
-    """Whether a folder is none but for small files to which links of another log directory lead."""
+def _is_only_linked(opened_path: OpenedPath, directory: LogDirectory, linked: set[object]) -> bool:
+    """Whether a folder has only small files that are the targets of links in another log directory."""
     files = [entry for entry in directory.entries.values() if classify_file(entry.name) in LOG_DIRECTORY_KINDS]
     return (
-        bool(files) and not directory.partitions and all(not _is_link(file) and _key(opened_path, file) in linked for file in files)
+        bool(files) and not directory.partitions and all(not _is_link(file) and opened_path.key(file) in linked for file in files)
     )
 
 
-def _partitions_once(
-    opened_path: OpenedPath, directory: LogDirectory, held: "dict[object, _Reading]", logs: "dict[object, _Reading]"
-) -> tuple[LogDirectory | None, list[str]]:
-    """A log directory without the partitions and segments that are read by another name, and what is to be told of them.
+@dataclass(frozen=True, slots=True)
+class _ReadPlace:
+    """A path, as the user would type it, by which something is read; the path with the lowest `rank` is kept."""
 
-    None for a folder without small files of its own of which nothing is left.
+    place: str
+    rank: int
+
+
+Places = dict[object, _ReadPlace]
+"""`OpenedPath.key` → the place by which it is read."""
+
+
+def _partitions_once(
+    opened_path: OpenedPath, directory: LogDirectory, in_log_dirs: Places, logs: Places
+) -> tuple[LogDirectory | None, list[str]]:
+    """A log directory without the partitions and segments that are read by another name, and notes about these.
+
+    None for a folder without small files of which nothing is left.
     """
-    partitions, repeated_here = [], list[str]()
-    for part in directory.partitions:
-        place = typed_path(opened_path.source, part.path)
-        reading = held.get(_key(opened_path, part.entry))
-        if reading is not None and reading.place != place:
-            repeated_here.append(f"{place} is in {reading.place} as well: read once")
-            if (name := parse_partition_name(part.name)) is not None:
+    partitions, notes = [], list[str]()
+    for partition in directory.partitions:
+        own_place = opened_path.typed(partition.path)
+        place = in_log_dirs.get(opened_path.key(partition.entry))
+        if place is not None and place.place != own_place:
+            notes.append(f"{own_place} is in {place.place} as well: read once")
+            if (name := parse_partition_name(partition.name)) is not None:
                 directory.repeated.append(name)
             continue
         elsewhere = {
             entry.path: logs[key].place
-            for entry in _logs(part)
-            if (key := _key(opened_path, entry)) in logs and logs[key].place != typed_path(opened_path.source, entry.path)
+            for entry in _logs(partition)
+            if (key := opened_path.key(entry)) in logs and logs[key].place != opened_path.typed(entry.path)
         }
         if elsewhere:
-            part, words = _logs_once(opened_path, part, elsewhere, keep=bool(directory.entries))
-            repeated_here += words
-        if not elsewhere or part.segments:
-            partitions.append(part)
-    if len(partitions) == len(directory.partitions) and not repeated_here:
-        return directory, repeated_here
+            notes += [f"{opened_path.typed(path)} is {other} as well: read once" for path, other in sorted(elsewhere.items())]
+            partition = _without_logs(opened_path, partition, elsewhere, keep=bool(directory.entries))
+        if not elsewhere or partition.segments:
+            partitions.append(partition)
+    if len(partitions) == len(directory.partitions) and not notes:
+        return directory, notes
     if not partitions and not directory.entries and not directory.unlisted:
-        return None, repeated_here
-    return replace(directory, partitions=partitions), repeated_here
+        return None, notes
+    return replace(directory, partitions=partitions), notes
 
 
-def _logs_once(
-    opened_path: OpenedPath, part: PartitionDirectory, elsewhere: dict[str, str], *, keep: bool
-) -> tuple[PartitionDirectory, list[str]]:
-    """The partition without the logs that are read `elsewhere` (place by path); with `keep` they stay, and cannot be read here."""
-    sentences = [
-        f"{typed_path(opened_path.source, path)} is {place} as well: read once" for path, place in sorted(elsewhere.items())
-    ]
+def _without_logs(
+    opened_path: OpenedPath, partition: PartitionDirectory, elsewhere: dict[str, str], *, keep: bool
+) -> PartitionDirectory:
+    """The partition without the logs that are read `elsewhere` (place by path); with `keep` they stay, as unreadable links."""
     segments: list[SegmentFiles] = []
-    irregular = list(part.irregular)
-    for segment in part.segments:
+    irregular = list(partition.irregular)
+    for segment in partition.segments:
         log = segment.log
         if log is None or log.path not in elsewhere:
             segments.append(segment)
@@ -457,82 +463,73 @@ def _logs_once(
             refused = log._replace(kind=EntryKind.SYMLINK, size_in_bytes=0, allocated_bytes=None, link=None, refused=reason)
             segments.append(replace(segment, log=refused))
             irregular.append(refused)
-    return replace(part, segments=segments, irregular=irregular), sentences
+    return replace(partition, segments=segments, irregular=irregular)
 
 
 def _keepers(opened: list[OpenedPath]) -> dict[object, tuple[OpenedPath, LogDirectory]]:
-    """From which source each log directory is read. Raises UsageError for one that was given two names."""
+    """Key → the path from which a log directory is read. Raises UsageError for one that was given two names."""
     kept: dict[object, tuple[OpenedPath, LogDirectory]] = {}
     for opened_path in opened:
         for directory in opened_path.discovery.log_directories:
-            key = _key(opened_path, directory.entry)
+            key = opened_path.key(directory.entry)
             if key is None:
                 continue
-            rival, of_rival = kept.setdefault(key, (opened_path, directory))
+            rival, rival_directory = kept.setdefault(key, (opened_path, directory))
             if rival is opened_path:
-                if _is_link(of_rival.entry) and not _is_link(directory.entry):
+                if _is_link(rival_directory.entry) and not _is_link(directory.entry):
                     kept[key] = opened_path, directory
                 continue
             if opened_path.given is None or rival.given == opened_path.given:
                 continue
             if rival.given is not None:
-                raise _two_names(typed_path(opened_path.source, directory.path), rival.given, opened_path.given)
+                raise _two_names(opened_path.typed(directory.path), rival.given, opened_path.given)
             kept[key] = opened_path, directory
     return kept
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """By what name something is read, and how good that name is: the lower the `rank` the better."""
-
-    place: str
-    rank: int
-
-
 def _rank(directory: LogDirectory) -> int:
-    """A log directory's own before a link in one (whose rank is one more), and both before folders without small files and
-    directories given alone."""
+    """0 for log directories, 2 for folders without small files, 4 for directories given alone; links in these rank one higher."""
     return 4 if is_alone(directory) else 0 if directory.entries else 2
 
 
-def _partition_places(opened: list[OpenedPath]) -> tuple[dict[object, _Reading], dict[object, _Reading]]:
-    """Partition directories within log directories, and those that were given by themselves."""
-    held: dict[object, _Reading] = {}
-    alone: dict[object, _Reading] = {}
+def _partition_places(opened: list[OpenedPath]) -> tuple[Places, Places]:
+    """Places of partition directories in log directories, and of those given by themselves."""
+    in_log_dirs: Places = {}
+    alone: Places = {}
     for opened_path in opened:
         for directory in opened_path.discovery.log_directories:
-            places, rank = alone if is_alone(directory) else held, _rank(directory)
-            for part in directory.partitions:
-                reading = _Reading(typed_path(opened_path.source, part.path), rank + _is_link(part.entry))
-                _take(places, _key(opened_path, part.entry), reading)
-    return held, alone
+            places, rank = alone if is_alone(directory) else in_log_dirs, _rank(directory)
+            for partition in directory.partitions:
+                place = _ReadPlace(opened_path.typed(partition.path), rank + _is_link(partition.entry))
+                _keep_best(places, opened_path.key(partition.entry), place)
+    return in_log_dirs, alone
 
 
-def _log_places(opened: list[OpenedPath], held: dict[object, _Reading]) -> dict[object, _Reading]:
-    """By what name each `.log` file is read to which a link leads; those in directories that are not read here left out."""
-    every: list[tuple[OpenedPath, int, Entry]] = []
+def _log_places(opened: list[OpenedPath], in_log_dirs: Places) -> Places:
+    """Places of the `.log` files to which links lead, without those in directories that are read by another name."""
+    logs: list[tuple[OpenedPath, int, Entry]] = []
     for opened_path in opened:
         for directory in opened_path.discovery.log_directories:
             rank = _rank(directory)
-            for part in directory.partitions:
-                reading = held.get(_key(opened_path, part.entry))
-                if reading is None or reading.place == typed_path(opened_path.source, part.path):
-                    every += [(opened_path, rank, entry) for entry in _logs(part)]
-    linked = {_key(opened_path, entry) for opened_path, _, entry in every if _is_link(entry)}
-    readings: dict[object, _Reading] = {}
-    for opened_path, rank, entry in every if linked else ():
-        if (key := _key(opened_path, entry)) in linked:
-            _take(readings, key, _Reading(typed_path(opened_path.source, entry.path), rank + _is_link(entry)))
-    return readings
+            for partition in directory.partitions:
+                place = in_log_dirs.get(opened_path.key(partition.entry))
+                if place is None or place.place == opened_path.typed(partition.path):
+                    logs += [(opened_path, rank, entry) for entry in _logs(partition)]
+    linked = {opened_path.key(entry) for opened_path, _, entry in logs if _is_link(entry)}
+    places: Places = {}
+    for opened_path, rank, entry in logs if linked else ():
+        if (key := opened_path.key(entry)) in linked:
+            _keep_best(places, key, _ReadPlace(opened_path.typed(entry.path), rank + _is_link(entry)))
+    return places
 
 
-def _take(places: dict[object, _Reading], key: object, reading: _Reading) -> None:
-    if key is not None and (key not in places or reading.rank < places[key].rank):
-        places[key] = reading
+def _keep_best(places: Places, key: object, place: _ReadPlace) -> None:
+    if key is not None and (key not in places or place.rank < places[key].rank):
+        places[key] = place
 
 
 def is_alone(directory: LogDirectory) -> bool:
-    """Whether it is a partition directory that was found without the log directory around it."""
+    """Whether it is a partition directory that was found without its log directory."""
     return any(partition.path == directory.path for partition in directory.partitions)
 
 
@@ -540,23 +537,12 @@ def _is_link(entry: Entry | None) -> bool:
     return entry is not None and entry.link is not None
 
 
-def _logs(part: PartitionDirectory) -> list[Entry]:
-    return [segment.log for segment in part.segments if segment.log is not None and segment.log.unreadable is None]
-
-
-def _entries(*entries: Entry | None) -> list[Entry]:
-    return [entry for entry in entries if entry is not None]
-
-
-def _key(opened_path: OpenedPath, entry: Entry | None) -> object:
-    """What all names of a directory or file have in common: device and inode, in an archive its own name; None of nothing."""
-    if entry is None:
-        return None
-    return entry.identity or (id(opened_path.source), directory_key(entry))
+def _logs(partition: PartitionDirectory) -> list[Entry]:
+    return [segment.log for segment in partition.segments if segment.log is not None and segment.log.unreadable is None]
 
 
 def _parent(source: ByteSource) -> Identity | None:
-    """Identity of the directory that holds the source, a file."""
+    """Identity of the directory of a source that is a file."""
     try:
         info = os.stat(os.path.dirname(os.path.realpath(source.name)))
     except OSError:
@@ -564,8 +550,5 @@ def _parent(source: ByteSource) -> Identity | None:
     return info.st_dev, info.st_ino
 
 
-def _note(words: str) -> None:
-    """Tell the user something that is no error."""
-    import logging
-
-    logging.getLogger(__name__).warning("%s", words)
+def _note(text: str) -> None:
+    logging.getLogger(__name__).warning("%s", text)
