@@ -1,14 +1,14 @@
-"""Kafka log-segment forensics: which replicas part, what was lost, which copy to keep.
+"""Kafka log-segment forensics: which replicas differ, what was lost, which copy to keep.
 
 ``scan(paths)`` gives a `ScanResult`: findings, partitions, replicas, and every fact behind them as Arrow tables;
 ``scan_snapshots(root)`` scans several snapshots, and compares each replica with itself over time;
-``recover(paths, take)`` gives every record that only losing copies hold, and says what became of every offset that is lost;
+``recover(paths, take)`` gives every record that exists only on losing copies, and the fate of every lost offset;
 ``read_batches(path)`` and ``read_records(path)`` give the facts of one `.log` file a chunk at a time.
 """
 
 from kafka_forensics.version import __version__
 
-TYPE_CHECKING = False  # typing's own would be loaded before interruptions are heard of
+TYPE_CHECKING = False  # typing's own would be imported before interruptions are handled
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Unpack
@@ -37,9 +37,9 @@ def scan(
     """Scan log directories, archives or files, as the command `scan` does with options of these names.
 
     `topic` is a pattern, `partition` a number, `broker` an id or a name; `live` and `whole` say how the directories were copied.
-    `storage_options` say how storage services are reached that URIs name (docs/storage.md), beside what the environment says.
-    Compiled kernels are kept below `cache_dir`, an absolute path, or where it is usual (docs/compiled.md).
-    The answer holds findings and summaries; `facts(name)` reads more. Raises UsageError for paths that make no sense.
+    `storage_options` are for the storage services of URIs (docs/storage.md), in addition to the environment.
+    Compiled kernels are kept below `cache_dir`, an absolute path, by default in the user's cache (docs/compiled.md).
+    The result has findings and summaries; `facts(name)` reads more. Raises UsageError for invalid paths.
     """
     from kafka_forensics.errors import UsageError
     from kafka_forensics.evidence.options import scan_options
@@ -65,9 +65,9 @@ def scan_snapshots(
 ) -> "SnapshotsResult":
     """Scan several snapshots of the same brokers, and compare each replica with itself from each snapshot to the next.
 
-    `snapshots` is a folder of snapshots, whose names sort as text and numbers; or their paths, the oldest first; or their paths by
-    their names. `order` chooses among them and puts them in order; the rest is as in `scan` (docs/changes.md). Raises UsageError
-    for paths that make no sense, and for fewer than two snapshots.
+    `snapshots` is a folder of snapshots, whose names sort as text and numbers; or their paths, the oldest first; or a mapping from
+    names to paths. `order` selects and orders them by name; the other options are those of `scan` (docs/changes.md). Raises
+    UsageError for invalid paths, and for fewer than two snapshots.
     """
     from kafka_forensics.evidence.options import scan_options
     from kafka_forensics.export.views import with_views
@@ -86,36 +86,36 @@ def recover(
     jobs: int = 1,
     **shared: "Unpack[SharedOptions]",
 ) -> "Recovery":
-    """Give `take` each record that only losing copies hold, in order, as the command `recover` writes them; no file is written.
+    """Call `take` with each record that exists only on losing copies, in order, as the command `recover` writes them.
 
-    `keep` is the broker whose copy stays, `dead` are those that will not come back; the rest is as in `scan` (docs/recover.md).
-    The answer has the plan's bounds, and what became of every offset that is lost; partitions of which no side could be taken are
-    in its `undecided`. Raises UsageError for paths that make no sense, and for brokers that are not known here.
+    `keep` is the broker whose copy stays, `dead` are brokers that will not return; the other options are those of `scan`
+    (docs/recover.md). The result has the plan's bounds, and the fate of every lost offset; `undecided` has the partitions of which
+    no copy could be chosen. Raises UsageError for invalid paths, and for unknown brokers.
     """
     from kafka_forensics.evidence.options import scan_options
     from kafka_forensics.questions.recover import recover as recovery_of
 
     options = scan_options(jobs=jobs, deep=False, as_of_ms=None, **shared)
-    given = [paths] if isinstance(paths, str) else paths
-    return recovery_of(given, options, None if keep is None else str(keep), take, dead=[str(name) for name in dead])
+    path_list = [paths] if isinstance(paths, str) else paths
+    return recovery_of(path_list, options, None if keep is None else str(keep), take, dead=[str(name) for name in dead])
 
 
 def json_document(result: "ScanResult") -> "Iterable[str]":
-    """The JSON document of the command line, whose module is not loaded before it is asked for."""
+    """The chunks of the command line's JSON document; imports its module only when called, like the next two functions."""
     from kafka_forensics.export.json_document import document
 
     return document(result)
 
 
 def lanes_of(reader: "FactReader", topic: str, partition: int) -> "Drawing":
-    """The lanes of a partition, whose module is not loaded before they are asked for."""
+    """The picture of a partition's replicas."""
     from kafka_forensics.report.drawn import lanes_of as drawn
 
     return drawn(reader, topic, partition)
 
 
 def changes_document(result: "SnapshotsResult") -> "Iterable[str]":
-    """The same of several snapshots."""
+    """The chunks of the JSON document of several snapshots."""
     from kafka_forensics.export.changes_document import document
 
     return document(result)

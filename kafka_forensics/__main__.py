@@ -1,24 +1,24 @@
-"""The process of a command: `python -m kafka_forensics`, and the console script."""
+"""Entry point of the command line: `python -m kafka_forensics`, and the console script."""
 
 import os
 import signal
 
 _NEEDED = ("pread", "O_NOFOLLOW", "O_DIRECTORY")
-"""Of `os`: what reads evidence and neither follows links nor changes a file. Linux and macOS have it, Windows does not."""
+"""Names in `os` for reading evidence without following links or changing files; Windows lacks them."""
 
-TYPE_CHECKING = False  # as in the package: nothing is loaded before the first interruption could be heard of
+TYPE_CHECKING = False  # typing is not imported before interruptions are handled
 if TYPE_CHECKING:
     from types import FrameType
     from typing import NoReturn
 
 
 def run() -> "NoReturn":
-    """Run the command line of this process. Until all is loaded, an interruption ends it at once, in a line and with its status."""
+    """Run the command line. Until everything is imported, an interruption prints one line and exits with its status."""
     if not all(hasattr(os, name) for name in _NEEDED):
         os.write(2, b"error: kafka-forensics runs on Linux and macOS: this system lacks calls that read evidence unchanged\n")
         os.write(2, b"hint: on Windows run it in WSL 2 or in a container (docs/platforms.md)\n")
         os._exit(3)
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # else numpy begins a thread for each core, which spin and have no work
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # otherwise numpy starts a thread per core, which spins without work
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
@@ -28,7 +28,7 @@ def run() -> "NoReturn":
 
 
 def _end(_number: int, _frame: "FrameType | None") -> "NoReturn":
-    """As `cli.main` says it, of which nothing may be there yet."""
+    """Write the same line as `cli.main`, which may not be imported yet."""
     os.write(2, b"interrupted\n")
     os._exit(130)
 

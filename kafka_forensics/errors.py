@@ -1,39 +1,39 @@
-"""What can go wrong with a question, as one tree; and what a mistyped name was meant to be.
+"""The exception tree, and suggestions for mistyped names.
 
-Bad bytes are facts and never raised past a parser; these are for questions that cannot be asked or answered::
+Parsers return bad bytes as facts; exceptions are for questions that cannot be asked or answered::
 
     ForensicsError
-    ├── UsageError            the command cannot mean anything: wrong option, output inside an input (exit 2)
+    ├── UsageError            an invalid request: wrong option, output inside an input (exit 2)
     │   └── PathMissingError  an input that does not exist (exit 2)
     ├── SourceError           bytes exist but cannot be read: permission, I/O, unsupported container (exit 3)
-    ├── PassingError          the place that is written to, or another machine, failed as it may not the next time (exit 3)
-    └── FormatError           a structure is not what its place promises; carries path and byte position
+    ├── PassingError          a transient failure of an output's service, or of another machine (exit 3)
+    └── FormatError           a structure breaks its format; has path and byte position
 """
 
 from collections.abc import Iterable
 from typing import Final
 
 STILL_FAILING: Final = "still failing"
-"""How the reason begins for which a storage service gave nothing, where it may give it the next time."""
+"""Start of the reason of a transient failure of a storage service."""
 TRY_AGAIN: Final = "try again later: the storage service was too busy, or could not be reached"
 _NEXT: Final = {
     "permission denied": "read it as a user who may, or have such a user copy it and give the copy",
     "an unsupported container": "unpack it, and give the directory",
     "nothing can be read of this archive": "take it again from where it was made, and compare the checksums of both",
 }
-"""What to do next, by how the reason begins."""
+"""Start of a reason → what to do next."""
 _LONGEST_NAME: Final = 249
-"""Characters of a mistyped name that are looked at: those of Kafka's longest topic."""
+"""Characters of a mistyped name that are compared: the length of Kafka's longest topic name."""
 
 
 class ForensicsError(Exception):
-    """Base of every error this package raises on purpose; `hint` names the next step, where there is one."""
+    """Base class of the errors of this package; `hint` is the next step, if there is one."""
 
     hint: str | None = None
 
 
 class UsageError(ForensicsError):
-    """The question itself is wrong."""
+    """The request is invalid."""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
@@ -45,23 +45,25 @@ class PathMissingError(UsageError):
 
 
 class SourceError(ForensicsError):
-    """Bytes that should be there cannot be read: `path` as the source names it, `reason` for a person."""
+    """Existing bytes cannot be read: `path` as in the source, `reason` for the user."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
         self.path = path
         self.reason = reason
-        self.hint = TRY_AGAIN if may_pass(reason) else next((step for why, step in _NEXT.items() if reason.startswith(why)), None)
+        self.hint = (
+            TRY_AGAIN if may_pass(reason) else next((step for start, step in _NEXT.items() if reason.startswith(start)), None)
+        )
 
 
 class PassingError(ForensicsError):
-    """Something failed for a reason that may pass; `hint` says to try again."""
+    """A failure that may be transient; `hint` says to try again."""
 
     hint = TRY_AGAIN
 
 
 class FormatError(ForensicsError):
-    """A structure breaks its format at byte `position` of `path` (either may be None where the caller knows better)."""
+    """A structure breaks its format at byte `position` of `path`; either is None if only the caller knows it."""
 
     def __init__(self, reason: str, *, path: str | None = None, position: int | None = None) -> None:
         where = "" if path is None else f"{path}: "
@@ -73,13 +75,13 @@ class FormatError(ForensicsError):
 
 
 def may_pass(reason: str) -> bool:
-    """Whether a reason, or a sentence about it, is of a storage service that may do better the next time."""
+    """Whether a reason, or a sentence with it, is of a transient failure of a storage service."""
     return STILL_FAILING in reason
 
 
 def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """The one of `known` that a mistyped name was probably meant to be, whatever its case; None if none is like it."""
-    from difflib import get_close_matches  # only a mistake pays for it
+    """The name of `known` that is most similar to a mistyped one, ignoring case; None if none is similar."""
+    from difflib import get_close_matches  # only needed after a mistake
 
     by_lower = {known_name.lower(): known_name for known_name in reversed(list(known))}
     near = get_close_matches(name[:_LONGEST_NAME].lower(), by_lower, n=1, cutoff=cutoff)
@@ -87,12 +89,12 @@ def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | No
 
 
 def did_you_mean(name: str, known: Iterable[str], *, otherwise: str) -> str:
-    """The hint for a mistyped name: the nearest of `known`, else what `otherwise` says."""
+    """The hint for a mistyped name: the nearest of `known`, else `otherwise`."""
     near = nearest(name, known)
     return f"did you mean {near}?" if near else otherwise
 
 
 def perhaps_meant(name: str, known: Iterable[str]) -> str:
-    """A question to go before a hint, with a space behind it: the nearest of `known`, or nothing."""
+    """The start of a hint, with a space after it: the nearest of `known`, or ""."""
     near = nearest(name, known)
     return f"did you mean {near}? " if near else ""
