@@ -1,6 +1,7 @@
 """The facts of one replica from its small files and from other logs, gathered before its log is read."""
 
 from dataclasses import dataclass, field
+from typing import TypedDict, Unpack
 
 from kafka_forensics.evidence.ledger import ExpectedReplica
 from kafka_forensics.model.controller import PartitionControl
@@ -8,6 +9,15 @@ from kafka_forensics.model.coordinators import Committed
 from kafka_forensics.model.files import EpochEntry, LeaderEpochs
 from kafka_forensics.model.findings import Place
 from kafka_forensics.model.remote_log import RemoteLog
+
+
+class Bounds(TypedDict, total=False):
+    """Ranges of bytes and offsets of a `Place`, ends exclusive."""
+
+    byte_start: int | None
+    byte_end: int | None
+    offset_start: int | None
+    offset_end: int | None
 
 
 @dataclass(slots=True)
@@ -76,27 +86,10 @@ class ReplicaContext:
         epochs = self.leader_epochs
         return None if epochs is None or epochs.damage else epochs.entries
 
-    def place(
-        self,
-        file: str | None = None,
-        *,
-        byte_start: int | None = None,
-        byte_end: int | None = None,
-        offset_start: int | None = None,
-        offset_end: int | None = None,
-    ) -> Place:
+    def place(self, file: str | None = None, **bounds: Unpack[Bounds]) -> Place:
         """A place in this replica; `file` is a name inside the partition directory."""
-        return Place(
-            self.topic,
-            self.partition,
-            self.broker,
-            self.log_dir,
-            None if file is None else f"{self.directory}/{file}",
-            byte_start,
-            byte_end,
-            offset_start,
-            offset_end,
-        )
+        path = None if file is None else f"{self.directory}/{file}"
+        return Place(self.topic, self.partition, self.broker, self.log_dir, path, **bounds)
 
     def log_place(
         self, segment_base_offset: int, position: int, size_in_bytes: int, offset_start: int | None, offset_end: int | None

@@ -13,10 +13,9 @@ from typing import Final
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.model.findings import TopicPartition
-from kafka_forensics.replication.recovery import HIGH_WATERMARK_FILE
 
 CONTROLLER: Final = "__cluster_metadata"
-HIGH_WATERMARKS: Final = HIGH_WATERMARK_FILE
+HIGH_WATERMARKS: Final = "replication-offset-checkpoint"  # replication.recovery has it too, but --help must not load that
 OTHER_COPIES: Final = "copies on other brokers"
 """The witnesses that expect replicas."""
 RESERVED_DIRECTORY_IDS: Final = frozenset({"AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"})

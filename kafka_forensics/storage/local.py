@@ -62,13 +62,12 @@ _TELLS_HOLES: Final = hasattr(os, "SEEK_DATA")
 _NO_HOLES_KNOWN: Final = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOTTY, errno.ENOSYS})
 
 
+@dataclass
 class LinkError(Exception):
     """A link that is not followed, and why; `info` is the link's status if it is the last part of the path, else None."""
 
-    def __init__(self, reason: str, info: os.stat_result | None) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.info = info
+    reason: str
+    info: os.stat_result | None
 
 
 class Roots:
@@ -275,7 +274,7 @@ class LocalSource(SourceState):
         """Entries directly below directory `path`, sorted by name; none for a root that is a file. Raises SourceError."""
         entries, links = [], []
         prefix = f"{path}/" if path else ""
-        with _Reasons(path), self._find(path) as location:
+        with _reasons(path), self._find(path) as location:
             if not path and not stat.S_ISDIR(location.info.st_mode):
                 return []
             descriptor, _ = location.opened(_LIST_FLAGS)
@@ -298,7 +297,7 @@ class LocalSource(SourceState):
 
     def stat(self, path: str) -> Entry:
         """The entry at `path` ("" is the root); of a link that is followed, its target's. Raises SourceError if there is none."""
-        with _Reasons(path):
+        with _reasons(path):
             try:
                 with self._find(path) as location:
                     return _entry(path, location.info, location.target)
@@ -316,7 +315,7 @@ class LocalSource(SourceState):
         """Open regular file `path` ("" is a root that is a file). Raises SourceError for anything else."""
         if path in self.refused:
             raise SourceError(path, self.refused[path])
-        with _Reasons(path), self._find(path) as location:
+        with _reasons(path), self._find(path) as location:
             _require_regular(location.info)
             descriptor, info = location.opened(_FILE_FLAGS)
             cache, size = self.page_cache, info.st_size
@@ -388,22 +387,15 @@ def holding(source: ByteSource, directory: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-class _Reasons:
-    """Turns OSErrors about `path`, and links that are not followed, into SourceError; a class, because it is faster."""
-
-    __slots__ = ("_path",)
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if isinstance(error, OSError):
-            raise SourceError(self._path, _reason(error)) from error
-        if isinstance(error, LinkError):
-            raise SourceError(self._path, _not_followed(error.reason)) from error
+@contextmanager
+def _reasons(path: str) -> Iterator[None]:
+    """Raise an OSError or LinkError of the block as a SourceError of `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise SourceError(path, _reason(error)) from error
+    except LinkError as error:
+        raise SourceError(path, _not_followed(error.reason)) from error
 
 
 class LocalFile(OpenFile):

@@ -7,6 +7,7 @@ No step makes more than `STEP` bytes, whatever the stream declares: a small arch
 import io
 import zlib
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
@@ -41,13 +42,13 @@ class Decoder(Protocol):
         """An independent decoder that continues from here, or None if the library cannot copy its state."""
 
 
+@dataclass(slots=True)
 class _CompressedBytes:
     """The compressed bytes of `[position, end)` of a file, in order."""
 
-    def __init__(self, file: ByteFile, position: int, end: int) -> None:
-        self.file = file
-        self.position = position
-        self.end = end
+    file: ByteFile
+    position: int
+    end: int
 
     def next(self, most: int = _READ) -> bytes:
         """The next bytes, b"" at the end."""
@@ -71,10 +72,8 @@ class _ZlibState:
 
     def copy(self) -> Self:
         """An independent copy (about 50 KB)."""
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
-        other.compressed = _CompressedBytes(self.compressed.file, self.compressed.position, self.compressed.end)
-        other.zlib = self.zlib.copy()
+        other = copy(self)
+        other.compressed, other.zlib = copy(self.compressed), self.zlib.copy()
         return other
 
     def inflate(self, most: int = STEP) -> bytes:
@@ -127,7 +126,7 @@ class GzipDecoder:
 
     def snapshot(self) -> Self:
         """See Decoder."""
-        other = object.__new__(type(self))
+        other = copy(self)
         other._state = self._state.copy()
         return other
 
@@ -165,8 +164,7 @@ class DeflateDecoder:
 
     def snapshot(self) -> Self:
         """See Decoder."""
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
+        other = copy(self)
         other._state = self._state.copy()
         return other
 
