@@ -1,4 +1,4 @@
-"""The ledger of expectation: how log directories are read, row by row of the table, and what is the case with each replica."""
+"""The table of expected replicas: how log directories are read, and the case of each replica."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -15,14 +15,14 @@ ONE, TWO, ELSE = "directoryAAAAAAAAAAAAA", "directoryBBBBBBBBBBBBB", "directoryC
 
 
 def given(broker: int, *there: tuple[str, int], named: Iterable[tuple[str, int]] = (), **more: object) -> GivenDirectory:
-    """A log directory that holds whole replicas, and a checkpoint that gives an offset to those named."""
+    """A log directory with whole replicas, and a checkpoint with an offset for each partition of `named`."""
     fields: dict[str, object] = {"node_id": broker, "there": dict.fromkeys(there, Presence.WHOLE)}
     fields["watermarks"] = dict.fromkeys(named, 10)
     return GivenDirectory(broker, **({"name": f"b{broker}"} | fields | more))  # type: ignore[arg-type]
 
 
 def controller(**assigned: list[int]) -> ControllerHistory:
-    """The controllers' word: partition 0 of each topic is assigned to these brokers."""
+    """A controllers' log that assigns partition 0 of each topic to these brokers."""
     said = {(topic, 0): PartitionControl(nodes[0], 0, nodes, [], nodes, topic_id=topic) for topic, nodes in assigned.items()}
     return ControllerHistory(said)
 
@@ -57,13 +57,13 @@ def test_each_row_of_the_table(directory: GivenDirectory, asked: Extent | None, 
     assert (directory_reading.reading, directory_reading.reason) == (reading, reason)
 
 
-def test_a_controllers_directory_is_not_wiped_and_one_with_assigned_replicas_is() -> None:
+def test_only_a_directory_with_assigned_replicas_is_wiped() -> None:
     alone = given(1, METADATA, has_checkpoints=False)
     assert Ledger([alone], controller(a=[2])).readings[0].reading is Extent.WHOLE
     assert Ledger([alone], controller(a=[1])).readings[0].reading is Extent.WIPED
 
 
-def test_a_checkpoint_names_what_is_absent_from_a_whole_directory_and_not_copied_from_a_partial_one() -> None:
+def test_a_checkpoint_expects_replicas_in_whole_and_partial_directories() -> None:
     whole, partial = given(1, A, B, named=[A, B, C]), given(2, A, named=[A, B, C])
     ledger = Ledger([whole, partial])
     assert cases(ledger, A) == {1: "whole", 2: "whole"}
@@ -78,12 +78,12 @@ def test_an_offset_of_zero_expects_nothing_and_neither_does_a_directory_set_asid
     assert cases(Ledger([nothing, given(2, A, named=[A, B], set_aside=frozenset([B]))]), B) == {}
 
 
-def test_a_replica_in_another_log_directory_of_its_broker_is_there() -> None:
+def test_a_replica_in_another_log_directory_of_its_broker_is_present() -> None:
     first, second = given(1, A, named=[A, B]), given(1, B, named=[B])
     assert cases(Ledger([first, second]), B) == {1: "whole"}
 
 
-def test_the_controllers_say_who_has_replicas_and_of_whom_nothing_was_given() -> None:
+def test_the_controllers_log_expects_replicas_of_brokers_that_were_not_given() -> None:
     ledger = Ledger([given(1, A, named=[A]), given(2, named=[A])], controller(a=[1, 2, 3], b=[2]))
     assert cases(ledger, A) == {1: "whole", 2: "absent", 3: "not_given"}
     rows = {row.broker: row for row in ledger.rows(*A)}
@@ -91,19 +91,19 @@ def test_the_controllers_say_who_has_replicas_and_of_whom_nothing_was_given() ->
     assert cases(ledger, B) == {2: "absent"}
 
 
-def test_of_a_broker_that_has_no_replica_any_more_the_row_says_so() -> None:
+def test_a_replica_that_is_no_longer_assigned() -> None:
     [_, moved] = Ledger([given(1, A), given(2, B, named=[A, B])], controller(a=[1], b=[2])).rows(*A)
     assert (moved.broker, moved.case, moved.is_assigned) == (2, Presence.ABSENT, False)
 
 
-def test_a_partition_that_the_controllers_do_not_know_is_deleted() -> None:
+def test_a_partition_missing_from_the_controllers_log_is_deleted() -> None:
     known = controller(b=[1])
     known.topics["of a"] = TopicHistory(A[0], "of a")
     [row] = Ledger([given(1, B, named=[A, B])], known).rows(*A)
     assert (row.case, row.is_deleted, row.never_known) == (Presence.ABSENT, True, False)
 
 
-def test_one_of_a_topic_that_their_log_never_had_is_not_unless_it_is_not_here_whole() -> None:
+def test_a_topic_that_a_complete_controllers_log_never_had_is_not_deleted() -> None:
     directory = given(1, B, named=[A, B])
     known = controller(b=[1])
     [row] = Ledger([directory], known).rows(*A)
@@ -131,7 +131,7 @@ def test_the_directory_that_the_controllers_assign(directories: list[GivenDirect
     assert (row.case.value, row.log_dir) == (case, log_dir)
 
 
-def test_a_wiped_directory_may_have_held_what_others_hold_where_no_controller_says() -> None:
+def test_a_wiped_directory_is_expected_to_have_the_partitions_of_others() -> None:
     wiped = given(3, has_checkpoints=False)
     ledger = Ledger([given(1, A, B), given(2, A), wiped])
     assert cases(ledger, A) == {1: "whole", 2: "whole", 3: "absent"}
@@ -139,13 +139,13 @@ def test_a_wiped_directory_may_have_held_what_others_hold_where_no_controller_sa
     assert cases(Ledger([given(1, A), wiped], controller(a=[1])), A) == {1: "whole"}
 
 
-def test_what_is_no_directory_is_not_absent() -> None:
+def test_a_link_in_place_of_a_directory_is_not_absent() -> None:
     ledger = Ledger([given(1, named=[A, B], there={A: Presence.LINK, B: Presence.UNREADABLE})])
     assert (cases(ledger, A), cases(ledger, B)) == ({1: "link"}, {1: "unreadable"})
 
 
-def test_many_partitions_are_a_matter_of_seconds() -> None:
-    """30,000 partitions of three brokers, a third of them gone from one: no step looks at all of them for one."""
+def test_many_partitions_take_seconds() -> None:
+    """30,000 partitions of three brokers, a third missing on one: no step scans all partitions for each of them."""
     keys = [(f"t{number}", 0) for number in range(30_000)]
     brokers = [given(broker, *keys[(broker == 3) * 10_000 :], named=keys) for broker in (1, 2, 3)]
     history = ControllerHistory({key: PartitionControl(1, 0, [1, 2, 3], [], [1, 2, 3]) for key in keys})

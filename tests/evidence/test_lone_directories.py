@@ -1,4 +1,4 @@
-"""Partition directories given by themselves: the small files of the log directory around them speak of them."""
+"""Partition directories given by themselves are read with the small files of their log directory."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ def lone(brokers: Brokers) -> list[str]:
     return [str(log_dir / "t-0") for log_dir in brokers.log_dirs]
 
 
-def test_the_files_around_a_partition_say_what_they_say_of_a_whole_log_directory(tmp_path: Path) -> None:
+def test_files_around_a_lone_partition_are_read(tmp_path: Path) -> None:
     brokers = healthy(tmp_path)
     for number, name in enumerate(CHECKPOINTS):
         for log_dir in brokers.log_dirs:
@@ -40,7 +40,7 @@ def test_the_files_around_a_partition_say_what_they_say_of_a_whole_log_directory
         assert {key for file in one.checkpoints.values() for key in file.offsets} == {("t", 0)}, "nothing of other partitions"
 
 
-def test_what_cannot_be_read_around_a_partition_is_left_out(tmp_path: Path) -> None:
+def test_unreadable_files_around_a_lone_partition_are_ignored(tmp_path: Path) -> None:
     brokers = healthy(tmp_path)
     (brokers.log_dir(1) / "replication-offset-checkpoint").write_text("junk\n")
     (brokers.log_dir(1) / ".kafka_cleanshutdown").unlink()

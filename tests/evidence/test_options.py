@@ -1,4 +1,4 @@
-"""Options as callers of the package give them."""
+"""Options in calls of the public functions."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def test_options_are_those_of_the_command() -> None:
     assert scan_options(jobs=1, deep=None, as_of_ms=None) == ScanOptions()
 
 
-def test_an_option_that_is_none_is_refused() -> None:
+def test_an_unknown_option_is_refused() -> None:
     unknown: dict[str, Any] = {"topics": "orders"}
     with pytest.raises(TypeError, match="topics"):
         scan_options(jobs=1, deep=None, as_of_ms=None, **unknown)

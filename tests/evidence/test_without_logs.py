@@ -1,4 +1,4 @@
-"""Copies without any `.log` file: one finding a log directory, nothing said of their logs, and other copies judged as ever."""
+"""Copies without any `.log` file: one finding per log directory, no findings about their logs, other copies judged as usual."""
 
 import shutil
 import tarfile
@@ -26,7 +26,7 @@ from tests.support.unread import check_unknown, check_unread
 
 
 def sample(root: Path, *without_logs: int) -> list[Path]:
-    """Log directories of three brokers with thirteen partitions each, of some of which no log was copied."""
+    """Log directories of three brokers with thirteen partitions each, some without any `.log` file."""
     copy = shutil.copytree(SAMPLES / "healthy", root / "copy")
     log_dirs = [copy / f"broker-{broker}" for broker in (1, 2, 3)]
     for broker in without_logs:
@@ -72,7 +72,7 @@ def test_one_broker_without_logs_is_one_finding(tmp_path: Path) -> None:
         check_unread(unread)
 
 
-def test_where_no_copy_has_logs_all_is_unknown(tmp_path: Path) -> None:
+def test_without_any_logs_everything_is_unknown(tmp_path: Path) -> None:
     result = scanned(sample(tmp_path, 1, 2, 3))
     assert [(finding.kind, finding.place.broker) for finding in told(result)] == [("PARTIAL_COPY", broker) for broker in (1, 2, 3)]
     assert len(result.partitions) == 13
@@ -80,7 +80,7 @@ def test_where_no_copy_has_logs_all_is_unknown(tmp_path: Path) -> None:
         check_unknown(partition)
 
 
-def test_logs_that_are_gone_from_a_whole_copy_are_missing(tmp_path: Path) -> None:
+def test_logs_absent_from_a_whole_copy_are_missing(tmp_path: Path) -> None:
     result = scanned(sample(tmp_path, 2), Extent.WHOLE)
     assert {"HW_BEYOND_LEO", "SEGMENT_MISSING"} <= kinds(result)
     assert "PARTIAL_COPY" not in kinds(result)
@@ -112,7 +112,7 @@ def test_only_compacted_logs_that_differ_are_called_compacted_differently(tmp_pa
 
 
 def formatted(root: Path) -> None:
-    """A controller that was formatted and has not run."""
+    """A controller that was formatted and never started."""
     put_meta(root / "b1", 1)
     directory = root / "b1" / "__cluster_metadata-0"
     directory.mkdir()
@@ -120,7 +120,7 @@ def formatted(root: Path) -> None:
 
 
 def being_replaced(root: Path) -> None:
-    """A cleaner's new segment stands under its name for a moment, the old ones under theirs."""
+    """While a cleaner replaces segments, all have other names for a moment."""
     put_partition(root / "b1" / "t-0", HEALTHY)
     put_meta(root / "b1", 1)
     for path in (root / "b1" / "t-0").glob("*.log"):
@@ -134,7 +134,7 @@ def test_logs_under_other_names_are_not_left_out(tmp_path: Path, make: Callable[
 
 
 def test_partition_directories_that_were_emptied_are_not_copied_without_logs(tmp_path: Path) -> None:
-    """Whoever excludes `.log` files from a copy leaves their indexes."""
+    """A copy that excludes `.log` files still has their indexes."""
     brokers = healthy(tmp_path)
     for path in (brokers.log_dir(2) / "t-0").iterdir():
         path.unlink()
@@ -158,7 +158,7 @@ def packed(log_dir: Path, how: str) -> Path:
 
 
 @pytest.mark.parametrize("how", ["tar", "tar.gz", "zip", "kfb"])
-def test_archives_and_bundles_say_the_same(tmp_path: Path, how: str) -> None:
+def test_archives_and_bundles_give_equal_findings(tmp_path: Path, how: str) -> None:
     first, second, third = sample(tmp_path, 2)
     here, there = scanned([first, second, third]), scanned([first, packed(second, how), third])
     assert [(it.kind, it.severity, it.place.topic, it.place.broker) for it in there.findings] == [
@@ -167,14 +167,14 @@ def test_archives_and_bundles_say_the_same(tmp_path: Path, how: str) -> None:
     assert [(gap.broker, gap.reason) for gap in there.incomplete] == [(gap.broker, gap.reason) for gap in here.incomplete]
 
 
-def test_tasks_say_the_same(tmp_path: Path) -> None:
+def test_tasks_give_equal_findings(tmp_path: Path) -> None:
     paths = [str(path) for path in sample(tmp_path, 2)]
     carried, here = task_engine.scan(paths, ScanOptions(), work_bytes=1000), scan(paths, ScanOptions(jobs=1))
     carried.engine = here.engine
     assert list(document(carried)) == list(document(here))
 
 
-def test_no_step_of_a_plan_rests_on_such_a_copy(tmp_path: Path) -> None:
+def test_no_step_of_a_plan_uses_a_copy_without_logs(tmp_path: Path) -> None:
     paths = [str(path) for path in sample(tmp_path, 2)]
     plans = make_plans(paths, ScanOptions("orders", 0, jobs=1), PlanOptions())
     [planned] = plans.planned

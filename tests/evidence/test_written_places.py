@@ -1,4 +1,4 @@
-"""What overlaps with evidence: files and directories by whatever name, objects by bucket and key."""
+"""Outputs that overlap with evidence: files and directories under any name, objects by bucket and key."""
 
 import os
 import re
@@ -53,7 +53,7 @@ def test_paths_by_whatever_name(copies: Path) -> None:
     assert refused("copies/odd name/x", (copies / "odd name").as_uri()) == "lies inside"
 
 
-def test_what_is_read_beside_a_partition_or_a_file(copies: Path) -> None:
+def test_files_beside_a_partition_or_a_file_are_inputs(copies: Path) -> None:
     part, log = copies / "b" / "t-0", copies / "b" / "t-0" / f"{0:020d}.log"
     for given in (part, log):
         assert {refused(copies / "b" / name, given) for name in ("meta.properties", "new", "t-1/new")} == {"lies inside"}
@@ -72,7 +72,7 @@ def test_a_dataset_with_a_link_into_evidence(copies: Path, tmp_path: Path) -> No
     assert [refused("dataset", copies / "b"), refused("dataset", copies / "b.tar")] == ["is", None]
 
 
-def test_what_writes_without_the_command_line_asks_too(copies: Path) -> None:
+def test_library_functions_check_their_outputs(copies: Path) -> None:
     with pytest.raises(UsageError, match="output copies/b/out lies inside"):
         export_paths(None, [str(copies / "b")], "copies/b/out", None, ScanOptions())  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""Where compiled code is kept: where nobody else can change it, and never in evidence; what lies there otherwise is not run."""
+"""Compiled code is kept where nobody else can change it, never in evidence, and code in other places is not run."""
 
 import os
 import pwd
@@ -44,7 +44,7 @@ def cache_path() -> str:
 
 
 def write() -> None:
-    """Keep code; nothing where it may not be kept."""
+    """Keep code, if there is a place."""
     with suppress(NoPlaceError):
         directory = own_directory("kafka-forensics", KEY, make=True)
         mark_used.__wrapped__(directory)
@@ -52,7 +52,7 @@ def write() -> None:
 
 
 def kept() -> dict[str, bytes]:
-    """What a process finds in the directory of its key."""
+    """The kernels in the directory of this process's key."""
     try:
         return {path.name: path.read_bytes() for path in Path(cache_path()).iterdir()}
     except (NoPlaceError, FileNotFoundError):
@@ -60,8 +60,8 @@ def kept() -> dict[str, bytes]:
 
 
 @pytest.fixture(autouse=True)
-def unasked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No place was named, and no input opened."""
+def no_place_set(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Without a requested place, and without inputs."""
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     code_cache._inputs.clear()
     code_cache._above_inputs.clear()
@@ -74,7 +74,7 @@ def unasked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """What the password database says is the home directory."""
+    """The home directory in the password database."""
     home = tmp_path / "home"
     home.mkdir(mode=0o755)
     monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_dir=str(home)))
@@ -83,7 +83,7 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """An absolute place named by XDG_CACHE_HOME, which is there."""
+    """An existing absolute XDG_CACHE_HOME."""
     place = tmp_path / "place"
     place.mkdir(mode=0o755)
     monkeypatch.setenv("XDG_CACHE_HOME", str(place))
@@ -100,7 +100,7 @@ def reason() -> str:
 
 
 def assert_refused(words: str, *untouched: Path) -> None:
-    """Nothing is written, made or read; why, is said."""
+    """Nothing is written, created or read, and the reason is logged."""
     before = [sorted(path.rglob("*")) for path in untouched]
     write()
     assert kept() == {}
@@ -115,14 +115,14 @@ def assert_kept(directory: Path) -> None:
     assert (directory / "kafka-forensics" / KEY / NAME).read_bytes() == b"code"
 
 
-def test_code_is_kept_where_only_its_user_comes(place: Path) -> None:
+def test_code_is_kept_in_a_private_directory(place: Path) -> None:
     assert_kept(place)
     for path in (place / "kafka-forensics", place / "kafka-forensics" / KEY):
         assert path.stat().st_mode & 0o777 == 0o700
     assert os.listdir(place / "kafka-forensics" / KEY) == [NAME]
 
 
-def test_a_named_place_is_made_when_something_is_kept_and_not_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_named_place_is_created_when_code_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a" / "b"))
     assert (kept(), reason()) == ({}, "")
     assert list(tmp_path.iterdir()) == []
@@ -131,10 +131,10 @@ def test_a_named_place_is_made_when_something_is_kept_and_not_before(monkeypatch
 
 @pytest.mark.parametrize("environment", [{}, {"HOME": "."}, {"HOME": "{elsewhere}"}, {"HOME": ""}], ids=str)
 @pytest.mark.parametrize("named", [None, "", "relative", ".", "./"])
-def test_home_is_what_the_password_database_says(
+def test_home_comes_from_the_password_database(
     monkeypatch: pytest.MonkeyPatch, home: Path, tmp_path: Path, environment: dict[str, str], named: str | None
 ) -> None:
-    """HOME may be anything, and a relative XDG_CACHE_HOME is to be ignored: neither leads into evidence one stands in."""
+    """HOME and a relative XDG_CACHE_HOME are ignored, so that neither leads into evidence in the current directory."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
@@ -147,14 +147,14 @@ def test_home_is_what_the_password_database_says(
     assert list(elsewhere.iterdir()) == []
 
 
-def test_the_option_is_asked_before_the_environment(place: Path, tmp_path: Path) -> None:
+def test_the_option_precedes_the_environment(place: Path, tmp_path: Path) -> None:
     keep_in(str(tmp_path / "option"))
     assert_kept(tmp_path / "option")
     assert list(place.iterdir()) == []
 
 
 @pytest.mark.parametrize("directory", ["/nonexistent/home", "", "home", None])
-def test_a_home_that_is_not_there_is_not_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, directory: str | None) -> None:
+def test_a_missing_home_is_not_created(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, directory: str | None) -> None:
     def entry(user: int) -> SimpleNamespace:
         if directory is None:
             raise KeyError(user)
@@ -197,7 +197,7 @@ def test_code_is_not_kept_above_an_input(place: Path, folder: str, kind: str) ->
     assert_refused("an input lies below", place)
 
 
-def test_evidence_among_what_was_kept_is_not_tidied_away(place: Path) -> None:
+def test_old_kernels_in_an_input_are_not_removed(place: Path) -> None:
     evidence = place / "kafka-forensics" / ("f" * len(KEY)) / "log"
     evidence.mkdir(parents=True, mode=0o700)
     os.utime(evidence.parent, (1, 1))
@@ -205,14 +205,14 @@ def test_evidence_among_what_was_kept_is_not_tidied_away(place: Path) -> None:
     assert_refused("an input lies below", place)
 
 
-def test_what_was_kept_is_not_read_once_it_is_evidence(place: Path) -> None:
+def test_kernels_inside_an_input_are_not_loaded(place: Path) -> None:
     assert_kept(place)
     keep_out_of(str(place))
     assert kept() == {}
 
 
-def test_inputs_that_are_gone_or_not_there_stand_in_nobodys_way(place: Path) -> None:
-    """Its inode may be given to the next directory that is made."""
+def test_missing_inputs_exclude_nothing(place: Path) -> None:
+    """Its inode may be reused by the next directory."""
     assert_kept(place)
     directory = (place / "kafka-forensics" / KEY).stat()
     for known in (code_cache._inputs, code_cache._above_inputs):
@@ -224,7 +224,7 @@ def test_inputs_that_are_gone_or_not_there_stand_in_nobodys_way(place: Path) -> 
 
 @pytest.mark.parametrize("which", ["above", "place", "kafka-forensics", KEY])
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o757, 0o722])
-def test_a_directory_others_can_write_to_is_no_place(place: Path, monkeypatch: pytest.MonkeyPatch, which: str, mode: int) -> None:
+def test_a_directory_writable_by_others_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch, which: str, mode: int) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(place / "place"))
     write()
     path = place if which == "above" else next(path for path in place.rglob(which))
@@ -233,8 +233,8 @@ def test_a_directory_others_can_write_to_is_no_place(place: Path, monkeypatch: p
     assert reason()
 
 
-def test_a_directory_like_tmp_may_hold_a_place_and_is_not_where_code_lies(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody can take away there what is another's."""
+def test_a_sticky_directory_may_contain_the_place(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can remove another user's files there."""
     place.chmod(0o1777)
     monkeypatch.setenv("XDG_CACHE_HOME", str(place / "mine"))
     assert_kept(place / "mine")
@@ -244,7 +244,7 @@ def test_a_directory_like_tmp_may_hold_a_place_and_is_not_where_code_lies(place:
         folder.chmod(0o700)
 
 
-def test_links_of_the_user_lead_to_places(place: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_links_of_the_user_are_followed(place: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "disk" / "folder").mkdir(parents=True)
     (tmp_path / "disk" / "link").symlink_to("./folder/../../place")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "absolute"))
@@ -253,7 +253,7 @@ def test_links_of_the_user_lead_to_places(place: Path, monkeypatch: pytest.Monke
     assert (place / "kafka-forensics" / KEY / NAME).read_bytes() == kept()[NAME] == b"code"
 
 
-def test_links_that_lead_to_no_directory_or_to_one_of_everybody_are_no_place(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_to_files_or_shared_directories_are_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (place / "one").symlink_to("other")
     (place / "other").symlink_to("one")
     (place / "file" / "kafka-forensics").parent.mkdir()
@@ -277,7 +277,7 @@ def crc_by(form: Kernel[int]) -> int:
     return form.compiled(np.frombuffer(CHECK_BYTES, np.uint8), 0, 9, 0)
 
 
-def test_what_other_versions_kept_is_forgotten_after_a_month_and_nothing_else(place: Path) -> None:
+def test_only_kernels_unused_for_a_month_are_removed(place: Path) -> None:
     caches = place / "kafka-forensics"
     caches.mkdir(mode=0o700)
     for name in ("0" * 16, "1" * 16, "2" * 15, "notes"):
@@ -295,8 +295,8 @@ def test_what_other_versions_kept_is_forgotten_after_a_month_and_nothing_else(pl
     assert os.listdir(caches / "notes") == ["some.nbc"]
 
 
-def plant() -> Path:
-    """Code that says 666, in the place of the kernel's own."""
+def put_wrong_kernel() -> Path:
+    """A compiled kernel that returns 666, in place of the real one."""
     assert crc_by(crc32c) == CHECK_CRC
     own_code = next(Path(kernel_directory(make=False)).rglob("*crc32c*.nbc"))
     assert crc_by(kernel(wrong_crc)) == 666
@@ -319,17 +319,17 @@ def crc_of_a_process(place: Path, *inputs: Path) -> int:
     return int(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
 
 
-def test_compiled_kernels_that_lie_in_evidence_are_not_run(place: Path) -> None:
-    """Where the place is no input the code is run, for only its user can write there: the attack would work."""
-    planted = plant()
+def test_compiled_kernels_in_an_input_are_not_run(place: Path) -> None:
+    """Outside of inputs the code is run, because only its user can write there: this shows that the attack would work."""
+    planted = put_wrong_kernel()
     before = planted.read_bytes()
     assert crc_of_a_process(place) == 666
     assert crc_of_a_process(place, place) == CHECK_CRC
     assert planted.read_bytes() == before
 
 
-def test_settings_of_numba_that_lie_in_evidence_are_not_taken(tmp_path: Path) -> None:
-    """They would change the code that is made and kept: this one, that none is made."""
+def test_numba_settings_in_an_input_are_ignored(tmp_path: Path) -> None:
+    """They would change how kernels are compiled: this one disables compilation."""
     (tmp_path / ".numba_config.yaml").write_text("disable_jit: 1\n")
     program = COMMAND + "import numba\nprint(numba.config.DISABLE_JIT, numba.config.OPT == 2, None in sys.modules.values())\n"
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache"), "NUMBA_OPT": "2"}
@@ -339,12 +339,12 @@ def test_settings_of_numba_that_lie_in_evidence_are_not_taken(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("named", ["relative", "./x", ""])
-def test_a_cache_directory_that_is_no_absolute_path_is_refused(named: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_relative_cache_directory_is_refused(named: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert outcome(["scan", "--cache-dir", named, str(SAMPLE)]) == 2
     assert "no absolute path" in capsys.readouterr().err
 
 
-def test_the_command_line_and_the_library_name_the_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_and_the_library_set_the_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert outcome(["scan", "-q", "--fail-on", "none", "--cache-dir", str(tmp_path), str(SAMPLE)]) == 0
     assert code_cache._requested == [str(tmp_path)]
     kafka_forensics.scan(str(SAMPLE), topic="orders", cache_dir=str(tmp_path / "other"))
@@ -365,8 +365,8 @@ def test_files_read_by_themselves_are_inputs(tmp_path: Path) -> None:
     assert_refused("an input lies below", tmp_path)
 
 
-def test_another_process_keeps_code_out_of_all_that_a_scan_reads(tmp_path: Path) -> None:
-    """A worker of Spark opens some of it, on a machine on which the rest may lie as well."""
+def test_workers_keep_code_out_of_all_inputs(tmp_path: Path) -> None:
+    """A Spark worker opens only some of the inputs, but others may be on its machine."""
     inputs = gather([str(SAMPLE)], ScanOptions())
     common = Common(
         ScanOptions(cache_dir=str(tmp_path)), digest_key(), work_bytes=1 << 30, split_bytes=1 << 20, around=surroundings(inputs)
@@ -384,13 +384,13 @@ ATTACK = "import os, sys; os.setgroups([]); os.setgid({user}); os.setuid({user})
 
 
 def attack(what: str) -> None:
-    """Let another user do something."""
+    """Run a command as another user."""
     subprocess.run([sys.executable, "-c", ATTACK.format(user=second_user(), what=what)], cwd="/", check=True)
 
 
 @pytest.fixture
 def street(tmp_path: Path) -> Path:
-    """A directory like /tmp, which the other user can reach."""
+    """A directory like /tmp, in which the other user can write."""
     for path in (tmp_path, *tmp_path.parents):
         if path.parent == Path("/") or path.stat().st_uid != os.geteuid():
             break
@@ -402,8 +402,8 @@ def street(tmp_path: Path) -> Path:
 
 
 @pytest.mark.two_users
-def test_root_runs_no_code_of_a_user_whose_directory_is_on_the_way(street: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other user owns a parent directory, and swaps what root made there for code of his own."""
+def test_root_refuses_a_path_below_another_users_directory(street: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other user owns a parent directory, and replaces root's directory by his own code."""
     attack(f"os.mkdir('{street}/his')")
     place = street / "his" / "cache"
     place.mkdir()
@@ -421,7 +421,7 @@ def test_root_runs_no_code_of_a_user_whose_directory_is_on_the_way(street: Path,
 
 @pytest.mark.two_users
 @pytest.mark.parametrize("folder", ["", "kafka-forensics", f"kafka-forensics/{KEY}"])
-def test_directories_of_another_user_are_no_place(place: Path, folder: str) -> None:
+def test_directories_of_another_user_are_refused(place: Path, folder: str) -> None:
     user = second_user()
     assert user is not None
     assert_kept(place)
@@ -431,7 +431,7 @@ def test_directories_of_another_user_are_no_place(place: Path, folder: str) -> N
 
 
 @pytest.mark.two_users
-def test_what_another_user_put_into_a_common_place_is_none(street: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_another_users_directory_in_a_shared_one_is_refused(street: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "roots").mkdir()
     attack(f"os.mkdir('{street}/directory', 0o755); os.symlink('{tmp_path}/roots', '{street}/link')")
     for name in ("directory", "link"):

@@ -1,4 +1,4 @@
-"""Which disk is full, wherever something is written: the output, standard output, temporary files."""
+"""Errors name the full disk, for outputs, standard output and temporary files."""
 
 import errno
 import os
@@ -41,12 +41,12 @@ def test_an_export_to_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
     monkeypatch.setattr("kafka_forensics.export.target.os.fsync", full)
     assert outcome(["export", SAMPLE, "--output", str(tmp_path / "out"), "-q"]) == 2
-    said = capsys.readouterr().err
-    assert f"cannot write to {tmp_path}/out: No space left on device: the disk mounted at {tmp_path} is full\n" in said
-    assert "make room there" in said
+    output = capsys.readouterr().err
+    assert f"cannot write to {tmp_path}/out: No space left on device: the disk mounted at {tmp_path} is full\n" in output
+    assert "make room there" in output
 
 
-def test_an_answer_in_a_file_on_a_full_disk(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_output_file_on_a_full_disk(capsys: pytest.CaptureFixture[str]) -> None:
     assert outcome(["scan", SAMPLE, "-q", "--format", "json", "--output", "/dev/full"]) == 2
     assert "error: cannot write to /dev/full: No space left on device: the disk mounted at " in capsys.readouterr().err
 

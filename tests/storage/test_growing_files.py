@@ -1,4 +1,4 @@
-"""A file that one thread fills is read by others as far as it has come."""
+"""Reads of a file that another thread is writing wait for their bytes."""
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -63,7 +63,7 @@ def test_a_read_waits_for_its_bytes_and_no_longer(tmp_path: Path, pool: ThreadPo
             assert ranges.result(LONG) == [(0, len(DATA))]
 
 
-def test_what_ends_the_growth_is_raised_by_every_read(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
+def test_the_error_that_ended_the_writing_is_raised_by_every_read(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
     path, growth = tmp_path / "log", Growth()
     path.write_bytes(DATA[:10])
     growth.begin()
@@ -77,7 +77,7 @@ def test_what_ends_the_growth_is_raised_by_every_read(tmp_path: Path, pool: Thre
         open_growing(path, len(DATA), growth)
 
 
-def test_a_file_that_is_not_made_is_not_waited_for(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
+def test_a_file_that_was_never_created_is_not_waited_for(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
     growth = Growth()
     opened = pool.submit(open_growing, tmp_path / "log", 10, growth)
     with pytest.raises(PermissionError), growth:
@@ -86,15 +86,15 @@ def test_a_file_that_is_not_made_is_not_waited_for(tmp_path: Path, pool: ThreadP
 
 
 @pytest.mark.parametrize("by_hand", [False, True])
-def test_a_copy_tells_every_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_hand: bool) -> None:
+def test_a_copy_reports_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_hand: bool) -> None:
     (tmp_path / "in").write_bytes(DATA)
     monkeypatch.setattr(copying, "_AT_ONCE", 4096)
     monkeypatch.setattr(copying, "_BLOCK_BYTES", 4096)
     if by_hand:
         monkeypatch.setattr(copying, "_HAS_COPY_FILE_RANGE", False)
-    told = list[int]()
+    reported = list[int]()
     with LocalSource(str(tmp_path)).open("in") as file, (tmp_path / "out").open("wb", buffering=0) as target:
-        copying.copy_range(file, "in", 500, 9_500, target.fileno(), told.append)
+        copying.copy_range(file, "in", 500, 9_500, target.fileno(), reported.append)
     assert (tmp_path / "out").read_bytes() == DATA[500:9_500]
-    assert sum(told) == 9_000
-    assert len(told) >= 3
+    assert sum(reported) == 9_000
+    assert len(reported) >= 3

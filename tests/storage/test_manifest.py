@@ -26,7 +26,7 @@ def recorded(root: Path) -> Manifest:
     return manifest
 
 
-def test_every_way_to_change_is_noticed_in_order(evidence: Path) -> None:
+def test_every_kind_of_change_is_noticed_in_order(evidence: Path) -> None:
     manifest = recorded(evidence)
     with (evidence / "f").open("ab") as file:
         file.write(b"more")
@@ -56,7 +56,7 @@ def test_a_file_replaced_by_a_link_is_a_change(evidence: Path) -> None:
     assert [path for path, _, _ in manifest.changes()] == [f"{evidence}/a"]
 
 
-def test_the_first_sight_counts(evidence: Path) -> None:
+def test_the_first_recorded_entry_counts(evidence: Path) -> None:
     manifest = recorded(evidence)
     with (evidence / "a").open("ab") as file:
         file.write(b"more")
@@ -66,7 +66,7 @@ def test_the_first_sight_counts(evidence: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["gz", "zip stored"])
-def test_of_an_archive_the_archive_is_recorded(form: str, tree: Path, tmp_path: Path) -> None:
+def test_an_archive_is_recorded_as_one_file(form: str, tree: Path, tmp_path: Path) -> None:
     name, make = CONTAINERS[form]
     path = tmp_path / name
     make(tree, path)

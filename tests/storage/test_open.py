@@ -1,4 +1,4 @@
-"""What a user types becomes a source, or one sentence; output never lands in evidence."""
+"""What a user types is opened as a source, or is an error in one sentence."""
 
 import gzip
 import os
@@ -17,7 +17,7 @@ from tests.storage.trees import CONTAINERS
 from tests.support.places import SAMPLES
 
 
-def test_an_archive_is_a_regular_file_of_such_a_name(tree: Path, tmp_path: Path) -> None:
+def test_an_archive_is_a_regular_file_with_its_suffix(tree: Path, tmp_path: Path) -> None:
     CONTAINERS["gz"][1](tree, tmp_path / "Bundle.TGZ")
     CONTAINERS["zip stored"][1](tree, tmp_path / "bundle.zip")
     assert isinstance(open_source(str(tmp_path / "Bundle.TGZ")), TarSource)
@@ -52,7 +52,7 @@ def test_a_missing_path_is_one_line_with_the_nearest_name(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("path", ["", "a\0b"])
-def test_a_path_that_cannot_be_one(path: str) -> None:
+def test_an_impossible_path_is_refused(path: str) -> None:
     with pytest.raises(UsageError):
         open_source(path)
 
@@ -81,7 +81,7 @@ def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("scheme", ["dbfs:/", "DBFS:/", "dbfs:///"])
-def test_a_path_of_the_old_file_system_is_read_where_it_is_mounted(mounts: Path, scheme: str) -> None:
+def test_a_dbfs_path_is_read_at_its_mount_point(mounts: Path, scheme: str) -> None:
     assert spelled_out(f"{scheme}copies/broker-1") == str(mounts / "dbfs" / "copies" / "broker-1")
     there = kf.scan(f"{scheme}copies/broker-1")
     assert [replica.log_end_offset for replica in there.replicas] == [
@@ -90,13 +90,13 @@ def test_a_path_of_the_old_file_system_is_read_where_it_is_mounted(mounts: Path,
     assert there.replicas
 
 
-def test_a_path_of_a_volume_is_what_it_is_another_name_of(mounts: Path) -> None:
+def test_a_dbfs_path_of_a_volume_is_the_volume(mounts: Path) -> None:
     volume = str(mounts / "Volumes" / "main" / "kafka" / "copies" / "broker-1")
     assert spelled_out(f"dbfs:{volume}") == volume
     assert kf.scan(f"dbfs:{volume}").replicas
 
 
-def test_where_nothing_is_mounted_one_sentence_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dbfs_path_without_mount_is_a_usage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "DBFS", str(tmp_path / "dbfs"))
     monkeypatch.setattr(opening, "VOLUMES", str(tmp_path / "Volumes"))
     for path in ("dbfs:/copies", f"dbfs:{tmp_path}/Volumes/main"):
@@ -105,7 +105,7 @@ def test_where_nothing_is_mounted_one_sentence_says_so(tmp_path: Path, monkeypat
         assert "s3://bucket/path" in (refused.value.hint or "")
 
 
-def test_one_slash_after_file_is_as_good_as_three(tmp_path: Path) -> None:
+def test_a_file_uri_may_have_one_slash(tmp_path: Path) -> None:
     spaced = tmp_path / "two words"
     copytree(SAMPLE, spaced)
     for path in (f"file:{spaced}", f"file://{spaced}", f"file:{tmp_path}/two%20words"):

@@ -1,4 +1,4 @@
-"""Trees of files, the containers they can arrive in, and how a source is compared with the tree it was made from."""
+"""Trees of files, archives of them in every format, and the comparison of a source with its tree."""
 
 import gzip
 import io
@@ -147,7 +147,7 @@ def python_zip(method: int) -> Callable[[Path, Path], None]:
     return make
 
 
-class _OneWay(io.RawIOBase):
+class _ForwardOnly(io.RawIOBase):
     """A file that cannot go back, as a pipe: zips written to it have their sizes behind the data."""
 
     def __init__(self, path: Path) -> None:
@@ -167,7 +167,7 @@ class _OneWay(io.RawIOBase):
 
 def streamed_zip(root: Path, archive: Path) -> None:
     """A zip written to a pipe."""
-    with _OneWay(archive) as pipe, zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED) as opened:
+    with _ForwardOnly(archive) as pipe, zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED) as opened:
         for path in sorted(root.rglob("*")):
             opened.write(path, path.relative_to(root))
 

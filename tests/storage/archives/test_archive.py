@@ -19,7 +19,7 @@ from tests.storage.trees import CONTAINERS, LOG, MTIME, SPARSE, assert_same_tree
 
 
 @pytest.mark.parametrize("form", CONTAINERS)
-def test_every_container_gives_the_tree_back(form: str, tree: Path, packed: Callable[[str], Path]) -> None:
+def test_every_container_gives_the_whole_tree(form: str, tree: Path, packed: Callable[[str], Path]) -> None:
     path = packed(form)
     source = open_source(str(path))
     assert isinstance(source, ArchiveSource)
@@ -102,7 +102,7 @@ def test_threads_may_share_a_source(form: str, tree: Path, packed: Callable[[str
     assert wrong == []
 
 
-def test_the_caches_are_bounded_and_given_back(packed: Callable[[str], Path]) -> None:
+def test_the_caches_are_bounded_and_freed(packed: Callable[[str], Path]) -> None:
     sources = [open_source(str(packed("zst of several frames"))) for _ in range(12)]
     for source in sources:
         source.open(LOG).read_at(0, 4 << 20)
@@ -156,7 +156,7 @@ def test_zip_members_that_cannot_be_read_say_why(tmp_path: Path) -> None:
         source.open("other.log")
 
 
-def test_a_zip_member_of_another_checksum_is_given_and_told_of(tmp_path: Path) -> None:
+def test_a_zip_member_with_a_wrong_checksum_is_read_and_reported(tmp_path: Path) -> None:
     path = tmp_path / "a.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as opened:
         opened.writestr("a.log", b"abc" * 1000)

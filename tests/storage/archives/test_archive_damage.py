@@ -1,4 +1,4 @@
-"""Archives that are cut, damaged or lie about sizes: what stands before is read, the rest is told, nothing crashes."""
+"""Archives that are truncated, damaged or have wrong sizes: members before the damage are read, the rest is reported."""
 
 import gzip
 import io
@@ -96,7 +96,7 @@ PACKED = {
 
 
 @pytest.mark.parametrize("suffix", PACKED)
-def test_a_tar_cut_anywhere_gives_what_stands_before(suffix: str, tmp_path: Path) -> None:
+def test_a_tar_cut_anywhere_gives_the_members_before(suffix: str, tmp_path: Path) -> None:
     data = PACKED[suffix]
     lengths = sorted({*range(0, len(data), 199), *range(30), *range(len(data) - 30, len(data))})
     seen = []
@@ -126,14 +126,14 @@ def test_a_tar_cut_in_a_member_names_it_and_gives_its_first_bytes(tmp_path: Path
             file.read_into(1000, memoryview(bytearray(9999)))
 
 
-def test_a_tar_cut_at_a_member_boundary_is_told_of(tmp_path: Path) -> None:
+def test_a_tar_cut_at_a_member_boundary_is_reported(tmp_path: Path) -> None:
     end = 512 + 3072 + 512 + 7168
     files, problems = check(tar_of(FILES)[:end], ".tar", tmp_path, FILES)
     assert (files, problems) == (2, [f"ends at byte {end} without an end marker: it may be cut short"])
 
 
 @pytest.mark.parametrize("suffix", [".tar", ".tar.gz"])
-def test_bytes_behind_the_end_marker_are_told_of(suffix: str, tmp_path: Path) -> None:
+def test_bytes_after_the_end_marker_are_reported(suffix: str, tmp_path: Path) -> None:
     data = tar_of(FILES) + tar_of({"hidden": b"hidden"})
     data = gzip.compress(data) if suffix == ".tar.gz" else data
     files, problems = check(data, suffix, tmp_path, FILES)
@@ -142,7 +142,7 @@ def test_bytes_behind_the_end_marker_are_told_of(suffix: str, tmp_path: Path) ->
     assert "behind the end marker" in problems[0]
 
 
-def test_a_damaged_header_ends_the_list_with_a_word(tmp_path: Path) -> None:
+def test_a_damaged_header_ends_the_list_and_is_reported(tmp_path: Path) -> None:
     data = bytearray(tar_of(FILES))
     second = 512 + 3072
     data[second + 130] ^= 0x01
@@ -190,9 +190,9 @@ def spoilt_header(change: dict[int, bytes], form: int = tarfile.GNU_FORMAT) -> b
         (b"89999999999\0", "no tar header at byte 0"),
     ],
 )
-def test_a_size_that_cannot_be_allocates_nothing(size_field: bytes, problem: str, tmp_path: Path) -> None:
+def test_an_impossible_size_allocates_nothing(size_field: bytes, problem: str, tmp_path: Path) -> None:
     _, problems = check(spoilt_header({124: size_field}), ".tar", tmp_path, None)
-    assert any(problem in told for told in problems), problems
+    assert any(problem in known_problem for known_problem in problems), problems
 
 
 def pax_member(records: dict[str, str], stored: bytes) -> bytes:
@@ -221,7 +221,7 @@ def pax_member(records: dict[str, str], stored: bytes) -> bytes:
         b"",
     ],
 )
-def test_sparse_maps_that_lie_make_one_member_unreadable(sparse_map: bytes, tmp_path: Path) -> None:
+def test_wrong_sparse_maps_make_one_member_unreadable(sparse_map: bytes, tmp_path: Path) -> None:
     stored = sparse_map.ljust(512, b"\0") + b"d" * 512
     records = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "x.index", "GNU.sparse.realsize": "1000"}
     path = tmp_path / "a.tar"
@@ -235,7 +235,7 @@ def test_sparse_maps_that_lie_make_one_member_unreadable(sparse_map: bytes, tmp_
             source.open("x.index")
 
 
-def test_a_pax_header_that_lies_is_told_of(tmp_path: Path) -> None:
+def test_a_wrong_pax_header_is_reported(tmp_path: Path) -> None:
     data = bytearray(pax_member({"comment": "abcdef"}, b"abc"))
     at = data.index(b"18 comment=")
     data[at : at + 2] = b"99"
@@ -247,7 +247,7 @@ def test_a_pax_header_that_lies_is_told_of(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-def test_a_zip_cut_anywhere_gives_what_stands_before(method: int, tmp_path: Path) -> None:
+def test_a_zip_cut_anywhere_gives_the_members_before(method: int, tmp_path: Path) -> None:
     data = zip_of(FILES, method)
     seen = []
     for length in sorted({*range(0, len(data), 37), *range(len(data) - 30, len(data))}):
@@ -258,7 +258,7 @@ def test_a_zip_cut_anywhere_gives_what_stands_before(method: int, tmp_path: Path
     assert set(seen) == set(range(len(FILES) + 1))
 
 
-def test_a_zip_written_to_a_pipe_and_cut_gives_what_stands_before(tree: Path, tmp_path: Path) -> None:
+def test_a_cut_zip_written_to_a_pipe_gives_the_members_before(tree: Path, tmp_path: Path) -> None:
     streamed_zip(tree, tmp_path / "whole.zip")
     data = (tmp_path / "whole.zip").read_bytes()
     source = open_source(str(tmp_path / "whole.zip"))
@@ -278,7 +278,7 @@ def test_a_zip_written_to_a_pipe_and_cut_gives_what_stands_before(tree: Path, tm
     assert sum(content is not None for content in read_all(half).values()) >= 2
 
 
-def test_a_zip_with_a_damaged_directory_gives_what_stands_before(tmp_path: Path) -> None:
+def test_a_zip_with_a_damaged_directory_gives_the_members_before(tmp_path: Path) -> None:
     data = bytearray(zip_of(FILES))
     second = data.index(b"PK\x01\x02", data.index(b"PK\x01\x02") + 1)
     data[second] ^= 1
@@ -286,7 +286,7 @@ def test_a_zip_with_a_damaged_directory_gives_what_stands_before(tmp_path: Path)
     assert found == (1, [f"damaged zip directory at byte {second}: members behind it are not listed"])
 
 
-def test_a_zip_that_lies_about_sizes_and_places(tmp_path: Path) -> None:
+def test_a_zip_with_wrong_sizes_and_positions(tmp_path: Path) -> None:
     data = bytearray(zip_of({"a.log": b"a" * 100}, zipfile.ZIP_STORED))
     central = data.index(b"PK\x01\x02")
     struct.pack_into("<I", data, central + 24, 0xFFFFFFF0)
@@ -301,7 +301,7 @@ def test_a_zip_that_lies_about_sizes_and_places(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [*PACKED, ".zip"])
-def test_what_is_no_archive_is_an_error_with_a_reason(suffix: str, tmp_path: Path) -> None:
+def test_a_file_that_is_no_archive_is_an_error_with_a_reason(suffix: str, tmp_path: Path) -> None:
     for content in (b"", b"x", b"no archive at all " * 100, b"\0" * 100):
         path = tmp_path / f"a{suffix}"
         path.write_bytes(content)

@@ -1,4 +1,4 @@
-"""Names and kinds of members come from outside: what is no safe path is listed nowhere, what is no file is never opened."""
+"""Unsafe names of members are not listed, and special members are never opened."""
 
 import io
 import stat
@@ -179,7 +179,7 @@ def test_kinds_in_a_zip(tmp_path: Path) -> None:
             source.open(path)
 
 
-def test_listing_what_is_no_directory(tmp_path: Path) -> None:
+def test_listing_a_file_is_an_error(tmp_path: Path) -> None:
     source = tar_with(tmp_path / "a.tar", ("a/x", b"1"))
     for path in ("a/x", "b", "a/x/y", "/", "a/", "a/../a"):
         with pytest.raises(SourceError):

@@ -80,7 +80,7 @@ def test_zero_blocks_are_not_inflated_again(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_step_is_bounded_whatever_the_stream_stands_for(form: str) -> None:
+def test_a_step_is_bounded_for_any_stream(form: str) -> None:
     decoder = FORMS[form][0](MemoryFile(FORMS[form][1](bytes(5 << 20))))
     total = 0
     while piece := decoder.step():
@@ -91,7 +91,7 @@ def test_a_step_is_bounded_whatever_the_stream_stands_for(form: str) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("damage", ["cut", "flipped", "garbage behind", "nothing"])
-def test_a_broken_stream_gives_what_stands_before(form: str, damage: str) -> None:
+def test_a_broken_stream_gives_the_bytes_before_the_damage(form: str, damage: str) -> None:
     data = content(2.5)
     packed = FORMS[form][1](data)
     half = len(packed) // 2
@@ -150,7 +150,7 @@ def test_memory_stays_bounded_for_a_small_stream_of_many_zeros(form: str) -> Non
     assert peak_bytes() < 8 << 20
 
 
-def test_the_cache_drops_what_was_used_longest_ago() -> None:
+def test_the_cache_drops_the_least_recently_used_blocks() -> None:
     cache = BlockCache(30)
     for number in range(3):
         cache.put((0, 0, number), bytes(10))

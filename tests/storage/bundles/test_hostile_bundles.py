@@ -1,5 +1,4 @@
-"""Bundles that lie, each in one way and rightly sealed: what contradicts itself is told, and nothing is believed, read or kept for
-it."""
+"""Bundles that contradict themselves, each in one way and with a valid seal: scans report it, and read and write nothing else."""
 
 import io
 import json
@@ -23,11 +22,11 @@ from tests.support.peak_memory import traced
 
 HUGE: Final = 1 << 61
 FEW_BYTES: Final = 64 << 20
-Lie = Callable[[bundles.TakenApart], object]
+Change = Callable[[bundles.TakenApart], object]
 
 
-def refused_or_told(path: Path) -> str:
-    """Why a bundle is refused, or what a scan of it says is incomplete; what it read is no reason to call it clean."""
+def refusal_or_incomplete(path: Path) -> str:
+    """Why a bundle is refused, or the gaps that a scan of it reports, which must not call it clean."""
     try:
         result = kf.scan([str(path)])
     except SourceError as error:
@@ -37,43 +36,43 @@ def refused_or_told(path: Path) -> str:
     return "; ".join(gap.reason for gap in result.incomplete)
 
 
-def told(apart: bundles.TakenApart, tmp_path: Path) -> str:
-    return refused_or_told(apart.write(tmp_path / "lies.kfb"))
+def problem_of(contents: bundles.TakenApart, tmp_path: Path) -> str:
+    return refusal_or_incomplete(contents.write(tmp_path / "lies.kfb"))
 
 
-def of_row(path: str, place: int, value: Any) -> Lie:
-    """A row of the listing that says something else."""
+def of_row(path: str, place: int, value: Any) -> Change:
+    """Change a field of a file's row in the listing."""
 
-    def lie(apart: bundles.TakenApart) -> None:
-        apart.row(path)[place] = value
+    def change_bundle(contents: bundles.TakenApart) -> None:
+        contents.row(path)[place] = value
 
-    return lie
-
-
-def of_section(path: str, place: int, value: Any) -> Lie:
-    """The first section of a file, in the listing alone, that says something else."""
-
-    def lie(apart: bundles.TakenApart) -> None:
-        apart.row(path)[bundles.SECTIONS][0][place] = value
-
-    return lie
+    return change_bundle
 
 
-def rewritten(path: str, change: Callable[[Any, list[tuple[Damage, bool]]], Any]) -> Lie:
-    """The batches of a log, and what is damaged there, changed."""
+def of_section(path: str, place: int, value: Any) -> Change:
+    """Change a field of a file's first section, in the listing only."""
 
-    def lie(apart: bundles.TakenApart) -> None:
-        for section in apart.sections(path, SectionKind.BATCHES):
+    def change_bundle(contents: bundles.TakenApart) -> None:
+        contents.row(path)[bundles.SECTIONS][0][place] = value
+
+    return change_bundle
+
+
+def rewritten(path: str, change: Callable[[Any, list[tuple[Damage, bool]]], Any]) -> Change:
+    """Change the batch columns and damage of a log."""
+
+    def change_bundle(contents: bundles.TakenApart) -> None:
+        for section in contents.sections(path, SectionKind.BATCHES):
             facts = read_batches(section[4])
             columns, damage = facts.columns.copy(), list(facts.damage)
             change(columns, damage)
             section[4] = bundles.section_of(columns, damage, written=facts.written[0], digests=facts.digests)
-        apart.relisted()
+        contents.relisted()
 
-    return lie
+    return change_bundle
 
 
-def set_column(column: BatchColumn, row: int, value: int) -> Lie:
+def set_column(column: BatchColumn, row: int, value: int) -> Change:
     def change(columns: Any, _damage: Any) -> None:
         columns[column, row] = value
 
@@ -84,46 +83,46 @@ def swapped(columns: Any, _damage: Any) -> None:
     columns[:, [1, 2]] = columns[:, [2, 1]]
 
 
-def held(path: str, kind: SectionKind, batches: list[tuple[int, bytes]]) -> Lie:
-    def lie(apart: bundles.TakenApart) -> None:
-        apart.sections(path, kind)[0][4] = write_held(batches)
-        apart.relisted()
+def held(path: str, kind: SectionKind, batches: list[tuple[int, bytes]]) -> Change:
+    def change_bundle(contents: bundles.TakenApart) -> None:
+        contents.sections(path, kind)[0][4] = write_held(batches)
+        contents.relisted()
 
-    return lie
+    return change_bundle
 
 
-def narrow_digests(apart: bundles.TakenApart) -> None:
-    section = apart.sections(bundles.ORDERS, SectionKind.BATCHES)[0]
+def narrow_digests(contents: bundles.TakenApart) -> None:
+    section = contents.sections(bundles.ORDERS, SectionKind.BATCHES)[0]
     facts = read_batches(section[4])
     section[4] = bundles.section_of(facts.columns, digests=facts.digests[:, :1].copy())
-    apart.relisted()
+    contents.relisted()
 
 
-def damaged(*found: Damage) -> Lie:
+def damaged(*found: Damage) -> Change:
     return rewritten(bundles.ORDERS, lambda _columns, damage: damage.extend((one, False) for one in found))
 
 
-def overlapping(apart: bundles.TakenApart) -> None:
-    apart.parts[0].sections.append(list(apart.sections(bundles.CHECKPOINT, SectionKind.BYTES)[0]))
-    apart.relisted()
+def overlapping(contents: bundles.TakenApart) -> None:
+    contents.parts[0].sections.append(list(contents.sections(bundles.CHECKPOINT, SectionKind.BYTES)[0]))
+    contents.relisted()
 
 
-def without_facts(apart: bundles.TakenApart) -> None:
-    apart.row(bundles.ORDERS)[bundles.SECTIONS] = []
+def without_facts(contents: bundles.TakenApart) -> None:
+    contents.row(bundles.ORDERS)[bundles.SECTIONS] = []
 
 
-def stolen(apart: bundles.TakenApart) -> None:
-    apart.row(bundles.ORDERS)[bundles.SECTIONS] = apart.row(bundles.PAYMENTS)[bundles.SECTIONS]
-    apart.row(bundles.ORDERS)[bundles.SIZE] = apart.row(bundles.PAYMENTS)[bundles.SIZE]
+def with_section_of_another_file(contents: bundles.TakenApart) -> None:
+    contents.row(bundles.ORDERS)[bundles.SECTIONS] = contents.row(bundles.PAYMENTS)[bundles.SECTIONS]
+    contents.row(bundles.ORDERS)[bundles.SIZE] = contents.row(bundles.PAYMENTS)[bundles.SIZE]
 
 
-def stretched(apart: bundles.TakenApart) -> None:
-    section = apart.sections(bundles.ORDERS, SectionKind.BATCHES)[0]
+def beyond_the_file(contents: bundles.TakenApart) -> None:
+    section = contents.sections(bundles.ORDERS, SectionKind.BATCHES)[0]
     section[3] += 100
-    apart.relisted()
+    contents.relisted()
 
 
-LIES: Final[dict[str, tuple[Lie, str]]] = {
+LIES: Final[dict[str, tuple[Change, str]]] = {
     "size of 2^61": (of_row(bundles.ORDERS, bundles.SIZE, HUGE), "no facts of bytes"),
     "smaller size": (of_row(bundles.ORDERS, bundles.SIZE, 3), "beyond its size"),
     "negative size": (of_row(bundles.ORDERS, bundles.SIZE, -1), "makes no sense"),
@@ -148,9 +147,9 @@ LIES: Final[dict[str, tuple[Lie, str]]] = {
     "larger than its part": (of_section(bundles.ORDERS, 2, 1 << 40), "contradicts its part"),
     "of no kind": (of_section(bundles.ORDERS, 3, "class:os.system"), "makes no sense"),
     "of another kind": (of_section(bundles.ORDERS, 3, "kept"), "no facts of bytes"),
-    "of another file": (stolen, "contradicts its part"),
+    "of another file": (with_section_of_another_file, "contradicts its part"),
     "without sections": (without_facts, "no facts of bytes"),
-    "facts beyond the file": (stretched, "beyond its size"),
+    "facts beyond the file": (beyond_the_file, "beyond its size"),
     "bytes over each other": (overlapping, "over each other"),
     "bytes beyond the file": (of_row(bundles.CHECKPOINT, bundles.SIZE, 1), "beyond its size"),
     "batches out of order": (rewritten(bundles.ORDERS, swapped), "over each other"),
@@ -173,19 +172,19 @@ LIES: Final[dict[str, tuple[Lie, str]]] = {
 }
 
 
-@pytest.mark.parametrize("lie", LIES)
-def test_contradictions_are_reported(lie: str, bundle: Path, tmp_path: Path) -> None:
-    apart = bundles.taken_apart(bundle)
-    change, words = LIES[lie]
-    change(apart)
-    assert words in told(apart, tmp_path)
+@pytest.mark.parametrize("case", LIES)
+def test_contradictions_are_reported(case: str, bundle: Path, tmp_path: Path) -> None:
+    contents = bundles.taken_apart(bundle)
+    change, words = LIES[case]
+    change(contents)
+    assert words in problem_of(contents, tmp_path)
 
 
 @pytest.mark.parametrize("kind", sorted(LOG_DAMAGE))
 def test_damage_without_details_is_judged(kind: str, bundle: Path, tmp_path: Path) -> None:
-    apart = bundles.taken_apart(bundle)
-    damaged(Damage(kind, 73, 70, -1, -1))(apart)
-    result = kf.scan([str(apart.write(tmp_path / "lies.kfb"))])
+    contents = bundles.taken_apart(bundle)
+    damaged(Damage(kind, 73, 70, -1, -1))(contents)
+    result = kf.scan([str(contents.write(tmp_path / "lies.kfb"))])
     json.loads(result.to_json())
     assert result.verdict not in {"clean", "info"}
 
@@ -205,17 +204,17 @@ def test_consistent_bundle_is_accepted(bundle: Path, tmp_path: Path) -> None:
     ],
 )
 def test_another_format_is_refused(about: dict[str, Any], words: str, bundle: Path, tmp_path: Path) -> None:
-    apart = bundles.taken_apart(bundle)
-    apart.about |= about
-    assert words in told(apart, tmp_path)
+    contents = bundles.taken_apart(bundle)
+    contents.about |= about
+    assert words in problem_of(contents, tmp_path)
 
 
 @pytest.mark.parametrize("value", [7, True, False, "", "0123", "\ud800", {}, []])
 def test_an_invalid_redaction_is_not_read_as_names_without_pseudonyms(value: Any, bundle: Path, tmp_path: Path) -> None:
-    apart = bundles.taken_apart(bundle)
-    apart.about["redaction"] = value
+    contents = bundles.taken_apart(bundle)
+    contents.about["redaction"] = value
     with pytest.raises(SourceError, match=r"lies\.kfb: invalid bundle: bundle\.json has an invalid value of redaction"):
-        kf.scan([str(apart.write(tmp_path / "lies.kfb"))])
+        kf.scan([str(contents.write(tmp_path / "lies.kfb"))])
 
 
 # Bombs.
@@ -247,19 +246,19 @@ def test_bombs_take_no_memory(name: str, bundle: Path, tmp_path: Path) -> None:
     path.write_bytes(bundles.tar_of(small if name.startswith("seal") else bundles.sealed(small)))
     del members, small
     with traced() as peak_bytes:
-        assert refused_or_told(path)
+        assert refusal_or_incomplete(path)
     assert peak_bytes() < 5 * FEW_BYTES
 
 
 def test_a_file_of_2_to_the_61_bytes_of_nothing_is_not_held(bundle: Path, tmp_path: Path) -> None:
-    apart = bundles.taken_apart(bundle)
+    contents = bundles.taken_apart(bundle)
     indexes = [f"orders-0/{0:020}.{suffix}" for suffix in ("index", "timeindex", "txnindex")]
     names = [bundles.CHECKPOINT, "meta.properties", *indexes, f"orders-0/{9:020}.snapshot", "orders-0/leader-epoch-checkpoint"]
-    there = {row[0]: row for row in apart.listing["files"]}
+    there = {row[0]: row for row in contents.listing["files"]}
     for name in names:
         there[name] = [name, "f", HUGE, 0, None, None, None, False, None, []]
-    apart.listing["files"] = list(there.values())
-    result = kf.scan([str(apart.write(tmp_path / "huge.kfb"))])  # to hold them would be an error
+    contents.listing["files"] = list(there.values())
+    result = kf.scan([str(contents.write(tmp_path / "huge.kfb"))])  # to hold them would be an error
     assert result.verdict not in {"clean", "info"}
 
 
@@ -267,11 +266,11 @@ def test_a_file_of_2_to_the_61_bytes_of_nothing_is_not_held(bundle: Path, tmp_pa
 
 
 Fields = Callable[[int], dict[str, Any]]
-"""What stands in the header of a member of this size."""
+"""Fields of a tar header, for a member of this size."""
 
 
 def with_header(members: dict[str, bytes], name: str, fields: Fields) -> bytes:
-    """A tar of these members with the header of one of them changed."""
+    """A tar of these members with one header changed."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for own_name, data in members.items():
@@ -297,27 +296,27 @@ HEADERS: Final[dict[str, Fields]] = {
 def test_members_are_plain_files(kind: str, member: str, bundle: Path, tmp_path: Path) -> None:
     path = tmp_path / "odd.kfb"
     path.write_bytes(with_header(bundles.stored(bundle), member, HEADERS[kind]))
-    assert refused_or_told(path)
+    assert refusal_or_incomplete(path)
 
 
 def test_members_are_those_that_were_sealed(bundle: Path, tmp_path: Path) -> None:
     path = tmp_path / "more.kfb"
     members = bundles.stored(bundle)
     path.write_bytes(bundles.tar_of({**members, "parts/000001.zst": members["parts/000000.zst"], "../x": b"", "y": b""}))
-    said = refused_or_told(path)
-    assert "2 members that were not there when it was sealed, such as parts/000001.zst" in said
-    assert "a member that no bundle has: ../x" in said
+    output = refusal_or_incomplete(path)
+    assert "2 members that were not there when it was sealed, such as parts/000001.zst" in output
+    assert "a member that no bundle has: ../x" in output
     fewer = dict(members)
     del fewer["parts/000000.zst"]
     path.write_bytes(bundles.tar_of(fewer))
-    assert "1 member fewer than when it was sealed, such as parts/000000.zst" in refused_or_told(path)
+    assert "1 member fewer than when it was sealed, such as parts/000000.zst" in refusal_or_incomplete(path)
 
 
-def test_the_last_of_two_members_is_told(bundle: Path, tmp_path: Path) -> None:
+def test_two_members_of_one_name_are_reported(bundle: Path, tmp_path: Path) -> None:
     path = tmp_path / "twice.kfb"
     members = {**bundles.stored(bundle), "listing": bundles.stored(bundle)["listing.zst"]}
     path.write_bytes(with_header(members, "listing", lambda _: {"name": "listing.zst"}))
-    assert "several members are called listing.zst" in refused_or_told(path)
+    assert "several members are called listing.zst" in refusal_or_incomplete(path)
 
 
 # What it says reaches no terminal as it is.
@@ -328,36 +327,36 @@ NASTY: Final = "/data/\x1b]0;owned\x07\u202e\x9b31m"
 
 @pytest.mark.parametrize("output_format", ["table", "tsv", "json", "jsonl", "markdown"])
 def test_terminals_get_no_controls(output_format: str, bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    apart = bundles.taken_apart(bundle)
-    apart.about |= {"paths": [NASTY], "host": NASTY, "broker": NASTY}
-    apart.row(bundles.CHECKPOINT)[bundles.LEFT_OUT] = NASTY
-    apart.row(bundles.CHECKPOINT)[0] = bundles.CHECKPOINT
-    apart.row(bundles.PAYMENTS)[bundles.LEFT_OUT] = NASTY
-    assert outcome(["scan", str(apart.write(tmp_path / "nasty.kfb")), "--format", output_format]) == 3
+    contents = bundles.taken_apart(bundle)
+    contents.about |= {"paths": [NASTY], "host": NASTY, "broker": NASTY}
+    contents.row(bundles.CHECKPOINT)[bundles.LEFT_OUT] = NASTY
+    contents.row(bundles.CHECKPOINT)[0] = bundles.CHECKPOINT
+    contents.row(bundles.PAYMENTS)[bundles.LEFT_OUT] = NASTY
+    assert outcome(["scan", str(contents.write(tmp_path / "nasty.kfb")), "--format", output_format]) == 3
     captured = capsys.readouterr()
     assert "owned" in captured.out + captured.err
     assert not any(letter in captured.out + captured.err for letter in "\x1b\x07\u202e\x9b")
 
 
-def test_the_command_that_it_asks_to_run_is_quoted(bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    apart = bundles.taken_apart(bundle)
-    apart.about |= {"paths": ["--output=/etc/x", "/data/$(reboot)", NASTY, "relative"], "broker": NASTY}
-    assert outcome(["dump", str(apart.write(tmp_path / "nasty.kfb")), "--topic", "orders", "--records"]) == 3
-    said = capsys.readouterr()
-    text = said.out + said.err
+def test_paths_in_the_printed_command_are_quoted(bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    contents = bundles.taken_apart(bundle)
+    contents.about |= {"paths": ["--output=/etc/x", "/data/$(reboot)", NASTY, "relative"], "broker": NASTY}
+    assert outcome(["dump", str(contents.write(tmp_path / "nasty.kfb")), "--topic", "orders", "--records"]) == 3
+    output = capsys.readouterr()
+    text = output.out + output.err
     assert "needs the records" in text
     assert not any(letter in text for letter in "\x1b\x07\u202e\x9b")
     assert "--output=/etc/x" not in text
     assert " relative" not in text
 
 
-def test_nothing_is_written_or_read_beside_it(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    apart = bundles.taken_apart(bundle)
+def test_a_bundle_reads_and_writes_no_other_file(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    contents = bundles.taken_apart(bundle)
     for number, name in enumerate(("../../x", "/etc/passwd", "a/../../b", "~/c")):
-        apart.listing["files"].append([name, "l" if number % 2 else "f", 5, 0, None, None, None, False, None, []])
-    path = apart.write(tmp_path / "paths.kfb")
+        contents.listing["files"].append([name, "l" if number % 2 else "f", 5, 0, None, None, None, False, None, []])
+    path = contents.write(tmp_path / "paths.kfb")
     monkeypatch.chdir(tmp_path)
-    refused_or_told(path)
+    refusal_or_incomplete(path)
     assert [found.name for found in tmp_path.rglob("*")] == ["paths.kfb"]
 
 
@@ -368,14 +367,14 @@ def test_names_of_logs_are_those_of_the_parsers(bundle: Path) -> None:
     of_batches = [name for name in names if classify_file(name) in {FileKind.LOG, FileKind.METADATA_CHECKPOINT}]
     assert of_batches == names[:6]
     for name in names:
-        apart = bundles.taken_apart(bundle)
-        apart.listing["files"].append([f"orders-0/{name}.deleted", "f", 0, 0, None, None, None, name in of_batches, None, []])
-        assert BundleSource(str(apart.write(bundle.with_name("names.kfb")))).problems == []
+        contents = bundles.taken_apart(bundle)
+        contents.listing["files"].append([f"orders-0/{name}.deleted", "f", 0, 0, None, None, None, name in of_batches, None, []])
+        assert BundleSource(str(contents.write(bundle.with_name("names.kfb")))).problems == []
 
 
-def test_a_pipe_in_it_is_not_opened(bundle: Path) -> None:
-    apart = bundles.taken_apart(bundle)
-    apart.row(bundles.CHECKPOINT)[1] = "o"
-    source = BundleSource(str(apart.write(bundle.with_name("pipe.kfb"))))
+def test_a_pipe_in_a_bundle_is_not_opened(bundle: Path) -> None:
+    contents = bundles.taken_apart(bundle)
+    contents.row(bundles.CHECKPOINT)[1] = "o"
+    source = BundleSource(str(contents.write(bundle.with_name("pipe.kfb"))))
     with pytest.raises(SourceError, match="not a regular file"):
         source.open(bundles.CHECKPOINT)

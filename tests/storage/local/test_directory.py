@@ -1,4 +1,4 @@
-"""Local directories and files: every byte, no trace, no link followed out of them, nothing that can block opened."""
+"""Local directories and files are read completely and without a trace; nothing outside, and nothing that may block, is opened."""
 
 import errno
 import gc
@@ -22,7 +22,7 @@ def test_a_directory_gives_every_byte(tree: Path) -> None:
     assert (source.name, source.seekable, source.rejected, source.replaced, source.problems) == (str(tree), True, [], [], [])
 
 
-def test_entries_say_what_the_system_says(tree: Path) -> None:
+def test_entries_equal_stat(tree: Path) -> None:
     source = LocalSource(str(tree))
     info = os.lstat(tree / LOG)
     entry = source.stat(LOG)
@@ -36,14 +36,14 @@ def test_entries_say_what_the_system_says(tree: Path) -> None:
     assert names == sorted(names)
 
 
-def test_holes_are_known(tree: Path) -> None:
+def test_data_ranges_exclude_holes(tree: Path) -> None:
     with LocalSource(str(tree)).open(SPARSE) as file:
         assert file.data_ranges() == [(0, 8192), (5 << 20, (5 << 20) + 4096)]
         assert file.read_at(1 << 20, 4096) == bytes(4096)
 
 
 @pytest.mark.parametrize("error", [errno.EINVAL, errno.EOPNOTSUPP])
-def test_a_file_system_without_holes_says_the_whole_file(error: int, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_ranges_without_support_are_the_whole_file(error: int, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with LocalSource(str(tree)).open(SPARSE) as file:
         monkeypatch.setattr(os, "lseek", failing(error))
         assert file.data_ranges() == [(0, SPARSE_SIZE)]

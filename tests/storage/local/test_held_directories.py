@@ -1,4 +1,4 @@
-"""Directories that are held while they are read: what is found in them without, whatever lies there."""
+"""Directories that are kept open while they are read give the same entries."""
 
 import os
 from contextlib import nullcontext
@@ -29,7 +29,7 @@ def odd_tree(root: Path) -> Path:
     return broker
 
 
-def test_a_search_finds_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_discovery_is_equal_with_and_without_open_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broker = odd_tree(tmp_path)
     for root in (broker, tmp_path):
         here, there = LocalSource(str(root)), LocalSource(str(root))
@@ -40,7 +40,7 @@ def test_a_search_finds_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert there.roots_used == here.roots_used
 
 
-def test_a_held_directory_is_what_it_was(tmp_path: Path) -> None:
+def test_a_directory_kept_open_survives_its_renaming(tmp_path: Path) -> None:
     odd_tree(tmp_path)
     source, broker = LocalSource(str(tmp_path)), tmp_path / "broker-1"
     before = len(os.listdir("/proc/self/fd"))

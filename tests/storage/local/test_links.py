@@ -1,4 +1,4 @@
-"""Links lead to what was given and nowhere else, whatever they say and whoever swaps them meanwhile."""
+"""Links are followed only to what was given, even if they are swapped meanwhile."""
 
 import io
 import os
@@ -22,7 +22,7 @@ INSIDE, OUTSIDE = b"evidence", b"root:x:0:0: never to be read"
 
 @pytest.fixture
 def given(tmp_path: Path) -> Path:
-    """Two disks that are given and a secret beside them that is not."""
+    """Two disks that are given, and a secret file beside them."""
     for name in ("one", "two"):
         (tmp_path / "disks" / name / "t-0").mkdir(parents=True)
         (tmp_path / "disks" / name / "t-0" / "log").write_bytes(INSIDE + name.encode())
@@ -42,7 +42,7 @@ def content(source: ByteSource, path: str) -> bytes:
         return file.read_at(0, 1000)
 
 
-def why_not(source: ByteSource, path: str) -> str:
+def refusal(source: ByteSource, path: str) -> str:
     entry = source.stat(path)
     assert (entry.kind, entry.link) == (EntryKind.SYMLINK, None)
     with pytest.raises(SourceError) as caught:
@@ -68,7 +68,7 @@ def why_not(source: ByteSource, path: str) -> str:
         ("{disks}/other/nest/two/t-0/log", b"two"),
     ],
 )
-def test_a_target_within_what_was_given_is_read(given: Path, target: str, found: bytes) -> None:
+def test_a_link_to_a_given_path_is_followed(given: Path, target: str, found: bytes) -> None:
     (given / "alias").symlink_to("two")
     (given / "other").mkdir()
     (given / "other" / "nest").symlink_to(given)
@@ -88,50 +88,50 @@ def test_a_target_within_what_was_given_is_read(given: Path, target: str, found:
         *("..", "/", "../..", "/proc/self/cwd", "../three/x"),
     ],
 )
-def test_a_target_beyond_is_not(given: Path, target: str) -> None:
+def test_a_link_to_another_path_is_not_followed(given: Path, target: str) -> None:
     (given / "three").mkdir()
     (given / "three" / "x").write_bytes(OUTSIDE)
     (given / "one" / "link").symlink_to(target.format(disks=given))
     source, _ = opened(given / "one", given / "two")
-    assert why_not(source, "link") == directory.OUTSIDE
+    assert refusal(source, "link") == directory.OUTSIDE
     with pytest.raises(SourceError, match="out of what was given"):
         source.list("link")
     with pytest.raises(SourceError, match="not followed"):
         source.open("link/secret")
 
 
-def test_a_prefix_of_the_text_is_nothing(given: Path) -> None:
-    """`two-of-another` begins like `two`, and `two` itself may be another directory than the one that was given."""
+def test_paths_are_not_compared_as_text(given: Path) -> None:
+    """`two-of-another` starts like `two`, and `two` itself may have been replaced since it was given."""
     (given / "two-of-another").mkdir()
     (given / "two-of-another" / "log").write_bytes(OUTSIDE)
     (given / "one" / "link").symlink_to(given / "two-of-another" / "log")
     (given / "one" / "swapped").symlink_to(given / "two" / "t-0" / "log")
     source, _ = opened(given / "one", given / "two")
-    assert why_not(source, "link") == directory.OUTSIDE
+    assert refusal(source, "link") == directory.OUTSIDE
     assert content(source, "swapped") == INSIDE + b"two"
     (given / "two").rename(given / "real")
     (given / "two").symlink_to(given.parent / "outside")
     (given.parent / "outside" / "t-0").mkdir()
     (given.parent / "outside" / "t-0" / "log").write_bytes(OUTSIDE)
-    assert why_not(source, "swapped") == directory.OUTSIDE
+    assert refusal(source, "swapped") == directory.OUTSIDE
 
 
-def test_one_path_alone_does_not_open_its_neighbour(given: Path) -> None:
+def test_a_given_path_does_not_open_its_siblings(given: Path) -> None:
     (given / "one" / "link").symlink_to(given / "two" / "t-0" / "log")
-    assert why_not(open_source(str(given / "one")), "link") == directory.OUTSIDE
+    assert refusal(open_source(str(given / "one")), "link") == directory.OUTSIDE
     assert content(open_source(str(given)), "one/link") == INSIDE + b"two"
 
 
-def test_a_file_that_is_given_itself_is_read_and_nothing_beside_it(given: Path) -> None:
+def test_a_link_to_a_given_file_opens_only_that_file(given: Path) -> None:
     (given.parent / "outside" / "log").write_bytes(INSIDE)
     for name in ("log", "secret"):
         (given / "one" / name).symlink_to(given.parent / "outside" / name)
     source, _ = opened(given / "one", given.parent / "outside" / "log")
     assert content(source, "log") == INSIDE
-    assert why_not(source, "secret") == directory.OUTSIDE
+    assert refusal(source, "secret") == directory.OUTSIDE
 
 
-def test_a_directory_that_is_given_itself_is_listed(given: Path) -> None:
+def test_a_link_to_a_given_directory_is_listed(given: Path) -> None:
     (given / "one" / "two").symlink_to(given / "two")
     (given / "one" / "back").symlink_to("two/t-0/back")
     (given / "two" / "t-0" / "back").symlink_to("../../one/t-0/log")
@@ -142,7 +142,7 @@ def test_a_directory_that_is_given_itself_is_listed(given: Path) -> None:
     assert source.list("two")[0].link == str(given / "two" / "t-0")
 
 
-def test_links_that_end_nowhere(given: Path) -> None:
+def test_dangling_and_circular_links_are_not_followed(given: Path) -> None:
     path = given / "one"
     (path / "gone").symlink_to("nothing")
     (path / "below").symlink_to("t-0/log/x")
@@ -155,8 +155,8 @@ def test_links_that_end_nowhere(given: Path) -> None:
     os.mkfifo(path / "pipe")
     (path / "to-pipe").symlink_to("pipe")
     source = open_source(str(path))
-    told = {name: why_not(source, name) for name in ("gone", "below", "loop", "ping", f"l{MAX_LINKS}")}
-    assert told == {
+    reasons = {name: refusal(source, name) for name in ("gone", "below", "loop", "ping", f"l{MAX_LINKS}")}
+    assert reasons == {
         "gone": directory.DANGLING,
         "below": directory.DANGLING,
         "loop": directory.CIRCLE,
@@ -169,17 +169,17 @@ def test_links_that_end_nowhere(given: Path) -> None:
         source.open("to-pipe")
 
 
-def test_a_way_may_not_be_deeper_than_descriptors_last(given: Path) -> None:
+def test_links_deeper_than_the_limit_are_not_followed(given: Path) -> None:
     deep = given / "one" / "/".join("d" * (MAX_DEPTH + 1))
     deep.mkdir(parents=True)
     (given / "one" / "link").symlink_to("d/" * MAX_DEPTH + "d")
     before = len(os.listdir("/proc/self/fd"))
-    assert why_not(open_source(str(given / "one")), "link") == directory.TOO_DEEP
+    assert refusal(open_source(str(given / "one")), "link") == directory.TOO_DEEP
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_a_file_system_of_nobodys_is_not_entered(given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A link must not wake up a mount: directories of devices that no given path lies on are not even passed."""
+def test_links_do_not_enter_other_file_systems(given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link must not trigger an automount: directories on other devices than the given paths' are not opened."""
     (given / "one" / "link").symlink_to("/proc/self/fd/x")
     entered: list[str] = []
     real_open = os.open
@@ -195,7 +195,7 @@ def test_a_file_system_of_nobodys_is_not_entered(given: Path, monkeypatch: pytes
 
 
 def swappable(given: Path, what: str) -> tuple[Path, list[str], str]:
-    """A link, the targets it is to have in turn (one of them outside), and a path that leads over it."""
+    """(link, its two targets, one of them outside, path through the link)."""
     outside, path = given.parent / "outside", given / "one"
     (outside / "log").write_bytes(OUTSIDE)
     if what == "file":
@@ -210,8 +210,8 @@ SWAPPED = pytest.mark.parametrize("what", ["file", "directory", "directory of th
 
 
 @SWAPPED
-def test_a_swap_before_any_one_look_leads_nowhere(given: Path, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The link becomes another one before the first call to the system, or the second, and so on, and back at the next."""
+def test_a_link_swapped_before_any_system_call_never_leads_outside(given: Path, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The link is replaced before the n-th system call, for every n, and restored before the next."""
     link, targets, path = swappable(given, what)
     source, _ = opened(given / "one", given / "two")
     calls = {"left": 0}
@@ -249,7 +249,7 @@ def test_a_swap_before_any_one_look_leads_nowhere(given: Path, what: str, monkey
     assert refused
 
 
-def test_a_file_swapped_for_a_link_between_look_and_open(given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_swapped_for_a_link_between_stat_and_open(given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = open_source(str(given / "one"))
     log = given / "one" / "t-0" / "log"
     real_stat = os.stat
@@ -266,7 +266,7 @@ def test_a_file_swapped_for_a_link_between_look_and_open(given: Path, monkeypatc
         source.open("t-0/log")
 
 
-def test_what_was_given_itself_is_checked_once_more_when_it_is_open(given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_given_file_is_checked_again_when_it_is_open(given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outside = given.parent / "outside"
     (outside / "log").write_bytes(INSIDE)
     (given / "one" / "link").symlink_to(outside / "log")
@@ -324,8 +324,15 @@ def test_links_in_an_archive_lead_to_its_members_by_name(tmp_path: Path, form: s
         "d1/self": ".",
     }
     source = archived(tmp_path, form, {"d1/t-0/log": b"one", "d2/t-0/log": b"two"}, symlinks)
-    told = {name: content(source, f"d1/{name}") for name in ("file", "over", "rooted", "chain", "dir/t-0/log", "self/file")}
-    assert told == {"file": b"one", "over": b"two", "rooted": b"two", "chain": b"two", "dir/t-0/log": b"two", "self/file": b"one"}
+    reasons = {name: content(source, f"d1/{name}") for name in ("file", "over", "rooted", "chain", "dir/t-0/log", "self/file")}
+    assert reasons == {
+        "file": b"one",
+        "over": b"two",
+        "rooted": b"two",
+        "chain": b"two",
+        "dir/t-0/log": b"two",
+        "self/file": b"one",
+    }
     entries = {entry.name: entry for entry in source.list("d1")}
     assert {name: entry.link for name, entry in entries.items()} == {
         "t-0": None,
@@ -357,7 +364,7 @@ def test_links_in_an_archive_that_are_not_followed(tmp_path: Path, form: str) ->
         "nul": "a\0b",
     }
     source = archived(tmp_path, form, {"t-0/log": b"one"}, chain | bad)
-    assert {name: why_not(source, name) for name in (*bad, f"l{MAX_LINKS}")} == {
+    assert {name: refusal(source, name) for name in (*bad, f"l{MAX_LINKS}")} == {
         "up": directory.OUTSIDE,
         "far": directory.OUTSIDE,
         "passwd": directory.DANGLING,

@@ -1,4 +1,4 @@
-"""Files read without a trace in the page cache: what was there stays, what was not is dropped, on a real disk."""
+"""Reading leaves the page cache as it was, on a real disk."""
 
 import ctypes
 import errno
@@ -24,7 +24,7 @@ Reading = Callable[[LocalSource], None]
 
 
 def resident(path: Path) -> set[int]:
-    """The pages of a file that the cache holds, as mincore tells."""
+    """The cached pages of a file, by mincore."""
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
         flags = (ctypes.c_ubyte * -(-len(mapped) // PAGE_BYTES))()
         start = ctypes.c_char.from_buffer(mapped)
@@ -34,8 +34,8 @@ def resident(path: Path) -> set[int]:
     return {page for page, flag in enumerate(flags) if flag & 1}
 
 
-def hold(path: Path, pages: set[int]) -> None:
-    """Have exactly these pages of a file in the cache."""
+def set_cached_pages(path: Path, pages: set[int]) -> None:
+    """Make exactly these pages of a file cached."""
     descriptor = os.open(path, os.O_RDWR)
     try:
         os.fsync(descriptor)
@@ -50,7 +50,7 @@ def hold(path: Path, pages: set[int]) -> None:
 
 @pytest.fixture(scope="module")
 def on_disk() -> Iterator[Path]:
-    """A file of a file system whose pages can be dropped: the temporary directory's, or the repository's."""
+    """A file on a file system whose pages can be dropped: the temporary directory's, or the repository's."""
     for place in (None, Path(__file__).parent):
         with TemporaryDirectory(dir=place) as folder:
             path = Path(folder) / "file"
@@ -65,7 +65,7 @@ def on_disk() -> Iterator[Path]:
     pytest.fail("no place whose pages can be dropped: neither the temporary directory nor the repository lies on a disk")
 
 
-def polite(path: Path) -> LocalSource:
+def uncached_source(path: Path) -> LocalSource:
     source = LocalSource(str(path))
     source.page_cache = PageCache()
     return source
@@ -77,7 +77,7 @@ def read_whole(source: LocalSource) -> None:
 
 
 def read_in_windows(source: LocalSource) -> None:
-    """Pieces that begin and end within pages, and reach beyond the end."""
+    """Read ranges that start and end within pages, and reach beyond the end."""
     read = bytearray()
     buffer = memoryview(bytearray(3 * PAGE_BYTES + 123))
     with source.open("") as file:
@@ -94,42 +94,42 @@ BOTH = pytest.mark.parametrize("read", [read_whole, read_in_windows])
 @settings(max_examples=30, deadline=None)
 @given(pages=st.sets(st.integers(0, PAGES - 1)), start=st.integers(0, SIZE), size=st.integers(0, SIZE))
 def test_any_range_and_any_pages(on_disk: Path, pages: set[int], start: int, size: int) -> None:
-    hold(on_disk, pages)
-    with polite(on_disk).open("") as file:
+    set_cached_pages(on_disk, pages)
+    with uncached_source(on_disk).open("") as file:
         assert file.read_at(start, size) == CONTENT[start : min(start + size, SIZE)]
     assert resident(on_disk) == pages
 
 
 def test_pages_are_dropped_on_the_way(on_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_cache, "MOST_BROUGHT_BYTES", 8 * PAGE_BYTES)
-    hold(on_disk, set())
-    with polite(on_disk).open("") as file:
+    set_cached_pages(on_disk, set())
+    with uncached_source(on_disk).open("") as file:
         for page in range(PAGES):
             file.read_at(page * PAGE_BYTES, PAGE_BYTES)
             assert len(resident(on_disk)) <= 8
     assert resident(on_disk) == set()
 
 
-def test_a_file_that_is_not_closed_is_when_nobody_has_it(on_disk: Path) -> None:
-    hold(on_disk, {1})
-    polite(on_disk).open("").read_at(0, SIZE)
+def test_an_unclosed_file_drops_its_pages_when_it_is_deleted(on_disk: Path) -> None:
+    set_cached_pages(on_disk, {1})
+    uncached_source(on_disk).open("").read_at(0, SIZE)
     assert resident(on_disk) == {1}
 
 
-def test_holes_are_holes(on_disk: Path) -> None:
+def test_holes_bring_in_no_pages(on_disk: Path) -> None:
     sparse = on_disk.with_name("sparse")
     with sparse.open("wb") as file:
         file.write(b"x" * PAGE_BYTES)
         file.truncate(16 * PAGE_BYTES)
-    hold(sparse, {0})
-    with polite(sparse).open("") as file:
+    set_cached_pages(sparse, {0})
+    with uncached_source(sparse).open("") as file:
         assert file.data_ranges() == [(0, PAGE_BYTES)]
         assert file.read_at(0, 16 * PAGE_BYTES) == b"x" * PAGE_BYTES + bytes(15 * PAGE_BYTES)
     assert resident(sparse) == {0}
 
 
 def without(monkeypatch: pytest.MonkeyPatch, *, nowait: bool) -> None:
-    """A system that has no cachestat, and a file system that does not know RWF_NOWAIT."""
+    """Simulate a system without cachestat, and with `nowait` a file system without RWF_NOWAIT."""
 
     def unknown(*_: object) -> int:
         ctypes.set_errno(errno.ENOSYS)
@@ -151,20 +151,20 @@ def test_without_cachestat(read: Reading, on_disk: Path, monkeypatch: pytest.Mon
     caplog.set_level(logging.INFO)
     without(monkeypatch, nowait=False)
     half = set(range(PAGES // 2))
-    hold(on_disk, half)
-    read(polite(on_disk))
+    set_cached_pages(on_disk, half)
+    read(uncached_source(on_disk))
     assert half <= resident(on_disk)
     assert not set(range(PAGES)) <= resident(on_disk), "not all that was brought may have come before it was asked about"
     assert caplog.messages == ["the page cache: RWF_NOWAIT tells what is in it; pages that were not are dropped again"]
 
 
 @BOTH
-def test_where_nothing_tells_nothing_is_dropped(
+def test_nothing_is_dropped_without_any_method(
     read: Reading, on_disk: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     without(monkeypatch, nowait=True)
-    hold(on_disk, set())
-    read(polite(on_disk))
+    set_cached_pages(on_disk, set())
+    read(uncached_source(on_disk))
     assert resident(on_disk) == set(range(PAGES))
     assert caplog.messages == ["the page cache: RWF_NOWAIT fails here (Operation not supported), so nothing is dropped from it"]

@@ -1,4 +1,4 @@
-"""Ranged reads of an object: the same bytes whatever the reads, few requests where they are sequential, little held."""
+"""Ranged reads of an object give the same bytes in any order, with few requests and bounded memory."""
 
 import random
 import threading
@@ -28,7 +28,7 @@ BLOCK = 512 << 10
 """Smaller than in life, so that a file of some MiB has several."""
 
 
-class Asked:
+class RecordedRequests:
     """What a file asks of its service: (position, size) of every request; `more` bytes were there when it was opened."""
 
     def __init__(self, content: bytes = CONTENT, more: int = 0) -> None:
@@ -56,49 +56,49 @@ def pool() -> Iterator[ThreadPoolExecutor]:
         yield threads
 
 
-def opened(asked: Asked, pool: ThreadPoolExecutor) -> RemoteFile:
-    return RemoteFile("d/a.log", asked, pool, BLOCK)
+def opened(requests: RecordedRequests, pool: ThreadPoolExecutor) -> RemoteFile:
+    return RemoteFile("d/a.log", requests, pool, BLOCK)
 
 
 def test_a_file_read_from_left_to_right_is_fetched_once_in_blocks(pool: ThreadPoolExecutor) -> None:
-    asked = Asked()
+    requests = RecordedRequests()
     read = bytearray()
-    with opened(asked, pool) as file:
+    with opened(requests, pool) as file:
         file.will_read(0, file.size_in_bytes)
         while piece := file.read_at(len(read), 100_000):
             read += piece
     assert read == CONTENT
-    assert sorted(asked.requests) == [(at, min(BLOCK, len(CONTENT) - at)) for at in range(0, len(CONTENT), BLOCK)]
+    assert sorted(requests.requests) == [(at, min(BLOCK, len(CONTENT) - at)) for at in range(0, len(CONTENT), BLOCK)]
 
 
 def test_nothing_is_fetched_beyond_what_was_announced(pool: ThreadPoolExecutor) -> None:
-    asked = Asked()
+    requests = RecordedRequests()
     start, end = MIB + 17, 3 * MIB + 5
-    with opened(asked, pool) as file:
+    with opened(requests, pool) as file:
         file.will_read(start, end)
         for position in range(start, end, 250_000):
             assert file.read_at(position, min(250_000, end - position)) == CONTENT[position : min(position + 250_000, end)]
-        assert asked.bytes == end - start
+        assert requests.bytes == end - start
         assert file.read_at(end - 10, 1000) == CONTENT[end - 10 : end + 990]
-    assert asked.bytes == end - start + SMALL_READ
+    assert requests.bytes == end - start + SMALL_READ
 
 
 def test_small_random_reads_fetch_little(pool: ThreadPoolExecutor) -> None:
-    asked = Asked()
-    with opened(asked, pool) as file:
+    requests = RecordedRequests()
+    with opened(requests, pool) as file:
         for position in range(4 * MIB, 0, -700_001):
             assert file.read_at(position, 61) == CONTENT[position : position + 61]
             assert file.read_at(position + 100, 61) == CONTENT[position + 100 : position + 161]
-    assert {size for _, size in asked.requests} == {SMALL_READ}
-    assert len(asked.requests) == 6
+    assert {size for _, size in requests.requests} == {SMALL_READ}
+    assert len(requests.requests) == 6
 
 
 @given(
     reads=st.lists(st.tuples(st.integers(0, len(CONTENT) + 100), st.integers(0, 3 * MIB)), max_size=12),
     announced=st.none() | st.tuples(st.integers(0, len(CONTENT)), st.integers(0, len(CONTENT) + 100)),
 )
-def test_any_reads_give_the_bytes_that_are_there(reads: list[tuple[int, int]], announced: tuple[int, int] | None) -> None:
-    with ThreadPoolExecutor(2) as pool, opened(Asked(), pool) as file:
+def test_any_reads_give_the_bytes_of_the_object(reads: list[tuple[int, int]], announced: tuple[int, int] | None) -> None:
+    with ThreadPoolExecutor(2) as pool, opened(RecordedRequests(), pool) as file:
         if announced is not None:
             file.will_read(min(announced), max(announced))
         for position, size in reads:
@@ -111,7 +111,7 @@ def test_any_reads_give_the_bytes_that_are_there(reads: list[tuple[int, int]], a
 
 def test_threads_may_read_one_file_at_different_places(pool: ThreadPoolExecutor) -> None:
     wrong: list[int] = []
-    with opened(Asked(), pool) as file:
+    with opened(RecordedRequests(), pool) as file:
         file.will_read(0, file.size_in_bytes)
 
         def read(seed: int) -> None:
@@ -130,8 +130,8 @@ def test_threads_may_read_one_file_at_different_places(pool: ThreadPoolExecutor)
 
 
 @pytest.mark.parametrize("position", [0, 5 * MIB])
-def test_fewer_bytes_than_were_listed_are_an_error_and_no_end(pool: ThreadPoolExecutor, position: int) -> None:
-    with opened(Asked(more=5), pool) as file:
+def test_fewer_bytes_than_listed_are_an_error(pool: ThreadPoolExecutor, position: int) -> None:
+    with opened(RecordedRequests(more=5), pool) as file:
         file.will_read(position, file.size_in_bytes)
         short = f"d/a.log: shorter than when it was listed: {len(CONTENT)} of {len(CONTENT) + 5} bytes"
         with pytest.raises(SourceError, match=short):
@@ -140,8 +140,8 @@ def test_fewer_bytes_than_were_listed_are_an_error_and_no_end(pool: ThreadPoolEx
         file.read_at(0, 1)
 
 
-def test_what_fails_ahead_is_told_when_it_is_reached(pool: ThreadPoolExecutor) -> None:
-    class Fails(Asked):
+def test_an_error_ahead_is_raised_when_it_is_reached(pool: ThreadPoolExecutor) -> None:
+    class Fails(RecordedRequests):
         def fetch(self, position: int, size: int) -> bytes:
             if position >= BLOCK:
                 raise RequestFailedError(Failure("forbidden", "no"))
@@ -154,12 +154,12 @@ def test_what_fails_ahead_is_told_when_it_is_reached(pool: ThreadPoolExecutor) -
             file.read_at(BLOCK, 1)
 
 
-def test_small_objects_are_held_within_bounds_and_failures_are_not(pool: ThreadPoolExecutor) -> None:
-    asked: list[str] = []
+def test_small_objects_are_cached_within_bounds_and_failures_are_not(pool: ThreadPoolExecutor) -> None:
+    requests: list[str] = []
 
     def fetch(path: str, size: int) -> bytes:
-        asked.append(path)
-        if asked.count("bad") == 1 and path == "bad":
+        requests.append(path)
+        if requests.count("bad") == 1 and path == "bad":
             raise SourceError(path, "once")
         return bytes(3)
 
@@ -168,24 +168,24 @@ def test_small_objects_are_held_within_bounds_and_failures_are_not(pool: ThreadP
     with pytest.raises(SourceError, match="once"):
         small.bytes_of("bad", 3)
     assert small.bytes_of("bad", 3) == bytes(3)
-    assert asked == ["a", "bad", "bad"]
+    assert requests == ["a", "bad", "bad"]
     others = [str(number) for number in range(ROOM // SMALL_OBJECT)]
     for other in others:
         small.bytes_of(other, SMALL_OBJECT)
     small.bytes_of("a", 3)
-    assert asked[3:] == [*others, "a"]
+    assert requests[3:] == [*others, "a"]
     small.forget()
     small.bytes_of("a", 3)
-    assert asked[3:] == [*others, "a", "a"]
+    assert requests[3:] == [*others, "a", "a"]
 
 
-def edged(asked: Asked) -> EdgedObject:
-    edges = asked.content[:EDGE] + asked.content[-EDGE:]
-    return EdgedObject(len(asked.content), edges, lambda: cast("ObjectReader", asked))
+def edged(requests: RecordedRequests) -> EdgedObject:
+    edges = requests.content[:EDGE] + requests.content[-EDGE:]
+    return EdgedObject(len(requests.content), edges, lambda: cast("ObjectReader", requests))
 
 
 @given(st.lists(st.tuples(st.integers(0, len(CONTENT) + 10), st.integers(0, 3 * EDGE)), max_size=12))
-def test_an_object_with_its_edges_at_hand_is_the_object(pool: ThreadPoolExecutor, reads: list[tuple[int, int]]) -> None:
-    with RemoteFile("d/a.index", edged(Asked()), pool, BLOCK) as file:
+def test_an_edged_object_reads_like_the_object(pool: ThreadPoolExecutor, reads: list[tuple[int, int]]) -> None:
+    with RemoteFile("d/a.index", edged(RecordedRequests()), pool, BLOCK) as file:
         for position, size in reads:
             assert file.read_at(position, size) == CONTENT[position : position + size]

@@ -31,8 +31,10 @@ def test_a_prefix_without_markers_is_a_directory(options: list[str], capsys: pyt
     answers = []
     for place, given in ((str(FOLDER), []), ("gs://logs/snapshots/today", options)):
         status = outcome(["scan", place, "--format", "json", *given])
-        said = capsys.readouterr().out.replace("".join(f" {word}" for word in given), "")  # by which its commands reach the service
-        answers.append((status, json.loads(said.replace(place, "PLACE"))))
+        output = capsys.readouterr().out.replace(
+            "".join(f" {word}" for word in given), ""
+        )  # by which its commands reach the service
+        answers.append((status, json.loads(output.replace(place, "PLACE"))))
     assert answers[0] == answers[1]
 
 
@@ -52,7 +54,7 @@ def test_children_of_a_directory(gcs: GcsServer) -> None:
         children(there, "logs/none", allow_not_found=False)
 
 
-def test_what_lies_below_counts_once_and_against_the_most_that_is_read(gcs: GcsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_below_count_once_towards_the_limit(gcs: GcsServer, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(8):
         gcs.put(f"many/a/b/{number}", b"x")
 

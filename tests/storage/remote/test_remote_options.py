@@ -1,4 +1,4 @@
-"""Options of storage services: where they come from, what they may be, and that no secret of them is ever shown."""
+"""Options of storage services, their sources and bounds; secrets in them are never shown."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def test_options_come_from_pairs_and_the_environment_for_the_rest() -> None:
     assert storage_options(None, {}) == StorageOptions()
 
 
-def test_what_a_uri_says_comes_first() -> None:
+def test_options_of_a_uri_come_first() -> None:
     options = storage_options({"region": "a", "endpoint": "http://one:1", "block_mib": "16"}, ENVIRONMENT)
     more = options.with_options([("region", "b"), ("endpoint", "https://two")])
     assert (more.region, more.endpoint, more.scheme, more.block_mib) == ("b", "two", "https", 16)
@@ -59,7 +59,7 @@ def test_secrets_are_never_shown() -> None:
         {"block_mib": "33"},
     ],
 )
-def test_an_option_that_cannot_be_is_named_without_its_value(pairs: dict[str, str]) -> None:
+def test_an_invalid_option_is_named_without_its_value(pairs: dict[str, str]) -> None:
     with pytest.raises(UsageError) as caught:
         storage_options(pairs, {})
     assert next(iter(pairs)) in str(caught.value)
@@ -91,7 +91,7 @@ def test_pairs_of_the_command_line() -> None:
         (f"https://h/x?sig={SECRET}", "https://h/x", "https", "h/x", {"query": f"sig={SECRET}"}),
     ],
 )
-def test_what_a_uri_names_and_what_it_says_beyond(uri: str, name: str, scheme: str, root: str, options: dict[str, str]) -> None:
+def test_parts_of_a_uri(uri: str, name: str, scheme: str, root: str, options: dict[str, str]) -> None:
     place = remote_place(uri)
     assert (place.name, place.scheme, place.root, dict(place.options)) == (name, scheme, root, options)
     assert SECRET not in repr(place)
@@ -101,7 +101,7 @@ def test_what_a_uri_names_and_what_it_says_beyond(uri: str, name: str, scheme: s
 @pytest.mark.parametrize(
     "uri", ["s3://", "s3:///x", f"s3://k:{SECRET}@/x", f"s3://k:{SECRET}@b/../x", "gs://b/./x", "abfs://b/x\0"]
 )
-def test_a_uri_that_names_nothing(uri: str) -> None:
+def test_an_invalid_uri_is_refused(uri: str) -> None:
     with pytest.raises(UsageError) as caught:
         remote_place(uri)
     assert SECRET not in f"{caught.value} {caught.value.hint}"
@@ -117,7 +117,7 @@ def test_a_uri_that_names_nothing(uri: str) -> None:
     ],
     ids=["role-and-keys", "anonymous-with-keys", "token-alone", "tenant-alone"],
 )
-def test_options_that_do_not_go_together_are_refused(uri: str, pairs: dict[str, str]) -> None:
+def test_contradicting_options_are_refused(uri: str, pairs: dict[str, str]) -> None:
     with pytest.raises(UsageError, match="do not go together") as error:
         open_filesystem(remote_place(uri), storage_options(pairs, {"AWS_REGION": "us-east-1"}))
     assert "SECRETVALUE" not in str(error.value)
@@ -126,7 +126,7 @@ def test_options_that_do_not_go_together_are_refused(uri: str, pairs: dict[str, 
 ONE = "s3://KEY:SECRET@bucket/day?endpoint=http://127.0.0.1:9000"
 
 
-def test_paths_lose_what_they_said_and_options_have_it() -> None:
+def test_options_are_taken_out_of_paths() -> None:
     paths, options = apart([ONE, f"1={ONE}", f"day=1={ONE}", "/copies/b1", "file:///copies/b=2"], [("region", "here")])
     bare = "s3://bucket/day"
     assert paths == [bare, f"1={bare}", f"day=1={bare}", "/copies/b1", "file:///copies/b=2"]
@@ -145,21 +145,21 @@ def test_paths_lose_what_they_said_and_options_have_it() -> None:
         ("s3://other/day", "elsewhere", None),
     ],
 )
-def test_options_hold_below_their_uri_and_the_nearest_counts(uri: str, endpoint: str, key: str | None) -> None:
+def test_options_apply_below_their_uri_and_the_nearest_counts(uri: str, endpoint: str, key: str | None) -> None:
     _, options = apart([ONE, "s3://bucket/day/inner?endpoint=http://127.0.0.1:1"], [("endpoint", "elsewhere")])
-    told = storage_options(options, {}, uri=uri)
-    assert (told.endpoint, told.access_key) == (endpoint, key)
-    assert "SECRET" not in repr(told)
+    reported = storage_options(options, {}, uri=uri)
+    assert (reported.endpoint, reported.access_key) == (endpoint, key)
+    assert "SECRET" not in repr(reported)
 
 
-def test_a_pattern_counts_up_to_its_first_name() -> None:
+def test_options_of_a_pattern_apply_below_the_path_before_it() -> None:
     _, options = apart(["s3://KEY:SECRET@bucket/snaps/2026*/b[12]"], [])
     assert storage_options(options, {}, uri="s3://bucket/snaps/2026-01-01/b1").access_key == "KEY"
     assert storage_options(options, {}, uri="s3://bucket/other").access_key is None
 
 
 @pytest.mark.parametrize("value", ["", "{", "[]", '{"at": "s3://b"}', '{"at": "s3://b", "options": [1]}', "SECRET"])
-def test_what_no_one_wrote_is_refused_and_not_shown(value: str) -> None:
+def test_forged_options_are_refused_and_not_shown(value: str) -> None:
     with pytest.raises(UsageError, match="there is no storage option at_7") as error:
         holding_at("s3://b", [("at_7", value)])
     assert "SECRET" not in str(error.value)

@@ -1,4 +1,4 @@
-"""Evidence on a real S3 server: what is listed, what is read, and what happens when objects go, shrink or cannot be had."""
+"""Evidence on an S3 server: listings, reads, and objects that are deleted, replaced or unreadable."""
 
 import time
 from collections.abc import Callable
@@ -95,7 +95,7 @@ def many(bucket: Bucket) -> str:
     return f"s3://{bucket(partitions | {'broker/meta.properties': b'version=1', 'broker/other/deep/er': b'2'})}"
 
 
-def test_where_all_at_once_cannot_be_had_each_directory_is_listed(many: str, proxy: S3Proxy) -> None:
+def test_each_directory_is_listed_if_all_at_once_fails(many: str, proxy: S3Proxy) -> None:
     plain = {entry.path: entry for entry in walk(opened(many, proxy))}
     source = opened(many, proxy)
 
@@ -117,7 +117,7 @@ def test_where_all_at_once_cannot_be_had_each_directory_is_listed(many: str, pro
             ]
 
 
-def test_what_is_not_there_is_one_line_with_the_nearest_name(bucket: Bucket, proxy: S3Proxy) -> None:
+def test_a_missing_object_is_one_line_with_the_nearest_name(bucket: Bucket, proxy: S3Proxy) -> None:
     name = bucket({"snapshots/broker-1/x": b"1"})
     buckets = "check its name, and what the credentials may see (docs/storage.md)"
     for uri, said, hint in (
@@ -133,7 +133,7 @@ def test_what_is_not_there_is_one_line_with_the_nearest_name(bucket: Bucket, pro
         assert caught.value.hint == hint
 
 
-def test_an_archive_on_a_service_is_refused_in_words(bucket: Bucket, proxy: S3Proxy) -> None:
+def test_an_archive_on_a_service_is_refused(bucket: Bucket, proxy: S3Proxy) -> None:
     name = bucket({"bundle.tar.gz": b"1", "broker.tar/meta.properties": b"version=1\n"})
     with pytest.raises(UsageError, match=r"bundle\.tar\.gz: archives are read from local disks only"):
         opened(f"s3://{name}/bundle.tar.gz", proxy)
@@ -155,7 +155,7 @@ def test_patterns_are_matched_level_by_level(bucket: Bucket, proxy: S3Proxy) -> 
     assert located("broker-*") == [("broker-*", None)]
 
 
-def test_errors_that_go_away_are_waited_out(bucket: Bucket, proxy: S3Proxy) -> None:
+def test_transient_errors_are_retried(bucket: Bucket, proxy: S3Proxy) -> None:
     name = bucket({"d/small": b"small", "d/large": bytes(2 * MIB)})
     failures: dict[str, int] = {}
 
@@ -173,7 +173,9 @@ def test_errors_that_go_away_are_waited_out(bucket: Bucket, proxy: S3Proxy) -> N
 
 
 @pytest.mark.parametrize(("status", "said", "requests"), [(503, "still failing after 4 attempts", 4), (403, "access denied", 1)])
-def test_lasting_errors_are_told_with_the_next_step(bucket: Bucket, proxy: S3Proxy, status: int, said: str, requests: int) -> None:
+def test_permanent_errors_are_reported_with_the_next_step(
+    bucket: Bucket, proxy: S3Proxy, status: int, said: str, requests: int
+) -> None:
     name = bucket({"d/file": b"1"})
     source = opened(f"s3://{name}/d", proxy)
     source.list()
@@ -210,7 +212,7 @@ def test_objects_that_go_or_shrink_after_they_were_listed(s3: S3Server, bucket: 
             shrinks.read_at(position, size)
 
 
-def test_an_answer_with_too_few_bytes_is_no_end_of_file(bucket: Bucket, proxy: S3Proxy) -> None:
+def test_a_short_response_is_no_end_of_file(bucket: Bucket, proxy: S3Proxy) -> None:
     name = bucket({"d/large": bytes(2 * MIB), "d/small": bytes(100)})
     source = opened(f"s3://{name}/d", proxy)
     source.list()
@@ -240,7 +242,7 @@ def test_the_manifest_notices_what_changed(s3: S3Server, bucket: Bucket, proxy: 
         source.open("c/f")
 
 
-def test_not_to_know_at_the_end_is_no_change(bucket: Bucket, proxy: S3Proxy, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_check_at_the_end_is_no_change(bucket: Bucket, proxy: S3Proxy, caplog: pytest.LogCaptureFixture) -> None:
     source = opened(f"s3://{bucket({'a/f': b'1234'})}", proxy)
     manifest = Manifest()
     manifest.record(source, source.stat("a/f"))

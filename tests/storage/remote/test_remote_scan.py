@@ -1,4 +1,4 @@
-"""The commands over object storage: the same answers as for local copies, and no credentials in anything they say."""
+"""Commands on object storage give the results of local copies, and no output contains credentials."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def divergence(s3: S3Server) -> str:
     return f"s3://divergence/{DAY}"
 
 
-def test_a_scan_says_what_a_scan_of_the_local_copies_says(divergence: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_remote_scan_equals_a_local_scan(divergence: str, capsys: pytest.CaptureFixture[str]) -> None:
     answers = []
     for place in (str(SAMPLES / "silent-divergence"), divergence):
         status = outcome(["scan", place, "--format", "json", "--jobs", "2"])
@@ -87,25 +87,25 @@ def test_an_object_deleted_during_the_scan(s3: S3Server) -> None:
 
 
 @pytest.mark.parametrize("status", [None, 403])
-def test_credentials_are_in_nothing_that_is_said(
+def test_no_output_contains_credentials(
     divergence: str, proxy: S3Proxy, status: int | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     proxy.fault = lambda *_: status
     with_key = divergence.replace("s3://", f"s3://{ACCESS_KEY}:{SECRET_KEY}@")
     given = ["--storage-option", f"endpoint={proxy.endpoint}", "--storage-option", f"session_token={TOKEN}"]
-    said = ""
+    output = ""
     for place in (with_key, f"name={with_key}/broker-1", f"={with_key}", f"{with_key}/no*", f"{with_key}?region={SECRET_KEY}x"):
         for format_name in ("json", "table") if place == with_key else ("tsv",):
-            output = tmp_path / f"out.{format_name}"
-            outcome(["scan", place, *given, "--format", format_name, "--output", str(output), "--debug", "-v"])
-            said += output.read_text() if output.exists() else ""
-        said += "".join(capsys.readouterr())
+            written = tmp_path / f"out.{format_name}"
+            outcome(["scan", place, *given, "--format", format_name, "--output", str(written), "--debug", "-v"])
+            output += written.read_text() if written.exists() else ""
+        output += "".join(capsys.readouterr())
     outcome(["export", with_key, *given, "--output", str(tmp_path / "facts"), "--debug"])
-    said += "".join(path.read_text() for path in (tmp_path / "facts").rglob("*.json"))
-    said += "".join(capsys.readouterr())
-    assert "divergence" in said
+    output += "".join(path.read_text() for path in (tmp_path / "facts").rglob("*.json"))
+    output += "".join(capsys.readouterr())
+    assert "divergence" in output
     for secret in (SECRET_KEY, ACCESS_KEY, TOKEN):
-        assert secret not in said
+        assert secret not in output
 
 
 def findings_at(path: str, endpoint: str | None = None) -> list[Json]:
@@ -116,7 +116,7 @@ def findings_at(path: str, endpoint: str | None = None) -> list[Json]:
     return [{**finding, "log_dir": None, "advice": None} for finding in told]
 
 
-def test_bundles_give_what_their_directories_give(s3: S3Server, proxy: S3Proxy, tmp_path: Path) -> None:
+def test_remote_bundles_equal_their_directories(s3: S3Server, proxy: S3Proxy, tmp_path: Path) -> None:
     directories, bundles = tmp_path / "directories", tmp_path / "bundles" / "2026-11-20"
     bundles.mkdir(parents=True)
     for log_dir in unclean_election(directories, 3):
@@ -129,7 +129,7 @@ def test_bundles_give_what_their_directories_give(s3: S3Server, proxy: S3Proxy, 
     assert findings_at("s3://of-bundles/all/2026-*/*.kfb", proxy.endpoint) == expected
 
 
-def test_what_the_uri_says_reaches_every_snapshot_and_is_shown_nowhere(
+def test_options_of_a_uri_reach_every_snapshot_and_are_not_shown(
     s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     trees = Snapshots(tmp_path)
@@ -139,8 +139,8 @@ def test_what_the_uri_says_reaches_every_snapshot_and_is_shown_nowhere(
     for name in [one for one in os.environ if one.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    said = f"?endpoint={s3.endpoint}&access_key={ACCESS_KEY}&secret_key={SECRET_KEY}"
-    there, here = kf.scan_snapshots(f"s3://days/snapshots{said}"), kf.scan_snapshots(str(tmp_path))
+    output = f"?endpoint={s3.endpoint}&access_key={ACCESS_KEY}&secret_key={SECRET_KEY}"
+    there, here = kf.scan_snapshots(f"s3://days/snapshots{output}"), kf.scan_snapshots(str(tmp_path))
     assert list(there.snapshots) == [OLD, NEW]
     assert (rows(there), findings(there)) == (rows(here), findings(here))
     assert there.changes[0].before is not None
