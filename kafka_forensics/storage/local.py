@@ -306,11 +306,6 @@ class LocalSource(SourceState):
                     raise
                 return _entry(path, error.info)._replace(refused=_not_followed(error.reason))
 
-    def stat_all(self, directory: str, names: Sequence[str]) -> Sequence[Entry | None]:
-        """`stat` of files in a directory below the root, which is opened once; None where `stat` would raise."""
-        with holding(self, directory):
-            return [self._stat_or_none(f"{directory}/{name}") for name in names]
-
     def open(self, path: str) -> ByteFile:
         """Open regular file `path` ("" is a root that is a file). Raises SourceError for anything else."""
         if path in self.refused:

@@ -8,7 +8,7 @@ import re
 import stat
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
@@ -18,7 +18,7 @@ from kafka_forensics.errors import PathMissingError, SourceError, UsageError, ne
 from kafka_forensics.storage.archives import ArchiveSource, TarSource, ZipSource, container_of
 from kafka_forensics.storage.bundles import SUFFIX, BundleSource
 from kafka_forensics.storage.code_cache import keep_out_of
-from kafka_forensics.storage.local import LocalSource, Roots
+from kafka_forensics.storage.local import LocalSource, Roots, holding
 from kafka_forensics.storage.source import (
     URI,
     ByteFile,
@@ -314,7 +314,9 @@ class Manifest:
                 listed.forget_listings()
         changed: dict[str, tuple[Entry, Entry | None]] = {}
         for (name, directory), files in by_directory.items():
-            for (_, before), after in zip(files, _current_entries(directory, files), strict=True):
+            with holding(files[0][0], directory):
+                current = [_stat(source, entry.path) for source, entry in files]
+            for (_, before), after in zip(files, current, strict=True):
                 if after is None or (after != before and _identifying_fields(after) != _identifying_fields(before)):
                     changed.setdefault(path_in(name, before.path), (before, after))
         return [(path, *changed[path]) for path in sorted(changed)]
@@ -334,14 +336,6 @@ def sha256_of(file: ByteFile, start: int = 0, end: int | None = None) -> str:
         digest.update(buffer[:count])
         start += count
     return digest.hexdigest()
-
-
-def _current_entries(directory: str, files: list[tuple[ByteSource, Entry]]) -> Sequence[Entry | None]:
-    """The current entries of files of one directory, None for a missing one."""
-    source = files[0][0]
-    if directory and isinstance(source, LocalSource):
-        return source.stat_all(directory, [entry.name for _, entry in files])
-    return [_stat(source_of_file, entry.path) for source_of_file, entry in files]
 
 
 def _stat(source: ByteSource, path: str) -> Entry | None:

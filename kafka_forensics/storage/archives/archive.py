@@ -100,11 +100,6 @@ class ArchiveSource(SourceState, ABC):
             raise SourceError(path, "no such member")
         return node.place.position if isinstance(node, Member) and node.place is not None else 0
 
-    def close(self) -> None:
-        """Release the archive's descriptor and its cached blocks; nothing can be read afterwards."""
-        self._file.close()
-        CACHE.forget(self._number)
-
     @abstractmethod
     def _open_member(self, path: str, member: Member) -> ByteFile:
         """The bytes of a regular member."""

@@ -25,34 +25,8 @@ from kafka_forensics.storage.archives import (
     padded,
     parse_header,
 )
-from kafka_forensics.storage.bundles.layout import (
-    ABOUT,
-    FORMAT,
-    LISTING,
-    MAX_ABOUT_BYTES,
-    MAX_FILE_BYTES,
-    MAX_LISTED_VALUES,
-    MAX_LISTING_BYTES,
-    MAX_PART_BYTES,
-    MAX_SEAL_BYTES,
-    MAX_SEALED_VALUES,
-    PARTS,
-    SEAL,
-    SECTION_KINDS,
-    TELLING,
-    TRANSACTION_PARTITIONS,
-    VERSION,
-    Frame,
-    Section,
-    SectionKind,
-    inflated,
-    is_number,
-    json_of,
-    part_name,
-    read_frames,
-    read_held,
-    read_index,
-)
+from kafka_forensics.storage.bundles import layout
+from kafka_forensics.storage.bundles.layout import Frame, Section, SectionKind, inflated, is_number, json_of
 from kafka_forensics.storage.source import NOT_REGULAR, ByteFile, ByteSource, Entry, EntryKind, OpenFile, errors_named
 
 KEPT_BYTES: Final = 96 << 20
@@ -62,7 +36,7 @@ _SECTION_SIZE: Final = 400
 """Memory of a section in a part's index, about."""
 _TAIL_BYTES: Final = 256 << 10
 """Read at the end to find the seal."""
-_SEAL_NAME: Final = SEAL.encode() + b"\0"
+_SEAL_NAME: Final = layout.SEAL.encode() + b"\0"
 _NOWHERE: Final = "\0"
 _PART_END: Final = ".zst"
 _PART_NAME: Final = re.compile(r"[0-9]{6,9}\.zst")
@@ -152,7 +126,7 @@ class BundleSource(ArchiveSource):
     def _add_members(self, seal: bytes, end: int) -> bool:
         """Add the members that a seal names, if they fill the file up to its own header at byte `end`."""
         try:
-            sealed = json_of(seal, MAX_SEALED_VALUES)
+            sealed = json_of(seal, layout.MAX_SEALED_VALUES)
         except FormatError:
             return False
         rows = sealed.get("members") if isinstance(sealed, dict) else None
@@ -166,7 +140,7 @@ class BundleSource(ArchiveSource):
                     return False
         if position != end or not members:
             return False
-        for name, member in [*members, (SEAL, Member(EntryKind.FILE, len(seal), 0, TarPlace(end + BLOCK)))]:
+        for name, member in [*members, (layout.SEAL, Member(EntryKind.FILE, len(seal), 0, TarPlace(end + BLOCK)))]:
             self._members.add(name, member)
         return True
 
@@ -183,14 +157,14 @@ class BundleSource(ArchiveSource):
         data = self._file.read_at(place.position, member.size_in_bytes)
         if len(data) < member.size_in_bytes:
             raise SourceError(self.name, f"cut short in the data of {name}")
-        if name != SEAL and self._sealed is not None and self._sealed.get(name) != [len(data), sha256(data).hexdigest()]:
+        if name != layout.SEAL and self._sealed is not None and self._sealed.get(name) != [len(data), sha256(data).hexdigest()]:
             raise SourceError(self.name, f"{name} is not what was sealed: the bundle was changed or damaged")
         return data
 
     def _read_seal(self) -> dict[str, object] | None:
         """[size, SHA-256] of every member; None without a readable seal."""
         try:
-            sealed = json_of(self._member(SEAL, MAX_SEAL_BYTES), MAX_SEALED_VALUES)
+            sealed = json_of(self._member(layout.SEAL, layout.MAX_SEAL_BYTES), layout.MAX_SEALED_VALUES)
         except (SourceError, FormatError):
             note(self.problems, "without a seal: it was cut short, or its making is not finished; what it holds is read")
             return None
@@ -204,7 +178,7 @@ class BundleSource(ArchiveSource):
         """Note members that the seal does not name, and members that are missing."""
         if self._sealed is None:
             return
-        found = set(_member_names(self._members.root)) - {SEAL}
+        found = set(_member_names(self._members.root)) - {layout.SEAL}
         for names, difference in (
             (found - self._sealed.keys(), "that were not there when it was sealed"),
             (self._sealed.keys() - found, "fewer than when it was sealed"),
@@ -216,26 +190,26 @@ class BundleSource(ArchiveSource):
     def _read_about(self) -> About:
         """The content of bundle.json. Raises SourceError if it is not of a bundle of this version."""
         try:
-            fields: Any = json_of(self._member(ABOUT, MAX_ABOUT_BYTES))
+            fields: Any = json_of(self._member(layout.ABOUT, layout.MAX_ABOUT_BYTES))
         except FormatError as error:
             raise SourceError(self.name, f"no bundle: {error.reason}") from error
         match fields:
-            case {"format": str(name), "version": version} if name == FORMAT and is_number(version, end=1 << 31):
-                if version != VERSION:
-                    reads = f"(this tool reads version {VERSION}): use the tool that made it"
+            case {"format": str(name), "version": version} if name == layout.FORMAT and is_number(version, end=1 << 31):
+                if version != layout.VERSION:
+                    reads = f"(this tool reads version {layout.VERSION}): use the tool that made it"
                     raise SourceError(self.name, f"bundle version {version} is not supported {reads}")
                 key_name = fields.get("redaction")
                 if key_name is not None and not (isinstance(key_name, str) and _KEY_NAME.fullmatch(key_name)):
-                    reason = f"invalid bundle: {ABOUT} has an invalid value of redaction, so cannot tell pseudonyms from names"
-                    raise SourceError(self.name, reason)
+                    reason = f"{layout.ABOUT} has an invalid value of redaction, so cannot tell pseudonyms from names"
+                    raise SourceError(self.name, f"invalid bundle: {reason}")
                 return _about(fields)
         raise SourceError(self.name, "no bundle of facts: bundle.json says nothing of one")
 
     def _read_listing(self) -> None:
         """Fill the tree by the listing; without a readable one, by the indexes of all complete parts."""
         try:
-            listing = inflated(self._member(LISTING, MAX_LISTING_BYTES), MAX_LISTING_BYTES)
-            self._add_listed(json_of(listing, MAX_LISTED_VALUES))
+            listing = inflated(self._member(layout.LISTING, layout.MAX_LISTING_BYTES), layout.MAX_LISTING_BYTES)
+            self._add_listed(json_of(listing, layout.MAX_LISTED_VALUES))
         except (FormatError, SourceError) as error:
             note(self.problems, f"its listing cannot be read ({error.reason}): files are known by what is in the parts")
             self._set_tree(MemberTree())
@@ -284,13 +258,13 @@ class BundleSource(ArchiveSource):
 
     def _list_parts(self) -> None:
         """Fill the tree by the indexes of all readable parts; a file without its row, which ends it, has the sections so far."""
-        parts = self._members.find(PARTS)
+        parts = self._members.find(layout.PARTS)
         sections: dict[str, list[Section]] = {}
         rows: dict[str, list[object]] = {}
         names = parts.children if isinstance(parts, MemberDirectory) else ()
         for number in sorted(int(name[: -len(_PART_END)]) for name in names if _PART_NAME.fullmatch(name)):
             try:
-                index = read_index(self._inflate(number), number)
+                index = layout.read_index(self._inflate(number), number)
             except (FormatError, SourceError) as error:
                 note(self.problems, f"part {number} cannot be read: {error.reason}")
                 continue
@@ -311,7 +285,7 @@ class BundleSource(ArchiveSource):
 
     def _inflate(self, number: int) -> bytes:
         """A decompressed part. Raises SourceError and FormatError."""
-        return inflated(self._member(part_name(number), MAX_PART_BYTES), MAX_PART_BYTES)
+        return inflated(self._member(layout.part_name(number), layout.MAX_PART_BYTES), layout.MAX_PART_BYTES)
 
     def _part(self, number: int) -> _PartSections:
         """A part, which is kept in memory. Raises SourceError and FormatError."""
@@ -320,7 +294,7 @@ class BundleSource(ArchiveSource):
                 self._parts.move_to_end(number)
                 return self._parts[number]
         data = self._inflate(number)
-        part = data, frozenset(read_index(data, number).sections)
+        part = data, frozenset(layout.read_index(data, number).sections)
         with self._lock:
             if number not in self._parts:
                 self._parts[number] = part
@@ -476,7 +450,7 @@ class CollectedLog(OpenFile):
         """The batch headers read where damage begins in `[start, end)`, by position. Raises SourceError."""
         sections = [section for section in self._by_kind[SectionKind.FRAMES] if section.end > start and section.start < end]
         try:
-            frames = [read_frames(self._source.section(self._path, section)) for section in sections]
+            frames = [layout.read_frames(self._source.section(self._path, section)) for section in sections]
         except FormatError as error:
             raise self.broken(error.reason) from error
         return {frame.position: frame for frames_of_section in frames for frame in frames_of_section}
@@ -512,7 +486,7 @@ class CollectedLog(OpenFile):
         if section == last_section:
             return batches
         try:
-            batches = read_held(self._source.section(self._path, section))
+            batches = layout.read_held(self._source.section(self._path, section))
         except FormatError as error:
             raise SourceError(self._path, f"part {section.part} of the bundle: {error.reason}") from error
         if not all(section.start <= position < section.end for position in batches):
@@ -563,14 +537,14 @@ def _memory_size(part: _PartSections) -> int:
 def _row_of_cut_file(path: str, sections: list[Section]) -> list[object]:
     """The row of a file whose end is missing; sections after the bytes that are described are removed from `sections`."""
     is_log = _LOG_NAME.fullmatch(path.rpartition("/")[2]) is not None
-    size = max((section.end for section in sections if section.kind in TELLING), default=0)
+    size = max((section.end for section in sections if section.kind in layout.TELLING), default=0)
     sections[:] = [section for section in sections if section.end <= size]
     return [path, "f", size, 0, None, None, None, is_log, None]
 
 
 def _section(row: object) -> Section:
     match row:
-        case [int(part), int(position), int(size), str(kind), int(start), int(end)] if kind in SECTION_KINDS:
+        case [int(part), int(position), int(size), str(kind), int(start), int(end)] if kind in layout.SECTION_KINDS:
             if all(map(is_number, (part, position, size, start, end))) and start <= end:
                 return Section(part, position, size, SectionKind(kind), start, end)
     raise FormatError("a section that makes no sense")
@@ -613,7 +587,7 @@ def _member_names(directory: MemberDirectory, prefix: str = "") -> Iterator[str]
 
 
 def _is_time(value: object) -> bool:
-    return is_number(value, -MAX_FILE_BYTES)
+    return is_number(value, -layout.MAX_FILE_BYTES)
 
 
 def _is_text(text: str | None) -> bool:
@@ -628,7 +602,7 @@ def _is_text(text: str | None) -> bool:
 
 def _about(fields: dict[str, Any]) -> About:
     broker, paths = fields.get("broker"), fields.get("paths")
-    partitions = fields.get(TRANSACTION_PARTITIONS, 0)
+    partitions = fields.get(layout.TRANSACTION_PARTITIONS, 0)
     return About(
         broker if is_number(broker, -1, 1 << 31) or (isinstance(broker, str) and _is_text(broker)) else None,
         tuple(filter(_is_path, paths))[:_MAX_PATHS] if isinstance(paths, list) else (),
