@@ -1,40 +1,35 @@
-"""How much the folds remember of producers and transactions, however many a log has.
+"""Limits of what the folds remember of producers and transactions, and lists that keep their first and last rows.
 
-A state with nothing left of it forgets what has been silent longest. One that may have something left of it cannot know what
-that is, and forgets nothing: it ends early instead, and another goes on behind it (`ReplicaState.filled`).
+A state at the start of a log forgets producers and transactions that are silent longest. A state in the middle of a log cannot
+tell which of them the batches before it need, so it forgets none: it ends early, and a new state follows (`ReplicaState.filled`).
 """
 
 from collections.abc import Iterable, Iterator
 from typing import Final, Generic, TypeVar
 
 MAX_PRODUCERS: Final = 65_536
-"""Producers of a log that are remembered; of more, the half that has been silent longest is forgotten."""
+"""Producers remembered per log. Beyond that, the half that is silent longest is forgotten."""
 MAX_OPEN: Final = 65_536
-"""Open transactions of a log that are remembered; of more, those with the smallest first offsets, which hold readers back."""
+"""Open transactions remembered per log: those with the smallest first offsets, which hold the last stable offset back."""
 STRETCH_PRODUCERS: Final = 24_576
-"""Producers that a stretch may have met before it ends: with those of another chunk, half of MAX_PRODUCERS."""
+"""Producers after which a state in the middle of a log ends; with another chunk's producers it stays within MAX_PRODUCERS / 2."""
 STRETCH_BATCHES: Final = 57_344
-"""First batches of producers, and aborted transactions, of such a stretch."""
+"""First batches of producers, and aborted transactions, after which such a state ends."""
 SETTLED_ABOVE: Final = 4096
-"""Producers of a log above which the batches that wait for what stands left of them are judged at once, nothing being left."""
+"""Producers above which a state at the start of a log judges at once the batches that wait for earlier ones."""
 MAX_ENDINGS: Final = 32_768
-"""Aborted transactions of a log above which those that their `.txnindex` lists are let go of at once."""
+"""Aborted transactions of a log above which those listed in their `.txnindex` are dropped at once."""
 MAX_UNLISTED: Final = 4096
-"""Then, of each segment: entries without a transaction, and transactions without an entry, that are kept."""
-
-
-# A list that stays small: the first and last few rows and the exact count, mergeable in order.
-
+"""Per segment, once they are dropped: entries kept without a transaction, and transactions kept without an entry."""
+KEPT_AT_EACH_END: Final = 16
 
 T = TypeVar("T")
 
-KEPT_AT_EACH_END = 16
-
 
 class Sample(Generic[T]):
-    """The first and last `KEPT_AT_EACH_END` of a sequence, and how long it was.
+    """The first and last `KEPT_AT_EACH_END` rows of a sequence, and the exact `count` of all rows.
 
-    Merging is associative: cutting a sequence anywhere and merging the samples gives the sample of the whole.
+    Merging is associative: the merged samples of the parts of a sequence equal the sample of the whole.
     """
 
     __slots__ = ("_first", "_last", "count")
@@ -52,13 +47,11 @@ class Sample(Generic[T]):
         if len(self._first) < KEPT_AT_EACH_END:
             self._first.append(item)
         else:
-            self._last.append(item)
-            if len(self._last) > KEPT_AT_EACH_END:
-                del self._last[0]
+            self._last = [*self._last[1 - KEPT_AT_EACH_END :], item]
 
     def extend(self, right: "Sample[T]") -> None:
-        """Add all of `right`, whose rows stand behind ours."""
-        hidden = right.count - len(right._first) - len(right._last)
+        """Add the rows of `right`, which follow ours."""
+        hidden = right.count - len(right)
         for item in right._first:
             self.append(item)
         if hidden:
@@ -72,5 +65,5 @@ class Sample(Generic[T]):
         yield from self._last
 
     def __len__(self) -> int:
-        """Rows kept; `count` says how many there were."""
+        """How many rows are kept."""
         return len(self._first) + len(self._last)

@@ -1,10 +1,12 @@
-"""Replicas of a compacted partition against each other by the latest record of each key (Cleaner, LogCleanerManager).
+"""Comparison of the replicas of a compacted partition by the latest record of each key (Cleaner, LogCleanerManager).
 
-Each replica cleans by itself, so batches differ everywhere and records are missing on one side or another. What cleaning never
-changes is which record of a key is the latest. Every key whose latest record is not the same on both sides of a pair is either
-explained by the cleaner's rules or told. Older records are explained by the latest one of their own log, which stands for them.
+Each broker cleans its replica separately, so batches differ and records are missing on one side or the other. Cleaning never
+changes which record of a key is the latest. If two replicas have different latest records for a key, either a rule of the cleaner
+explains it or the key is reported. Older records need no explanation: the latest record of their log replaces them.
 """
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
@@ -25,35 +27,33 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 
-# Records of compacted logs as rows: one for the last record of a key between two cuts of a replica's offsets, however many it had.
-#
-# Rows add over any split of a log: sorted by key and reduced, they are the same whatever part was read, sorted or spilled first.
-
-
 class Row(IntEnum):
-    """Column of each fact in a matrix of rows, (n, ROW_WIDTH) int64."""
+    """Columns of a matrix (n, ROW_WIDTH) int64: a row for the last record of each key between two cuts of a replica's offsets.
+
+    After `reduced`, the rows of a log are the same however it was split, read, sorted or spilled.
+    """
 
     KEY_HIGH = 0
     KEY_LOW = 1
     """128 bits of a keyed hash of the key."""
     PLACE = 2
-    """Replica, interval between cuts and `RecordState`, see `place`."""
+    """Replica, interval between cuts and `RecordState`, packed by `place`."""
     OFFSET = 3
     """Of the last record."""
     VALUE = 4
     """Hash of its value."""
     EXPIRY = 5
-    """Milliseconds since 1970 from which a cleaner may drop it, if it is a tombstone."""
+    """Of a tombstone: the time (ms) from which a cleaner may remove it."""
     FLAGS = 6
     """TOMBSTONE, TRANSACTIONAL."""
     RECORDS = 7
-    """How many records the row stands for."""
+    """How many records the row counts."""
     KEY_SHOWN = 8
-    """64 bits of a hash of the key that is the same in every scan (XXH3), to name the key by."""
+    """64 bits of a hash of the key that is equal in every scan (XXH3), printed in place of the key."""
 
 
 class RecordState(IntEnum):
-    """What a read_committed reader makes of a record, by the markers of its own log."""
+    """Whether a read_committed consumer sees a record, by the markers of the record's log."""
 
     VISIBLE = 0
     ABORTED = 1
@@ -66,13 +66,13 @@ TRANSACTIONAL: Final = 2
 
 
 def place(replica: int, interval: "Ints", state: "int | Ints") -> "Ints":
-    """`Row.PLACE`: sorts by replica, then by interval."""
+    """`Row.PLACE`, which sorts by replica, then by interval."""
     packed: Ints = (replica << 32) + (interval << 2) + state
     return packed
 
 
 def reduced(rows: "Ints") -> "Ints":
-    """Rows sorted by key and place, of each place the last record, with the number of all."""
+    """Rows sorted by key and place: for each place its last record, with the number of its records."""
     order = np.lexsort((rows[:, Row.OFFSET], rows[:, Row.PLACE], rows[:, Row.KEY_LOW], rows[:, Row.KEY_HIGH]))
     rows = rows[order]
     if not len(rows):
@@ -85,9 +85,9 @@ def reduced(rows: "Ints") -> "Ints":
 
 
 class KeyBlock:
-    """Reduced rows with all rows of their keys; answers are arrays with an entry for each key, in the order of the rows.
+    """Reduced rows that include all rows of their keys. Methods return arrays with an entry per key, in the order of the rows.
 
-    `cuts` are the offsets, ascending, between which the rows' intervals lie: interval n begins with cut n - 1.
+    `cuts` are the ascending offsets that divide the intervals: interval n begins at cut n - 1.
     """
 
     def __init__(self, rows: "Ints", cuts: "Ints") -> None:
@@ -101,7 +101,7 @@ class KeyBlock:
         self._state = rows[:, Row.PLACE] & 3
 
     def _within(self, replica: int, state: int, start: int, end: int | None) -> "Ints":
-        """Rows of a replica's records in `[start, end)`, which are cuts; None is the log's end."""
+        """Indices of the rows of a replica's records in `[start, end)`; both are cuts, None is the log's end."""
         low = np.searchsorted(self._cuts, start, side="right")
         mask = (self._replica == replica) & (self._state == state) & (self._interval >= low)
         if end is not None:
@@ -109,37 +109,37 @@ class KeyBlock:
         return np.flatnonzero(mask)
 
     def last(self, replica: int, state: int, start: int, end: int | None) -> "Ints":
-        """The row of the replica's last record in this state in `[start, end)`, -1 for none."""
+        """The row of the replica's last record in this state in `[start, end)`; -1: none."""
         rows = self._within(replica, state, start, end)
         answer = np.full(self.keys, -1, np.int64)
         answer[self._key[rows]] = rows  # rows of a key ascend by offset, and of equal indexes numpy keeps the last
         return answer
 
     def records(self, replica: int, start: int, end: int) -> "Ints":
-        """How many visible records the replica has in `[start, end)`."""
+        """Number of visible records of the replica in `[start, end)`."""
         rows = self._within(replica, RecordState.VISIBLE, start, end)
         answer = np.zeros(self.keys, np.int64)
         np.add.at(answer, self._key[rows], self._rows[rows, Row.RECORDS])
         return answer
 
     def fact(self, rows: "Ints", column: int) -> "Ints":
-        """A column of rows, -1 where there is none."""
+        """A column of these rows, -1 where the row is -1."""
         return np.where(rows >= 0, self._rows[rows, column], -1)
 
     def has_flag(self, rows: "Ints", flag: int) -> "Mask":
-        """Whether there is a row, and it carries the flag."""
+        """Whether the row is not -1 and has the flag."""
         flagged: Mask = (rows >= 0) & (self._rows[rows, Row.FLAGS] & flag != 0)
         return flagged
 
 
 DIFFERENCES_LISTED: Final = 8
-"""Differing records that the evidence names."""
+"""Differing records listed in the evidence."""
 REASONS: Final = ("contents", "markers", "tombstones", "stale", "vanished", "missing")
-"""How a key can differ; the first that fits on any pair is the key's.
+"""How a key can differ. A key gets the first reason that fits any pair of replicas.
 
-contents: one offset, two values. markers: a record is hidden as aborted or undecided on one side only. tombstones: a tombstone on
-one side, behind the other's latest value. stale: an older value on one side. vanished: nothing on one side, where a cleaner has
-been: lost, or deleted by a tombstone that came and went. missing: nothing on one side, where no cleaner has been.
+contents: different values at one offset. markers: a record is aborted or undecided on one side only. tombstones: a tombstone on
+one side, after the other's latest value. stale: an older value on one side. vanished: no record on one side, within the cleaned
+range: lost, or deleted by a tombstone that was removed since. missing: no record on one side, beyond the cleaned range.
 """
 EXPLANATIONS: Final = (
     "unreadable",
@@ -150,19 +150,19 @@ EXPLANATIONS: Final = (
     "tombstones_early",
     "same_value",
 )
-"""Why a latest record may be on one side only, in the order in which they are tried.
+"""Why a latest record may be on one side only, in the order in which the rules are tried.
 
-unreadable: damage may hide what explains it. undecided: the shorter log ends before the marker. superseded: a later record of the
-key lies beyond the shorter log's end. out_of_reach: the longer log was cleaned past the end of the shorter, which cannot have what
-deleted the key. tombstones_expired, tombstones_early: a tombstone that had done its work, past its delete horizon or before.
-same_value: no rule, but the other side's latest record has the same value at a lower offset: written again and lost there, or a
-base offset that is wrong.
+unreadable: the explanation may be in damaged bytes. undecided: the shorter log ends before the marker. superseded: a later record
+of the key is beyond the shorter log's end. out_of_reach: the longer log was cleaned past the end of the shorter one, which cannot
+have the tombstone that deleted the key. tombstones_expired, tombstones_early: a tombstone removed after or before its delete
+horizon. same_value: no rule, but the other side's latest record has the same value at a lower offset: the later write was lost
+there, or a base offset is wrong.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A replica as the comparison sees it: the end of its log, and of the last damage that may have eaten records (-1: none)."""
+    """A compared replica: the end of its log, and the end of the last damage that may hide records (-1: none)."""
 
     log_end_offset: int
     damaged_end: int = -1
@@ -170,7 +170,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two replicas, by number, that are compared over `[start, end)`."""
+    """Two replicas, by number, compared over `[start, end)`."""
 
     left: int
     right: int
@@ -179,8 +179,8 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """A differing record: why, the hash its key is named by, replicas that have it as the key's latest, replicas that lack it."""
+class DifferingRecord:
+    """The reason, the printed hash of the key, the replicas whose latest record of the key this is, the replicas that lack it."""
 
     reason: str
     key_hash: str
@@ -190,98 +190,92 @@ class Listed:
 
 @dataclass(slots=True)
 class KeyTally:
-    """What the sweep found: keys by reason and by explanation, and the first few differing records."""
+    """The result of a sweep over keys: keys by reason and by explanation, and the first few differing records."""
 
     keys: int = 0
     cleaned_differently: int = 0
-    """Keys whose records differ and whose latest does not, or for a good reason."""
+    """Keys whose records differ although their latest records are equal or explained."""
     beyond_checkpoint: int = 0
-    """Those of them that lack a record where no cleaner is known to have been, though a later record takes its place."""
+    """Those of them that lack a superseded record beyond the cleaned range."""
     transactional: int = 0
     """Differing keys whose latest record is part of a transaction."""
-    reasons: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REASONS, 0))
-    explanations: dict[str, int] = field(default_factory=lambda: dict.fromkeys(EXPLANATIONS, 0))
-    listed: "dict[int, Listed]" = field(default_factory=dict)
+    reasons: Counter[str] = field(default_factory=Counter)
+    explanations: Counter[str] = field(default_factory=Counter)
+    listed: dict[int, DifferingRecord] = field(default_factory=dict)
     """The first few differing records by offset."""
     lacking: set[int] = field(default_factory=set)
-    """Replicas that lack any key's latest record."""
+    """Replicas that lack a key's latest record."""
     first_offset: int | None = None
     end_offset: int = 0
 
     @property
     def differing(self) -> int:
-        """Keys whose latest record differs without a rule."""
+        """Keys whose latest records differ without explanation."""
         return sum(self.reasons.values())
 
     def note(self, unexplained: "Unexplained") -> None:
-        """Keep the first differing records of a pair, who lacks any, and how far they reach."""
+        """Add the first differing records of a pair, the replicas that lack records, and the range of offsets."""
         if not len(unexplained.keys):
             return
-        for offset in np.unique(unexplained.offsets)[:DIFFERENCES_LISTED].tolist():
-            self._list(offset, unexplained.listed(offset))
-        self._shorten()
+        first_offsets = np.unique(unexplained.offsets)[:DIFFERENCES_LISTED].tolist()
+        self._list((offset, unexplained.listed(offset)) for offset in first_offsets)
         self.lacking.update(np.unique(unexplained.others).tolist())
         first = int(unexplained.offsets.min())
         self.first_offset = first if self.first_offset is None else min(self.first_offset, first)
         self.end_offset = max(self.end_offset, int(unexplained.offsets.max()) + 1)
 
     def merge(self, other: "KeyTally") -> None:
-        """Add what a sweep over other keys found; in whatever order tallies come together, they say the same."""
+        """Add the result of a sweep over other keys. The order of merging does not matter."""
         self.keys += other.keys
         self.cleaned_differently += other.cleaned_differently
         self.beyond_checkpoint += other.beyond_checkpoint
         self.transactional += other.transactional
-        for name in REASONS:
-            self.reasons[name] += other.reasons[name]
-        for name in EXPLANATIONS:
-            self.explanations[name] += other.explanations[name]
-        for offset, listed in other.listed.items():
-            self._list(offset, listed)
-        self._shorten()
+        self.reasons.update(other.reasons)
+        self.explanations.update(other.explanations)
+        self._list(other.listed.items())
         self.lacking |= other.lacking
-        known = [tally.first_offset for tally in (self, other) if tally.first_offset is not None]
-        self.first_offset = min(known, default=None)
+        first_offsets = [tally.first_offset for tally in (self, other) if tally.first_offset is not None]
+        self.first_offset = min(first_offsets, default=None)
         self.end_offset = max(self.end_offset, other.end_offset)
 
-    def _list(self, offset: int, listed: Listed) -> None:
-        known = self.listed.get(offset, listed)
-        first = min(known, listed, key=lambda difference: (REASONS.index(difference.reason), difference.key_hash))
-        holders, others = known.holders | listed.holders, known.others | listed.others
-        self.listed[offset] = Listed(first.reason, first.key_hash, holders, others)
-
-    def _shorten(self) -> None:
+    def _list(self, records: Iterable[tuple[int, DifferingRecord]]) -> None:
+        for offset, record in records:
+            before = self.listed.get(offset, record)
+            first = min(before, record, key=lambda difference: (REASONS.index(difference.reason), difference.key_hash))
+            holders, others = before.holders | record.holders, before.others | record.others
+            self.listed[offset] = DifferingRecord(first.reason, first.key_hash, holders, others)
         for offset in sorted(self.listed)[DIFFERENCES_LISTED:]:
             del self.listed[offset]
 
 
 @dataclass(frozen=True, slots=True)
 class Unexplained:
-    """Keys of a block that differ without a rule: arrays of one length, reasons as numbers in `REASONS`."""
+    """Keys of a block that differ without explanation: arrays of one length; reasons are indices into `REASONS`."""
 
     keys: "Ints"
     reasons: "Ints"
     offsets: "Ints"
-    """Of the latest record, which `holders` have and `others` lack."""
+    """Of the latest record, which the replicas `holders` have and `others` lack."""
     holders: "Ints"
     others: "Ints"
     transactional: "Mask"
     shown: "Ints"
     """`Row.KEY_SHOWN`."""
 
-    def listed(self, offset: int) -> Listed:
-        """What differs at an offset; of several keys there, the one with the first reason, and then the lowest hash."""
-        here = np.flatnonzero(self.offsets == offset)
-        reason = int(self.reasons[here].min())
-        shown = self.shown[here][self.reasons[here] == reason].view(np.uint64).min()
-        holders, others = (set(np.unique(column[here]).tolist()) for column in (self.holders, self.others))
-        return Listed(REASONS[reason], f"{int(shown):016x}", holders, others)
+    def listed(self, offset: int) -> DifferingRecord:
+        """The record that differs at an offset; of several keys the one with the first reason, then with the lowest hash."""
+        rows = np.flatnonzero(self.offsets == offset)
+        reason = int(self.reasons[rows].min())
+        shown = self.shown[rows][self.reasons[rows] == reason].view(np.uint64).min()
+        holders, others = (set(np.unique(column[rows]).tolist()) for column in (self.holders, self.others))
+        return DifferingRecord(REASONS[reason], f"{int(shown):016x}", holders, others)
 
 
 class KeyComparison:
     """Fold over blocks of keys; blocks may come in any order.
 
-    `cleaned_end` is up to where any replica may have been cleaned, or have copied from one that was; tombstones expire by
-    `as_of_ms`, milliseconds since 1970.
+    Below `cleaned_end` a replica may have been cleaned, or copied from a cleaned one. Tombstones expire by `as_of_ms`,
+    milliseconds since 1970.
     """
 
     def __init__(self, sides: dict[int, Side], pairs: list[Pair], cleaned_end: int, as_of_ms: int) -> None:
@@ -294,7 +288,7 @@ class KeyComparison:
         self.cuts = np.array(sorted(edges), np.int64)
 
     def step(self, rows: "Ints") -> None:
-        """Judge every key of a block of reduced rows that holds all rows of its keys."""
+        """Compare the keys of a block of reduced rows that includes all rows of its keys."""
         if not len(rows):
             return
         block = KeyBlock(rows, self.cuts)
@@ -323,7 +317,7 @@ class KeyComparison:
             self.tally.explanations[name] += int((explained[name] & ~differs).sum())
 
     def _latest(self, block: KeyBlock, pair: Pair) -> "tuple[dict[str, Ints], Unexplained]":
-        """Compare the latest visible record of each key: keys by explanation, and the rest."""
+        """Compare the latest visible record of each key: the differing keys by explanation, and those without."""
         left, right = (block.last(number, RecordState.VISIBLE, pair.start, pair.end) for number in (pair.left, pair.right))
         at_left, at_right = block.fact(left, Row.OFFSET), block.fact(right, Row.OFFSET)
         contents = (at_left == at_right) & (block.fact(left, Row.VALUE) != block.fact(right, Row.VALUE))
@@ -364,7 +358,7 @@ class KeyComparison:
 
     @staticmethod
     def _hidden(block: KeyBlock, pair: Pair, keys: "Ints", others: "Ints", offsets: "Ints") -> "tuple[Mask, Mask]":
-        """Whether the side that shows no such record has one of its transaction undecided, or the record itself hidden."""
+        """Whether the replica in `others`, which lacks the record, has an undecided record from there on; whether it hides it."""
         states = []
         for state in (RecordState.OPEN, RecordState.ABORTED):
             of_left, of_right = (block.last(number, state, pair.start, pair.end)[keys] for number in (pair.left, pair.right))
@@ -373,27 +367,27 @@ class KeyComparison:
         return opened >= offsets, (opened == offsets) | (aborted == offsets)
 
     def _undecided(self, block: KeyBlock, pair: Pair, number: int) -> Unexplained:
-        """Records that are undecided in a log that is not the shorter, gone from the other, and cleaned past there.
+        """Records of an open transaction in a log that is not the shorter one, missing in the other log, below the cleaned end.
 
-        No cleaner passes an open transaction: the other log held a marker that this one lacks, and removed it.
+        No cleaner passes an open transaction: the other log had a marker that this log lacks, and removed it.
         """
         other = pair.right if number == pair.left else pair.left
         last = block.last(number, RecordState.OPEN, pair.start, pair.end)
         opened = block.fact(last, Row.OFFSET)
-        known = np.zeros(block.keys, bool)
+        reached = np.zeros(block.keys, bool)
         for state in RecordState:
-            known |= block.fact(block.last(other, state, pair.start, None), Row.OFFSET) >= opened
+            reached |= block.fact(block.last(other, state, pair.start, None), Row.OFFSET) >= opened
         ours, theirs = self.sides[number], self.sides[other]
         readable = opened >= max(ours.damaged_end, theirs.damaged_end, 0)
         possible = ours.log_end_offset >= theirs.log_end_offset
-        keys = np.flatnonzero(readable & ~known & (opened < self.cleaned_end)) if possible else np.empty(0, np.int64)
+        keys = np.flatnonzero(readable & ~reached & (opened < self.cleaned_end)) if possible else np.empty(0, np.int64)
         reasons = np.full(len(keys), REASONS.index("markers"))
         holders, others = np.full(len(keys), number), np.full(len(keys), other)
         shown = block.fact(last, Row.KEY_SHOWN)[keys]
         return Unexplained(keys, reasons, opened[keys], holders, others, np.ones(len(keys), bool), shown)
 
     def _beyond_checkpoint(self, block: KeyBlock, pair: Pair) -> "Mask":
-        """Whether a key lacks a record above all cleaned ranges, or one below that only a record above takes the place of."""
+        """Whether a key lacks a record beyond the cleaned range, or one within it that only a record beyond supersedes."""
         if max(self.sides[number].damaged_end for number in (pair.left, pair.right)) >= 0:
             return np.zeros(block.keys, bool)
         middle = min(max(self.cleaned_end, pair.start), pair.end)
@@ -406,9 +400,6 @@ class KeyComparison:
         return lacks
 
 
-# Findings from what the sweep over the keys of a compacted partition tallied.
-
-
 DELETE_RETENTION_MS: Final = 24 * 60 * 60 * 1000
 """Kafka's default of `delete.retention.ms`."""
 _LONGEST_RETENTION_MS: Final = 2**62
@@ -416,7 +407,7 @@ _LONGEST_RETENTION_MS: Final = 2**62
 
 @dataclass(frozen=True, slots=True)
 class TombstoneRetention:
-    """How long tombstones stay: `delete.retention.ms`, and whether the controller's log says so."""
+    """`delete.retention.ms`, and whether the controller's log has it."""
 
     milliseconds: int
     is_known: bool
@@ -424,7 +415,7 @@ class TombstoneRetention:
 
 @dataclass(frozen=True, slots=True)
 class ComparedRange:
-    """What of the compared replicas, by number, lies in the offsets `[start, end)` that all of them have."""
+    """Counts, by replica number, in the offsets `[start, end)` that all compared replicas have."""
 
     start: int
     end: int
@@ -435,7 +426,7 @@ class ComparedRange:
 
 
 def retention(replicas: list[Replica]) -> TombstoneRetention:
-    """`delete.retention.ms` as the controller's log has it for the topic or all brokers, else Kafka's default."""
+    """`delete.retention.ms` from the controller's log, for the topic or all brokers, else Kafka's default."""
     for replica in replicas:
         control = replica.context.control
         settings = {} if control is None else control.defaults | control.configs
@@ -446,16 +437,16 @@ def retention(replicas: list[Replica]) -> TombstoneRetention:
 
 
 def cleaned_end(replicas: list[Replica]) -> int:
-    """Up to where any of the replicas may have been cleaned, or copied from one that was; if no checkpoint tells, anywhere."""
-    known = [replica.context.cleaner_checkpoint for replica in replicas if replica.context.cleaner_checkpoint is not None]
-    return max(known) if known else max(replica.log_end_offset for replica in replicas)
+    """The offset below which a replica may have been cleaned, or copied from a cleaned one; the log end without any checkpoint."""
+    ends = [replica.context.cleaner_checkpoint for replica in replicas if replica.context.cleaner_checkpoint is not None]
+    return max(ends) if ends else max(replica.log_end_offset for replica in replicas)
 
 
 def compaction_findings(
     replicas: list[Replica], tally: KeyTally, compared: ComparedRange, kept: TombstoneRetention
 ) -> list[Finding]:
-    """Keys whose latest records differ, and what was cleaned at different times; nothing if neither was found."""
-    findings = [_differs(replicas, tally, kept)] if tally.differing else []
+    """`COMPACTED_VALUE_DIFFERS` and `COMPACTION_SKEW`, if the comparison found them. `kept`: how long tombstones are kept."""
+    findings = [_value_differs(replicas, tally, kept)] if tally.differing else []
     skewed = {
         name: {str(replicas[number].broker): amount for number, amount in sorted(by_replica.items())}
         for name, by_replica in (("aborted", compared.aborted), ("keyless", compared.keyless), ("markers", compared.markers))
@@ -466,7 +457,7 @@ def compaction_findings(
     return findings
 
 
-def _differs(replicas: list[Replica], tally: KeyTally, kept: TombstoneRetention) -> Finding:
+def _value_differs(replicas: list[Replica], tally: KeyTally, kept: TombstoneRetention) -> Finding:
     def brokers(numbers: set[int]) -> list[int | str]:
         return [replicas[number].broker for number in sorted(numbers)]
 
@@ -475,14 +466,9 @@ def _differs(replicas: list[Replica], tally: KeyTally, kept: TombstoneRetention)
     if tally.transactional:
         evidence["transactional"] = tally.transactional
     evidence["records"] = [
-        {
-            "offset": offset,
-            "reason": listed.reason,
-            "key_hash": listed.key_hash,
-            "held_by": brokers(listed.holders),
-            "not_on": brokers(listed.others),
-        }
-        for offset, listed in sorted(tally.listed.items())
+        {"offset": offset, "reason": record.reason, "key_hash": record.key_hash}
+        | {"held_by": brokers(record.holders), "not_on": brokers(record.others)}
+        for offset, record in sorted(tally.listed.items())
     ]
     if not tally.reasons["contents"] and not tally.reasons["markers"]:
         evidence["held_by"] = brokers(set(range(len(replicas))) - tally.lacking)
@@ -490,10 +476,10 @@ def _differs(replicas: list[Replica], tally: KeyTally, kept: TombstoneRetention)
     severity, confidence = None, None
     if any(replica.context.live for replica in replicas):
         severity, confidence = Severity.WARNING, Confidence.SUSPECTED
-        # A cleaner may have gone by between the copying of two files, and was told of newer records; where neither checkpoints nor
-        # logs show one, nothing took the value of a key away.
-        gone = tally.reasons["missing"] and not tally.beyond_checkpoint
-        if "held_by" in evidence and not gone:
+        # between the copying of two files a cleaner may have run that knew newer records; but if neither checkpoints nor logs show
+        # one, no cleaner removed the value of a key
+        lost = tally.reasons["missing"] and not tally.beyond_checkpoint
+        if "held_by" in evidence and not lost:
             severity, evidence["capped_by"] = Severity.INFO, "--live"
     place = place_of(replicas, tally.first_offset or 0, tally.end_offset)
     return finding("COMPACTED_VALUE_DIFFERS", place, evidence, severity=severity, confidence=confidence)
@@ -523,20 +509,19 @@ def _skew(
 
 
 def _premises(replicas: list[Replica], kept: TombstoneRetention) -> list[str]:
-    """Where the cleaner had been, and how long it keeps tombstones."""
-    lines = []
+    """Up to where each log was cleaned, and how long tombstones are kept."""
+    premises = []
     for replica in replicas:
         checkpoint = replica.context.cleaner_checkpoint
         cleaned = "no cleaner checkpoint" if checkpoint is None else f"cleaned up to offset {checkpoint}"
-        lines.append(f"broker {replica.broker}: {cleaned}, log [{replica.log_start_offset}, {replica.log_end_offset})")
+        premises.append(f"broker {replica.broker}: {cleaned}, log [{replica.log_start_offset}, {replica.log_end_offset})")
     disagreement = replicas_disagree(replicas)
-    lines += [] if disagreement is None else [disagreement]
-    origin = "by the controller's log" if kept.is_known else "by default"
-    lines.append(f"delete.retention.ms {kept.milliseconds} {origin}")
-    return lines
+    premises += [] if disagreement is None else [disagreement]
+    source = "by the controller's log" if kept.is_known else "by default"
+    return [*premises, f"delete.retention.ms {kept.milliseconds} {source}"]
 
 
-def within(cuts: "NDArray[np.int64]", counts: "NDArray[np.int64]", start: int, end: int) -> int:
-    """Sum of counts by interval over `[start, end)`, which are cuts."""
+def within(cuts: "Ints", counts: "Ints", start: int, end: int) -> int:
+    """Sum of the counts of the intervals in `[start, end)`; both are cuts."""
     low, high = cuts.searchsorted([start, end], side="right")
     return int(counts[low:high].sum())

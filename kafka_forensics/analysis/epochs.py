@@ -1,9 +1,9 @@
-"""Leader epochs as the batches show them, and `leader-epoch-checkpoint` against them (LeaderEpochFileCache)."""
+"""Leader epochs according to the batches, compared with `leader-epoch-checkpoint` (LeaderEpochFileCache)."""
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
@@ -19,13 +19,13 @@ from kafka_forensics.replication.epochs import UNDEFINED_EPOCH, end_offset_for
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-
 MAX_RUNS: Final = 4096
+_START: Final = attrgetter("start_offset")
 
 
 @dataclass(frozen=True, slots=True)
 class EpochRun:
-    """Consecutive batches of one leader epoch: offsets `[start_offset, end_offset)`, place of the first, how many."""
+    """Consecutive batches of one leader epoch: offsets `[start_offset, end_offset)`, place of the first batch, batch count."""
 
     leader_epoch: int
     start_offset: int
@@ -36,13 +36,13 @@ class EpochRun:
     """Of the first batch."""
     batches: int
     first_timestamp: int = field(default=NO_TIMESTAMP, compare=False)
-    """The latest in the first batch (ms); -1 is none."""
+    """Largest timestamp of the first batch (ms); -1: none."""
     last_timestamp: int = field(default=NO_TIMESTAMP, compare=False)
-    """The latest in the last batch."""
+    """Largest timestamp of the last batch (ms); -1: none."""
 
 
 class EpochsFold:
-    """State: runs of equal `partition_leader_epoch` in file order, batches without an epoch (-1) left out."""
+    """State: runs of equal `partition_leader_epoch` in file order, without batches that have no epoch (-1)."""
 
     def __init__(self, segment_base_offset: int) -> None:
         self._segment = segment_base_offset
@@ -51,7 +51,7 @@ class EpochsFold:
         self.batches_without_epoch = 0
 
     def step(self, columns: "NDArray[np.int64]", seen: Survey | None = None) -> None:
-        """Add the batches of a chunk. `seen` is the survey of its columns, if there are any."""
+        """Add the batches of a chunk. `seen` is the survey of its columns, if it has any."""
         epoch = columns[BatchColumn.PARTITION_LEADER_EPOCH]
         if epoch.size == 0:
             return
@@ -67,12 +67,11 @@ class EpochsFold:
             if epoch.size == 0:
                 return
         cuts = np.flatnonzero(epoch[1:] != epoch[:-1]) + 1
-        edges = [0, *cuts.tolist(), int(epoch.size)]
-        for start, end in itertools.pairwise(edges):
+        for start, end in itertools.pairwise([0, *cuts.tolist(), int(epoch.size)]):
             self._append(self._run(columns, start, end))
 
     def _run(self, columns: "NDArray[np.int64]", start: int, end: int) -> EpochRun:
-        """The run that rows `[start, end)` are."""
+        """The run that consists of rows `[start, end)`."""
         return EpochRun(
             int(columns[BatchColumn.PARTITION_LEADER_EPOCH, start]),
             int(columns[BatchColumn.BASE_OFFSET, start]),
@@ -86,11 +85,10 @@ class EpochsFold:
         )
 
     def _append(self, run: EpochRun) -> None:
-        if self.runs and self.runs[-1].leader_epoch == run.leader_epoch:
-            last = self.runs[-1]
-            place = (last.segment, last.position, last.size_in_bytes)
-            counted = (last.batches + run.batches, last.first_timestamp, run.last_timestamp)
-            self.runs[-1] = EpochRun(last.leader_epoch, last.start_offset, run.end_offset, *place, *counted)
+        last = self.runs[-1] if self.runs else None
+        if last is not None and last.leader_epoch == run.leader_epoch:
+            batches = last.batches + run.batches
+            self.runs[-1] = replace(last, end_offset=run.end_offset, batches=batches, last_timestamp=run.last_timestamp)
             return
         self.runs.append(run)
         if len(self.runs) > MAX_RUNS:
@@ -98,7 +96,7 @@ class EpochsFold:
             self.dropped_runs += 1
 
     def merge(self, right: "EpochsFold") -> None:
-        """Add the stretch that follows ours."""
+        """Add the state of the batches that follow ours."""
         for run in right.runs:
             self._append(run)
         self.dropped_runs += right.dropped_runs
@@ -106,131 +104,120 @@ class EpochsFold:
         self._segment = right._segment
 
     def lineage(self) -> list[EpochEntry]:
-        """(epoch, first offset) in order, as recovery would feed a leader-epoch cache from these batches: higher epochs only."""
+        """(epoch, first offset), ascending: what recovery would put into a leader-epoch cache from these batches."""
         entries: list[EpochEntry] = []
-        if len(self.runs) == 1:
-            run = self.runs[0]
-            return [EpochEntry(run.leader_epoch, run.start_offset)] if run.leader_epoch >= 0 else []
-        strays = {id(run) for run, _ in self.strays(None)}
-        for run in self.runs:
-            highest = entries[-1].leader_epoch if entries else -1
-            if id(run) not in strays and run.leader_epoch > highest:
+        for run in self._without_strays():
+            if run.leader_epoch > (entries[-1].leader_epoch if entries else -1):
                 entries.append(EpochEntry(run.leader_epoch, run.start_offset))
         return entries
 
     def strays(self, checkpoint: list[EpochEntry] | None, control: PartitionControl | None = None) -> list[tuple[EpochRun, int]]:
-        """Single batches whose epoch field contradicts their neighbours (or, at the end, the checkpoint), each with the epoch
-        expected there. The field lies outside the CRC, so neighbours are its only witnesses within a log; an epoch in which the
-        controller had a leader is none at the end: there the checkpoint lacks it."""
+        """Single batches whose epoch contradicts their neighbours or, at the log end, the checkpoint; each with the expected epoch.
+
+        No CRC covers the epoch, so within a log only its neighbours confirm it. An epoch at the log end in which the controller
+        had a leader is right: there the checkpoint lacks an entry.
+        """
         strays = []
         previous: EpochRun | None = None
-        known = None if checkpoint is None else max((entry.leader_epoch for entry in checkpoint), default=-1)
-        if known is not None and control is not None and self.runs and self.runs[-1].leader_epoch in _led_epochs(control):
-            known = max(known, self.runs[-1].leader_epoch)
+        latest = None if checkpoint is None else max((entry.leader_epoch for entry in checkpoint), default=-1)
+        if latest is not None and control is not None and self.runs and self.runs[-1].leader_epoch in _epochs_with_leader(control):
+            latest = max(latest, self.runs[-1].leader_epoch)
         for index, run in enumerate(self.runs):
-            if run.batches == 1 and _out_of_line(previous, run, self.runs[index + 1 : index + 3], known):
-                beside = self.runs[index + 1] if previous is None else previous
-                strays.append((run, beside.leader_epoch))
+            if run.batches == 1 and _is_stray(previous, run, self.runs[index + 1 : index + 3], latest):
+                neighbour = self.runs[index + 1] if previous is None else previous
+                strays.append((run, neighbour.leader_epoch))
             else:
                 previous = run
         return strays
 
     def regressions(self) -> list[tuple[EpochRun, int]]:
-        """Runs of more than a stray batch whose epoch is lower than one before, each with that higher epoch."""
-        strays = {id(run) for run, _ in self.strays(None)}
-        raised = []
+        """Runs, other than strays, whose epoch is lower than an earlier one; each with the highest earlier epoch."""
+        regressions = []
         highest = -1
-        for run in self.runs:
-            if id(run) in strays:
-                continue
+        for run in self._without_strays():
             if run.leader_epoch < highest:
-                raised.append((run, highest))
+                regressions.append((run, highest))
             highest = max(highest, run.leader_epoch)
-        return raised
+        return regressions
+
+    def _without_strays(self) -> Iterator[EpochRun]:
+        strays = {id(run) for run, _ in self.strays(None)}
+        return (run for run in self.runs if id(run) not in strays)
 
 
-def _led_epochs(control: PartitionControl) -> set[int | None]:
-    """Epochs in which the controller is known to have had a leader of a partition."""
+def _epochs_with_leader(control: PartitionControl) -> set[int | None]:
+    """Epochs in which the controller's log shows a leader of the partition."""
     events = [] if control.history is None else control.history.events
-    led: set[int | None] = {event.state.leader_epoch for event in events if event.state.leader != NO_LEADER}
-    return led | ({control.leader_epoch} if control.leader not in (None, NO_LEADER) else set())
+    epochs: set[int | None] = {event.state.leader_epoch for event in events if event.state.leader != NO_LEADER}
+    return epochs | ({control.leader_epoch} if control.leader not in (None, NO_LEADER) else set())
 
 
-def _out_of_line(previous: EpochRun | None, run: EpochRun, behind: list[EpochRun], known: int | None) -> bool:
-    """Whether a run of one batch stands out: both neighbours agree against it, or the log's edge and the checkpoint do.
+def _is_stray(previous: EpochRun | None, run: EpochRun, following: list[EpochRun], latest: int | None) -> bool:
+    """Whether a run of one batch is wrong: both neighbours contradict it or, at the end of the log, the checkpoint does.
 
-    `behind` holds the next two runs. A batch above the one behind it is right if that one stands alone and the log then goes on
-    at or above it.
+    `following` holds at most the next two runs, `latest` the checkpoint's highest epoch. A batch with a higher epoch than the next
+    is right if the next is a single batch and the epochs after it are as high again.
     """
     epoch = run.leader_epoch
     if previous is not None and epoch < previous.leader_epoch:
         return True
-    if not behind:
-        return previous is not None and known is not None and epoch > known >= 0
-    if epoch < 0 or (previous is not None and previous.leader_epoch == behind[0].leader_epoch):
+    if not following:
+        return previous is not None and latest is not None and epoch > latest >= 0
+    if epoch < 0 or (previous is not None and previous.leader_epoch == following[0].leader_epoch):
         return True
-    rises_again = len(behind) > 1 and behind[0].batches == 1 and behind[1].leader_epoch >= epoch
-    return epoch > behind[0].leader_epoch and not rises_again
+    rises_again = len(following) > 1 and following[0].batches == 1 and following[1].leader_epoch >= epoch
+    return epoch > following[0].leader_epoch and not rises_again
 
 
 def checkpoint_contradiction(
     checkpoint: list[EpochEntry], lineage: list[EpochEntry], log_start: int, log_end: int, *, compacted: bool
 ) -> str | None:
-    """Why the checkpoint's entries cannot belong to these batches, or None.
+    """Why the checkpoint's entries cannot belong to these batches; None if they can.
 
-    Left alone: entries at or beyond the log end (a leader's empty epoch), entries before the log start, the first entry's start
-    (it is raised to the log start), all entries where records were deleted up to the log end, and on compacted logs starts that
-    moved up to the first batch kept.
+    These contradict nothing: entries at or beyond the log end (a leader's empty epoch), entries before the log start, the start of
+    the first entry (Kafka raises it to the log start), any entries where records were deleted up to the log end, and on compacted
+    logs starts that moved up to the first batch kept.
     """
-    pairs = itertools.pairwise(checkpoint)
-    if any(left.leader_epoch >= right.leader_epoch or left.start_offset > right.start_offset for left, right in pairs):
+    if not _ascend(checkpoint):
         return "order"
     if log_start >= log_end:
         return None
-    inside = _from(log_start, [entry for entry in checkpoint if entry.start_offset < log_end])
+    inside = _truncated_from_start(log_start, [entry for entry in checkpoint if entry.start_offset < log_end])
     above = [entry for entry in lineage if entry.start_offset >= log_start]
-    present = above if compacted else _from(log_start, lineage)
-    if (reason := _missing_or_shifted(present, inside, log_start, compacted=compacted)) is not None:
-        return reason
+    present = above if compacted else _truncated_from_start(log_start, lineage)
+    recorded = {entry.leader_epoch: entry.start_offset for entry in inside}
+    for index, entry in enumerate(present):
+        start = recorded.get(entry.leader_epoch)
+        if start is None:
+            return "entry_missing"
+        earlier_is_fine = compacted or (index == 0 and start <= log_start)
+        if start > entry.start_offset or (start < entry.start_offset and not earlier_is_fine):
+            return "entry_shifted"
     epochs = {entry.leader_epoch for entry in present}
-    ghosts = [entry for entry in inside if entry.leader_epoch not in epochs and entry.start_offset > log_start]
-    if ghosts and not compacted and not _overwritten(ghosts, inside):
+    without_batches = [entry for entry in inside if entry.leader_epoch not in epochs and entry.start_offset > log_start]
+    starts = [entry.start_offset for entry in inside]
+    # an epoch that wrote nothing before the next began has the start of another entry
+    if not compacted and any(starts.count(entry.start_offset) == 1 for entry in without_batches):
         return "entry_without_batches"
     return None
 
 
-def _missing_or_shifted(present: list[EpochEntry], inside: list[EpochEntry], log_start: int, *, compacted: bool) -> str | None:
-    """Whether an epoch that the batches have, `present`, is not among the entries `inside` the log, or begins elsewhere there."""
-    recorded = {entry.leader_epoch: entry.start_offset for entry in inside}
-    for index, seen in enumerate(present):
-        start = recorded.get(seen.leader_epoch)
-        if start is None:
-            return "entry_missing"
-        earlier_is_fine = compacted or (index == 0 and start <= log_start)
-        if start > seen.start_offset or (start < seen.start_offset and not earlier_is_fine):
-            return "entry_shifted"
-    return None
+def _ascend(entries: Iterable[EpochEntry]) -> bool:
+    """Whether epochs rise from entry to entry and offsets do not fall."""
+    pairs = itertools.pairwise(entries)
+    return all(left.leader_epoch < right.leader_epoch and left.start_offset <= right.start_offset for left, right in pairs)
 
 
-def _from(log_start: int, entries: list[EpochEntry]) -> list[EpochEntry]:
-    """Ascending entries as truncation from the start leaves them: of those at or below it the last, raised to it."""
+def _truncated_from_start(log_start: int, entries: list[EpochEntry]) -> list[EpochEntry]:
+    """Ascending entries after LeaderEpochFileCache.truncateFromStart: the last at or below the log start is raised to it."""
     below = [entry for entry in entries if entry.start_offset <= log_start]
     return [EpochEntry(entry.leader_epoch, log_start) for entry in below[-1:]] + entries[len(below) :]
 
 
-def _overwritten(ghosts: list[EpochEntry], inside: list[EpochEntry]) -> bool:
-    """Whether every ghost starts where another entry does: an epoch that wrote nothing before the next began."""
-    starts = [entry.start_offset for entry in inside]
-    return all(starts.count(ghost.start_offset) > 1 for ghost in ghosts)
-
-
-# Two lineages of one log, as its checkpoint and its batches tell them: where they give an epoch different ends.
-
-
 def differing_end(left: Sequence[EpochEntry], right: Sequence[EpochEntry], log_end_offset: int) -> tuple[int, int, int]:
-    """The first epoch to which two lineages of one log give different ends, and both ends; the last epoch if they never do.
+    """The first epoch to which two lineages of one log give different ends, and both ends; the last epoch if all ends are equal.
 
-    That is where a follower cuts that asks for this epoch, by one lineage and by the other; -1 where one knows no end.
+    A follower that asks for this epoch truncates to the one or the other end; -1 where a lineage has no end for it.
     """
     left, right = sorted(left), sorted(right)
     answer = (UNDEFINED_EPOCH, log_end_offset, log_end_offset)
@@ -242,50 +229,40 @@ def differing_end(left: Sequence[EpochEntry], right: Sequence[EpochEntry], log_e
     return answer
 
 
-# Where a log's leader epochs begin: by its batches, and where these are missing or damaged by its `leader-epoch-checkpoint`.
-
-
-_START: Final = attrgetter("start_offset")
-
-
 def epoch_starts(fold: EpochsFold, checkpoint: Sequence[EpochEntry] | None, log_start: int) -> list[EpochEntry]:
-    """(epoch, first offset) of a log, ascending.
+    """(epoch, first offset) of a log, ascending, by its batches and, where batches are missing or damaged, by its checkpoint.
 
-    An epoch begins with its first batch, unless offsets right before that have no good batch: there the checkpoint is the only
-    witness that the log itself has, and is believed as far as the epochs around allow. An epoch that wrote nothing is left out.
+    An epoch begins with its first batch. If the offsets right before that have no good batch, the checkpoint is the log's only
+    evidence for them, and counts as far as the neighbouring epochs allow. Epochs without batches are left out.
     """
-    lineage, entries = fold.lineage(), checkpoint or ()
-    if fold.dropped_runs or any(not _rises(left, right) for left, right in itertools.pairwise(entries)):
+    lineage, checkpoint = fold.lineage(), checkpoint or ()
+    if fold.dropped_runs or not _ascend(checkpoint):
         return lineage
-    epoch_entries: list[EpochEntry] = []
+    starts: list[EpochEntry] = []
     for entry, end in zip(lineage, _ends_before(fold, lineage, log_start), strict=True):
-        known = epoch_entries[-1].leader_epoch if epoch_entries else -1
-        for epoch_entry in entries[bisect_left(entries, end, key=_START) : bisect_left(entries, entry.start_offset, key=_START)]:
-            if known < epoch_entry.leader_epoch <= entry.leader_epoch:
-                if epoch_entries and epoch_entries[-1].start_offset == epoch_entry.start_offset:
-                    epoch_entries.pop()
-                epoch_entries.append(epoch_entry)
-        if not epoch_entries or epoch_entries[-1].leader_epoch < entry.leader_epoch:
-            epoch_entries.append(entry)
-    return epoch_entries
+        latest = starts[-1].leader_epoch if starts else -1
+        hidden = checkpoint[bisect_left(checkpoint, end, key=_START) : bisect_left(checkpoint, entry.start_offset, key=_START)]
+        for recorded in hidden:
+            if latest < recorded.leader_epoch <= entry.leader_epoch:
+                if starts and starts[-1].start_offset == recorded.start_offset:
+                    starts.pop()
+                starts.append(recorded)
+        if not starts or starts[-1].leader_epoch < entry.leader_epoch:
+            starts.append(entry)
+    return starts
 
 
 def with_remote_epochs(epochs: Sequence[EpochEntry], checkpoint: Sequence[EpochEntry], local_log_start: int) -> list[EpochEntry]:
-    """The epochs of a tiered log: those of its remote part by the checkpoint, as nothing else on the disk tells them, then those of
-    its batches."""
+    """The epochs of a tiered log: those of its remote part from the checkpoint, their only source on the disk, then `epochs`."""
     remote = [entry for entry in checkpoint if entry.start_offset < local_log_start]
-    if any(not _rises(left, right) for left, right in itertools.pairwise(remote)):
+    if not _ascend(remote):
         return list(epochs)
-    known = remote[-1].leader_epoch if remote else -1
-    return remote + [entry for entry in epochs if entry.leader_epoch > known]
-
-
-def _rises(left: EpochEntry, right: EpochEntry) -> bool:
-    return left.leader_epoch < right.leader_epoch and left.start_offset <= right.start_offset
+    latest = remote[-1].leader_epoch if remote else -1
+    return remote + [entry for entry in epochs if entry.leader_epoch > latest]
 
 
 def _ends_before(fold: EpochsFold, lineage: Sequence[EpochEntry], log_start: int) -> list[int]:
-    """For each entry where the good batches before it end; for the first the log start."""
+    """For each entry the offset where the good batches before it end; for the first entry the log start."""
     ends: list[int] = []
     end = log_start
     for run in fold.runs:

@@ -1,11 +1,11 @@
-"""Which rule put a topic's keys into its partitions, when it changed, and which keys stand in several partitions.
+"""Which rule placed a topic's keys into its partitions, when it changed, and which keys are in several partitions.
 
-Every rule says for each key one partition, so each can be weighed by how often it is right, against the rule that knows nothing
-and is right in one of as many cases as there are partitions.
+Every rule gives one partition per key. It is weighed by how often it is right, against the rule that knows nothing and is right in
+one of as many cases as there are partitions.
 """
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import log
 from typing import TYPE_CHECKING, Any, Final
@@ -15,39 +15,37 @@ import numpy as np
 from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.model.batches import KEY_SAMPLE_COLUMNS, KeySampleColumn
 from kafka_forensics.model.findings import Confidence, Finding, Place
-from kafka_forensics.model.json_objects import Json
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Times = NDArray[np.int64]
+    from kafka_forensics.model.json_objects import Json
+
+    Ints = NDArray[np.int64]
     Hits = NDArray[np.bool_]
 
-
-# Keys of some records of one log, as a fold: what of them is kept to tell by which rule they came into its partition.
-
-
 MOST_KEPT: Final = 2048
-"""Records with a key that are kept of a log, at most."""
+"""Records with a key kept per log, at most."""
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 _OTHER_ODD: Final = np.uint64(0xBF58476D1CE4E5B9)
 
 
 class KeyPlacementFold:
-    """State: counts, and of the records with a key a sample that does not depend on how the log was cut.
+    """State: counts of the records looked at, and a sample of those with a key.
 
-    Kept are those whose offsets come first in a fixed order that has nothing to do with time or key.
+    The sample consists of the records whose offsets come first in a fixed order that is independent of time and key, so it does not
+    depend on how the log was split.
     """
 
     def __init__(self) -> None:
         self.records = 0
-        """That were looked at."""
+        """Records looked at."""
         self.keyless = 0
-        """Of them without a key, or with an empty one."""
-        self._kept: list[NDArray[np.int64]] = []
+        """Those of them without a key or with an empty one."""
+        self._kept: list[Ints] = []
         self._columns = 0
 
-    def step(self, samples: "NDArray[np.int64]") -> None:
+    def step(self, samples: "Ints") -> None:
         """Add a (KEY_SAMPLE_COLUMNS, n) matrix of records."""
         if not samples.shape[1]:
             return
@@ -57,29 +55,26 @@ class KeyPlacementFold:
         self._add(samples[:, keyed])
 
     def merge(self, right: "KeyPlacementFold") -> None:
-        """Add the stretch that follows ours."""
+        """Add the state of the records that follow ours."""
         self.records += right.records
         self.keyless += right.keyless
         for samples in right._kept:
             self._add(samples)
 
-    def _add(self, samples: "NDArray[np.int64]") -> None:
+    def _add(self, samples: "Ints") -> None:
         self._kept.append(samples)
         self._columns += samples.shape[1]
         if self._columns > 2 * MOST_KEPT:
-            self._kept = [thinned(self._all(), MOST_KEPT)]
+            self._kept = [self.samples()]
             self._columns = self._kept[0].shape[1]
 
-    def _all(self) -> "NDArray[np.int64]":
-        return np.concatenate([np.empty((KEY_SAMPLE_COLUMNS, 0), np.int64), *self._kept], axis=1)
-
-    def samples(self) -> "NDArray[np.int64]":
-        """The records kept, a (KEY_SAMPLE_COLUMNS, n) matrix in order of offsets."""
-        return thinned(self._all(), MOST_KEPT)
+    def samples(self) -> "Ints":
+        """The sample, a (KEY_SAMPLE_COLUMNS, n) matrix in order of offsets."""
+        return thinned(np.concatenate([np.empty((KEY_SAMPLE_COLUMNS, 0), np.int64), *self._kept], axis=1), MOST_KEPT)
 
 
-def thinned(samples: "NDArray[np.int64]", most: int) -> "NDArray[np.int64]":
-    """At most `most` columns, in order of offsets; the same ones however the whole was put together."""
+def thinned(samples: "Ints", most: int) -> "Ints":
+    """At most `most` columns, in order of offsets; the same columns however the matrix was put together."""
     offsets = samples[KeySampleColumn.OFFSET]
     if offsets.size > most:
         mixed = offsets.astype(np.uint64) * _ODD
@@ -91,9 +86,9 @@ def thinned(samples: "NDArray[np.int64]", most: int) -> "NDArray[np.int64]":
 
 @dataclass(slots=True)
 class PartitionKeys:
-    """What was looked at of one partition: `samples` as the fold keeps them, the counts of records, and how many it has in all."""
+    """The keys of a partition: the fold's `samples`, records looked at, those of them without a key, and all records."""
 
-    samples: "NDArray[np.int64]"
+    samples: "Ints"
     looked_at: int
     keyless: int
     records: int
@@ -106,16 +101,16 @@ NEITHER: Final = "no_known_hash"
 _HASHES: Final = (MURMUR2, CRC32)
 
 MOST_OF_A_TOPIC: Final = 1 << 13
-"""Records weighed of a topic: of very many partitions a few of each, of still more only of some partitions."""
+"""Records weighed per topic: fewer of each partition if it has very many, and of some partitions only if it has still more."""
 _LEAST_OF_A_PARTITION: Final = 4
 _ALL_COUNTS_UP_TO: Final = 64
 _NEIGHBOURS: Final = 16
 _STRAY: Final = 0.01
-"""Share of records that may lie elsewhere for other reasons, as when a program names the partition."""
+"""Share of records that are elsewhere for other reasons, for instance because a program names the partition."""
 _SURE: Final = 12.0
-"""Nats (natural logarithms of odds) by which the best rule must be more likely than the next to be named."""
+"""Nats (natural logarithm of the odds) by which the best rule must be more likely than the next to be named."""
 _CHANGE: Final = 30.0
-"""Nats that a change must explain: a cut can be made at any of thousands of places, between any of some hundred rules."""
+"""Nats that a change of rules must gain: there are thousands of places for it, and some hundred rules."""
 _LEAST_SHARE: Final = 0.95
 _MOST_CHANGES: Final = 4
 _LISTED: Final = 16
@@ -124,104 +119,100 @@ _EXAMPLES: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A way of choosing partitions: a hash modulo a number of partitions; BOTH are two clients at once, NEITHER none of these."""
+    """A hash modulo a number of partitions; partitioner BOTH: two clients at once, NEITHER: no known hash."""
 
     partitioner: str
     partition_count: int
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """Records with a key between two moments: the rule they follow, and the share that does."""
+class RulePeriod:
+    """A period in which one rule holds: the rule, the share of records that follow it, timestamp of the first record (ms)."""
 
     rule: Rule
     share: float
     start_timestamp: int
 
-
-@dataclass(frozen=True, slots=True)
-class Scattered:
-    """A key that stands in several partitions: partition → the first offset of it that was looked at."""
-
-    offsets: dict[int, int]
+    @property
+    def agreeing_percent(self) -> int | None:
+        """The share in percent; None if no known hash fits."""
+        return None if self.rule.partitioner == NEITHER else round(100 * self.share)
 
 
 @dataclass(slots=True)
 class Placement:
-    """How a topic's keys are placed: stretches in order of time, none if too little was seen to say.
+    """How a topic's keys are placed: periods in order of time, none if there is too little evidence.
 
-    `changes[i]` is, for each partition, the first offset looked at that follows stretch `i + 1` and not `i`.
+    `changes[i]` has, by partition, the first offset looked at that follows period `i + 1` and not `i`.
     """
 
     topic: str
     partition_count: int
-    stretches: list[Stretch] = field(default_factory=list)
+    periods: list[RulePeriod] = field(default_factory=list)
     changes: list[dict[int, int]] = field(default_factory=list)
     keys: int = 0
-    scattered: list[Scattered] = field(default_factory=list)
-    """The first few of `scattered_keys`."""
     scattered_keys: int = 0
+    """Keys seen in several partitions."""
+    scattered_examples: list[dict[int, int]] = field(default_factory=list)
+    """For the first few of them: partition → first offset looked at."""
     keyless_share: dict[int, int] = field(default_factory=dict)
-    """Partition → its share of the topic's records without a key, in percent; estimated from those looked at."""
+    """Partition → its share of the topic's records without a key, in percent; estimated from the records looked at."""
 
     @property
     def last_rule(self) -> tuple[str | None, int | None, int | None]:
-        """Partitioner, number of partitions and share in percent of the last stretch; None where nothing can be said."""
-        if not self.stretches:
+        """Partitioner, number of partitions and share in percent in the last period; None where unknown."""
+        if not self.periods:
             return None, None, None
-        rule, share = self.stretches[-1].rule, self.stretches[-1].share
-        return rule.partitioner, rule.partition_count, None if rule.partitioner == NEITHER else round(100 * share)
+        last = self.periods[-1]
+        return last.rule.partitioner, last.rule.partition_count, last.agreeing_percent
 
     @property
     def is_plain(self) -> bool:
-        """Whether there is nothing to tell: one hash over all partitions fits all along, and no key was seen in two of them."""
-        known = all(
-            stretch.rule.partitioner in _HASHES
-            and stretch.rule.partition_count >= self.partition_count
-            and stretch.share >= _LEAST_SHARE
-            for stretch in self.stretches
+        """Whether nothing is worth a finding: at most one period, of one hash over all partitions, and no scattered key."""
+        normal = all(
+            period.rule.partitioner in _HASHES
+            and period.rule.partition_count >= self.partition_count
+            and period.share >= _LEAST_SHARE
+            for period in self.periods
         )
-        return known and len(self.stretches) < 2 and not self.scattered_keys
+        return normal and len(self.periods) < 2 and not self.scattered_keys
 
 
 def judge_topic(topic: str, partitions: Mapping[int, PartitionKeys], partition_count: int, *, exact_count: bool) -> Placement:
-    """Weigh the rules over the keys of one topic; `exact_count` is whether `partition_count` is all there are."""
-    placement = Placement(topic, partition_count, keyless_share=_keyless_share(partitions))
+    """Weigh the rules over the keys of one topic; `exact_count`: the topic has exactly `partition_count` partitions."""
+    keyless = {number: keys.records * keys.keyless / keys.looked_at for number, keys in partitions.items() if keys.looked_at}
+    total = sum(keyless.values())
+    shares = {number: round(100 * count / total) for number, count in sorted(keyless.items())} if total else {}
+    placement = Placement(topic, partition_count, keyless_share=shares)
     if partition_count < 2 or not partitions:
         return placement
     keys = _Keys.of(partitions)
     placement.keys = int(np.unique(keys.identity).size)
-    plain = _fits_throughout(keys, placement.keys, partition_count)
-    if plain is not None:
-        placement.stretches = [plain]
+    only_period = _one_hash_throughout(keys, placement.keys, partition_count)
+    if only_period is not None:
+        placement.periods = [only_period]
     elif keys.size:
-        placement.scattered, placement.scattered_keys = keys.scattered()
+        placement.scattered_examples, placement.scattered_keys = keys.scattered()
         rules = _Rules(keys.unrepeated(), partition_count, exact_count=exact_count)
-        placement.stretches, placement.changes = rules.stretches()
+        placement.periods, placement.changes = rules.periods()
     return placement
-
-
-def _keyless_share(partitions: Mapping[int, PartitionKeys]) -> dict[int, int]:
-    keyless = {number: keys.records * keys.keyless / keys.looked_at for number, keys in partitions.items() if keys.looked_at}
-    total = sum(keyless.values())
-    return {number: round(100 * count / total) for number, count in sorted(keyless.items())} if total else {}
 
 
 @dataclass(frozen=True, slots=True)
 class _Keys:
     """Records of all partitions, in order of partition and offset."""
 
-    partition: "NDArray[np.int64]"
-    offset: "NDArray[np.int64]"
-    timestamp: "NDArray[np.int64]"
-    murmur2: "NDArray[np.int64]"
-    crc32: "NDArray[np.int64]"
+    partition: "Ints"
+    offset: "Ints"
+    timestamp: "Ints"
+    murmur2: "Ints"
+    crc32: "Ints"
 
     @classmethod
     def of(cls, partitions: Mapping[int, PartitionKeys]) -> "_Keys":
         most = max(_LEAST_OF_A_PARTITION, MOST_OF_A_TOPIC // len(partitions))
-        spread = 1 + (most * len(partitions) - 1) // MOST_OF_A_TOPIC
-        samples = {number: thinned(keys.samples, most) for number, keys in sorted(partitions.items())[::spread]}
+        every_nth = 1 + (most * len(partitions) - 1) // MOST_OF_A_TOPIC
+        samples = {number: thinned(keys.samples, most) for number, keys in sorted(partitions.items())[::every_nth]}
         rows = np.concatenate(list(samples.values()), axis=1)
         numbers = np.repeat(np.array(list(samples), np.int64), [sample.shape[1] for sample in samples.values()])
         return cls(numbers, *(rows[KeySampleColumn[name]] for name in ("OFFSET", "TIMESTAMP", "MURMUR2", "CRC32")))
@@ -231,77 +222,79 @@ class _Keys:
         """Number of records."""
         return int(self.partition.size)
 
+    @property
+    def identity(self) -> "Ints":
+        """Both hashes in one number, which identifies the key."""
+        return self.murmur2 << 32 | self.crc32
+
+    @property
+    def hashes(self) -> "dict[str, Ints]":
+        """Each hash as a partitioner uses it."""
+        return {MURMUR2: self.murmur2 & 0x7FFFFFFF, CRC32: self.crc32}
+
     def taken(self, which: "NDArray[Any]") -> "_Keys":
-        """Those at the indices, or where a mask is true."""
+        """The records at these indices."""
         return _Keys(*(column[which] for column in (self.partition, self.offset, self.timestamp, self.murmur2, self.crc32)))
 
-    def appended(self) -> "NDArray[np.int64]":
-        """When each was appended, about: the latest time so far in its partition, as clients may set times of long ago."""
+    def appended(self) -> "Ints":
+        """Estimated append times: the largest timestamp so far in the partition, since clients may set old timestamps."""
         times = self.timestamp.copy()
         edges = np.flatnonzero(np.diff(self.partition)) + 1
         for start, end in itertools.pairwise([0, *edges.tolist(), self.size]):
             times[start:end] = np.maximum.accumulate(times[start:end])
         return times
 
-    @property
-    def identity(self) -> "NDArray[np.int64]":
-        """Both hashes in one number: what tells keys apart."""
-        return self.murmur2 << 32 | self.crc32
-
     def unrepeated(self) -> "_Keys":
-        """The first and the last record of each key in each partition: a key that comes again proves nothing new."""
+        """The first and last record of each key in each partition: repetitions prove nothing new."""
         order = np.lexsort((self.offset, self.identity, self.partition))
         identity, partition = self.identity[order], self.partition[order]
-        fresh = np.ones(self.size, np.bool_)
-        fresh[1:] = (identity[1:] != identity[:-1]) | (partition[1:] != partition[:-1])
+        first = np.ones(self.size, np.bool_)
+        first[1:] = (identity[1:] != identity[:-1]) | (partition[1:] != partition[:-1])
         last = np.ones(self.size, np.bool_)
-        last[:-1] = fresh[1:]
-        return self.taken(np.sort(order[fresh | last]))
+        last[:-1] = first[1:]
+        return self.taken(np.sort(order[first | last]))
 
-    def scattered(self) -> tuple[list[Scattered], int]:
-        """(the first few keys that stand in several partitions, how many do)."""
+    def scattered(self) -> tuple[list[dict[int, int]], int]:
+        """Keys in several partitions: the first offset by partition for the first few of them, and how many there are."""
         order = np.lexsort((self.offset, self.partition, self.identity))
         identity, partition = self.identity[order], self.partition[order]
-        fresh = np.ones(self.size, np.bool_)
-        fresh[1:] = identity[1:] != identity[:-1]
-        number = np.cumsum(fresh) - 1
+        first = np.ones(self.size, np.bool_)
+        first[1:] = identity[1:] != identity[:-1]
+        number = np.cumsum(first) - 1
         moved = np.zeros(self.size, np.bool_)
-        moved[1:] = ~fresh[1:] & (partition[1:] != partition[:-1])
-        spread = np.unique(number[moved])
+        moved[1:] = ~first[1:] & (partition[1:] != partition[:-1])
+        scattered = np.unique(number[moved])
         examples = []
-        for key in spread[:_EXAMPLES].tolist():
-            rows = order[number == key]
-            seen: dict[int, int] = {}
-            for at in rows.tolist():
-                seen.setdefault(int(self.partition[at]), int(self.offset[at]))
-            examples.append(Scattered(seen))
-        return examples, int(spread.size)
+        for key in scattered[:_EXAMPLES].tolist():
+            first_offsets: dict[int, int] = {}
+            for row in order[number == key].tolist():
+                first_offsets.setdefault(int(self.partition[row]), int(self.offset[row]))
+            examples.append(first_offsets)
+        return examples, int(scattered.size)
 
 
-def _fits_throughout(keys: _Keys, different: int, partition_count: int) -> Stretch | None:
-    """The one hash that put each of so many `different` keys where it is; None where none or both did, or they are too few."""
+def _one_hash_throughout(keys: _Keys, different: int, partition_count: int) -> RulePeriod | None:
+    """The one hash that gives the partition of every record; None if none or both do, or if `different` keys are too few."""
     if different * (log(1 - _STRAY) + log(partition_count)) < _SURE:
         return None
-    hashes = {MURMUR2: keys.murmur2 & 0x7FFFFFFF, CRC32: keys.crc32}
-    fitting = [name for name, hashed in hashes.items() if bool((hashed % partition_count == keys.partition).all())]
+    fitting = [name for name, hashed in keys.hashes.items() if bool((hashed % partition_count == keys.partition).all())]
     if len(fitting) != 1:
         return None
-    return Stretch(Rule(fitting[0], partition_count), 1.0, int(keys.timestamp.min()))
+    return RulePeriod(Rule(fitting[0], partition_count), 1.0, int(keys.timestamp.min()))
 
 
 class _Rules:
-    """The rules in question, each with where it is right, over records in order of time."""
+    """The possible rules, each with the records for which it is right, over records in order of time."""
 
     def __init__(self, keys: _Keys, partition_count: int, *, exact_count: bool) -> None:
         self._keys = keys.taken(np.lexsort((keys.offset, keys.partition, keys.appended())))
-        self._count = partition_count
         counts = sorted(_counts(partition_count, exact_count=exact_count))
         self._rules = [Rule(name, count) for name in _HASHES for count in counts]
         self._rules += [Rule(BOTH, partition_count), Rule(NEITHER, partition_count)]
-        hashes = {MURMUR2: self._keys.murmur2 & 0x7FFFFFFF, CRC32: self._keys.crc32}
+        hashes = self._keys.hashes
         hits = [hashes[rule.partitioner] % rule.partition_count == self._keys.partition for rule in self._rules[:-2]]
-        now = counts.index(partition_count)
-        hits.append(hits[now] | hits[len(counts) + now])
+        present = counts.index(partition_count)
+        hits.append(hits[present] | hits[len(counts) + present])
         hits.append(np.ones(self._keys.size, np.bool_))
         self._hits = np.stack(hits)
         right = np.full(len(self._rules), log(1 - _STRAY))
@@ -311,48 +304,50 @@ class _Rules:
         self._prior = np.array([-3.0 * (rule.partition_count != partition_count) for rule in self._rules])
         self._prior[-2] = -6.0
 
-    def stretches(self) -> tuple[list[Stretch], list[dict[int, int]]]:
-        """The stretches of time in which one rule holds, and where each change shows in the partitions."""
-        stretches = self._found()
-        if stretches and not _one_partition_then(stretches):
+    def periods(self) -> tuple[list[RulePeriod], list[dict[int, int]]]:
+        """The periods in which one rule holds, and where each change shows in the partitions."""
+        periods = self._found()
+        if periods and not _one_partition_first([period for period, _ in periods]):
             self._prior[[rule.partition_count == 1 for rule in self._rules]] = -np.inf
-            stretches = self._found()
-        counts = [stretch.rule.partition_count for stretch, _ in stretches]
+            periods = self._found()
+        counts = [period.rule.partition_count for period, _ in periods]
         if counts != sorted(counts):
-            return [], []  # partitions are never taken away, so times are not those of appending
-        changes = [self._where(before, after) for (_, before), (_, after) in itertools.pairwise(stretches)]
-        return [stretch for stretch, _ in stretches], changes
+            return [], []  # Kafka never removes partitions, so the timestamps are not those of appending
+        changes = [self._first_offsets(before, after) for (_, before), (_, after) in itertools.pairwise(periods)]
+        return [period for period, _ in periods], changes
 
-    def _found(self) -> "list[tuple[Stretch, Hits]]":
-        """Stretches of different rules, each with where its rule is right; none if of one too little was seen to say.
+    def _found(self) -> "list[tuple[RulePeriod, Hits]]":
+        """Periods of different rules, each with the records for which its rule is right; none if a period lacks evidence.
 
-        A rule that fits only by and large fits here better and there worse by chance, so that no change is claimed with it.
+        A rule with a low share fits some stretches better than others by chance, so it never takes part in a change.
         """
         has_times = bool((self._keys.timestamp >= 0).any())
         cuts = self._cuts(0, self._keys.size, _MOST_CHANGES) if has_times else []
-        stretches = self._between([0, *cuts, self._keys.size])
-        vague = any(stretch.share < _LEAST_SHARE for stretch, _ in stretches)
-        return self._between([0, self._keys.size]) if cuts and vague else stretches
+        periods = self._between([0, *cuts, self._keys.size])
+        vague = any(period.share < _LEAST_SHARE for period, _ in periods)
+        return self._between([0, self._keys.size]) if cuts and vague else periods
 
-    def _between(self, edges: list[int]) -> "list[tuple[Stretch, Hits]]":
-        stretches: list[tuple[Stretch, Hits]] = []
+    def _between(self, edges: list[int]) -> "list[tuple[RulePeriod, Hits]]":
+        periods: list[tuple[RulePeriod, Hits]] = []
         for start, end in itertools.pairwise(edges):
-            rule, hits = self._best(start, end)
-            if rule is None:
+            likelihood = self._over(start, end)
+            best = int(likelihood.argmax())
+            other = likelihood[:-1].max() if best == len(self._rules) - 1 else likelihood[-1]
+            if likelihood[best] - other < _SURE:
                 return []
-            if not stretches or stretches[-1][0].rule != rule:
-                share = float(hits[start:end].mean())
-                stretches.append((Stretch(rule, share, int(self._keys.timestamp[start])), hits))
-        return stretches
+            if not periods or periods[-1][0].rule != self._rules[best]:
+                share = float(self._hits[best, start:end].mean())
+                periods.append((RulePeriod(self._rules[best], share, int(self._keys.timestamp[start])), self._hits[best]))
+        return periods
 
     def _over(self, start: int, end: int) -> "NDArray[np.float64]":
-        """Logarithm of the likelihood of each rule over records `[start, end)`."""
+        """Logarithm of each rule's likelihood over records `[start, end)`."""
         before = self._likelihood[:, start - 1] if start else 0.0
         total: NDArray[np.float64] = self._likelihood[:, end - 1] - before + self._prior
         return total
 
     def _cuts(self, start: int, end: int, most: int) -> list[int]:
-        """Where rules change within `[start, end)`, at most so many times."""
+        """Where rules change within `[start, end)`, at most `most` places."""
         if end - start < 2 or most < 1:
             return []
         before = self._likelihood[:, start - 1 : start] if start else 0.0
@@ -366,14 +361,7 @@ class _Rules:
         first = self._cuts(start, cut, most - 1)
         return [*first, cut, *self._cuts(cut, end, most - 1 - len(first))]
 
-    def _best(self, start: int, end: int) -> tuple[Rule | None, "Hits"]:
-        """The rule that fits `[start, end)` and where it is right; None where too little was seen to say."""
-        likely = self._over(start, end)
-        best = int(likely.argmax())
-        other = likely[:-1].max() if best == len(self._rules) - 1 else likely[-1]
-        return self._rules[best] if likely[best] - other >= _SURE else None, self._hits[best]
-
-    def _where(self, before: "Hits", after: "Hits") -> dict[int, int]:
+    def _first_offsets(self, before: "Hits", after: "Hits") -> dict[int, int]:
         """Partition → its first offset looked at from which on `after` is right more often than `before`."""
         keys, first_offsets = self._keys, {}
         for number in np.unique(keys.partition).tolist():
@@ -381,23 +369,23 @@ class _Rules:
             rows = rows[np.argsort(keys.offset[rows], kind="stable")]
             gain = np.cumsum(before[rows].astype(np.int64) - after[rows].astype(np.int64))
             at = int(gain.argmax()) + 1 if gain.max() > 0 else 0
-            telling = np.flatnonzero(after[rows[at:]] & ~before[rows[at:]])
-            if telling.size:
-                first_offsets[int(number)] = int(keys.offset[rows[at:][telling[0]]])
+            only_after = np.flatnonzero(after[rows[at:]] & ~before[rows[at:]])
+            if only_after.size:
+                first_offsets[int(number)] = int(keys.offset[rows[at:][only_after[0]]])
         return first_offsets
 
 
-def _one_partition_then(stretches: "list[tuple[Stretch, Hits]]") -> bool:
-    """Whether stretches of a single partition are believable: all keys lie in partition 0 for other reasons too, so only where the
-    log begins so and goes on by a hash over several."""
+def _one_partition_first(periods: list[RulePeriod]) -> bool:
+    """Whether periods with a single partition come only first, before a hash over several. All keys may be in partition 0 for
+    other reasons."""
     return all(
-        stretch.rule.partition_count > 1 or (index == 0 and len(stretches) > 1 and stretches[1][0].rule.partitioner in _HASHES)
-        for index, (stretch, _) in enumerate(stretches)
+        period.rule.partition_count > 1 or (index == 0 and len(periods) > 1 and periods[1].rule.partitioner in _HASHES)
+        for index, period in enumerate(periods)
     )
 
 
 def _counts(partition_count: int, *, exact_count: bool) -> set[int]:
-    """Numbers of partitions the topic may have had: all if it has few; of many those near the present and its simple fractions."""
+    """Numbers of partitions the topic may have had: all if they are few, else those near the present one and simple fractions."""
     counts = {partition_count, *range(1, min(partition_count, _ALL_COUNTS_UP_TO) + 1)}
     counts |= set(range(max(partition_count - _NEIGHBOURS, 1), partition_count))
     counts |= {partition_count // 2, partition_count // 3, partition_count // 4, partition_count * 2 // 3, partition_count * 3 // 4}
@@ -407,54 +395,40 @@ def _counts(partition_count: int, *, exact_count: bool) -> set[int]:
 
 
 def placement_finding(placement: Placement, looked_at: Mapping[int, PartitionKeys], count_witness: str) -> Finding | None:
-    """What is to be told of a topic's keys; None where one hash over all partitions fits, or too little was seen."""
-    if placement.is_plain or (not placement.stretches and not placement.scattered_keys):
+    """`KEY_PLACEMENT` of a topic; None if one hash over all partitions fits, or if there is too little evidence."""
+    periods = placement.periods
+    if placement.is_plain or (not periods and not placement.scattered_keys):
         return None
-    last = placement.stretches[-1] if placement.stretches else None
+    partitioner, partition_count, agreeing = placement.last_rule
+    before = periods[-2].rule if len(periods) > 1 else None
+    changes = [
+        {
+            "timestamp": period.start_timestamp,
+            "before": {"partitioner": previous.rule.partitioner, "partition_count": previous.rule.partition_count},
+            "after": {"partitioner": period.rule.partitioner, "partition_count": period.rule.partition_count},
+            "first_offsets": {str(number): offset for number, offset in list(first_offsets.items())[:_LISTED]},
+        }
+        for previous, period, first_offsets in zip(periods, periods[1:], placement.changes, strict=False)
+    ]
     evidence: Json = {
-        "partitioner": None if last is None else last.rule.partitioner,
-        "partition_count": placement.partition_count if last is None else last.rule.partition_count,
-        **_change(placement),
-        **_shares(last),
+        "partitioner": partitioner,
+        "partition_count": placement.partition_count if partition_count is None else partition_count,
+        "partitioner_before": None if before is None else before.partitioner,
+        "partition_count_before": None if before is None else before.partition_count,
+        "changed_timestamp": None if before is None else periods[-1].start_timestamp,
+        "agreeing_percent": agreeing,
+        "elsewhere_percent": None if agreeing is None or periods[-1].share >= _LEAST_SHARE else 100 - agreeing,
         "partitions": placement.partition_count,
         "records_looked_at": sum(keys.looked_at for keys in looked_at.values()),
         "keys_looked_at": placement.keys,
         "keys_in_several_partitions": placement.scattered_keys or None,
         "examples": [
-            {"first_offsets": {str(at): offset for at, offset in scattered.offsets.items()}} for scattered in placement.scattered
+            {"first_offsets": {str(partition): offset for partition, offset in first_offsets.items()}}
+            for first_offsets in placement.scattered_examples
         ],
-        "changes": list(_changes(placement)),
+        "changes": changes,
         "keyless_percent": {str(number): share for number, share in list(placement.keyless_share.items())[:_LISTED]},
         "premises": [f"number of partitions: {count_witness}", "the first records of some batches were looked at"],
     }
-    confidence = Confidence.SUSPECTED if last is not None and last.rule.partitioner == NEITHER else None
+    confidence = Confidence.SUSPECTED if partitioner == NEITHER else None
     return finding("KEY_PLACEMENT", Place(placement.topic), evidence, confidence=confidence)
-
-
-def _change(placement: Placement) -> Json:
-    """The rule before the last one, and when that began."""
-    rule, changed = None, None
-    if len(placement.stretches) > 1:
-        rule, changed = placement.stretches[-2].rule, placement.stretches[-1].start_timestamp
-    return {
-        "partitioner_before": None if rule is None else rule.partitioner,
-        "partition_count_before": None if rule is None else rule.partition_count,
-        "changed_timestamp": changed,
-    }
-
-
-def _shares(last: Stretch | None) -> dict[str, int | None]:
-    """Of the keys looked at, those that lie where the rule has them, and those that do not."""
-    agreeing = None if last is None or last.rule.partitioner == NEITHER else round(100 * last.share)
-    elsewhere = None if agreeing is None or last is None or last.share >= _LEAST_SHARE else 100 - agreeing
-    return {"agreeing_percent": agreeing, "elsewhere_percent": elsewhere}
-
-
-def _changes(placement: Placement) -> Iterator[Json]:
-    for before, after, where in zip(placement.stretches, placement.stretches[1:], placement.changes, strict=False):
-        yield {
-            "timestamp": after.start_timestamp,
-            "before": {"partitioner": before.rule.partitioner, "partition_count": before.rule.partition_count},
-            "after": {"partitioner": after.rule.partitioner, "partition_count": after.rule.partition_count},
-            "first_offsets": {str(number): offset for number, offset in list(where.items())[:_LISTED]},
-        }

@@ -1,6 +1,4 @@
-"""One replica: all folds over its log in one pass, the summary when the log is whole, and what that and the files beside it say of
-it alone.
-"""
+"""One replica: all folds over its log in one pass, and the summary of the log and of the files beside it."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -49,19 +47,17 @@ from kafka_forensics.replication.recovery import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-
-# Where the walk of Kafka's own recovery over each segment would end (LogSegment.recover), folded with everything else.
-
-
-_ENDING: Final = kinds_with(Trait.RECORDS_IN_DOUBT) | {"SEG_ZERO_TAIL"}
+_ENDS_RECOVERY: Final = kinds_with(Trait.RECORDS_IN_DOUBT) | {"SEG_ZERO_TAIL"}
+OPEN_KEPT: Final = 1 << 10
+"""Open transactions taken from a producer snapshot, the oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class WalkEnd:
-    """The first byte of a segment that recovery cuts off, and why.
+    """The first byte of a segment that recovery cuts off, and the number of the check that fails there.
 
-    `last_offset` is that of the batch before it in the stretch that was folded, None if that holds none; `batches` how many of the
-    segment's batches begin up to there.
+    `last_offset` is that of the batch before it, None if the folded bytes hold none; `batches` counts the segment's batches that
+    begin at or before it.
     """
 
     position: int
@@ -71,7 +67,7 @@ class WalkEnd:
 
 
 class RecoveryFold:
-    """State: for each segment that recovery would cut, the first such place; and the last offset seen of the current one."""
+    """State: where Kafka's recovery (LogSegment.recover) would cut each segment, and the last offset of the current segment."""
 
     def __init__(self, segment_base_offset: int) -> None:
         self._segment = segment_base_offset
@@ -80,26 +76,24 @@ class RecoveryFold:
         self.ends: dict[int, WalkEnd] = {}
 
     def stop(self, segment: int) -> Stop | None:
-        """Where recovery ends in a segment, once that is whole; None if it walks to its end."""
+        """Where recovery stops in a segment that was folded whole; None if it reaches the segment's end."""
         end = self.ends.get(segment)
-        if end is None:
-            return None
-        return Stop(end.position, segment if end.last_offset is None else end.last_offset + 1, end.check)
+        return None if end is None else Stop(end.position, segment if end.last_offset is None else end.last_offset + 1, end.check)
 
     def step(self, chunk: BatchChunk, seen: Survey | None = None) -> None:
-        """Add the batches and the damage of a chunk. `seen` is the survey of its columns, if there are any."""
+        """Add the batches and the damage of a chunk. `seen` is the survey of its columns, if it has any."""
         last = chunk.columns[BatchColumn.LAST_OFFSET]
         plain = seen is not None and seen.joined and not chunk.damage
         inside = plain and self._segment <= int(last[0]) and int(last[-1]) - self._segment <= MAX_RELATIVE_OFFSET
         if self._segment not in self.ends and not inside:
-            self._look(chunk)
+            self._find_end(chunk)
         if last.size:
             self._last_offset = int(last[-1])
             self._batches += last.size
 
-    def _look(self, chunk: BatchChunk) -> None:
-        """Note the first place of the chunk at which recovery ends, if there is one."""
-        ends = [(damage.position, _check(damage)) for damage in chunk.damage if _ends_recovery(damage)]
+    def _find_end(self, chunk: BatchChunk) -> None:
+        """Record the first place in the chunk at which recovery ends, if there is one."""
+        ends = [(damage.position, _failed_check(damage)) for damage in chunk.damage if _ends_recovery(damage)]
         columns = chunk.columns
         relative = columns[BatchColumn.LAST_OFFSET] - self._segment
         if relative.size and (int(relative.max()) > MAX_RELATIVE_OFFSET or int(relative.min()) < 0):
@@ -114,7 +108,7 @@ class RecoveryFold:
         self.ends[self._segment] = WalkEnd(position, check, last_offset, self._batches + through)
 
     def merge(self, right: "RecoveryFold") -> None:
-        """Add the stretch that follows ours."""
+        """Add the state of the bytes that follow ours."""
         for segment, end in right.ends.items():
             if segment == self._segment:
                 before = self._last_offset if end.last_offset is None else end.last_offset
@@ -129,16 +123,16 @@ class RecoveryFold:
 
 
 def _ends_recovery(damage: Damage) -> bool:
-    """Whether Kafka's recovery stops at this damage: it takes any magic byte from 2 to 127 for 2, all others for legacy."""
+    """Whether Kafka's recovery stops at this damage: it reads any magic byte from 2 to 127 as 2, all others as legacy."""
     if damage.kind == "BATCH_MAGIC_REGRESSION":
         return "crc_is_right_as_magic" in damage.detail
     if damage.kind == "BATCH_MAGIC_UNKNOWN":
         return int(str(damage.detail.get("magic", 0))) > 127
-    return damage.kind in _ENDING
+    return damage.kind in _ENDS_RECOVERY
 
 
-def _check(damage: Damage) -> int:
-    """Number of the check that ends the walk there."""
+def _failed_check(damage: Damage) -> int:
+    """The number of the check of LogSegment.recover that fails at this damage."""
     detail = damage.detail
     if damage.kind == "SEG_ZERO_TAIL":
         return LENGTH_TOO_SMALL if damage.size_in_bytes > HEADER_SIZE_UP_TO_MAGIC else HEADER_CUT
@@ -152,12 +146,11 @@ def _check(damage: Damage) -> int:
     return BATCH_INVALID
 
 
-# Digests of a log in blocks of offsets, by which replicas are compared without moving their data.
+# Digests of a log in blocks of offsets, for comparing replicas without moving their data.
 #
 # A block is a range of 2^shift offsets; a batch belongs to the block of its last offset. A digest is the number of batches and the
-# sums of the four 32-bit parts of their keyed hashes, so digests add over any split. Sums of parts need no carries: 2^31 batches
-# of one block fit an int64.
-
+# sums of the four 32-bit parts of their keyed hashes, so the digests of the parts of a log add up. The sums need no carries: those
+# of 2^31 batches fit an int64.
 
 FIRST_SHIFT: Final = 16
 MAX_BLOCKS: Final = 1 << 18
@@ -168,14 +161,14 @@ _PARTS: Final = 5
 
 
 def add_batches(columns: "NDArray[np.int64]", first_block: int, shift: int, sums: "NDArray[np.int64]") -> None:
-    """Add every batch to its block's row of `sums` (blocks, 5); all blocks must lie inside."""
+    """Add every batch to its block's row of `sums` (blocks, 5), which must have rows for all blocks."""
     blocks = (columns[_LAST_OFFSET] >> shift) - first_block
     starts = np.flatnonzero(np.concatenate((blocks[:1] == blocks[:1], blocks[1:] != blocks[:-1])))  # most batches share a block
     added = np.empty((_PARTS, starts.size), np.int64)
     added[0] = np.diff(starts, append=blocks.size)
-    for part, word in ((1, columns[_HIGH]), (3, columns[_LOW])):
-        added[part] = np.add.reduceat(word & 0xFFFFFFFF, starts)
-        added[part + 1] = np.add.reduceat((word >> 32) & 0xFFFFFFFF, starts)
+    for part, half in ((1, columns[_HIGH]), (3, columns[_LOW])):
+        added[part] = np.add.reduceat(half & 0xFFFFFFFF, starts)
+        added[part + 1] = np.add.reduceat((half >> 32) & 0xFFFFFFFF, starts)
     np.add.at(sums, blocks[starts], added.T)
 
 
@@ -188,7 +181,7 @@ class BlockDigests:
         self.sums: NDArray[np.int64] = np.zeros((0, _PARTS), np.int64)
 
     def step(self, columns: "NDArray[np.int64]", seen: Survey | None = None) -> None:
-        """Add the batches of a chunk, of which `seen` is the survey. Negative offsets (hostile) count as block 0's."""
+        """Add the batches of a chunk; `seen` is its survey. Negative (hostile) offsets count in block 0."""
         if columns.shape[1] == 0:
             return
         last = columns[_LAST_OFFSET]
@@ -204,7 +197,7 @@ class BlockDigests:
         add_batches(columns, self.first_block, self.shift, self.sums)
 
     def _cover(self, low: int, high: int) -> None:
-        """Make room for the blocks of offsets `low` to `high`, coarser blocks if they would be too many."""
+        """Add rows for the blocks of offsets `low` to `high`; coarsen the blocks while there are too many."""
         while True:
             first, end = low >> self.shift, (high >> self.shift) + 1
             if len(self.sums):
@@ -221,7 +214,7 @@ class BlockDigests:
         self.first_block, self.sums = first, grown
 
     def coarsen(self, shift: int) -> None:
-        """Add neighbours until a block has 2^`shift` offsets."""
+        """Add up neighbouring blocks until a block has 2^`shift` offsets."""
         while self.shift < shift:
             lead = self.first_block & 1
             padded = np.zeros(((len(self.sums) + lead + 1) // 2 * 2, _PARTS), np.int64)
@@ -231,7 +224,7 @@ class BlockDigests:
             self.shift += 1
 
     def merge(self, right: "BlockDigests") -> None:
-        """Add the digests of another stretch of the same log."""
+        """Add the digests of another part of the same log."""
         if not len(right.sums):
             return
         shift = max(self.shift, right.shift)
@@ -245,10 +238,10 @@ class BlockDigests:
 
 
 def differing_blocks(left: BlockDigests, right: BlockDigests, start: int, end: int) -> list[tuple[int, int]]:
-    """Ranges of offsets in `[start, end)` that must be read again: runs of blocks whose digests differ.
+    """Ranges of offsets in `[start, end)` to read again: runs of blocks whose digests differ.
 
-    Equal digests prove equal batches, also of a block that the range covers only in part; there, different ones prove nothing yet.
-    Both states must be of the same scan's key.
+    Equal digests prove equal batches, even of a block that the range covers only in part; different digests of such a block prove
+    nothing. Both states must have been hashed with the same scan's key.
     """
     if start >= end or equal_digests(left, right):
         return []
@@ -265,13 +258,13 @@ def differing_blocks(left: BlockDigests, right: BlockDigests, start: int, end: i
 
 
 def equal_digests(left: BlockDigests, right: BlockDigests) -> bool:
-    """Whether all digests are the same, as those of most replicas are: then two logs hold equal batches."""
+    """Whether all digests are equal: then the logs hold equal batches. Most replicas do."""
     places = (left.shift, left.first_block, left.sums.shape) == (right.shift, right.first_block, right.sums.shape)
     return places and bool((left.sums == right.sums).all())
 
 
 def _rows(digests: BlockDigests, first: int, last: int) -> "NDArray[np.int64]":
-    """Sums of blocks `first` to `last` inclusive, zeros where there are none."""
+    """Sums of blocks `first` to `last`, inclusive; zeros for blocks without batches."""
     rows = np.zeros((last - first + 1, _PARTS), np.int64)
     low, high = max(first, digests.first_block), min(last + 1, digests.first_block + len(digests.sums))
     if low < high:
@@ -280,7 +273,7 @@ def _rows(digests: BlockDigests, first: int, last: int) -> "NDArray[np.int64]":
 
 
 class ReplicaState:
-    """State of every fold over one stretch of a replica's log; `merge` adds the stretch that follows."""
+    """State of every fold over a part of a replica's log; `merge` adds the part that follows."""
 
     def __init__(
         self,
@@ -291,7 +284,7 @@ class ReplicaState:
         time_index: TimeIndex | None = None,
         moved: Mapping[int, int] | None = None,
     ) -> None:
-        """`moved` are the right base offsets of batches where another is written, by byte position."""
+        """`moved`: byte position of a batch with a wrong base offset → its right base offset."""
         self._segment = segment_base_offset
         self._moved = moved or {}
         self.framing = FramingFold(segment_base_offset)
@@ -307,10 +300,10 @@ class ReplicaState:
         self.zero_tails: list[ZeroTail] = []
         self.bumps = EpochBumps()
         self.unread: set[int] = set()
-        """Segments that could not be read to their end: nothing may be concluded from what is missing behind."""
+        """Base offsets of segments not read to their end: what is missing there proves nothing."""
 
     def give_up(self, position: int) -> None:
-        """The segment could not be read from byte `position` on."""
+        """Record that the segment could not be read from byte `position` on."""
         self.unread.add(self._segment)
         self.continuity.damage_at_end = self.continuity.damage_at_end or (self._segment, position)
         self.producers.damage()
@@ -340,26 +333,26 @@ class ReplicaState:
 
     @property
     def filled(self) -> bool:
-        """Whether another state should take what follows, so that none holds too much."""
+        """Whether a new state should take the batches that follow, to bound the memory of this one."""
         return self.producers.filled or self.transactions.filled
 
     @property
     def size_in_bytes(self) -> int:
-        """Memory that grows with the number of producers and aborted transactions."""
+        """Memory that grows with the producers and aborted transactions."""
         return self.producers.size_in_bytes + self.transactions.size_in_bytes
 
     def make_room(self, right: "ReplicaState") -> None:
-        """Before `right` is merged, nothing standing left of us: forget what would be too much together."""
+        """Before `right` is merged into this state, which begins with the log: forget what exceeds the limits together."""
         self.producers.make_room(right.producers)
         self.transactions.make_room(right.transactions)
 
     def close(self) -> None:
-        """The log is whole: let go of what is not asked for any more."""
+        """Drop what is no longer needed once the whole log was merged."""
         self.producers.close()
         self.transactions.close()
 
     def merge(self, right: "ReplicaState") -> None:
-        """Add the stretch that follows ours; a segment's indexes are judged when the next segment begins."""
+        """Add the state of the part that follows ours; a segment's indexes are judged when the next segment begins."""
         if right._segment != self._segment:
             self.close_segment()
             self.index = right.index
@@ -380,7 +373,7 @@ class ReplicaState:
         self._segment = right._segment
 
     def close_segment(self) -> None:
-        """Judge the indexes of the segment that ends here and let go of them."""
+        """Judge and drop the indexes of the segment that ends here."""
         if self.index is not None:
             self.bad_entries.extend(self.index.finish())
             self.zero_tails.extend(self.index.zero_tails())
@@ -389,138 +382,125 @@ class ReplicaState:
 
 @dataclass(slots=True)
 class Replica:
-    """One replica, whole: what is known beside the log, the folded log, and what follows from both."""
+    """One replica: its context, the state of its folded log, and what follows from both."""
 
     context: ReplicaContext
     state: ReplicaState
     course: Course
     log_start_offset: int
-    """First readable offset; of a tiered topic the records before `local_log_start_offset` are in remote storage."""
+    """First readable offset; in a tiered topic the records before `local_log_start_offset` are in remote storage."""
     log_end_offset: int
     epochs: list[EpochEntry]
-    """As the batches show them; where none are, as the checkpoint says."""
+    """From the batches and, where these are missing, from the checkpoint."""
     local_log_start_offset: int
-    """Where the segments on the disk begin: the log start, but for tiered topics."""
+    """Where the segments on the disk begin: equals the log start, except in tiered topics."""
     is_tiered: bool = False
     recovery: RecoveryOutlook | None = None
+    """What a broker that starts on this copy makes of the log; None until that is computed."""
     recovery_once_mended: RecoveryOutlook | None = None
-    """The same where small files that end its start have been moved away or written anew."""
-    """What a start on this copy would make of it, once that is judged."""
+    """The same after small files that prevent the start were moved away or written anew."""
     forgotten: list[OpenTransaction] = field(default_factory=list)
-    """Transactions that the newest snapshot holds open and whose records retention removed; without a place in the log."""
+    """Transactions open in the newest snapshot whose records retention removed; without a place in the log."""
     misplaced: tuple[Misplaced, ...] = ()
-    """Batches whose base offset is wrong; the folded state has them where they belong."""
+    """Batches with a wrong base offset; the folded state has them at the right one."""
     snapshot_open: list[OpenTransaction] = field(default_factory=list)
-    """Transactions that the newest snapshot holds open; without a place in the log."""
+    """Transactions open in the newest snapshot; without a place in the log."""
     entries_beyond: Counter[tuple[int, str]] = field(init=False)
     """(segment, `index` or `timeindex`) → entries that point beyond the segment's log."""
     gap_starts: frozenset[int] = field(init=False)
     """First missing offsets."""
 
     def __post_init__(self) -> None:
-        """Look up once what rules ask for every segment, gap and entry."""
+        """Compute once what rules look up for every segment, gap and entry."""
         bad = self.state.bad_entries
         self.entries_beyond = Counter((entry.segment, entry.file_kind) for entry in bad if entry.reason == "beyond_log")
         self.gap_starts = frozenset(start for start, _ in self.course.gaps())
 
     @property
     def broker(self) -> int | str:
-        """Who holds it."""
+        """The broker of this copy."""
         return self.context.broker
 
     @property
     def end_is_known(self) -> bool:
-        """Whether the last segment was read to its end, so that `log_end_offset` is the log's and not the reader's."""
+        """Whether the last segment was read to its end; else the log may go on after `log_end_offset`."""
         return max(self.context.segment_base_offsets, default=-1) not in self.state.unread
 
     @property
     def read(self) -> Read:
-        """How much of the log was read; nothing where no batch and no damage was found and a segment not read."""
+        """How much of the log was read; NONE if a segment was not read and no batch and no damage was found."""
         if not self.state.unread:
             return Read.WHOLE
         return Read.PART if self.state.framing.batches or self.state.framing.bytes_damaged else Read.NONE
 
     @property
     def first_batch_offset(self) -> int:
-        """First offset of the bytes that are there, which may lie below the log start."""
+        """First offset of the batches on the disk, which may lie below the log start."""
         runs = self.state.continuity.runs
         return min((run.start_offset for run in runs), default=self.log_start_offset)
 
     @property
     def held_from(self) -> int:
-        """First offset of what it holds, be it in remote storage."""
+        """First offset that it holds, on its disk or in remote storage."""
         return self.log_start_offset if self.is_tiered else self.first_batch_offset
 
     @property
     def remote(self) -> tuple[tuple[int, int], ...]:
-        """The offsets `[start, end)` of its log that are in remote storage alone: none, or one range."""
+        """Offsets `[start, end)` of its log that are only in remote storage: at most one range."""
         start, end = self.log_start_offset, self.local_log_start_offset
         return ((start, end),) if start < end else ()
 
     def in_doubt(self) -> list[Misplaced]:
-        """Batches whose base offset contradicts both their neighbours, as the log was folded."""
-        runs = self.state.continuity.runs
-        misplaceds = [
-            Misplaced(
-                *irregularity.run.last_place,
-                irregularity.end - irregularity.start,
-                irregularity.run.start_offset,
-                irregularity.start,
-                irregularity.start,
-            )
-            for irregularity in self.course.irregularities
-            if irregularity.kind == "OFFSET_DISCONTINUITY" and irregularity.run.batches == 1
+        """Batches of the folded log whose base offset contradicts both neighbours, each once, without those in `misplaced`."""
+        found = [
+            Misplaced(*wrong.run.last_place, wrong.end - wrong.start, wrong.run.start_offset, wrong.start, wrong.start)
+            for wrong in self.course.irregularities
+            if wrong.kind == "OFFSET_DISCONTINUITY" and wrong.run.batches == 1
         ]
         if self.context.compacted:
-            misplaceds += out_of_line(runs)
-        known = {misplaced.place for misplaced in self.misplaced}
-        return [
-            misplaced
-            for misplaced in {misplaced.place: misplaced for misplaced in misplaceds}.values()
-            if misplaced.place not in known
-        ]
+            found += out_of_line(self.state.continuity.runs)
+        moved = {batch.place for batch in self.misplaced}
+        return [batch for batch in {batch.place: batch for batch in found}.values() if batch.place not in moved]
 
     def last_in_doubt(self) -> Misplaced | None:
-        """The last batch of the log, if it does not begin where the one before it ends, nor where its own end was put right."""
+        """The last batch of the log, unless it begins where the batch before it ends or is in `misplaced`."""
         if not self.end_is_known or self.state.continuity.damage_at_end or self.state.continuity.bad_tail:
             return None
         last = last_in_doubt(self.state.continuity.runs)
-        return None if last is None or last.place in {misplaced.place for misplaced in self.misplaced} else last
+        return None if last is None or last.place in {batch.place for batch in self.misplaced} else last
 
     def written_end(self, segment: int, end: int) -> int:
-        """Offset that Kafka reads behind the last batch of a segment, whose batches end at `end`."""
-        last = next(
-            (misplaced for misplaced in self.misplaced if misplaced.segment == segment and misplaced.end_offset == end), None
-        )
-        return end if last is None else last.written + last.offsets
+        """The offset after a segment's last batch as its bytes have it; `end`: the offset where the segment's batches end."""
+        last = [batch for batch in self.misplaced if batch.segment == segment and batch.end_offset == end]
+        return last[0].written + last[0].offsets if last else end
 
     def covers(self, start: int, end: int) -> bool:
-        """Whether good batches join over all of `[start, end)`; on compacted logs, over its surroundings."""
-        runs: list[Run] = self.state.continuity.runs
-        return any(run.start_offset <= start and end <= run.end_offset for run in runs)
+        """Whether `[start, end)` lies within good batches without gaps, as the log's cleanup policy counts gaps."""
+        return any(run.start_offset <= start and end <= run.end_offset for run in self.state.continuity.runs)
 
 
 def kept_from(start: int, holders: Sequence[Replica]) -> int:
-    """First offset from `start` on that a log of `holders`, which are not none, still has to give: what lies below the log start of
-    all of them was deleted."""
+    """First offset from `start` on that one of `holders` (at least one) keeps: what is below all their log starts was deleted."""
     return max(start, min(replica.log_start_offset for replica in holders))
 
 
 def whole(context: ReplicaContext, state: ReplicaState, misplaced: tuple[Misplaced, ...] = ()) -> Replica:
-    """The replica from its context and merged state: where its log starts and ends. `misplaced` are batches that the state has
-    where they belong, and not where their base offsets say."""
+    """The replica from its context and the merged state of its whole log.
+
+    `misplaced` are batches with a wrong base offset, which the state has at the right one.
+    """
     state.close_segment()
     if context.log_unknown:
         state.unread.add(-1)
     runs = state.continuity.runs
-    course = judge([*_named_start(context, state), *runs, *_named_end(context, state)])
+    course = judge([*_empty_first_segment(context, state), *runs, *_empty_last_segment(context, state)])
     for batch in misplaced:
-        there = Run(batch.written, batch.written + batch.offsets, batch.segment, batch.position, 1)
-        irregular = Irregularity("OFFSET_DISCONTINUITY", batch.offset, batch.end_offset, there, batch.offset)
-        course.irregularities.append(irregular)
-    first = runs[0].start_offset if runs else None
-    named = context.segment_base_offsets[0] if context.segment_base_offsets else 0
-    start = named if first is None else min(max(first, 0), max(named, 0)) if first < named else named
+        written = Run(batch.written, batch.written + batch.offsets, batch.segment, batch.position, 1)
+        irregularity = Irregularity("OFFSET_DISCONTINUITY", batch.offset, batch.end_offset, written, batch.offset)
+        course.irregularities.append(irregularity)
+    start = context.segment_base_offsets[0] if context.segment_base_offsets else 0
+    if runs and runs[0].start_offset < start:
+        start = max(runs[0].start_offset, 0)
     start = local_start = max(start, context.log_start_checkpoint or 0)
     end = course.end_offset if runs else max(context.segment_base_offsets, default=0)
     tail = state.continuity.bad_tail
@@ -529,74 +509,57 @@ def whole(context: ReplicaContext, state: ReplicaState, misplaced: tuple[Misplac
     if not state.framing.batches:
         end = max(end, start)
     epochs = epoch_starts(state.epochs, context.epoch_checkpoint, start)
-    is_tiered = context.is_tiered
-    if is_tiered:
-        start = min(_tiered_log_start(context), local_start)
+    if context.is_tiered:
+        # brokers take the log start of a tiered topic from the checkpoint alone (LogLoader); a copy of a running broker may have
+        # no entry yet, while the log starts with its first epoch
+        start = min((entry.start_offset for entry in context.epoch_checkpoint or ()), default=0)
+        start = min(start if context.log_start_checkpoint is None else context.log_start_checkpoint, local_start)
         epochs = with_remote_epochs(epochs, context.epoch_checkpoint or (), local_start)
-    return Replica(context, state, course, start, end, epochs, local_start, is_tiered, misplaced=misplaced)
+    return Replica(context, state, course, start, end, epochs, local_start, context.is_tiered, misplaced=misplaced)
 
 
-def _tiered_log_start(context: ReplicaContext) -> int:
-    """Brokers take the log start of a tiered topic from the checkpoint alone (LogLoader); a copy of a running broker may have none
-    yet, where the first epoch begins."""
-    if context.log_start_checkpoint is not None:
-        return context.log_start_checkpoint
-    return min((entry.start_offset for entry in context.epoch_checkpoint or ()), default=0)
-
-
-def _named_start(context: ReplicaContext, state: ReplicaState) -> list[Run]:
-    """A run of nothing where the first segment holds no batch: its name says that the log went on from there."""
-    runs, named = state.continuity.runs, min(context.segment_base_offsets, default=0)
-    if not runs or named in state.framing.by_segment or named in state.unread or context.compacted:
+def _empty_first_segment(context: ReplicaContext, state: ReplicaState) -> list[Run]:
+    """An empty run at the base offset of a first segment without batches, where the log goes on by that segment's name."""
+    runs, base_offset = state.continuity.runs, min(context.segment_base_offsets, default=0)
+    if not runs or base_offset in state.framing.by_segment or base_offset in state.unread or context.compacted:
         return []
     if context.control is not None and context.control.was_compacted:
         return []
-    start = max(named, context.log_start_checkpoint or 0)
-    return [Run(start, start, named, 0, 0)] if start < runs[0].start_offset else []
+    start = max(base_offset, context.log_start_checkpoint or 0)
+    return [Run(start, start, base_offset, 0, 0)] if start < runs[0].start_offset else []
 
 
-def _named_end(context: ReplicaContext, state: ReplicaState) -> list[Run]:
-    """A run of nothing where the last segment holds no batch: its name alone says that the log went on up to there."""
+def _empty_last_segment(context: ReplicaContext, state: ReplicaState) -> list[Run]:
+    """An empty run at the base offset of a last segment without batches, up to where the log goes by that segment's name."""
     runs = state.continuity.runs
-    named = max((base_offset for base_offset in context.segment_base_offsets if base_offset not in context.not_followed), default=0)
-    if not runs or named in state.framing.by_segment or named <= max(run.end_offset for run in runs):
+    last = max((base_offset for base_offset in context.segment_base_offsets if base_offset not in context.not_followed), default=0)
+    if not runs or last in state.framing.by_segment or last <= max(run.end_offset for run in runs):
         return []
     if context.compacted:
-        return [Run(runs[-1].end_offset, named, named, 0, 0)]
+        return [Run(runs[-1].end_offset, last, last, 0, 0)]
     damage = state.continuity.damage_at_end
-    return [Run(named, named, named, 0, 0, damage if damage is not None and damage[0] < named else None)]
-
-
-# Transactions that a producer snapshot holds open, and those of them that the log forgot.
-
-
-OPEN_KEPT: Final = 1 << 10
-"""Open transactions that are taken from a snapshot, the oldest first."""
+    return [Run(last, last, last, 0, 0, damage if damage is not None and damage[0] < last else None)]
 
 
 def snapshot_open(entries: Sequence[ProducerEntry]) -> list[OpenTransaction]:
-    """The transactions that a snapshot holds open, without a place in the log."""
-    return [
-        OpenTransaction.of_snapshot(entry)
-        for entry in sorted(entries, key=lambda entry: entry.current_txn_first_offset)[:OPEN_KEPT]
-    ]
+    """The transactions open in a producer snapshot, without a place in the log."""
+    oldest = sorted(entries, key=lambda entry: entry.current_txn_first_offset)[:OPEN_KEPT]
+    return [OpenTransaction.of_snapshot(entry) for entry in oldest]
 
 
 def forgotten_transactions(replica: Replica, entries: Sequence[ProducerEntry], snapshot_offset: int) -> list[OpenTransaction]:
-    """Transactions that a snapshot at `snapshot_offset` holds open though the log, from before it on, has nothing of them.
+    """Transactions open in a snapshot at `snapshot_offset` of which the log, which begins before that, has no batch.
 
-    A broker that starts on this copy believes the snapshot: the last stable offset stays at the log start (UnifiedLog). Where the
-    fold forgot producers, nobody can say that the log has nothing of one.
+    A broker that starts on this copy believes the snapshot: the last stable offset stays at the log start (UnifiedLog). A producer
+    that the fold forgot counts as one with batches.
     """
     if snapshot_offset < replica.log_start_offset or not replica.end_is_known:
         return []
-    gone = [entry for entry in entries if entry.current_txn_first_offset < replica.log_start_offset]
-    return [
-        OpenTransaction.of_snapshot(entry) for entry in gone[:OPEN_KEPT] if not replica.state.transactions.knows(entry.producer_id)
-    ]
+    deleted = [entry for entry in entries if entry.current_txn_first_offset < replica.log_start_offset][:OPEN_KEPT]
+    return [OpenTransaction.of_snapshot(entry) for entry in deleted if not replica.state.transactions.knows(entry.producer_id)]
 
 
 def place_of(replicas: "Sequence[Replica]", start: int, end: int) -> Place:
-    """Offsets `[start, end)` of the partition of these replicas, on none of them in particular."""
+    """Offsets `[start, end)` of these replicas' partition, on no particular broker."""
     context = replicas[0].context
     return Place(context.topic, context.partition, offset_start=start, offset_end=end)

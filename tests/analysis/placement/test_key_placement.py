@@ -72,7 +72,7 @@ def judged(sent: Sequence[Sent | tuple[bytes, int, int]], count: int, *, exact: 
 
 
 def rules(placement: Placement) -> list[Rule]:
-    return [stretch.rule for stretch in placement.stretches]
+    return [period.rule for period in placement.periods]
 
 
 @given(st.integers(0, 60), st.data())
@@ -110,7 +110,7 @@ def test_one_default_partitioner_is_named_and_no_more(by: Callable[[bytes, int],
     sent = placed(by, count, keys(600) + keys(300))
     placement = judged(sent, count, exact=exact)
     assert rules(placement) == [Rule(name, count)]
-    assert placement.stretches[0].share == 1.0
+    assert placement.periods[0].share == 1.0
     assert placement.is_plain
     assert placement_finding(placement, topic(sent, count), "x") is None
 
@@ -132,7 +132,7 @@ def test_a_raised_number_of_partitions_is_found_with_its_time_and_offsets(before
         assert rules(placement)[0] == Rule(MURMUR2, before)
     assert rules(placement)[1:] == [Rule(MURMUR2, after)]
     moved = [at for at, (key, partition, _) in enumerate(new) if partition != java(key, before)]
-    assert START + 400 <= placement.stretches[1].start_timestamp <= START + 1000 + moved[0]
+    assert START + 400 <= placement.periods[1].start_timestamp <= START + 1000 + moved[0]
     first: dict[int, int] = {}
     held = {number: sum(one[1] == number for one in old) for number in range(after)}
     for key, partition, _ in new:
@@ -149,7 +149,7 @@ def test_a_raised_number_of_partitions_is_found_with_its_time_and_offsets(before
     assert (finding.evidence["partitioner"], finding.evidence["partition_count"]) == (MURMUR2, after)
     assert finding.evidence["keys_in_several_partitions"] == len(moved)
     changed = [finding.evidence["changes"][0]["timestamp"], finding.evidence["changed_timestamp"]]
-    assert changed == [placement.stretches[1].start_timestamp] * 2
+    assert changed == [placement.periods[1].start_timestamp] * 2
 
 
 def test_another_clients_hash_from_some_moment_on() -> None:
@@ -157,7 +157,7 @@ def test_another_clients_hash_from_some_moment_on() -> None:
     placement = judged(placed(java, 5, named) + placed(librdkafka, 5, named, START + 10_000), 5)
     assert rules(placement) == [Rule(MURMUR2, 5), Rule(CRC32, 5)]
     assert placement.scattered_keys == sum(java(key, 5) != librdkafka(key, 5) for key in named)
-    assert len(placement.scattered[0].offsets) == 2
+    assert len(placement.scattered_examples[0]) == 2
 
 
 def test_two_clients_at_once() -> None:
@@ -185,7 +185,7 @@ def test_some_records_elsewhere_are_told_with_their_share() -> None:
     few = [(key, (at + 1) % 12, time) if n % 8 == 0 else (key, at, time) for n, (key, at, time) in enumerate(sent)]
     placement = judged(few, 12)
     assert rules(placement) == [Rule(CRC32, 12)]
-    assert 0.86 < placement.stretches[0].share < 0.9
+    assert 0.86 < placement.periods[0].share < 0.9
     finding = placement_finding(placement, topic(few, 12), "x")
     assert finding is not None
     assert (finding.evidence["agreeing_percent"], finding.evidence["elsewhere_percent"]) == (88, 12)
@@ -203,7 +203,7 @@ def test_rules_that_fit_by_and_large_do_not_change_by_chance(strays: int) -> Non
 @pytest.mark.parametrize("sent", [[], [(None, 0, 5), (None, 1, 6)], placed(java, 2, keys(3)), [(b"k", 1, 5)] * 900])
 def test_too_little_says_nothing(sent: list[Sent]) -> None:
     placement = judged(sent, 2)
-    assert placement.stretches == []
+    assert placement.periods == []
     assert placement.is_plain
     assert placement_finding(placement, topic(sent, 2), "x") is None
 
