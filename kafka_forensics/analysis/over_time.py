@@ -1,8 +1,8 @@
-"""One broker's replica at two times: what was appended, cut off, deleted, and what changed under the same offsets.
+"""One broker's replica in two snapshots: what was appended, truncated or deleted, and what changed at the same offsets.
 
-A log only ever grows at its end, is cut there when a leader's log differs (ReplicaFetcherThread.truncate) or a start finds damage
-(LogLoader), and loses what is old at its front (retention, DeleteRecords) or superseded in its middle (the cleaner). Everything
-else that differs between two copies of one log is told as what it is: bytes that rotted, were written anew, or are missing.
+A log grows at its end and is truncated there, when the leader's log differs (ReplicaFetcherThread.truncate) or a start finds damage
+(LogLoader). It loses old records at its start (retention, DeleteRecords) and superseded ones in its middle (the cleaner). Any other
+difference between two copies of one log is reported as damaged, rewritten or missing bytes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,12 +36,15 @@ from kafka_forensics.replication.epochs import epoch_at
 if TYPE_CHECKING:
     from kafka_forensics.analysis.kinds.evidence_classes import TruncatedSinceEvidence
 
-_RANGES_TOLD: Final = 64
-"""Ranges of a kind that get a row of their own, from the first on; the last of these rows says how many more there are."""
+_Brokers = tuple[int | str, ...]
+_RANGES_LISTED: Final = 64
+"""Ranges of a kind that get a row each; the last of these rows says how many more there are."""
+_GAP: Final = -1
+"""Stands among the numbers of replicas for the gaps of the older log."""
 
 
 class Between(NamedTuple):
-    """Names of the snapshots that are compared, the older first."""
+    """Names of the compared snapshots, the older first."""
 
     older: str
     newer: str
@@ -49,27 +52,26 @@ class Between(NamedTuple):
 
 @dataclass(slots=True)
 class LogChanges:
-    """What became of one log. `unlike`: some batch is not in both, where both reach; `cut`: the first offset that went at the end.
-
-    `lost_from`: the first offset whose records went with the end and did not come back as they were; None if none did. `lost_to`:
-    where the log is as it was again, behind records that others took the place of; None: it is not.
-    """
+    """The changes of one log between two snapshots."""
 
     changes: list[Change] = field(default_factory=list)
     unlike: bool = False
+    """Whether, in the common offsets, a batch is not in both logs."""
     cut: int | None = None
+    """The first offset truncated from the older log's end."""
     lost_from: int | None = None
+    """The first offset whose records were truncated or replaced, and did not come back unchanged."""
     lost_to: int | None = None
+    """The offset from which both logs are equal again, after replaced records; None if they are not."""
 
 
-def replica_at(replica: Replica) -> ReplicaAt:
-    """The replica as a row of changes tells of it."""
+def _replica_at(replica: Replica) -> ReplicaAt:
+    """The replica as it is shown in a change."""
     context, epochs = replica.context, lineage(replica)
-    unread = replica.read is Read.NONE
     return ReplicaAt(
         context.log_dir,
         context.topic_id,
-        None if unread else replica.log_start_offset,
+        None if replica.read is Read.NONE else replica.log_start_offset,
         replica.log_end_offset if replica.end_is_known else None,
         context.high_watermark,
         epochs[-1].leader_epoch if epochs else None,
@@ -78,7 +80,7 @@ def replica_at(replica: Replica) -> ReplicaAt:
 
 
 class Details(TypedDict, total=False):
-    """What a change says beside its place: fields of `Change`."""
+    """Optional fields of `Change`."""
 
     reason: str | None
     leader_epochs: tuple[int, ...]
@@ -99,43 +101,42 @@ def change(
     counts: Counts | None = None,
     **more: Unpack[Details],
 ) -> Change:
-    """A row about `offsets` of a replica that is there in at least one of the snapshots."""
-    known = new or old
-    assert known is not None
-    context = known.context
+    """The change of `offsets` of a replica that is in at least one of the snapshots."""
+    replica_given = new or old
+    assert replica_given is not None
+    context = replica_given.context
     if any(clipped(replica.remote, *offsets) for replica in (old, new) if replica is not None):
         counts = None
         if new is not None and clipped(new.remote, *offsets):
             more["evidence"] = more.get("evidence", {}) | {"in_remote_storage": True}
     if counts is not None:
         more |= {"batches": counts.batches, "records": counts.records, "bytes": counts.bytes}
-    before, after = (None if replica is None else replica_at(replica) for replica in (old, new))
+    before, after = (None if replica is None else _replica_at(replica) for replica in (old, new))
     place = context.topic, context.partition, context.broker, *between
     return Change(*place, kind, *offsets, before, after, **more)
 
 
 def log_changes(old: Replica, new: Replica, between: Between, reader: BatchReader) -> LogChanges:
-    """What became of the log of one replica; of a compacted one all but what the cleaner took."""
+    """The changes of a replica's log; of a compacted log all but the records that the cleaner removed."""
     if Read.NONE in (old.read, new.read):
-        known = [replica for replica in (old, new) if replica.read is not Read.NONE]
-        offsets = (known[0].log_start_offset, known[0].log_end_offset) if known else (0, 0)
+        readable = [replica for replica in (old, new) if replica.read is not Read.NONE]
+        offsets = (readable[0].log_start_offset, readable[0].log_end_offset) if readable else (0, 0)
         return LogChanges([change(ChangeKind.NOT_COMPARED, offsets, old, new, between, reason=UNREADABLE)])
     differing = differences(old, new, reader)
-    comparison = _Comparison(old, new, between, reader, differing)
-    comparison.end()
-    comparison.front()
-    comparison.middle()
+    comparison = _LogComparison(old, new, between, reader, differing)
+    comparison.compare_ends()
+    comparison.compare_starts()
+    comparison.compare_common_offsets()
     comparison.result.unlike = differing.unlike
     if comparison.unread:
-        comparison.row(
-            ChangeKind.NOT_COMPARED, (comparison.common_end, max(comparison.common_end, old.log_end_offset)), reason="unreadable"
-        )
+        offsets = comparison.common_end, max(comparison.common_end, old.log_end_offset)
+        comparison.add(ChangeKind.NOT_COMPARED, offsets, reason="unreadable")
     return comparison.result
 
 
 @dataclass(slots=True)
-class _Comparison:
-    """A comparison under way."""
+class _LogComparison:
+    """Collects the changes of one log in `result`."""
 
     old: Replica
     new: Replica
@@ -146,28 +147,23 @@ class _Comparison:
 
     @property
     def common_end(self) -> int:
-        """End of the offsets that both logs reach and that were not cut off between."""
+        """End of the offsets that both logs have and that were not truncated in between."""
         ends = [self.old.log_end_offset, self.new.log_end_offset]
         return min(ends if self.result.cut is None else [*ends, self.result.cut])
 
     @property
-    def common_start(self) -> int:
-        """Start of the offsets that both logs have."""
-        return max(self.old.log_start_offset, self.new.log_start_offset)
-
-    @property
     def unread(self) -> bool:
-        """Whether either log was not read to its end."""
+        """Whether a log was not read to its end."""
         return not (self.old.end_is_known and self.new.end_is_known)
 
-    def row(self, kind: ChangeKind, offsets: Range, *, counts: Counts | None = None, **more: Unpack[Details]) -> None:
-        """Add a row."""
+    def add(self, kind: ChangeKind, offsets: Range, *, counts: Counts | None = None, **more: Unpack[Details]) -> None:
+        """Add a change to the result."""
         if self.differences.ranges_not_compared:
             more["evidence"] = more.get("evidence", {}) | {"ranges_not_compared": self.differences.ranges_not_compared}
         self.result.changes.append(change(kind, offsets, self.old, self.new, self.between, counts=counts, **more))
 
-    def end(self) -> None:
-        """What was cut off at the end, and what was appended there."""
+    def compare_ends(self) -> None:
+        """Add what was truncated from the end, what was appended there, and what of that is below the new log start already."""
         old, new, result = self.old, self.new, self.result
         fork = self._find_cut()
         if fork is None and self.unread:
@@ -175,28 +171,23 @@ class _Comparison:
         if result.cut is not None and result.lost_from is None and new.log_end_offset < old.log_end_offset:
             result.lost_from = max(new.log_end_offset, result.cut)
         if result.cut is not None and result.cut < old.log_end_offset:
-            self._cut((result.cut, old.log_end_offset), fork)
+            self._add_truncated((result.cut, old.log_end_offset), fork)
         begin = old.log_end_offset if result.cut is None else min(result.cut, new.log_end_offset)
-        if begin < new.log_end_offset and (result.cut is None or fork is not None):
-            self._appended(begin)
-
-    def _appended(self, begin: int) -> None:
-        """Add the rows of what the newer log has from `begin` to its end, and of what lies below its log start again."""
-        new = self.new
-        start = min(max(begin, new.log_start_offset), new.log_end_offset)
-        if begin < start:
-            self.row(ChangeKind.DELETED, (begin, start), reason="came_and_went")
-        offsets = (start, new.log_end_offset)
-        if start < new.log_end_offset:
+        if begin >= new.log_end_offset or (result.cut is not None and fork is None):
+            return
+        offsets = min(max(begin, new.log_start_offset), new.log_end_offset), new.log_end_offset
+        if begin < offsets[0]:
+            self.add(ChangeKind.DELETED, (begin, offsets[0]), reason="came_and_went")
+        if offsets[0] < offsets[1]:
             counts = self._counts(new, offsets, whole_rest=self.old)
-            self.row(ChangeKind.APPENDED, offsets, counts=counts, leader_epochs=_epochs(new, offsets))
+            self.add(ChangeKind.APPENDED, offsets, counts=counts, leader_epochs=_epochs(new, offsets))
 
     def _find_cut(self) -> Difference | None:
-        """Where the older log was cut; the first of the records that others took the place of up to the end, if any did."""
+        """Find where the older log was truncated. Returns the first replaced record, if records up to the end were replaced."""
         old, new, result = self.old, self.new, self.result
-        replaced = [difference for difference in self.differences if _took_its_place(difference)]
+        replaced = [difference for difference in self.differences if _is_replaced(difference)]
         fork = next(iter(replaced), None)
-        if self._is_as_it_was_behind(replaced):
+        if self._goes_on_unchanged_after(replaced):
             result.lost_from, fork = replaced[0].offset, None
         if fork is not None:
             result.cut = fork.offset
@@ -207,49 +198,39 @@ class _Comparison:
             result.lost_to = max(difference.end_offset for difference in replaced)
         return fork
 
-    def _is_as_it_was_behind(self, replaced: list[Difference]) -> bool:
-        """Whether both logs go on alike behind records of the same leader epoch that are others now: nothing was cut off there, for
-        what is written after a cut is of a later epoch, or differs up to the end."""
+    def _goes_on_unchanged_after(self, replaced: list[Difference]) -> bool:
+        """Whether both logs are equal after replaced records of the same leader epoch. Then nothing was truncated: records appended
+        after a truncation have a later epoch, or differ up to the end."""
         if not replaced or self.differences.full or self.differences.ranges_not_compared:
             return False
         common_end = min(self.old.log_end_offset, self.new.log_end_offset)
         same_epochs = all(difference.kind == "content" and difference.epochs[0] == difference.epochs[1] for difference in replaced)
         return same_epochs and max(difference.end_offset for difference in replaced) < common_end
 
-    def _cut(self, offsets: Range, fork: Difference | None) -> None:
-        """Add the row of what went at the end."""
+    def _add_truncated(self, offsets: Range, fork: Difference | None) -> None:
         old, new = self.old, self.new
         counts, epochs = self._counts(old, offsets, whole_rest=new), _epochs(old, offsets)
         if fork is None and _ends_in_damage(new):
-            self.row(ChangeKind.DAMAGED, offsets, counts=counts, leader_epochs=epochs, reason="tail")
+            self.add(ChangeKind.DAMAGED, offsets, counts=counts, leader_epochs=epochs, reason="tail")
             return
-        place = None if fork is None else fork.epochs[1]
-        equal = fork is not None and self.result.lost_from is None
-        reason = "same_records_again" if equal else None
-        self.row(ChangeKind.TRUNCATED, offsets, counts=counts, leader_epochs=epochs, replaced_by=place, reason=reason)
+        replaced_by = None if fork is None else fork.epochs[1]
+        reason = "same_records_again" if fork is not None and self.result.lost_from is None else None
+        self.add(ChangeKind.TRUNCATED, offsets, counts=counts, leader_epochs=epochs, replaced_by=replaced_by, reason=reason)
 
-    def front(self) -> None:
-        """What went at the front, or came back there."""
+    def compare_starts(self) -> None:
+        """Add what was deleted at the start of the log, or restored there."""
         old, new = self.old, self.new
-        if old.log_start_offset < new.log_start_offset:
-            offsets = (old.log_start_offset, min(new.log_start_offset, old.log_end_offset))
-            if offsets[0] < offsets[1]:
-                counts = self._counts(old, offsets, whole_rest=new)
-                self.row(
-                    ChangeKind.DELETED,
-                    offsets,
-                    counts=counts,
-                    leader_epochs=_epochs(old, offsets),
-                    reason=self._by_what(offsets[1]),
-                )
-        elif new.log_start_offset < old.log_start_offset:
-            offsets = (new.log_start_offset, min(old.log_start_offset, new.log_end_offset))
-            if offsets[0] < offsets[1]:
-                self.row(ChangeKind.RESTORED, offsets, leader_epochs=_epochs(new, offsets), reason="log_start")
+        deleted = old.log_start_offset, min(new.log_start_offset, old.log_end_offset)
+        restored = new.log_start_offset, min(old.log_start_offset, new.log_end_offset)
+        if deleted[0] < deleted[1]:
+            counts, reason = self._counts(old, deleted, whole_rest=new), self._why_deleted(deleted[1])
+            self.add(ChangeKind.DELETED, deleted, counts=counts, leader_epochs=_epochs(old, deleted), reason=reason)
+        elif restored[0] < restored[1]:
+            self.add(ChangeKind.RESTORED, restored, leader_epochs=_epochs(new, restored), reason="log_start")
 
-    def _by_what(self, end: int) -> str:
-        """What took the head that ends before `end`: whole segments go by retention (or are followed from the leader), parts of one
-        by DeleteRecords; nothing known if they are too young for that."""
+    def _why_deleted(self, end: int) -> str:
+        """What deleted the records before `end`: DeleteRecords, if they were part of a segment; else retention, here or on the
+        leader; nothing known, if they are too young for retention."""
         new = self.new
         if new.log_start_offset > min(new.context.segment_base_offsets, default=new.log_start_offset):
             return "log_start_moved"
@@ -262,30 +243,47 @@ class _Comparison:
         spared = retention.spares(timestamp, now, new.state.framing.bytes_decoded)
         return "head_gone" if spared else "retention"
 
-    def middle(self) -> None:
-        """What changed under the same offsets."""
-        limits = self.common_start, self.common_end
-        before = [difference for difference in self.differences if difference.offset < self.common_end]
-        for (kind, reason), group in sorted(_sorted_out(before, self.new, self.reader).items()):
+    def compare_common_offsets(self) -> None:
+        """Add what changed at offsets that both logs have."""
+        old, new = self.old, self.new
+        limits = max(old.log_start_offset, new.log_start_offset), self.common_end
+        common = [difference for difference in self.differences if difference.offset < self.common_end]
+        for (kind, reason), group in sorted(self._by_kind(common).items()):
             offsets = (group[0].offset, max(difference.end_offset for difference in group))
-            self.row(kind, offsets, reason=reason, evidence={"batches_differing": len(group)})
-        if self.old.state.unread or self.new.state.unread:
+            self.add(kind, offsets, reason=reason, evidence={"batches_differing": len(group)})
+        if old.state.unread or new.state.unread:
             return
-        old_gaps, new_gaps = sorted(self.old.course.gaps()), sorted(self.new.course.gaps())
-        rotten = [(difference.offset, difference.end_offset) for difference in before if difference.kind == "damaged"]
-        known = [*rotten, *old_gaps, *self.old.course.eaten.values()]
-        for offsets, evidence in _clipped(without(sorted(self.new.course.eaten.values()), normalised(known)), limits):
-            self.row(ChangeKind.DAMAGED, offsets, reason="framing", evidence=evidence)
-        for offsets, evidence in _clipped(without(new_gaps, normalised(old_gaps)), limits):
-            self.row(ChangeKind.MISSING, offsets, leader_epochs=_epochs(self.old, offsets), evidence=evidence)
-        for offsets, evidence in _clipped(without(old_gaps, normalised(new_gaps)), limits):
-            self.row(ChangeKind.RESTORED, offsets, leader_epochs=_epochs(self.new, offsets), reason="gap", evidence=evidence)
-        compacted = is_compacted(self.old, self.new)
+        old_gaps, new_gaps = sorted(old.course.gaps()), sorted(new.course.gaps())
+        damaged = [(difference.offset, difference.end_offset) for difference in common if difference.kind == "damaged"]
+        reported = [*damaged, *old_gaps, *old.course.eaten.values()]
+        for offsets, evidence in _listed(without(sorted(new.course.eaten.values()), normalised(reported)), limits):
+            self.add(ChangeKind.DAMAGED, offsets, reason="framing", evidence=evidence)
+        for offsets, evidence in _listed(without(new_gaps, normalised(old_gaps)), limits):
+            self.add(ChangeKind.MISSING, offsets, leader_epochs=_epochs(old, offsets), evidence=evidence)
+        for offsets, evidence in _listed(without(old_gaps, normalised(new_gaps)), limits):
+            self.add(ChangeKind.RESTORED, offsets, leader_epochs=_epochs(new, offsets), reason="gap", evidence=evidence)
+        compacted = is_compacted(old, new)
         if self.differences.unlike and not compacted and not self.result.changes and limits[0] < limits[1]:
-            self.row(ChangeKind.REWRITTEN, limits, reason="other_batches")
+            self.add(ChangeKind.REWRITTEN, limits, reason="other_batches")
+
+    def _by_kind(self, differing: Iterable[Difference]) -> dict[tuple[ChangeKind, str], list[Difference]]:
+        """Differences at common offsets by kind and reason of the change."""
+        groups: dict[tuple[ChangeKind, str], list[Difference]] = {}
+        for difference in differing:
+            kind, reason = ChangeKind.REWRITTEN, difference.kind
+            if difference.kind == "damaged":
+                was_damaged, is_damaged = (
+                    row[BatchColumn.CRC] != row[BatchColumn.CRC_COMPUTED] for row in (difference.left, difference.right)
+                )
+                if is_damaged or (not was_damaged and self.reader.undecodable(self.new, difference.right)):
+                    kind, reason = ChangeKind.DAMAGED, "batch"
+                else:
+                    reason = "repaired" if was_damaged else "unreadable"
+            groups.setdefault((kind, reason), []).append(difference)
+        return groups
 
     def _counts(self, replica: Replica, offsets: Range, *, whole_rest: Replica) -> Counts | None:
-        """Batches, records and bytes of a range at an end of a log; without reading where the rest of it is the other log."""
+        """Batches, records and bytes of a range at an end of a log. Nothing is read if the rest of the log is `whole_rest`."""
         same_start = replica.first_batch_offset == whole_rest.first_batch_offset and offsets[1] == replica.log_end_offset
         same_end = replica.log_end_offset == whole_rest.log_end_offset and offsets[0] <= replica.first_batch_offset
         begins_there = offsets[0] == whole_rest.log_end_offset if same_start else offsets[1] == whole_rest.first_batch_offset
@@ -300,83 +298,54 @@ class _Comparison:
 
 
 def _ends_in_damage(replica: Replica) -> bool:
-    """Whether bytes that are no good batch stand behind the last one."""
+    """Whether the last good batch is followed by other bytes."""
     state, last = replica.state, max(replica.context.segment_base_offsets, default=0)
     torn = any(segment == last for segment, _ in state.framing.damage.get("SEG_TORN_TAIL", ()))
     return torn or state.continuity.damage_at_end is not None or state.continuity.bad_tail is not None
 
 
-def _took_its_place(difference: Difference) -> bool:
-    """Whether a batch stands where another was cut off: with other records, or with equal ones under another leader epoch."""
+def _is_replaced(difference: Difference) -> bool:
+    """Whether a batch was replaced after a truncation: by other records, or by equal ones in another leader epoch."""
     return difference.kind == "content" or (difference.kind == "reencoded" and difference.epochs[0] != difference.epochs[1])
 
 
 def _epochs(replica: Replica, offsets: Range) -> tuple[int, ...]:
-    """Leader epochs of a range, by the batches."""
+    """Leader epochs of a range."""
     start, end = offsets
     first = epoch_at(replica.epochs, start)
     within = {entry.leader_epoch for entry in replica.epochs if start <= entry.start_offset < end}
     return tuple(sorted(within if first is None else within | {first}))
 
 
-def _sorted_out(
-    differing: Iterable[Difference], new: Replica, reader: BatchReader
-) -> dict[tuple[ChangeKind, str], list[Difference]]:
-    """Differences under the same offsets by what they are."""
-    groups: dict[tuple[ChangeKind, str], list[Difference]] = {}
-    for difference in differing:
-        kind, reason = ChangeKind.REWRITTEN, difference.kind
-        if difference.kind == "damaged":
-            rotten_before, rotten = (
-                row[BatchColumn.CRC] != row[BatchColumn.CRC_COMPUTED] for row in (difference.left, difference.right)
-            )
-            if rotten or (not rotten_before and reader.undecodable(new, difference.right)):
-                kind, reason = ChangeKind.DAMAGED, "batch"
-            else:
-                reason = "repaired" if rotten_before else "unreadable"
-        groups.setdefault((kind, reason), []).append(difference)
-    return groups
-
-
-def _clipped(ranges: Iterable[Range], limits: Range) -> list[tuple[Range, Json]]:
-    """The first of `ranges` within `limits`, with evidence: the last of them says how many more there are."""
-    clipped = [(max(start, limits[0]), min(end, limits[1])) for start, end in ranges]
-    within = [span for span in clipped if span[0] < span[1]]
-    listed: list[tuple[Range, Json]] = [(span, {}) for span in within[:_RANGES_TOLD]]
-    if len(within) > _RANGES_TOLD:
-        listed[-1][1]["ranges_more"] = len(within) - _RANGES_TOLD
+def _listed(ranges: Iterable[Range], limits: Range) -> list[tuple[Range, Json]]:
+    """The first of `ranges` within `limits`, each with evidence: that of the last says how many more there are."""
+    parts = ((max(start, limits[0]), min(end, limits[1])) for start, end in ranges)
+    within = [part for part in parts if part[0] < part[1]]
+    listed: list[tuple[Range, Json]] = [(span, {}) for span in within[:_RANGES_LISTED]]
+    if len(within) > _RANGES_LISTED:
+        listed[-1][1]["ranges_more"] = len(within) - _RANGES_LISTED
     return listed
 
 
-# Records that an older snapshot proves committed, and that went since: who cut them off, and who still has them.
+# Records that an older snapshot proves committed and that a log has lost since: which brokers lost them, which still have them.
 #
-# A high watermark never goes back in good order (Partition.maybeIncrementLeaderHW): what was below it once may expire or be
-# cleaned, but not be cut off. A broker that did cut it recovered from damage and copies it again, or followed a leader that had
-# lost it.
-
-
-_GAP: Final = -1
-"""Stands beside the numbers of replicas for what the older log itself lacked."""
+# A high watermark never falls in normal operation (Partition.maybeIncrementLeaderHW): records below it may expire or be cleaned,
+# but not be truncated. A broker that did so recovered from damage and copies them again, or followed a leader that had lost them.
 
 
 @dataclass(frozen=True, slots=True)
 class Went:
-    """Offsets from `start` to `end` (None: all behind) that went from a replica's log, and the number of the row about it."""
+    """Offsets from `start` to `end` (None: the end of the log) that a replica lost, and the index of their change in the list."""
 
     old: Replica
     start: int
     row: int
     end: int | None = None
 
-    @property
-    def brokers(self) -> list[int | str]:
-        """Whose log it was."""
-        return [self.old.broker]
-
 
 @dataclass(slots=True)
 class Newer:
-    """What the newer snapshot has of a partition: replicas of the same topic, brokers it leaves out, whether these are all."""
+    """The newer snapshot of a partition: replicas of the same topic, brokers not given, whether all replicas are known by name."""
 
     between: Between
     replicas: list[Replica]
@@ -385,25 +354,25 @@ class Newer:
 
 
 def committed_end(old: Replica, summary: PartitionSummary) -> tuple[int, str] | None:
-    """Up to where the older snapshot proves this replica's records committed, and what proves it; None: nothing does.
+    """Up to where the older snapshot proves this replica's records committed, and by which witness; None without proof.
 
-    A witness speaks for the log it was read with: another broker's counts as far as both hold the same.
+    Another broker's high watermark counts as far as both logs are equal.
     """
-    own = old.context.high_watermark or 0
+    high_watermark = old.context.high_watermark or 0
     witness = f"replication-offset-checkpoint of broker {old.broker}"
-    least, agreement = summary.high_watermark_at_least or 0, summary.agreement
+    at_least, agreement = summary.high_watermark_at_least or 0, summary.agreement
     if agreement.kind == "conflict":
-        least = min(least, agreement.common_end_offset or 0)
+        at_least = min(at_least, agreement.common_end_offset or 0)
     elif agreement.kind == "not_compared":
-        least = 0
-    if least > own:
-        own, witness = least, summary.high_watermark_witness or "another broker"
-    end = min(own, old.log_end_offset)
+        at_least = 0
+    if at_least > high_watermark:
+        high_watermark, witness = at_least, summary.high_watermark_witness or "another broker"
+    end = min(high_watermark, old.log_end_offset)
     return (end, witness) if end > old.log_start_offset else None
 
 
-class _Piece(NamedTuple):
-    """Committed offsets that went from one log, all with the same holders; `high_watermark`: up to where they were committed."""
+class _LostPart(NamedTuple):
+    """Committed offsets that one log lost and whose holders are the same; `high_watermark` proves them committed."""
 
     went: Went
     offsets: Range
@@ -419,90 +388,86 @@ def committed_gone(
     changes: list[Change],
     reader: BatchReader,
 ) -> list[Finding]:
-    """`COMMITTED_TRUNCATED_SINCE`, one for each set of brokers that still hold what others cut; their rows in `changes` say so too.
+    """`COMMITTED_TRUNCATED_SINCE`, one per set of brokers that still hold what others lost; adds these brokers to `changes`, too.
 
-    What expired meanwhile is not missed, and a replica that was removed is no loss while any other holds what it had: offset by
-    offset, for the others may have different parts of it.
+    Records that expired in between are not lost. A removed replica is a loss only at offsets that no other replica holds; the
+    others may hold different parts of it.
     """
-    groups: dict[tuple[int | str, ...], list[_Piece]] = {}
-    for gone in went:
-        known = committed_end(gone.old, summary)
-        if known is None:
+    groups: dict[_Brokers, list[_LostPart]] = {}
+    for lost in went:
+        committed = committed_end(lost.old, summary)
+        if committed is None:
             continue
-        high_watermark, witness = known
-        end = high_watermark if gone.end is None else min(high_watermark, gone.end)
-        expired = max((replica.log_start_offset for replica in newer.replicas), default=0)
-        start = max(gone.start, expired)
+        high_watermark, witness = committed
+        end = high_watermark if lost.end is None else min(high_watermark, lost.end)
+        start = max([0, lost.start, *(replica.log_start_offset for replica in newer.replicas)])
         if start >= end:
             continue
-        pieces = _pieces(gone.old, newer.replicas, (start, end), reader)
-        changes[gone.row] = _with_holders(changes[gone.row], end, pieces)
-        for offsets, holders in pieces:
-            if not (holders and changes[gone.row].kind is ChangeKind.DELETED):
-                groups.setdefault(holders, []).append(_Piece(gone, offsets, high_watermark, witness))
+        parts = _by_holders(lost.old, newer.replicas, (start, end), reader)
+        changes[lost.row] = _with_holders(changes[lost.row], end, parts)
+        for offsets, holders in parts:
+            if not (holders and changes[lost.row].kind is ChangeKind.DELETED):
+                groups.setdefault(holders, []).append(_LostPart(lost, offsets, high_watermark, witness))
     return [
-        _finding(holders, group, _held_before(group, older, reader), newer, changes, _records(group, reader))
+        _truncated_since(holders, group, _held_before(group, older, reader), newer, changes, _records(group, reader))
         for holders, group in sorted(groups.items(), key=repr)
     ]
 
 
-def _held_before(group: Sequence[_Piece], older: Sequence[Replica], reader: BatchReader) -> list[int | str]:
-    """The brokers whose older logs held what is gone: those it went from, and others that held all of it."""
-    gone: dict[int | str, list[Range]] = {}
-    for piece in group:
-        gone.setdefault(piece.went.old.broker, []).append(piece.offsets)
-    logs = {piece.went.old.broker: piece.went.old for piece in group}
+def _held_before(group: Sequence[_LostPart], older: Sequence[Replica], reader: BatchReader) -> list[int | str]:
+    """The brokers whose older logs held what is lost: those that lost it, and others that held all of it."""
+    lost: dict[int | str, list[Range]] = {}
+    for part in group:
+        lost.setdefault(part.went.old.broker, []).append(part.offsets)
+    logs = {part.went.old.broker: part.went.old for part in group}
 
     def holds_all(other: Replica) -> bool:
-        for broker, ranges in gone.items():
+        for broker, ranges in lost.items():
             ranges_lost = normalised(ranges)
             if without(ranges_lost, _held(logs[broker], other, (ranges_lost[0][0], ranges_lost[-1][1]), reader)):
                 return False
         return True
 
-    return [replica.broker for replica in older if replica.broker in gone or holds_all(replica)]
+    return [replica.broker for replica in older if replica.broker in lost or holds_all(replica)]
 
 
-def _with_holders(row: Change, end: int, pieces: list[tuple[Range, tuple[int | str, ...]]]) -> Change:
-    """The row, and who has the committed part of what it is about."""
-    if not pieces:
+def _with_holders(row: Change, end: int, parts: list[tuple[Range, _Brokers]]) -> Change:
+    """The change, with the holders of its part that is committed."""
+    if not parts:
         return row
-    of_each = [set(holders) for _, holders in pieces]
-    every = tuple(broker for broker in pieces[0][1] if all(broker in holders for holders in of_each))
-    lost = [offsets for offsets, holders in pieces if not holders]
+    of_all = tuple(broker for broker in parts[0][1] if all(broker in holders for _, holders in parts))
+    lost = [offsets for offsets, holders in parts if not holders]
     evidence = dict(row.evidence)
-    if not every and len(lost) < len(pieces):
-        evidence["in_parts_on"] = list(dict.fromkeys(holder for _, holders in pieces for holder in holders))
-        evidence["lost"] = [list(span) for span in lost[:_RANGES_TOLD]]
-        evidence["lost_offsets"] = sum(high - low for low, high in lost)
-    return replace(row, committed_end=end, held_by=every, evidence=evidence)
+    if not of_all and len(lost) < len(parts):
+        evidence["in_parts_on"] = list(dict.fromkeys(holder for _, holders in parts for holder in holders))
+        evidence["lost"] = [list(span) for span in lost[:_RANGES_LISTED]]
+        evidence["lost_offsets"] = sum(end - start for start, end in lost)
+    return replace(row, committed_end=end, held_by=of_all, evidence=evidence)
 
 
-def _pieces(
-    old: Replica, newer: Sequence[Replica], offsets: Range, reader: BatchReader
-) -> list[tuple[Range, tuple[int | str, ...]]]:
+def _by_holders(old: Replica, newer: Sequence[Replica], offsets: Range, reader: BatchReader) -> list[tuple[Range, _Brokers]]:
     """The parts of `offsets` that the older log has, in order, each with the brokers whose newer logs hold all of it."""
-    turns = [(place, _GAP, begins) for gap in sorted(old.course.gaps()) for place, begins in zip(gap, (True, False), strict=True)]
+    edges = [(offset, _GAP, begins) for gap in sorted(old.course.gaps()) for offset, begins in zip(gap, (True, False), strict=True)]
     for index, replica in enumerate(newer):
-        for low, high in _held(old, replica, offsets, reader):
-            turns += [(low, index, True), (high, index, False)]
-    open_there: set[int] = set()
-    listed: list[tuple[Range, tuple[int | str, ...]]] = []
+        for start, end in _held(old, replica, offsets, reader):
+            edges += [(start, index, True), (end, index, False)]
+    holding: set[int] = set()
+    parts: list[tuple[Range, _Brokers]] = []
     position, end = offsets
-    for turn, index, begins in [*sorted(turns), (end, _GAP, True)]:
-        place = min(turn, end)
-        if position < place and _GAP not in open_there:
-            holders = tuple(newer[index].broker for index in sorted(open_there))
-            if listed and listed[-1][0][1] == position and listed[-1][1] == holders:
-                position = listed.pop()[0][0]
-            listed.append(((position, place), holders))
-        position = max(position, place)
-        (open_there.add if begins else open_there.discard)(index)
-    return listed
+    for edge, index, begins in [*sorted(edges), (end, _GAP, True)]:
+        offset = min(edge, end)
+        if position < offset and _GAP not in holding:
+            holders = tuple(newer[number].broker for number in sorted(holding))
+            if parts and parts[-1][0][1] == position and parts[-1][1] == holders:
+                position = parts.pop()[0][0]
+            parts.append(((position, offset), holders))
+        position = max(position, offset)
+        (holding.add if begins else holding.discard)(index)
+    return parts
 
 
 def _held(old: Replica, new: Replica, offsets: Range, reader: BatchReader) -> Ranges:
-    """The parts of `offsets` that another log, mostly the newer one, holds as the older one had them, in order."""
+    """The parts of `offsets`, in order, in which `new` holds the same records as `old`."""
     start, end = max(offsets[0], new.log_start_offset), min(offsets[1], new.log_end_offset)
     runs = [*new.remote, *((run.start_offset, run.end_offset) for run in new.state.continuity.runs)]
     parts = clipped(normalised(runs), start, end)
@@ -516,33 +481,28 @@ def _held(old: Replica, new: Replica, offsets: Range, reader: BatchReader) -> Ra
     return without(parts, [(others[0].offset, end_of_others)])
 
 
-def _are_of_one_topic(replicas: Sequence[Replica]) -> bool:
-    ids = {replica.context.topic_id for replica in replicas}
-    return len(ids) == 1 and None not in ids
-
-
-def _finding(
-    holders: tuple[int | str, ...],
-    group: list[_Piece],
+def _truncated_since(
+    holders: _Brokers,
+    group: list[_LostPart],
     held_before: list[int | str],
     newer: Newer,
     changes: list[Change],
     records: int | None,
 ) -> Finding:
-    gone = normalised(piece.offsets for piece in group)
-    committed = max(group, key=lambda piece: piece.high_watermark)
-    brokers = list(dict.fromkeys(broker for piece in group for broker in piece.went.brokers))
+    lost = normalised(part.offsets for part in group)
+    committed = max(group, key=lambda part: part.high_watermark)
     context = group[0].went.old.context
-    place = Place(context.topic, context.partition, offset_start=gone[0][0], offset_end=gone[-1][1])
-    one_id = _are_of_one_topic([*(piece.went.old for piece in group), *newer.replicas])
+    place = Place(context.topic, context.partition, offset_start=lost[0][0], offset_end=lost[-1][1])
+    topic_ids = {replica.context.topic_id for replica in (*(part.went.old for part in group), *newer.replicas)}
+    one_id = len(topic_ids) == 1 and None not in topic_ids
     evidence: TruncatedSinceEvidence = {
         "from_snapshot": newer.between.older,
         "to_snapshot": newer.between.newer,
-        "brokers": brokers,
-        "missing": sum(end - start for start, end in gone),
+        "brokers": list(dict.fromkeys(part.went.old.broker for part in group)),
+        "missing": sum(end - start for start, end in lost),
         "high_watermark": committed.high_watermark,
         "witness": committed.witness,
-        "replaced_by": sorted({epoch for piece in group if (epoch := changes[piece.went.row].replaced_by) is not None}),
+        "replaced_by": sorted({epoch for part in group if (epoch := changes[part.went.row].replaced_by) is not None}),
         "held_before": held_before,
         "premises": [
             f"{committed.witness} in snapshot {newer.between.older}",
@@ -550,8 +510,8 @@ def _finding(
             "the controller's log names all replicas" if newer.assignment_is_known else "no controller's log names all replicas",
         ],
     }
-    if len(gone) > 1:
-        evidence |= {"scattered": evidence["missing"], "ranges": list(map(list, gone[:_RANGES_TOLD]))}
+    if len(lost) > 1:
+        evidence |= {"scattered": evidence["missing"], "ranges": list(map(list, lost[:_RANGES_LISTED]))}
     if records is not None:
         evidence["records_held"] = records
     severity, confidence = Severity.CRITICAL, Confidence.PROVEN if one_id else Confidence.INFERRED
@@ -566,11 +526,11 @@ def _finding(
     return finding("COMMITTED_TRUNCATED_SINCE", place, evidence, severity=severity, confidence=confidence)
 
 
-def _records(group: Sequence[_Piece], reader: BatchReader) -> int | None:
-    """How many records the older snapshot has of what went; None where no one log has all of a range, or they are too many."""
+def _records(group: Sequence[_LostPart], reader: BatchReader) -> int | None:
+    """How many records of the lost offsets the older snapshot has; None if no log has all of a range, or they are too many."""
     total = 0
-    for start, end in normalised(piece.offsets for piece in group):
-        whole = (piece.went.old for piece in group if piece.offsets == (start, end))
+    for start, end in normalised(part.offsets for part in group):
+        whole = (part.went.old for part in group if part.offsets == (start, end))
         count = next((count for old in whole if (count := records_held(old, reader, start, end)) is not None), None)
         if count is None:
             return None
@@ -579,13 +539,13 @@ def _records(group: Sequence[_Piece], reader: BatchReader) -> int | None:
 
 
 def keys_lost(old: Replica, new: Replica, tally: KeyTally, between: Between) -> Finding | None:
-    """`KEYS_LOST_SINCE` if the newer log lacks what was a key's latest record, and no rule of the cleaner explains it."""
+    """`KEYS_LOST_SINCE` if the newer log (number 1 in `tally`) lacks latest records of keys without an explanation."""
     if not tally.differing or 1 not in tally.lacking:
         return None
     listed = [
-        {"offset": offset, "reason": group.reason, "key_hash": group.key_hash}
-        for offset, group in sorted(tally.listed.items())
-        if 1 in group.others
+        {"offset": offset, "reason": record.reason, "key_hash": record.key_hash}
+        for offset, record in sorted(tally.listed.items())
+        if 1 in record.others
     ]
     evidence: Json = {
         "from_snapshot": between.older,

@@ -1,16 +1,18 @@
-"""Signatures of known incidents: what must hold, what should, what speaks against, and the match as a finding.
+"""Signatures of known incidents: conditions for and against, and a match as a finding.
 
-A signature is a declaration over the findings and the facts of one partition; it names an issue and never changes what other
-findings say. Kafka's version stands in no file, so versions are facts about the issue, held against what the files bound.
+A signature is a declaration over the findings and facts of one partition. It names an issue and never changes other findings. No
+file records Kafka's version, so the versions of an issue are compared with the lowest version that the files allow.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.findings import Confidence, Finding, Place
 
 if TYPE_CHECKING:
@@ -34,20 +36,20 @@ _METADATA_VERSIONS: Final = (
     (28, (4, 2, 0)),
     (30, (4, 3, 0)),
 )
-"""First level of the feature `metadata.version` that a release knows (MetadataVersion)."""
-Answer = Finding | bool | None
-"""What a condition says of a case: it holds (or the finding that shows it), it does not, or None: the files do not say."""
+"""The first level of the feature `metadata.version` of each release (MetadataVersion)."""
+ConditionResult = Finding | bool | None
+"""True, or the finding that shows that the condition holds; False: it does not hold; None: the files do not say."""
 
 
 @dataclass(slots=True)
 class ReplicaFacts:
-    """A replica and what is known of its surroundings; None is "the files do not say"."""
+    """A replica and facts from outside its log; None: the files do not say."""
 
     replica: Replica
     segment_bytes: dict[int, int] = field(default_factory=dict)
     """Segment base offset → size of its `.log`."""
     deleted_files: int = 0
-    """Files on their way out: `.deleted`."""
+    """Files ending in `.deleted`."""
     has_partition_metadata: bool = False
     has_snapshots: bool = False
     meta_version: int | None = None
@@ -62,155 +64,155 @@ class ReplicaFacts:
     relatives: list[str] = field(default_factory=list)
     """Suffixes (`stray`, `delete`, `future`) of the partition's other directories on its broker."""
     ends_in_old_format: bool = False
-    """Its last batch is of message format 0 or 1."""
+    """Whether its last batch is of message format 0 or 1, which have no leader epochs."""
     forgotten_transactions: dict[int, int] = field(default_factory=dict)
-    """Producer id → first offset of a transaction that the newest snapshot holds open, though it lies before the log start."""
+    """Producer id → first offset, before the log start, of a transaction open in the newest snapshot."""
     repeated_batches: list[tuple[int, int]] = field(default_factory=list)
-    """(offset of a batch, offset of the one whose records it repeats under a higher epoch of its producer)."""
+    """(offset of a batch, offset of the batch whose records it repeats under a higher producer epoch)."""
+
+    @property
+    def context(self) -> ReplicaContext:
+        """The context of the replica."""
+        return self.replica.context
 
     @property
     def broker(self) -> int | str:
-        """Who holds it."""
+        """The broker of this copy."""
         return self.replica.broker
 
     def shown(self, start: int | None = None, end: int | None = None) -> Finding:
-        """A finding that only lends its place: this replica, and offsets `[start, end)`."""
-        return finding(KIND, self.replica.context.place(offset_start=start, offset_end=end))
+        """A finding that only carries a place: this replica, and offsets `[start, end)`."""
+        return finding(KIND, self.context.place(offset_start=start, offset_end=end))
 
 
 @dataclass(slots=True)
 class Case:
-    """What signatures are held against: all findings of one partition, and its replicas' facts where they are in hand."""
+    """What conditions look at: all findings of one partition and, if they are available, the facts of its replicas."""
 
     findings: list[Finding]
     replicas: list[ReplicaFacts] = field(default_factory=list)
     features: dict[str, int] = field(default_factory=dict)
-    """Levels of the cluster's features; empty where no controller's log tells."""
+    """Levels of the cluster's features; empty without a controller's log."""
 
     def of(self, *kinds: str) -> list[Finding]:
         """Findings of these kinds, in order."""
         return [finding for finding in self.findings if finding.kind in kinds]
 
     def facts(self, broker: int | str | None) -> ReplicaFacts | None:
-        """The replica on a broker, None if it is not known."""
-        return next((replica_facts for replica_facts in self.replicas if replica_facts.broker == broker), None)
+        """The replica of a broker; None if its facts are not available."""
+        return next((facts for facts in self.replicas if facts.broker == broker), None)
+
+
+Check = Callable[[Case], ConditionResult]
 
 
 class Weight(Enum):
-    """What a condition's answer does."""
+    """How a condition counts."""
 
     MUST = "must"
-    """Without it there is no match."""
+    """Required for a match."""
     EXPECTED = "expected"
-    """Fits if it holds, does not fit if it does not."""
+    """Counts for the match if it holds, against it if it does not."""
     EXTRA = "extra"
-    """Fits if it holds; its absence says nothing."""
+    """Counts for the match if it holds."""
     AGAINST = "against"
-    """Does not fit if it holds; its absence says nothing."""
+    """Counts against the match if it holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One thing to look for; `text` says it in at most 60 characters, as it stands in the finding."""
+    """One condition; `text` describes it in the finding, in at most 60 characters."""
 
     weight: Weight
     text: str
-    holds: Callable[[Case], Answer]
+    holds: Check
+
+
+must: Final = partial(Condition, Weight.MUST)
+expected: Final = partial(Condition, Weight.EXPECTED)
+extra: Final = partial(Condition, Weight.EXTRA)
+against: Final = partial(Condition, Weight.AGAINST)
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
-    """An incident: its number in docs/incidents.md, its issue if it has one, what happened, versions as told there, conditions.
-
-    `whole_scan`: it needs findings that are only made when every partition was judged.
-    """
+class KnownIncident:
+    """An incident: its number in docs/incidents.md, its issue if it has one, what happened, and versions as reported."""
 
     incident: str
     issue: str | None
     summary: str
     affected_versions: str
     fixed_in: tuple[str, ...]
-    conditions: tuple[Condition, ...]
-    whole_scan: bool = False
-    outgrown: bool = True
-    """Whether files of a version that has the fix speak against it."""
-    explains: frozenset[str] = frozenset()
-    """Kinds of findings that it accounts for: what its conditions look at, and no more."""
-    musts: tuple[Condition, ...] = field(init=False)
-    """Of the conditions those without which there is no match."""
-
-    def __post_init__(self) -> None:
-        """Every partition is held against every signature, and most fail the first must."""
-        musts = tuple(condition for condition in self.conditions if condition.weight is Weight.MUST)
-        object.__setattr__(self, "musts", musts)
 
     @property
     def key(self) -> str:
-        """`d3 KAFKA-6361`: one signature of one incident; `d7` where it has no issue."""
+        """The unique key of a signature: `d3 KAFKA-6361`, or `d7` without an issue."""
         return signature_key(self.incident, self.issue)
+
+    def shown_by(
+        self,
+        *conditions: Condition,
+        explains: frozenset[str] = frozenset(),
+        whole_scan: bool = False,
+        fix_rules_out: bool = True,
+    ) -> "Signature":
+        """The signature of this incident; parameters as the fields of Signature."""
+        described = self.incident, self.issue, self.summary, self.affected_versions, self.fixed_in
+        return Signature(*described, conditions, explains, whole_scan, fix_rules_out)
+
+
+@dataclass(frozen=True, slots=True)
+class Signature(KnownIncident):
+    """A known incident with the conditions that identify it."""
+
+    conditions: tuple[Condition, ...]
+    explains: frozenset[str] = frozenset()
+    """Kinds of findings that it accounts for: those its conditions look at, and no others."""
+    whole_scan: bool = False
+    """Whether it needs findings that are only made after all partitions."""
+    fix_rules_out: bool = True
+    """Whether files of a version with the fix count against it."""
+    required: tuple[Condition, ...] = field(init=False)
+    """The conditions of weight MUST, computed once: every partition is compared with every signature, and most fail the first."""
+
+    def __post_init__(self) -> None:
+        """Select the required conditions."""
+        required = tuple(condition for condition in self.conditions if condition.weight is Weight.MUST)
+        object.__setattr__(self, "required", required)
 
 
 def signature_key(incident: str, issue: str | None) -> str:
-    """What tells signatures apart, from the two values that the finding's evidence has, too."""
+    """The key of a signature from the two values that the finding's evidence has, too."""
     return incident if issue is None else f"{incident} {issue}"
 
 
-def must(text: str, holds: Callable[[Case], Answer]) -> Condition:
-    """A condition without which there is no match."""
-    return Condition(Weight.MUST, text, holds)
-
-
-def expected(text: str, holds: Callable[[Case], Answer]) -> Condition:
-    """A condition that counts both ways."""
-    return Condition(Weight.EXPECTED, text, holds)
-
-
-def extra(text: str, holds: Callable[[Case], Answer]) -> Condition:
-    """A condition that counts only if it holds."""
-    return Condition(Weight.EXTRA, text, holds)
-
-
-def against(text: str, holds: Callable[[Case], Answer]) -> Condition:
-    """A condition that speaks against the match if it holds."""
-    return Condition(Weight.AGAINST, text, holds)
-
-
 def matches(case: Case, signatures: Iterable[Signature]) -> list[Finding]:
-    """One finding for each signature whose every must-condition holds in the case, in the order of the signatures.
+    """One finding per signature whose required conditions all hold, in the order of the signatures.
 
-    Where something speaks against it and nothing but the musts for it, there is none.
+    A signature with conditions against it, and none for it besides the required ones, does not match.
     """
     findings: list[Finding | None] = []
     for signature in signatures:
-        answers = []
-        for condition in signature.musts:
-            answers.append((condition, condition.holds(case)))
-            if not answers[-1][1]:
+        results = []
+        for condition in signature.required:
+            results.append((condition, condition.holds(case)))
+            if not results[-1][1]:
                 break
         else:
-            findings += [_match(case, signature, answers)] if answers else []
+            findings += [_match(case, signature, results)] if results else []
     return [finding for finding in findings if finding is not None]
 
 
-def _speaks_against(
-    signature: Signature, rest: list[tuple[Condition, Answer]], bounds: list[tuple[tuple[int, ...], str]]
-) -> list[str]:
-    """Conditions that do not hold and should, those that hold and should not, and a version in which it is fixed."""
-    against = [f"not so: {condition.text}" for condition, answer in rest if condition.weight is Weight.EXPECTED and answer is False]
-    against += [condition.text for condition, answer in rest if condition.weight is Weight.AGAINST and answer]
-    if signature.outgrown and signature.fixed_in and bounds and bounds[-1][0] >= _version(signature.fixed_in[-1]):
-        against.append(f"{bounds[-1][1]}: Kafka {_dotted(bounds[-1][0])} or later"[:60])
-    return against
-
-
-def _match(case: Case, signature: Signature, musts: list[tuple[Condition, Answer]]) -> Finding | None:
+def _match(case: Case, signature: Signature, required: list[tuple[Condition, ConditionResult]]) -> Finding | None:
     rest = [(condition, condition.holds(case)) for condition in signature.conditions if condition.weight is not Weight.MUST]
-    fits = [condition.text for condition, answer in (*musts, *rest) if answer and condition.weight is not Weight.AGAINST]
-    unknown = [condition.text for condition, answer in rest if answer is None]
+    fits = [condition.text for condition, result in (*required, *rest) if result and condition.weight is not Weight.AGAINST]
     bounds = version_bounds(case.replicas, case.features)
-    against = _speaks_against(signature, rest, bounds)
-    more = len(fits) > len(musts)
-    if against and not more:
+    against = [f"not so: {condition.text}" for condition, result in rest if condition.weight is Weight.EXPECTED and result is False]
+    against += [condition.text for condition, result in rest if condition.weight is Weight.AGAINST and result]
+    if signature.fix_rules_out and signature.fixed_in and bounds and bounds[-1][0] >= _version(signature.fixed_in[-1]):
+        against.append(f"{bounds[-1][1]}: Kafka {_dotted(bounds[-1][0])} or later"[:60])
+    has_more = len(fits) > len(required)
+    if against and not has_more:
         return None
     evidence: Json = {
         "incident": signature.incident,
@@ -218,47 +220,43 @@ def _match(case: Case, signature: Signature, musts: list[tuple[Condition, Answer
         "summary": signature.summary,
         "fits": fits,
         "does_not_fit": against,
-        "unknown": unknown,
+        "unknown": [condition.text for condition, result in rest if result is None],
         "affected_versions": signature.affected_versions,
         "fixed_in": list(signature.fixed_in),
         "version_at_least": _dotted(bounds[-1][0]) if bounds else None,
         "version_witnesses": [f"{witness}: {_dotted(version)} or later" for version, witness in bounds][:_LISTED],
     }
-    shown = next((answer for _, answer in musts if isinstance(answer, Finding)), None)
-    place = _place(case, None if shown is None else shown.place)
-    return finding(KIND, place, evidence, confidence=Confidence.INFERRED if more and not against else Confidence.SUSPECTED)
-
-
-def _place(case: Case, shown: Place | None) -> Place:
-    """Partition, and of what shows it the broker and the offsets: the match is about a log, not about a file."""
-    if shown is not None:
-        return Place(
-            shown.topic, shown.partition, shown.broker, shown.log_dir, offset_start=shown.offset_start, offset_end=shown.offset_end
-        )
-    context = case.replicas[0].replica.context if case.replicas else None
-    return Place() if context is None else Place(context.topic, context.partition)
+    shown = next((result.place for _, result in required if isinstance(result, Finding)), None)
+    if shown is not None:  # a match is about a log, not about a file
+        place = replace(shown, file=None, byte_start=None, byte_end=None)
+    elif case.replicas:
+        place = Place(case.replicas[0].context.topic, case.replicas[0].context.partition)
+    else:
+        place = Place()
+    confidence = Confidence.INFERRED if has_more and not against else Confidence.SUSPECTED
+    return finding(KIND, place, evidence, confidence=confidence)
 
 
 def version_bounds(replicas: Sequence[ReplicaFacts], features: Mapping[str, int]) -> list[tuple[tuple[int, ...], str]]:
-    """What the files say of the version that wrote them: (at least this version, the witness), lowest first.
+    """What the files say about the version that wrote them: (at least this version, the witness), lowest first.
 
-    A bound is of the broker that ran last; what went wrong may be older than an upgrade.
+    A bound holds for the broker that ran last; the incident may be older than an upgrade.
     """
-    signs: set[tuple[tuple[int, ...], str]] = set()
-    for replica_facts in replicas:
-        if replica_facts.replica.context.leader_epochs is not None or replica_facts.has_snapshots:
-            signs.add(((0, 11, 0), "leader epochs or producer snapshots"))
-        if replica_facts.has_partition_metadata:
-            signs.add(((2, 8, 0), "partition.metadata"))
-        if replica_facts.meta_version is not None and replica_facts.meta_version >= 1:
-            signs.add(((2, 8, 0), "meta.properties version 1"))
-        if replica_facts.broker_epoch is not None:
-            signs.add(((3, 7, 0), ".kafka_cleanshutdown with an epoch"))
+    bounds: set[tuple[tuple[int, ...], str]] = set()
+    for facts in replicas:
+        if facts.context.leader_epochs is not None or facts.has_snapshots:
+            bounds.add(((0, 11, 0), "leader epochs or producer snapshots"))
+        if facts.has_partition_metadata:
+            bounds.add(((2, 8, 0), "partition.metadata"))
+        if facts.meta_version is not None and facts.meta_version >= 1:
+            bounds.add(((2, 8, 0), "meta.properties version 1"))
+        if facts.broker_epoch is not None:
+            bounds.add(((3, 7, 0), ".kafka_cleanshutdown with an epoch"))
     level = features.get("metadata.version", 0)
     release = max((release for first, release in _METADATA_VERSIONS if first <= level), default=None)
     if release is not None:
-        signs.add((release, f"metadata.version {level}"))
-    return sorted(signs)
+        bounds.add((release, f"metadata.version {level}"))
+    return sorted(bounds)
 
 
 def _version(text: str) -> tuple[int, ...]:

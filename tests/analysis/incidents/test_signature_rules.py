@@ -7,17 +7,25 @@ import pytest
 
 from kafka_forensics.analysis.incidents import SIGNATURES
 from kafka_forensics.analysis.incidents.replication_rules import risky_settings
-from kafka_forensics.analysis.incidents.signatures import Answer, Case, Condition, Signature, Weight, matches, version_bounds
+from kafka_forensics.analysis.incidents.signatures import (
+    Case,
+    Condition,
+    ConditionResult,
+    Signature,
+    Weight,
+    matches,
+    version_bounds,
+)
 from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.wording import advice
 
-YES: Answer = True
+YES: ConditionResult = True
 SHOWN = Finding("SEG_HOLE", Severity.ERROR, Confidence.PROVEN, Place("t", 0, 2, "b2", "t-0/x.log", 10, 20, 5, 9))
 
 
-def condition(weight: Weight, answer: Answer, text: str = "") -> Condition:
+def condition(weight: Weight, answer: ConditionResult, text: str = "") -> Condition:
     return Condition(weight, text or f"{weight.value} {answer}"[:60], lambda _: answer)
 
 
@@ -32,7 +40,7 @@ def match(*conditions: Condition) -> Finding | None:
 
 
 @pytest.mark.parametrize("answer", [False, None])
-def test_one_must_that_does_not_hold_is_enough(answer: Answer) -> None:
+def test_one_must_that_does_not_hold_is_enough(answer: ConditionResult) -> None:
     assert match(condition(Weight.MUST, YES), condition(Weight.MUST, answer), condition(Weight.EXPECTED, YES)) is None
 
 
@@ -52,7 +60,7 @@ def test_a_signature_without_musts_never_matches() -> None:
         (Weight.AGAINST, None, "unknown", Confidence.SUSPECTED),
     ],
 )
-def test_what_an_answer_does(weight: Weight, answer: Answer, key: str | None, confidence: Confidence) -> None:
+def test_what_an_answer_does(weight: Weight, answer: ConditionResult, key: str | None, confidence: Confidence) -> None:
     finding = match(condition(Weight.MUST, YES, "must"), condition(weight, answer, "other"))
     assert finding is not None
     told = {name for name in ("fits", "does_not_fit", "unknown") if "other" in finding.evidence[name]}
@@ -61,7 +69,7 @@ def test_what_an_answer_does(weight: Weight, answer: Answer, key: str | None, co
 
 
 @pytest.mark.parametrize(("weight", "answer"), [(Weight.EXPECTED, False), (Weight.AGAINST, True)])
-def test_what_speaks_against_outweighs_what_fits(weight: Weight, answer: Answer) -> None:
+def test_what_speaks_against_outweighs_what_fits(weight: Weight, answer: ConditionResult) -> None:
     """With the musts alone there is no match; with more it is a suspicion."""
     assert match(condition(Weight.MUST, YES), condition(weight, answer)) is None
     finding = match(condition(Weight.MUST, YES), condition(Weight.EXTRA, YES, "more"), condition(weight, answer, "other"))
@@ -93,10 +101,10 @@ def test_the_level_of_a_feature_bounds_the_version(level: int | None, bounds: li
 
 def test_a_bound_at_the_fix_speaks_against_unless_versions_do_not_matter() -> None:
     case = Case([SHOWN], [], {"metadata.version": 22})
-    for outgrown in (True, False):
+    for fix_rules_out in (True, False):
         one = signature(condition(Weight.MUST, YES), condition(Weight.EXTRA, YES), fixed_in=("2.0.1", "4.0.0"))
-        [finding] = matches(case, [replace(one, outgrown=outgrown)])
-        assert finding.evidence["does_not_fit"] == ["metadata.version 22: Kafka 4.0.0 or later"] * outgrown
+        [finding] = matches(case, [replace(one, fix_rules_out=fix_rules_out)])
+        assert finding.evidence["does_not_fit"] == ["metadata.version 22: Kafka 4.0.0 or later"] * fix_rules_out
         assert finding.evidence["version_at_least"] == "4.0.0"
 
 

@@ -87,7 +87,7 @@ def test_signatures_ask_for_what_their_kinds_declare() -> None:
         node
         for path in sorted(rules.glob("*.py"))
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "has"
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "has_finding"
     ]
     asked = [
         (arg.value, word.arg) for call in calls for arg in call.args if isinstance(arg, ast.Constant) for word in call.keywords
