@@ -1,7 +1,8 @@
-"""A change between two snapshots in a few words."""
+"""A change between two snapshots as short text."""
 
 from typing import Final
 
+from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.changes import Change, ChangeKind
 from kafka_forensics.wording.values import offset_range
 
@@ -37,41 +38,41 @@ REASONS: Final = {
     "log_start": "the log starts earlier than it did",
     "gap": "offsets that were missing are there",
 }
-"""What a `reason` says."""
-_FURTHER: Final = {
+"""The text of a `reason`."""
+_MORE_RANGES: Final = {
     "ranges_more": "and {} more such range{} behind it",
     "ranges_not_compared": "{} further range{} of offsets differ and were not read",
 }
-"""What counts in the evidence say of more than the row is about."""
+"""The text of counts in the evidence of further ranges."""
 
 CHANGE_HEADS: Final = ("partition", "broker", "from", "to", "offsets", "what changed")
 
 
 def change_cells(change: Change) -> tuple[str, ...]:
-    """A change as a row of a table, under `CHANGE_HEADS`."""
+    """A change as a row of a table with the columns `CHANGE_HEADS`."""
     place = f"{change.topic}-{change.partition}", str(change.broker), change.from_snapshot, change.to_snapshot
     offsets = offset_range(change.offset_start, change.offset_end) if change.has_offsets else "not known"
     return *place, offsets, change_words(change)
 
 
 def change_words(change: Change) -> str:
-    """What happened to the range, without where: `cut off in epoch 0, replaced in epoch 2; 70 records; committed below 370`."""
+    """What happened to the range, without its place: `cut off in epoch 0, replaced in epoch 2; 70 records; committed below 370`."""
     parts = [_what(change)]
     if change.reason is not None:
         parts.append(REASONS.get(change.reason, change.reason.replace("_", " ")))
-    counts = [f"{amount} {noun if amount == 1 else plural}" for amount, noun, plural in _counts(change) if amount is not None]
-    parts += [", ".join(counts)] if counts else []
+    if change.kind not in (ChangeKind.UNCHANGED, ChangeKind.NOT_COMPARED):
+        counted = (change.batches, "batch"), (change.records, "record"), (change.bytes, "byte")
+        counts = ", ".join(plural(number, noun) for number, noun in counted if number is not None)
+        parts += [counts] if counts else []
     parts += ["records in remote storage"] if change.evidence.get("in_remote_storage") else []
     if change.committed_end is not None:
         parts.append(f"committed below {change.committed_end}, {_holders(change)}")
-    parts += [
-        words.format(count, "" if count == 1 else "s") for key, words in _FURTHER.items() if (count := change.evidence.get(key))
-    ]
-    return "; ".join(parts)
+    more = ((text, change.evidence.get(key)) for key, text in _MORE_RANGES.items())
+    return "; ".join([*parts, *(text.format(count, "" if count == 1 else "s") for text, count in more if count)])
 
 
 def _holders(change: Change) -> str:
-    """Who has what was committed of the range: all of it, parts of it, or nobody."""
+    """Who has the committed part of the range."""
     parts = change.evidence.get("in_parts_on")
     if change.held_by or not parts:
         return f"still on {', '.join(map(str, change.held_by))}" if change.held_by else "on no replica given any more"
@@ -85,9 +86,10 @@ def _holders(change: Change) -> str:
 
 
 def _what(change: Change) -> str:
-    epochs = (
-        f" in epoch{'s' if len(change.leader_epochs) > 1 else ''} {_spanned(change.leader_epochs)}" if change.leader_epochs else ""
-    )
+    epochs = ""
+    if change.leader_epochs:
+        first, last, count = change.leader_epochs[0], change.leader_epochs[-1], len(change.leader_epochs)
+        epochs = f" in epoch {first}" if count == 1 else f" in epochs {first} {'and' if count == 2 else 'to'} {last}"
     match change.kind:
         case ChangeKind.APPENDED:
             return f"appended{epochs}"
@@ -101,16 +103,3 @@ def _what(change: Change) -> str:
             return "not compared"
         case _:
             return change.kind.value
-
-
-def _spanned(epochs: tuple[int, ...]) -> str:
-    """`2`, `2 and 5`, `2 to 9`."""
-    if len(epochs) > 2:
-        return f"{epochs[0]} to {epochs[-1]}"
-    return " and ".join(map(str, epochs))
-
-
-def _counts(change: Change) -> tuple[tuple[int | None, str, str], ...]:
-    if change.kind in (ChangeKind.UNCHANGED, ChangeKind.NOT_COMPARED):
-        return ()
-    return (change.batches, "batch", "batches"), (change.records, "record", "records"), (change.bytes, "byte", "bytes")

@@ -1,4 +1,4 @@
-"""A finding in words: its sentence and what to do next, of the templates in `analysis/kinds/` and the words here, which many share.
+"""A finding in words: its message and advice, made from the templates in `analysis/kinds/` and from phrases that templates share.
 
 Evidence may be incomplete or hostile: nothing here raises for it.
 """
@@ -6,7 +6,7 @@ Evidence may be incomplete or hostile: nothing here raises for it.
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from kafka_forensics.analysis.kinds import CATALOGUE
 from kafka_forensics.errors import UsageError, did_you_mean
@@ -18,7 +18,7 @@ from kafka_forensics.wording.values import (
     LIST_LIMIT,
     TEXT_LIMIT,
     amount,
-    brokers_by_offsets,
+    brokers_by_range,
     clean,
     copies_on,
     defect,
@@ -27,16 +27,16 @@ from kafka_forensics.wording.values import (
     named_brokers,
     on_start,
     span,
-    spoken,
+    without_underscores,
 )
 
 _ONLY: Final = "Only one copy was looked at: if others exist, give their log directories, too."
 _OPTION: Final = re.compile(r"--?[a-z]")
-_LONGEST_WORD: Final = 4096
+_LONGEST_ARGUMENT: Final = 4096
 _MISPLACED_SHOWN: Final = 3
 _NAME_FIRST: Final = re.compile(r"\{\{ (file|log_dirs)\b")
 _CODES: Final = frozenset(
-    (
+    {
         "reason",
         "what",
         "limit_name",
@@ -49,9 +49,23 @@ _CODES: Final = frozenset(
         "coordinator_state",
         "partitioner",
         "partitioner_before",
-    )
+    }
 )
-"""Names in the evidence whose values are words of ours, written with underscores; any other text is a name and stays as it is."""
+"""Names in the evidence whose values are our own codes, printed without underscores; other text is a name and stays unchanged."""
+
+
+def is_background(finding: Finding) -> bool:
+    """Whether a finding of `info` is printed nevertheless: a known incident, or an unclean election of a different leader."""
+    unclean_election = finding.kind == "UNCLEAN_ELECTION" and "same_leader" not in finding.evidence
+    return unclean_election or finding.kind == "INCIDENT_SIGNATURE"
+
+
+def gravity(finding: Finding) -> tuple[int, bool, int]:
+    """Sort key: severity, then background, then the number of offsets of critical findings."""
+    place, lost = finding.place, 0
+    if finding.severity is Severity.CRITICAL and place.offset_start is not None and place.offset_end is not None:
+        lost = place.offset_end - place.offset_start
+    return -finding.severity.rank, not is_background(finding), -lost
 
 
 def title(kind: str) -> str:
@@ -60,7 +74,7 @@ def title(kind: str) -> str:
 
 
 def message(finding: Finding) -> str:
-    """One sentence that says what was found and where: no line breaks, no control characters, no payload bytes."""
+    """One sentence about what was found and where: no line breaks, no control characters, no payload bytes."""
     place = finding.place
     template = prose(finding.kind).message
     body = _counted(finding) or _filled(template, finding)
@@ -73,7 +87,7 @@ def message(finding: Finding) -> str:
 
 
 def _begins_with_name(template: str, finding: Finding) -> bool:
-    """Whether a sentence begins with the name of a file or directory, which stays as it is."""
+    """Whether a sentence begins with the name of a file or directory, which keeps its lower case."""
     name = _NAME_FIRST.match(template)
     if name is None:
         return False
@@ -84,7 +98,7 @@ def _begins_with_name(template: str, finding: Finding) -> bool:
 
 
 def _counted(finding: Finding) -> str:
-    """What is said of very many findings of a kind that are told as one; nothing of any other."""
+    """The message of a finding that stands for many of its kind; empty for others."""
     number, examples = finding.evidence.get("counted"), finding.evidence.get("examples")
     if not isinstance(number, int) or not isinstance(examples, list):
         return ""
@@ -92,15 +106,15 @@ def _counted(finding: Finding) -> str:
 
 
 def advice(finding: Finding) -> str | None:
-    """The next step, or None where nothing need be done; with `held_by` in view it never destroys the last good copy."""
-    words = prose(finding.kind)
+    """The next step, which never destroys the last good copy in `held_by`; None if nothing need be done."""
+    text = prose(finding.kind)
     holders = finding.evidence.get("held_by")
-    parts = [_filled(words.advice, finding)]
+    parts = [_filled(text.advice, finding)]
     if isinstance(holders, list) and finding.severity is not Severity.INFO:
         if len(holders) < 2 or finding.severity is Severity.CRITICAL:
             parts.insert(0, _guard(finding, holders))
-        broker, there = finding.place.broker, not finding.evidence.get("absent")
-        if words.repairable and there and len(holders) > 1 and broker is not None and clean(broker) not in map(clean, holders):
+        broker, present = finding.place.broker, not finding.evidence.get("absent")
+        if text.repairable and present and len(holders) > 1 and broker is not None and clean(broker) not in map(clean, holders):
             parts.append(
                 f"To repair broker {clean(broker)}, stop it while one of {named_brokers(holders)} leads the partition, move (never"
                 " delete) this partition's directory out of its log directory, and let it copy the partition again."
@@ -108,22 +122,22 @@ def advice(finding: Finding) -> str | None:
     return " ".join(part for part in parts if part) or None
 
 
-def _guard(finding: Finding, whole: list[int | str]) -> str:
-    """What to leave alone while these are known to have a good copy of all of it, or remote segments are."""
-    in_part = any(broker not in whole for row in _held_ranges(finding) for broker in row["brokers"])
-    if not whole and finding.evidence.get("in_remote_storage"):
+def _guard(finding: Finding, holders: list[int | str]) -> str:
+    """How to protect the good copies: `holders` have all of it, or remote segments do."""
+    in_part = any(broker not in holders for row in _held_ranges(finding) for broker in row["brokers"])
+    if not holders and finding.evidence.get("in_remote_storage"):
         return "Copy these remote segments to another place, and keep every log directory as it is: no other good copy is known."
-    if not whole:
-        known = "No copy is known to have all of it" if in_part else "No good copy is known"
-        return f"{known}: keep every log directory and every backup as it is."
-    if len(whole) == 1:
+    if not holders:
+        none = "No copy is known to have all of it" if in_part else "No good copy is known"
+        return f"{none}: keep every log directory and every backup as it is."
+    if len(holders) == 1:
         why = "no other copy has all of it" if in_part else "no other good copy is known"
-        return f"Leave {named_brokers(whole)} stopped until its log directory is copied elsewhere: {why}."
-    return f"Copy the log directories of {named_brokers(whole)} elsewhere before any broker of this partition starts."
+        return f"Leave {named_brokers(holders)} stopped until its log directory is copied elsewhere: {why}."
+    return f"Copy the log directories of {named_brokers(holders)} elsewhere before any broker of this partition starts."
 
 
 def explain_page(kind: str) -> str:
-    """The Markdown page on `kind`, which may be in any case and with dashes. Raises UsageError if there is no such kind."""
+    """The Markdown page on `kind`, in any case and with dashes or underscores. Raises UsageError if there is no such kind."""
     name = kind.strip().upper().replace("-", "_")
     if name not in CATALOGUE:
         hint = did_you_mean(name, CATALOGUE, otherwise="`kafka-forensics explain` lists the kinds")
@@ -132,25 +146,24 @@ def explain_page(kind: str) -> str:
 
 
 def _filled(template: str, finding: Finding) -> str:
-    """`template` with what the finding has for the names in it."""
     return filled(template, lambda name: DERIVED[name](finding) if name in DERIVED else _evidence(finding, name))
 
 
 def _evidence(finding: Finding, name: str) -> Value | None:
-    """What the evidence has under a name; -1 and, of batches that were recovered, 0 are none."""
+    """The evidence under a name; None for -1, and for 0 `batches_recovered`."""
     value = finding.evidence.get(name)
     if value is None or (isinstance(value, int) and (value == -1 or (value == 0 and name == "batches_recovered"))):
         return None
     if name == "entry_kind" and value == "other":
         return Value("a pipe, socket or device")
-    return Value(spoken(value) if name in _CODES else value)
+    return Value(without_underscores(value) if name in _CODES else value)
 
 
-# Words that several kinds share, or that say more than one number does: the names of DERIVED.
+# Phrases that templates use by the names in DERIVED.
 
 
 def _among(finding: Finding) -> str:
-    """What stands before examples that are not all there is."""
+    """What precedes examples that are not all."""
     counts = [finding.evidence.get(name) for name in ("replicas", "may_have_held")]
     total = max((count for count in counts if isinstance(count, int)), default=0)
     examples = finding.evidence.get("examples")
@@ -161,19 +174,10 @@ def _offsets(finding: Finding) -> str | None:
     return span(finding.place.offset_start, finding.place.offset_end, "offset")
 
 
-def _topic(finding: Finding) -> str | None:
-    return None if finding.place.topic is None else clean(finding.place.topic)
-
-
 def _file(finding: Finding) -> str:
-    """The file's name, with its directory where that is not simply the partition's."""
+    """The file's name, with its directory unless that is the partition's."""
     place = finding.place
-    own = f"{place.topic}-{place.partition}/"
-    return "a file" if place.file is None else clean(str(place.file).removeprefix(own))
-
-
-def _bytes(finding: Finding) -> str:
-    return f"{span(finding.place.byte_start, finding.place.byte_end, 'byte') or 'some bytes'} of {_file(finding)}"
+    return "a file" if place.file is None else clean(str(place.file).removeprefix(f"{place.topic}-{place.partition}/"))
 
 
 def _batch(finding: Finding) -> str:
@@ -183,92 +187,73 @@ def _batch(finding: Finding) -> str:
 
 
 def _held(finding: Finding) -> str:
-    """How a sentence ends that says who has a good copy, if that was looked at."""
-    whole = finding.evidence.get("held_by")
-    copies = copies_on(whole)
+    """The end of a sentence: who has a good copy, if that is known."""
+    holders = finding.evidence.get("held_by")
+    copies = copies_on(holders)
     if copies is not None:
         return f"; {copies}"
-    in_part = holders(finding)
+    in_part = _holders(finding)
     if in_part is not None:
         return f"; no copy has all of them, and of some good copies are on {in_part}"
-    return "; no good copy is known" if whole == [] else ""
+    return "; no good copy is known" if holders == [] else ""
 
 
 def _harmless(finding: Finding) -> str:
-    """How a sentence goes on of which it is known what would make it harmless."""
+    """The end of a sentence: under which condition the finding is harmless."""
     condition = _evidence(finding, "harmless_if")
     return "" if condition is None else f", which is harmless if {clean(condition.value, 4 * TEXT_LIMIT)}"
 
 
 def _not_read(finding: Finding) -> str:
-    """How a sentence goes on where replicas differ in more than was looked at."""
+    """The end of a sentence about replicas that differ in further ranges."""
     count = _evidence(finding, "ranges_not_compared")
     return "" if count is None else f"; {amount(count.value, 'further range')} of offsets in between differ and were not read"
 
 
 def _dump(finding: Finding) -> str | None:
-    words = typed_words(finding.place)
+    arguments = typed_words(finding.place)
     access = () if finding.asked is None else finding.asked.access
-    return f"`{command_line('dump', (*words, *access, '--explain'))}`." if words else None
+    return f"`{_command_line('dump', (*arguments, *access, '--explain'))}`." if arguments else None
 
 
 def _compare(finding: Finding) -> str | None:
-    return None if finding.alone else _looked_at_by("compare", finding)
+    return None if finding.alone else _on_partition("compare", finding)
 
 
-def _plan(finding: Finding) -> str:
-    return _looked_at_by("plan", finding)
-
-
-def _looked_at_by(command: str, finding: Finding) -> str:
-    """The command on the partition that a finding is of."""
-    place = finding.place
-    if place.topic is None or place.partition is None:
-        return f"`{asked_command(command, finding.asked)}`."
-    return f"`{asked_command(command, finding.asked, '--topic', place.topic, '--partition', str(place.partition))}`."
+def _on_partition(command: str, finding: Finding) -> str:
+    """The command for the partition of a finding."""
+    place, options = finding.place, ()
+    if place.topic is not None and place.partition is not None:
+        options = ("--topic", place.topic, "--partition", str(place.partition))
+    return f"`{asked_command(command, finding.asked, *options)}`."
 
 
 def _misplaced(finding: Finding) -> str | None:
-    """`billing is in 9, its coordinator reads 49`: whose state is in which partition, and which one is read."""
+    """`billing is in 9, its coordinator reads 49`."""
     places, read = finding.evidence.get("in_partitions"), finding.evidence.get("read_from")
     if not isinstance(places, dict) or not isinstance(read, dict):
         return None
-    known = [(name, numbers, read[name]) for name, numbers in places.items() if name in read]
-    shown = [f"{clean(name, 40)} is in {clean(numbers)}, its coordinator reads {clean(number)}" for name, numbers, number in known]
+    rows = [(name, numbers, read[name]) for name, numbers in places.items() if name in read]
+    shown = [f"{clean(name, 40)} is in {clean(numbers)}, its coordinator reads {clean(number)}" for name, numbers, number in rows]
     return "; ".join(shown[:_MISPLACED_SHOWN]) or None
 
 
-def _groups(finding: Finding) -> str:
-    return f"`{asked_command('groups', finding.asked, '--all-partitions')}`."
-
-
-def _transactions(finding: Finding) -> str:
-    return f"`{asked_command('transactions', finding.asked)}`."
-
-
 def asked_command(command: str, asked: Asked | None, *options: str) -> str:
-    """The command line that looks at the same copies again; `PATH...` stands for them where it is not known which they were."""
+    """The command line that reads the same copies again; with `PATH...` if their paths are not known."""
     if asked is None or not asked.paths:
-        return f"kafka-forensics {command} PATH... {command_words(options)}".rstrip()
-    return command_line(command, (*asked.paths, *asked.access, *asked.reading, *options))
+        return f"kafka-forensics {command} PATH... {_shell_words(options)}".rstrip()
+    return _command_line(command, (*asked.paths, *asked.access, *asked.reading, *options))
 
 
-def command_line(command: str, words: Iterable[str]) -> str:
-    """`kafka-forensics COMMAND WORD...` as a shell takes it."""
-    return f"kafka-forensics {command} {command_words(words)}"
+def _command_line(command: str, arguments: Iterable[str]) -> str:
+    """`kafka-forensics COMMAND ARGUMENT...`, quoted for a shell."""
+    return f"kafka-forensics {command} {_shell_words(arguments)}"
 
 
-def command_words(words: Iterable[str]) -> str:
-    """Words as a shell takes them. A word like an option that is none, such as a path -1, is told apart from options."""
-    return shlex.join(f"./{word}" if word.startswith("-") and not _OPTION.match(word) else word for word in map(_whole, words))
-
-
-def _whole(word: str) -> str:
-    return clean(word, _LONGEST_WORD)
-
-
-def _only(_finding: Finding) -> str:
-    return _ONLY
+def _shell_words(arguments: Iterable[str]) -> str:
+    """Arguments quoted for a shell. One that looks like an option and is none, such as a path -1, gets `./` before it."""
+    cleaned = (clean(argument, _LONGEST_ARGUMENT) for argument in arguments)
+    return shlex.join(f"./{text}" if text.startswith("-") and not _OPTION.match(text) else text for text in cleaned)
 
 
 def _replicas_seen(finding: Finding) -> str:
@@ -283,18 +268,18 @@ def _look(finding: Finding) -> str:
 
 
 def _weigh(finding: Finding) -> str:
-    """Advice where an election decides what is lost: behind a guard, if there is one, which names holders."""
+    """Advice where an election decides what is lost, after the guard if there is one."""
     if finding.severity is not Severity.INFO and finding.evidence.get("held_by") == []:
         copied = "Copy them all elsewhere before any broker starts. "
     elif _others(finding):
         copied = "Copy those of the other brokers, too, before any of them starts. "
     else:
         copied = "Copy the log directories of all brokers elsewhere before any of them starts. "
-    return f"{copied}Weigh what each election would cost with {_plan(finding)} {_replicas_seen(finding)}"
+    return f"{copied}Weigh what each election would cost with {_on_partition('plan', finding)} {_replicas_seen(finding)}"
 
 
 def _others(finding: Finding) -> bool:
-    """Whether a guard stands before the advice that names the holders of a good copy."""
+    """Whether the advice begins with a guard that names the holders of a good copy."""
     holders = finding.evidence.get("held_by")
     guarded = isinstance(holders, list) and (len(holders) == 1 or (len(holders) > 1 and finding.severity is Severity.CRITICAL))
     return guarded and finding.severity is not Severity.INFO
@@ -309,22 +294,15 @@ RISKS: Final = (
     (re.compile(r"one replica only"), "there is one replica only"),
     (re.compile(r"retention shorter than an open transaction"), "retention is shorter than a transaction has been open"),
 )
-"""What a setting does, instead of how evidence calls it."""
+"""Risks in the evidence, and sentences about them."""
 
 
 def _risks_told(finding: Finding) -> str | None:
     """What makes a loss possible, in sentences."""
     risks = finding.evidence.get("risks")
-    told = []
-    for risk in risks if isinstance(risks, list) else []:
-        text = clean(risk)
-        told.append(next((match.expand(words) for pattern, words in RISKS if (match := pattern.fullmatch(text))), text))
-    return listed(told) if told else None
-
-
-def _stops(finding: Finding) -> bool:
-    """Whether a broker does not start."""
-    return finding.evidence.get("starts") is False
+    texts = [clean(risk) for risk in risks] if isinstance(risks, list) else []
+    replaced = [next((m.expand(words) for pattern, words in RISKS if (m := pattern.fullmatch(text))), text) for text in texts]
+    return listed(replaced) if replaced else None
 
 
 def _end_transaction(finding: Finding) -> str | None:
@@ -332,7 +310,8 @@ def _end_transaction(finding: Finding) -> str | None:
     place, first = finding.place, finding.evidence.get("first_offset")
     if place.topic is None or place.partition is None or not isinstance(first, int):
         return None
-    where = f"--topic {shlex.quote(clean(place.topic, 4096))} --partition {clean(place.partition)} --start-offset {clean(first)}"
+    topic = shlex.quote(clean(place.topic, _LONGEST_ARGUMENT))
+    where = f"--topic {topic} --partition {clean(place.partition)} --start-offset {clean(first)}"
     return f"`kafka-transactions.sh --bootstrap-server HOST:PORT abort {where}`"
 
 
@@ -341,47 +320,44 @@ def _formats(finding: Finding) -> str | None:
     brokers, formats = finding.evidence.get("brokers"), finding.evidence.get("message_formats")
     if not isinstance(brokers, list) or not isinstance(formats, list):
         return None
-    return ", ".join(f"{listed(each)} on {named_brokers([broker])}" for broker, each in zip(brokers, formats, strict=False)) or None
+    pairs = zip(brokers, formats, strict=False)
+    return ", ".join(f"{listed(of_broker)} on {named_brokers([broker])}" for broker, of_broker in pairs) or None
 
 
 def _not_held(finding: Finding) -> str | None:
-    """Whose message format lacks what records of another have."""
+    """What the older message format of a replica cannot hold of another replica's records."""
     texts = []
-    for name, words in (("without_headers", "headers"), ("without_transactions", "transactions")):
+    for name, noun in (("without_headers", "headers"), ("without_transactions", "transactions")):
         brokers = named_brokers(finding.evidence.get(name))
         if brokers:
-            texts.append(f"the older format on {brokers} lacks their {words}")
+            texts.append(f"the older format on {brokers} lacks their {noun}")
     return " and ".join(texts) or None
 
 
-# What a fork's evidence says, in words: its versions, who holds them, and where Kafka cuts.
-
-
-def versions_held(finding: Finding) -> str | None:
-    """`epoch 2 on broker 1 against epoch 0 on brokers 2 and 3`."""
+def _versions(finding: Finding) -> str | None:
+    """`epoch 2 on broker 1 against epoch 0 on brokers 2 and 3`: the versions at a fork."""
     texts = []
-    for side in _sides(finding)[:LIST_LIMIT]:
-        brokers, epoch = named_brokers(side.get("brokers")), side.get("epoch", -1)
+    for version in _rows(finding, "versions")[:LIST_LIMIT]:
+        brokers, epoch = named_brokers(version.get("brokers")), version.get("epoch", -1)
         if brokers:
             texts.append(brokers if epoch in (-1, None) else f"epoch {clean(epoch)} on {brokers}")
     return " against ".join(texts) or None
 
 
-def holders(finding: Finding) -> str | None:
+def _holders(finding: Finding) -> str | None:
     """`broker 1`, or `brokers 1 and 2 (offsets 300 to 339) and broker 1 (offsets 340 to 369)`: who has good copies."""
-    whole, rows = finding.evidence.get("held_by"), _held_ranges(finding)
-    if whole and len({str(row["brokers"]) for row in rows}) < 2:
-        return named_brokers(whole)
-    return brokers_by_offsets(rows) or named_brokers(whole)
+    holders, rows = finding.evidence.get("held_by"), _held_ranges(finding)
+    if holders and len({str(row["brokers"]) for row in rows}) < 2:
+        return named_brokers(holders)
+    return brokers_by_range(rows) or named_brokers(holders)
 
 
 def _held_ranges(finding: Finding) -> list[Json]:
-    """Rows of the offsets that somebody holds."""
-    rows = finding.evidence.get("held_ranges")
-    return [row for row in rows if isinstance(row, dict) and row.get("brokers")] if isinstance(rows, list) else []
+    """Rows of `held_ranges` with holders."""
+    return [row for row in _rows(finding, "held_ranges") if row.get("brokers")]
 
 
-def or_another(finding: Finding) -> str | None:
+def _or_another(finding: Finding) -> str | None:
     """`that in epoch 3`, `one of those in epochs 1 and 3`: other elections that may have cost the same."""
     epochs = finding.evidence.get("or_in_epochs")
     if not isinstance(epochs, list) or not epochs:
@@ -389,142 +365,125 @@ def or_another(finding: Finding) -> str | None:
     return f"that in epoch {listed(epochs)}" if len(epochs) == 1 else f"one of those in epochs {listed(epochs)}"
 
 
-def uncommitted(finding: Finding) -> bool:
-    """Whether what an election cost is not known to have been committed."""
-    return finding.evidence.get("cost_finding") == "FORK_ABOVE_HW"
-
-
-def not_whole(finding: Finding) -> str | None:
-    """`offsets 300 to 309 lie damaged on broker 2`: of holders of which none has all."""
-    rows = finding.evidence.get("not_whole")
+def _not_whole(finding: Finding) -> str | None:
+    """`offsets 300 to 309 lie damaged on broker 2`: damage of the holders, if none has all."""
     damaged: dict[str, list[str]] = {}
-    for row in rows[:LIST_LIMIT] if isinstance(rows, (list, tuple)) else []:
-        offsets = span(row.get("offset_start"), row.get("offset_end"), "offset") if isinstance(row, dict) else None
+    for row in _rows(finding, "not_whole")[:LIST_LIMIT]:
+        offsets = span(row.get("offset_start"), row.get("offset_end"), "offset")
         if offsets is not None:
             damaged.setdefault(clean(row.get("broker")), []).append(offsets)
     return " and ".join(f"{listed(spans)} lie damaged on broker {broker}" for broker, spans in damaged.items()) or None
 
 
-def truncation(finding: Finding) -> str | None:
-    """Where a follower would be cut; both offsets where the checkpoint file and the batches say different ones. Who is cut behind
-    what is lost is not cut there."""
-    known = [offset for row in _cuts(finding) for offset in (row.get("from_batches"), row.get("from_checkpoint"))]
-    cuts = {offset for offset in known if isinstance(offset, int) and offset >= 0 and not _spares(finding, offset)}
+def _cut(finding: Finding) -> str | None:
+    """Where followers would truncate, within the loss; both offsets where checkpoint and batches say different ones."""
+    offsets = {offset for row in _truncations(finding) for offset in (row.get("from_batches"), row.get("from_checkpoint"))}
+    cuts = {offset for offset in offsets if isinstance(offset, int) and offset >= 0 and not _spares(finding, offset)}
     return " or ".join(map(clean, sorted(cuts))) or None
 
 
-def kept_by(finding: Finding) -> str | None:
-    """`leader-epoch-checkpoint`, where by that file Kafka would not cut a loss that it cuts by the batches."""
+def _kept_by(finding: Finding) -> str | None:
+    """`leader-epoch-checkpoint`, if by that file Kafka would not truncate a loss that it truncates by the batches."""
     spared = any(
-        _spares(finding, row.get("from_checkpoint")) and not _spares(finding, row.get("from_batches")) for row in _cuts(finding)
+        _spares(finding, row.get("from_checkpoint")) and not _spares(finding, row.get("from_batches"))
+        for row in _truncations(finding)
     )
     return "leader-epoch-checkpoint" if spared else None
 
 
-def _spares(finding: Finding, cut: object) -> bool:
-    """Whether nothing of a loss is behind a cut."""
+def _spares(finding: Finding, truncation_offset: object) -> bool:
+    """Whether a truncation removes nothing of a loss."""
     end = finding.place.offset_end
-    return finding.kind == "UNCLEAN_LOSS" and isinstance(cut, int) and end is not None and cut >= end
+    return finding.kind == "UNCLEAN_LOSS" and isinstance(truncation_offset, int) and end is not None and truncation_offset >= end
 
 
-def _cuts(finding: Finding) -> list[Json]:
-    """Rows of what the holders would be cut at."""
+def _truncations(finding: Finding) -> list[Json]:
+    """Rows of `truncation_offsets` whose follower is a holder."""
     rows, holders = finding.evidence.get("truncation_offsets"), finding.evidence.get("held_by") or None
     if holders is None and finding.evidence.get("in_remote_storage"):
         return []
-    given = [row for row in (rows if isinstance(rows, list) else [rows]) if isinstance(row, dict)]
-    return [row for row in given if not isinstance(holders, list) or row.get("follower", holders[0]) in holders]
+    objects = [row for row in (rows if isinstance(rows, list) else [rows]) if isinstance(row, dict)]
+    return [row for row in objects if not isinstance(holders, list) or row.get("follower", holders[0]) in holders]
 
 
-def successor(finding: Finding) -> str:
-    """Whom the holders of a loss will follow: by name where the sides of the fork do not say it."""
-    leaders, sides = finding.evidence.get("leaders"), _sides(finding)
-    led = [side for side in sides if side.get("brokers") == leaders]
+def _successor(finding: Finding) -> str:
+    """The leader that the holders of a loss will follow, with its name unless the versions of the fork tell it."""
+    leaders, versions = finding.evidence.get("leaders"), _rows(finding, "versions")
     brokers, epoch = named_brokers(leaders), finding.evidence.get("latest_epoch")
-    if brokers is None or (led and len(sides) == 2):
+    is_version = any(version.get("brokers") == leaders for version in versions)
+    if brokers is None or (is_version and len(versions) == 2):
         return "the new leader"
     return f"the new leader, {brokers}{f' in epoch {clean(epoch)}' if isinstance(epoch, int) and epoch >= 0 else ''}"
 
 
-def rivals(finding: Finding) -> str | None:
-    """`offsets 300 to 344 on broker 1`: what is committed of the versions that no holder of the loss has."""
+def _rivals(finding: Finding) -> str | None:
+    """`offsets 300 to 344 on broker 1`: committed offsets of versions that no holder of the loss has."""
     start, holders, texts = finding.evidence.get("offset"), finding.evidence.get("held_by"), []
     if not isinstance(start, int) or start < 0 or not isinstance(holders, list):
         return None
-    sides = _sides(finding)
+    versions = _rows(finding, "versions")
     if finding.evidence.get("in_remote_storage"):
-        sides = [side for side in sides if side.get("brokers") == finding.evidence.get("leaders")]
-    for side in sides[:LIST_LIMIT]:
-        brokers = named_brokers(side.get("brokers"))
-        ends = [end for end in (side.get("high_watermark"), side.get("log_end_offset")) if isinstance(end, int)]
-        if brokers and len(ends) == 2 and min(ends) > start and not any(broker in holders for broker in side["brokers"]):
+        versions = [version for version in versions if version.get("brokers") == finding.evidence.get("leaders")]
+    for version in versions[:LIST_LIMIT]:
+        brokers = named_brokers(version.get("brokers"))
+        ends = [end for end in (version.get("high_watermark"), version.get("log_end_offset")) if isinstance(end, int)]
+        if brokers and len(ends) == 2 and min(ends) > start and not any(broker in holders for broker in version["brokers"]):
             texts.append(f"{span(start, min(ends), 'offset')} on {brokers}")
     return " and ".join(texts) or None
 
 
-def deleted_remotely(finding: Finding) -> bool:
-    """Whether the leader deletes remote segments that hold what is lost, for it knows no epoch as old as theirs."""
-    return bool(finding.evidence.get("remote_segments_deleted"))
-
-
-def remote_ids(finding: Finding) -> str | None:
-    """The first remote segments that hold what is lost, by the ids in the names of their objects."""
-    rows = finding.evidence.get("remote_segments")
-    ids = [clean(row.get("segment_id")) for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+def _remote_ids(finding: Finding) -> str | None:
+    """Ids of the first remote segments that hold what is lost, as in the names of their objects."""
+    ids = [clean(row.get("segment_id")) for row in _rows(finding, "remote_segments")]
     return ", ".join(ids[:LIST_LIMIT]) + (", ..." if len(ids) > LIST_LIMIT else "") or None
 
 
-def _sides(finding: Finding) -> list[Json]:
-    versions = finding.evidence.get("versions")
-    return [side for side in versions if isinstance(side, dict)] if isinstance(versions, (list, tuple)) else []
+def _rows(finding: Finding, name: str) -> list[dict[str, Any]]:
+    """The objects in a list of the evidence."""
+    rows = finding.evidence.get(name)
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, (list, tuple)) else []
 
 
 DERIVED: Final[Mapping[str, Callable[[Finding], str | bool | None]]] = {
-    "cut": truncation,
-    "versions": versions_held,
-} | {
-    function.__name__.removeprefix("_"): function
-    for function in (
-        *(
-            _among,
-            _batch,
-            _bytes,
-            _compare,
-            _dump,
-            _end_transaction,
-            _file,
-            _formats,
-            _groups,
-            _harmless,
-            _held,
-            _look,
-            _misplaced,
-            _not_held,
-            _not_read,
-            _offsets,
-            _only,
-        ),
-        *(
-            _others,
-            _plan,
-            _risks_told,
-            _stops,
-            _topic,
-            _transactions,
-            _weigh,
-            defect,
-            deleted_remotely,
-            holders,
-            kept_by,
-            mending,
-            not_whole,
-            on_start,
-            or_another,
-            remote_ids,
-            rivals,
-            successor,
-            uncommitted,
-        ),
-    )
+    "among": _among,
+    "batch": _batch,
+    "bytes": lambda finding: (
+        f"{span(finding.place.byte_start, finding.place.byte_end, 'byte') or 'some bytes'} of {_file(finding)}"
+    ),
+    "compare": _compare,
+    "cut": _cut,
+    "defect": defect,
+    "deleted_remotely": lambda finding: bool(finding.evidence.get("remote_segments_deleted")),
+    "dump": _dump,
+    "end_transaction": _end_transaction,
+    "file": _file,
+    "formats": _formats,
+    "groups": lambda finding: f"`{asked_command('groups', finding.asked, '--all-partitions')}`.",
+    "harmless": _harmless,
+    "held": _held,
+    "holders": _holders,
+    "kept_by": _kept_by,
+    "look": _look,
+    "mending": mending,
+    "misplaced": _misplaced,
+    "not_held": _not_held,
+    "not_read": _not_read,
+    "not_whole": _not_whole,
+    "offsets": _offsets,
+    "on_start": on_start,
+    "only": lambda _: _ONLY,
+    "or_another": _or_another,
+    "others": _others,
+    "plan": lambda finding: _on_partition("plan", finding),
+    "remote_ids": _remote_ids,
+    "risks_told": _risks_told,
+    "rivals": _rivals,
+    "stops": lambda finding: finding.evidence.get("starts") is False,
+    "successor": _successor,
+    "topic": lambda finding: None if finding.place.topic is None else clean(finding.place.topic),
+    "transactions": lambda finding: f"`{asked_command('transactions', finding.asked)}`.",
+    "uncommitted": lambda finding: finding.evidence.get("cost_finding") == "FORK_ABOVE_HW",
+    "versions": _versions,
+    "weigh": _weigh,
 }
-"""Names in templates that are not simply numbers of the evidence, and what they stand for."""
+"""Names in templates that are not values of the evidence, and what they stand for."""

@@ -1,134 +1,135 @@
-"""An incident in words: what it is called, what happened, what to do first. Of one partition the findings' words say more."""
+"""An incident in words: its name, what happened, what to do first. The messages of its findings have the details."""
 
 from typing import Final, NamedTuple
 
 from kafka_forensics.model.findings import Broker, Confidence
 from kafka_forensics.model.incidents import Cause, Incident, IncidentPartition
 from kafka_forensics.wording.prose import Value, filled
-from kafka_forensics.wording.values import amount, brokers_by_offsets, listed, moment, named_brokers
+from kafka_forensics.wording.values import amount, brokers_by_range, listed, named_brokers, utc_time
 
 
-class _Words(NamedTuple):
-    """A noun phrase, a sentence of what happened, and a first step that is always safe; the last two are templates."""
+class _IncidentText(NamedTuple):
+    """A noun phrase, a sentence about what happened, and a first step that is always safe; the last two are templates."""
 
     title: str
     message: str
     advice: str
 
 
-_KEEP: Final = "{{ guard }}"
+_GUARD: Final = "{{ guard }}"
+_WEIGH: Final = f"{_GUARD} Then weigh what each election would cost."
 _REPAIR: Final = (
     "{% if holders %} To repair a replica, stop its broker while one that has a good copy leads the partition, move (never delete)"
     " the partition's directory out of its log directory, and let it copy the partition again.{% endif %}"
 )
 
-WORDS: Final[dict[Cause, _Words]] = {
-    Cause.UNCLEAN_ELECTION: _Words(
+TEXTS: Final[dict[Cause, _IncidentText]] = {
+    Cause.UNCLEAN_ELECTION: _IncidentText(
         "unclean election",
         "an unclean election passed over {{ brokers or 'the leader' }}; the leader elected instead"
         " {% if proven %}lacks{% else %}may lack{% endif %} committed records of {{ partitions }}",
-        f"{_KEEP} Then weigh what each election would cost.",
+        _WEIGH,
     ),
-    Cause.LAST_REPLICA_ELECTED: _Words(
+    Cause.LAST_REPLICA_ELECTED: _IncidentText(
         "last replica elected without its records",
         "{{ brokers or 'a broker' }} came back without committed records of {{ partitions }} and"
         " was elected as the last of the ISR",
-        f"{_KEEP} Then weigh what each election would cost.",
+        _WEIGH,
     ),
-    Cause.REPLICAS_DIVERGE: _Words(
+    Cause.REPLICAS_DIVERGE: _IncidentText(
         "replicas diverge",
         "the replicas of {{ partitions }} hold different records at the same offsets, and no file says why",
-        f"{_KEEP} Then weigh what each election would cost.",
+        _WEIGH,
     ),
-    Cause.LOG_DIRECTORY_GONE: _Words(
+    Cause.LOG_DIRECTORY_GONE: _IncidentText(
         "replicas that are not there",
         "{{ brokers or 'a broker' }} holds nothing of {{ partitions }}, which other files expect there",
         "Do not start {{ brokers or 'this broker' }} before the other replicas are copied elsewhere: it would begin with empty"
         " logs. If the directory was copied in part, say --partial.",
     ),
-    Cause.SHORT_REPLICA: _Words(
+    Cause.SHORT_REPLICA: _IncidentText(
         "replica lacks committed records",
         "{{ brokers or 'a broker' }} lacks committed records of {{ partitions }}, as an older copy of its disk would",
-        f"{_KEEP}{{% if brokers and holders %}} Start {{{{ brokers }}}} last, once one that has the records leads.{{% endif %}}",
+        f"{_GUARD}{{% if brokers and holders %}} Start {{{{ brokers }}}} last, once one that has the records leads.{{% endif %}}",
     ),
-    Cause.UNCLEAN_SHUTDOWN: _Words(
+    Cause.UNCLEAN_SHUTDOWN: _IncidentText(
         "unclean stop",
         "{{ brokers or 'a broker' }} stopped in the middle of its work, and a start would change its logs of {{ partitions }}",
         "Copy the log directories of {{ brokers or 'this broker' }} elsewhere before it starts.",
     ),
-    Cause.DAMAGED_LOG: _Words(
+    Cause.DAMAGED_LOG: _IncidentText(
         "damaged segments",
         "segments of {{ partitions }} are damaged{% if brokers %} on {{ brokers }}{% endif %}",
         "Copy the log directories of {{ brokers or 'this broker' }} elsewhere before it starts: a start may cut its logs at"
         " the damage." + _REPAIR,
     ),
-    Cause.DAMAGED_FILES: _Words(
+    Cause.DAMAGED_FILES: _IncidentText(
         "damaged index, snapshot or checkpoint",
         "small files of {{ partitions }} are damaged{% if brokers %} on {{ brokers }}{% endif %}; no segment is",
         "Copy the log directories of {{ brokers or 'this broker' }} elsewhere before it starts; each finding says what its"
         " file costs.",
     ),
-    Cause.TOPIC_RECREATED: _Words(
+    Cause.TOPIC_RECREATED: _IncidentText(
         "topic ids disagree",
         "directories of {{ partitions }} are of another topic of the same name{% if brokers %} ({{ brokers }}){% endif %}",
         "Copy the directories of every id elsewhere before any broker starts, and find out which of them the cluster uses.",
     ),
-    Cause.HANGING_TRANSACTION: _Words(
+    Cause.HANGING_TRANSACTION: _IncidentText(
         "hanging transactions",
         "transactions in {{ partitions }} are open, or go on behind their end, and no coordinator will end them",
         "On the running cluster (Kafka 3.0 or later) let kafka-transactions.sh find-hanging confirm each before you abort it.",
     ),
-    Cause.TORN_TRANSACTION: _Words(
+    Cause.TORN_TRANSACTION: _IncidentText(
         "transactions that ended in two ways",
         "transactions in {{ partitions }} ended otherwise than their coordinator decided",
         "Keep every log directory and backup as it is; the coordinator's word is in __transaction_state.",
     ),
-    Cause.PRODUCER_SEQUENCE: _Words(
+    Cause.PRODUCER_SEQUENCE: _IncidentText(
         "producer sequences with gaps or repeats",
         "sequences of producers do not follow each other in {{ partitions }}",
         "Compare with the other replicas, then with what the producers logged at that time.",
     ),
-    Cause.READERS_HELD_BACK: _Words(
+    Cause.READERS_HELD_BACK: _IncidentText(
         "consumers cannot read the newest records",
         "the high watermark of {{ partitions }} does not move, and consumers wait for it",
         "Find out which member of the ISR does not fetch, and why.",
     ),
-    Cause.OLDER_FORMAT: _Words(
+    Cause.OLDER_FORMAT: _IncidentText(
         "older message format",
         "a replica of {{ partitions }} has records in an older message format, without their headers or transactions",
-        f"{_KEEP} Let a replica with the newer format lead, and let the other copy the partition again.",
+        f"{_GUARD} Let a replica with the newer format lead, and let the other copy the partition again.",
     ),
-    Cause.CLEANER_STOPPED: _Words(
+    Cause.CLEANER_STOPPED: _IncidentText(
         "log cleaner that stopped",
         "{{ brokers or 'a broker' }} does not clean its compacted logs, which other brokers cleaned further",
         "Look in the log of {{ brokers or 'this broker' }} for the end of kafka-log-cleaner-thread, and restart the broker.",
     ),
-    Cause.COMMITTED_LOST: _Words(
+    Cause.COMMITTED_LOST: _IncidentText(
         "committed records are gone",
         "no copy holds committed records of {{ partitions }}, and no file says why",
         "Look for further copies: other replicas, other log directories, backups, files ending in .deleted. Scan them together.",
     ),
-    Cause.LOST_SINCE: _Words(
+    Cause.LOST_SINCE: _IncidentText(
         "committed records gone since the older snapshot",
         "committed records of {{ partitions }} that the older snapshot has are gone{% if brokers %} on {{ brokers }}{% endif %}",
         "Keep the older snapshot as it is, since it has these records, and find out from a controller's log who led meanwhile.",
     ),
-    Cause.MIXED_COPIES: _Words(
+    Cause.MIXED_COPIES: _IncidentText(
         "copies that do not belong together",
         "what was given is of different clusters, nodes or moments, or not all of it Kafka's",
         "Settle which copies belong together before you trust the rest.",
     ),
-    Cause.UNREADABLE_RECORDS: _Words(
+    Cause.UNREADABLE_RECORDS: _IncidentText(
         "records that could not be read",
         "records of {{ partitions }} could not be read, so what they say is not known",
         "Scan again with the newest version of this tool and every replica of these partitions.",
     ),
-    Cause.CONTROLLERS: _Words(
+    Cause.CONTROLLERS: _IncidentText(
         "controllers that must not start",
         "controllers lost records of {{ partitions }} that others hold, or cannot apply a record of it",
         "Keep the controllers stopped until what the findings say is mended, and copy every log directory elsewhere first.",
     ),
-    Cause.SETTINGS: _Words(
+    Cause.SETTINGS: _IncidentText(
         "risky settings",
         "settings of {{ partitions }} allow losses",
         "Compare the settings with what the topic is for.",
@@ -136,8 +137,9 @@ WORDS: Final[dict[Cause, _Words]] = {
 }
 
 
+_ELECTION_CAUSES: Final = (Cause.UNCLEAN_ELECTION, Cause.LAST_REPLICA_ELECTED, Cause.REPLICAS_DIVERGE)
 _COMMANDS: Final = {
-    **dict.fromkeys((Cause.UNCLEAN_ELECTION, Cause.LAST_REPLICA_ELECTED, Cause.REPLICAS_DIVERGE), "plan"),
+    **dict.fromkeys(_ELECTION_CAUSES, "plan"),
     **dict.fromkeys((Cause.LOG_DIRECTORY_GONE, Cause.SHORT_REPLICA, Cause.COMMITTED_LOST), "plan"),
     **dict.fromkeys((Cause.HANGING_TRANSACTION, Cause.TORN_TRANSACTION), "transactions"),
     Cause.READERS_HELD_BACK: "groups",
@@ -146,12 +148,12 @@ _COMMANDS: Final = {
 
 def incident_title(incident: Incident) -> str:
     """A short noun phrase."""
-    return WORDS[incident.cause].title
+    return TEXTS[incident.cause].title
 
 
 def incident_message(incident: Incident) -> str:
-    """What happened, and what it costs, in two or three sentences."""
-    sentences = [_filled(WORDS[incident.cause].message, incident), loss(incident), copies(incident)]
+    """What happened and what it costs, in one to four sentences."""
+    sentences = [_filled(TEXTS[incident.cause].message, incident), _loss(incident), _copies(incident)]
     if incident.confidence is Confidence.SUSPECTED:
         sentences.append("This is suspected: something harmless may look the same.")
     return " ".join(sentence for sentence in sentences if sentence)
@@ -159,36 +161,33 @@ def incident_message(incident: Incident) -> str:
 
 def incident_advice(incident: Incident) -> str:
     """What to do first."""
-    return _filled(WORDS[incident.cause].advice, incident)
+    return _filled(TEXTS[incident.cause].advice, incident)
 
 
 def incident_command(incident: Incident) -> str | None:
-    """The command that shows more of it, for all its partitions at once; None where each has its own."""
+    """The command that shows more about all its partitions at once; None if each has its own command."""
     return _COMMANDS.get(incident.cause)
 
 
 def when(incident: Incident) -> str | None:
-    """`2026-11-21T03:56:10Z`, or from when to when; None where no file tells."""
+    """`2026-11-21T03:56:10Z`, or first to last time; None if unknown."""
     if incident.from_ms is None or incident.to_ms is None:
         return None
-    first, last = moment(incident.from_ms), moment(incident.to_ms)
+    first, last = utc_time(incident.from_ms), utc_time(incident.to_ms)
     return first if first == last else f"{first} to {last}"
 
 
-_HISTORIES: Final = frozenset({Cause.UNCLEAN_ELECTION, Cause.LAST_REPLICA_ELECTED, Cause.REPLICAS_DIVERGE})
-
-
 def cost(counted: Incident | IncidentPartition, of: Incident) -> tuple[int, int, str]:
-    """(at least, at most, what they are): committed records that are lost, where they are known of all of the incident `of`, else
-    committed offsets."""
+    """The loss of an incident `of` or of its partition `counted`: (at least, at most, noun). It counts committed records if these
+    are known for the whole incident, else committed offsets."""
     least, most = of.records_lost_at_least, of.records_lost_at_most
     if least is None or most is None or (least == 0) != (of.lost_at_least == 0) or most == 0:
         return counted.lost_at_least, counted.lost_at_most, "committed offset"
     return counted.records_lost_at_least or 0, counted.records_lost_at_most or 0, "committed record"
 
 
-def loss(incident: Incident) -> str:
-    """How many committed records it costs, or may cost, the number first; nothing where it costs none."""
+def _loss(incident: Incident) -> str:
+    """A sentence about the loss, beginning with the number; empty without a loss."""
     least, most, noun = cost(incident, incident)
     if not most:
         return ""
@@ -200,23 +199,23 @@ def loss(incident: Incident) -> str:
         return f"{number} {'is' if least == 1 else 'are'} in no copy of the newer snapshot{more}."
     if least < most:
         number = f"At least {least} and at most {amount(most, noun)}"
-    one = most == 1
+    survive, verb, pronoun = ("survives", "is", "it") if most == 1 else ("survive", "are", "them")
     holders = _common_holders(incident)
-    if incident.cause in _HISTORIES and holders:
-        there = f"survive{'s' if one else ''} only on {_only_on(incident, holders)}"
-        return f"{number} {there}, and Kafka would truncate {'it' if one else 'them'} there to match the new leader."
+    if incident.cause in _ELECTION_CAUSES and holders:
+        only_on = f"{survive} only on {_only_on(incident, holders)}"
+        return f"{number} {only_on}, and Kafka would truncate {pronoun} there to match the new leader."
     if not incident.held_by:
-        return f"{number} {'is' if one else 'are'} in no copy that was given."
-    return f"{number} {'is' if one else 'are'} lost unless a replica with a good copy leads."
+        return f"{number} {verb} in no copy that was given."
+    return f"{number} {verb} lost unless a replica with a good copy leads."
 
 
-def copies(incident: Incident) -> str:
-    """Who holds good copies, of all or of some of the partitions; nothing where `loss` says it, or none is needed."""
+def _copies(incident: Incident) -> str:
+    """A sentence about the holders of good copies; empty if `_loss` names them, or none are needed."""
     holders = _common_holders(incident)
     if holders:
-        if incident.cause in _HISTORIES and incident.lost_at_least:
+        if incident.cause in _ELECTION_CAUSES and incident.lost_at_least:
             return ""
-        in_part = brokers_by_offsets(incident.partitions[0].held_ranges) if len(incident.partitions) == 1 else None
+        in_part = brokers_by_range(incident.partitions[0].held_ranges) if len(incident.partitions) == 1 else None
         alone = " alone" if len(holders) == 1 else ""
         return f"Good copies are on {in_part or f'{named_brokers(holders)}{alone}'}."
     if incident.held_by:
@@ -234,15 +233,15 @@ def _common_holders(incident: Incident) -> list[Broker]:
 
 
 def _only_on(incident: Incident, holders: list[Broker]) -> str | None:
-    """Who holds all that there is: of one partition by offsets, of several with those that hold some of it, too."""
+    """The holders of what survives: of one partition by offsets, of several with those that hold only some of it."""
     if len(incident.partitions) == 1 and incident.partitions[0].held_ranges:
-        return brokers_by_offsets(incident.partitions[0].held_ranges)
+        return brokers_by_range(incident.partitions[0].held_ranges)
     others = [broker for broker in incident.held_by if broker not in holders]
     return f"{named_brokers(holders)}{f', some of them on {named_brokers(others)}, too' if others else ''}"
 
 
 def _guard(incident: Incident) -> str:
-    """What to leave alone, and to copy, before any broker starts."""
+    """What to keep stopped and to copy before any broker starts."""
     holders = _common_holders(incident)
     if len(holders) == 1:
         return (
@@ -254,25 +253,17 @@ def _guard(incident: Incident) -> str:
     return f"Copy the log directories of {named_brokers(incident.held_by)} elsewhere before any broker starts."
 
 
-def _partitions(incident: Incident) -> str:
-    """`audit-0`, `3 partitions`, or what they are called where none is known."""
-    if not incident.partitions:
-        return "partitions"
-    first = incident.partitions[0]
-    return f"{first.topic}-{first.partition}" if len(incident.partitions) == 1 else f"{len(incident.partitions)} partitions"
-
-
 def _filled(template: str, incident: Incident) -> str:
-    known: dict[str, str | bool | None] = {
+    partitions = incident.partitions
+    name = f"{len(partitions)} partitions" if partitions else "partitions"
+    if len(partitions) == 1:
+        name = f"{partitions[0].topic}-{partitions[0].partition}"
+    values: dict[str, Value | str | bool | None] = {
         "brokers": named_brokers(incident.brokers),
         "guard": _guard(incident),
         "holders": listed(incident.held_by),
-        "partitions": None,
+        "partitions": Value(name),
         "proven": incident.lost_at_least > 0,
     }
-
-    def value_of(name: str) -> Value | str | bool | None:
-        return Value(_partitions(incident)) if name == "partitions" else known[name]
-
-    text = filled(template, value_of)
+    text = filled(template, values.__getitem__)
     return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith(".") else ".")

@@ -1,43 +1,43 @@
-"""What is said of every kind, a file each: `analysis/kinds/KIND.md`. The one module that makes sentences of templates.
+"""The text of every kind, from `analysis/kinds/KIND.md`, and the filling of templates.
 
-In front of the line `---` a file has lines `key: value`, which go on where lines are indented; behind it is the page that `explain`
-shows. `title` is a short noun phrase, `message` one sentence, `advice` a next step that is always safe to follow (a kind that is
-harmless may have none); `repairable` says whether the steps of a repair belong behind the advice; the other keys are a row of
-docs/soundness.md. Message and advice are jinja2 templates. A name in them is a number of the evidence or one of `findings.DERIVED`.
-It is true in an `if` or `or` where it is known, whatever it is, and has to be asked for there if it may not be known.
+A file has lines `key: value`, which continue on indented lines, before the line `---`, and after it the page that `explain` shows.
+`title` is a short noun phrase, `message` one sentence, `advice` a next step that is always safe to follow (harmless kinds may have
+none), `repairable` whether the steps of a repair belong after the advice. The other keys are a row of docs/soundness.md. Message
+and advice are jinja2 templates. A name in them is a value of the evidence or one of `findings.DERIVED`. It is true in an `if` or
+`or` if its value is known, whatever it is; a template must test a name that may be unknown.
 
-Templates are ours, and values are only ever printed by them. Evidence may be hostile: it is cut, and freed of control characters.
+Templates are ours and only print values. Evidence may be hostile: it is shortened, and its control characters are escaped.
 """
 
 import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Final, NamedTuple, Never
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Never
 
-from kafka_forensics.wording.values import amount, checksum, clean, copies_on, duration, listed, moment, named_brokers
+from kafka_forensics.wording.values import amount, checksum, clean, duration, listed, named_brokers, utc_time
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
 
 class Prose(NamedTuple):
-    """A file's front part, and the page behind it."""
+    """The values of a file, and its page."""
 
     title: str
     message: str
-    advice: str
     repairable: bool
     section: str
     proves: str
     cannot_see: str
     looks_like_it: str
     page: str
+    advice: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A known value of the evidence: true, whatever it is, and printed as clean text."""
+    """A known value of the evidence: always true, printed as clean text."""
 
     value: object
 
@@ -45,8 +45,8 @@ class Value:
         return clean(self.value).rstrip()
 
 
-class Phrase(str):
-    """Known words: true even when there are none, and printed as they are."""
+class TrustedText(str):
+    """Our own text: true even if empty, printed unchanged."""
 
     __slots__ = ()
 
@@ -57,47 +57,36 @@ class Phrase(str):
 FILTERS: Final[Mapping[str, Callable[..., str | None]]] = {
     "amount": amount,
     "brokers": named_brokers,
-    "copies": copies_on,
     "crc": checksum,
     "duration": duration,
     "listed": listed,
-    "time": moment,
+    "time": utc_time,
 }
-"""What a template may do with a value."""
+"""The filters of templates."""
 
 
 @cache
 def prose(kind: str) -> Prose:
-    """What is said of `kind`, which is one of the catalogue's."""
+    """The text of `kind`, which must be in the catalogue."""
     data = pkgutil.get_data("kafka_forensics.analysis.kinds", f"{kind}.md")
     assert data is not None
     front, page = data.decode().split("\n\n---\n\n", 1)
     lines = (line.partition(": ") for line in front.replace("\n  ", " ").splitlines())
-    fields = {key: text for key, _, text in lines}
-    return Prose(
-        title=fields["title"],
-        message=fields["message"],
-        advice=fields.get("advice", ""),
-        repairable=fields["repairable"] == "yes",
-        section=fields["section"],
-        proves=fields["proves"],
-        cannot_see=fields["cannot see"],
-        looks_like_it=fields["looks like it"],
-        page=page,
-    )
+    fields: dict[str, Any] = {key.replace(" ", "_"): text for key, _, text in lines}
+    return Prose(**fields | {"repairable": fields["repairable"] == "yes", "page": page})
 
 
 def filled(template: str, value_of: Callable[[str], Value | str | bool | None]) -> str:
-    """`template` with what `value_of` gives for the names in it: None for what is not known, a bool for what is only asked for."""
+    """`template` with the values that `value_of` returns for its names: None if unknown, a bool for names that are only tested."""
     compiled, names = _compiled(template)
     values = {name: value_of(name) for name in names}
     known = {name: value for name, value in values.items() if value is not None and value is not False}
-    return compiled.render({name: Phrase(value) if isinstance(value, str) else value for name, value in known.items()})
+    return compiled.render({name: TrustedText(value) if isinstance(value, str) else value for name, value in known.items()})
 
 
 @cache
 def _compiled(template: str) -> tuple["Template", frozenset[str]]:
-    """A template, and the names in it."""
+    """A template, and its names."""
     from jinja2 import nodes
 
     tree = environment().parse(template)
@@ -106,19 +95,19 @@ def _compiled(template: str) -> tuple["Template", frozenset[str]]:
 
 @cache
 def environment() -> "Environment":
-    """How templates are read. What they do not ask for before they print it must be known: else they raise."""
-    from jinja2 import Environment, Undefined  # only where a sentence is made: not for `--help`, nor for a scan without findings
+    """The environment of all templates, which raise if they print a name without a value."""
+    from jinja2 import Environment, Undefined  # late: not needed for `--help` and for scans without findings
 
     class Unknown(Undefined):
-        """May be asked for; cannot be printed."""
+        """A name without a value: it can be tested, not printed."""
 
         def __str__(self) -> Never:
             self._fail_with_undefined_error()
 
     def on_known(function: Callable[..., str | None]) -> Callable[..., object]:
         def applied(value: Value | Unknown, *arguments: str) -> object:
-            words = function(value.value, *arguments) if isinstance(value, Value) else None
-            return Unknown() if words is None else Phrase(words)
+            text = function(value.value, *arguments) if isinstance(value, Value) else None
+            return Unknown() if text is None else TrustedText(text)
 
         return applied
 

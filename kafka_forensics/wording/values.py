@@ -1,4 +1,4 @@
-"""Numbers, lists and ranges in words, printable and short. Evidence may be hostile: nothing here raises for it."""
+"""Numbers, lists and ranges as short printable text. Evidence may be hostile: nothing here raises for it."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,12 +12,12 @@ from kafka_forensics.replication.small_files import ABSENT, PARTITION_METADATA, 
 TEXT_LIMIT: Final = 160
 LIST_LIMIT: Final = 6
 _UNITS: Final = ((172_800, 86_400, 3600, ("d", "h")), (3600, 3600, 60, ("h", "min")), (60, 60, 1, ("min", "s")))
-"""From how many seconds on, how many each of two units has, and their names."""
+"""From how many seconds on, the seconds of two units, and their names."""
 _CODE: Final = re.compile(r"[a-z0-9]+(?:_[a-z0-9]+)+")
 
 
 def clean(value: object, limit: int = TEXT_LIMIT) -> str:
-    """`value` as printable text of bounded length; of anything but text, numbers and lists of them only its type."""
+    """`value` as printable text of bounded length; only the type's name for values other than text, numbers and lists of them."""
     if isinstance(value, (list, tuple)) and limit:
         return ", ".join(clean(item, limit // 4) for item in value[:LIST_LIMIT])
     if isinstance(value, SupportsIndex):
@@ -29,14 +29,14 @@ def clean(value: object, limit: int = TEXT_LIMIT) -> str:
 
 
 def spelled_out(text: str) -> str:
-    """`text` with each letter that has no form of its own as an escape: what a page or a message may hold."""
+    """`text` with unprintable characters as escapes, fit for messages and pages."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii") for letter in text)
 
 
 def listed(value: object) -> str | None:
-    """`1 and 2`, or `a: x and b: y`: the first few of many, None for nothing; anything else as it is."""
+    """`1 and 2`, or `a: x and b: y`: the first few of a list or dict, None if it is empty; other values as `clean` text."""
     if isinstance(value, dict):
         items = [f"{clean(key, 40)}: {clean(item, 60)}" for key, item in list(value.items())[:LIST_LIMIT]]
     elif isinstance(value, (list, tuple)):
@@ -48,18 +48,18 @@ def listed(value: object) -> str | None:
     return " and ".join(part for part in (", ".join(items[:-1]), *items[-1:]) if part) or None
 
 
-def spoken(value: object) -> object:
-    """One of our own words for machines (`wrong_crc`) without its underscores; anything else as it is."""
+def without_underscores(value: object) -> object:
+    """One of our codes (`wrong_crc`) without underscores; other values unchanged."""
     return value.replace("_", " ") if isinstance(value, str) and _CODE.fullmatch(value) else value
 
 
 def checksum(value: object) -> str:
-    """A CRC as it is usually written: `0x0000beef`."""
+    """A CRC in hexadecimal: `0x0000beef`."""
     return f"0x{value:08x}" if isinstance(value, int) and 0 <= value < 2**32 else clean(value)
 
 
 def named_brokers(value: object) -> str | None:
-    """`broker 2`, `brokers 1 and 2`; None for nothing."""
+    """`broker 2`, `brokers 1 and 2`; None without brokers."""
     return f"broker{'s' if len(value) > 1 else ''} {listed(value)}" if isinstance(value, (list, tuple)) and value else None
 
 
@@ -69,9 +69,8 @@ def copies_on(value: object) -> str | None:
     return holders and (f"good copies are on {holders}" if holders.startswith("brokers") else f"a good copy is on {holders}")
 
 
-def brokers_by_offsets(rows: object) -> str | None:
-    """`brokers 1 and 2 (offsets 300 to 339) and broker 1 (offsets 340 to 369)`, of rows of `held_ranges` that somebody holds; None
-    where nobody holds any."""
+def brokers_by_range(rows: object) -> str | None:
+    """`brokers 1 and 2 (offsets 300 to 339) and broker 1 (offsets 340 to 369)`, of rows of `held_ranges`; None without brokers."""
     texts = []
     for row in rows if isinstance(rows, (list, tuple)) else []:
         brokers = named_brokers(row.get("brokers")) if isinstance(row, dict) else None
@@ -85,14 +84,14 @@ def amount(value: object, noun: str) -> str:
     return plural(clean(value), noun)
 
 
-def moment(value: object) -> str:
-    """Milliseconds as a UTC time, or the bare number where there is no such time."""
+def utc_time(value: object) -> str:
+    """Milliseconds since 1970 as UTC time; the number itself if it is out of range."""
     time = rfc3339(value) if isinstance(value, int) else None
     return clean(value) if time is None else f"{time[:19]}Z"
 
 
 def duration(milliseconds: object) -> str:
-    """A time that passed, in its two largest units: `22 h 5 min`; `unknown` for what is none."""
+    """A duration in its two largest units: `22 h 5 min`; `unknown` for invalid values."""
     if not isinstance(milliseconds, int) or not 0 <= milliseconds < 1 << 63:
         return "unknown"
     seconds = milliseconds // 1000
@@ -104,7 +103,7 @@ def duration(milliseconds: object) -> str:
 
 
 def span(start: object, end: object, noun: str) -> str | None:
-    """`offset 5` for exclusive end 6 or None, `offsets 5 to 9` for 10; without a noun the numbers alone."""
+    """`offset 5` for start 5 and exclusive end 6 or None, `offsets 5 to 9` for end 10; an empty noun is left out."""
     if not isinstance(start, int) or start < 0:
         return None
     if isinstance(end, int) and end > start + 1:
@@ -113,21 +112,21 @@ def span(start: object, end: object, noun: str) -> str | None:
 
 
 def offset_range(start: int, end: int) -> str:
-    """[300, 370) as people read it, with both ends in it: `300 to 369`; `5` for [5, 6), `none` for an empty one."""
+    """[300, 370) with inclusive ends: `300 to 369`; `5` for [5, 6), `none` for an empty range."""
     if end <= start:
         return "none"
     return str(start) if end - start == 1 else f"{start} to {end - 1}"
 
 
 def damaged_bytes(size_in_bytes: int, spans: Sequence[tuple[int, int]]) -> str:
-    """`126 bytes of the log (offsets 0 to 4) are damaged`; `spans` are [start, end) and may be unknown."""
+    """`126 bytes of the log (offsets 0 to 4) are damaged`; `spans` are [start, end), empty if unknown."""
     offsets = ", ".join(offset_range(start, end) for start, end in spans)
     where = f" (offset{'' if offsets.isdigit() else 's'} {offsets})" if offsets else ""
     noun, verb = ("byte", "is") if size_in_bytes == 1 else ("bytes", "are")
     return f"{size_in_bytes} {noun} of the log{where} {verb} damaged"
 
 
-# What is wrong with a small file (an index, a snapshot, a checkpoint), and what it costs to start without it.
+# Defects of small files (indexes, snapshots, checkpoints), and the cost of starting without such a file.
 
 
 DEFECTS: Final = {
@@ -158,7 +157,7 @@ DEFECTS: Final = {
     "zero_id": "its topic id is that of no topic",
     "zeros": "it is filled with zeros",
 }
-"""What the reasons say that reading a checkpoint or identity file gives."""
+"""Reasons why a checkpoint or identity file cannot be read."""
 WITHOUT: Final = {
     "__cluster_metadata-0/leader-epoch-checkpoint": "the node takes the leader epochs from the batches of the controllers' log",
     "__cluster_metadata-0/partition.metadata": "the node writes it anew",
@@ -183,18 +182,18 @@ WITHOUT: Final = {
         " a follower is cut there"
     ),
 }
-"""What it costs to start without a file."""
+"""The cost of starting without a file, by its name."""
 
 
 def defect(finding: Finding) -> str | None:
-    """What is wrong with a small file, and in which line."""
+    """The defect of a small file, and its line."""
     reason, line = finding.evidence.get("reason"), finding.evidence.get("line")
     if reason is None:
         return None
     if finding.evidence.get("empty"):
         return "it has 0 bytes"
-    words = DEFECTS.get(reason) if isinstance(reason, str) else None
-    return (clean(spoken(reason)) if words is None else words) + (f" (line {clean(line)})" if isinstance(line, int) else "")
+    text = DEFECTS.get(reason) if isinstance(reason, str) else None
+    return (text or clean(without_underscores(reason))) + (f" (line {clean(line)})" if isinstance(line, int) else "")
 
 
 ON_START: Final[Mapping[str, str]] = {
@@ -209,36 +208,30 @@ ON_START: Final[Mapping[str, str]] = {
     ),
     Outcome.CLEANER_STOPS.value: "the broker starts, and its log cleaner ends until the next start",
 }
-"""What a start does with the file, where that is more than to read on, to ignore it or to write it anew."""
+"""What a broker does at a start with the file, unless it ignores it or writes it anew."""
 
 
 def on_start(finding: Finding) -> str | None:
-    """What a start does with the file."""
+    """What a broker does at a start with the file."""
     return ON_START.get(str(finding.evidence.get("on_start")))
 
 
-def without(finding: Finding) -> str | None:
-    """What it costs to start without the file; None of one without which a broker does not serve its logs."""
-    return WITHOUT.get(table_name(str(finding.place.file)))
-
-
 def mending(finding: Finding) -> str:
-    """What to do with a damaged file before the broker starts, and what that costs."""
-    cost = without(finding)
+    """How to repair a damaged file before the broker starts, and what that costs."""
+    cost = WITHOUT.get(table_name(str(finding.place.file)))
     if cost is not None:
         return f"move this file (never delete it) out of its log directory: {cost}"
     if finding.evidence.get("reason") == "cluster_id_empty":
         cluster_id = clean(finding.evidence.get("cluster_id") or "ID")
         return f"set `cluster.id={cluster_id}` in this file and leave its other lines as they are"
     told_by = finding.evidence.get("told_by")
-    lines = f"write this file anew, of the lines {written_anew(finding)}" + (
-        f" (the id is from {listed(told_by)})" if told_by else ""
-    )
-    return f"see whether the broker has this file, and if not, {lines}" if finding.evidence.get("reason") == ABSENT else lines
+    source = f" (the id is from {listed(told_by)})" if told_by else ""
+    advice = f"write this file anew, of the lines {_identity_lines(finding)}{source}"
+    return f"see whether the broker has this file, and if not, {advice}" if finding.evidence.get("reason") == ABSENT else advice
 
 
-def written_anew(finding: Finding) -> str | None:
-    """The lines of an identity file, as far as others prove what it should say."""
+def _identity_lines(finding: Finding) -> str:
+    """The right lines of an identity file, with ID for values that no other file proves."""
     evidence = finding.evidence
     if str(finding.place.file).rpartition("/")[2] == PARTITION_METADATA:
         return f"`version: 0` and `topic_id: {clean(evidence.get('topic_id') or 'ID')}`"
