@@ -222,9 +222,9 @@ def _compare(finding: Finding) -> str | None:
 
 def _on_partition(command: str, finding: Finding) -> str:
     """The command for the partition of a finding."""
-    place, options = finding.place, ()
-    if place.topic is not None and place.partition is not None:
-        options = ("--topic", place.topic, "--partition", str(place.partition))
+    place = finding.place
+    known = place.topic is not None and place.partition is not None
+    options = ("--topic", str(place.topic), "--partition", str(place.partition)) if known else ()
     return f"`{asked_command(command, finding.asked, *options)}`."
 
 

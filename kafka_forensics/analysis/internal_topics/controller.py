@@ -60,7 +60,7 @@ _LISTS: Final = {
     "directories": "directories",
 }
 """Lists in records about partitions, and the attributes of PartitionState that have them."""
-_BROKER_EPOCHS: Final = {
+_BROKER_EPOCHS: Final[dict[int, str]] = {
     ApiKey.FENCE_BROKER: "epoch",
     ApiKey.UNFENCE_BROKER: "epoch",
     ApiKey.PRODUCER_IDS: "broker_epoch",

@@ -1,8 +1,8 @@
-"""State of groups and transactional ids that stands in a partition which its coordinator does not read.
+"""State of groups and transactional ids in a partition that their coordinator does not read.
 
-A coordinator reads the partition that the hash of its group or transactional id gives, modulo the number of partitions
-(GroupCoordinatorService.partitionFor, TransactionStateManager.partitionFor). Raise that number, and what was written before stays
-where it is: after the next start of the brokers the coordinator of most ids is another, and knows nothing of it.
+A coordinator reads the partition given by the hash of its group or transactional id, modulo the number of partitions
+(GroupCoordinatorService.partitionFor, TransactionStateManager.partitionFor). If that number is raised, existing records stay where
+they are. After the next start of the brokers most ids have another coordinator, which does not have their state.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from kafka_forensics.analysis.kinds.evidence_classes import MisplacedStateEvidence
 
 DEFAULT_COUNT: Final = 50
-"""Partitions of both topics unless brokers are configured otherwise."""
+"""Kafka's default number of partitions of both topics."""
 _LISTED: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionCount:
-    """How many partitions an internal topic has; `is_exact` if the controller's log says so, and not the copies alone."""
+    """Number of partitions of an internal topic; `is_exact` if it is from the controller's log, not from the copies."""
 
     count: int
     is_exact: bool
 
     @property
     def is_sure(self) -> bool:
-        """Whether the topic has no more partitions: by the controller's log, or because more than the default are here."""
+        """Whether the topic has no more partitions: by the controller's log, or because the copies have more than the default."""
         return self.is_exact or self.count > DEFAULT_COUNT
 
     def partition_of(self, name: str) -> int:
@@ -40,58 +40,63 @@ class PartitionCount:
         return java_hash(name) % self.count
 
 
-def misplaced_offsets(history: GroupHistory, known: PartitionCount) -> list[Finding]:
-    """`COORDINATOR_STATE_MISPLACED` of `__consumer_offsets`: an error where a group's coordinator has no offset at all, a
-    warning where it has, and this one is missing or smaller; those that have come further are silent. Notes all in `read_from`."""
+def misplaced_offsets(history: GroupHistory, partition_count: PartitionCount) -> list[Finding]:
+    """`COORDINATOR_STATE_MISPLACED` of `__consumer_offsets`; adds the partition to read to `history.read_from`.
+
+    It is an error if a group's coordinator has no offset of the group, else a warning about offsets that are missing there or
+    smaller. Groups whose coordinator has all offsets or larger ones are not reported.
+    """
     commits = [committed for log in history.logs for committed in log.committed]
-    if _fit(known, ((commit.group, commit.log_partition) for commit in commits)):
+    if _fits_default(partition_count, ((commit.group, commit.log_partition) for commit in commits)):
         return []
-    read_from = {group: known.partition_of(group) for group in {commit.group for commit in commits}}
-    right: dict[tuple[str, str, int], Committed] = {}
-    wrong: list[Committed] = []
+    read_from = {group: partition_count.partition_of(group) for group in {commit.group for commit in commits}}
+    read: dict[tuple[str, str, int], Committed] = {}
+    misplaced: list[Committed] = []
     for commit in commits:
         if read_from[commit.group] == commit.log_partition:
-            right[commit.group, commit.topic, commit.partition] = commit
+            read[commit.group, commit.topic, commit.partition] = commit
         else:
-            wrong.append(commit)
+            misplaced.append(commit)
             history.read_from[commit.group] = read_from[commit.group]
-    forgotten: dict[str, set[int]] = {}
-    for commit in wrong:
-        newer = right.get((commit.group, commit.topic, commit.partition))
+    reported: dict[str, set[int]] = {}
+    for commit in misplaced:
+        newer = read.get((commit.group, commit.topic, commit.partition))
         if newer is None or newer.last.offset < commit.last.offset:
-            forgotten.setdefault(commit.group, set()).add(commit.log_partition)
-    is_grave = known.is_sure and not forgotten.keys() <= {group for group, _, _ in right}
-    return _found(CONSUMER_OFFSETS_TOPIC, known, forgotten, Severity.ERROR if is_grave else Severity.WARNING)
+            reported.setdefault(commit.group, set()).add(commit.log_partition)
+    is_error = not reported.keys() <= {group for group, _, _ in read}
+    return _misplaced(CONSUMER_OFFSETS_TOPIC, partition_count, reported, is_error=is_error)
 
 
-def misplaced_ids(log: TransactionLog, known: PartitionCount) -> list[Finding]:
-    """The same of `__transaction_state`: an error where a transaction is open that no coordinator will end."""
-    states = [state for state in log.states.values() if state.metadata is not None]
-    if _fit(known, ((state.transactional_id, state.partition) for state in states)):
+def misplaced_ids(log: TransactionLog, partition_count: PartitionCount) -> list[Finding]:
+    """`COORDINATOR_STATE_MISPLACED` of `__transaction_state`: an error if one of the transactions is open, else a warning."""
+    states = [(state, state.metadata) for state in log.states.values() if state.metadata is not None]
+    if _fits_default(partition_count, ((state.transactional_id, state.partition) for state, _ in states)):
         return []
-    wrong = [state for state in states if known.partition_of(state.transactional_id) != state.partition]
-    is_open = any(state.metadata is not None and state.metadata.state in OPEN_STATES for state in wrong)
-    forgotten = {state.transactional_id: {state.partition} for state in wrong}
-    return _found(TRANSACTION_STATE_TOPIC, known, forgotten, Severity.ERROR if is_open and known.is_sure else Severity.WARNING)
+    wrong = [row for row in states if partition_count.partition_of(row[0].transactional_id) != row[0].partition]
+    misplaced = {state.transactional_id: {state.partition} for state, _ in wrong}
+    is_error = any(metadata.state in OPEN_STATES for _, metadata in wrong)
+    return _misplaced(TRANSACTION_STATE_TOPIC, partition_count, misplaced, is_error=is_error)
 
 
-def _fit(known: PartitionCount, placed: Iterable[tuple[str, int]]) -> bool:
-    """Whether all stand where the default number of partitions puts them, of which the copies may lack some."""
-    possible = not known.is_exact and known.count < DEFAULT_COUNT
+def _fits_default(partition_count: PartitionCount, placed: Iterable[tuple[str, int]]) -> bool:
+    """Whether all ids are where the default number of partitions puts them; the copies may lack some partitions."""
+    possible = not partition_count.is_exact and partition_count.count < DEFAULT_COUNT
     return possible and all(java_hash(name) % DEFAULT_COUNT == partition for name, partition in placed)
 
 
-def _found(topic: str, known: PartitionCount, misplaced: Mapping[str, set[int]], severity: Severity) -> list[Finding]:
-    if not misplaced:
+def _misplaced(topic: str, partition_count: PartitionCount, found_in: Mapping[str, set[int]], *, is_error: bool) -> list[Finding]:
+    if not found_in:
         return []
+    listed = sorted(found_in)[:_LISTED]
     evidence: MisplacedStateEvidence = {
         "of_groups": topic == CONSUMER_OFFSETS_TOPIC,
-        "names_count": len(misplaced),
-        "partition_count": known.count,
-        "in_partitions": {name: sorted(misplaced[name]) for name in sorted(misplaced)[:_LISTED]},
-        "read_from": {name: known.partition_of(name) for name in sorted(misplaced)[:_LISTED]},
+        "names_count": len(found_in),
+        "partition_count": partition_count.count,
+        "in_partitions": {name: sorted(found_in[name]) for name in listed},
+        "read_from": {name: partition_count.partition_of(name) for name in listed},
     }
-    if not known.is_exact:
+    if not partition_count.is_exact:
         evidence["premises"] = [f"the copies hold every partition of {topic}"]
-    confidence = Confidence.PROVEN if known.is_exact else Confidence.INFERRED
+    severity = Severity.ERROR if is_error and partition_count.is_sure else Severity.WARNING
+    confidence = Confidence.PROVEN if partition_count.is_exact else Confidence.INFERRED
     return [finding("COORDINATOR_STATE_MISPLACED", Place(topic), evidence, severity=severity, confidence=confidence)]

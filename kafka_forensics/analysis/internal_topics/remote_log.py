@@ -1,4 +1,4 @@
-"""Replaying a partition of `__remote_log_metadata` as a broker would (RemoteLogMetadataCache)."""
+"""A partition of `__remote_log_metadata` replayed like in a broker (RemoteLogMetadataCache)."""
 
 from base64 import b64decode
 from collections import deque
@@ -11,13 +11,13 @@ from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.remote_log import RemoteLog, RemoteSegment, RemoteSegmentState
 
 MAX_DELETED: Final = 1 << 13
-"""Deleted segments of one partition of `__remote_log_metadata` that are held: the topic keeps the events of all for good."""
+"""Deleted segments kept per partition of `__remote_log_metadata`, which retains the events of all segments."""
 _Key = tuple[str, str, int]
 """Topic, topic id, partition."""
 
 
 class RemoteLogReplay:
-    """Segments by their ids while events come in by offset; those that are deleted are held until there are `max_deleted`."""
+    """Takes events in offset order and keeps segments by their ids, including the last `max_deleted` deleted ones."""
 
     def __init__(self, metadata_partition: int, max_deleted: int = MAX_DELETED) -> None:
         self.metadata_partition = metadata_partition
@@ -28,10 +28,10 @@ class RemoteLogReplay:
         self._deleted: deque[str] = deque()
 
     def take(self, fields: Json, metadata_offset: int) -> bool:
-        """One event; `fields` as `parsers.internal_topics.decode_remote_log_record` reads them. Whether brokers take it, too.
+        """Add an event; `fields` as from `parsers.internal_topics.decode_remote_log_record`. Returns whether brokers accept it.
 
-        An event that may not follow is dropped, as brokers drop it: a record of a whole segment has no other state than
-        COPY_SEGMENT_STARTED, an update never has it. Events of whole partitions change no segment.
+        An invalid transition is dropped, as brokers do: a record of a whole segment must have the state COPY_SEGMENT_STARTED, an
+        update must not. Events of partitions change no segment.
         """
         if "remote_log_segment_id" not in fields:
             is_snapshot = "segment_id" in fields
@@ -40,18 +40,20 @@ class RemoteLogReplay:
         segment_id = fields["remote_log_segment_id"]["id"]
         state = RemoteSegmentState(fields["remote_log_segment_state"])
         is_whole = "start_offset" in fields
-        known = self._segments.get(segment_id)
-        before = None if known is None else known[1].state
+        key, segment = self._segments.get(segment_id, (None, None))
+        before = None if segment is None else segment.state
         if is_whole != (state is RemoteSegmentState.COPY_SEGMENT_STARTED) or not state.may_follow(before):
             self.dropped += 1
             return False
         if is_whole:
-            self._segments[segment_id] = _key(fields), _segment(fields, self.metadata_partition, metadata_offset)
-        elif known is not None:
+            topic_partition = fields["remote_log_segment_id"]["topic_id_partition"]
+            key = topic_partition["name"], topic_partition["id"], topic_partition["partition"]
+            self._segments[segment_id] = key, _segment(fields, self.metadata_partition, metadata_offset)
+        elif key is not None and segment is not None:
             self._segments[segment_id] = (
-                known[0],
+                key,
                 replace(
-                    known[1],
+                    segment,
                     broker_id=fields["broker_id"],
                     state=state,
                     event_timestamp_ms=fields["event_timestamp_ms"],
@@ -60,23 +62,19 @@ class RemoteLogReplay:
                 ),
             )
         if state is RemoteSegmentState.DELETE_SEGMENT_FINISHED and before is not state:
-            self._forget(segment_id)
+            self._deleted.append(segment_id)
+            if len(self._deleted) > self._max_deleted:
+                del self._segments[self._deleted.popleft()]
+                self.forgotten += 1
         return True
 
-    def _forget(self, segment_id: str) -> None:
-        """Hold a deleted segment, and not the oldest one if there are too many."""
-        self._deleted.append(segment_id)
-        if len(self._deleted) > self._max_deleted:
-            del self._segments[self._deleted.popleft()]
-            self.forgotten += 1
-
     def segments(self) -> Iterator[tuple[_Key, RemoteSegment]]:
-        """Every segment held, with its topic, topic id and partition."""
+        """Every segment kept, with its topic, topic id and partition."""
         yield from self._segments.values()
 
 
 def remote_logs(replays: Iterable[RemoteLogReplay]) -> dict[tuple[str, int], RemoteLog]:
-    """The remote log of each partition, by topic id and partition; a topic has the name that its first segment has."""
+    """The remote logs by topic id and partition; the name of a topic is that of its first segment."""
     by_partition: dict[tuple[str, int], tuple[_Key, list[RemoteSegment]]] = {}
     for replay in replays:
         for key, segment in replay.segments():
@@ -86,11 +84,6 @@ def remote_logs(replays: Iterable[RemoteLogReplay]) -> dict[tuple[str, int], Rem
         segments.sort(key=lambda segment: (segment.start_offset, segment.metadata_partition, segment.metadata_offset))
         logs[partition] = RemoteLog(*key, tuple(segments))
     return logs
-
-
-def _key(fields: Json) -> _Key:
-    of = fields["remote_log_segment_id"]["topic_id_partition"]
-    return of["name"], of["id"], of["partition"]
 
 
 def _segment(fields: Json, metadata_partition: int, metadata_offset: int) -> RemoteSegment:

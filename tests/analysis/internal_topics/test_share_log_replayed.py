@@ -134,7 +134,7 @@ def test_a_tombstone_takes_everything_and_leaves_room() -> None:
     for number in range(100):
         replay.snapshot(KEY, fields(5, [StateBatch(5, 6, 0, 1)] * 100), number, 0)
         replay.tombstone(KEY)
-    assert (replay.finish().states, replay._held, replay._text) == ([], 0, 0)
+    assert (replay.finish().states, replay._batches_count, replay._text) == ([], 0, 0)
 
 
 def test_work_and_room_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
