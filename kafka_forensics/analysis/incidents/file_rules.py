@@ -16,8 +16,8 @@ from kafka_forensics.analysis.incidents.replication_rules import (
 from kafka_forensics.analysis.incidents.signatures import (
     Case,
     ConditionResult,
-    KnownIncident,
     ReplicaFacts,
+    Signature,
     against,
     expected,
     extra,
@@ -184,21 +184,21 @@ def _torn(case: Case) -> ConditionResult:
 
 SIGNATURES: Final = (
     *HISTORIES,
-    KnownIncident(
+    Signature(
         "d7", None, "time index of zeros, by which every segment seems expired", "2.x on file systems that lose mapped writes", ()
     ).shown_by(
         must("a closed segment's time index holds nothing but zeros", _zeroed_time_index),
         extra("files are being deleted", any_replica(lambda facts: facts.deleted_files > 0)),
         extra("the log start moved", any_replica(lambda facts: (facts.context.log_start_checkpoint or 0) > 0)),
     ),
-    KnownIncident("d10", "KAFKA-9144 with retention", "transaction held open by a snapshot alone", "all versions", ()).shown_by(
+    Signature("d10", "KAFKA-9144 with retention", "transaction held open by a snapshot alone", "all versions", ()).shown_by(
         must("a snapshot holds a transaction open before the log start", _forgotten_transaction),
         against("the transaction is open in the log as well", has_finding("TXN_OPEN", "TXN_HANGING")),
     ),
-    KnownIncident("d13", "KAFKA-6683", "producer snapshot from the future", "0.11.0.0 to 1.0.1", ("1.0.2", "1.1.0")).shown_by(
+    Signature("d13", "KAFKA-6683", "producer snapshot from the future", "0.11.0.0 to 1.0.1", ("1.0.2", "1.1.0")).shown_by(
         must("a snapshot knows offsets at or beyond its own", _future_snapshot),
     ),
-    KnownIncident(
+    Signature(
         "d17",
         "KAFKA-13664",
         "coordinator that cannot load a preallocated partition",
@@ -208,27 +208,25 @@ SIGNATURES: Final = (
         must("a partition that coordinators load ends in zeros", _zeros_for_a_coordinator),
         expected("the broker was not stopped cleanly", replica_of(_zeros_for_a_coordinator, stopped_uncleanly)),
     ),
-    KnownIncident(
-        "d18", "KAFKA-6292", "segment too large for the reader's arithmetic", "before 1.1.1", ("1.1.1", "2.0.0")
-    ).shown_by(
+    Signature("d18", "KAFKA-6292", "segment too large for the reader's arithmetic", "before 1.1.1", ("1.1.1", "2.0.0")).shown_by(
         must("a segment ends within 17 bytes of 2 GiB", _largest_segment),
     ),
-    KnownIncident(
+    Signature(
         "d19", None, "offset index with preallocated zeros at its end", "any version after a crash; Kafka rebuilds the index", ()
     ).shown_by(
         must("an offset index that should be trimmed ends in zeros", _untrimmed_index),
         expected("the segment itself is sound", lambda case: not case.of("FRAMING_LOST", "BATCH_CRC_MISMATCH", "SEG_HOLE")),
     ),
-    KnownIncident(
+    Signature(
         "d20", "KAFKA-6264", "segment whose offsets pass 31 bits", "before 2.0.0, segments compacted by old versions", ("2.0.0",)
     ).shown_by(
         must("a segment holds offsets more than 2^31-1 above its base", _offset_beyond_segment),
         expected("the partition is compacted", any_replica(lambda facts: facts.context.compacted)),
     ),
-    KnownIncident("d21", "KAFKA-8764", "cleaner that cannot pass a hole", "before 2.4.1", ("2.4.1", "2.5.0")).shown_by(
+    Signature("d21", "KAFKA-8764", "cleaner that cannot pass a hole", "before 2.4.1", ("2.4.1", "2.5.0")).shown_by(
         must("the cleaner stopped in a hole at a segment's end", _cleaner_in_a_hole),
     ),
-    KnownIncident(
+    Signature(
         "d24", "KAFKA-14616", "topic deleted and made again while a broker was away", "before 3.7.0 in KRaft mode", ("3.7.0",)
     ).shown_by(
         must("replicas of one name carry different topic ids", has_finding("TOPIC_ID_MISMATCH")),
@@ -236,27 +234,27 @@ SIGNATURES: Final = (
         against("a directory lies under another living topic's name", _misplaced),
         explains=frozenset({"TOPIC_ID_MISMATCH", "TOPIC_UNKNOWN_TO_CONTROLLER"}),
     ),
-    KnownIncident(
+    Signature(
         "d24", "KAFKA-16234", "replica made again in another log directory", "before 3.7.1 in KRaft mode", ("3.7.1", "3.8.0")
     ).shown_by(
         must("one broker has two live directories of the partition", _two_directories),
         expected("the broker is in KRaft mode", any_replica(lambda facts: (facts.meta_version or 0) >= 1)),
     ),
-    KnownIncident("d24", "KAFKA-16814", "partition.metadata missing in KRaft mode", "before 3.7.1", ("3.7.1", "3.8.0")).shown_by(
+    Signature("d24", "KAFKA-16814", "partition.metadata missing in KRaft mode", "before 3.7.1", ("3.7.1", "3.8.0")).shown_by(
         must("partition.metadata is missing on one replica only", _metadata_missing),
         expected("the broker was not stopped cleanly", any_replica(stopped_uncleanly)),
     ),
-    KnownIncident("d25", None, "batches that are bad alike on every replica", "0.10.2 on FreeBSD; cause not known", ()).shown_by(
+    Signature("d25", None, "batches that are bad alike on every replica", "0.10.2 on FreeBSD; cause not known", ()).shown_by(
         must("a batch is bad in the same way on every replica", _same_damage_everywhere),
         extra("the batch is in message format 0 or 1", all_replicas(ends_in_old_format)),
     ),
-    KnownIncident(
+    Signature(
         "d14", "confluentinc/librdkafka#4953", "duplicates of an idempotent producer", "librdkafka, not known which", ()
     ).shown_by(
         must("a producer repeats a batch under a higher epoch, from 0", _repeated),
         against("the log also misses or repeats sequences", has_finding("PRODUCER_SEQ_GAP", "DUPLICATE_BATCH")),
     ),
-    KnownIncident("d8", "Redpanda 2026-06-25", "compaction that ran ahead of replication", "3.9 to 4.2 at least", ()).shown_by(
+    Signature("d8", "Redpanda 2026-06-25", "compaction that ran ahead of replication", "3.9 to 4.2 at least", ()).shown_by(
         must("a key lives on one replica that a cleaner took from another", _cleaned_on_one),
         must("the copies are of brokers that were stopped", all_replicas(lambda facts: facts.context.clean_shutdown)),
         must("no log ends in message format 0 or 1", all_replicas(lambda facts: not ends_in_old_format(facts))),
@@ -264,12 +262,12 @@ SIGNATURES: Final = (
         extra("transactional records are concerned", _transactional),
         expected("no replica has been damaged", lambda case: not case.of("BATCH_CRC_MISMATCH", "FRAMING_LOST", "SEG_HOLE")),
     ),
-    KnownIncident("d21", "KAFKA-4529", "tombstone removed too early", "0.10.0.0 to 0.10.1.0", ("0.10.1.1", "0.10.2.0")).shown_by(
+    Signature("d21", "KAFKA-4529", "tombstone removed too early", "0.10.0.0 to 0.10.1.0", ("0.10.1.1", "0.10.2.0")).shown_by(
         must("a key lives on one replica that a cleaner took from another", _cleaned_on_one),
         must("a log ends in message format 0 or 1", any_replica(ends_in_old_format)),
         against("other keys differ in other ways", _other_values),
     ),
-    KnownIncident(
+    Signature(
         "d9", "KAFKA-14402", "hanging transaction, see KIP-890", "before 4.0, or without transaction version 2", ("4.0.0",)
     ).shown_by(
         must("a transaction is open that no coordinator will end", has_finding("TXN_HANGING")),
@@ -280,17 +278,17 @@ SIGNATURES: Final = (
         fix_rules_out=False,
         explains=frozenset({"TXN_HANGING", "TXN_LATE_WRITE"}),
     ),
-    KnownIncident("d9", "KAFKA-19999", "transaction whose marker is never accepted", "not known", ()).shown_by(
+    Signature("d9", "KAFKA-19999", "transaction whose marker is never accepted", "not known", ()).shown_by(
         must("the coordinator prepares an end that has no marker", _no_marker),
         whole_scan=True,
         fix_rules_out=False,
     ),
-    KnownIncident("d11", "KAFKA-9144", "coordinator epoch that goes backwards", "before 2.4.1", ("2.4.1", "2.5.0")).shown_by(
+    Signature("d11", "KAFKA-9144", "coordinator epoch that goes backwards", "before 2.4.1", ("2.4.1", "2.5.0")).shown_by(
         must("a marker has a lower coordinator epoch than one before", has_finding("TXN_COORDINATOR_EPOCH_REGRESSION")),
         extra("records were written behind a marker", has_finding("TXN_LATE_WRITE")),
         explains=frozenset({"TXN_COORDINATOR_EPOCH_REGRESSION", "TXN_LATE_WRITE"}),
     ),
-    KnownIncident(
+    Signature(
         "d12",
         "KAFKA-17754",
         "transaction ended by a delayed EndTxn request of another one",

@@ -8,8 +8,8 @@ from kafka_forensics.analysis.incidents.signatures import (
     Case,
     Check,
     ConditionResult,
-    KnownIncident,
     ReplicaFacts,
+    Signature,
     against,
     expected,
     extra,
@@ -229,7 +229,7 @@ def _only_copy(case: Case) -> ConditionResult:
 
 
 HISTORIES: Final = (
-    KnownIncident("d1", "KAFKA-3919", "offsets that step back after a power outage", "before 0.11.0.0", ("0.11.0",)).shown_by(
+    Signature("d1", "KAFKA-3919", "offsets that step back after a power outage", "before 0.11.0.0", ("0.11.0",)).shown_by(
         must("a batch begins below the last offset and ends above it", _straddling),
         must("the log is in a format without leader epochs", replica_of(_straddling, ends_in_old_format)),
         extra("another replica holds these offsets whole", _has_holders(_straddling)),
@@ -237,21 +237,21 @@ HISTORIES: Final = (
         extra("other replicas hold other records there", _ahead_of_peers),
         explains=frozenset({"OFFSET_REGRESSION", "OFFSET_DISCONTINUITY"}),
     ),
-    KnownIncident(
+    Signature(
         "d2", "KAFKA-7164", "follower that missed a leader change and did not truncate", "before 2.0.1", ("2.0.1", "2.1.0")
     ).shown_by(
         must("a log goes on in the leader's epoch without being cut", _fork_where(_appends_without_truncation)),
         expected("the logs part below a known high watermark", has_finding("FORK_BELOW_HW", "UNCLEAN_LOSS")),
         explains=frozenset({"FORK_BELOW_HW", "UNCLEAN_LOSS"}),
     ),
-    KnownIncident(
+    Signature(
         "d3", "KAFKA-6361", "logs that parted in a fast fail-over and grew together", "0.11.0.0 to 1.1.1", ("2.0.0",)
     ).shown_by(
         must("an epoch of one log is in no other, a later one in both", _fork_where(_joins_later)),
         expected("the logs part below a known high watermark", has_finding("FORK_BELOW_HW", "UNCLEAN_LOSS")),
         explains=frozenset({"FORK_BELOW_HW", "UNCLEAN_LOSS"}),
     ),
-    KnownIncident(
+    Signature(
         "d4",
         "KAFKA-1211",
         "truncation to the high watermark, see KIP-101",
@@ -268,7 +268,7 @@ HISTORIES: Final = (
         fix_rules_out=False,
         explains=frozenset({"FORK_BELOW_HW"}),
     ),
-    KnownIncident(
+    Signature(
         "d5",
         "KIP-966",
         "last replica standing, lost with an unclean stop",
@@ -283,13 +283,13 @@ HISTORIES: Final = (
         extra("the controller's log shows the election", has_finding("LRS_LOSS", "UNCLEAN_ELECTION")),
         fix_rules_out=False,
     ),
-    KnownIncident("d6", "KAFKA-10751", "unclean election", "all versions, with unclean.leader.election.enable", ()).shown_by(
+    Signature("d6", "KAFKA-10751", "unclean election", "all versions, with unclean.leader.election.enable", ()).shown_by(
         must("a leader of a later epoch lacks committed records", has_finding("UNCLEAN_LOSS")),
         expected("one replica alone had the records", _only_copy),
         extra("the controller's log shows an unclean election", has_finding("UNCLEAN_ELECTION")),
         explains=frozenset({"UNCLEAN_LOSS"}),
     ),
-    KnownIncident(
+    Signature(
         "d15", "KAFKA-10101", "log start beyond the log end, so that a start deletes all segments", "before 2.8.0", ("2.8.0",)
     ).shown_by(
         must("log-start checkpoint lies beyond the log end", _start_beyond_end),
@@ -297,12 +297,12 @@ HISTORIES: Final = (
         expected("the broker was not stopped cleanly", replica_of(_start_beyond_end, stopped_uncleanly)),
         explains=frozenset({"CHECKPOINT_OUT_OF_ORDER", "RECOVERY_WOULD_TRUNCATE"}),
     ),
-    KnownIncident("d16", "linkedin/kafka#409", "recovery that cut good batches off", "not known", ()).shown_by(
+    Signature("d16", "linkedin/kafka#409", "recovery that cut good batches off", "not known", ()).shown_by(
         must("a log ends whole below its own watermark, others go on", _truncated_by_recovery),
         must("the broker was not stopped cleanly", replica_of(_truncated_by_recovery, stopped_uncleanly)),
         extra("a recovery point lies beyond the log end", has_finding("CHECKPOINT_OUT_OF_ORDER", what="recovery point")),
     ),
-    KnownIncident(
+    Signature(
         "d22",
         "KAFKA-7897",
         "epoch history kept for records without epochs",
@@ -312,7 +312,7 @@ HISTORIES: Final = (
         must("the checkpoint gives an epoch to batches that carry none", _epochs_over_old_format),
         extra("logs part or are cut short", has_finding(*FORKS, "HW_BEYOND_LEO")),
     ),
-    KnownIncident(
+    Signature(
         "d23",
         "KAFKA-15608",
         "epoch history lost on one replica",

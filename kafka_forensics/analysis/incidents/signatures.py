@@ -135,37 +135,17 @@ against: Final = partial(Condition, Weight.AGAINST)
 
 
 @dataclass(frozen=True, slots=True)
-class KnownIncident:
-    """An incident: its number in docs/incidents.md, its issue if it has one, what happened, and versions as reported."""
+class Signature:
+    """A known incident, with the conditions that identify it."""
 
     incident: str
+    """Its number in docs/incidents.md."""
     issue: str | None
     summary: str
     affected_versions: str
+    """As reported."""
     fixed_in: tuple[str, ...]
-
-    @property
-    def key(self) -> str:
-        """The unique key of a signature: `d3 KAFKA-6361`, or `d7` without an issue."""
-        return signature_key(self.incident, self.issue)
-
-    def shown_by(
-        self,
-        *conditions: Condition,
-        explains: frozenset[str] = frozenset(),
-        whole_scan: bool = False,
-        fix_rules_out: bool = True,
-    ) -> "Signature":
-        """The signature of this incident; parameters as the fields of Signature."""
-        described = self.incident, self.issue, self.summary, self.affected_versions, self.fixed_in
-        return Signature(*described, conditions, explains, whole_scan, fix_rules_out)
-
-
-@dataclass(frozen=True, slots=True)
-class Signature(KnownIncident):
-    """A known incident with the conditions that identify it."""
-
-    conditions: tuple[Condition, ...]
+    conditions: tuple[Condition, ...] = ()
     explains: frozenset[str] = frozenset()
     """Kinds of findings that it accounts for: those its conditions look at, and no others."""
     whole_scan: bool = False
@@ -179,6 +159,21 @@ class Signature(KnownIncident):
         """Select the required conditions."""
         required = tuple(condition for condition in self.conditions if condition.weight is Weight.MUST)
         object.__setattr__(self, "required", required)
+
+    @property
+    def key(self) -> str:
+        """The unique key of a signature: `d3 KAFKA-6361`, or `d7` without an issue."""
+        return signature_key(self.incident, self.issue)
+
+    def shown_by(
+        self,
+        *conditions: Condition,
+        explains: frozenset[str] = frozenset(),
+        whole_scan: bool = False,
+        fix_rules_out: bool = True,
+    ) -> "Signature":
+        """This incident with the conditions that identify it; parameters as the fields."""
+        return replace(self, conditions=conditions, explains=explains, whole_scan=whole_scan, fix_rules_out=fix_rules_out)
 
 
 def signature_key(incident: str, issue: str | None) -> str:

@@ -1,4 +1,4 @@
-"""The catalogue of finding kinds: the one list of names, with all that other code knows of a kind."""
+"""The catalogue of finding kinds: the only list of their names, with all that other code needs to know about them."""
 
 from functools import cache
 from typing import Final, NamedTuple
@@ -10,22 +10,22 @@ from kafka_forensics.model.incidents import Cause
 
 
 class Kind(NamedTuple):
-    """What is true of the findings of a kind."""
+    """The properties of the findings of a kind."""
 
     severity: Severity
-    """The usual one; a rule may give another."""
+    """The default; a rule may set another."""
     confidence: Confidence
-    """The same."""
+    """The default; a rule may set another."""
     evidence: type[classes.LaterEvidence]
     cause: Cause
-    """What its findings have by themselves, where they follow of nothing else."""
+    """The cause of its findings, unless they are consequences of others."""
     traits: tuple[Trait, ...] = ()
 
 
 _CRITICAL, _ERROR, _WARNING, _INFO = Severity.CRITICAL, Severity.ERROR, Severity.WARNING, Severity.INFO
 _PROVEN, _INFERRED, _SUSPECTED = Confidence.PROVEN, Confidence.INFERRED, Confidence.SUSPECTED
 T: Final = Trait
-"""Short, for rows that fit their lines."""
+"""An alias that keeps rows within a line."""
 
 # traits that several kinds share
 _LOST_FRAMES: Final = (
@@ -273,7 +273,7 @@ CATALOGUE: Final[dict[str, Kind]] = {
 
 @cache
 def kinds_with(*traits: Trait) -> frozenset[str]:
-    """Kinds that have one of these traits, or several."""
+    """Kinds with at least one of these traits."""
     return frozenset(kind for kind, row in CATALOGUE.items() if any(trait in row.traits for trait in traits))
 
 
@@ -285,13 +285,11 @@ def finding(
     severity: Severity | None = None,
     confidence: Confidence | None = None,
 ) -> Finding:
-    """A finding of `kind`, with the catalogue's severity and confidence unless a rule gives others."""
+    """A finding of `kind`, by default with the catalogue's severity and confidence."""
     default = CATALOGUE[kind]
     return Finding(kind, severity or default.severity, confidence or default.confidence, place, evidence or {})
 
 
 def on_premises(subject: Finding, premises: list[str]) -> Finding:
-    """The finding with more premises behind its own; as it is without any."""
-    if not premises:
-        return subject
-    return subject.with_evidence(premises=[*subject.evidence.get("premises", ()), *premises])
+    """The finding with further premises after its own."""
+    return subject.with_evidence(premises=[*subject.evidence.get("premises", ()), *premises]) if premises else subject

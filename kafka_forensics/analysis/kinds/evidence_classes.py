@@ -1,7 +1,7 @@
-"""What evidence each kind of finding carries: a class each, or one for several that say the same.
+"""The evidence of each kind of finding: a class for a kind, or for several kinds with the same evidence.
 
-Offsets are inclusive where they are called last, exclusive where they are called end; times are milliseconds since 1970. What only
-some findings of a kind have is `NotRequired`; what a stage after the rule adds is in `LaterEvidence`.
+Last offsets are inclusive, end offsets exclusive; times are milliseconds since 1970. Values that only some findings of a kind have
+are `NotRequired`; values added after the rule that made the finding are in `LaterEvidence`.
 """
 
 from typing import NotRequired, TypedDict
@@ -9,29 +9,29 @@ from typing import NotRequired, TypedDict
 from kafka_forensics.model.json_objects import Json, JsonArray
 
 Broker = int | str
-"""`node.id`, or the name of the directory where that is not known."""
+"""`node.id`, or the name of the directory if that is unknown."""
 
 
 class LaterEvidence(TypedDict, total=False):
-    """What any finding may get after the rule that made it, when more is known."""
+    """Values that may be added to any finding after the rule that made it."""
 
     held_by: list[Broker]
     """Brokers with a good copy of all of it."""
     held_ranges: list["HeldRange"]
-    """Who has which of the offsets, where not all of them are on the same brokers; the first 64 ranges."""
+    """The first 64 ranges of the offsets with their holders, unless all are on the same brokers."""
     records_held: int
-    """How many records one of these, or of a fork the version with most, has of the offsets; transaction markers not counted."""
+    """Records that a holder, or the largest version of a fork, has of the offsets, without transaction markers."""
     premises: list[str]
     harmless_if: str
     capped_by: str
-    """The option that keeps the severity low."""
+    """The option that limits the severity."""
     high_watermark: int | None
-    """The largest that is known."""
+    """The largest known one."""
     witness: str | None
     """Of the high watermark."""
     below_high_watermark: bool
     also_in: list[str]
-    """Files on their way out that hold the same offsets."""
+    """Files to be deleted that hold the same offsets."""
     not_whole: list["DamagedRange"]
     ranges_not_compared: int
     unclean_restart: "UncleanRestart"
@@ -41,7 +41,7 @@ class LaterEvidence(TypedDict, total=False):
 
 
 class HeldRange(TypedDict):
-    """Offsets, and the brokers that have good copies of all of them; none where nobody has."""
+    """Offsets, and the brokers with good copies of all of them."""
 
     offset_start: int
     offset_end: int
@@ -49,7 +49,7 @@ class HeldRange(TypedDict):
 
 
 class DamagedRange(TypedDict):
-    """Offsets that a broker's copy holds damaged."""
+    """Offsets that are damaged in a broker's copy."""
 
     broker: Broker
     offset_start: int
@@ -57,13 +57,13 @@ class DamagedRange(TypedDict):
 
 
 class UncleanRestart(TypedDict):
-    """What a start after a crash would make of damage."""
+    """What a start after a crash does with damage."""
 
     walked: bool
     recovery_point: int | None
     starts: NotRequired[bool]
     log_end_offset: NotRequired[int | None]
-    """None where that is not foretold."""
+    """None if it cannot be predicted."""
     segments: NotRequired[int]
 
 
@@ -71,7 +71,7 @@ class UncleanRestart(TypedDict):
 
 
 class BatchDamageEvidence(LaterEvidence, total=False):
-    """A batch whose header, payload or records are wrong: what its reader met."""
+    """A batch whose header, payload or records are wrong."""
 
     stored_crc: int
     computed_crc: int
@@ -96,7 +96,7 @@ class BatchDamageEvidence(LaterEvidence, total=False):
 
 
 class FramingEvidence(LaterEvidence, total=False):
-    """Where batches stop following each other, or zeros stand in one."""
+    """A place where batches do not follow each other, or zeros in a segment."""
 
     declared_length: int
     magic: int
@@ -118,7 +118,7 @@ class FramingEvidence(LaterEvidence, total=False):
 
 
 class HiddenBytesEvidence(LaterEvidence):
-    """Batches behind a length that reaches past them."""
+    """Batches inside the length of a damaged batch."""
 
     bytes: int
     batches_recovered: int
@@ -127,7 +127,7 @@ class HiddenBytesEvidence(LaterEvidence):
 
 
 class BudgetEvidence(LaterEvidence, total=False):
-    """What was left unread, and by which limit."""
+    """Bytes or records not read because of a limit."""
 
     reason: str
     limit: int
@@ -136,7 +136,7 @@ class BudgetEvidence(LaterEvidence, total=False):
 
 
 class SegmentNameEvidence(LaterEvidence):
-    """A segment that begins with another offset than its name says."""
+    """A segment whose first offset differs from its name."""
 
     name_offset: int
     first_offset: int
@@ -146,35 +146,35 @@ class SegmentNameEvidence(LaterEvidence):
 
 
 class OrderEvidence(LaterEvidence):
-    """Offsets that do not follow each other."""
+    """Offsets out of order, or with a gap."""
 
     expected_offset: int
     found_offset: int
     witnesses: NotRequired[list[str]]
     missing: NotRequired[int]
     snapshot_end: NotRequired[int]
-    """Of the controllers' log: a snapshot on this node states all before this offset."""
+    """Of the controllers' log: a snapshot on this node has all state before this offset."""
     control_batches_left_out: NotRequired[bool]
     """Whether another replica has only control batches there, which this log's older message format does not have."""
 
 
 class SegmentMissingEvidence(LaterEvidence):
-    """A segment of which other files, or other segments, know."""
+    """A missing segment that other files or segments prove."""
 
     file: str
     missing: NotRequired[int]
-    """Offsets, at least those that files name."""
+    """Number of missing offsets, at least those that files name."""
     index_files: NotRequired[list[str]]
     end_offsets: NotRequired[dict[str, int]]
-    """Of the last segment: log ends, or offsets below them, by what names them (`producer snapshot`, `time index`)."""
+    """Of the last segment: log ends, or offsets below them, by witness (`producer snapshot`, `time index`)."""
     witnesses: NotRequired[list[str]]
-    """Those of them that name the largest."""
+    """The witnesses of the largest offset."""
     at_least: NotRequired[bool]
-    """Whether the log may have gone on behind that."""
+    """Whether the log may have gone on after that."""
 
 
 class EpochFieldEvidence(LaterEvidence):
-    """A batch whose leader epoch, which no CRC covers, is not that of its neighbours."""
+    """A batch whose leader epoch, which no CRC covers, differs from its neighbours."""
 
     epoch: int
     expected_epoch: int
@@ -183,7 +183,7 @@ class EpochFieldEvidence(LaterEvidence):
 
 
 class EpochCacheEvidence(LaterEvidence):
-    """Leader epochs by the checkpoint and by the batches; `file_missing`: there is no checkpoint, and these a start then knows."""
+    """Leader epochs by the checkpoint, by the batches and, if `file_missing`, those that a broker knows after a start."""
 
     reason: str
     epoch: NotRequired[int]
@@ -199,11 +199,16 @@ class EpochCacheEvidence(LaterEvidence):
 # Producers and transactions.
 
 
-class SequenceEvidence(LaterEvidence):
-    """A batch that does not follow its producer's last."""
+class ProducerEvidence(LaterEvidence):
+    """A producer."""
 
     producer_id: int
     producer_epoch: int
+
+
+class SequenceEvidence(ProducerEvidence):
+    """A batch that does not follow the last batch of its producer."""
+
     first_sequence: int
     last_sequence: int
     first_offset: NotRequired[int]
@@ -215,11 +220,9 @@ class SequenceEvidence(LaterEvidence):
     occurrences: NotRequired[int]
 
 
-class OpenTransactionEvidence(LaterEvidence):
-    """A transaction without an end in its log: open, or never to be ended."""
+class OpenTransactionEvidence(ProducerEvidence):
+    """A transaction without an end in its log: open or hanging."""
 
-    producer_id: int
-    producer_epoch: int
     first_offset: int
     last_offset: int
     first_timestamp: int
@@ -253,23 +256,19 @@ class OpenTransactionEvidence(LaterEvidence):
     safe_to_abort: bool | None
 
 
-class LateWriteEvidence(LaterEvidence):
-    """A batch of an epoch that was fenced before."""
+class LateWriteEvidence(ProducerEvidence):
+    """A batch with a producer epoch that was already fenced."""
 
-    producer_id: int
-    producer_epoch: int
     later_epoch: int
     later_epoch_offset: int
     occurrences: NotRequired[int]
 
 
-class TransactionDecidedEvidence(LaterEvidence):
-    """What the coordinator decided, and a log does not show."""
+class TransactionDecidedEvidence(ProducerEvidence):
+    """A decision of the coordinator that a log does not show."""
 
     reason: str
     transactional_id: str
-    producer_id: int
-    producer_epoch: int
     decision: str
     coordinator_state: str
     partitions_of_transaction: list[str]
@@ -281,11 +280,9 @@ class TransactionDecidedEvidence(LaterEvidence):
     coordinator_broker: NotRequired[Broker]
 
 
-class MarkersDisagreeEvidence(LaterEvidence):
+class MarkersDisagreeEvidence(ProducerEvidence):
     """A transaction that is committed in one partition and not in another."""
 
-    producer_id: int
-    producer_epoch: int
     committed_in: list[str]
     committed_offset: int | None
     shown_as: str
@@ -295,11 +292,9 @@ class MarkersDisagreeEvidence(LaterEvidence):
     brokers: list[Broker]
 
 
-class CoordinatorEpochEvidence(LaterEvidence):
-    """A marker of a coordinator that was replaced before."""
+class CoordinatorEpochEvidence(ProducerEvidence):
+    """A marker of a coordinator that was already replaced."""
 
-    producer_id: int
-    producer_epoch: int
     coordinator_epoch: int
     previous_coordinator_epoch: int
     previous_marker_offset: int
@@ -309,8 +304,8 @@ class CoordinatorEpochEvidence(LaterEvidence):
 # Indexes, snapshots, checkpoints.
 
 
-class IndexEvidence(LaterEvidence, total=False):
-    """Entries of an index that break its format, or that the log contradicts."""
+class IndexEntryEvidence(LaterEvidence, total=False):
+    """An index entry that is wrong."""
 
     reason: str
     entry: int
@@ -320,6 +315,11 @@ class IndexEvidence(LaterEvidence, total=False):
     timestamp: int
     expected: int
     behind_log_end: bool
+
+
+class IndexEvidence(IndexEntryEvidence, total=False):
+    """Index entries that violate the format or contradict the log."""
+
     entry_size: int
     file_size: int
     version: int
@@ -333,14 +333,14 @@ class IndexEvidence(LaterEvidence, total=False):
 
 
 class IndexMissingEvidence(LaterEvidence):
-    """Segments without an index that Kafka builds anew."""
+    """Segments without an index; Kafka rebuilds it."""
 
     segments: int
     files: list[str]
 
 
 class TransactionIndexEvidence(LaterEvidence):
-    """An aborted transaction that only the log, or only its index, has."""
+    """An aborted transaction that is only in the log or only in its index."""
 
     producer_id: int
     first_offset: int
@@ -351,7 +351,7 @@ class TransactionIndexEvidence(LaterEvidence):
 
 
 class SnapshotContradiction(TypedDict):
-    """A producer's epoch, last sequence, last offset and first offset of its open transaction, by the snapshot and by the log."""
+    """A producer's epoch, last sequence, last offset and first offset of its open transaction, by snapshot and log."""
 
     reason: str
     producer_id: int
@@ -360,7 +360,7 @@ class SnapshotContradiction(TypedDict):
 
 
 class ProducerSnapshotEvidence(LaterEvidence, total=False):
-    """A snapshot that is damaged, or that its log contradicts: the first contradiction, and more of them."""
+    """A damaged snapshot, or one that contradicts the log: the first contradiction and further ones."""
 
     snapshot_offset: int
     reason: str
@@ -381,14 +381,14 @@ class ProducerSnapshotEvidence(LaterEvidence, total=False):
 
 
 class CountEvidence(LaterEvidence):
-    """How many of them there are."""
+    """Missing producer snapshots."""
 
     count: int
     open_transactions: NotRequired[int]
 
 
 class WatermarkBeyondLogEvidence(LaterEvidence):
-    """A checkpointed high watermark behind the log's end."""
+    """A checkpointed high watermark beyond the log end."""
 
     log_end_offset: int
     file: str
@@ -404,7 +404,7 @@ class WatermarkUnknownEvidence(LaterEvidence):
 
 
 class CheckpointOrderEvidence(LaterEvidence):
-    """A checkpointed offset beyond what bounds it."""
+    """A checkpointed offset beyond its limit."""
 
     what: str
     value: int
@@ -414,7 +414,7 @@ class CheckpointOrderEvidence(LaterEvidence):
 
 
 class CheckpointEvidence(LaterEvidence, total=False):
-    """The first place where a checkpoint or properties file breaks its format, and how many there are."""
+    """The first violation of the format of a checkpoint or properties file, and their number."""
 
     reason: str
     line: int
@@ -439,7 +439,7 @@ class CheckpointEvidence(LaterEvidence, total=False):
 
 
 class VersionPlace(TypedDict):
-    """Where a broker's first batch of a version lies."""
+    """The place of a broker's first batch of a version."""
 
     broker: Broker
     file: str
@@ -458,7 +458,7 @@ class ForkVersion(TypedDict):
 
 
 class FollowerTruncation(TypedDict):
-    """Where a follower would cut its log, by the epochs of batches and of checkpoints."""
+    """Where a follower would truncate, by the epochs of batches and of checkpoints."""
 
     follower: Broker
     leader: Broker
@@ -475,21 +475,21 @@ class Election(TypedDict):
     old_leader: int | None
     new_leader: int | None
     leader_epoch: int | None
-    """None where a record before could not be read, so that its count may be too low."""
+    """None if earlier records could not be read, since the counted epoch may be too low."""
     previous_isr: list[int]
 
 
 class ElectionOfLoss(Election):
-    """The election that a loss came of."""
+    """The election that caused a loss."""
 
     unclean: bool
     unclean_elections_since: int
     or_in_epochs: NotRequired[list[int]]
-    """Leader epochs of others before it that may have cost the same instead."""
+    """Leader epochs of earlier elections that may have caused the loss instead."""
 
 
 class ForkEvidence(LaterEvidence):
-    """Logs that part at an offset, and what it costs."""
+    """Logs that diverge at an offset, and the loss."""
 
     offset: NotRequired[int]
     versions: list[ForkVersion]
@@ -512,11 +512,11 @@ class ForkEvidence(LaterEvidence):
 
 
 class LossByElectionEvidence(ForkEvidence, Election):
-    """A loss with the election of a last known leader that it came of."""
+    """A loss, with the election of a last known leader that caused it."""
 
 
 class DiffersEvidence(LaterEvidence):
-    """A batch field that few replicas have otherwise than most."""
+    """A batch field in which a minority of the replicas differs."""
 
     kind: str
     epoch: int
@@ -537,7 +537,7 @@ class LagsEvidence(LaterEvidence):
 
 
 class ReencodedEvidence(LaterEvidence):
-    """Batches that differ and hold the same records, as far as the older of two message formats can hold them."""
+    """Different batches with the same records, as far as the older of two message formats can hold them."""
 
     brokers: list[Broker]
     batches: int
@@ -546,7 +546,7 @@ class ReencodedEvidence(LaterEvidence):
     without_headers: NotRequired[list[Broker]]
     without_transactions: NotRequired[list[Broker]]
     lacking: NotRequired[list[HeldRange]]
-    """Offsets of the batches that lack headers or a transaction, and whose they are; absent where not all could be compared."""
+    """Offsets of batches without headers or transaction, and their brokers; absent if not all could be compared."""
 
 
 class LostEverywhereEvidence(LaterEvidence):
@@ -559,7 +559,7 @@ class LostEverywhereEvidence(LaterEvidence):
 
 
 class CompactedRecord(TypedDict):
-    """A record of a compacted log that some replicas have and others should."""
+    """A record of a compacted log that is missing on some replicas."""
 
     offset: int
     reason: str
@@ -569,7 +569,7 @@ class CompactedRecord(TypedDict):
 
 
 class ByReasonEvidence(LaterEvidence, total=False):
-    """Keys by why they differ."""
+    """Numbers of keys by reason of the difference."""
 
     keys: int
     same_value: int
@@ -587,11 +587,9 @@ class ByReasonEvidence(LaterEvidence, total=False):
 
 
 class CompactedDiffersEvidence(ByReasonEvidence):
-    """Latest values that no rule of the cleaner explains."""
+    """Keys whose latest values differ without explanation by the cleaner's rules."""
 
     markers: NotRequired[int]
-    aborted: NotRequired[int]
-    keyless: NotRequired[int]
     transactional: NotRequired[int]
     records: list[CompactedRecord]
 
@@ -610,7 +608,7 @@ class CompactionSkewEvidence(ByReasonEvidence):
 
 
 class AtRiskEvidence(LaterEvidence):
-    """A replica that may lead and lacks what is committed."""
+    """A replica that may become leader and lacks committed records."""
 
     membership: NotRequired[str]
     isr: NotRequired[list[int] | None]
@@ -623,7 +621,7 @@ class AtRiskEvidence(LaterEvidence):
 
 
 class HeadMissingEvidence(LaterEvidence):
-    """The oldest segments that retention does not explain."""
+    """Missing oldest segments that retention does not explain."""
 
     log_start_offset: int
     loses: int
@@ -633,11 +631,11 @@ class HeadMissingEvidence(LaterEvidence):
     epochs_start: NotRequired[int]
     needs_snapshot: NotRequired[bool]
     snapshot_end: NotRequired[int]
-    """Of the controllers' log: no snapshot on this node reaches its start, or this one does."""
+    """Of the controllers' log: end of the snapshot on this node that reaches its start, if there is one."""
 
 
 class HeldBackEvidence(LaterEvidence):
-    """Readers that wait for the high watermark."""
+    """Consumers that wait for the high watermark."""
 
     reason: str
     leader: Broker
@@ -649,21 +647,21 @@ class HeldBackEvidence(LaterEvidence):
     behind: int
     since_ms: NotRequired[int]
     waiting_ms: NotRequired[int]
-    """Not known where records have no time, or the first that waits is stamped later than the newest."""
+    """Unknown if records have no timestamp, or the first waiting one has a later timestamp than the newest."""
 
 
 # What should be there.
 
 
 class ReplicaMissingEvidence(LaterEvidence):
-    """A replica that is expected and not there."""
+    """An expected replica that is missing."""
 
     expected_by: list[str]
     never_known: NotRequired[bool]
 
 
 class ReplicaNotGivenEvidence(LaterEvidence):
-    """A broker of which no log directory was given."""
+    """A broker without a given log directory."""
 
     node_id: int
     as_of_ms: int | None
@@ -676,7 +674,7 @@ class ReplicaNotGivenEvidence(LaterEvidence):
 
 
 class PartialCopyEvidence(LaterEvidence):
-    """A copy that was made in part."""
+    """An incomplete copy."""
 
     partitions: int
     there: int
@@ -687,7 +685,7 @@ class PartialCopyEvidence(LaterEvidence):
 
 
 class WipedEvidence(LaterEvidence):
-    """A log directory with `meta.properties` and nothing else, or an empty one."""
+    """A log directory that is empty or has only `meta.properties`."""
 
     node_id: Broker | None
     is_empty: NotRequired[bool]
@@ -697,7 +695,7 @@ class WipedEvidence(LaterEvidence):
 
 
 class AllEmptyEvidence(LaterEvidence):
-    """Logs that are all empty, though leaders came and went."""
+    """Logs that are all empty although leaders changed."""
 
     partitions: int
     leader_epoch: int
@@ -705,41 +703,41 @@ class AllEmptyEvidence(LaterEvidence):
 
 
 class TopicUnknownEvidence(LaterEvidence):
-    """A topic that the controllers' log does not have."""
+    """A topic that is not in the controllers' log."""
 
     brokers: list[Broker]
     topic_id: str
     controller_end_ms: int | None
     may_delete: NotRequired[bool]
     sets_aside: NotRequired[bool]
-    """Which of them brokers do with what the controllers do not know."""
+    """What brokers do with topics unknown to the controllers: delete the directory, or set it aside."""
 
 
 class QuorumEvidence(LaterEvidence):
-    """Voters that may be elected though they lack committed records of the controllers' log."""
+    """Voters that may be elected although they lack committed records of the controllers' log."""
 
     voters: list[int]
     leaders: list[Broker]
-    """Who may be elected so."""
+    """Those that may be elected."""
     empty: list[Broker]
-    """Those of them that have no record at all."""
+    """Those of them without any record."""
     behind: list[Broker]
     """Those of them whose log ends too early."""
     loses: int
     proven_end: int
     """Records before this offset are known to be committed."""
     not_given: list[int]
-    """Voters of which nothing was given."""
+    """Voters without a given copy."""
 
 
 class UncleanElectionEvidence(LaterEvidence, Election):
-    """An unclean election, and which finding tells what it cost, or why none does."""
+    """An unclean election, and the finding about its cost or why there is none."""
 
     unclean_elections: int
     epoch_start_offset: NotRequired[int]
     cost_finding: NotRequired[str]
     or_in_epochs: NotRequired[list[int]]
-    """Leader epochs of other elections that may have cost these offsets instead."""
+    """Leader epochs of other elections that may have lost these offsets instead."""
     agree_again: NotRequired[bool]
     same_leader: NotRequired[bool]
     old_leader_not_given: NotRequired[bool]
@@ -748,7 +746,7 @@ class UncleanElectionEvidence(LaterEvidence, Election):
 
 
 class RiskyConfigEvidence(LaterEvidence):
-    """Settings with which records can be lost."""
+    """Settings that allow the loss of records."""
 
     topics: list[str]
     count: int
@@ -794,9 +792,9 @@ class MetadataRejectedEvidence(LaterEvidence):
     record_type: str
     reason: str
     exception: str
-    """Kafka's, with which the controller stops."""
+    """Kafka's exception with which the controller stops."""
     brokers: list[Broker]
-    """Whose copies have the record."""
+    """Brokers whose copies have the record."""
     records_more: NotRequired[int]
     name: NotRequired[str]
     topic_name: NotRequired[str]
@@ -807,7 +805,7 @@ class MetadataRejectedEvidence(LaterEvidence):
 
 
 class MetadataUnknownEvidence(LaterEvidence):
-    """Records of a type that is not known."""
+    """Records of an unknown type."""
 
     api_key: int
     record_versions: list[int]
@@ -817,7 +815,7 @@ class MetadataUnknownEvidence(LaterEvidence):
 
 
 class GroupOffsetEvidence(LaterEvidence):
-    """An offset that a group committed behind every log's end."""
+    """A committed offset of a group beyond all log ends."""
 
     group: str
     groups: list[str]
@@ -848,54 +846,46 @@ class TopicsEvidence(LaterEvidence):
     present_topic_id: NotRequired[str | None]
     present_on: NotRequired[list[Broker]]
     other_ids: NotRequired[dict[str, str]]
-    """What each of them is."""
+    """What the directory of each id is."""
     misplaced_on: NotRequired[list[Broker]]
 
 
 class TopicIdMissingEvidence(LaterEvidence):
-    """A log without its topic's id; of a copy that lacks all of them, how many."""
+    """A log without its topic id; if a copy lacks all topic ids, the number of logs."""
 
     topic_id: NotRequired[str]
     told_by: NotRequired[list[str]]
-    """Who has that id: the controllers' log, or brokers with a copy."""
+    """The source of the id: the controllers' log, or brokers with a copy."""
     sets_aside: NotRequired[bool]
-    """Whether it is known that the broker is of a version that renames the directory to `-stray`."""
+    """Whether the broker is known to have a version that renames the directory to `-stray`."""
     is_empty: NotRequired[bool]
-    """Whether the log has no batches left, and ends above offset 0."""
+    """Whether the log has no batches, and ends above offset 0."""
     partitions: NotRequired[int]
     examples: NotRequired[list[str]]
 
 
 class NodeClashEvidence(LaterEvidence):
-    """A node id that several log directories claim for different copies."""
+    """A node id in the log directories of different copies."""
 
     node_id: Broker
     log_dirs: list[str]
 
 
 class NodeMismatchEvidence(LaterEvidence):
-    """A directory's name and its `meta.properties`."""
+    """A directory whose name contradicts its `meta.properties`."""
 
     node_ids: list[int]
     named: Broker
     log_dirs: list[str]
 
 
-class InconsistentCutEvidence(LaterEvidence, total=False):
-    """Files of a copy of running brokers that are of different moments, each with what would else be its own finding's."""
+class InconsistentCutEvidence(IndexEntryEvidence, total=False):
+    """Files of a live copy from different times, with the evidence of the findings that they would otherwise be."""
 
     what: str
     value: int
     limit_name: str
     limit: int
-    reason: str
-    entry: int
-    entries: int
-    offset: int
-    position: int
-    timestamp: int
-    expected: int
-    behind_log_end: bool
     log_end_offset: int
     file: str
     epoch: int
@@ -910,7 +900,7 @@ class ChangedEvidence(LaterEvidence):
 
 
 class IrregularEvidence(LaterEvidence):
-    """What is neither a file nor a directory."""
+    """An entry that is neither a file nor a directory."""
 
     entry_kind: str
 
@@ -923,29 +913,29 @@ class SparseEvidence(LaterEvidence):
 
 
 class DirectoryNameEvidence(LaterEvidence):
-    """A directory that is named almost like a partition."""
+    """A directory whose name is almost that of a partition."""
 
     name: str
     refused: bool
     holds: NotRequired[list[str]]
-    """Partitions that are links to what lies in it."""
+    """Partitions that are links into it."""
 
 
 class CleanerStoppedEvidence(LaterEvidence):
-    """A broker whose logs were due for cleaning, and were not cleaned; `logs` has those with most to clean."""
+    """A broker whose logs were due for cleaning and not cleaned; `logs`: those with most to clean."""
 
     partitions: int
     dirty_bytes: int
     clean_bytes: int
     due_since_ms: int
     last_cleaned_ms: int
-    """A time after which it cleaned a log."""
+    """It cleaned a log after this time."""
     last_written_ms: int
     logs: list[Json]
 
 
 class SwapEvidence(LaterEvidence):
-    """A cleaner's swap that was interrupted."""
+    """An interrupted swap of segments by the cleaner."""
 
     leftovers: list[str]
     count: int
@@ -956,7 +946,7 @@ class SwapEvidence(LaterEvidence):
 
 
 class RecoveryEvidence(LaterEvidence):
-    """What a start on this copy would cut."""
+    """What a start on this copy would truncate."""
 
     check: int
     reason: str
@@ -971,7 +961,7 @@ class RecoveryEvidence(LaterEvidence):
 
 
 class LeftoverEvidence(LaterEvidence):
-    """Files on their way out with offsets that the live log lacks."""
+    """Files to be deleted with offsets that the live log lacks."""
 
     files: list[str]
     suffix: str
@@ -986,27 +976,27 @@ class LeftoverEvidence(LaterEvidence):
 
 
 class FilesUnknownEvidence(LaterEvidence):
-    """Files that are none of Kafka's."""
+    """Files that are not Kafka's."""
 
     names: list[str]
     count: int
 
 
 class MisplacedStateEvidence(LaterEvidence):
-    """Groups or transactional ids whose state their coordinators do not read."""
+    """Groups or transactional ids whose coordinators do not read their state."""
 
     of_groups: bool
-    """Whether the names are groups; else they are transactional ids."""
+    """Whether the names are groups, not transactional ids."""
     names_count: int
     partition_count: int
     in_partitions: dict[str, list[int]]
-    """Of the first names: in which partitions their state is."""
+    """Partitions with their state, for the first names."""
     read_from: dict[str, int]
-    """Of the same: which partition their coordinator reads."""
+    """The partition that their coordinator reads, for the same names."""
 
 
 class KeyPlacementEvidence(LaterEvidence):
-    """By which hash a topic's keys are placed."""
+    """The hash that places a topic's keys."""
 
     partitioner: str | None
     partition_count: int | None
@@ -1027,7 +1017,7 @@ class KeyPlacementEvidence(LaterEvidence):
 
 
 class TruncatedSinceEvidence(LaterEvidence):
-    """Committed offsets that an older snapshot had."""
+    """Committed offsets of an older snapshot that were truncated since."""
 
     from_snapshot: str
     to_snapshot: str
@@ -1041,19 +1031,17 @@ class TruncatedSinceEvidence(LaterEvidence):
 
 
 class KeysLostEvidence(ByReasonEvidence):
-    """Latest values that an older snapshot had."""
+    """Latest records of keys of an older snapshot that are missing."""
 
     from_snapshot: str
     to_snapshot: str
     markers: NotRequired[int]
-    aborted: NotRequired[int]
-    keyless: NotRequired[int]
     records: list[Json]
     held_before: list[Broker]
 
 
 class IncidentEvidence(LaterEvidence):
-    """A known defect of Kafka that fits."""
+    """A known incident whose signature matches."""
 
     incident: str
     issue: str | None

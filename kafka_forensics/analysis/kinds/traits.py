@@ -1,99 +1,99 @@
-"""Traits of kinds: what is true of every finding of a kind, and what other code decides by."""
+"""Traits of kinds of findings, by which other code decides."""
 
 from enum import StrEnum, auto
 
 
 class Trait(StrEnum):
-    """What is true of every finding of a kind; of damage that reading a log gives, too."""
+    """A property of every finding of a kind, and of damage of that kind in a log."""
 
     # bytes of a segment
     WRONG_BYTES = auto()
     """Bytes of a segment are wrong."""
     HIDES_OFFSETS = auto()
-    """Whole batches may be there that were not read: nobody knows their offsets."""
+    """There may be whole batches that were not read, at unknown offsets."""
     RECORDS_IN_DOUBT = auto()
-    """Which records were there is in doubt: they were not read, or their checksum is wrong."""
+    """Records were not read, or their checksum is wrong."""
     STOPS_READERS = auto()
-    """Kafka finds no batch behind it in the segment."""
+    """Kafka finds no batch after it in the segment."""
     IS_TAIL = auto()
-    """A crash leaves it at the end of a log; it takes no whole batch with it."""
+    """A crash leaves it at the end of a log; no whole batch is lost with it."""
     CHECKSUM_MAY_BE_RIGHT = auto()
-    """A batch can be wrong in this way though its checksum is right: then it is no good copy of another one."""
+    """A batch with a right checksum can be wrong in this way; then it is not a good copy of another batch."""
     HEADER_MISCOUNTS = auto()
-    """The header of a batch is wrong about its records, which can be read all the same."""
+    """The header of a batch miscounts its records, which can be read nevertheless."""
     RECORDS_READ_ANYWAY = auto()
-    """Damage in spite of which a search reads every record."""
+    """Damage despite which a search reads every record."""
     CUT_AFTER_CRASH = auto()
-    """A start after a crash may cut the log there."""
+    """A start after a crash may truncate the log there."""
 
     # offsets and epochs
     OUT_OF_ORDER = auto()
     """Offsets of batches do not ascend."""
     LACKS_OFFSETS = auto()
-    """Offsets are missing between others, or whole segments."""
+    """Offsets between others, or whole segments, are missing."""
     LACKS_LOG_START = auto()
     """Offsets may be missing before the first batch."""
     CONTENT_IS_GONE = auto()
-    """What was there cannot be compared any more: a good copy has to be of the same leader epochs."""
+    """Its records cannot be compared; a good copy must have the same leader epochs."""
     MENDED_BY_COPY = auto()
-    """Any replica that holds the same offsets whole can stand in for it."""
+    """Any replica with all of the same offsets is a good copy."""
     LEFTOVERS_MAY_FILL = auto()
-    """Files on their way out may hold its offsets."""
+    """Files to be deleted may hold its offsets."""
     CRITICAL_BELOW_HW = auto()
     """Critical if it begins below the high watermark."""
     EPOCH_IN_DOUBT = auto()
-    """The leader epoch in a batch's header, which no checksum covers, may be wrong."""
+    """A batch's leader epoch, which no checksum covers, may be wrong."""
     CONCERNS_EPOCHS = auto()
-    """About the epochs of a log, or about a checkpoint, which may be theirs."""
+    """About the epochs of a log, or about a checkpoint that may have them."""
 
     # replicas and committed records
     PARTS_REPLICAS = auto()
-    """Replicas hold different records of the same offsets or keys."""
+    """Replicas hold different records at the same offsets or of the same keys."""
     IS_FORK = auto()
-    """Logs part at an offset, and no version of the records is known to be lost."""
+    """Logs diverge at an offset, and no version of the records is known to be lost."""
     NAMES_ONE_VERSION = auto()
-    """Its holders are those of one version of the offsets that it gives."""
+    """Its holders hold one version of its offsets."""
     HARMLESS_DIFFERENCE = auto()
-    """Copies differ as Kafka lets them."""
+    """Copies differ in a way that Kafka allows."""
     OFFSETS_WERE_THERE = auto()
-    """Its offsets are known to have been there."""
+    """Its offsets are known to have existed."""
     LOST_BY_ELECTION = auto()
     """A leader that lacks committed records was elected."""
     ELECTION_MAY_LOSE = auto()
-    """A member of the ISR lacks committed records: its election loses them."""
+    """A member of the ISR lacks committed records, which its election would lose."""
     LOST_COMMITTED = auto()
-    """Its offsets are committed, and lost if that is proven."""
+    """Its offsets are committed; they are lost if the finding is proven."""
     COMMITTED_AT_RISK = auto()
-    """Its offsets may come to be lost, whoever holds them now."""
+    """Its offsets may be lost in the future, even if brokers hold them."""
     ABSENT_OFFSETS = auto()
-    """No copy has anything at its offsets."""
+    """No copy has its offsets."""
 
     # transactions and groups
     OPEN_TRANSACTION = auto()
-    """A transaction has not ended: `read_committed` waits."""
+    """A transaction has not ended, and `read_committed` waits."""
     ONE_TRANSACTION = auto()
-    """About one transaction, from its first offset to wherever the log ends."""
+    """About one transaction, from its first offset to the log end."""
     FOLLOWS_TRANSACTION = auto()
-    """Comes with a transaction that hangs or ended in two ways, on whichever replica that was found."""
+    """Accompanies a hanging transaction, or one with contradictory ends, found on any replica."""
     CONCERNS_GROUPS = auto()
-    """About readers, and what they committed."""
+    """About consumers and their committed offsets."""
 
     # files and witnesses
     CHECKPOINT_BEYOND_LOG = auto()
-    """A checkpoint names an offset beyond the log, or beyond another checkpoint's."""
+    """A checkpoint has an offset beyond the log end or beyond another checkpoint."""
     SALVAGE_BUILDS_FILE = auto()
-    """About an index, a snapshot or a checkpoint, which a salvage builds anew."""
+    """About an index, snapshot or checkpoint, which a salvage rebuilds."""
     SPOILS_SALVAGE = auto()
-    """No log that has it is salvaged, and none with damage."""
+    """A log that has it, or is damaged, is not salvaged."""
     CONTRADICTS_WITNESS = auto()
-    """Witnesses from which an election is planned contradict each other, or the logs."""
+    """Witnesses for the planning of elections contradict each other or the logs."""
     BEARS_ON_ELECTIONS = auto()
-    """Decides, beside what contradicts a witness, which election loses what."""
+    """Decides, besides CONTRADICTS_WITNESS, which election loses what."""
     BEARS_ON_ALL_PARTITIONS = auto()
-    """Found in no partition, it bears on those of its broker or cluster."""
+    """Outside partitions, it concerns all partitions of its broker or cluster."""
     IS_BACKGROUND = auto()
-    """Of info, and yet the likely reason of what is worse."""
+    """Of severity `info`, but the likely cause of more severe findings."""
     MAY_BE_OF_MOMENTS = auto()
-    """Good files look like it if they were copied at different moments."""
+    """Good files that were copied at different times look the same."""
     HARMLESS_IF_LIVE = auto()
-    """About the end of a log or its small files: harmless if the broker ran while it was copied."""
+    """About the log end or small files: harmless if the broker ran during the copy."""
