@@ -133,11 +133,6 @@ class RulePeriod:
     share: float
     start_timestamp: int
 
-    @property
-    def agreeing_percent(self) -> int | None:
-        """The share in percent; None if no known hash fits."""
-        return None if self.rule.partitioner == NEITHER else round(100 * self.share)
-
 
 @dataclass(slots=True)
 class Placement:
@@ -160,11 +155,11 @@ class Placement:
 
     @property
     def last_rule(self) -> tuple[str | None, int | None, int | None]:
-        """Partitioner, number of partitions and share in percent in the last period; None where unknown."""
+        """Partitioner, number of partitions and agreeing share in percent in the last period; None where unknown."""
         if not self.periods:
             return None, None, None
-        last = self.periods[-1]
-        return last.rule.partitioner, last.rule.partition_count, last.agreeing_percent
+        rule, share = self.periods[-1].rule, self.periods[-1].share
+        return rule.partitioner, rule.partition_count, None if rule.partitioner == NEITHER else round(100 * share)
 
     @property
     def is_plain(self) -> bool:

@@ -130,9 +130,7 @@ TEXTS: Final[dict[Cause, _IncidentText]] = {
         "Keep the controllers stopped until what the findings say is mended, and copy every log directory elsewhere first.",
     ),
     Cause.SETTINGS: _IncidentText(
-        "risky settings",
-        "settings of {{ partitions }} allow losses",
-        "Compare the settings with what the topic is for.",
+        "risky settings", "settings of {{ partitions }} allow losses", "Compare the settings with what the topic is for."
     ),
 }
 

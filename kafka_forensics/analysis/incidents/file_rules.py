@@ -196,7 +196,7 @@ SIGNATURES: Final = (
         against("the transaction is open in the log as well", has_finding("TXN_OPEN", "TXN_HANGING")),
     ),
     Signature("d13", "KAFKA-6683", "producer snapshot from the future", "0.11.0.0 to 1.0.1", ("1.0.2", "1.1.0")).shown_by(
-        must("a snapshot knows offsets at or beyond its own", _future_snapshot),
+        must("a snapshot knows offsets at or beyond its own", _future_snapshot)
     ),
     Signature(
         "d17",
@@ -209,7 +209,7 @@ SIGNATURES: Final = (
         expected("the broker was not stopped cleanly", replica_of(_zeros_for_a_coordinator, stopped_uncleanly)),
     ),
     Signature("d18", "KAFKA-6292", "segment too large for the reader's arithmetic", "before 1.1.1", ("1.1.1", "2.0.0")).shown_by(
-        must("a segment ends within 17 bytes of 2 GiB", _largest_segment),
+        must("a segment ends within 17 bytes of 2 GiB", _largest_segment)
     ),
     Signature(
         "d19", None, "offset index with preallocated zeros at its end", "any version after a crash; Kafka rebuilds the index", ()
@@ -224,7 +224,7 @@ SIGNATURES: Final = (
         expected("the partition is compacted", any_replica(lambda facts: facts.context.compacted)),
     ),
     Signature("d21", "KAFKA-8764", "cleaner that cannot pass a hole", "before 2.4.1", ("2.4.1", "2.5.0")).shown_by(
-        must("the cleaner stopped in a hole at a segment's end", _cleaner_in_a_hole),
+        must("the cleaner stopped in a hole at a segment's end", _cleaner_in_a_hole)
     ),
     Signature(
         "d24", "KAFKA-14616", "topic deleted and made again while a broker was away", "before 3.7.0 in KRaft mode", ("3.7.0",)
@@ -279,9 +279,7 @@ SIGNATURES: Final = (
         explains=frozenset({"TXN_HANGING", "TXN_LATE_WRITE"}),
     ),
     Signature("d9", "KAFKA-19999", "transaction whose marker is never accepted", "not known", ()).shown_by(
-        must("the coordinator prepares an end that has no marker", _no_marker),
-        whole_scan=True,
-        fix_rules_out=False,
+        must("the coordinator prepares an end that has no marker", _no_marker), whole_scan=True, fix_rules_out=False
     ),
     Signature("d11", "KAFKA-9144", "coordinator epoch that goes backwards", "before 2.4.1", ("2.4.1", "2.5.0")).shown_by(
         must("a marker has a lower coordinator epoch than one before", has_finding("TXN_COORDINATOR_EPOCH_REGRESSION")),

@@ -259,10 +259,7 @@ HISTORIES: Final = (
         ("0.11.0",),
     ).shown_by(
         must("logs without leader epochs part below a high watermark", _fork_without_epochs),
-        expected(
-            "no replica keeps a leader-epoch-checkpoint",
-            all_replicas(lambda facts: facts.context.leader_epochs is None),
-        ),
+        expected("no replica keeps a leader-epoch-checkpoint", all_replicas(lambda facts: facts.context.leader_epochs is None)),
         extra("a log ends below another replica's high watermark", _below_peers_watermark),
         extra("all logs end alike, as if in sync", _equal_log_ends),
         fix_rules_out=False,

@@ -31,12 +31,7 @@ def _by_kind(*rows: tuple[Iterable[str], tuple[Cause, ...]]) -> dict[str, tuple[
 
 
 _LOG_CAUSES: Final = (Cause.DAMAGED_LOG, Cause.UNCLEAN_SHUTDOWN)
-_REPLICATION_CAUSES: Final = (
-    Cause.UNCLEAN_ELECTION,
-    Cause.LAST_REPLICA_ELECTED,
-    Cause.REPLICAS_DIVERGE,
-    Cause.LOG_DIRECTORY_GONE,
-)
+_REPLICATION_CAUSES: Final = (Cause.UNCLEAN_ELECTION, Cause.LAST_REPLICA_ELECTED, Cause.REPLICAS_DIVERGE, Cause.LOG_DIRECTORY_GONE)
 _CONSEQUENCES: Final[tuple[dict[str, tuple[Cause, ...]], ...]] = (
     _by_kind(
         (kinds_with(Trait.IS_TAIL) | {"RECOVERY_WOULD_TRUNCATE"}, (Cause.DAMAGED_LOG,)),

@@ -166,11 +166,7 @@ class Signature:
         return signature_key(self.incident, self.issue)
 
     def shown_by(
-        self,
-        *conditions: Condition,
-        explains: frozenset[str] = frozenset(),
-        whole_scan: bool = False,
-        fix_rules_out: bool = True,
+        self, *conditions: Condition, explains: frozenset[str] = frozenset(), whole_scan: bool = False, fix_rules_out: bool = True
     ) -> "Signature":
         """This incident with the conditions that identify it; parameters as the fields."""
         return replace(self, conditions=conditions, explains=explains, whole_scan=whole_scan, fix_rules_out=fix_rules_out)

@@ -520,25 +520,23 @@ def agree(copies: list[MetadataCopy]) -> AgreedLog:
     """The log of the copy that would win an election (highest last epoch, then longest), completed from the other copies."""
     best = max(copies, key=lambda copy: (copy.last_epoch, copy.end_offset))
     ends: dict[int | str, int] = {}
-    bases, lasts, identities = [best.base_offsets], [best.last_offsets], [best.identities]
+    parts = [(best.base_offsets, best.last_offsets, best.identities)]
     for copy in copies:
         end = _agreed_end(copy, best)
         if copy.base_offsets.size or not best.base_offsets.size:
             ends[copy.node] = max(end, ends.get(copy.node, 0))
-        missing = ~np.isin(copy.base_offsets, best.base_offsets) & (copy.last_offsets < end)
-        if copy is not best and missing.any():
-            bases.append(copy.base_offsets[missing])
-            lasts.append(copy.last_offsets[missing])
-            identities.append(copy.identities[missing])
-    base_offsets, first = np.unique(np.concatenate(bases), return_index=True)
-    last_offsets = np.concatenate(lasts)[first]
+        if copy is not best:
+            missing = ~np.isin(copy.base_offsets, best.base_offsets) & (copy.last_offsets < end)
+            parts.append((copy.base_offsets[missing], copy.last_offsets[missing], copy.identities[missing]))
+    bases, lasts, identities = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    base_offsets, first = np.unique(bases, return_index=True)
     if not base_offsets.size:
         return AgreedLog(base_offsets, base_offsets, 0, 0, [], ends)
-    gaps = np.flatnonzero(base_offsets[1:] > np.maximum.accumulate(last_offsets)[:-1] + 1)
-    reached = np.maximum.accumulate(last_offsets)
+    reached = np.maximum.accumulate(lasts[first])
+    gaps = np.flatnonzero(base_offsets[1:] > reached[:-1] + 1)
     return AgreedLog(
         base_offsets,
-        np.concatenate(identities)[first],
+        identities[first],
         int(base_offsets[0]),
         int(reached[-1]) + 1,
         [(int(reached[at]) + 1, int(base_offsets[at + 1])) for at in gaps],

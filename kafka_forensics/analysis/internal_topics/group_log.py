@@ -229,9 +229,7 @@ class GroupReplay:
         for key, state in self._states.items():
             log.committed.append(
                 Committed(
-                    key.group,
-                    key.topic or "",
-                    key.partition or 0,
+                    *_place(key),
                     state.last,
                     state.record_offset,
                     state.greatest,
@@ -244,7 +242,7 @@ class GroupReplay:
             )
         log.committed.sort(key=lambda commit: (commit.topic, commit.partition, commit.group))
         log.pending = [
-            PendingCommit(key.group, key.topic or "", key.partition or 0, commit, record_offset, producer_id)
+            PendingCommit(*_place(key), commit, record_offset, producer_id)
             for producer_id, pending in self._pending.items()
             for key, (commit, record_offset) in pending.items()
         ]
@@ -259,6 +257,10 @@ class GroupReplay:
         for group in log.groups.values():
             group.unknown_after = self._unreadable_groups.after(group.group, -1)
         return log
+
+
+def _place(key: GroupKey) -> tuple[str, str, int]:
+    return key.group, key.topic or "", key.partition or 0
 
 
 def _text_of(key: GroupKey, commit: OffsetCommit) -> int:

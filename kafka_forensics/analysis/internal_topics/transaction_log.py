@@ -144,8 +144,7 @@ class TransactionLogReplay:
         log.ids_of_producer = self._ids_of
         known = {number for number in (*known_partitions, *log.partitions) if number < MAX_PARTITIONS}
         count = partition_count(
-            max(known, default=-1) + 1,
-            ((state.transactional_id, state.partition) for state in log.states.values() if are_names),
+            max(known, default=-1) + 1, ((state.transactional_id, state.partition) for state in log.states.values() if are_names)
         )
         log.missing = sorted(set(range(count)) - set(log.partitions))
         return log
