@@ -481,8 +481,8 @@ def _value_differs(replicas: list[Replica], tally: KeyTally, kept: TombstoneRete
         lost = tally.reasons["missing"] and not tally.beyond_checkpoint
         if "held_by" in evidence and not lost:
             severity, evidence["capped_by"] = Severity.INFO, "--live"
-    place = place_of(replicas, tally.first_offset or 0, tally.end_offset)
-    return finding("COMPACTED_VALUE_DIFFERS", place, evidence, severity=severity, confidence=confidence)
+    where = place_of(replicas, tally.first_offset or 0, tally.end_offset)
+    return finding("COMPACTED_VALUE_DIFFERS", where, evidence, severity=severity, confidence=confidence)
 
 
 def _skew(
@@ -504,8 +504,8 @@ def _skew(
     evidence["premises"] = _premises(replicas, kept)
     early = "tombstones_early" in explanations and kept.is_known
     severity, confidence = (Severity.WARNING, Confidence.SUSPECTED) if early else (None, None)
-    place = place_of(replicas, compared.start, max(compared.end, compared.start))
-    return finding("COMPACTION_SKEW", place, evidence, severity=severity, confidence=confidence)
+    where = place_of(replicas, compared.start, max(compared.end, compared.start))
+    return finding("COMPACTION_SKEW", where, evidence, severity=severity, confidence=confidence)
 
 
 def _premises(replicas: list[Replica], kept: TombstoneRetention) -> list[str]:

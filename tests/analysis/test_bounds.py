@@ -1,4 +1,4 @@
-"""With very few producers remembered: nothing is said that a fold which remembers all does not say; what is open stays right."""
+"""Folds that remember few producers report no finding that a fold with all producers does not; open transactions stay right."""
 
 import itertools
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ LIMITS = (None, 0, 20, 45, 70)
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two producers are remembered, and no ending that its index lists."""
+    """Remember two producers, and no aborted transaction that its index lists."""
     for name, value in (("MAX_PRODUCERS", 2), ("SETTLED_ABOVE", 0), ("MAX_ENDINGS", 0), ("MAX_UNLISTED", 1)):
         monkeypatch.setattr(bounds, name, value)
 
@@ -37,7 +37,7 @@ def pieces(kind: type[FoldKind], log: Log, cuts: Iterable[int]) -> list[FoldKind
 
 
 def bounded(kind: type[FoldKind], log: Log, cuts: Iterable[int]) -> FoldKind:
-    """The fold of a log as the engine makes it: each stretch is merged into what begins with the log."""
+    """The fold of a log as in the engine: each part is merged into the state that begins with the log."""
     whole, *rest = pieces(kind, log, cuts)
     for right in rest:
         whole.make_room(right)  # type: ignore[arg-type]
@@ -54,7 +54,7 @@ CUTS = st.sets(st.integers(1, 30), min_size=2, max_size=12)
 
 @pytest.mark.usefixtures("few")
 @given(logs(most=30), CUTS)
-def test_forgetful_producers_say_nothing_new(log: Log, cuts: set[int]) -> None:
+def test_a_fold_that_forgets_producers_reports_nothing_else(log: Log, cuts: set[int]) -> None:
     fold = bounded(ProducersFold, log, cuts)
     whole = log.fold(ProducersFold)
     assert places(fold.findings(context())) <= places(whole.findings(context()))
@@ -66,11 +66,11 @@ def test_forgetful_producers_say_nothing_new(log: Log, cuts: set[int]) -> None:
 
 @pytest.mark.usefixtures("few")
 @given(logs(most=30), CUTS)
-def test_forgetful_transactions_are_told_right(log: Log, cuts: set[int]) -> None:
+def test_a_fold_that_forgets_producers_counts_transactions_right(log: Log, cuts: set[int]) -> None:
     fold = bounded(TransactionsFold, log, cuts)
     whole = log.fold(TransactionsFold)
 
-    def told(transactions_fold: TransactionsFold) -> list[Any]:
+    def results(transactions_fold: TransactionsFold) -> list[Any]:
         stable = [transactions_fold.last_stable_offset(limit, LOG_END) for limit in LIMITS]
         return [
             transactions_fold.counts(),
@@ -80,26 +80,26 @@ def test_forgetful_transactions_are_told_right(log: Log, cuts: set[int]) -> None
             stable,
         ]
 
-    assert told(fold) == told(whole)
+    assert results(fold) == results(whole)
     runs = OffsetRuns(0)
     assert places(fold.findings(context(), runs, LOG_END)) <= places(whole.findings(context(), runs, LOG_END))
     assert all(whole.view()[producer] == state for producer, state in fold.view().items())
     fold.close()
-    assert told(fold) == told(whole)
+    assert results(fold) == results(whole)
     assert all(map(fold.knows, whole.view()))
     assert fold.forgot or not fold.knows(77)
 
 
-def test_who_wrote_transactions_is_known_when_their_ends_are_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_producers_of_transactions_stay_known_when_their_ends_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     fold = Log().transactional(5, 0).marker(5, 0, ABORT).transactional(9, 0).data(7, 0, 0).fold(TransactionsFold)
     for above in (100, 0):
         monkeypatch.setattr(bounds, "SETTLED_ABOVE", above)
         fold.close()
-        assert [one for one in range(12) if fold.knows(one)] == [5, 9]
+        assert [producer_id for producer_id in range(12) if fold.knows(producer_id)] == [5, 9]
 
 
 @pytest.mark.usefixtures("few")
-def test_who_was_silent_longest_is_forgotten_and_met_anew() -> None:
+def test_the_producer_silent_longest_is_forgotten_and_added_again() -> None:
     log = Log()
     for producer in (1, 2, 3, 4):
         for number in range(6):
@@ -112,7 +112,7 @@ def test_who_was_silent_longest_is_forgotten_and_met_anew() -> None:
 
 
 @pytest.mark.usefixtures("few")
-def test_a_batch_sent_twice_is_told_though_its_producer_came_back() -> None:
+def test_a_duplicate_batch_is_reported_after_its_producer_was_forgotten() -> None:
     log = Log()
     for producer in (1, 2, 3, 1, 1):
         log.data(producer, 0, 0, 10)
@@ -122,7 +122,7 @@ def test_a_batch_sent_twice_is_told_though_its_producer_came_back() -> None:
     assert len(fold.findings(context())) == 1
 
 
-def test_a_closed_fold_tells_what_an_open_one_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_a_fold_changes_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
     log = Log()
     for number in range(160):
         log.data(number % 20, 0, 10 * (number // 20), 9 if number % 70 == 33 else 10)
@@ -136,7 +136,7 @@ def test_a_closed_fold_tells_what_an_open_one_tells(monkeypatch: pytest.MonkeyPa
     assert (len(fold), len(fold.view())) == (20, 1)
 
 
-def test_of_too_many_open_transactions_the_oldest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_of_too_many_open_transactions_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "MAX_PRODUCERS", 4)
     monkeypatch.setattr(bounds, "MAX_OPEN", 3)
     log = Log()
@@ -150,13 +150,13 @@ def test_of_too_many_open_transactions_the_oldest_are_kept(monkeypatch: pytest.M
     assert (fold.counts().open or 0) <= 4
 
 
-def aborting_log(segments: int, each: int) -> tuple[Log, dict[int, list[AbortedTxn]]]:
-    """Transactions of three producers, two of three aborted, and what the indexes list."""
+def aborting_log(segments: int, per_segment: int) -> tuple[Log, dict[int, list[AbortedTxn]]]:
+    """Transactions of three producers, two of three aborted, and the entries of the indexes."""
     log = Log()
     indexes: dict[int, list[AbortedTxn]] = {}
     for _ in range(segments):
         entries = indexes[log.segment] = []
-        for number in range(each):
+        for number in range(per_segment):
             first = log.offset
             log.transactional(number % 3, 0, 0, 2).marker(number % 3, 0, COMMIT if number % 3 == 1 else ABORT)
             if number % 3 != 1:
@@ -181,7 +181,9 @@ def compared(log: Log, entries: dict[int, list[AbortedTxn]], cuts: Iterable[int]
 
 @pytest.mark.parametrize("fault", ["none", "missing", "missing file", "phantom", "first offset", "elsewhere", "twice"])
 @pytest.mark.parametrize("cuts", [(), (5,), (4, 11, 12, 20, 29), range(1, 36)])
-def test_an_index_is_compared_alike_however_much_is_freed(fault: str, cuts: Iterable[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dropped_endings_do_not_change_the_comparison_with_an_index(
+    fault: str, cuts: Iterable[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     log, indexes = aborting_log(3, 6)
     segment = sorted(indexes)[1]
     entries = indexes[segment]
@@ -207,7 +209,7 @@ def test_an_index_is_compared_alike_however_much_is_freed(fault: str, cuts: Iter
 
 @pytest.mark.usefixtures("few")
 @given(logs(most=30), CUTS, st.integers(0, 5))
-def test_letting_go_of_endings_says_nothing_new(log: Log, cuts: set[int], wrong: int) -> None:
+def test_dropping_endings_adds_no_findings(log: Log, cuts: set[int], wrong: int) -> None:
     entries: dict[int, list[AbortedTxn]] = {row.segment: [] for row in log.rows}
     for number, ending in enumerate(as_endings(log.fold(TransactionsFold).ending_rows())):
         if ending.is_abort and ending.first_offset >= 0 and number != wrong:

@@ -1,4 +1,4 @@
-"""The templates of all sentences, what they ask for, and evidence that has it."""
+"""The templates of all sentences, their names, and evidence with values for them."""
 
 from collections.abc import Iterator
 from types import UnionType
@@ -19,11 +19,11 @@ def templates() -> Iterator[tuple[str, nodes.Template]]:
 
 
 NAMES = frozenset(name.name for _, tree in templates() for name in tree.find_all(nodes.Name)) - DERIVED.keys()
-"""What templates ask the evidence for."""
+"""Names in templates that are values of the evidence."""
 
 
 def rich(kind: str) -> dict[str, Any]:
-    """Evidence of a kind that holds all it may hold, each value of the type that is declared."""
+    """Evidence of a kind with a value of the declared type for every key."""
     evidence: dict[str, Any] = _value_of(CATALOGUE[kind].evidence)
     return evidence
 

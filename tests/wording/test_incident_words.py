@@ -1,4 +1,4 @@
-"""Incidents in words: each cause has them for one partition, for many and for none, and what is not proven is not said."""
+"""Incidents in words, for one partition, for many and for none; no loss is claimed without proof."""
 
 import re
 from dataclasses import replace
@@ -12,31 +12,31 @@ from kafka_forensics.model.incidents import Cause, Incident, IncidentPartition
 
 
 def incident(cause: Cause, least: int = 0, most: int = 0, *held_by: list[Broker], brokers: tuple[Broker, ...] = (2,)) -> Incident:
-    """An incident with a partition for each list of holders."""
+    """An incident with one partition per list of holders."""
     partitions = [
         IncidentPartition("audit", number, 0, 0, None, None, None, None, holders) for number, holders in enumerate(held_by)
     ]
-    holders = sorted({broker for own in held_by for broker in own}, key=str)
-    known = (Severity.CRITICAL, Confidence.PROVEN, None, None, None)
-    return Incident(cause, *known, list(brokers), least, most, None, None, holders, partitions, [0], {"X": 1})
+    holders = sorted({broker for of_partition in held_by for broker in of_partition}, key=str)
+    facts = (Severity.CRITICAL, Confidence.PROVEN, None, None, None)
+    return Incident(cause, *facts, list(brokers), least, most, None, None, holders, partitions, [0], {"X": 1})
 
 
 HOLE = re.compile(r"[{}\[\]<>]|\bNone\b|  | [,;:]| \.\W|\.\.|\b1 (?:committed )?\w+s\b(?! only)")
-"""What a template leaves that was not filled, and a plural of one."""
+"""Traces of templates that were not filled, and plurals of one."""
 BROKERS: list[tuple[Broker, ...]] = [(), (2,), (1, 2), ("old",)]
 HOLDERS: list[tuple[list[Broker], ...]] = [(), ([],), ([1],), ([1], []), ([1, 3], [3])]
 LOSSES = [(0, 0), (0, 1), (0, 9), (1, 1), (3, 9)]
 
 
 @pytest.mark.parametrize("cause", Cause)
-def test_every_cause_has_words(cause: Cause) -> None:
+def test_every_cause_has_text(cause: Cause) -> None:
     for brokers, held_by, loss in product(BROKERS, HOLDERS, LOSSES):
-        told = incident(cause, *loss, *held_by, brokers=brokers)
-        for text in (wording.incident_message(told), wording.incident_advice(told)):
+        shown = incident(cause, *loss, *held_by, brokers=brokers)
+        for text in (wording.incident_message(shown), wording.incident_advice(shown)):
             assert text.endswith("."), text
             assert re.match(r"[A-Z0-9]", text), text
             assert not HOLE.search(text), text
-    assert re.fullmatch(r"[a-z][\w ,-]{5,60}", wording.incident_title(told))
+    assert re.fullmatch(r"[a-z][\w ,-]{5,60}", wording.incident_title(shown))
 
 
 def test_no_loss_is_claimed_that_is_not_proven() -> None:
@@ -50,12 +50,12 @@ def test_no_loss_is_claimed_that_is_not_proven() -> None:
     assert wording.incident_message(suspected).endswith("This is suspected: something harmless may look the same.")
 
 
-def test_records_are_told_where_they_are_known_and_else_offsets() -> None:
-    told = replace(incident(Cause.UNCLEAN_ELECTION, 9, 9, [2]), records_lost_at_least=1, records_lost_at_most=1)
-    assert "1 committed record survives only on broker 2, and Kafka would truncate it there" in wording.incident_message(told)
-    only_markers = replace(told, records_lost_at_least=0, records_lost_at_most=0)
+def test_records_are_counted_if_known_and_else_offsets() -> None:
+    shown = replace(incident(Cause.UNCLEAN_ELECTION, 9, 9, [2]), records_lost_at_least=1, records_lost_at_most=1)
+    assert "1 committed record survives only on broker 2, and Kafka would truncate it there" in wording.incident_message(shown)
+    only_markers = replace(shown, records_lost_at_least=0, records_lost_at_most=0)
     assert "9 committed offsets survive only on broker 2" in wording.incident_message(only_markers)
-    proven_in_part = replace(told, records_lost_at_least=0, records_lost_at_most=4)
+    proven_in_part = replace(shown, records_lost_at_least=0, records_lost_at_most=4)
     assert "9 committed offsets survive only on broker 2" in wording.incident_message(proven_in_part)
 
 
@@ -66,13 +66,13 @@ def test_the_first_step_never_costs_the_last_copy() -> None:
     assert nowhere.startswith("Keep every log directory and every backup as it is.")
 
 
-def test_holders_of_a_part_are_told_with_their_offsets() -> None:
+def test_holders_of_a_part_are_named_with_their_offsets() -> None:
     rows = [{"offset_start": 300, "offset_end": 340, "brokers": [1, 2]}, {"offset_start": 340, "offset_end": 370, "brokers": [1]}]
-    told = incident(Cause.UNCLEAN_ELECTION, 70, 70, [1, 2])
-    told.partitions[0] = replace(told.partitions[0], held_ranges=rows)
+    shown = incident(Cause.UNCLEAN_ELECTION, 70, 70, [1, 2])
+    shown.partitions[0] = replace(shown.partitions[0], held_ranges=rows)
     assert (
         "survive only on brokers 1 and 2 (offsets 300 to 339) and broker 1 (offsets 340 to 369), and"
-        in wording.incident_message(told)
+        in wording.incident_message(shown)
     )
     several = incident(Cause.UNCLEAN_ELECTION, 70, 70, [1, 2], [1])
     assert "survive only on broker 1, some of them on broker 2, too, and" in wording.incident_message(several)
@@ -82,9 +82,9 @@ def test_holders_of_a_part_are_told_with_their_offsets() -> None:
     assert "Good copies are on broker 2 (offsets 300 to 339)." in wording.incident_message(short)
 
 
-def test_hostile_names_are_shown_and_do_nothing() -> None:
-    told = incident(Cause.DAMAGED_LOG, 0, 0, [1], brokers=("\x1b[31m{{ 7 * 7 }}",))
-    told.partitions[0] = replace(told.partitions[0], topic="\x1b]0;x\x07{{ 7 * 7 }}")
-    for text in (wording.incident_message(told), wording.incident_advice(told)):
+def test_hostile_names_are_escaped() -> None:
+    shown = incident(Cause.DAMAGED_LOG, 0, 0, [1], brokers=("\x1b[31m{{ 7 * 7 }}",))
+    shown.partitions[0] = replace(shown.partitions[0], topic="\x1b]0;x\x07{{ 7 * 7 }}")
+    for text in (wording.incident_message(shown), wording.incident_advice(shown)):
         assert text.isprintable()
         assert "49" not in text

@@ -1,4 +1,4 @@
-"""The files of kinds: whole, of one form, and with templates that cannot come to a value that is not known."""
+"""The files of kinds: complete, of one form, and with templates that never print unknown values."""
 
 import re
 from contextlib import redirect_stdout
@@ -23,12 +23,12 @@ KINDS = list(CATALOGUE)
 LEADS = ["What it means.", "Proof and limits.", "Likely causes.", "Harmless look-alikes.", "What to do next.", "Kafka's rule."]
 
 
-def test_every_kind_has_a_file_and_a_row_and_nothing_else_has() -> None:
+def test_every_kind_and_nothing_else_has_a_file_and_a_row() -> None:
     assert sorted(path.name for path in FILES.glob("*.md")) == sorted(f"{kind}.md" for kind in KINDS)
     assert re.findall(r"^\| `([A-Z_]+)` \|", PAGE.read_text(), re.MULTILINE) == KINDS
 
 
-def test_the_table_of_soundness_is_as_it_would_be_written() -> None:
+def test_the_table_of_soundness_is_up_to_date() -> None:
     """After a change of a row: `python -m lab.soundness_page`."""
     text = PAGE.read_text()
     assert page(text) == text
@@ -40,7 +40,7 @@ def test_the_table_of_soundness_is_as_it_would_be_written() -> None:
 
 @cache
 def options_of(command: str) -> set[str]:
-    """All that a command has."""
+    """All options of a command."""
     with redirect_stdout(StringIO()) as out, pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", "200")
         assert outcome([command, "--help"]) == 0
@@ -51,7 +51,7 @@ def assert_commands_exist(commands: list[str], kind: str) -> None:
     for command in commands:
         program, name, *rest = command.split()
         assert program == "kafka-forensics", kind
-        assert {word for word in rest if word.startswith("--")} <= options_of(name), (kind, command)
+        assert {argument for argument in rest if argument.startswith("--")} <= options_of(name), (kind, command)
 
 
 def test_pages_are_complete_and_their_commands_exist() -> None:
@@ -86,8 +86,8 @@ def test_pages_name_only_kinds_that_exist() -> None:
         assert named - CATALOGUE.keys() <= {"REAL_DIRECTORY", "CURRENT_MAGIC_VALUE"}, kind
 
 
-def test_templates_ask_only_for_what_some_rule_gives() -> None:
-    """A name that is misspelt would never be known."""
+def test_templates_use_only_names_that_rules_write() -> None:
+    """A misspelt name would never have a value."""
     package = ROOT / "kafka_forensics"
     code = "".join(path.read_text() for path in package.rglob("*.py") if "wording" not in path.parts)
     assert NAMES - set(re.findall(r"\w+", code)) == set()

@@ -1,4 +1,4 @@
-"""Words: every kind has them everywhere, no evidence breaks them, and no advice costs the last copy."""
+"""Messages and advice: every kind has them, no evidence breaks them, and no advice costs the last copy."""
 
 import itertools
 import re
@@ -34,13 +34,13 @@ def test_messages_are_one_sentence_each() -> None:
             assert "audit-0" in text or place.topic is None, kind
 
 
-def test_rich_evidence_says_more_than_none() -> None:
+def test_full_evidence_gives_longer_messages() -> None:
     for kind in KINDS:
         assert wording.message(finding(kind, PLACE, rich(kind))) != wording.message(finding(kind, PLACE, {})), kind
 
 
-def test_nothing_is_printed_that_is_not_known() -> None:
-    """Each name of the evidence is missing once, and known alone once."""
+def test_unknown_values_are_not_printed() -> None:
+    """Each name of the evidence is missing once, and once the only one with a value."""
     for kind in KINDS:
         whole = rich(kind)
         for name in whole:
@@ -82,7 +82,7 @@ def test_unclean_loss_message_and_advice() -> None:
     )
 
 
-def test_holders_of_a_part_are_told_with_their_offsets() -> None:
+def test_holders_of_a_part_are_named_with_their_offsets() -> None:
     rows: list[Any] = [
         {"offset_start": 300, "offset_end": 340, "brokers": [1, 2]},
         {"offset_start": 340, "offset_end": 370, "brokers": [1]},
@@ -103,7 +103,7 @@ def test_holders_of_a_part_are_told_with_their_offsets() -> None:
     assert_sentence(wording.message(finding("UNCLEAN_LOSS", place, {"held_by": [1], "held_ranges": rows})))
 
 
-def test_a_missing_segment_says_how_far_it_went_and_by_what() -> None:
+def test_a_missing_segment_names_its_end_and_the_witness() -> None:
     evidence = {"missing": 70, "witnesses": ["producer snapshot", "time index"], "held_by": []}
     gone = finding("SEGMENT_MISSING", PLACE, evidence)
     assert " holds offsets 300 to 369 (by producer snapshot and time index); no good copy is known." in wording.message(gone)
@@ -112,7 +112,7 @@ def test_a_missing_segment_says_how_far_it_went_and_by_what() -> None:
     assert wording.message(empty).endswith(" holds what began at offset 300, which is harmless if the segment was empty.")
 
 
-def test_an_election_names_the_others_that_may_have_cost_the_same() -> None:
+def test_an_election_names_others_that_may_have_cost_the_same() -> None:
     place = Place("audit", 0, offset_start=300, offset_end=370)
 
     def cost(kind: str, *epochs: int) -> str:
@@ -125,7 +125,7 @@ def test_an_election_names_the_others_that_may_have_cost_the_same() -> None:
     assert cost("FORK_ABOVE_HW") == "it cost at most offsets 300 to 369, not known to have been committed."
 
 
-def test_a_loss_names_what_the_other_side_has_committed() -> None:
+def test_a_loss_names_committed_offsets_of_the_other_version() -> None:
     sides = [
         {"brokers": [1], "epoch": 2, "log_end_offset": 345, "high_watermark": 350},
         {"brokers": [2, 3], "epoch": 0, "log_end_offset": 370, "high_watermark": 370},
@@ -138,7 +138,7 @@ def test_a_loss_names_what_the_other_side_has_committed() -> None:
         assert wording.message(loss).endswith("; other records are committed at offsets 300 to 344 on broker 1.")
 
 
-def test_where_an_election_decides_all_is_copied_and_the_plan_weighs() -> None:
+def test_advice_before_elections_is_to_copy_all_and_to_plan() -> None:
     kinds = ("UNCLEAN_LOSS", "FORK_BELOW_HW", "LRS_LOSS", "LRS_RISK", "ISR_MEMBER_MISSING_COMMITTED", "SAME_EPOCH_DIVERGENCE")
     evidences: dict[str, dict[str, Any]] = {
         "of all brokers": {},
@@ -152,7 +152,7 @@ def test_where_an_election_decides_all_is_copied_and_the_plan_weighs() -> None:
         assert weigh in text, kind
 
 
-def test_a_fork_without_epochs_and_holders_admits_that_nobody_can_tell() -> None:
+def test_a_fork_without_epochs_and_holders() -> None:
     evidence = {"offset": 0, "held_by": [], "versions": [{"brokers": [1], "epoch": -1}, {"brokers": [2, 3], "epoch": -1}]}
     fork = finding("FORK_BELOW_HW", Place("ledger", 0, offset_start=0, offset_end=3), evidence)
     assert wording.message(fork) == (
@@ -162,7 +162,7 @@ def test_a_fork_without_epochs_and_holders_admits_that_nobody_can_tell() -> None
     assert (wording.advice(fork) or "").startswith("No good copy is known: keep every log directory")
 
 
-def test_the_only_holder_is_left_stopped_and_copied() -> None:
+def test_the_only_holder_stays_stopped_until_it_is_copied() -> None:
     severities = [Severity.WARNING, Severity.ERROR, Severity.CRITICAL]
     for kind, severity, broker in itertools.product(KINDS, severities, [None, 1, 2]):
         place = replace(PLACE, broker=broker)
@@ -174,7 +174,7 @@ def test_the_only_holder_is_left_stopped_and_copied() -> None:
         assert not asked, kind
 
 
-def test_nothing_is_deleted_and_repairs_need_two_other_holders() -> None:
+def test_advice_deletes_nothing_and_repairs_need_two_other_holders() -> None:
     given_holders: tuple[list[Any] | None, ...] = (None, [], [1], [2], [1, 2], [2, 3], ["2", "3"], [1, 3])
     destroys = re.compile(r"(?<!never )\b(?:delete|remove|wipe|format)\b", re.IGNORECASE)
     assert [kind for kind in KINDS if destroys.search(wording.prose(kind).advice)] == []
@@ -191,7 +191,7 @@ def test_nothing_is_deleted_and_repairs_need_two_other_holders() -> None:
         assert repaired == (offered if wording.prose(kind).repairable else []), kind
 
 
-def test_a_damaged_batch_is_repaired_from_two_others_but_a_loss_never() -> None:
+def test_a_damaged_batch_is_repaired_but_a_loss_is_not() -> None:
     assert "To repair broker 2, stop it while one of brokers 1 and 3 leads" in (
         wording.advice(finding("BATCH_CRC_MISMATCH", PLACE, {"held_by": [1, 3]})) or ""
     )
@@ -201,7 +201,7 @@ def test_a_damaged_batch_is_repaired_from_two_others_but_a_loss_never() -> None:
         assert "To repair" not in text
 
 
-def test_whatever_is_worse_than_info_has_advice() -> None:
+def test_findings_above_info_have_advice() -> None:
     bare = [finding(kind, PLACE) for kind in KINDS]
     assert [row.kind for row in bare if row.severity is not Severity.INFO and not wording.advice(row)] == []
 
@@ -241,12 +241,12 @@ PLACES = st.builds(
 
 
 ASKED_BY_WORDS = ("latest_epoch", "leaders", "line", "not_whole", "ranges_not_compared", "starts")
-"""What phrases ask the evidence for, beside templates."""
+"""Keys that phrases read from the evidence, besides those in templates."""
 ASKED = sorted({*NAMES, *ASKED_BY_WORDS, *(name for kind in KINDS for name in rich(kind))})
 
 
 @given(st.sampled_from(KINDS), PLACES, st.dictionaries(st.sampled_from(ASKED), NESTED), st.sampled_from(Severity))
-def test_no_evidence_breaks_a_sentence(kind: str, place: Place, evidence: dict[str, Any], severity: Severity) -> None:
+def test_any_evidence_gives_one_sentence(kind: str, place: Place, evidence: dict[str, Any], severity: Severity) -> None:
     row = Finding(kind, severity, CATALOGUE[kind].confidence, place, evidence)
     text = wording.message(row)
     assert text.isprintable()
@@ -257,9 +257,9 @@ def test_no_evidence_breaks_a_sentence(kind: str, place: Place, evidence: dict[s
 
 
 @pytest.mark.parametrize("text", ["{{ 6 * 7 }}", "{{ reason }}", "{% if reason %}", "{{ '' }}", "{# #}"])
-def test_no_evidence_is_taken_for_a_template(text: str) -> None:
-    said = wording.message(finding("FILE_UNKNOWN", Place(topic=text, partition=0), {"names": [text]}))
-    assert said == f"{text}-0: the directory holds a file of no known kind: {text}."
+def test_evidence_is_never_used_as_a_template(text: str) -> None:
+    text_shown = wording.message(finding("FILE_UNKNOWN", Place(topic=text, partition=0), {"names": [text]}))
+    assert text_shown == f"{text}-0: the directory holds a file of no known kind: {text}."
 
 
 def test_payload_bytes_are_never_shown() -> None:
@@ -277,7 +277,7 @@ def test_payload_bytes_are_never_shown() -> None:
         ("\x1b" * 10_000, "`kafka-forensics explain` lists the kinds"),
     ],
 )
-def test_a_kind_in_any_spelling_is_known_and_an_unknown_one_gets_a_hint(kind: str, hint: str) -> None:
+def test_kinds_in_any_spelling_and_hints_for_unknown_kinds(kind: str, hint: str) -> None:
     assert wording.explain_page(" unclean-loss ") == wording.explain_page("UNCLEAN_LOSS")
     with pytest.raises(UsageError, match="there is no finding kind") as caught:
         wording.explain_page(kind)
@@ -287,7 +287,7 @@ def test_a_kind_in_any_spelling_is_known_and_an_unknown_one_gets_a_hint(kind: st
 
 
 @pytest.mark.parametrize("file", ["replication-offset-checkpoint", "audit-0/leader-epoch-checkpoint"])
-def test_a_file_over_which_a_broker_does_not_start_is_to_be_moved_and_what_that_costs(file: str) -> None:
+def test_advice_to_move_a_file_names_the_cost(file: str) -> None:
     evidence = {"reason": "version", "starts": False, "on_start": "directory_offline"}
     row = finding("CHECKPOINT_MALFORMED", Place("audit", 0, 3, "/b3", file), evidence)
     assert "a broker without another one does not start" in wording.message(row)

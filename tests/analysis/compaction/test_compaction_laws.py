@@ -1,4 +1,4 @@
-"""Laws of comparing compacted logs: no order of reading or spilling matters, and a plain dictionary gives the same answer."""
+"""Comparison of compacted logs: the order of reading and spilling does not matter, and the result equals a naive one."""
 
 import random
 from collections import Counter
@@ -38,7 +38,7 @@ LOG_END = 24
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A record as one replica holds it; `expiry` matters where `value` is None."""
+    """A record of one replica; `expiry` matters if `value` is None."""
 
     replica: int
     key: int
@@ -50,7 +50,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Case:
-    """Replicas of one history: their ends, what of it they hold, and up to where cleaners were."""
+    """Replicas of one history: their ends, their records, and the end of the cleaned range."""
 
     sides: dict[int, Side]
     pairs: list[Pair]
@@ -104,7 +104,7 @@ def tallied(case: Case, blocks: Iterable["NDArray[np.int64]"]) -> KeyTally:
 
 
 def naive(case: Case) -> tuple[Counter[str], Counter[str]]:
-    """Keys by reason and by explanation, one key and one pair after the other."""
+    """Keys by reason and by explanation, key by key and pair by pair."""
     reasons, explanations = Counter[str](), Counter[str]()
     for key in {kept.key for kept in case.records}:
         found: set[str] = set()
@@ -119,14 +119,14 @@ def naive(case: Case) -> tuple[Counter[str], Counter[str]]:
     return reasons, explanations
 
 
-def held(case: Case, key: int, replica: int, state: RecordState, low: int, high: int) -> dict[int, Kept]:
+def records_of(case: Case, key: int, replica: int, state: RecordState, low: int, high: int) -> dict[int, Kept]:
     mine = [kept for kept in case.records if (kept.key, kept.replica, kept.state) == (key, replica, state)]
     return {kept.offset: kept for kept in mine if low <= kept.offset < high}
 
 
 def naive_latest(case: Case, key: int, pair: Pair) -> list[str]:
-    """Why the latest records of a key are not the same, or what explains it."""
-    left, right = (held(case, key, number, RecordState.VISIBLE, pair.start, pair.end) for number in (pair.left, pair.right))
+    """Why the latest records of a key differ, or what explains it."""
+    left, right = (records_of(case, key, number, RecordState.VISIBLE, pair.start, pair.end) for number in (pair.left, pair.right))
     if not left and not right:
         return []
     if max(left, default=-1) == max(right, default=-1):
@@ -137,15 +137,15 @@ def naive_latest(case: Case, key: int, pair: Pair) -> list[str]:
     record = left[max(left)] if ahead else right[max(right)]
     rest = right if ahead else left
     other_value = rest[max(rest)].value if rest else None
-    opened = held(case, key, other, RecordState.OPEN, pair.start, pair.end)
-    aborted = held(case, key, other, RecordState.ABORTED, pair.start, pair.end)
+    opened = records_of(case, key, other, RecordState.OPEN, pair.start, pair.end)
+    aborted = records_of(case, key, other, RecordState.ABORTED, pair.start, pair.end)
     hidden = max(opened, default=-1) == record.offset or max(aborted, default=-1) == record.offset
     ends = {number: case.sides[number].log_end_offset for number in (holder, other)}
     if max(case.sides[holder].damaged_end, case.sides[other].damaged_end) > record.offset:
         return ["unreadable"]
     if max(opened, default=-1) >= record.offset and ends[other] < ends[holder]:
         return ["undecided"]
-    if any(held(case, key, number, RecordState.VISIBLE, pair.end, LOG_END) for number in (holder, other)):
+    if any(records_of(case, key, number, RecordState.VISIBLE, pair.end, LOG_END) for number in (holder, other)):
         return ["superseded"]
     if other_value is None and not hidden and ends[other] > pair.end and case.cleaned_end > pair.end:
         return ["out_of_reach"]
@@ -161,11 +161,11 @@ def naive_latest(case: Case, key: int, pair: Pair) -> list[str]:
 
 
 def naive_stuck(case: Case, key: int, pair: Pair) -> list[str]:
-    """Whether one side has a record undecided for ever."""
+    """Whether one side has a record that stays undecided."""
     for mine, other in ((pair.left, pair.right), (pair.right, pair.left)):
-        latest = max(held(case, key, mine, RecordState.OPEN, pair.start, pair.end), default=-1)
-        known = any(max(held(case, key, other, state, pair.start, LOG_END), default=-1) >= latest for state in RecordState)
-        if latest < 0 or known or latest >= case.cleaned_end:
+        latest = max(records_of(case, key, mine, RecordState.OPEN, pair.start, pair.end), default=-1)
+        reached = any(max(records_of(case, key, other, state, pair.start, LOG_END), default=-1) >= latest for state in RecordState)
+        if latest < 0 or reached or latest >= case.cleaned_end:
             continue
         damaged = max(case.sides[mine].damaged_end, case.sides[other].damaged_end) > latest
         if not damaged and case.sides[mine].log_end_offset >= case.sides[other].log_end_offset:
@@ -174,7 +174,7 @@ def naive_stuck(case: Case, key: int, pair: Pair) -> list[str]:
 
 
 @given(cases())
-def test_the_sweep_answers_as_a_dictionary_does(case: Case) -> None:
+def test_the_comparison_equals_a_naive_one(case: Case) -> None:
     tally = tallied(case, [reduced(case.rows())])
     assert (tally.reasons, tally.explanations) == naive(case)
     if tally.differing:
@@ -183,7 +183,7 @@ def test_the_sweep_answers_as_a_dictionary_does(case: Case) -> None:
 
 
 @given(cases(), st.integers(2, 40), st.randoms(use_true_random=False))
-def test_no_order_and_no_spilling_changes_the_answer(case: Case, capacity: int, order: random.Random) -> None:
+def test_order_and_spilling_do_not_change_the_result(case: Case, capacity: int, order: random.Random) -> None:
     rows = case.rows()
     shuffled = rows[order.sample(range(len(rows)), len(rows))]
     with KeyRuns(capacity=capacity) as runs:
@@ -199,7 +199,7 @@ def test_no_order_and_no_spilling_changes_the_answer(case: Case, capacity: int, 
 
 
 @given(cases(), st.lists(st.integers(0, 3), min_size=5, max_size=5), st.permutations(range(4)))
-def test_tallies_of_any_split_of_the_keys_merge_to_the_tally_of_all(case: Case, part_of: list[int], order: list[int]) -> None:
+def test_tallies_of_any_split_of_the_keys_merge_to_the_whole_tally(case: Case, part_of: list[int], order: list[int]) -> None:
     rows = reduced(case.rows())
     tallies = [tallied(case, [rows[np.isin(rows[:, Row.KEY_SHOWN], mine)]]) for mine in _keys_of_parts(part_of)]
     merged = KeyTally()
@@ -220,7 +220,7 @@ def _keys_of_parts(part_of: list[int]) -> list[list[int]]:
 @given(
     st.lists(st.tuples(st.integers(0, 12), st.integers(0, 5), st.integers(-3, 3), st.booleans()), max_size=40), st.integers(0, 40)
 )
-def test_many_differing_records_at_an_offset_are_listed_for_any_parts(found: list[tuple[int, int, int, bool]], cut: int) -> None:
+def test_the_listed_records_do_not_depend_on_the_split(found: list[tuple[int, int, int, bool]], cut: int) -> None:
     whole, left, right = KeyTally(), KeyTally(), KeyTally()
     whole.note(_unexplained(found))
     left.note(_unexplained(found[:cut]))
@@ -231,12 +231,12 @@ def test_many_differing_records_at_an_offset_are_listed_for_any_parts(found: lis
 
 
 def _unexplained(found: list[tuple[int, int, int, bool]]) -> Unexplained:
-    offsets, reasons, shown, left = (np.array([one[column] for one in found], np.int64) for column in range(4))
+    offsets, reasons, shown, left = (np.array([row[column] for row in found], np.int64) for column in range(4))
     numbers = np.arange(len(found))
     return Unexplained(numbers, reasons, offsets, left, 1 - left, numbers < 0, shown)
 
 
 @given(cases(), st.integers(0, 60))
-def test_rows_reduced_twice_are_rows_reduced_once(case: Case, cut: int) -> None:
+def test_reducing_in_parts_gives_the_same_rows(case: Case, cut: int) -> None:
     rows = case.rows()
     assert np.array_equal(reduced(np.concatenate((reduced(rows[:cut]), reduced(rows[cut:])))), reduced(rows))

@@ -1,4 +1,4 @@
-"""Leader epochs in batches: runs against plain grouping, stray fields, and the checkpoint against a simulated cache."""
+"""Leader epochs of batches: runs against a naive grouping, stray epochs, and the checkpoint against a simulated cache."""
 
 import itertools
 from collections.abc import Collection
@@ -30,7 +30,7 @@ def fold_of(*batch_epochs: int, lost: Collection[int] = ()) -> EpochsFold:
 
 
 @given(st.lists(st.tuples(st.sampled_from([0, 0, 1, 1, 2, -1, -(2**31)]), st.booleans()), max_size=25), st.data())
-def test_any_cut_gives_plain_groups(log: list[tuple[int, bool]], draw: st.DataObject) -> None:
+def test_any_cut_gives_the_runs_of_a_naive_grouping(log: list[tuple[int, bool]], draw: st.DataObject) -> None:
     rows = [
         {
             Columns.POSITION: 100 * n,
@@ -44,7 +44,7 @@ def test_any_cut_gives_plain_groups(log: list[tuple[int, bool]], draw: st.DataOb
     state = folded(draw, lambda: EpochsFold(0), lambda fold, a, b: fold.step(columns_of(rows[a:b])), len(rows))
     usable = [(epoch, n) for n, (epoch, good) in enumerate(log) if good and epoch != -1]
     expected = []
-    for epoch, group in itertools.groupby(usable, key=lambda one: one[0]):
+    for epoch, group in itertools.groupby(usable, key=lambda batch: batch[0]):
         numbers = [n for _, n in group]
         expected.append(EpochRun(epoch, 2 * numbers[0], 2 * numbers[-1] + 2, 0, 100 * numbers[0], 100, len(numbers)))
     assert state.runs == expected
@@ -72,13 +72,13 @@ def test_a_run_knows_its_segment() -> None:
 @st.composite
 def lineages(draw: st.DrawFn) -> list[int]:
     """Ascending epochs, each of at least three batches."""
-    own = sorted(draw(st.sets(st.integers(0, 12), min_size=1, max_size=4)))
-    return [epoch for epoch in own for _ in range(draw(st.integers(3, 4)))]
+    ascending = sorted(draw(st.sets(st.integers(0, 12), min_size=1, max_size=4)))
+    return [epoch for epoch in ascending for _ in range(draw(st.integers(3, 4)))]
 
 
 @given(lineages(), st.integers(0, 31), st.data())
-def test_a_flipped_epoch_field_is_a_stray_unless_its_place_allows_it(log: list[int], bit: int, draw: st.DataObject) -> None:
-    """F02, any bit of any batch: told exactly where neighbours contradict it."""
+def test_a_flipped_epoch_field_is_a_stray_if_neighbours_contradict_it(log: list[int], bit: int, draw: st.DataObject) -> None:
+    """F02, any bit of any batch: reported if and only if neighbours contradict it."""
     at = draw.draw(st.integers(0, len(log) - 1))
     wrong = log[at] ^ 1 << bit
     wrong -= (wrong >> 31) << 32
@@ -102,14 +102,14 @@ def test_a_flipped_epoch_field_is_a_stray_unless_its_place_allows_it(log: list[i
 
 
 @pytest.mark.parametrize(("leader", "leader_epoch", "stray"), [(1, 2, False), (-1, 2, True), (1, 3, True), (None, None, True)])
-def test_an_epoch_that_had_a_leader_is_no_stray_at_the_end(leader: int | None, leader_epoch: int | None, stray: bool) -> None:
-    """The checkpoint ends with epoch 0: it lacks epoch 2 if the controller knows that, else the last batch is wrong."""
+def test_an_epoch_with_a_leader_is_no_stray_at_the_log_end(leader: int | None, leader_epoch: int | None, stray: bool) -> None:
+    """The checkpoint ends with epoch 0: it lacks epoch 2 if the controller's log has that, else the last batch is wrong."""
     state = fold_of(0, 0, 2)
     control = PartitionControl(leader, leader_epoch, [1], [], [1, 2])
     assert [run.leader_epoch for run, _ in state.strays([EpochEntry(0, 0)], control)] == ([2] if stray else [])
 
 
-def test_the_checkpoint_is_the_witness_at_the_end() -> None:
+def test_the_checkpoint_decides_at_the_log_end() -> None:
     state = fold_of(0, 0, 0, 9)
     assert state.strays(None) == []
     assert [run.leader_epoch for run, _ in state.strays([EpochEntry(0, 0)])] == [9]
@@ -142,7 +142,7 @@ def test_strays_and_regressions(
 
 @dataclass
 class Cache:
-    """A leader-epoch cache and the log beside it, by the rules of LeaderEpochFileCache."""
+    """A leader-epoch cache and its log, by the rules of LeaderEpochFileCache."""
 
     log: list[tuple[int, int]] = field(default_factory=list)
     """(offset, epoch) of every batch on disk."""
@@ -168,10 +168,10 @@ class Cache:
         if gone:
             self.entries = [EpochEntry(gone[-1].leader_epoch, log_start), *self.entries[len(gone) :]]
         if with_batches:
-            self.log = [one for one in self.log if one[0] >= log_start]
+            self.log = [batch for batch in self.log if batch[0] >= log_start]
 
     def lineage(self) -> list[EpochEntry]:
-        groups = itertools.groupby(self.log, key=lambda one: one[1])
+        groups = itertools.groupby(self.log, key=lambda batch: batch[1])
         return [EpochEntry(epoch, next(group)[0]) for epoch, group in groups]
 
     def contradiction(self, entries: list[EpochEntry], *, compacted: bool = False) -> str | None:
@@ -196,19 +196,19 @@ def caches(draw: st.DrawFn) -> Cache:
 
 
 @given(caches(), st.booleans())
-def test_what_a_cache_writes_is_never_a_contradiction(cache: Cache, compacted: bool) -> None:
+def test_a_checkpoint_written_by_a_cache_is_never_a_contradiction(cache: Cache, compacted: bool) -> None:
     assert cache.contradiction(cache.entries, compacted=compacted) is None
 
 
 @given(caches(), st.data())
 def test_compaction_explains_starts_that_moved_up_and_epochs_without_batches(cache: Cache, draw: st.DataObject) -> None:
-    cache.log = [one for one in cache.log if draw.draw(st.booleans())]
+    cache.log = [batch for batch in cache.log if draw.draw(st.booleans())]
     assert cache.contradiction(cache.entries, compacted=True) is None
 
 
 @given(caches(), st.data())
 def test_a_changed_checkpoint_is_contradicted(cache: Cache, draw: st.DataObject) -> None:
-    """F29: an entry dropped, shifted, re-numbered or out of order, wherever it speaks of batches at or above the log start."""
+    """F29: an entry dropped, shifted, re-numbered or out of order, if it concerns batches at or above the log start."""
     inside = [n for n, entry in enumerate(cache.entries) if entry.start_offset < cache.end]
     assume(inside)
     at = draw.draw(st.sampled_from(inside))
@@ -227,7 +227,7 @@ def test_a_changed_checkpoint_is_contradicted(cache: Cache, draw: st.DataObject)
 
 
 DELETED = [(0, 0), (1, 30), (2, 60)]
-"""DeleteRecords leaves whole batches on disk below the log start; the cache forgets them."""
+"""DeleteRecords leaves whole batches on disk below the log start, without entries in the cache."""
 
 
 @pytest.mark.parametrize(
@@ -281,16 +281,16 @@ def checkpoints(draw: st.DrawFn) -> list[EpochEntry]:
 
 
 @given(checkpoints(), checkpoints())
-def test_no_earlier_epoch_of_either_has_two_ends(left: list[EpochEntry], right: list[EpochEntry]) -> None:
+def test_no_earlier_epoch_has_different_ends(left: list[EpochEntry], right: list[EpochEntry]) -> None:
     epoch, ours, theirs = differing_end(left, right, 10)
-    for known in {entry.leader_epoch for entry in (*left, *right) if entry.leader_epoch < epoch}:
-        assert end_offset_for(left, known, 10).end_offset == end_offset_for(right, known, 10).end_offset
+    for earlier in {entry.leader_epoch for entry in (*left, *right) if entry.leader_epoch < epoch}:
+        assert end_offset_for(left, earlier, 10).end_offset == end_offset_for(right, earlier, 10).end_offset
     if ours == theirs:
         assert all(entry.leader_epoch <= epoch for entry in (*left, *right))
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=20).map(sorted), st.sets(st.integers(0, 19)))
-def test_before_the_last_good_batch_every_offset_has_its_epoch(log: list[int], lost: set[int]) -> None:
+def test_every_offset_before_the_last_good_batch_has_its_epoch(log: list[int], lost: set[int]) -> None:
     kept = [n for n in range(len(log)) if n not in lost]
     entries = epoch_starts(fold_of(*log, lost=lost), Cache(list(enumerate(log))).lineage(), 0)
     assert [epoch_at(entries, offset) for offset in range(max(kept, default=-1) + 1)] == log[: max(kept, default=-1) + 1]
@@ -310,14 +310,16 @@ def test_before_the_last_good_batch_every_offset_has_its_epoch(log: list[int], l
         pytest.param([(1, 0), (1, 2), (4, 3)], [(1, 0), (4, 6)], id="an epoch twice"),
     ],
 )
-def test_a_checkpoint_is_believed_without_batch(checkpoint: list[tuple[int, int]] | None, expected: list[tuple[int, int]]) -> None:
+def test_the_checkpoint_counts_where_batches_are_missing(
+    checkpoint: list[tuple[int, int]] | None, expected: list[tuple[int, int]]
+) -> None:
     """A log of epochs 1 1 1 . . . 4 4."""
-    entries = None if checkpoint is None else [EpochEntry(*one) for one in checkpoint]
+    entries = None if checkpoint is None else [EpochEntry(*entry) for entry in checkpoint]
     epoch_entries = epoch_starts(fold_of(1, 1, 1, 4, 4, 4, 4, 4, lost={3, 4, 5}), entries, 0)
     assert [(entry.leader_epoch, entry.start_offset) for entry in epoch_entries] == expected
 
 
-def test_in_front_of_the_first_batch_it_is_believed_from_the_log_start_on() -> None:
+def test_the_checkpoint_counts_from_the_log_start_to_the_first_batch() -> None:
     fold = fold_of(1, 1, 1, 4, 4, 4, lost={0, 1, 2, 3})
     checkpoint = [EpochEntry(1, 0), EpochEntry(4, 3)]
     assert epoch_starts(fold, checkpoint, 0) == checkpoint

@@ -1,4 +1,4 @@
-"""Findings folded into incidents: every one above info in exactly one, sums that add up, and nothing that hangs on their order."""
+"""Findings grouped into incidents: each one above `info` is in exactly one, sums add up, and their order does not matter."""
 
 import random
 import sys
@@ -18,7 +18,7 @@ NOON = 1_795_233_370_014
 
 
 def lost(partition: int, *, at: int | None = NOON, old_leader: int = 2, offsets: int = 70, topic: str = "audit") -> Finding:
-    """Committed records that survive only where an unclean election will have them cut; `at` None: no controller's log tells."""
+    """Committed records that survive only where an unclean election will truncate them; `at` None: without a controller's log."""
     election = {"election_ms": at, "old_leader": old_leader, "new_leader": 1, "unclean": True}
     evidence: dict[str, Any] = {"held_by": [old_leader], "loses": offsets}
     evidence |= {} if at is None else {"election": election}
@@ -26,7 +26,7 @@ def lost(partition: int, *, at: int | None = NOON, old_leader: int = 2, offsets:
 
 
 def matched(partition: int, issue: str = "KAFKA-10751", incident: str = "d6", **more: Any) -> Finding:
-    """A known incident that the partition looks like."""
+    """A match of the partition with a known incident."""
     evidence = {"incident": incident, "issue": issue, "does_not_fit": [], **more}
     return finding("INCIDENT_SIGNATURE", Place("audit", partition), evidence, confidence=Confidence.INFERRED)
 
@@ -124,7 +124,7 @@ TOGETHER: dict[str, tuple[list[Finding], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", TOGETHER)
-def test_what_is_one_incident(case: str) -> None:
+def test_findings_of_one_incident(case: str) -> None:
     findings, expected = TOGETHER[case]
     incident = only(findings)
     assert {name: getattr(incident, name) for name in expected} == expected
@@ -149,13 +149,13 @@ APART: dict[str, tuple[list[Finding], list[list[int]]]] = {
 
 
 @pytest.mark.parametrize("case", APART)
-def test_what_is_told_apart(case: str) -> None:
+def test_findings_of_separate_incidents(case: str) -> None:
     findings, expected = APART[case]
     assert sorted(incident.findings for incident in incidents(findings)) == expected
 
 
-def test_records_add_up_where_each_offset_is_counted_once() -> None:
-    def held(start: int, end: int, records: int | None) -> Finding:
+def test_records_add_up_if_each_offset_is_counted_once() -> None:
+    def with_records(start: int, end: int, records: int | None) -> Finding:
         more = {} if records is None else {"records_held": records}
         return of("UNCLEAN_LOSS", 0, 2, start, end, held_by=[2], loses=end - start, **more)
 
@@ -163,13 +163,13 @@ def test_records_add_up_where_each_offset_is_counted_once() -> None:
         incident = only(list(findings))
         return incident.records_lost_at_least, incident.records_lost_at_most
 
-    assert records(held(0, 10, 7), held(20, 30, 4)) == (11, 11)
-    assert records(held(0, 10, 7), held(2, 8, 5), held(2, 8, 5)) == (7, 7)
-    assert records(held(0, 10, 7), held(5, 15, 6)) == (None, None)
-    assert records(held(0, 10, 7), held(20, 30, None)) == (None, None)
-    scattered = held(0, 100, 20).with_evidence(scattered=20, ranges=[[0, 10], [90, 100]])
+    assert records(with_records(0, 10, 7), with_records(20, 30, 4)) == (11, 11)
+    assert records(with_records(0, 10, 7), with_records(2, 8, 5), with_records(2, 8, 5)) == (7, 7)
+    assert records(with_records(0, 10, 7), with_records(5, 15, 6)) == (None, None)
+    assert records(with_records(0, 10, 7), with_records(20, 30, None)) == (None, None)
+    scattered = with_records(0, 100, 20).with_evidence(scattered=20, ranges=[[0, 10], [90, 100]])
     assert records(scattered) == (20, 20)
-    assert records(scattered, held(40, 50, 9)) == (None, None)
+    assert records(scattered, with_records(40, 50, 9)) == (None, None)
 
 
 BROKERS = st.one_of(st.integers(-1, 4), st.sampled_from(["old", "7", ""]))
@@ -207,26 +207,26 @@ ANY = st.builds(
 )
 
 
-def told(found: list[Incident], findings: list[Finding]) -> list[str]:
-    """Incidents without the places of their findings in the list: those are of one order."""
+def described(found: list[Incident], findings: list[Finding]) -> list[str]:
+    """Incidents without the indices of their findings, which depend on the order."""
     return sorted(
         f"{replace(incident, findings=[])} {sorted(repr(findings[index]) for index in incident.findings)}" for incident in found
     )
 
 
 @given(st.lists(ANY, max_size=25), st.randoms(use_true_random=False))
-def test_any_findings_fold_whole_and_in_any_order(findings: list[Finding], shuffling: random.Random) -> None:
+def test_every_finding_is_in_one_incident_in_any_order(findings: list[Finding], shuffling: random.Random) -> None:
     found = incidents(findings)
-    grave = [index for index, each in enumerate(findings) if each.severity is not Severity.INFO]
-    assert sorted(index for incident in found for index in incident.findings) == grave
+    above_info = [index for index, shown in enumerate(findings) if shown.severity is not Severity.INFO]
+    assert sorted(index for incident in found for index in incident.findings) == above_info
     for incident in found:
-        own = [findings[index] for index in incident.findings]
-        assert incident.severity is max((each.severity for each in own), key=lambda severity: severity.rank)
-        assert sum(incident.kinds.values()) == len(own)
+        of_incident = [findings[index] for index in incident.findings]
+        assert incident.severity is max((shown.severity for shown in of_incident), key=lambda severity: severity.rank)
+        assert sum(incident.kinds.values()) == len(of_incident)
         assert incident.lost_at_least == sum(partition.lost_at_least for partition in incident.partitions)
         assert incident.lost_at_most == sum(partition.lost_at_most for partition in incident.partitions)
         assert all(0 <= partition.lost_at_least <= partition.lost_at_most for partition in incident.partitions)
-        of_partitions = {(each.place.topic, each.place.partition) for each in own}
+        of_partitions = {(shown.place.topic, shown.place.partition) for shown in of_incident}
         named = [(partition.topic, partition.partition) for partition in incident.partitions]
         assert len(set(named)) == len(named)
         assert set(named) == {key for key in of_partitions if None not in key}
@@ -236,11 +236,11 @@ def test_any_findings_fold_whole_and_in_any_order(findings: list[Finding], shuff
     assert ranks == sorted(ranks)
     shuffled = list(findings)
     shuffling.shuffle(shuffled)
-    assert told(incidents(shuffled), shuffled) == told(found, findings)
+    assert described(incidents(shuffled), shuffled) == described(found, findings)
 
 
 @pytest.mark.parametrize("spread", ["of many partitions", "in one partition"])
-def test_the_work_grows_with_the_findings_and_not_faster(spread: str) -> None:
+def test_the_time_grows_linearly_with_the_findings(spread: str) -> None:
     def calls(count: int) -> int:
         findings = []
         for number in range(count):

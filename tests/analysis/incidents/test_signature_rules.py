@@ -1,4 +1,4 @@
-"""How a signature is held against a case: what must hold, what counts for and against, what is not known."""
+"""How a signature matches: required conditions, conditions for and against, and unknown ones."""
 
 from dataclasses import replace
 from typing import Any
@@ -40,11 +40,11 @@ def match(*conditions: Condition) -> Finding | None:
 
 
 @pytest.mark.parametrize("answer", [False, None])
-def test_one_must_that_does_not_hold_is_enough(answer: ConditionResult) -> None:
+def test_one_failed_required_condition_prevents_a_match(answer: ConditionResult) -> None:
     assert match(condition(Weight.MUST, YES), condition(Weight.MUST, answer), condition(Weight.EXPECTED, YES)) is None
 
 
-def test_a_signature_without_musts_never_matches() -> None:
+def test_a_signature_without_required_conditions_never_matches() -> None:
     assert match(condition(Weight.EXPECTED, YES)) is None
 
 
@@ -60,25 +60,25 @@ def test_a_signature_without_musts_never_matches() -> None:
         (Weight.AGAINST, None, "unknown", Confidence.SUSPECTED),
     ],
 )
-def test_what_an_answer_does(weight: Weight, answer: ConditionResult, key: str | None, confidence: Confidence) -> None:
+def test_how_a_condition_counts(weight: Weight, answer: ConditionResult, key: str | None, confidence: Confidence) -> None:
     finding = match(condition(Weight.MUST, YES, "must"), condition(weight, answer, "other"))
     assert finding is not None
-    told = {name for name in ("fits", "does_not_fit", "unknown") if "other" in finding.evidence[name]}
-    assert (told, finding.confidence) == ({key} - {None}, confidence)
+    listed = {name for name in ("fits", "does_not_fit", "unknown") if "other" in finding.evidence[name]}
+    assert (listed, finding.confidence) == ({key} - {None}, confidence)
     assert finding.evidence["fits"][0] == "must"
 
 
 @pytest.mark.parametrize(("weight", "answer"), [(Weight.EXPECTED, False), (Weight.AGAINST, True)])
-def test_what_speaks_against_outweighs_what_fits(weight: Weight, answer: ConditionResult) -> None:
-    """With the musts alone there is no match; with more it is a suspicion."""
+def test_a_condition_against_outweighs_conditions_for_a_match(weight: Weight, answer: ConditionResult) -> None:
+    """With the required conditions alone there is no match; with more it is suspected."""
     assert match(condition(Weight.MUST, YES), condition(weight, answer)) is None
     finding = match(condition(Weight.MUST, YES), condition(Weight.EXTRA, YES, "more"), condition(weight, answer, "other"))
     assert finding is not None
-    said = "not so: other" if weight is Weight.EXPECTED else "other"
-    assert (finding.confidence, finding.evidence["does_not_fit"]) == (Confidence.SUSPECTED, [said])
+    text = "not so: other" if weight is Weight.EXPECTED else "other"
+    assert (finding.confidence, finding.evidence["does_not_fit"]) == (Confidence.SUSPECTED, [text])
 
 
-def test_the_place_is_that_of_what_shows_it_without_file_and_bytes() -> None:
+def test_the_place_is_that_of_the_finding_without_file_and_bytes() -> None:
     finding = match(condition(Weight.MUST, YES), condition(Weight.MUST, SHOWN))
     assert finding is not None
     assert finding.place == Place("t", 0, 2, "b2", offset_start=5, offset_end=9)
@@ -99,19 +99,19 @@ def test_the_level_of_a_feature_bounds_the_version(level: int | None, bounds: li
     assert version_bounds([], {} if level is None else {"metadata.version": level}) == bounds
 
 
-def test_a_bound_at_the_fix_speaks_against_unless_versions_do_not_matter() -> None:
+def test_a_version_with_the_fix_counts_against_a_match_unless_told_otherwise() -> None:
     case = Case([SHOWN], [], {"metadata.version": 22})
     for fix_rules_out in (True, False):
-        one = signature(condition(Weight.MUST, YES), condition(Weight.EXTRA, YES), fixed_in=("2.0.1", "4.0.0"))
-        [finding] = matches(case, [replace(one, fix_rules_out=fix_rules_out)])
+        known = signature(condition(Weight.MUST, YES), condition(Weight.EXTRA, YES), fixed_in=("2.0.1", "4.0.0"))
+        [finding] = matches(case, [replace(known, fix_rules_out=fix_rules_out)])
         assert finding.evidence["does_not_fit"] == ["metadata.version 22: Kafka 4.0.0 or later"] * fix_rules_out
         assert finding.evidence["version_at_least"] == "4.0.0"
 
 
-@pytest.mark.parametrize("one", SIGNATURES, ids=lambda one: one.key)
-def test_an_empty_case_matches_nothing_and_breaks_nothing(one: Signature) -> None:
-    assert matches(Case([]), [one]) == []
-    assert all(each.holds(Case([])) in (True, False, None) for each in one.conditions)
+@pytest.mark.parametrize("known", SIGNATURES, ids=lambda signature: signature.key)
+def test_no_findings_match_no_signature(known: Signature) -> None:
+    assert matches(Case([]), [known]) == []
+    assert all(condition.holds(Case([])) in (True, False, None) for condition in known.conditions)
 
 
 SAFE = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
@@ -126,12 +126,12 @@ def cluster(**topics: Any) -> ControllerHistory:
     return history
 
 
-def told(history: ControllerHistory, *findings: Finding, as_of_ms: int | None = None) -> list[Finding]:
+def risky(history: ControllerHistory, *findings: Finding, as_of_ms: int | None = None) -> list[Finding]:
     return risky_settings(history, {topic for topic, _ in history.partitions}, list(findings), as_of_ms)
 
 
 def risks(found: list[Finding]) -> list[list[str]]:
-    return [one.evidence["risks"] for one in found]
+    return [finding.evidence["risks"] for finding in found]
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def risks(found: list[Finding]) -> list[list[str]]:
     ],
 )
 def test_risks(replicas: int, configs: dict[str, str], expected: list[str]) -> None:
-    assert risks(told(cluster(t=(replicas, configs)))) == ([expected] if expected else [])
+    assert risks(risky(cluster(t=(replicas, configs)))) == ([expected] if expected else [])
 
 
 @pytest.mark.parametrize(
@@ -159,36 +159,36 @@ def test_risks(replicas: int, configs: dict[str, str], expected: list[str]) -> N
         ("__remote_log_metadata", "delete", None),
     ],
 )
-def test_coordinators_must_keep_what_is_in_force(topic: str, policy: str | None, severity: Severity | None) -> None:
+def test_topics_of_coordinators_must_not_be_deleted_by_retention(topic: str, policy: str | None, severity: Severity | None) -> None:
     history = cluster(**{topic: (3, {})})
     history.partitions[topic, 0] = replace(history.partitions[topic, 0], cleanup_policy=policy)
-    found = told(history)
+    found = risky(history)
     assert [finding.severity for finding in found] == ([] if severity is None else [severity])
     assert all("Set cleanup.policy=compact" in (advice(finding) or "") for finding in found)
 
 
-def test_topics_of_equal_risks_are_told_together_and_others_apart() -> None:
+def test_topics_of_equal_risks_share_a_finding() -> None:
     history = cluster(a=(3, {"min.insync.replicas": "1"}), b=(1, {}), c=(3, {"min.insync.replicas": "1"}))
-    both, alone = told(history)
+    both, alone = risky(history)
     assert (both.evidence["topics"], both.evidence["count"], both.place) == (["a", "c"], 2, Place())
     assert (alone.evidence["topics"], alone.place) == (["b"], Place("b"))
 
 
-def test_a_setting_is_tied_to_the_findings_it_explains() -> None:
+def test_a_setting_explains_findings() -> None:
     history = cluster(a=(3, {"min.insync.replicas": "1"}), c=(3, {"min.insync.replicas": "1"}))
-    first, rest = told(history, finding("UNCLEAN_LOSS", Place("a", 0)), finding("INDEX_MISSING", Place("c", 0)))
+    first, rest = risky(history, finding("UNCLEAN_LOSS", Place("a", 0)), finding("INDEX_MISSING", Place("c", 0)))
     assert (first.place, first.evidence["explains"]) == (Place("a"), ["UNCLEAN_LOSS"])
     assert (rest.evidence["topics"], "explains" in rest.evidence) == (["c"], False)
 
 
-def test_an_election_that_cost_nothing_is_explained_by_no_setting() -> None:
+def test_no_setting_explains_an_election_without_loss() -> None:
     election = finding("UNCLEAN_ELECTION", Place("a", 0), {"same_leader": True})
-    assert "explains" not in told(cluster(a=(3, {"min.insync.replicas": "1"})), election)[0].evidence
+    assert "explains" not in risky(cluster(a=(3, {"min.insync.replicas": "1"})), election)[0].evidence
 
 
-def test_damage_of_the_only_replica_is_tied_to_there_being_one() -> None:
-    [one] = told(cluster(a=(1, {})), finding("BATCH_CRC_MISMATCH", Place("a", 0)))
-    assert one.evidence["explains"] == ["BATCH_CRC_MISMATCH"]
+def test_a_single_replica_explains_damage() -> None:
+    [found] = risky(cluster(a=(1, {})), finding("BATCH_CRC_MISMATCH", Place("a", 0)))
+    assert found.evidence["explains"] == ["BATCH_CRC_MISMATCH"]
 
 
 @pytest.mark.parametrize(
@@ -204,20 +204,20 @@ def test_damage_of_the_only_replica_is_tied_to_there_being_one() -> None:
 )
 def test_retention_shorter_than_an_open_transaction(retention: str, as_of_ms: int | None, expected: bool) -> None:
     opened = finding("TXN_OPEN", Place("a", 0), {"last_timestamp": 5_000})
-    findings = told(cluster(a=(3, {"retention.ms": retention})), opened, as_of_ms=as_of_ms)
+    findings = risky(cluster(a=(3, {"retention.ms": retention})), opened, as_of_ms=as_of_ms)
     assert risks(findings) == ([["retention shorter than an open transaction"]] if expected else [])
-    assert all(one.evidence["explains"] == ["TXN_OPEN"] for one in findings)
+    assert all(risk.evidence["explains"] == ["TXN_OPEN"] for risk in findings)
 
 
-def test_defaults_of_all_brokers_count_and_a_topics_own_setting_before_them() -> None:
+def test_topic_settings_override_broker_defaults() -> None:
     history = cluster(a=(3, {}), b=(3, {"min.insync.replicas": "2"}))
     for key, control in history.partitions.items():
         history.partitions[key] = PartitionControl(
             1, 0, [], [], control.replica_assignment, control.configs, defaults={"min.insync.replicas": "1"}
         )
-    assert [one.evidence["topics"] for one in told(history)] == [["a"]]
+    assert [risk.evidence["topics"] for risk in risky(history)] == [["a"]]
 
 
-def test_without_a_controller_and_of_topics_not_asked_for_nothing_is_told() -> None:
+def test_no_risks_without_a_controller_or_for_other_topics() -> None:
     assert risky_settings(None, {"a"}, [], None) == []
     assert risky_settings(cluster(a=(1, {})), {"b"}, [], None) == []

@@ -1,4 +1,4 @@
-"""Records of the controllers' log, each behind others, and why a controller stops over the last of them."""
+"""Records of the controllers' log, and why a controller stops at the last of them."""
 
 from typing import Any, Final
 
@@ -85,4 +85,4 @@ CASES: Final[dict[str, tuple[tuple[bytes, ...], str | None]]] = {
     "no controller to unregister": ((record(29, controller_id=9),), "the_controller_is_not_registered"),
 }  # fmt: skip
 
-"""Case → the values, and why the last of them cannot be applied; None: it can."""
+"""Case → the values, and why the last of them cannot be applied; None if it can."""

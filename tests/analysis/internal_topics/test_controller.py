@@ -1,4 +1,4 @@
-"""The controller's log replayed: what a change leaves, how epochs are counted, what cannot be known any more."""
+"""The controller's log replayed: the state after changes, the count of epochs, and unknown state."""
 
 import json
 from collections.abc import Sequence
@@ -106,8 +106,8 @@ ANSWERS = Path(__file__).with_name("histories.json")
 EXPECTED: dict[str, Any] = json.loads(ANSWERS.read_text()) if ANSWERS.exists() else {}
 
 
-def told(name: str) -> list[str]:
-    """All that a history tells, and what follows of the settings of its partitions."""
+def described(name: str) -> list[str]:
+    """A whole history, and the settings of its partitions."""
     values, given_ends = HISTORIES[name]
     history = replayed(*values, **given_ends)
     policies = [sorted(map(str, topic_history.policies)) for topic_history in history.topics.values()]
@@ -121,9 +121,9 @@ def told(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", HISTORIES)
-def test_all_that_a_history_tells_is_as_it_is_kept(name: str) -> None:
+def test_histories_equal_the_kept_ones(name: str) -> None:
     """After a change of a rule: `python -m tests.analysis.internal_topics.test_controller`, and read the difference."""
-    assert told(name) == EXPECTED[name]
+    assert described(name) == EXPECTED[name]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_which_elections_are_unclean(before: bytes, then: bytes, unclean: bool) 
     assert [event.is_unclean for event in events(replayed(topic(), before, then))] == [False, unclean]
 
 
-def test_clearing_elrs_of_other_topics_looks_at_none() -> None:
+def test_clearing_elrs_of_another_topic_takes_no_time() -> None:
     replay = Replay(0)
     feed(replay, [topic(), *(partition([1], 1, partition_id=number, eligible_leader_replicas=[2]) for number in range(10_000))])
     start = process_time()
@@ -155,7 +155,7 @@ def restated(offset: int, *values: bytes) -> MetadataSnapshot:
     return MetadataSnapshot(offset, 500, (MetadataBatch(0, 500, records),))
 
 
-def test_a_log_that_begins_later_stands_on_a_snapshot() -> None:
+def test_a_snapshot_completes_a_log_that_begins_later() -> None:
     replay = Replay(40)
     assert replay.in_doubt
     replay.restate(restated(40, topic(), setting("cleanup.policy", "compact"), partition([3, 1], 3, leader_epoch=7)))
@@ -163,12 +163,12 @@ def test_a_log_that_begins_later_stands_on_a_snapshot() -> None:
     feed(replay, [change(leader=1)], 40)
     history = replay.finish(41)
     assert (last(history).leader, last(history).leader_epoch, last(history).cleanup_policy) == (1, 8, "compact")
-    told = [(event.kind, event.offset, event.timestamp_ms) for event in events(history)]
-    assert told == [("snapshot", 40, 500), ("changed", 40, 1040)]
+    shown = [(event.kind, event.offset, event.timestamp_ms) for event in events(history)]
+    assert shown == [("snapshot", 40, 500), ("changed", 40, 1040)]
     assert history.topics[TOPIC_ID].created_offset is None
 
 
-def test_a_snapshot_ends_doubt_and_adds_only_what_differs() -> None:
+def test_a_snapshot_makes_state_known_and_adds_events_only_for_differences() -> None:
     replay = Replay(0)
     feed(replay, [topic(), partition([1, 2], 1), topic("gone", OTHER_ID), BAD_CHANGE])
     replay.restate(restated(4, topic(), partition([1, 2], 1)))
@@ -190,7 +190,7 @@ def test_histories_are_bounded_and_keep_unclean_elections(monkeypatch: pytest.Mo
     assert kept.events[1].is_unclean
 
 
-def test_unreadable_places_are_bounded_and_the_last_stays_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_offsets_are_bounded_and_the_last_one_remains(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller, "MAX_MARKS", 4)
     history = replayed(topic(), *[BAD_CHANGE] * 10, partition([1], 1))
     assert (history.malformed_records, last(history).unknown_after) == (10, 4)
@@ -214,8 +214,8 @@ RECORDS = st.one_of(
 
 
 def naive(values: Sequence[bytes]) -> dict[str, Any] | None:
-    """Leader, epoch and ISR of the partition by the rules as a person would say them; without transactions or damage."""
-    known: dict[str, Any] | None = None
+    """Leader, epoch and ISR of the partition by the plain rules, without transactions and damage."""
+    state: dict[str, Any] | None = None
     topics: set[str] = set()
     for value in values:
         metadata_record = read(value)
@@ -223,17 +223,17 @@ def naive(values: Sequence[bytes]) -> dict[str, Any] | None:
         fields = metadata_record.fields
         if metadata_record.api_key == 2:
             topics.add(fields["topic_id"])
-            known = None if fields["topic_id"] == TOPIC_ID else known
+            state = None if fields["topic_id"] == TOPIC_ID else state
         elif metadata_record.api_key == 3:
-            known = {"leader": fields["leader"], "leader_epoch": fields["leader_epoch"], "isr": fields["isr"]}
-        elif metadata_record.api_key == 5 and fields["topic_id"] == TOPIC_ID and known is not None:
-            known["isr"] = known["isr"] if fields["isr"] is None else fields["isr"]
+            state = {"leader": fields["leader"], "leader_epoch": fields["leader_epoch"], "isr": fields["isr"]}
+        elif metadata_record.api_key == 5 and fields["topic_id"] == TOPIC_ID and state is not None:
+            state["isr"] = state["isr"] if fields["isr"] is None else fields["isr"]
             if fields["leader"] != -2:
-                known |= {"leader": fields["leader"], "leader_epoch": known["leader_epoch"] + 1}
+                state |= {"leader": fields["leader"], "leader_epoch": state["leader_epoch"] + 1}
         elif metadata_record.api_key == 9:
-            known = None
+            state = None
             topics.discard(TOPIC_ID)
-    return known if TOPIC_ID in topics else None
+    return state if TOPIC_ID in topics else None
 
 
 @given(st.lists(RECORDS, max_size=25))
@@ -249,11 +249,11 @@ SOUND = RECORDS.filter(lambda value: read(value).fields is not None and read(val
 
 
 @given(st.lists(SOUND, max_size=25))
-def test_the_last_word_is_the_naive_one(values: list[bytes]) -> None:
+def test_the_latest_state_equals_a_naive_replay(values: list[bytes]) -> None:
     expected = naive([topic(), *values])
     control = replayed(topic(), *values).partitions.get((TOPIC, 0))
-    told = None if control is None else {"leader": control.leader, "leader_epoch": control.leader_epoch, "isr": control.isr}
-    assert told == expected
+    latest = None if control is None else {"leader": control.leader, "leader_epoch": control.leader_epoch, "isr": control.isr}
+    assert latest == expected
 
 
 def copy(node: int, *batches: tuple[int, int, int], size: int = 2) -> MetadataCopy:
@@ -277,7 +277,7 @@ def test_a_longer_copy_of_an_older_epoch_does_not_win() -> None:
 
 
 @pytest.mark.parametrize("voters", [None, [], [4, 5, 6], [1, 4, 5]])
-def test_too_few_voters_copies_show_no_majority(voters: list[int] | None) -> None:
+def test_too_few_copies_of_voters_show_no_majority(voters: list[int] | None) -> None:
     assert agree([copy(1, *SAME)]).committed_end(voters) is None
 
 
@@ -293,8 +293,8 @@ def test_too_few_voters_copies_show_no_majority(voters: list[int] | None) -> Non
         ([], (None, None)),
     ],
 )
-def test_what_a_majority_may_hold_of_which_some_copies_are_missing(voters: list[int], ends: tuple[int | None, int | None]) -> None:
-    """A voter whose copy was not given may hold everything."""
+def test_what_a_majority_may_hold_if_copies_are_missing(voters: list[int], ends: tuple[int | None, int | None]) -> None:
+    """A voter without a given copy may have everything."""
     log = agree([copy(1, *SAME), copy(2, *SAME, (6, 2, 3)), copy(3, *SAME)])
     assert (log.committed_end(voters), log.possible_end(voters)) == ends
 
@@ -309,7 +309,7 @@ def test_what_a_majority_may_hold_of_which_some_copies_are_missing(voters: list[
         pytest.param(([SAME[0], (2, 2, 1), (8, 2, 2)], SAME), [0, 2, 8], [(4, 8)], 10, id="nothing from behind a fork"),
     ],
 )
-def test_what_copies_hold_together(
+def test_copies_complete_each_other(
     copies: tuple[list[tuple[int, int, int]], ...], base_offsets: list[int], gaps: list[tuple[int, int]], end: int
 ) -> None:
     log = agree([copy(node, *batches) for node, batches in enumerate(copies)])
@@ -320,23 +320,30 @@ def test_equal_copies_share_their_memory() -> None:
     copies: list[MetadataCopy] = []
     for number, batches in enumerate((SAME[:2], SAME, SAME[1:], [*SAME, (6, 1, 1)], [(0, 1, 7), (2, 2, 3)], [])):
         add_copy(copies, copy(number, *batches))
-    assert [one.base_offsets.tolist() for one in copies] == [[0, 2], [0, 2, 4], [2, 4], [0, 2, 4, 6], [0, 2], []]
-    shared = [np.shares_memory(one.base_offsets, copies[3].base_offsets) for one in copies]
+    assert [metadata_copy.base_offsets.tolist() for metadata_copy in copies] == [
+        [0, 2],
+        [0, 2, 4],
+        [2, 4],
+        [0, 2, 4, 6],
+        [0, 2],
+        [],
+    ]
+    shared = [np.shares_memory(metadata_copy.base_offsets, copies[3].base_offsets) for metadata_copy in copies]
     assert shared == [True, True, True, True, False, False]
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(1, 2)), min_size=1, max_size=4))
-def test_copies_that_are_stretches_of_one_log_agree(cuts: list[tuple[int, int, int]]) -> None:
+def test_copies_of_parts_of_one_log_agree(cuts: list[tuple[int, int, int]]) -> None:
     whole = [(2 * at, 1 + at // 3, at) for at in range(6)]
     copies: list[MetadataCopy] = []
     for node, (a, b, _) in enumerate(cuts):
         add_copy(copies, copy(node, *whole[min(a, b) : max(a, b) + 1]))
     log = agree(copies)
-    held = {batch for a, b, _ in cuts for batch in whole[min(a, b) : max(a, b) + 1]}
-    assert log.base_offsets.tolist() == sorted(base for base, _, _ in held)
+    batches = {batch for a, b, _ in cuts for batch in whole[min(a, b) : max(a, b) + 1]}
+    assert log.base_offsets.tolist() == sorted(base for base, _, _ in batches)
     assert log.end_offset == max(metadata_copy.end_offset for metadata_copy in copies)
     assert log.agreed_ends == {metadata_copy.node: metadata_copy.end_offset for metadata_copy in copies}
 
 
 if __name__ == "__main__":
-    ANSWERS.write_text(json.dumps({name: told(name) for name in HISTORIES}, indent=0) + "\n")
+    ANSWERS.write_text(json.dumps({name: described(name) for name in HISTORIES}, indent=0) + "\n")

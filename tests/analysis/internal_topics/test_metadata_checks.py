@@ -1,4 +1,4 @@
-"""Records over which controllers stop; real controllers say the same of these cases (`tests/broker/test_rejected_records.py`)."""
+"""Records that stop controllers; real controllers stop in the same cases (`tests/broker/test_rejected_records.py`)."""
 
 import pytest
 
@@ -15,17 +15,17 @@ def problems(values: tuple[bytes, ...], checks: MetadataChecks | None = None) ->
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_last_record_is_the_one_that_cannot_be_applied(name: str) -> None:
+def test_only_the_last_record_cannot_be_applied(name: str) -> None:
     values, reason = CASES[name]
     assert problems(values) == [*[None] * (len(values) - 1), reason]
 
 
-def test_every_exception_is_of_a_problem_that_occurs() -> None:
+def test_every_exception_belongs_to_a_tested_problem() -> None:
     assert EXCEPTIONS.keys() <= {reason for _, reason in CASES.values()}
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_nothing_is_said_behind_a_gap_until_a_snapshot(name: str) -> None:
+def test_nothing_is_reported_after_a_gap_until_a_snapshot(name: str) -> None:
     values, reason = CASES[name]
     checks = MetadataChecks()
     checks.gap()
@@ -34,18 +34,18 @@ def test_nothing_is_said_behind_a_gap_until_a_snapshot(name: str) -> None:
     assert problems(values, checks)[-1] == reason
 
 
-def test_a_snapshot_with_a_record_that_cannot_be_read_states_nothing() -> None:
+def test_a_snapshot_with_an_unreadable_record_makes_no_state_known() -> None:
     bad = MetadataBatch(0, 0, ((0, decode_metadata_record(b"\1\2\x63")),))
     checks = MetadataChecks()
     checks.restate(MetadataSnapshot(9, 0, (bad,)))
     assert problems((change(leader=1),), checks) == [None]
 
 
-def test_a_record_that_cannot_be_read_leaves_what_follows_unjudged() -> None:
+def test_nothing_is_reported_after_an_unreadable_record() -> None:
     assert problems((*MADE, b"\1\2\x63", change(partition_id=9, leader=1))) == [None] * 4
 
 
-def test_what_is_in_a_snapshot_is_there() -> None:
+def test_checks_use_the_state_of_a_snapshot() -> None:
     records = tuple((0, decode_metadata_record(value)) for value in MADE)
     checks = MetadataChecks()
     checks.restate(MetadataSnapshot(9, 0, (MetadataBatch(0, 0, records),)))

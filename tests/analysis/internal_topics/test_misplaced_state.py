@@ -9,7 +9,7 @@ from kafka_forensics.model.findings import Finding
 
 EXACT, BY_COPIES = PartitionCount(60, is_exact=True), PartitionCount(60, is_exact=False)
 OLD, NEW = 9, 49
-"""Where a broker puts the group `billing` of 50 partitions, and of 60."""
+"""The partition of the group `billing` among 50 partitions and among 60."""
 
 
 def committed(partition: int, offset: int, group: str = "billing", topic: str = "t") -> Committed:
@@ -24,14 +24,14 @@ def history(*commits: Committed) -> GroupHistory:
     return logs
 
 
-def said(findings: list[Finding]) -> list[tuple[str, str, dict[str, list[int]], dict[str, int]]]:
+def described(findings: list[Finding]) -> list[tuple[str, str, dict[str, list[int]], dict[str, int]]]:
     return [
         (finding.severity.value, finding.confidence.value, finding.evidence["in_partitions"], finding.evidence["read_from"])
         for finding in findings
     ]
 
 
-def test_the_hash_is_kafka_s() -> None:
+def test_the_hash_equals_that_of_kafka() -> None:
     assert (java_hash("billing") % 50, java_hash("billing") % 60) == (OLD, NEW)
 
 
@@ -47,16 +47,16 @@ def test_the_hash_is_kafka_s() -> None:
         ([], None),
     ],
 )
-def test_offsets_that_a_coordinator_does_not_read(commits: list[Committed], severity: str | None) -> None:
-    """Nothing is wrong once the group has come as far in the partition that is read."""
+def test_offsets_in_a_partition_that_the_coordinator_does_not_read(commits: list[Committed], severity: str | None) -> None:
+    """Nothing is reported once the group has an equal offset in the right partition."""
     logs = history(*commits)
     found = misplaced_offsets(logs, EXACT)
-    assert said(found) == ([] if severity is None else [(severity, "proven", {"billing": [OLD]}, {"billing": NEW})])
+    assert described(found) == ([] if severity is None else [(severity, "proven", {"billing": [OLD]}, {"billing": NEW})])
     assert logs.read_from == ({"billing": NEW} if any(commit.log_partition == OLD for commit in commits) else {})
 
 
-def test_copies_alone_must_have_every_partition() -> None:
-    """They are believed where they hold more than the default number, or some group is where that cannot have put it."""
+def test_the_number_of_partitions_without_a_controllers_log() -> None:
+    """The copies decide if they have more than the default number, or a group that the default number puts elsewhere."""
     old = history(committed(OLD, 90))
     [finding] = misplaced_offsets(old, BY_COPIES)
     assert (finding.confidence.value, finding.evidence["premises"]) == (
@@ -71,7 +71,7 @@ def test_copies_alone_must_have_every_partition() -> None:
     assert few.severity.value == "warning"
 
 
-def test_very_many_groups_are_counted_and_the_first_are_named() -> None:
+def test_many_groups_are_counted_and_the_first_are_listed() -> None:
     names = [f"group-{number:03}" for number in range(100)]
     moved = [name for name in names if java_hash(name) % 50 != java_hash(name) % 60]
     [finding] = misplaced_offsets(history(*(committed(java_hash(name) % 50, 1, name) for name in names)), EXACT)
@@ -89,8 +89,8 @@ def test_very_many_groups_are_counted_and_the_first_are_named() -> None:
         ({OLD: None}, None),
     ],
 )
-def test_ids_that_a_coordinator_does_not_read(states: dict[int, str | None], severity: str | None) -> None:
-    """Of an id in two partitions the newer state counts; one that expired is no state."""
+def test_ids_in_a_partition_that_the_coordinator_does_not_read(states: dict[int, str | None], severity: str | None) -> None:
+    """If an id is in two partitions, its newer state counts; an expired id has no state."""
     replay = TransactionLogReplay()
     for time, (partition, state) in enumerate(states.items()):
         of_partition = TransactionLogReplay()
@@ -101,7 +101,7 @@ def test_ids_that_a_coordinator_does_not_read(states: dict[int, str | None], sev
     assert [finding.severity.value for finding in findings] == ([] if severity is None else [severity])
 
 
-def test_the_newest_state_of_an_id_counts_in_whatever_partition_it_is() -> None:
+def test_the_newest_state_of_an_id_counts_in_any_partition() -> None:
     old, new = TransactionLogReplay(), TransactionLogReplay()
     old.take("app", 7, 0, 1000, TransactionMetadata(7, 0, 60_000, "PrepareCommit", (("t", 0), ("t", 1)), 1000, 1000))
     new.take("app", 3, 0, 2000, TransactionMetadata(9, 0, 60_000, "PrepareAbort", (("t", 2),), 2000, 2000))

@@ -1,4 +1,4 @@
-"""A share partition's state: updates put together as a share coordinator does, and nothing without bounds."""
+"""A share partition's state: updates are combined like in a share coordinator, in bounded memory."""
 
 import json
 from itertools import pairwise
@@ -28,7 +28,7 @@ BATCHES = st.lists(
 
 
 def offset_by_offset(batches: list[StateBatch], start_offset: int) -> dict[int, tuple[int, int]]:
-    """Offset → (count, state), the greatest of all batches that hold it."""
+    """Offset → the greatest (count, state) of the batches that include it."""
     found: dict[int, tuple[int, int]] = {}
     for batch in batches:
         for offset in range(batch.first_offset, batch.last_offset + 1):
@@ -44,7 +44,7 @@ def assert_in_order(batches: list[StateBatch]) -> None:
 
 
 @given(BATCHES, st.integers(-1, 35))
-def test_batches_are_put_together_offset_by_offset(batches: list[StateBatch], start_offset: int) -> None:
+def test_batches_are_combined_offset_by_offset(batches: list[StateBatch], start_offset: int) -> None:
     put_together = combined(batches, start_offset)
     assert_in_order(put_together)
     assert offset_by_offset(put_together, NO_OFFSET) == offset_by_offset(batches, start_offset)
@@ -66,8 +66,8 @@ def test_batches_by_hand(batches: list[Any], start_offset: int, expected: list[A
     assert combined([StateBatch(*batch) for batch in batches], start_offset) == [StateBatch(*batch) for batch in expected]
 
 
-def test_batches_are_put_together_as_kafka_s_coordinator_does() -> None:
-    """PersisterStateBatchCombiner of 4.3.0, by `lab/share_merges.py`; it leaves some that touch apart, which are joined here."""
+def test_batches_are_combined_as_in_kafkas_coordinator() -> None:
+    """PersisterStateBatchCombiner of 4.3.0, by `lab/share_merges.py`; adjacent batches that it does not join are joined here."""
     cases = json.loads(MERGES.read_text())["cases"]
     assert len(cases) == 400
     for case in cases:
@@ -78,8 +78,8 @@ def test_batches_are_put_together_as_kafka_s_coordinator_does() -> None:
 
 
 def fields(start_offset: int, batches: list[StateBatch], **given: Any) -> dict[str, Any]:
-    said = {"snapshot_epoch": 1, "state_epoch": 2, "leader_epoch": 3, "start_offset": start_offset, "delivery_complete_count": 4}
-    return said | {"state_batches": [batch._asdict() for batch in batches]} | given
+    values = {"snapshot_epoch": 1, "state_epoch": 2, "leader_epoch": 3, "start_offset": start_offset, "delivery_complete_count": 4}
+    return values | {"state_batches": [batch._asdict() for batch in batches]} | given
 
 
 def only(replay: ShareReplay) -> ShareState:
@@ -88,7 +88,7 @@ def only(replay: ShareReplay) -> ShareState:
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(-1, 35), BATCHES), max_size=12), st.sampled_from((0, 3, 256)))
-def test_a_replay_is_what_merging_each_update_gives(updates: list[tuple[bool, int, list[StateBatch]]], waiting: int) -> None:
+def test_a_replay_equals_merging_every_update(updates: list[tuple[bool, int, list[StateBatch]]], waiting: int) -> None:
     replay = ShareReplay(ShareLog(0, 1))
     start, naive = NO_OFFSET, dict[int, tuple[int, int]]()
     replay.snapshot(KEY, fields(start, []), 0, 0)
@@ -104,20 +104,20 @@ def test_a_replay_is_what_merging_each_update_gives(updates: list[tuple[bool, in
     assert not replay.log.limited
 
 
-def test_an_update_changes_what_it_names() -> None:
+def test_an_update_changes_only_its_fields() -> None:
     replay = ShareReplay(ShareLog(0, 1))
     replay.snapshot(KEY, fields(5, [StateBatch(5, 6, 0, 1)]), 7, 100)
     replay.update(KEY, {"snapshot_epoch": 1, "leader_epoch": -1, "start_offset": NO_OFFSET, "state_batches": []}, 8, 200)
     assert only(replay) == ShareState(*KEY, 1, 2, 3, 5, -1, (StateBatch(5, 6, 0, 1),), 8, 200)
 
 
-def test_an_update_without_its_snapshot_tells_no_state_epoch() -> None:
+def test_an_update_without_a_snapshot_has_no_state_epoch() -> None:
     replay = ShareReplay(ShareLog(0, 1))
     replay.update(KEY, {"snapshot_epoch": 9, "leader_epoch": 3, "start_offset": 5, "state_batches": []}, 8, 200)
     assert only(replay).state_epoch is None
 
 
-def test_doubts() -> None:
+def test_unreadable_records_make_state_unknown() -> None:
     replay = ShareReplay(ShareLog(0, 1))
     other = ("others", "id", 0)
     for key in (KEY, other):
@@ -129,7 +129,7 @@ def test_doubts() -> None:
     assert {state.group: state.unknown_after for state in replay.finish().states} == {"workers": 2, "others": None}
 
 
-def test_a_tombstone_takes_everything_and_leaves_room() -> None:
+def test_a_tombstone_frees_all_memory_of_its_key() -> None:
     replay = ShareReplay(ShareLog(0, 1))
     for number in range(100):
         replay.snapshot(KEY, fields(5, [StateBatch(5, 6, 0, 1)] * 100), number, 0)
@@ -137,7 +137,7 @@ def test_a_tombstone_takes_everything_and_leaves_room() -> None:
     assert (replay.finish().states, replay._batches_count, replay._text) == ([], 0, 0)
 
 
-def test_work_and_room_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_and_memory_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     many = [StateBatch(2 * number, 2 * number, 0, 1) for number in range(share_log.MAX_BATCHES + 5)]
     replay = ShareReplay(ShareLog(0, 1))
     replay.snapshot(KEY, fields(0, many), 0, 0)

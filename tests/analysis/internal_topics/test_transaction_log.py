@@ -1,4 +1,4 @@
-"""Replaying the coordinators' log: last words, decisions, what is not known, and how many partitions there must be."""
+"""The coordinators' log replayed: latest states, decisions, unknown state, and the number of partitions."""
 
 from dataclasses import replace
 
@@ -41,11 +41,11 @@ def test_a_decision_is_a_prepare_and_its_complete_record() -> None:
 
 @pytest.mark.parametrize("after", [meta("Ongoing", P1, at=900), meta("Empty", at=900), meta("PrepareAbort", P1, at=900), None])
 def test_a_decision_was_completed_if_the_id_went_on(after: TransactionMetadata | None) -> None:
-    """The cleaner may have taken the Complete record; nothing else can have come between."""
+    """The cleaner may have removed the Complete record; no other record can be in between."""
     assert replayed(("a", meta("PrepareCommit", P0, at=500)), ("a", after)).decisions[0].completed_timestamp == 1001
 
 
-def test_an_id_is_found_by_every_producer_id_it_had() -> None:
+def test_an_id_is_found_by_all_its_producer_ids() -> None:
     rotated = replace(meta("CompleteCommit"), producer_id=9, previous_producer_id=7, next_producer_id=11)
     log = replayed(("a", rotated), ("b", meta("Empty", producer_id=7)), ("c", None))
     assert [logged_state.transactional_id for logged_state in log.owners(7)] == ["a", "b"]
@@ -53,7 +53,7 @@ def test_an_id_is_found_by_every_producer_id_it_had() -> None:
     assert log.states["c"].metadata is None
 
 
-def test_what_cannot_be_read_is_unknown_until_it_is_said_again() -> None:
+def test_an_unreadable_id_is_unknown_until_its_next_record() -> None:
     replay = TransactionLogReplay()
     replay.read(0, 1)
     replay.take("a", 0, 0, 1000, meta("PrepareCommit", P0))
@@ -68,7 +68,7 @@ def test_what_cannot_be_read_is_unknown_until_it_is_said_again() -> None:
     assert (replay.finish().unknown_from, replay.damaged) == ({0: 5}, True)
 
 
-def test_replays_of_partitions_are_put_together() -> None:
+def test_replays_of_partitions_are_merged() -> None:
     replay, two = TransactionLogReplay(), TransactionLogReplay()
     replay.take("a", 0, 5, 1000, meta("PrepareCommit", P0))
     two.take("b", 1, 2, 2000, meta("PrepareAbort", P0))
@@ -82,13 +82,13 @@ def test_replays_of_partitions_are_put_together() -> None:
     assert [state.transactional_id for state in log.owners(7)] == ["a", "b"]
 
 
-def test_of_very_many_decisions_the_newest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_newest_of_many_decisions_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transaction_log, "DECISIONS_KEPT", 3)
     records = [("a", meta(state, P0, epoch=epoch)) for epoch in range(9) for state in ("PrepareCommit", "CompleteCommit")]
     assert [decision.producer_epoch for decision in replayed(*records).decisions] == [6, 7, 8]
 
 
-def test_what_lists_very_many_partitions_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_states_that_list_too_many_partitions_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transaction_log, "LISTED_KEPT", 10)
     many = [("t", number) for number in range(6)]
     log = replayed(
@@ -101,7 +101,7 @@ def test_what_lists_very_many_partitions_is_let_go_of(monkeypatch: pytest.Monkey
     assert (log.decisions, list(log.unknown_ids), list(log.states)) == ([], ["c"], ["a", "b", "d"])
 
 
-def test_of_very_many_ids_those_without_a_transaction_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_without_a_transaction_are_dropped_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transaction_log, "IDS_KEPT", 8)
     ended = [(f"ended-{number}", meta("CompleteCommit", producer_id=number)) for number in range(8)]
     few = replayed(*ended)
@@ -116,7 +116,7 @@ def test_of_very_many_ids_those_without_a_transaction_are_forgotten_first(monkey
     assert log.owners(0) == []
 
 
-def test_of_very_many_producers_of_one_id_the_newest_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_newest_of_many_producers_of_an_id_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transaction_log, "IDS_KEPT", 8)
     log = replayed(*(("a", meta("Empty", producer_id=number)) for number in range(40)))
     assert (log.forgot, len(log.ids_of_producer) <= 16) == (True, True)
@@ -124,20 +124,20 @@ def test_of_very_many_producers_of_one_id_the_newest_are_known(monkeypatch: pyte
 
 
 def test_java_hashes() -> None:
-    """`polygenelubricants` has the one hash without a positive twin."""
+    """The hash of `polygenelubricants` is the smallest int, whose absolute value is no int."""
     assert java_hash("") == 0
     assert java_hash("ab") == 97 * 31 + 98
     assert java_hash("polygenelubricants") == 0
     assert java_hash("\U0001f600") == 0xD83D * 31 + 0xDE00
 
 
-def test_ids_stand_where_a_broker_put_them() -> None:
+def test_partitions_of_ids_equal_those_of_a_broker() -> None:
     """In `__transaction_state` of three partitions, by Kafka 4.3.0."""
     placed = {"pay-0": 0, "pay-1": 1, "pay-2": 2, "pay-3": 0, "bad": 1, "good": 2, "hung": 2}
     assert {name: java_hash(name) % 3 for name in placed} == placed
 
 
-def test_ids_tell_how_many_partitions_there_are() -> None:
+def test_ids_show_the_number_of_partitions() -> None:
     names = [f"name-{number}" for number in range(40)]
     placed = [(name, java_hash(name) % 50) for name in names]
     assert partition_count(50, placed) == 50
@@ -148,7 +148,7 @@ def test_ids_tell_how_many_partitions_there_are() -> None:
     assert (log.missing, log.complete) == ([0, 1], False)
 
 
-def test_what_the_coordinator_will_end() -> None:
+def test_which_transactions_the_coordinator_will_end() -> None:
     def state(metadata: TransactionMetadata | None) -> LoggedState:
         return LoggedState("a", 0, 0, 0, metadata)
 
@@ -159,7 +159,7 @@ def test_what_the_coordinator_will_end() -> None:
     assert not describes(state(None), *P0)
 
 
-def test_a_partition_no_log_has_is_not_counted_up_to() -> None:
+def test_an_implausible_partition_does_not_count() -> None:
     replay = TransactionLogReplay()
     replay.read(2**31 - 1, 1)
     assert replay.finish([2**31 - 1, 3]).missing == [0, 1, 2, 3]

@@ -1,4 +1,4 @@
-"""Evidence is declared for every kind, and what is not as declared is found."""
+"""Evidence is declared for every kind, and undeclared evidence is found."""
 
 import ast
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ HIDDEN = {"bytes": 3, "batches_recovered": 1, "first_recovered_offset": 7, "last
 FORK = {"offset": 1, "versions": [{"brokers": [1, "b"], "epoch": 2, "log_end_offset": 9, "high_watermark": None}]}
 
 
-def test_every_class_is_of_a_kind_and_says_what_it_is() -> None:
+def test_every_class_has_a_docstring_and_its_own_name() -> None:
     classes = {kind.evidence for kind in CATALOGUE.values()}
     assert all(declared.__doc__ and len(declared.__doc__) > 10 for declared in classes)
     assert len({declared.__name__ for declared in classes}) == len(classes)
@@ -42,7 +42,7 @@ def test_every_class_is_of_a_kind_and_says_what_it_is() -> None:
         ("EVIDENCE_CHANGED", {"before": {"size": "x"}, "after": None}, "evidence.before.size: 'x' is no int"),
     ],
 )
-def test_what_is_not_as_declared_is_found(kind: str, evidence: dict[str, object], fault: str | None) -> None:
+def test_undeclared_evidence_is_found(kind: str, evidence: dict[str, object], fault: str | None) -> None:
     assert broken([finding(kind, Place(), evidence)]) == ([] if fault is None else [f"{kind}: {fault}"])
 
 
@@ -50,11 +50,11 @@ DECLARED = {name for kind in CATALOGUE.values() for name in get_type_hints(kind.
 
 
 OF_CHANGES = {"in_parts_on", "lost", "lost_offsets"}
-"""What rows of changes carry beside, which are no findings."""
+"""Evidence of changes, which are not findings."""
 
 
 def keys_read(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """(line, key) of every literal key that is asked of something called evidence."""
+    """(line, key) of every literal key that is read from something called evidence."""
     for node in ast.walk(tree):
         match node:
             case ast.Subscript(value=of, slice=ast.Constant(value=str(key))) if is_evidence(of):
@@ -66,11 +66,11 @@ def keys_read(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def is_evidence(node: ast.expr) -> bool:
-    """Whether an expression is `evidence`, or something's."""
+    """Whether an expression is `evidence` or an attribute of this name."""
     return (isinstance(node, ast.Name) and node.id == "evidence") or (isinstance(node, ast.Attribute) and node.attr == "evidence")
 
 
-def test_no_key_is_asked_for_that_no_kind_declares() -> None:
+def test_every_key_that_code_reads_is_declared() -> None:
     root = Path(kafka_forensics.__file__).parent
     read = [
         (path.relative_to(root).as_posix(), line, key)
@@ -81,7 +81,7 @@ def test_no_key_is_asked_for_that_no_kind_declares() -> None:
     assert [row for row in read if row[2] not in DECLARED | OF_CHANGES] == []
 
 
-def test_signatures_ask_for_what_their_kinds_declare() -> None:
+def test_every_key_that_signatures_read_is_declared() -> None:
     rules = Path(kafka_forensics.__file__).parent / "analysis" / "incidents"
     calls = [
         node
@@ -89,8 +89,12 @@ def test_signatures_ask_for_what_their_kinds_declare() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "has_finding"
     ]
-    asked = [
-        (arg.value, word.arg) for call in calls for arg in call.args if isinstance(arg, ast.Constant) for word in call.keywords
+    keys = [
+        (arg.value, keyword.arg)
+        for call in calls
+        for arg in call.args
+        if isinstance(arg, ast.Constant)
+        for keyword in call.keywords
     ]
-    assert asked
-    assert [(kind, key) for kind, key in asked if key not in get_type_hints(CATALOGUE[str(kind)].evidence)] == []
+    assert keys
+    assert [(kind, key) for kind, key in keys if key not in get_type_hints(CATALOGUE[str(kind)].evidence)] == []

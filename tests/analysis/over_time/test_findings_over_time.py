@@ -1,4 +1,4 @@
-"""One log at two times against a naive answer: the first batch that differs, and both ends, say all."""
+"""One log in two snapshots against a naive comparison by the first differing batch and both ends."""
 
 import pytest
 from hypothesis import given, strategies as st
@@ -11,22 +11,22 @@ from tests.analysis.replica_logs import Logs, batches
 
 OLDER, NEWER = 1, 2
 BETWEEN = Between("a", "b")
-Told = list[tuple[str, int, int, int | None]]
+Rows = list[tuple[str, int, int, int | None]]
 """Kind, first offset, end, batches."""
 
 
-def told(logs: Logs, old: list[tuple[int, str]], new: list[tuple[int, str]], *, start: int = 0, each: int = 1) -> Told:
-    """What is told of a log that was `old` (runs of an epoch and a word) and is `new` from batch `start` on."""
+def rows_of(logs: Logs, old: list[tuple[int, str]], new: list[tuple[int, str]], *, start: int = 0, each: int = 1) -> Rows:
+    """The changes from log `old` (runs of an epoch and letters) to `new`, which begins at batch `start`."""
     before = logs.add(OLDER, batches(*old, each=each), start=0)
     after = logs.add(NEWER, [batch for batch in batches(*new, each=each) if batch.base_offset >= start], start=start)
     result = log_changes(before, after, BETWEEN, logs)
     return [(change.kind.value, change.offset_start, change.offset_end, change.batches) for change in result.changes]
 
 
-def naive(old: str, new: str, start: int, each: int) -> Told:
-    """The same from the words: batches of one record, and `start` is a batch of both."""
+def naive(old: str, new: str, start: int, each: int) -> Rows:
+    """The same from the letters, each a batch; `start` is a batch of both logs."""
     same = next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if at >= start and a != b), min(len(old), len(new)))
-    rows: Told = []
+    rows: Rows = []
     if same < len(old):
         rows.append(("truncated", same * each, len(old) * each, len(old) - same))
     if same < len(new):
@@ -43,19 +43,19 @@ def naive(old: str, new: str, start: int, each: int) -> Told:
     st.integers(0, 12),
     st.integers(1, 4),
 )
-def test_any_history_is_told_as_it_was(kept: str, cut: str, came: str, start: int, each: int) -> None:
+def test_changes_equal_the_naive_ones(kept: str, cut: str, came: str, start: int, each: int) -> None:
     start = min(start, len(kept) - 1)
     old, new = kept + cut, kept + came
-    assert told(Logs(), [(0, old)], [(0, kept), (3, came)], start=start * each, each=each) == naive(old, new, start, each)
+    assert rows_of(Logs(), [(0, old)], [(0, kept), (3, came)], start=start * each, each=each) == naive(old, new, start, each)
 
 
-def test_equal_logs_say_nothing_and_nothing_is_read_again() -> None:
+def test_equal_logs_have_no_changes_and_are_not_read_again() -> None:
     logs = Logs()
-    assert told(logs, [(0, "abcdef"), (1, "gh")], [(0, "abcdef"), (1, "gh")]) == []
+    assert rows_of(logs, [(0, "abcdef"), (1, "gh")], [(0, "abcdef"), (1, "gh")]) == []
     assert logs.asked == []
 
 
-def test_a_retry_that_came_back_under_another_epoch_was_cut_and_is_no_loss() -> None:
+def test_records_written_again_in_another_epoch_are_truncated_but_not_lost() -> None:
     logs = Logs()
     old = logs.add(OLDER, batches((0, "abc")), checkpoint=[(0, 0)])
     result = log_changes(old, logs.add(NEWER, batches((0, "ab"), (2, "cd")), checkpoint=[(0, 0), (2, 2)]), BETWEEN, logs)
@@ -64,7 +64,7 @@ def test_a_retry_that_came_back_under_another_epoch_was_cut_and_is_no_loss() -> 
     assert result.lost_from is None
 
 
-def test_what_is_lost_begins_behind_what_came_back() -> None:
+def test_the_loss_begins_after_records_written_again() -> None:
     logs = Logs()
     old = logs.add(OLDER, batches((0, "abcx")), checkpoint=[(0, 0)])
     result = log_changes(old, logs.add(NEWER, batches((0, "ab"), (2, "cy")), checkpoint=[(0, 0), (2, 2)]), BETWEEN, logs)
@@ -81,7 +81,7 @@ def test_equal_records_in_other_batches_are_rewritten() -> None:
 @pytest.mark.parametrize(
     ("holes", "words"), [(64, ""), (65, "and 1 more such range behind it"), (70, "and 6 more such ranges behind it")]
 )
-def test_of_many_holes_the_rest_is_counted(holes: int, words: str) -> None:
+def test_further_gaps_are_counted(holes: int, words: str) -> None:
     logs = Logs()
     full = batches((0, "ab" * holes + "z"))
     old, new = logs.add(OLDER, full), logs.add(NEWER, full[::2])

@@ -1,4 +1,4 @@
-"""What is kept of keys, whatever the cut; and which rule is named, when it changed, and when nothing is said."""
+"""The sample of keys for any cut, the rule and its changes, and cases without a finding."""
 
 import pickle
 import random
@@ -46,7 +46,7 @@ def librdkafka(key: bytes, count: int) -> int:
 
 
 def topic(sent: Iterable[Sent | tuple[bytes, int, int]], count: int) -> dict[int, PartitionKeys]:
-    """Partitions that hold these records in this order."""
+    """Partitions with these records in this order."""
     folds = {number: KeyPlacementFold() for number in range(count)}
     for key, partition, timestamp in sent:
         fold = folds[partition]
@@ -76,7 +76,7 @@ def rules(placement: Placement) -> list[Rule]:
 
 
 @given(st.integers(0, 60), st.data())
-def test_what_is_kept_does_not_depend_on_the_cut(count: int, draw: st.DataObject) -> None:
+def test_the_sample_does_not_depend_on_the_cut(count: int, draw: st.DataObject) -> None:
     length = [(at * 7) % 5 - 1 for at in range(count)]
     rows = np.array([[at * 3, at, length[at], at * 11, at * 13] for at in range(count)], np.int64).reshape(-1, KEY_SAMPLE_COLUMNS).T
     with pytest.MonkeyPatch.context() as patch:
@@ -86,12 +86,12 @@ def test_what_is_kept_does_not_depend_on_the_cut(count: int, draw: st.DataObject
         whole.step(rows)
         kept = state.samples()
         assert kept.tolist() == whole.samples().tolist()
-    assert (state.records, state.keyless) == (count, sum(each <= 0 for each in length))
+    assert (state.records, state.keyless) == (count, sum(size <= 0 for size in length))
     assert kept.shape[1] == min(8, count - state.keyless)
     assert (np.diff(kept[0]) > 0).all()
 
 
-def test_of_many_records_few_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sample_of_many_records_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_placement, "MOST_KEPT", 8)
     sizes = []
     for count in (60, 6000):
@@ -106,7 +106,7 @@ def test_of_many_records_few_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("by", "name"), [(java, MURMUR2), (librdkafka, CRC32)])
 @pytest.mark.parametrize("count", [2, 3, 12, 200])
 @pytest.mark.parametrize("exact", [True, False])
-def test_one_default_partitioner_is_named_and_no_more(by: Callable[[bytes, int], int], name: str, count: int, exact: bool) -> None:
+def test_a_default_partitioner_alone_gives_no_finding(by: Callable[[bytes, int], int], name: str, count: int, exact: bool) -> None:
     sent = placed(by, count, keys(600) + keys(300))
     placement = judged(sent, count, exact=exact)
     assert rules(placement) == [Rule(name, count)]
@@ -115,8 +115,8 @@ def test_one_default_partitioner_is_named_and_no_more(by: Callable[[bytes, int],
     assert placement_finding(placement, topic(sent, count), "x") is None
 
 
-def test_directories_that_lack_the_last_partitions_are_no_reason_to_speak() -> None:
-    placement = judged([one for one in placed(java, 6, keys(900)) if one[1] < 4], 4, exact=False)
+def test_missing_last_partitions_give_no_finding() -> None:
+    placement = judged([row for row in placed(java, 6, keys(900)) if row[1] < 4], 4, exact=False)
     assert rules(placement) == [Rule(MURMUR2, 6)]
     assert placement.is_plain
 
@@ -134,25 +134,25 @@ def test_a_raised_number_of_partitions_is_found_with_its_time_and_offsets(before
     moved = [at for at, (key, partition, _) in enumerate(new) if partition != java(key, before)]
     assert START + 400 <= placement.periods[1].start_timestamp <= START + 1000 + moved[0]
     first: dict[int, int] = {}
-    held = {number: sum(one[1] == number for one in old) for number in range(after)}
+    counts = {number: sum(row[1] == number for row in old) for number in range(after)}
     for key, partition, _ in new:
         if partition != java(key, before):
-            first.setdefault(partition, held[partition])
-        held[partition] += 1
+            first.setdefault(partition, counts[partition])
+        counts[partition] += 1
     assert placement.changes == [dict(sorted(first.items()))]
     assert placement.scattered_keys == len(moved)
     finding = placement_finding(placement, topic(old + new, after), "witness")
     assert finding is not None
     assert (finding.kind, finding.severity, finding.confidence) == ("KEY_PLACEMENT", Severity.INFO, Confidence.INFERRED)
-    told = [finding.evidence[f"{name}_before"] for name in ("partitioner", "partition_count")]
-    assert told == [rules(placement)[0].partitioner, before]
+    before_change = [finding.evidence[f"{name}_before"] for name in ("partitioner", "partition_count")]
+    assert before_change == [rules(placement)[0].partitioner, before]
     assert (finding.evidence["partitioner"], finding.evidence["partition_count"]) == (MURMUR2, after)
     assert finding.evidence["keys_in_several_partitions"] == len(moved)
     changed = [finding.evidence["changes"][0]["timestamp"], finding.evidence["changed_timestamp"]]
     assert changed == [placement.periods[1].start_timestamp] * 2
 
 
-def test_another_clients_hash_from_some_moment_on() -> None:
+def test_another_hash_from_some_time_on() -> None:
     named = keys(300)
     placement = judged(placed(java, 5, named) + placed(librdkafka, 5, named, START + 10_000), 5)
     assert rules(placement) == [Rule(MURMUR2, 5), Rule(CRC32, 5)]
@@ -162,12 +162,12 @@ def test_another_clients_hash_from_some_moment_on() -> None:
 
 def test_two_clients_at_once() -> None:
     sent = placed(java, 6, keys(300)) + placed(librdkafka, 6, keys(300, 1000))
-    placement = judged(sorted(sent, key=lambda one: one[2]), 6)
+    placement = judged(sorted(sent, key=lambda row: row[2]), 6)
     assert rules(placement) == [Rule(BOTH, 6)]
     assert not placement.is_plain
 
 
-def test_a_program_that_names_partitions_itself() -> None:
+def test_a_program_that_chooses_partitions() -> None:
     chance = random.Random(7)
     sent: list[Sent] = [(key, chance.randrange(4), START + at) for at, key in enumerate(keys(300))]
     placement = judged(sent, 4)
@@ -180,7 +180,7 @@ def test_a_program_that_names_partitions_itself() -> None:
     assert rules(judged(in_turn, 2)) == [Rule(NEITHER, 2)], "all in partition 0 first is no topic of one partition"
 
 
-def test_some_records_elsewhere_are_told_with_their_share() -> None:
+def test_the_share_of_records_elsewhere() -> None:
     sent = placed(librdkafka, 12, keys(400))
     few = [(key, (at + 1) % 12, time) if n % 8 == 0 else (key, at, time) for n, (key, at, time) in enumerate(sent)]
     placement = judged(few, 12)
@@ -192,7 +192,7 @@ def test_some_records_elsewhere_are_told_with_their_share() -> None:
 
 
 @pytest.mark.parametrize("strays", [20, 35, 50, 65])
-def test_rules_that_fit_by_and_large_do_not_change_by_chance(strays: int) -> None:
+def test_rules_with_a_low_share_do_not_change_by_chance(strays: int) -> None:
     for seed in range(5):
         chance = random.Random(seed)
         sent = placed(java, 4, keys(800))
@@ -201,29 +201,29 @@ def test_rules_that_fit_by_and_large_do_not_change_by_chance(strays: int) -> Non
 
 
 @pytest.mark.parametrize("sent", [[], [(None, 0, 5), (None, 1, 6)], placed(java, 2, keys(3)), [(b"k", 1, 5)] * 900])
-def test_too_little_says_nothing(sent: list[Sent]) -> None:
+def test_too_few_records_give_no_finding(sent: list[Sent]) -> None:
     placement = judged(sent, 2)
     assert placement.periods == []
     assert placement.is_plain
     assert placement_finding(placement, topic(sent, 2), "x") is None
 
 
-def test_a_topic_of_one_partition_is_silent_whatever_it_holds() -> None:
+def test_a_topic_of_one_partition_gives_no_finding() -> None:
     assert judged([(b"k%d" % at, 0, at) for at in range(500)], 1).is_plain
 
 
-def test_without_times_no_change_is_claimed() -> None:
+def test_no_change_without_timestamps() -> None:
     sent = [(key, at, -1) for key, at, _ in placed(java, 2, keys(300)) + placed(java, 3, keys(300))]
     placement = judged(sent, 3)
     assert placement.changes == []
     assert placement.scattered_keys > 0
 
 
-def test_times_set_long_ago_give_no_order_and_no_claim_of_partitions_taken_away() -> None:
+def test_old_timestamps_give_no_change_to_fewer_partitions() -> None:
     old, filled = placed(java, 2, keys(300)), placed(java, 4, keys(300, 500), START - 10**9)
     assert rules(judged(old + filled, 4)) == []
     late = placed(java, 4, keys(300, 500), START - 5)
-    assert rules(judged(old + [one for one in late if one[1] < 2], 4)) == [Rule(MURMUR2, 2)]
+    assert rules(judged(old + [row for row in late if row[1] < 2], 4)) == [Rule(MURMUR2, 2)]
 
 
 def test_the_share_of_records_without_a_key() -> None:
@@ -248,7 +248,7 @@ def test_the_share_of_records_without_a_key() -> None:
     st.integers(2, 2**31),
     st.booleans(),
 )
-def test_any_samples_give_an_answer(rows: list[tuple[int, ...]], count: int, exact: bool) -> None:
+def test_any_samples_are_accepted(rows: list[tuple[int, ...]], count: int, exact: bool) -> None:
     matrix = np.array(rows, np.int64).reshape(-1, KEY_SAMPLE_COLUMNS).T
     partitions = {number: PartitionKeys(matrix, len(rows), 0, len(rows)) for number in (0, count - 1)}
     placement = judge_topic("t", partitions, count, exact_count=exact)

@@ -1,4 +1,4 @@
-"""Digests of blocks: sums against a dictionary, any cut, hostile offsets, and which ranges must be read again."""
+"""Digests of blocks: sums against naive ones, any cut, hostile offsets, and the ranges to read again."""
 
 import itertools
 from collections import Counter
@@ -33,7 +33,7 @@ def digest_of(batches: list[Batch]) -> BlockDigests:
 
 
 def plain(batches: list[Batch], shift: int) -> dict[int, tuple[int, ...]]:
-    """Block → (batches, sums of the four parts of their hashes), by a dictionary."""
+    """Block → (batches, sums of the four parts of their hashes), computed batch by batch."""
     sums: dict[int, Counter[int]] = {}
     for last, high, low in batches:
         parts = (1, high & 0xFFFFFFFF, high >> 32 & 0xFFFFFFFF, low & 0xFFFFFFFF, low >> 32 & 0xFFFFFFFF)
@@ -48,7 +48,7 @@ def as_dictionary(state: BlockDigests) -> dict[int, tuple[int, ...]]:
 
 
 @given(BATCHES, st.sampled_from([1, 2, 8, 1 << 10]), st.data())
-def test_any_cut_gives_a_dictionary_of_blocks(batches: list[Batch], most: int, draw: st.DataObject) -> None:
+def test_any_cut_gives_the_naive_sums(batches: list[Batch], most: int, draw: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(replica, "MAX_BLOCKS", most)
         state = folded(draw, BlockDigests, lambda fold, a, b: fold.step(columns_of(rows(batches[a:b]))), len(batches))
@@ -60,7 +60,7 @@ def test_any_cut_gives_a_dictionary_of_blocks(batches: list[Batch], most: int, d
 
 
 @given(BATCHES)
-def test_blocks_are_no_coarser_than_they_must_be(batches: list[Batch]) -> None:
+def test_blocks_are_no_coarser_than_necessary(batches: list[Batch]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(replica, "MAX_BLOCKS", 64)
         state = digest_of(batches)
@@ -71,7 +71,7 @@ def test_blocks_are_no_coarser_than_they_must_be(batches: list[Batch]) -> None:
 
 
 @given(BATCHES, st.integers(16, 64))
-def test_coarser_blocks_hold_the_same(batches: list[Batch], shift: int) -> None:
+def test_coarser_blocks_have_the_same_sums(batches: list[Batch], shift: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(replica, "MAX_BLOCKS", 64)
         state = digest_of(batches)
@@ -81,7 +81,7 @@ def test_coarser_blocks_hold_the_same(batches: list[Batch], shift: int) -> None:
     assert as_dictionary(state) == plain(batches, state.shift)
 
 
-def test_stepping_does_not_touch_the_chunk() -> None:
+def test_a_step_does_not_change_the_chunk() -> None:
     columns = columns_of(rows([(-5, 1, 2), (7, 3, 4)]))
     before = columns.copy()
     BlockDigests().step(columns)
@@ -96,7 +96,7 @@ def test_stepping_does_not_touch_the_chunk() -> None:
     st.sampled_from([4, 1 << 18]),
 )
 def test_ranges_to_read_again(ours: list[Batch], theirs: list[Batch], start: int, end: int, most: int) -> None:
-    """Every block whose batches differ lies in a range, and no block that agrees does."""
+    """The ranges contain every block that differs, and no other."""
     common = [(last, 9, 9) for last in range(0, 12 * BLOCK, BLOCK // 2)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(replica, "MAX_BLOCKS", most)
@@ -107,7 +107,7 @@ def test_ranges_to_read_again(ours: list[Batch], theirs: list[Batch], start: int
     covered = [block for low, high in ranges for block in range(low >> shift, (high - 1 >> shift) + 1)]
     assert len(covered) == len(set(covered))
     assert all(start <= low < high <= end for low, high in ranges)
-    assert all(one[1] < other[0] for one, other in itertools.pairwise(ranges))
+    assert all(left[1] < right[0] for left, right in itertools.pairwise(ranges))
     if start >= end:
         assert ranges == []
         return
@@ -116,7 +116,7 @@ def test_ranges_to_read_again(ours: list[Batch], theirs: list[Batch], start: int
         assert (block in covered) is (mine.get(block) != other.get(block))
 
 
-def test_sides_of_unlike_coarseness_are_compared_at_the_coarser() -> None:
+def test_digests_are_compared_in_blocks_of_the_coarser_one() -> None:
     near = [(last, 5, 6) for last in range(0, 4 * BLOCK, BLOCK)]
     left, right = digest_of(near), digest_of([*near, (2**62, 1, 1)])
     assert left.shift < right.shift
@@ -126,7 +126,7 @@ def test_sides_of_unlike_coarseness_are_compared_at_the_coarser() -> None:
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 2**63 - 1), (2**40, 2**62), (0, 2**63)])
-def test_a_range_of_absurd_offsets_costs_no_more_than_its_blocks(start: int, end: int) -> None:
+def test_huge_offsets_need_little_memory(start: int, end: int) -> None:
     """Names of empty segments may claim any offsets."""
     rims = differing_blocks(BlockDigests(), BlockDigests(), start, end)
     assert len(rims) <= 2

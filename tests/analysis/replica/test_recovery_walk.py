@@ -1,4 +1,4 @@
-"""Where recovery's walk ends: whatever way the log is cut into stretches, and as a naive walk of the bytes finds it."""
+"""Where recovery ends: the same for any split of the log, and the same as a naive walk over the bytes."""
 
 import struct
 from itertools import pairwise
@@ -30,7 +30,7 @@ END = BASE + 40
 
 
 def naive(data: bytes) -> tuple[int, int] | None:
-    """(position, next offset) at which recovery cuts, None if it walks to the end: Kafka's loop, spelled out."""
+    """(position, next offset) at which recovery truncates, None if it reaches the end: Kafka's loop."""
     position, end = 0, BASE
     while position < len(data) - 17:
         offset, length, _, magic = struct.unpack_from(">qiib", data, position)
@@ -54,7 +54,7 @@ def folded(chunks: list[BatchChunk]) -> RecoveryFold:
 
 
 def cut(chunk: BatchChunk, points: list[int]) -> list[BatchChunk]:
-    """The chunk in pieces, each with the damage that begins in it."""
+    """The parts of the chunk, each with the damage that begins in it."""
     positions = chunk.columns[0].tolist()
     inner = sorted({point for point in points if 0 < point < chunk.rows})
     edges, limits = [0, *inner, chunk.rows], [0, *(positions[point] for point in inner), 1 << 62]
@@ -65,7 +65,7 @@ def cut(chunk: BatchChunk, points: list[int]) -> list[BatchChunk]:
 
 
 @given(st.binary(min_size=1, max_size=3), st.integers(0, STARTS[-1] - 1), st.lists(st.integers(0, 20), max_size=4), st.booleans())
-def test_any_damage_and_any_cut_end_where_the_naive_walk_does(noise: bytes, at: int, points: list[int], truncate: bool) -> None:
+def test_any_damage_and_any_cut_end_like_a_naive_walk(noise: bytes, at: int, points: list[int], truncate: bool) -> None:
     data = bytearray(b"".join(LOG))
     data[at : at + len(noise)] = noise
     damaged = bytes(data[:at] if truncate else data)
@@ -84,7 +84,7 @@ def test_any_damage_and_any_cut_end_where_the_naive_walk_does(noise: bytes, at: 
 
 
 @pytest.mark.parametrize(("segment", "stopped_at"), [(BASE, None), (BASE - 2**31 + 30, 15), (BASE + 1, None), (BASE + 2, 0)])
-def test_offsets_that_a_segment_cannot_name_end_it_though_all_batches_join(segment: int, stopped_at: int | None) -> None:
+def test_offsets_beyond_a_segments_range_end_the_walk(segment: int, stopped_at: int | None) -> None:
     (chunk,) = read(DATA).chunks
     seen = survey(chunk.columns)
     assert seen.joined
@@ -96,7 +96,7 @@ def test_offsets_that_a_segment_cannot_name_end_it_though_all_batches_join(segme
     )
 
 
-def test_an_end_in_a_later_segment_knows_nothing_of_the_one_before() -> None:
+def test_an_end_in_a_later_segment_is_independent_of_the_one_before() -> None:
     left, right = folded(read(LOG[0]).chunks), RecoveryFold(200)
     right.step(BatchChunk(np.empty((BATCH_COLUMNS, 0), np.int64), read(bytes(50)).chunks[0].damage, 0, 0, 0))
     left.merge(right)
@@ -122,7 +122,7 @@ def test_an_end_in_a_later_segment_knows_nothing_of_the_one_before() -> None:
         pytest.param((BASE, 0), b"", BASE, id="empty"),
     ],
 )
-def test_next_offset_as_the_loader_reads_it(entry: tuple[int, int], data: bytes, expected: int | None) -> None:
+def test_next_offset_by_the_last_index_entry(entry: tuple[int, int], data: bytes, expected: int | None) -> None:
     assert read_next_offset(MemoryFile(data), BASE, entry) == expected
 
 
