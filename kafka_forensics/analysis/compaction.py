@@ -37,7 +37,7 @@ class Row(IntEnum):
     KEY_LOW = 1
     """128 bits of a keyed hash of the key."""
     PLACE = 2
-    """Replica, interval between cuts and `RecordState`, packed by `place`."""
+    """Replica, interval between cuts and `RecordState`, packed by `pack_place`."""
     OFFSET = 3
     """Of the last record."""
     VALUE = 4
@@ -65,7 +65,7 @@ TOMBSTONE: Final = 1
 TRANSACTIONAL: Final = 2
 
 
-def place(replica: int, interval: "Ints", state: "int | Ints") -> "Ints":
+def pack_place(replica: int, interval: "Ints", state: "int | Ints") -> "Ints":
     """`Row.PLACE`, which sorts by replica, then by interval."""
     packed: Ints = (replica << 32) + (interval << 2) + state
     return packed

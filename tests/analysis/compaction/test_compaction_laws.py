@@ -23,7 +23,7 @@ from kafka_forensics.analysis.compaction import (
     Row,
     Side,
     Unexplained,
-    place,
+    pack_place,
     reduced,
 )
 from kafka_forensics.scanning.folding.keys.question import KeyRuns
@@ -66,7 +66,7 @@ class Case:
         for row, kept in zip(rows, self.records, strict=True):
             interval = np.searchsorted(cuts, [kept.offset], side="right")
             row[Row.KEY_HIGH], row[Row.KEY_LOW] = kept.key % 3 - 1, -kept.key
-            row[Row.PLACE] = place(kept.replica, interval, kept.state)[0]
+            row[Row.PLACE] = pack_place(kept.replica, interval, kept.state)[0]
             row[Row.OFFSET], row[Row.RECORDS] = kept.offset, 1
             row[Row.VALUE] = kept.value or 0
             row[Row.EXPIRY] = kept.expiry

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kafka_forensics.analysis.compaction import ROW_WIDTH, TOMBSTONE, TRANSACTIONAL, RecordState, Row, place
+from kafka_forensics.analysis.compaction import ROW_WIDTH, TOMBSTONE, TRANSACTIONAL, RecordState, Row, pack_place
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.segments import Misplaced, move
 from kafka_forensics.errors import SourceError
@@ -281,7 +281,7 @@ class KeyReader:
         timestamps = records.timestamps[wanted]
         rows = np.empty((count, ROW_WIDTH), np.int64)
         rows[:, Row.KEY_HIGH : Row.PLACE] = records.keys[wanted]
-        rows[:, Row.PLACE] = place(self.number, intervals[wanted], states[wanted])
+        rows[:, Row.PLACE] = pack_place(self.number, intervals[wanted], states[wanted])
         rows[:, Row.OFFSET] = records.offsets[wanted]
         rows[:, Row.VALUE] = np.where(deleted, 0, records.values[wanted])
         rows[:, Row.EXPIRY] = np.minimum(
