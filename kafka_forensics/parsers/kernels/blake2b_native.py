@@ -29,7 +29,7 @@ START: Final = tuple(
         0x5BE0CD19137E2179,
     )
 )
-"""The fractions of the square roots of the first eight primes, as SHA-512 begins."""
+"""The initial state, that of SHA-512: fractional parts of the square roots of the first eight primes."""
 _ORDER: Final = np.array(
     [
         [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
@@ -45,12 +45,12 @@ _ORDER: Final = np.array(
     ],
     np.uint8,
 )
-"""In which order each round takes the words."""
+"""Order in which each round takes the words (SIGMA of RFC 7693)."""
 _ROUNDS: Final = 12
 PARAMETERS: Final = np.uint64(1 << 24 | 1 << 16 | DIGEST_BYTES)
-"""Depth and fanout 1, no key, and the size of the digest."""
+"""Parameter block: depth and fanout 1, no key, the size of the digest."""
 LAST: Final = np.uint64(2**64 - 1)
-_MORE: Final = np.uint64(0)
+_NOT_LAST: Final = np.uint64(0)
 
 
 @njit(nogil=True)
@@ -73,7 +73,7 @@ def _mixed(a: "Word", b: "Word", c: "Word", d: "Word", first: "Word", second: "W
 
 @njit(nogil=True)
 def compressed(state: "State", m: "NDArray[np.uint64]", counted: "Word", last: "Word") -> "State":
-    """The state behind one more block of 16 words, which ends `counted` bytes behind the beginning; `last` is `LAST` or 0."""
+    """The state after one more block of 16 words, which ends at byte `counted` of the content; `last` is `LAST` or 0."""
     v0, v1, v2, v3, v4, v5, v6, v7 = state
     v8, v9, v10, v11, v12, v13, v14, v15 = START
     v12, v14 = v12 ^ counted, v14 ^ last
@@ -100,15 +100,15 @@ def _digest_of_range(buffer: "NDArray[np.uint8]", start: int, end: int, words: "
         for word in range(16):
             m[word] = load_le_u64(buffer, at + 8 * word)
         at += BLOCK_BYTES
-        state = compressed(state, m, np.uint64(at - start), _MORE)
+        state = compressed(state, m, np.uint64(at - start), _NOT_LAST)
     for word in range(16):
-        place, whole = at + 8 * word, np.uint64(0)
-        if end - place >= 8:
-            whole = load_le_u64(buffer, place)
+        position, value = at + 8 * word, np.uint64(0)
+        if end - position >= 8:
+            value = load_le_u64(buffer, position)
         else:
-            for byte in range(place, end):
-                whole |= np.uint64(buffer[byte]) << np.uint64(8 * (byte - place))
-        m[word] = whole
+            for byte in range(position, end):
+                value |= np.uint64(buffer[byte]) << np.uint64(8 * (byte - position))
+        m[word] = value
     state = compressed(state, m, np.uint64(end - start), LAST)
     return np.int64(state[0]), np.int64(state[1])
 

@@ -1,12 +1,12 @@
 """Kernels: hot loops over bytes, written once, interpreted for small work and compiled by numba for large.
 
 Loading numba costs a third of a second and compiling a kernel up to seconds, more than most scans take. So a kernel is an object
-with both forms: `k.interpreted(...)`, `k.compiled(...)`, and `k(...)` for the form chosen for this process: one of the two, or
-(`compile_as_needed`) interpreted until kernels have used some time, then compiled. A kernel calls other kernels by their plain
-names; each form calls only its own kind. numba keeps what it compiled in a directory that `code_cache` finds safe.
+with both forms: `k.interpreted(...)`, `k.compiled(...)`, and `k(...)` for the form that this process has chosen: one of the two, or
+(`compile_as_needed`) interpreted until kernels have used some time, then compiled. A kernel calls other kernels by their names, and
+each form calls only the same form. numba caches what it compiles in a directory that `code_cache` finds safe.
 
-Kernels take and give integers, numpy arrays and bytes-like buffers, allocate nothing that a declared length requests, check every
-bound by hand, and must not overflow int64: Python's integers would not.
+Arguments and results of kernels are integers, numpy arrays and bytes-like buffers. Kernels allocate nothing that a declared length
+requests, check every bound, and must not overflow int64: Python's integers would not.
 """
 
 import dis
@@ -22,6 +22,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
+from importlib import import_module
 from pathlib import Path
 from types import FunctionType
 from typing import Any, Final, Generic, Literal, TypeVar
@@ -29,42 +30,42 @@ from typing import Any, Final, Generic, Literal, TypeVar
 from kafka_forensics.storage.code_cache import NoPlaceError, mark_used, own_directory
 
 Answer = TypeVar("Answer")
-Kinds = tuple[object, ...]
-"""Of the arguments of a call, what compiled code depends on; hashable."""
+ArgumentTypes = tuple[object, ...]
+"""The types of a call's arguments as far as compiled code depends on them; hashable."""
 
 COMPILED_ABOVE_BYTES: Final = 128 << 10
-"""Work of more bytes than this may be worth compiled kernels."""
+"""For work of more bytes than this, compiled kernels may be worth their cost."""
 LOADED_ABOVE_BYTES: Final = 4 << 20
-"""Work of more bytes than this takes compiled kernels that the cache holds from the first call, where other code is far slower."""
+"""For work of more bytes than this, cached kernels are used from the first call where the alternative is much slower."""
 COMPILE_AFTER_SECONDS: Final = 0.5
-"""Kernels are compiled once interpreted ones have used so much of the CPU in this process."""
+"""Kernels are compiled after interpreted ones have used this much CPU time in this process."""
 SPARED_SECONDS: Final = 0.1
-"""A kernel that has used less is not compiled even then: compiling it would take longer."""
+"""A kernel that has used less is still not compiled: compiling it would take longer."""
 LOAD_AFTER_SECONDS: Final = 0.25
-"""Kernels in the cache are loaded once interpreted ones have used so much, about what loading numba takes."""
+"""Cached kernels are loaded after interpreted ones have used this much, about what loading numba takes."""
 LOAD_BEFORE_SECONDS: Final = 1.0
-"""They are loaded earlier if a single call shows that the work will use so much: a call sees at most `_CALL_BYTES`."""
+"""They are loaded earlier if one call, on at most `_CALL_BYTES`, shows that the whole work will take this long."""
 _CALL_BYTES: Final = 2 << 20
 QUICK_CALL_SECONDS: Final = 0.03
-"""Interpreted calls of this length leave libraries that run without the interpreter's lock most of the time."""
+"""With interpreted calls of at most this length, libraries that release the interpreter's lock still run most of the time."""
 
 _ENVIRONMENT: Final = "KAFKA_FORENSICS_KERNELS"
 _CACHE_ERRORS: Final = (
     *(OSError, EOFError, pickle.UnpicklingError),
     *(ArithmeticError, AttributeError, ImportError, LookupError, MemoryError, RuntimeError, TypeError, ValueError),
 )
-"""What numba raises where a cached file is damaged or cannot be read or written."""
+"""What numba raises if a cached file is damaged or cannot be read or written."""
 _STARTED_NS: Final = time.time_ns()
 _PACKAGE: Final = Path(os.path.realpath(__file__)).parents[2]
-"""Where this process has the package from; a link that led here may lead to another version by now."""
-_LAYOUT: Final = 0x503
-"""Of an array's flags: in C's order, in Fortran's, aligned, writable."""
+"""The directory from which this process imported the package; links are resolved, because they may change later."""
+_ARRAY_FLAGS: Final = 0x503
+"""Array flags: C-contiguous, Fortran-contiguous, aligned, writable."""
 _lock = threading.RLock()
 
 
 @dataclass(slots=True)
-class _Process:
-    """How kernels run in this process, and what they have used of its CPU while they were interpreted."""
+class _ProcessState:
+    """How kernels run in this process, and the CPU time of interpreted kernels."""
 
     mode: Literal["interpreted", "as needed", "compiled"]
     work_bytes: int = 0
@@ -74,31 +75,28 @@ class _Process:
 
 
 @dataclass(slots=True)
-class _Signature(Generic[Answer]):
-    """A kernel for one kind of arguments."""
+class _Specialization(Generic[Answer]):
+    """A kernel for one combination of argument types."""
 
     seconds: float = 0.0
-    """Used by interpreted calls."""
+    """CPU time of interpreted calls."""
     is_looked_up: bool = False
     """Whether the cache was searched for it."""
     form: Callable[..., Answer] | None = None
-    """The compiled form, once it is there."""
+    """The compiled form, None before it is loaded or compiled."""
 
 
-_process = _Process("compiled" if os.environ.get(_ENVIRONMENT) == "compiled" else "interpreted")
+_process = _ProcessState("compiled" if os.environ.get(_ENVIRONMENT) == "compiled" else "interpreted")
 
 
 def compile_as_needed(work_bytes: int) -> None:
-    """From now on interpret kernels, of a large work until they have used enough; the environment variable wins.
-
-    `work_bytes` are those of the logs to be read.
-    """
+    """Interpret kernels; for large work, of `work_bytes` of logs, only until they have used enough time. The environment wins."""
     _process.work_bytes, _process.longest_call = work_bytes, 0.0
     _choose("as needed" if work_bytes > COMPILED_ABOVE_BYTES else "interpreted")
 
 
 def use_compiled(compiled: bool) -> None:
-    """From now on run compiled kernels from the first call, or interpreted ones only; the environment variable wins."""
+    """Run compiled kernels from the first call, or interpreted ones only; the environment variable wins."""
     _choose("compiled" if compiled else "interpreted")
 
 
@@ -108,24 +106,24 @@ def _choose(mode: Literal["interpreted", "as needed", "compiled"]) -> None:
 
 
 def using_compiled() -> bool:
-    """Whether kernels run compiled, or may: buffers must be arrays then."""
+    """Whether kernels run compiled, or may: then buffers must be arrays."""
     return _process.mode != "interpreted"
 
 
 def worth_threads() -> bool:
-    """Whether several threads get more done than one: kernels run without the interpreter's lock, or take little time beside
-    libraries that do."""
+    """Whether several threads are faster than one: kernels release the interpreter's lock, or take little time beside libraries
+    that release it."""
     are_quick = _process.has_compiled or _process.longest_call < QUICK_CALL_SECONDS
     return _process.mode == "compiled" or (_process.mode == "as needed" and are_quick)
 
 
 def have_compiled() -> bool:
-    """Whether a kernel ran compiled in this process."""
+    """Whether a compiled kernel exists in this process."""
     return _process.has_compiled
 
 
 class Kernel(Generic[Answer]):
-    """A function in two forms, see the module."""
+    """A function in two forms, interpreted and compiled."""
 
     def __init__(
         self, function: Callable[..., Answer], native: Callable[[], Callable[..., Answer]] | None = None, *, inlined: bool = False
@@ -134,32 +132,32 @@ class Kernel(Generic[Answer]):
         self._function = function
         self._native = native
         self._inlined = inlined
-        self._signatures: dict[Kinds, _Signature[Answer]] = {}
+        self._signatures: dict[ArgumentTypes, _Specialization[Answer]] = {}
         self.__doc__ = function.__doc__
         self.__name__ = function.__name__
 
     def __call__(self, *arguments: object) -> Answer:
-        """Run the form chosen for this process."""
+        """Run the form that this process has chosen."""
         if _process.mode == "compiled":
             return self.compiled(*arguments)
-        if _process.mode == "interpreted" or self._native is not None:  # a step of others; alone it is a library's
+        if _process.mode == "interpreted" or self._native is not None:  # a primitive called from Python: a library's function
             return self.interpreted(*arguments)
-        plain, kinds = _typed(arguments)
-        signature = self._signature(kinds)
+        values, types = _with_types(arguments)
+        signature = self._signature(types)
         if signature.form is not None:
-            return signature.form(*plain)
+            return signature.form(*values)
         interpreted = self.interpreted
         began = time.thread_time()
         answer = interpreted(*arguments)
         used = time.thread_time() - began
-        with _lock:  # while another thread loads or compiles, this one would get little done, and hinder it
-            if self._is_needed(kinds, signature, used):
-                self._make(plain, kinds)
+        with _lock:  # while another thread loads or compiles, this one would only slow it down
+            if self._is_needed(types, signature, used):
+                self._load_or_compile(values, types)
         return answer
 
     def is_ready(self) -> bool:
-        """Whether the compiled form is better than other code that does the same: it is chosen for this process, kernels have used
-        so much that they are compiled, or the cache holds it and the work is not small."""
+        """Whether to prefer the compiled form to other code for the same task: this process has chosen it, kernels have used enough
+        time to be compiled, or the cache has it and the work is not small."""
         if _process.mode != "as needed":
             return _process.mode == "compiled"
         is_long = _process.seconds > COMPILE_AFTER_SECONDS
@@ -167,14 +165,14 @@ class Kernel(Generic[Answer]):
 
     @cached_property
     def _is_in_cache(self) -> bool:
-        """Whether the cache holds code for any kind of arguments."""
+        """Whether the cache has code for any argument types."""
         return self._is_cached("")
 
-    def _signature(self, kinds: Kinds) -> _Signature[Answer]:
-        return self._signatures.get(kinds) or self._signatures.setdefault(kinds, _Signature())
+    def _signature(self, types: ArgumentTypes) -> _Specialization[Answer]:
+        return self._signatures.get(types) or self._signatures.setdefault(types, _Specialization())
 
-    def _is_needed(self, kinds: Kinds, signature: _Signature[Answer], seconds: float) -> bool:
-        """Whether calls with such arguments, of which one took so long interpreted, are to be compiled from the next on."""
+    def _is_needed(self, types: ArgumentTypes, signature: _Specialization[Answer], seconds: float) -> bool:
+        """Whether to compile for these argument types, after an interpreted call that took `seconds`."""
         signature.seconds += seconds
         _process.seconds += seconds
         _process.longest_call = max(_process.longest_call, seconds)
@@ -183,16 +181,16 @@ class Kernel(Generic[Answer]):
         is_loadable = _process.seconds > LOAD_AFTER_SECONDS or expected > LOAD_BEFORE_SECONDS
         if is_loadable and not signature.is_looked_up:
             signature.is_looked_up = True
-            needed |= self._is_cached(_digest(kinds))
+            needed |= self._is_cached(_digest(types))
         return needed
 
-    def _is_cached(self, kinds_digest: str) -> bool:
-        """Whether the cache holds code for arguments whose digest begins so; a wrong answer costs time, no more."""
+    def _is_cached(self, digest: str) -> bool:
+        """Whether the cache has code for argument types whose digest begins with `digest`; a wrong answer only costs time."""
         try:
             names = os.listdir(kernel_directory(make=False))
         except (NoPlaceError, OSError):
             return False
-        return any(name.startswith(f"{self._cache_name}-{kinds_digest}") for name in names)
+        return any(name.startswith(f"{self._cache_name}-{digest}") for name in names)
 
     @property
     def _cache_name(self) -> str:
@@ -200,37 +198,37 @@ class Kernel(Generic[Answer]):
 
     @cached_property
     def interpreted(self) -> Callable[..., Answer]:
-        """The function as Python runs it, and all kernels that it calls."""
+        """The function as Python runs it, together with all kernels that it calls."""
         return self._with_globals(lambda kernel: kernel.interpreted)
 
     def compiled(self, *arguments: object) -> Answer:
-        """Run the compiled form, loaded from the cache if it is there. The first call with such arguments loads or compiles it."""
-        plain, kinds = _typed(arguments)
-        return (self._signature(kinds).form or self._make(plain, kinds))(*plain)
+        """Run the compiled form. The first call with each combination of argument types loads it from the cache or compiles it."""
+        values, types = _with_types(arguments)
+        return (self._signature(types).form or self._load_or_compile(values, types))(*values)
 
-    def _make(self, plain: list[Any], kinds: Kinds) -> Callable[..., Answer]:
-        """Load or compile the form for such arguments, in memory alone where the cache is damaged or cannot be read or written."""
+    def _load_or_compile(self, values: list[Any], types: ArgumentTypes) -> Callable[..., Answer]:
+        """The compiled form for these argument types; only in memory if the cache is damaged or cannot be read or written."""
         with _lock:
-            signature = self._signature(kinds)
+            signature = self._signature(types)
             if signature.form is None:
                 collects = gc.isenabled()
                 gc.disable()  # a fifth of what loading numba takes
                 try:
-                    signature.form = self._made(plain, kinds)
+                    signature.form = self._compile(values, types)
                 finally:
                     if collects:
                         gc.enable()
                 _process.has_compiled = True
             return signature.form
 
-    def _made(self, plain: list[Any], kinds: Kinds) -> Callable[..., Answer]:
+    def _compile(self, values: list[Any], types: ArgumentTypes) -> Callable[..., Answer]:
         import_numba()
         from numba import typeof
 
-        signature = tuple(map(typeof, plain))
+        signature = tuple(map(typeof, values))
         form: Any = None
         try:
-            form = self._cached(kinds)
+            form = self._cached(types)
             form.compile(signature)
         except _CACHE_ERRORS as error:
             _say_not_cached(str(error))
@@ -242,23 +240,23 @@ class Kernel(Generic[Answer]):
 
     @cached_property
     def dispatcher(self) -> Callable[..., Answer]:
-        """The function as numba compiles it when another calls it, which keeps nothing; loads numba."""
+        """The function as numba compiles it for its callers, without the cache; loads numba."""
         return compile_function(self._python_function(), inlined=self._inlined) if self._native is None else self._native()
 
-    def _cached(self, kinds: Kinds) -> Callable[..., Answer]:
-        """The function as numba's dispatcher that keeps what it compiles where it may; `dispatcher` where it may not.
+    def _cached(self, types: ArgumentTypes) -> Callable[..., Answer]:
+        """The function as a dispatcher that uses numba's cache, or `dispatcher` where there is no safe directory for it.
 
-        Each kernel and kind of arguments has a directory of its own, which numba makes: it would mix up files that two processes
-        write for two kinds at once. Raises RuntimeError where numba cannot write.
+        Each kernel has a directory for each combination of argument types: numba would mix up files that two processes write at
+        the same time. Raises RuntimeError if numba cannot write.
         """
         config = import_numba()
         try:
-            directory = os.path.join(kernel_directory(make=True), f"{self._cache_name}-{_digest(kinds)}")
+            directory = os.path.join(kernel_directory(make=True), f"{self._cache_name}-{_digest(types)}")
         except NoPlaceError as error:
             _say_not_cached(str(error))
             return self.dispatcher
         before = config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES
-        # numba's other places are beside the sources and below HOME, which may be evidence
+        # numba's default directories are beside the sources and below HOME, which may be evidence
         config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES = directory, "UserProvidedCacheLocator"
         try:
             return compile_function(self._python_function(), inlined=self._inlined, cached=True)
@@ -266,25 +264,25 @@ class Kernel(Generic[Answer]):
             config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES = before
 
     def _python_function(self) -> Callable[..., Answer]:
-        """What numba compiles."""
+        """The Python function that numba compiles."""
         if self._native is not None:
             function: Callable[..., Answer] = self._native().py_func  # type: ignore[attr-defined]
             return function
         return self._with_globals(lambda kernel: kernel.dispatcher)
 
     def _with_globals(self, form: Callable[["Kernel[object]"], object]) -> FunctionType:
-        """A twin of the function whose global kernels are replaced by one of their forms."""
+        """A copy of the function in whose globals each kernel is replaced by one of its forms."""
         function = self._function
-        own = dict(function.__globals__)
+        namespace = dict(function.__globals__)
         loaded = {step.argval for step in dis.get_instructions(function) if step.opname == "LOAD_GLOBAL"}
         for name in loaded:
-            value = own.get(name)
+            value = namespace.get(name)
             if isinstance(value, Kernel):
-                own[name] = form(value)
-        twin = FunctionType(function.__code__, own, function.__name__, function.__defaults__, function.__closure__)
-        twin.__module__ = function.__module__
-        twin.__qualname__ = function.__qualname__
-        return twin
+                namespace[name] = form(value)
+        copy = FunctionType(function.__code__, namespace, function.__name__, function.__defaults__, function.__closure__)
+        copy.__module__ = function.__module__
+        copy.__qualname__ = function.__qualname__
+        return copy
 
 
 def kernel(function: Callable[..., Answer]) -> Kernel[Answer]:
@@ -293,21 +291,21 @@ def kernel(function: Callable[..., Answer]) -> Kernel[Answer]:
 
 
 def inlined_kernel(function: Callable[..., Answer]) -> Kernel[Answer]:
-    """Declare a step of hot loops that takes less than a call of it would: its code is put where it is called (decorator)."""
+    """Declare a step of hot loops that is cheaper than a call: compiled code inlines it (decorator)."""
     return Kernel(function, inlined=True)
 
 
-def primitive(native: Callable[[], Callable[..., Answer]]) -> Callable[[Callable[..., Answer]], Kernel[Answer]]:
-    """Declare a step whose compiled form is another function: `native()` gives it, imported only when needed."""
+def primitive(module: str) -> Callable[[Callable[..., Answer]], Kernel[Answer]]:
+    """Declare a step whose compiled form is the function of the same name in `module`, imported only when needed (decorator)."""
 
     def declare(function: Callable[..., Answer]) -> Kernel[Answer]:
-        return Kernel(function, native)
+        return Kernel(function, lambda: getattr(import_module(module), function.__name__))
 
     return declare
 
 
 def compile_function(function: Callable[..., Answer], *, inlined: bool = False, cached: bool = False) -> Callable[..., Answer]:
-    """`function` as numba's dispatcher, which runs without the interpreter's lock; `inlined` puts its code where it is called."""
+    """`function` as numba's dispatcher, which releases the interpreter's lock; compiled callers inline it if `inlined`."""
     import numba
 
     compiled: Callable[..., Answer] = numba.njit(nogil=True, error_model="numpy", forceinline=inlined, cache=cached)(function)
@@ -316,15 +314,15 @@ def compile_function(function: Callable[..., Answer], *, inlined: bool = False, 
 
 @cache
 def import_numba() -> Any:
-    """Import numba without the settings in a file of the current directory, which may be evidence: they change the code it makes.
+    """Import numba without its settings file in the current directory, which may be evidence and would change the code.
 
-    Settings of the environment hold. Returns numba's settings.
+    Settings in the environment apply. Returns numba's settings.
     """
     if "numba" not in sys.modules and os.path.lexists(".numba_config.yaml"):
         before = sys.modules.get("yaml")
         sys.modules["yaml"] = None  # type: ignore[assignment]
         try:
-            with warnings.catch_warnings(action="ignore"):  # that it cannot read the file without
+            with warnings.catch_warnings(action="ignore"):  # numba warns that it cannot read the file
                 from numba import config
         finally:
             del sys.modules["yaml"]
@@ -336,26 +334,26 @@ def import_numba() -> Any:
     return config
 
 
-def _typed(arguments: tuple[Any, ...]) -> "tuple[list[Any], Kinds]":
-    """Arguments with numbers as Python's integers, and what compiled code depends on of each."""
-    plain: list[Any] = []
-    kinds: list[object] = []
+def _with_types(arguments: tuple[Any, ...]) -> "tuple[list[Any], ArgumentTypes]":
+    """Arguments with numbers as Python's integers, and the type of each."""
+    values: list[Any] = []
+    types: list[object] = []
     for argument in arguments:
         if getattr(argument, "ndim", 0):
-            plain.append(argument)
-            kinds.append((argument.dtype.char, argument.ndim, argument.flags.num & _LAYOUT))
+            values.append(argument)
+            types.append((argument.dtype.char, argument.ndim, argument.flags.num & _ARRAY_FLAGS))
         elif isinstance(argument, tuple):
-            items, of_items = _typed(argument)
-            plain.append(tuple(items))
-            kinds.append(of_items)
+            items, item_types = _with_types(argument)
+            values.append(tuple(items))
+            types.append(item_types)
         else:
-            plain.append(int(argument))
-            kinds.append("int")
-    return plain, tuple(kinds)
+            values.append(int(argument))
+            types.append("int")
+    return values, tuple(types)
 
 
 def kernel_directory(*, make: bool) -> str:
-    """Where compiled kernels of this version are kept; made if it may be. Raises NoPlaceError."""
+    """The cache directory for compiled kernels of this version, created if `make`. Raises NoPlaceError."""
     key = _cache_key(_PACKAGE)
     if key is None:
         raise NoPlaceError("this package has no sources, or they have changed since this process began")
@@ -367,10 +365,10 @@ def kernel_directory(*, make: bool) -> str:
 
 @cache
 def _cache_key(package: Path) -> str | None:
-    """Of all modules of the package, of what compiles them and of the CPU; None where nothing may be kept.
+    """Hash of all modules of the package, the compiler and the CPU; None if nothing may be cached.
 
-    numba compares the module of a kernel and the CPU alone, and mixes up what two machines write at once. Nothing is kept for a
-    package without sources, such as one in a zip file, and for sources that are not those this process has loaded.
+    numba compares only the module of a kernel and the CPU, and mixes up files that two machines write at the same time. A package
+    without sources, such as one in a zip file, is not cached, nor are sources that changed after this process started.
     """
     from importlib.metadata import version
 
@@ -389,7 +387,7 @@ def _cache_key(package: Path) -> str | None:
 
 
 def _cpu() -> str:
-    """What the kernel of the system says of the first CPU's model and instructions."""
+    """Model and instruction set of the first CPU, as Linux reports them."""
     try:
         with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
             lines = file.read(8192).split("\n\n")[0].splitlines()
@@ -398,8 +396,8 @@ def _cpu() -> str:
     return "".join(line for line in lines if line.startswith(("model name", "flags", "Features", "CPU ")))
 
 
-def _digest(kinds: Kinds) -> str:
-    return hashlib.sha256(repr(kinds).encode()).hexdigest()[:8]
+def _digest(types: ArgumentTypes) -> str:
+    return hashlib.sha256(repr(types).encode()).hexdigest()[:8]
 
 
 @cache

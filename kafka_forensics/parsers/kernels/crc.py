@@ -1,12 +1,10 @@
-"""Steps of which the two forms differ: CRCs, loads, bytes compared side by side, the identity hash.
+"""Primitives whose compiled form is other code (`crc_native`): CRCs, loads, a vector comparison, the identity hash.
 
-Buffers are writable uint8 arrays; where bytes are only looked at, also what `records.readable` gives.
+Buffers are writable uint8 arrays, or where bytes are only read, what `records.readable` returns.
 """
 
 import zlib
 from collections.abc import Callable
-from functools import partial
-from importlib import import_module
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,62 +22,61 @@ _unpack_i64: Final[Callable[..., tuple[int]]] = Struct(">q").unpack_from
 _unpack_i32: Final[Callable[..., tuple[int]]] = Struct(">i").unpack_from
 _unpack_i16: Final[Callable[..., tuple[int]]] = Struct(">h").unpack_from
 _TAKES_ARRAYS: Final = google_crc32c.implementation == "c"
-"""Whether bytes of an array need not be copied for it; its form in Python wants Python's own bytes."""
+"""Whether the library takes an array without a copy; its implementation in Python takes bytes only."""
 _MASK: Final = 2**64 - 1
 _ODD: Final = 0xD6E8FEB86659FD93
-_OTHER_ODD: Final = 0x9E3779B97F4A7C15
+_SECOND_ODD: Final = 0x9E3779B97F4A7C15
 
 
-def _native(name: str) -> Any:
-    return getattr(import_module("kafka_forensics.parsers.kernels.crc_native"), name)
+_primitive: Final = primitive("kafka_forensics.parsers.kernels.crc_native")
 
 
-@primitive(partial(_native, "crc32c"))
+@_primitive
 def crc32c(buffer: "Buffer", start: int, end: int, crc: int) -> int:
     """CRC-32C of `buffer[start:end]`, continuing from `crc` (0 to begin); unsigned."""
     return google_crc32c.extend(crc, buffer[start:end] if _TAKES_ARRAYS else buffer[start:end].tobytes())
 
 
-@primitive(partial(_native, "crc32"))
+@_primitive
 def crc32(buffer: "Buffer", start: int, end: int, crc: int) -> int:
     """CRC-32 (IEEE) of `buffer[start:end]`, continuing from `crc` (0 to begin); unsigned."""
     held: Any = buffer[start:end]
     return zlib.crc32(held, crc)
 
 
-@primitive(partial(_native, "load_i64"))
+@_primitive
 def load_i64(buffer: "Buffer", position: int) -> int:
-    """Signed 64-bit big-endian integer at `position`; the caller has checked the bound."""
+    """Signed 64-bit big-endian integer at `position`, which the caller has checked."""
     return _unpack_i64(buffer, position)[0]
 
 
-@primitive(partial(_native, "load_i32"))
+@_primitive
 def load_i32(buffer: "Buffer", position: int) -> int:
-    """Signed 32-bit big-endian integer at `position`; the caller has checked the bound."""
+    """Signed 32-bit big-endian integer at `position`, which the caller has checked."""
     return _unpack_i32(buffer, position)[0]
 
 
-@primitive(partial(_native, "load_i16"))
+@_primitive
 def load_i16(buffer: "Buffer", position: int) -> int:
-    """Signed 16-bit big-endian integer at `position`; the caller has checked the bound."""
+    """Signed 16-bit big-endian integer at `position`, which the caller has checked."""
     return _unpack_i16(buffer, position)[0]
 
 
-@primitive(partial(_native, "byte_at"))
+@_primitive
 def byte_at(buffer: "Buffer | memoryview", position: int) -> int:
-    """The byte at `position`; the caller has checked the bound."""
+    """The byte at `position`, which the caller has checked."""
     return int(buffer[position])
 
 
 LANES: Final = 32
-"""Positions that `pair_mask` looks at."""
+"""Positions that `pair_mask` compares."""
 
 
-@primitive(partial(_native, "pair_mask"))
+@_primitive
 def pair_mask(buffer: "Buffer | memoryview", position: int, distance: int, first: int, second: int) -> int:
-    """Bit `i` for each `i` below 32 for which the byte `first` stands at `position + i` and `second` at `distance` behind it.
+    """Bit `i`, below 32, is set where the byte `first` is at `position + i` and `second` is `distance` bytes after it.
 
-    The caller has checked that all these bytes are there.
+    The caller has checked that the buffer holds all these bytes.
     """
     mask = 0
     for lane in range(LANES):
@@ -88,27 +85,27 @@ def pair_mask(buffer: "Buffer | memoryview", position: int, distance: int, first
     return mask
 
 
-@primitive(partial(_native, "lowest_bit"))
+@_primitive
 def lowest_bit(mask: int) -> int:
-    """Number of the lowest bit that is set; `mask` is not 0."""
+    """Number of the lowest set bit; `mask` is not 0."""
     return (mask & -mask).bit_length() - 1
 
 
-@primitive(partial(_native, "identity"))
+@_primitive
 def identity(first: int, second: int, third: int, fourth: int, key_high: int, key_low: int) -> tuple[int, int]:
     """128-bit hash of four words under a key, as two int64 bit patterns.
 
-    The key is drawn anew for each scan, so nobody can write evidence whose sums of hashes collide.
+    The key is random for each scan, so that evidence cannot be crafted whose sums of hashes collide.
     """
     upper, lower = int(key_high) & _MASK, int(key_low) & _MASK
     left = _folded_product((int(first) & _MASK) ^ upper, (int(second) & _MASK) ^ lower ^ _ODD)
     right = _folded_product((int(third) & _MASK) ^ lower, (int(fourth) & _MASK) ^ upper ^ _ODD)
     high = _folded_product(left ^ lower, right ^ _ODD)
-    low = _folded_product((left + right) & _MASK, upper ^ _OTHER_ODD)
+    low = _folded_product((left + right) & _MASK, upper ^ _SECOND_ODD)
     return high - ((high >> 63) << 64), low - ((low >> 63) << 64)
 
 
 def _folded_product(left: int, right: int) -> int:
-    """Lower and upper half of the 128-bit product of two words, one laid over the other."""
+    """XOR of the lower and the upper half of the 128-bit product of two words."""
     product = left * right
     return (product ^ (product >> 64)) & _MASK

@@ -1,8 +1,8 @@
 """CRCs, loads and comparisons as machine code: the compiled form of the primitives in `crc`.
 
 CRC-32C uses the CPU's instruction where it has one (x86 with SSE 4.2) and eight tables elsewhere; CRC-32 always uses tables.
-A call on a header of 100 bytes costs what its bytes cost, which is why this is no library call: millions of small batches
-would pay one each. Polynomials: Castagnoli (RFC 3720) and IEEE 802.3, both reflected.
+A library call for each of millions of small batches would cost more than their bytes. Polynomials: Castagnoli (RFC 3720) and
+IEEE 802.3, both reflected.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _CASTAGNOLI: Final = 0x82F63B78
 _IEEE: Final = 0xEDB88320
 _ODD: Final = np.uint64(0xD6E8FEB86659FD93)
-_OTHER_ODD: Final = np.uint64(0x9E3779B97F4A7C15)
+_SECOND_ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 HAS_CRC_INSTRUCTION: Final = bool(binding.get_host_cpu_features().get("sse4.2", False))
 
 
@@ -50,7 +50,7 @@ def _tables(polynomial: int) -> "NDArray[np.uint32]":
 
 
 def _shift_tables(tables: "NDArray[np.uint32]", zeros: int) -> "NDArray[np.uint32]":
-    """For each byte of a CRC register, by its value: the register after `zeros` zero bytes. The whole is the XOR of the four."""
+    """For each byte of a CRC register, by its value: the register after `zeros` zero bytes; the XOR of the four is the result."""
     register = np.arange(256, dtype=np.uint32) << np.array([[0], [8], [16], [24]], np.uint32)
     for _ in range(zeros):
         register = tables[0][register & 0xFF] ^ (register >> 8)
@@ -60,7 +60,7 @@ def _shift_tables(tables: "NDArray[np.uint32]", zeros: int) -> "NDArray[np.uint3
 _CASTAGNOLI_TABLES: Final = _tables(_CASTAGNOLI)
 _IEEE_TABLES: Final = _tables(_IEEE)
 _LANE: Final = 1024
-"""Bytes of one of three stretches whose CRCs are computed side by side; a multiple of 8."""
+"""Bytes of each of three ranges whose CRCs are computed side by side; a multiple of 8."""
 _OVER_LANE: Final = _shift_tables(_CASTAGNOLI_TABLES, _LANE)
 
 
@@ -70,8 +70,8 @@ def _load(width: int, result: types.Integer, *, swap: bool) -> "_Intrinsic":
     @intrinsic
     def load(_context: "TypingContext", array: types.Array, _index: types.Integer) -> "tuple[Signature, Generate]":
         def generate(context: "BaseContext", builder: ir.IRBuilder, signature: "Signature", arguments: list[ir.Value]) -> ir.Value:
-            made = context.make_array(signature.args[0])(context, builder, arguments[0])
-            address = builder.gep(made.data, [arguments[1]])
+            array_value = context.make_array(signature.args[0])(context, builder, arguments[0])
+            address = builder.gep(array_value.data, [arguments[1]])
             word = ir.IntType(width)
             value = builder.load(builder.bitcast(address, word.as_pointer()), align=1)
             if swap:
@@ -89,7 +89,7 @@ _load_be_i64: Final = _load(64, types.int64, swap=True)
 _load_be_i32: Final = _load(32, types.int64, swap=True)
 _load_be_i16: Final = _load(16, types.int64, swap=True)
 load_le_u64: Final = _load(64, types.uint64, swap=False)
-"""Eight bytes as they lie; an intrinsic, for machine code only."""
+"""Eight bytes, little-endian; an intrinsic, which only compiled code can call."""
 
 
 @intrinsic
@@ -106,7 +106,7 @@ def _crc32c_step8(_context: "TypingContext", _crc: types.Integer, _word: types.I
 
 @njit(nogil=True)
 def _by_tables(tables: "NDArray[np.uint32]", buffer: "Buffer", start: int, end: int, crc: np.uint32) -> np.uint32:
-    """CRC register after `buffer[start:end]`, eight bytes a step."""
+    """CRC register after `buffer[start:end]`, eight bytes at a time."""
     position = start
     while position + 8 <= end:
         word = load_le_u64(buffer, position) ^ np.uint64(crc)
@@ -129,7 +129,7 @@ def _by_tables(tables: "NDArray[np.uint32]", buffer: "Buffer", start: int, end: 
 
 @njit(nogil=True)
 def _over_lane(register: np.uint64) -> np.uint64:
-    """The CRC-32C register after as many zero bytes as a lane has."""
+    """The CRC-32C register after `_LANE` zero bytes."""
     return np.uint64(
         _OVER_LANE[0, register & np.uint64(0xFF)]
         ^ _OVER_LANE[1, (register >> np.uint64(8)) & np.uint64(0xFF)]
@@ -139,7 +139,7 @@ def _over_lane(register: np.uint64) -> np.uint64:
 
 
 def _crc32c_by_instruction(buffer: "Buffer", start: int, end: int, crc: int) -> np.int64:
-    """The instruction takes three cycles and one can begin in each: three lanes side by side, joined by the shift tables."""
+    """Three ranges side by side, joined by the shift tables: the instruction takes three cycles, and one can start in each."""
     register = np.uint64(np.uint32(crc) ^ np.uint32(0xFFFFFFFF))
     position = start
     while position + 3 * _LANE <= end:
@@ -169,21 +169,9 @@ def _crc32(buffer: "Buffer", start: int, end: int, crc: int) -> np.int64:
     return np.int64(register ^ np.uint32(0xFFFFFFFF))
 
 
-def _load_i64(buffer: "Buffer", position: int) -> np.int64:
-    return _load_be_i64(buffer, position)
-
-
-def _load_i32(buffer: "Buffer", position: int) -> np.int64:
-    return _load_be_i32(buffer, position)
-
-
-def _load_i16(buffer: "Buffer", position: int) -> np.int64:
-    return _load_be_i16(buffer, position)
-
-
 @intrinsic
 def _folded_product(_context: "TypingContext", _left: types.Integer, _right: types.Integer) -> "tuple[Signature, Generate]":
-    """Lower and upper half of the 128-bit product of two words, one laid over the other."""
+    """XOR of the lower and the upper half of the 128-bit product of two words."""
 
     def generate(_context: "BaseContext", builder: ir.IRBuilder, _signature: "Signature", arguments: list[ir.Value]) -> ir.Value:
         wide = ir.IntType(128)
@@ -203,19 +191,19 @@ def _pair_mask(
     _first: types.Integer,
     _second: types.Integer,
 ) -> "tuple[Signature, Generate]":
-    """32 bytes compared with one byte, and 32 others with another, as vectors: a bit for each place where both are equal."""
+    """Compare 32 bytes with one byte and 32 others with another, as vectors: a bit for each position where both are equal."""
 
     def generate(context: "BaseContext", builder: ir.IRBuilder, signature: "Signature", arguments: list[ir.Value]) -> ir.Value:
         byte, lanes = ir.IntType(8), ir.VectorType(ir.IntType(8), LANES)
-        made = context.make_array(signature.args[0])(context, builder, arguments[0])
-        address = builder.gep(made.data, [arguments[1]])
+        array_value = context.make_array(signature.args[0])(context, builder, arguments[0])
+        address = builder.gep(array_value.data, [arguments[1]])
         equal = []
         for place, wanted in ((address, arguments[3]), (builder.gep(address, [arguments[2]]), arguments[4])):
-            held = builder.load(builder.bitcast(place, lanes.as_pointer()), align=1)
+            loaded = builder.load(builder.bitcast(place, lanes.as_pointer()), align=1)
             first_lane = builder.insert_element(ir.Constant(lanes, ir.Undefined), builder.trunc(wanted, byte), ir.Constant(byte, 0))
             zeros = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
             everywhere = builder.shuffle_vector(first_lane, ir.Constant(lanes, ir.Undefined), zeros)
-            equal.append(builder.icmp_unsigned("==", held, everywhere))
+            equal.append(builder.icmp_unsigned("==", loaded, everywhere))
         mask = builder.bitcast(builder.and_(*equal), ir.IntType(LANES))
         return builder.zext(mask, ir.IntType(64))
 
@@ -224,7 +212,7 @@ def _pair_mask(
 
 @intrinsic
 def _trailing_zeros(_context: "TypingContext", _word: types.Integer) -> "tuple[Signature, Generate]":
-    """How many bits below the lowest that is set are not."""
+    """How many zero bits are below the lowest set bit."""
 
     def generate(_context: "BaseContext", builder: ir.IRBuilder, _signature: "Signature", arguments: list[ir.Value]) -> ir.Value:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
@@ -234,25 +222,13 @@ def _trailing_zeros(_context: "TypingContext", _word: types.Integer) -> "tuple[S
 
 @intrinsic
 def _load_byte(_context: "TypingContext", array: types.Array, _position: types.Integer) -> "tuple[Signature, Generate]":
-    """A byte of a uint8 array at an index that is not below zero, which need not be asked."""
+    """A byte of a uint8 array at an index that is not negative: no check for wraparound."""
 
     def generate(context: "BaseContext", builder: ir.IRBuilder, signature: "Signature", arguments: list[ir.Value]) -> ir.Value:
-        made = context.make_array(signature.args[0])(context, builder, arguments[0])
-        return builder.zext(builder.load(builder.gep(made.data, [arguments[1]])), ir.IntType(64))
+        array_value = context.make_array(signature.args[0])(context, builder, arguments[0])
+        return builder.zext(builder.load(builder.gep(array_value.data, [arguments[1]])), ir.IntType(64))
 
     return types.int64(array, types.int64), generate
-
-
-def _byte_at(buffer: "Buffer", position: int) -> np.int64:
-    return _load_byte(buffer, position)
-
-
-def _pair_mask_at(buffer: "Buffer", position: int, distance: int, first: int, second: int) -> np.int64:
-    return _pair_mask(buffer, position, distance, first, second)
-
-
-def _lowest_bit(mask: int) -> np.int64:
-    return _trailing_zeros(mask)
 
 
 def _identity(first: int, second: int, third: int, fourth: int, key_high: int, key_low: int) -> tuple[np.int64, np.int64]:
@@ -260,16 +236,18 @@ def _identity(first: int, second: int, third: int, fourth: int, key_high: int, k
     left = _folded_product(np.uint64(first) ^ upper, np.uint64(second) ^ lower ^ _ODD)
     right = _folded_product(np.uint64(third) ^ lower, np.uint64(fourth) ^ upper ^ _ODD)
     high = _folded_product(left ^ lower, right ^ _ODD)
-    low = _folded_product(left + right, upper ^ _OTHER_ODD)
+    low = _folded_product(left + right, upper ^ _SECOND_ODD)
     return np.int64(high), np.int64(low)
 
 
 crc32c = compile_function(_crc32c_by_instruction if HAS_CRC_INSTRUCTION else _crc32c_by_tables)
 crc32 = compile_function(_crc32)
-load_i64 = compile_function(_load_i64)
-load_i32 = compile_function(_load_i32)
-load_i16 = compile_function(_load_i16)
-byte_at = compile_function(_byte_at)
-pair_mask = compile_function(_pair_mask_at)
-lowest_bit = compile_function(_lowest_bit)
+load_i64 = compile_function(lambda buffer, position: _load_be_i64(buffer, position))
+load_i32 = compile_function(lambda buffer, position: _load_be_i32(buffer, position))
+load_i16 = compile_function(lambda buffer, position: _load_be_i16(buffer, position))
+byte_at = compile_function(lambda buffer, position: _load_byte(buffer, position))
+pair_mask = compile_function(
+    lambda buffer, position, distance, first, second: _pair_mask(buffer, position, distance, first, second)
+)
+lowest_bit = compile_function(lambda mask: _trailing_zeros(mask))
 identity = compile_function(_identity)

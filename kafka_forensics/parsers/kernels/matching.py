@@ -1,23 +1,24 @@
-"""Looking for bytes, and for the records of payloads that fit what is asked, at the speed at which memory is read.
+"""A search for bytes, and for the records of payloads that match a query, about as fast as memory is read.
 
-Buffers as `records.readable` gives them. What is asked is numbers (`Wanted`), headers, and pieces of bytes in one array `text`, of
-which `spans`, (4, n), says where each begins, how long it is, and which two of its bytes are looked for first; `headers`, (2, n),
-are pieces of name and value, NEVER where any value will do.
+Buffers are as from `records.readable`. A query consists of numbers (`Criterion`), byte strings in one array `text`, and headers.
+`spans`, (4, n), has start and length in `text` of each byte string, and the two of its bytes that are compared first. `headers`,
+(2, n), has the numbers of the byte strings of name and value, NO_STRING for any value.
 """
 
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.model.batches import RecordColumn
+from kafka_forensics.parsers.kernels import record_column
 from kafka_forensics.parsers.kernels.compiling import inlined_kernel, kernel
 from kafka_forensics.parsers.kernels.crc import LANES, byte_at, lowest_bit, pair_mask
 from kafka_forensics.parsers.kernels.records import (
     COUNT_LIE,
     FULL,
+    IS_COMPLETE,
     MALFORMED,
+    MAX_SHORT_VARINT_BYTES,
     OK,
     OUT_OF_BOUNDS,
-    SHORT_ROOM,
     read_short,
     read_varint,
     read_varlong,
@@ -32,41 +33,29 @@ if TYPE_CHECKING:
 
     Columns = NDArray[np.int64]
     Bytes = NDArray[np.uint8]
-    Sought = tuple[Columns, Columns, Bytes, Columns]
+    Query = tuple[Columns, Columns, Bytes, Columns]
 
-NOT_THERE: Final = -1
+NOT_FOUND: Final = -1
 COSTLY: Final = -2
-"""No error: the bytes are such that each place costs a long comparison; another way knows how to pass over them."""
+"""No error: the search gave up, because too many long comparisons failed; a library's search has no such worst case."""
 UNSURE: Final = 10
-"""No error, as those of `records`: a batch that must be looked at by itself, for what is asked of it cannot be told here."""
-NEVER: Final = -1
-"""In place of the number of a piece of bytes: none is asked for."""
+"""No error: this kernel cannot decide about the batch, which must be opened separately."""
+NO_STRING: Final = -1
+"""Instead of the number of a byte string: the query has none."""
 FAR: Final = 1 << 61
-"""Offsets and times from which on sums might not fit 64 bits."""
+"""Sums of larger offsets and times may not fit into 64 bits."""
 
-_SPENT_A_BYTE: Final = 4
-_SPENT_ANYWAY: Final = 1 << 10
-_ALL: Final = True
-_POSITION: Final = int(RecordColumn.POSITION)
-_SIZE: Final = int(RecordColumn.SIZE_IN_BYTES)
-_ATTRIBUTES: Final = int(RecordColumn.ATTRIBUTES)
-_TIMESTAMP_DELTA: Final = int(RecordColumn.TIMESTAMP_DELTA)
-_OFFSET_DELTA: Final = int(RecordColumn.OFFSET_DELTA)
-_KEY_POSITION: Final = int(RecordColumn.KEY_POSITION)
-_KEY_LENGTH: Final = int(RecordColumn.KEY_LENGTH)
-_VALUE_POSITION: Final = int(RecordColumn.VALUE_POSITION)
-_VALUE_LENGTH: Final = int(RecordColumn.VALUE_LENGTH)
-_HEADERS_POSITION: Final = int(RecordColumn.HEADERS_POSITION)
-_HEADERS_COUNT: Final = int(RecordColumn.HEADERS_COUNT)
+_COMPARED_PER_BYTE: Final = 4
+_COMPARED_FREE: Final = 1 << 10
 
 
-class Wanted(IntEnum):
-    """Place of each number that a record is asked for. Ends are exclusive; keys, values and headers are numbers of pieces."""
+class Criterion(IntEnum):
+    """Position of each number of a query. Ends are exclusive; KEY and VALUE_PART are numbers of byte strings."""
 
     OFFSET_START = 0
     OFFSET_END = 1
-    ASKS_TIME = 2
-    """0 or 1; a record without a timestamp (-1) lies in no range of times."""
+    HAS_TIME = 2
+    """1 if the query has a range of times, else 0; a record without a timestamp (-1) is in no range."""
     TIME_START = 3
     TIME_END = 4
     KEY = 5
@@ -74,10 +63,10 @@ class Wanted(IntEnum):
 
 
 class PayloadRow(IntEnum):
-    """Row of the int64 matrix that holds each fact about a payload of magic 2."""
+    """Row of the int64 matrix for each fact about a payload of magic 2."""
 
-    SEARCHED = 0
-    """Where in the buffer the bytes begin in which all pieces must stand, or no record is looked at."""
+    SEARCH_START = 0
+    """Where the search for the byte strings begins in the buffer: without all of them no record is read."""
     START = 1
     """Of the first record."""
     END = 2
@@ -88,27 +77,15 @@ class PayloadRow(IntEnum):
     BY_BROKER = 6
 
 
-WANTED: Final = len(Wanted)
+CRITERIA: Final = len(Criterion)
 PAYLOAD_ROWS: Final = len(PayloadRow)
-_OFFSET_START: Final = int(Wanted.OFFSET_START)
-_OFFSET_END: Final = int(Wanted.OFFSET_END)
-_ASKS_TIME: Final = int(Wanted.ASKS_TIME)
-_TIME_START: Final = int(Wanted.TIME_START)
-_TIME_END: Final = int(Wanted.TIME_END)
-_KEY: Final = int(Wanted.KEY)
-_VALUE_PART: Final = int(Wanted.VALUE_PART)
-_SEARCHED: Final = int(PayloadRow.SEARCHED)
-_START: Final = int(PayloadRow.START)
-_END: Final = int(PayloadRow.END)
-_RECORDS_COUNT: Final = int(PayloadRow.RECORDS_COUNT)
-_BASE_OFFSET: Final = int(PayloadRow.BASE_OFFSET)
-_BASE_TIMESTAMP: Final = int(PayloadRow.BASE_TIMESTAMP)
-_BY_BROKER: Final = int(PayloadRow.BY_BROKER)
+_OFFSET_START, _OFFSET_END, _HAS_TIME, _TIME_START, _TIME_END, _KEY, _VALUE_PART = map(int, Criterion)
+_SEARCH_START, _START, _END, _RECORDS_COUNT, _BASE_OFFSET, _BASE_TIMESTAMP, _BY_BROKER = map(int, PayloadRow)
 
 
 @kernel
 def equal_bytes(buffer: "Buffer", position: int, text: "Bytes", begin: int, length: int) -> int:
-    """How many bytes at `position` are those of `text` from `begin` on, `length` at most."""
+    """How many bytes at `position` equal those of `text` from `begin` on, at most `length`."""
     for index in range(length):
         if byte_at(buffer, position + index) != byte_at(text, begin + index):
             return index
@@ -116,30 +93,30 @@ def equal_bytes(buffer: "Buffer", position: int, text: "Bytes", begin: int, leng
 
 
 @kernel
-def find_bytes(buffer: "Buffer", start: int, end: int, text: "Bytes", spans: "Columns", piece: int) -> int:
-    """First position in `buffer[start:end]` from which this piece stands there, else NOT_THERE, or COSTLY.
+def find_bytes(buffer: "Buffer", start: int, end: int, text: "Bytes", spans: "Columns", string: int) -> int:
+    """First position of the byte string `string` in `buffer[start:end]`, NOT_FOUND, or COSTLY.
 
-    32 places at a time are asked for the two bytes of it that are rarest; only where both are right all are compared.
+    32 positions at a time are compared with its two rarest bytes; only where both are equal, all bytes are compared.
     """
-    begin, length = int(spans[0, piece]), int(spans[1, piece])
+    begin, length = int(spans[0, string]), int(spans[1, string])
     last = end - length
     if length == 0:
         return start
-    left, right = int(spans[2, piece]), int(spans[3, piece])
+    left, right = int(spans[2, string]), int(spans[3, string])
     first, second = byte_at(text, begin + left), byte_at(text, begin + right)
-    spent = 0
+    compared = 0
     position = start
     while position + right + LANES <= end:
         mask = pair_mask(buffer, position + left, right - left, first, second)
         while mask != 0:
             at = position + lowest_bit(mask)
             if at > last:
-                return NOT_THERE
+                return NOT_FOUND
             same = equal_bytes(buffer, at, text, begin, length)
             if same == length:
                 return at
-            spent += same + 1
-            if spent > _SPENT_ANYWAY + _SPENT_A_BYTE * (at - start):
+            compared += same + 1
+            if compared > _COMPARED_FREE + _COMPARED_PER_BYTE * (at - start):
                 return COSTLY
             mask &= mask - 1
         position += LANES
@@ -147,52 +124,52 @@ def find_bytes(buffer: "Buffer", start: int, end: int, text: "Bytes", spans: "Co
         same = equal_bytes(buffer, position, text, begin, length)
         if same == length:
             return position
-        spent += same + 1
-        if spent > _SPENT_ANYWAY + _SPENT_A_BYTE * (position - start):
+        compared += same + 1
+        if compared > _COMPARED_FREE + _COMPARED_PER_BYTE * (position - start):
             return COSTLY
         position += 1
-    return NOT_THERE
+    return NOT_FOUND
 
 
 @inlined_kernel
 def small_or_varint(buffer: "Buffer", position: int, end: int) -> tuple[int, int]:
-    """As `read_varint`, whose answers of few bytes it gives sooner."""
-    if end - position >= SHORT_ROOM:
-        value, behind = read_short(buffer, position)
-        if behind >= 0:
-            return value, behind
+    """The same as `read_varint`, faster for few bytes."""
+    if end - position >= MAX_SHORT_VARINT_BYTES:
+        value, after = read_short(buffer, position)
+        if after >= 0:
+            return value, after
     return read_varint(buffer, position, end)
 
 
 @inlined_kernel
 def small_or_varlong(buffer: "Buffer", position: int, end: int) -> tuple[int, int]:
-    """As `read_varlong`, whose answers of few bytes it gives sooner."""
-    if end - position >= SHORT_ROOM:
-        value, behind = read_short(buffer, position)
-        if behind >= 0:
-            return value, behind
+    """The same as `read_varlong`, faster for few bytes."""
+    if end - position >= MAX_SHORT_VARINT_BYTES:
+        value, after = read_short(buffer, position)
+        if after >= 0:
+            return value, after
     return read_varlong(buffer, position, end)
 
 
 @kernel
-def has_headers(buffer: "Buffer", position: int, end: int, count: int, sought: "Sought") -> bool:
-    """Whether among the `count` headers at `position`, which a walk has proved to be there, each that is asked for is found."""
-    _, headers, text, spans = sought
+def has_headers(buffer: "Buffer", position: int, end: int, count: int, query: "Query") -> bool:
+    """Whether the query's headers are all among the `count` headers at `position`, which a walk found valid."""
+    _, headers, text, spans = query
     for wanted in range(headers.shape[1]):
         name, value = int(headers[0, wanted]), int(headers[1, wanted])
-        is_there = False
+        is_found = False
         at = position
         for _ in range(count):
             length, at = read_varint(buffer, at, end)
             same = length == spans[1, name] and equal_bytes(buffer, at, text, spans[0, name], length) == length
             length, at = read_varint(buffer, at + length, end)
-            if same and value != NEVER:
+            if same and value != NO_STRING:
                 same = length == spans[1, value] and equal_bytes(buffer, at, text, spans[0, value], length) == length
             at += max(length, 0)
             if same:
-                is_there = True
+                is_found = True
                 break
-        if not is_there:
+        if not is_found:
             return False
     return True
 
@@ -202,133 +179,132 @@ def match_records(  # noqa: C901 - one walk; a call for each step of it would co
     buffer: "Buffer",
     payloads: "Columns",
     first: int,
-    sought: "Sought",
+    query: "Query",
     out: "Columns",
     batch_of: "Columns",
 ) -> tuple[int, int, int]:
-    """Write the records of payloads `first` and following that are `sought` to the columns of `out`: as `gather_records` does.
+    """Write the records of payloads `first` and following that match `query` to the columns of `out`, as `gather_records` does.
 
-    (payload it stopped at, records, code). `payloads` is (PAYLOAD_ROWS, n);
-    of a payload in which one of the pieces, all of which a record needs, stands nowhere nothing is looked at. It stops at a payload
-    that is not right, with an error code, at one for which there is no room, with FULL, and with UNSURE at one about which it
-    cannot tell; of these nothing is given.
+    Returns (payload where it stopped, records, code). `payloads` is (PAYLOAD_ROWS, n). The records of a payload without all byte
+    strings of the query are not read. It stops at an invalid payload, with an error code, at one that does not fit into `out`, with
+    FULL, and at one about which it cannot decide, with UNSURE, and returns no record of that payload.
     """
-    wanted, headers, text, spans = sought
-    offset_start, offset_end = int(wanted[_OFFSET_START]), int(wanted[_OFFSET_END])
-    asks_time, time_start, time_end = int(wanted[_ASKS_TIME]), int(wanted[_TIME_START]), int(wanted[_TIME_END])
-    key, part = int(wanted[_KEY]), int(wanted[_VALUE_PART])
+    criteria, headers, text, spans = query
+    offset_start, offset_end = int(criteria[_OFFSET_START]), int(criteria[_OFFSET_END])
+    has_time, time_start, time_end = int(criteria[_HAS_TIME]), int(criteria[_TIME_START]), int(criteria[_TIME_END])
+    key, part = int(criteria[_KEY]), int(criteria[_VALUE_PART])
     room = out.shape[1]
-    given = 0
+    written = 0
     for payload in range(first, payloads.shape[1]):
         start, end = int(payloads[_START, payload]), int(payloads[_END, payload])
         base_offset, base_timestamp = int(payloads[_BASE_OFFSET, payload]), int(payloads[_BASE_TIMESTAMP, payload])
         by_broker = int(payloads[_BY_BROKER, payload])
         if max(abs(base_offset), abs(base_timestamp)) > FAR:
-            return payload, given, UNSURE
-        place = start
-        for piece in range(spans.shape[1] - 1, -1, -1):
-            if place >= 0:
-                place = find_bytes(buffer, payloads[_SEARCHED, payload], end, text, spans, piece)
-        if place == COSTLY:
-            return payload, given, UNSURE
-        if place == NOT_THERE:
+            return payload, written, UNSURE
+        found_at = start
+        for string in range(spans.shape[1] - 1, -1, -1):
+            if found_at >= 0:
+                found_at = find_bytes(buffer, payloads[_SEARCH_START, payload], end, text, spans, string)
+        if found_at == COSTLY:
+            return payload, written, UNSURE
+        if found_at == NOT_FOUND:
             continue
-        position, records, listed = start, 0, given
+        position, records, listed = start, 0, written
         while position < end:
             length, body = small_or_varint(buffer, position, end)
             if body < 0 or length < 1 or length > end - body:
-                return payload, given, OUT_OF_BOUNDS
-            behind = body + length
-            delta, at = small_or_varlong(buffer, body + 1, behind)
+                return payload, written, OUT_OF_BOUNDS
+            record_end = body + length
+            delta, at = small_or_varlong(buffer, body + 1, record_end)
             if at < 0:
-                return payload, given, MALFORMED
-            offset_delta, at = small_or_varint(buffer, at, behind)
+                return payload, written, MALFORMED
+            offset_delta, at = small_or_varint(buffer, at, record_end)
             if at < 0:
-                return payload, given, MALFORMED
-            key_length, key_at = small_or_varint(buffer, at, behind)
-            if key_at < 0 or key_length > behind - key_at:
-                return payload, given, OUT_OF_BOUNDS
-            value_length, value_at = small_or_varint(buffer, key_at + max(key_length, 0), behind)
-            if value_at < 0 or value_length > behind - value_at:
-                return payload, given, OUT_OF_BOUNDS
-            count, at = small_or_varint(buffer, value_at + max(value_length, 0), behind)
-            if at < 0 or count < 0 or count > behind - at:
-                return payload, given, OUT_OF_BOUNDS
+                return payload, written, MALFORMED
+            key_length, key_at = small_or_varint(buffer, at, record_end)
+            if key_at < 0 or key_length > record_end - key_at:
+                return payload, written, OUT_OF_BOUNDS
+            value_length, value_at = small_or_varint(buffer, key_at + max(key_length, 0), record_end)
+            if value_at < 0 or value_length > record_end - value_at:
+                return payload, written, OUT_OF_BOUNDS
+            count, at = small_or_varint(buffer, value_at + max(value_length, 0), record_end)
+            if at < 0 or count < 0 or count > record_end - at:
+                return payload, written, OUT_OF_BOUNDS
             headers_at = at
             if count > 0:
-                _, code, at = skip_headers(buffer, at, behind, count, _ALL)
+                _, code, at = skip_headers(buffer, at, record_end, count, IS_COMPLETE)
                 if code != OK:
-                    return payload, given, code
-            if at != behind:
-                return payload, given, MALFORMED
+                    return payload, written, code
+            if at != record_end:
+                return payload, written, MALFORMED
             if abs(delta) > FAR:
-                return payload, given, UNSURE
+                return payload, written, UNSURE
             offset, timestamp = base_offset + offset_delta, base_timestamp + delta * (1 - by_broker)
             fits = offset_start <= offset < offset_end
-            if asks_time != 0:
+            if has_time != 0:
                 fits = fits and timestamp != -1 and time_start <= timestamp < time_end
             if fits and spans.shape[1] > 0:
-                if place < position and place != NOT_THERE:
-                    place = find_bytes(buffer, position, end, text, spans, 0)
-                    if place == COSTLY:
-                        return payload, given, UNSURE
-                fits = place >= position and place + spans[1, 0] <= behind
-            if fits and key != NEVER:
+                if found_at < position and found_at != NOT_FOUND:
+                    found_at = find_bytes(buffer, position, end, text, spans, 0)
+                    if found_at == COSTLY:
+                        return payload, written, UNSURE
+                fits = found_at >= position and found_at + spans[1, 0] <= record_end
+            if fits and key != NO_STRING:
                 fits = key_length == spans[1, key] and equal_bytes(buffer, key_at, text, spans[0, key], key_length) == key_length
-            if fits and part != NEVER:
+            if fits and part != NO_STRING:
                 at = find_bytes(buffer, value_at, value_at + max(value_length, 0), text, spans, part)
                 if at == COSTLY:
-                    return payload, given, UNSURE
+                    return payload, written, UNSURE
                 fits = value_length >= 0 and at >= 0
             if fits and headers.shape[1] > 0:
-                fits = has_headers(buffer, headers_at, behind, count, sought)
+                fits = has_headers(buffer, headers_at, record_end, count, query)
             if fits:
                 if listed >= room:
-                    return payload, given, FULL
-                out[_POSITION, listed] = position
-                out[_SIZE, listed] = behind - position
-                out[_ATTRIBUTES, listed] = byte_at(buffer, body) - ((byte_at(buffer, body) & 0x80) << 1)
-                out[_TIMESTAMP_DELTA, listed] = delta
-                out[_OFFSET_DELTA, listed] = offset_delta
-                out[_KEY_POSITION, listed] = key_at
-                out[_KEY_LENGTH, listed] = max(key_length, -1)
-                out[_VALUE_POSITION, listed] = value_at
-                out[_VALUE_LENGTH, listed] = max(value_length, -1)
-                out[_HEADERS_POSITION, listed] = headers_at
-                out[_HEADERS_COUNT, listed] = count
+                    return payload, written, FULL
+                out[record_column.POSITION, listed] = position
+                out[record_column.SIZE_IN_BYTES, listed] = record_end - position
+                out[record_column.ATTRIBUTES, listed] = byte_at(buffer, body) - ((byte_at(buffer, body) & 0x80) << 1)
+                out[record_column.TIMESTAMP_DELTA, listed] = delta
+                out[record_column.OFFSET_DELTA, listed] = offset_delta
+                out[record_column.KEY_POSITION, listed] = key_at
+                out[record_column.KEY_LENGTH, listed] = max(key_length, -1)
+                out[record_column.VALUE_POSITION, listed] = value_at
+                out[record_column.VALUE_LENGTH, listed] = max(value_length, -1)
+                out[record_column.HEADERS_POSITION, listed] = headers_at
+                out[record_column.HEADERS_COUNT, listed] = count
                 batch_of[listed] = payload
                 listed += 1
-            position = behind
+            position = record_end
             records += 1
         if records != payloads[_RECORDS_COUNT, payload]:
-            return payload, given, COUNT_LIE
-        given = listed
-    return payloads.shape[1], given, OK
+            return payload, written, COUNT_LIE
+        written = listed
+    return payloads.shape[1], written, OK
 
 
 @kernel
 def mark_holding(
     buffer: "Buffer", starts: "Columns", sizes: "Columns", text: "Bytes", spans: "Columns", holding: "Columns"
 ) -> None:
-    """Set 1 in `holding` for each stretch of `buffer` in which all pieces stand, or may, and 0 for any other."""
-    for stretch in range(len(starts)):
-        place = 0
-        for piece in range(spans.shape[1]):
-            if place != NOT_THERE:
-                place = find_bytes(buffer, starts[stretch], starts[stretch] + sizes[stretch], text, spans, piece)
-        holding[stretch] = 0 if place == NOT_THERE else 1
+    """Set `holding` to 1 for each range of `buffer` that contains all byte strings, or may, and to 0 for any other."""
+    for index in range(len(starts)):
+        found_at = 0
+        for string in range(spans.shape[1]):
+            if found_at != NOT_FOUND:
+                found_at = find_bytes(buffer, starts[index], starts[index] + sizes[index], text, spans, string)
+        holding[index] = 0 if found_at == NOT_FOUND else 1
 
 
 @kernel
 def move_records(buffer: "Buffer", columns: "Columns", out: "Bytes", at: int) -> int:
-    """Copy the bytes of records to `out`, which has room, from `at` on, and let their columns say so: the position behind them."""
+    """Copy the bytes of records to `out` from `at` on and adjust their columns; returns the position after them."""
     for record in range(columns.shape[1]):
-        position, size = int(columns[_POSITION, record]), int(columns[_SIZE, record])
+        position, size = int(columns[record_column.POSITION, record]), int(columns[record_column.SIZE_IN_BYTES, record])
         for index in range(size):
             out[at + index] = byte_at(buffer, position + index)
-        columns[_POSITION, record] = at
-        columns[_KEY_POSITION, record] += at - position
-        columns[_VALUE_POSITION, record] += at - position
-        columns[_HEADERS_POSITION, record] += at - position
+        columns[record_column.POSITION, record] = at
+        columns[record_column.KEY_POSITION, record] += at - position
+        columns[record_column.VALUE_POSITION, record] += at - position
+        columns[record_column.HEADERS_POSITION, record] += at - position
         at += size
     return at

@@ -1,4 +1,4 @@
-"""Hashes by which clients choose a record's partition, over the keys of some records of plain batches.
+"""Hashes by which clients choose a record's partition, computed for the keys of a sample of records.
 
 Java's producer uses murmur2 of the key (BuiltInPartitioner.partitionForKey), librdkafka and all built on it CRC-32
 (`consistent`, `consistent_random`). Buffers are those of `records.readable`.
@@ -6,8 +6,9 @@ Java's producer uses murmur2 of the key (BuiltInPartitioner.partitionForKey), li
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.model.batches import BatchColumn, KeySampleColumn, RecordColumn
+from kafka_forensics.model.batches import KeySampleColumn
 from kafka_forensics.model.constants import MIN_RECORD_SIZE, NO_TIMESTAMP
+from kafka_forensics.parsers.kernels import batch_column, record_column
 from kafka_forensics.parsers.kernels.compiling import kernel
 from kafka_forensics.parsers.kernels.crc import crc32
 from kafka_forensics.parsers.kernels.records import OK, check_message, read_fields, read_varint
@@ -19,36 +20,15 @@ if TYPE_CHECKING:
     Buffer = NDArray[np.uint8] | memoryview
     Columns = NDArray[np.int64]
 
-MOST_OF_A_BATCH: Final = 64
-"""Records of a batch that are looked at, at most: its first ones."""
-_NO_TIMESTAMP: Final = NO_TIMESTAMP
-_LEAST_RECORD: Final = MIN_RECORD_SIZE
-
+MAX_RECORDS_OF_BATCH: Final = 64
+"""Most records of a batch that are sampled: its first ones."""
 _SEED: Final = 0x9747B28C
 _ODD: Final = 0x5BD1E995
 _MASK: Final = 0xFFFFFFFF
 _FAR: Final = 1 << 62
-"""Offsets and times beyond are no broker's; sums of two below cannot overflow."""
+"""No broker writes larger offsets or times; the sum of two smaller ones cannot overflow."""
 
-_OFFSET: Final = int(KeySampleColumn.OFFSET)
-_TIMESTAMP: Final = int(KeySampleColumn.TIMESTAMP)
-_LENGTH: Final = int(KeySampleColumn.KEY_LENGTH)
-_MURMUR2: Final = int(KeySampleColumn.MURMUR2)
-_CRC32: Final = int(KeySampleColumn.CRC32)
-_KEY_POSITION: Final = int(RecordColumn.KEY_POSITION)
-_KEY_LENGTH: Final = int(RecordColumn.KEY_LENGTH)
-_TIMESTAMP_DELTA: Final = int(RecordColumn.TIMESTAMP_DELTA)
-_OFFSET_DELTA: Final = int(RecordColumn.OFFSET_DELTA)
-_POSITION: Final = int(BatchColumn.POSITION)
-_SIZE: Final = int(BatchColumn.SIZE_IN_BYTES)
-_BASE_OFFSET: Final = int(BatchColumn.BASE_OFFSET)
-_BASE_TIMESTAMP: Final = int(BatchColumn.BASE_TIMESTAMP)
-_MAX_TIMESTAMP: Final = int(BatchColumn.MAX_TIMESTAMP)
-_MAGIC: Final = int(BatchColumn.MAGIC)
-_ATTRIBUTES: Final = int(BatchColumn.ATTRIBUTES)
-_COUNT: Final = int(BatchColumn.RECORDS_COUNT)
-_STORED: Final = int(BatchColumn.CRC)
-_COMPUTED: Final = int(BatchColumn.CRC_COMPUTED)
+_OFFSET, _TIMESTAMP, _LENGTH, _MURMUR2, _CRC32 = map(int, KeySampleColumn)
 
 
 @kernel
@@ -77,7 +57,7 @@ def murmur2(buffer: "Buffer", start: int, end: int) -> int:
 
 
 @kernel
-def sample_one(buffer: "Buffer", start: int, length: int, offset: int, timestamp: int, out: "Columns", row: int) -> None:
+def write_sample(buffer: "Buffer", start: int, length: int, offset: int, timestamp: int, out: "Columns", row: int) -> None:
     """Write the key of `length` bytes (-1: null) at `start` to column `row` of a (KEY_SAMPLE_COLUMNS, n) matrix."""
     out[_OFFSET, row] = offset
     out[_TIMESTAMP, row] = timestamp
@@ -90,32 +70,40 @@ def sample_one(buffer: "Buffer", start: int, length: int, offset: int, timestamp
 def sample_payload(
     buffer: "Buffer", start: int, end: int, batch: "Columns", column: int, every: int, scratch: "Columns", out: "Columns", row: int
 ) -> int:
-    """Write the keys of the first records in the payload `buffer[start:end]` from column `row` of `out` on; the next free column.
+    """Write the keys of the first records in the payload `buffer[start:end]` from column `row` of `out` on; the next column.
 
-    `batch[:, column]` is the magic 2 batch they are of, `scratch` a (RECORD_COLUMNS, 1) matrix. One record is looked at, and one
-    more for `every` so many that the batch holds. Stops at a record that is not right.
+    `batch[:, column]` is the magic 2 batch of the payload, `scratch` a (RECORD_COLUMNS, 1) matrix. The sample is one record, and
+    one more for each `every` records of the batch. Stops at an invalid record.
     """
-    count = int(batch[_COUNT, column])
-    base_offset = int(batch[_BASE_OFFSET, column])
-    base_timestamp = int(batch[_BASE_TIMESTAMP, column])
+    count = int(batch[batch_column.RECORDS_COUNT, column])
+    base_offset = int(batch[batch_column.BASE_OFFSET, column])
+    base_timestamp = int(batch[batch_column.BASE_TIMESTAMP, column])
     if base_offset < 0 or base_offset > _FAR:
         return row
     at = start
-    count = min(count, (end - start) // _LEAST_RECORD)
-    for _ in range(min(count, 1 + min(count // every, MOST_OF_A_BATCH - 1))):
+    count = min(count, (end - start) // MIN_RECORD_SIZE)
+    for _ in range(min(count, 1 + min(count // every, MAX_RECORDS_OF_BATCH - 1))):
         length, body = read_varint(buffer, at, end)
         if body < 0 or length < 0 or length > end - body:
             return row
         code, _ = read_fields(buffer, body, body + length, scratch, 0)
         if code != OK:
             return row
-        timestamp = int(batch[_MAX_TIMESTAMP, column])
-        if int(batch[_ATTRIBUTES, column]) & 8 == 0:
-            delta = int(scratch[_TIMESTAMP_DELTA, 0])
+        timestamp = int(batch[batch_column.MAX_TIMESTAMP, column])
+        if int(batch[batch_column.ATTRIBUTES, column]) & 8 == 0:
+            delta = int(scratch[record_column.TIMESTAMP_DELTA, 0])
             near = -_FAR < base_timestamp < _FAR and -_FAR < delta < _FAR
-            timestamp = base_timestamp + delta if near else _NO_TIMESTAMP
-        offset = base_offset + int(scratch[_OFFSET_DELTA, 0])
-        sample_one(buffer, int(scratch[_KEY_POSITION, 0]), int(scratch[_KEY_LENGTH, 0]), offset, timestamp, out, row)
+            timestamp = base_timestamp + delta if near else NO_TIMESTAMP
+        offset = base_offset + int(scratch[record_column.OFFSET_DELTA, 0])
+        write_sample(
+            buffer,
+            int(scratch[record_column.KEY_POSITION, 0]),
+            int(scratch[record_column.KEY_LENGTH, 0]),
+            offset,
+            timestamp,
+            out,
+            row,
+        )
         row += 1
         at = body + length
     return row
@@ -123,13 +111,13 @@ def sample_payload(
 
 @kernel
 def is_sampled(position: int, size: int, grain: int) -> bool:
-    """Whether a batch of `size` bytes at byte `position` of its file is one that is looked at: it holds a multiple of `grain`."""
+    """Whether a batch of `size` bytes at byte `position` of its file is sampled: a multiple of `grain` is inside it."""
     return (grain - position % grain) % grain < size
 
 
-def room_for(columns: "Columns", every: int) -> int:
-    """Records that are looked at in so many batches, at most: one of each, and one for `every` so many of seven bytes."""
-    return int(columns.shape[1] + columns[_SIZE].sum() // (MIN_RECORD_SIZE * every))
+def max_samples(columns: "Columns", every: int) -> int:
+    """Most records that are sampled from these batches: one of each, and one for each `every` records of minimal size."""
+    return int(columns.shape[1] + columns[batch_column.SIZE_IN_BYTES].sum() // (MIN_RECORD_SIZE * every))
 
 
 @kernel
@@ -144,24 +132,32 @@ def sample_batches(
     scratch: "Columns",
     out: "Columns",
 ) -> int:
-    """Write the keys of some records of the plain batches in rows `[first, end)`, whose bytes lie in `buffer`: how many it wrote.
+    """Write the keys of some records of the batches in rows `[first, end)`, whose bytes are in `buffer`; returns how many.
 
-    `buffer[0]` is byte `buffer_position` of the file. Compressed and control batches, and those with a wrong CRC, are passed over.
-    `every` is as in `sample_payload`; `out` has room for what the batches promise, see `room_for`.
+    `buffer[0]` is byte `buffer_position` of the file. Compressed batches, control batches and batches with a wrong CRC are skipped.
+    `every` is as in `sample_payload`; `out` has at least `max_samples` columns.
     """
     written = 0
     for row in range(first, end):
-        position, size = int(columns[_POSITION, row]), int(columns[_SIZE, row])
-        if columns[_STORED, row] != columns[_COMPUTED, row] or not is_sampled(position, size, grain):
+        position, size = int(columns[batch_column.POSITION, row]), int(columns[batch_column.SIZE_IN_BYTES, row])
+        if columns[batch_column.CRC, row] != columns[batch_column.CRC_COMPUTED, row] or not is_sampled(position, size, grain):
             continue
         start = position - buffer_position
-        magic, attributes = int(columns[_MAGIC, row]), int(columns[_ATTRIBUTES, row])
+        magic, attributes = int(columns[batch_column.MAGIC, row]), int(columns[batch_column.ATTRIBUTES, row])
         if attributes & 7 != 0 or (magic >= 2 and attributes & 0x20 != 0):
             continue
         if magic >= 2:
             written = sample_payload(buffer, start + 61, start + size, columns, row, every, scratch, out, written)
         elif check_message(buffer, start, size, scratch, 0) == OK:
-            offset, timestamp = int(columns[_BASE_OFFSET, row]), int(columns[_MAX_TIMESTAMP, row])
-            sample_one(buffer, int(scratch[_KEY_POSITION, 0]), int(scratch[_KEY_LENGTH, 0]), offset, timestamp, out, written)
+            offset, timestamp = int(columns[batch_column.BASE_OFFSET, row]), int(columns[batch_column.MAX_TIMESTAMP, row])
+            write_sample(
+                buffer,
+                int(scratch[record_column.KEY_POSITION, 0]),
+                int(scratch[record_column.KEY_LENGTH, 0]),
+                offset,
+                timestamp,
+                out,
+                written,
+            )
             written += 1
     return written

@@ -1,15 +1,16 @@
-"""Records of a decompressed payload as columns, and the same walk without output for checking (DefaultRecord, LegacyRecord).
+"""Records of a decompressed payload as columns, and the same walk as a check without output (DefaultRecord, LegacyRecord).
 
-Buffers are read-only uint8 arrays for the compiled form and memoryviews for the interpreted one: `readable` gives the right one.
-Layouts: `spec.record_batch`. A kernel stops at the first record that is not right and says where and why.
+Buffers are read-only uint8 arrays for compiled kernels and memoryviews for interpreted ones, see `readable`. Layouts:
+`spec.record_batch`. A kernel stops at the first invalid record and returns its position and an error code.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.model.batches import BatchColumn, MarkerColumn, RecordColumn
+from kafka_forensics.model.batches import MarkerColumn
 from kafka_forensics.model.constants import CONTROL_ABORT, CONTROL_COMMIT
+from kafka_forensics.parsers.kernels import batch_column, record_column
 from kafka_forensics.parsers.kernels.compiling import inlined_kernel, kernel, using_compiled
 from kafka_forensics.parsers.kernels.crc import byte_at, crc32, load_i16, load_i32, load_i64
 
@@ -25,15 +26,15 @@ OUT_OF_BOUNDS: Final = 2
 MALFORMED: Final = 3
 COUNT_LIE: Final = 4
 INNER_CRC: Final = 5
-"""A message inside a legacy wrapper does not give its own CRC."""
+"""A message inside a legacy wrapper has a wrong CRC."""
 NESTED: Final = 6
 """A message inside a legacy wrapper is itself compressed."""
 FULL: Final = 7
-"""No error: the matrix is full, come again from the position given."""
+"""No error: the matrix is full; call again from the returned position."""
 MORE: Final = 8
-"""No error: the record at the position given goes on past the bytes at hand."""
+"""No error: the record at the returned position continues after the end of the buffer."""
 NOT_PLAIN: Final = 9
-"""No error: a batch that must be decompressed first, or a control batch that is no plain marker."""
+"""No error: a batch that must be decompressed first, or a control batch that is not a plain transaction marker."""
 
 RECORD_KINDS: Final = {
     VARINT_OVERLONG: "RECORD_VARINT_OVERLONG",
@@ -45,104 +46,79 @@ RECORD_KINDS: Final = {
 }
 """Finding kind by error code."""
 
-_ALL: Final = True
-"""Nothing follows the bytes at hand."""
-_SHORT: Final = -1
-_OVERLONG: Final = -2
-SHORT_ROOM: Final = 3
+IS_COMPLETE: Final = True
+"""Nothing follows the bytes in the buffer."""
+_CUT: Final = -1
+OVERLONG: Final = -2
+MAX_SHORT_VARINT_BYTES: Final = 3
 """Bytes of the longest varint that `read_short` reads."""
-_USUAL_ROOM: Final = 16
-"""More than the numbers of a usual record up to the length of its key."""
-_POSITION: Final = int(RecordColumn.POSITION)
-_SIZE: Final = int(RecordColumn.SIZE_IN_BYTES)
-_ATTRIBUTES: Final = int(RecordColumn.ATTRIBUTES)
-_TIMESTAMP_DELTA: Final = int(RecordColumn.TIMESTAMP_DELTA)
-_OFFSET_DELTA: Final = int(RecordColumn.OFFSET_DELTA)
-_KEY_POSITION: Final = int(RecordColumn.KEY_POSITION)
-_KEY_LENGTH: Final = int(RecordColumn.KEY_LENGTH)
-_VALUE_POSITION: Final = int(RecordColumn.VALUE_POSITION)
-_VALUE_LENGTH: Final = int(RecordColumn.VALUE_LENGTH)
-_HEADERS_POSITION: Final = int(RecordColumn.HEADERS_POSITION)
-_HEADERS_COUNT: Final = int(RecordColumn.HEADERS_COUNT)
-_OFFSETS: Final = int(MarkerColumn.OFFSET_DELTA)
-_TIMES: Final = int(MarkerColumn.TIMESTAMP_DELTA)
-_TYPES: Final = int(MarkerColumn.CONTROL_RECORD_TYPE)
-_VERSIONS: Final = int(MarkerColumn.VERSION)
-_COORDINATORS: Final = int(MarkerColumn.COORDINATOR_EPOCH)
-_BATCH_POSITION: Final = int(BatchColumn.POSITION)
-_BATCH_SIZE: Final = int(BatchColumn.SIZE_IN_BYTES)
-_BATCH_MAGIC: Final = int(BatchColumn.MAGIC)
-_BATCH_CRC: Final = int(BatchColumn.CRC)
-_BATCH_CRC_COMPUTED: Final = int(BatchColumn.CRC_COMPUTED)
-_BATCH_ATTRIBUTES: Final = int(BatchColumn.ATTRIBUTES)
-_BATCH_RECORDS_COUNT: Final = int(BatchColumn.RECORDS_COUNT)
-_BATCH_CONTROL_TYPE: Final = int(BatchColumn.CONTROL_RECORD_TYPE)
-_BATCH_COORDINATOR_EPOCH: Final = int(BatchColumn.COORDINATOR_EPOCH)
+_MIN_BYTES_LEFT: Final = 16
+"""More bytes than the numbers of an ordinary record take, up to the length of its key."""
+_MARKER_OFFSET_DELTA, _MARKER_TIMESTAMP_DELTA, _MARKER_TYPE, _MARKER_VERSION, _MARKER_EPOCH = map(int, MarkerColumn)
 
 
 def readable(data: "bytes | bytearray | memoryview | NDArray[np.uint8]", *, compiled: bool | None = None) -> "Buffer":
-    """`data` without a copy, as the form of kernels wants it that `compiled` names (None: the one chosen for this process)."""
+    """`data` without a copy, as compiled kernels read it or as interpreted ones do (None: those chosen for this process)."""
     if using_compiled() if compiled is None else compiled:
         array = np.frombuffer(data, np.uint8)
         array.flags.writeable = False
         return array
-    exporter: Any = data
-    return memoryview(exporter)
+    return memoryview(data)  # type: ignore[arg-type]
 
 
 @kernel
 def read_varint(buffer: "Buffer", position: int, end: int) -> tuple[int, int]:
-    """(value, position behind it) of a zig-zag int32; the position is -1 if it is cut by `end`, -2 if a sixth byte would follow."""
+    """(value, position after it) of a zig-zag int32; the position is -1 if `end` cuts it, -2 if it is longer than five bytes."""
     if position >= end:
-        return 0, _SHORT
+        return 0, _CUT
     byte = int(buffer[position])
     if byte < 128:
         return (byte >> 1) ^ -(byte & 1), position + 1
     raw = byte & 0x7F
     for step in range(1, 5):
         if position + step >= end:
-            return 0, _SHORT
+            return 0, _CUT
         byte = int(buffer[position + step])
         raw |= (byte & 0x7F) << (7 * step)
         if byte < 128:
             raw &= 0xFFFFFFFF
             return (raw >> 1) ^ -(raw & 1), position + step + 1
-    return 0, _OVERLONG
+    return 0, OVERLONG
 
 
 @kernel
 def read_varlong(buffer: "Buffer", position: int, end: int) -> tuple[int, int]:
-    """Like `read_varint` for an int64 of at most ten bytes; the tenth gives one bit."""
+    """Like `read_varint` for an int64 of at most ten bytes; the tenth has one bit."""
     raw = 0
     for step in range(9):
         if position + step >= end:
-            return 0, _SHORT
+            return 0, _CUT
         byte = int(buffer[position + step])
         raw |= (byte & 0x7F) << (7 * step)
         if byte < 128:
             return (raw >> 1) ^ -(raw & 1), position + step + 1
     if position + 9 >= end:
-        return 0, _SHORT
+        return 0, _CUT
     byte = int(buffer[position + 9])
     if byte >= 128:
-        return 0, _OVERLONG
+        return 0, OVERLONG
     return ((raw >> 1) | ((byte & 1) << 62)) ^ -(raw & 1), position + 10
 
 
 @kernel
 def skip_headers(buffer: "Buffer", start: int, end: int, count: int, final: bool) -> tuple[int, int, int]:
-    """Pass over `count` headers in `buffer[start:end]`: (headers passed, OK or error or MORE, position of the next or the bad one).
+    """Skip `count` headers in `buffer[start:end]`: (headers skipped, OK or error or MORE, position of the next or the invalid one).
 
-    MORE only if not `final`: then what is cut at `end` may go on behind it.
+    MORE only if not `final`: then a header that `end` cuts may continue after it.
     """
     position = start
     for index in range(count):
         at = position
         for part in range(2):
             length, after = read_varint(buffer, at, end)
-            if after == _OVERLONG:
+            if after == OVERLONG:
                 return index, VARINT_OVERLONG, position
-            if after == _SHORT:
+            if after == _CUT:
                 return index, MALFORMED if final else MORE, position
             if length < 0 and part == 0:
                 return index, OUT_OF_BOUNDS, position
@@ -155,43 +131,43 @@ def skip_headers(buffer: "Buffer", start: int, end: int, count: int, final: bool
 
 @kernel
 def read_fields(buffer: "Buffer", start: int, end: int, out: "Columns", row: int) -> tuple[int, int]:
-    """Write the fields of the record body at `buffer[start:end]` up to its count of headers: (OK or error, position behind)."""
+    """Write the fields of the record body at `buffer[start:end]` up to its headers: (OK or error, position of the first header)."""
     if start >= end:
         return MALFORMED, start
-    out[_ATTRIBUTES, row] = int(buffer[start]) - ((int(buffer[start]) & 0x80) << 1)
+    out[record_column.ATTRIBUTES, row] = int(buffer[start]) - ((int(buffer[start]) & 0x80) << 1)
     delta, at = read_varlong(buffer, start + 1, end)
     if at < 0:
-        return VARINT_OVERLONG if at == _OVERLONG else MALFORMED, start
-    out[_TIMESTAMP_DELTA, row] = delta
+        return VARINT_OVERLONG if at == OVERLONG else MALFORMED, start
+    out[record_column.TIMESTAMP_DELTA, row] = delta
     delta, at = read_varint(buffer, at, end)
     if at < 0:
-        return VARINT_OVERLONG if at == _OVERLONG else MALFORMED, start
-    out[_OFFSET_DELTA, row] = delta
+        return VARINT_OVERLONG if at == OVERLONG else MALFORMED, start
+    out[record_column.OFFSET_DELTA, row] = delta
     for part in range(2):
         length, at = read_varint(buffer, at, end)
         if at < 0:
-            return VARINT_OVERLONG if at == _OVERLONG else MALFORMED, start
+            return VARINT_OVERLONG if at == OVERLONG else MALFORMED, start
         if length > end - at:
             return OUT_OF_BOUNDS, start
-        out[_KEY_POSITION + 2 * part, row] = at
-        out[_KEY_LENGTH + 2 * part, row] = max(length, -1)
+        out[record_column.KEY_POSITION + 2 * part, row] = at
+        out[record_column.KEY_LENGTH + 2 * part, row] = max(length, -1)
         at += max(length, 0)
     count, at = read_varint(buffer, at, end)
     if at < 0:
-        return VARINT_OVERLONG if at == _OVERLONG else MALFORMED, start
+        return VARINT_OVERLONG if at == OVERLONG else MALFORMED, start
     if count < 0 or count > end - at:
         return OUT_OF_BOUNDS, start
-    out[_HEADERS_POSITION, row] = at
-    out[_HEADERS_COUNT, row] = count
+    out[record_column.HEADERS_POSITION, row] = at
+    out[record_column.HEADERS_COUNT, row] = count
     return OK, at
 
 
 @kernel
 def scan_records(buffer: "Buffer", start: int, end: int, final: bool, out: "Columns", step: int) -> tuple[int, int, int]:
-    """Walk the records of `buffer[start:end]`: (records passed, OK, error, MORE or FULL, position it stopped at).
+    """Walk the records of `buffer[start:end]`: (valid records, OK, error, MORE or FULL, position of the record with that code).
 
-    Record `i` is written to column `i * step` of `out`, a (RECORD_COLUMNS, n) matrix: 1 keeps all, 0 keeps the last. The position
-    is that of the record the code speaks of. MORE only if not `final`.
+    Record `i` is written to column `i * step` of `out`, a (RECORD_COLUMNS, n) matrix: `step` 1 keeps all, 0 keeps the last. MORE
+    only if not `final`.
     """
     columns = out.shape[1]
     position = start
@@ -200,9 +176,9 @@ def scan_records(buffer: "Buffer", start: int, end: int, final: bool, out: "Colu
         if records * step >= columns:
             return records, FULL, position
         length, body = read_varint(buffer, position, end)
-        if body == _OVERLONG:
+        if body == OVERLONG:
             return records, VARINT_OVERLONG, position
-        if body == _SHORT:
+        if body == _CUT:
             return records, OUT_OF_BOUNDS if final else MORE, position
         if length < 0:
             return records, OUT_OF_BOUNDS, position
@@ -210,14 +186,14 @@ def scan_records(buffer: "Buffer", start: int, end: int, final: bool, out: "Colu
             return records, OUT_OF_BOUNDS if final else MORE, position
         row = records * step
         code, at = read_fields(buffer, body, body + length, out, row)
-        if code == OK and out[_HEADERS_COUNT, row] > 0:
-            _, code, at = skip_headers(buffer, at, body + length, out[_HEADERS_COUNT, row], _ALL)
+        if code == OK and out[record_column.HEADERS_COUNT, row] > 0:
+            _, code, at = skip_headers(buffer, at, body + length, out[record_column.HEADERS_COUNT, row], IS_COMPLETE)
         if code != OK:
             return records, code, position
         if at != body + length:
             return records, MALFORMED, position
-        out[_POSITION, row] = position
-        out[_SIZE, row] = at - position
+        out[record_column.POSITION, row] = position
+        out[record_column.SIZE_IN_BYTES, row] = at - position
         position = at
         records += 1
     return records, OK, position
@@ -225,7 +201,7 @@ def scan_records(buffer: "Buffer", start: int, end: int, final: bool, out: "Colu
 
 @kernel
 def counted(records: int, code: int, position: int, count: int) -> tuple[int, int, int]:
-    """The answer of a finished walk in the light of the header's `count`: bytes behind the last record counted are a lie of it."""
+    """The result of a finished walk, compared with the header's `count`: bytes after the last counted record are COUNT_LIE."""
     if code == FULL or (code != OK and records < count):
         return records, code, position
     if code != OK or records != count:
@@ -235,7 +211,7 @@ def counted(records: int, code: int, position: int, count: int) -> tuple[int, in
 
 @inlined_kernel
 def read_short(buffer: "Buffer", position: int) -> tuple[int, int]:
-    """Like `read_varint`, of at most three bytes, which must be there; the position is -1 of a longer one."""
+    """Like `read_varint` for at most three bytes, which the caller has checked; the position is -1 for a longer varint."""
     raw = byte_at(buffer, position)
     if raw < 128:
         return (raw >> 1) ^ -(raw & 1), position + 1
@@ -248,22 +224,22 @@ def read_short(buffer: "Buffer", position: int) -> tuple[int, int]:
     raw |= (byte & 0x7F) << 14
     if byte < 128:
         return (raw >> 1) ^ -(raw & 1), position + 3
-    return 0, _SHORT
+    return 0, _CUT
 
 
 @kernel
-def pass_usual(buffer: "Buffer", start: int, end: int) -> tuple[int, int]:
-    """Pass over records as nearly all are: right, without headers, of short numbers, not at the very end of `buffer[start:end]`.
+def skip_ordinary(buffer: "Buffer", start: int, end: int) -> tuple[int, int]:
+    """Skip ordinary records: valid, without headers, with short numbers, not at the very end of `buffer[start:end]`.
 
-    Answers (records passed, position of the first that must be looked at closely); nothing but right records is passed.
+    Returns (records skipped, position of the first record that is not ordinary); only valid records are skipped.
     """
     position = start
     records = 0
-    while end - position >= _USUAL_ROOM:
+    while end - position >= _MIN_BYTES_LEFT:
         length, at = read_short(buffer, position)
         if at < 0 or length < 0 or length > end - at:
             break
-        behind = at + length
+        record_end = at + length
         _, at = read_short(buffer, at + 1)
         if at < 0:
             break
@@ -271,41 +247,43 @@ def pass_usual(buffer: "Buffer", start: int, end: int) -> tuple[int, int]:
         if at < 0:
             break
         length, at = read_short(buffer, at)
-        if at < 0 or length > end - at - SHORT_ROOM:
+        if at < 0 or length > end - at - MAX_SHORT_VARINT_BYTES:
             break
         length, at = read_short(buffer, at + max(length, 0))
-        if at < 0 or length > end - at - SHORT_ROOM:
+        if at < 0 or length > end - at - MAX_SHORT_VARINT_BYTES:
             break
         at += max(length, 0)
-        if int(buffer[at]) != 0 or at + 1 != behind:
+        if int(buffer[at]) != 0 or at + 1 != record_end:
             break
-        position = behind
+        position = record_end
         records += 1
     return records, position
 
 
 @kernel
 def check_records(buffer: "Buffer", start: int, end: int, count: int, scratch: "Columns") -> tuple[int, int, int]:
-    """Pass the records of the payload `buffer[start:end]`, of which the header promises `count`; `scratch` is a (RECORD_COLUMNS, 1)
-    matrix. Answers (records passed, OK or error, position), whatever `count` says."""
-    records, position = pass_usual(buffer, start, end)
+    """Check the records of the payload `buffer[start:end]`, whose header declares `count`: (valid records, OK or error, position).
+
+    `scratch` is a (RECORD_COLUMNS, 1) matrix. The time does not depend on `count`.
+    """
+    records, position = skip_ordinary(buffer, start, end)
     code = OK
     while position < end:
-        passed, code, position = scan_records(buffer, position, end, _ALL, scratch, 1)
+        passed, code, position = scan_records(buffer, position, end, IS_COMPLETE, scratch, 1)
         records += passed
         if code != FULL:
             break
         code = OK
-        passed, position = pass_usual(buffer, position, end)
+        passed, position = skip_ordinary(buffer, position, end)
         records += passed
     return counted(records, code, position, count)
 
 
 @kernel
 def check_payloads(buffer: "Buffer", payloads: "Columns", count: int, scratch: "Columns", wrong: "NDArray[np.int64]") -> int:
-    """Check the records of the first `count` payloads that lie in `buffer`; how many are not right, whose numbers begin `wrong`.
+    """Check the records of the first `count` payloads in `buffer`: writes the invalid ones' numbers to `wrong`, returns how many.
 
-    `payloads` is a (3, n) matrix: where each one begins and ends, and how many records its header promises.
+    `payloads` is a (3, n) matrix: start, end and declared number of records of each payload.
     """
     listed = 0
     for index in range(count):
@@ -318,15 +296,15 @@ def check_payloads(buffer: "Buffer", payloads: "Columns", count: int, scratch: "
 
 @kernel
 def check_message(buffer: "Buffer", start: int, size: int, out: "Columns", row: int) -> int:
-    """Write the fields of the legacy entry of `size` bytes at `start` to column `row`: OK or error. Its CRC is not looked at."""
+    """Write the fields of the legacy entry of `size` bytes at `start` to column `row`: OK or error. Its CRC is not checked."""
     magic = int(buffer[start + 16])
     at = start + 18 + 8 * magic
     end = start + size
-    out[_POSITION, row] = start
-    out[_SIZE, row] = size
-    out[_ATTRIBUTES, row] = int(buffer[start + 17])
-    out[_TIMESTAMP_DELTA, row] = load_i64(buffer, start + 18) if magic == 1 else -1
-    out[_OFFSET_DELTA, row] = load_i64(buffer, start)
+    out[record_column.POSITION, row] = start
+    out[record_column.SIZE_IN_BYTES, row] = size
+    out[record_column.ATTRIBUTES, row] = int(buffer[start + 17])
+    out[record_column.TIMESTAMP_DELTA, row] = load_i64(buffer, start + 18) if magic == 1 else -1
+    out[record_column.OFFSET_DELTA, row] = load_i64(buffer, start)
     for part in range(2):
         if end - at < 4:
             return MALFORMED
@@ -334,20 +312,20 @@ def check_message(buffer: "Buffer", start: int, size: int, out: "Columns", row: 
         at += 4
         if length > end - at:
             return OUT_OF_BOUNDS
-        out[_KEY_POSITION + 2 * part, row] = at
-        out[_KEY_LENGTH + 2 * part, row] = max(length, -1)
+        out[record_column.KEY_POSITION + 2 * part, row] = at
+        out[record_column.KEY_LENGTH + 2 * part, row] = max(length, -1)
         at += max(length, 0)
-    out[_HEADERS_POSITION, row] = at
-    out[_HEADERS_COUNT, row] = 0
+    out[record_column.HEADERS_POSITION, row] = at
+    out[record_column.HEADERS_COUNT, row] = 0
     return OK if at == end else MALFORMED
 
 
 @kernel
 def scan_messages(buffer: "Buffer", start: int, end: int, out: "Columns", step: int) -> tuple[int, int, int]:
-    """Walk the message set `buffer[start:end]` inside a wrapper: (messages passed, OK, error or FULL, position).
+    """Walk the message set `buffer[start:end]` inside a wrapper: (valid messages, OK, error or FULL, position).
 
-    Columns as in `scan_records`; those of a message that is compressed or gives a wrong CRC are written, too. An entry cut by
-    `end` ends the set silently, as Kafka's readers do.
+    Columns as in `scan_records`; a message that is compressed or has a wrong CRC is written, too. An entry that `end` cuts ends the
+    set without an error, as in Kafka's readers.
     """
     columns = out.shape[1]
     position = start
@@ -379,30 +357,30 @@ def scan_messages(buffer: "Buffer", start: int, end: int, out: "Columns", step: 
 def check_batches(
     buffer: "Buffer", buffer_position: int, columns: "Columns", first: int, end: int, scratch: "Columns", verdicts: "Columns"
 ) -> int:
-    """Check the records of the batches in rows `[first, end)` of a chunk, whose bytes lie in `buffer`; the number of verdicts.
+    """Check the records of the batches in rows `[first, end)`, whose bytes are in `buffer`; returns the number of verdicts.
 
-    `buffer[0]` is byte `buffer_position` of the file. A verdict is a column (row, code, records passed, position in the buffer) of
-    `verdicts`, (4, n) with room for every row; batches that are right give none, those with a wrong CRC are passed over.
+    `buffer[0]` is byte `buffer_position` of the file. A verdict is a column (row, code, valid records, position in the buffer) of
+    `verdicts`, (4, n) with a column for every row. Valid batches have none; batches with a wrong CRC are skipped.
     """
     listed = 0
     for row in range(first, end):
-        if columns[_BATCH_CRC, row] != columns[_BATCH_CRC_COMPUTED, row]:
+        if columns[batch_column.CRC, row] != columns[batch_column.CRC_COMPUTED, row]:
             continue
-        start = int(columns[_BATCH_POSITION, row]) - buffer_position
-        size = int(columns[_BATCH_SIZE, row])
-        attributes = int(columns[_BATCH_ATTRIBUTES, row])
+        start = int(columns[batch_column.POSITION, row]) - buffer_position
+        size = int(columns[batch_column.SIZE_IN_BYTES, row])
+        attributes = int(columns[batch_column.ATTRIBUTES, row])
         records = 0
         position = start
         if attributes & 7 != 0:
             code = NOT_PLAIN
-        elif columns[_BATCH_MAGIC, row] < 2:
+        elif columns[batch_column.MAGIC, row] < 2:
             code = check_message(buffer, start, size, scratch, 0)
         else:
-            count = int(columns[_BATCH_RECORDS_COUNT, row])
+            count = int(columns[batch_column.RECORDS_COUNT, row])
             records, code, position = check_records(buffer, start + 61, start + size, count, scratch)
             if code == OK and attributes & 0x20 != 0 and count > 0:
-                control_type = int(columns[_BATCH_CONTROL_TYPE, row])
-                if (control_type != 0 and control_type != 1) or columns[_BATCH_COORDINATOR_EPOCH, row] < 0:
+                control_type = int(columns[batch_column.CONTROL_RECORD_TYPE, row])
+                if (control_type != 0 and control_type != 1) or columns[batch_column.COORDINATOR_EPOCH, row] < 0:
                     code = NOT_PLAIN
         if code != OK:
             verdicts[0, listed] = row
@@ -413,23 +391,23 @@ def check_batches(
     return listed
 
 
-# Records of many batches in one matrix, so that what is done with records need not be done batch by batch.
+# Records of many batches in one matrix, for code that works on records and not batch by batch.
 
 
 @kernel
 def gather_records(
     buffer: "Buffer", payloads: "Columns", first: int, out: "Columns", batch_of: "NDArray[np.int64]"
 ) -> tuple[int, int, int]:
-    """Write the records of payloads `first` and following to the columns of `out`: (payload it stopped at, records, code).
+    """Write the records of payloads `first` and following to the columns of `out`: (payload where it stopped, records, code).
 
-    `payloads` is a (3, n) matrix: where in `buffer` (see `readable`) each one begins and ends, and how many records its header
-    promises. `batch_of` has room for the payload of every record; positions of records count in `buffer`. It stops at a payload
-    that is not right, with an error code, or at one for which there is no room, with FULL; of neither anything is given.
+    `payloads` is as for `check_payloads`, `buffer` as from `readable`. `batch_of` receives the payload of every record; record
+    positions count in `buffer`. It stops at an invalid payload, with an error code, or at one that does not fit into `out`,
+    with FULL, and returns no record of that payload.
     """
     records = 0
     for index in range(first, payloads.shape[1]):
         start, end = int(payloads[0, index]), int(payloads[1, index])
-        gathered, code, _ = scan_records(buffer, start, end, _ALL, out[:, records:], 1)
+        gathered, code, _ = scan_records(buffer, start, end, IS_COMPLETE, out[:, records:], 1)
         if code == OK and gathered != payloads[2, index]:
             code = COUNT_LIE
         if code != OK:
@@ -444,11 +422,11 @@ def gather_records(
 def read_markers(
     buffer: "Buffer", payloads: "Columns", min_key_size: int, value_size: int, scratch: "Columns", out: "Columns"
 ) -> int:
-    """Write what the markers of transactions say to the columns of `out`, by MarkerColumn: how many payloads were read.
+    """Write the fields of transaction markers to the columns of `out`, by MarkerColumn; returns how many payloads it read.
 
-    `payloads` is a (2, n) matrix: where in `buffer` (see `readable`) each one begins and ends. It stops at one that is anything but
-    a single right record without headers, whose key of `min_key_size` bytes or more and value of `value_size` or more are those of
-    an ABORT or a COMMIT. `scratch` is a (RECORD_COLUMNS, 1) matrix.
+    `payloads` is a (2, n) matrix: start and end of each in `buffer` (see `readable`). It stops at a payload that is not a single
+    valid record without headers, with the key (at least `min_key_size` bytes) and the value (at least `value_size`) of an ABORT or
+    a COMMIT. `scratch` is a (RECORD_COLUMNS, 1) matrix.
     """
     for index in range(payloads.shape[1]):
         end = int(payloads[1, index])
@@ -456,34 +434,34 @@ def read_markers(
         if body < 0 or length != end - body:
             return index
         code, at = read_fields(buffer, body, end, scratch, 0)
-        if code != OK or at != end or scratch[_HEADERS_COUNT, 0] != 0:
+        if code != OK or at != end or scratch[record_column.HEADERS_COUNT, 0] != 0:
             return index
-        if scratch[_KEY_LENGTH, 0] < min_key_size or scratch[_VALUE_LENGTH, 0] < value_size:
+        if scratch[record_column.KEY_LENGTH, 0] < min_key_size or scratch[record_column.VALUE_LENGTH, 0] < value_size:
             return index
-        key, value = int(scratch[_KEY_POSITION, 0]), int(scratch[_VALUE_POSITION, 0])
+        key, value = int(scratch[record_column.KEY_POSITION, 0]), int(scratch[record_column.VALUE_POSITION, 0])
         kind = load_i16(buffer, key + 2)
         version = load_i16(buffer, value)
         if load_i16(buffer, key) < 0 or version < 0 or (kind != CONTROL_ABORT and kind != CONTROL_COMMIT):
             return index
-        out[_OFFSETS, index] = scratch[_OFFSET_DELTA, 0]
-        out[_TIMES, index] = scratch[_TIMESTAMP_DELTA, 0]
-        out[_TYPES, index] = kind
-        out[_VERSIONS, index] = version
-        out[_COORDINATORS, index] = load_i32(buffer, value + 2)
+        out[_MARKER_OFFSET_DELTA, index] = scratch[record_column.OFFSET_DELTA, 0]
+        out[_MARKER_TIMESTAMP_DELTA, index] = scratch[record_column.TIMESTAMP_DELTA, 0]
+        out[_MARKER_TYPE, index] = kind
+        out[_MARKER_VERSION, index] = version
+        out[_MARKER_EPOCH, index] = load_i32(buffer, value + 2)
     return payloads.shape[1]
 
 
 @kernel
 def locate_headers(buffer: "Buffer", columns: "Columns", out: "Columns") -> int:
-    """Where the headers of records lie, which a walk has proved to be there: (position, length) of key and value, (4, n) in `out`.
+    """Write (position, length) of key and value of the records' headers to `out`, (4, n); returns how many headers.
 
-    The length of a null value is -1. Answers how many they are; `out` has room for the sum of HEADERS_COUNT.
+    The records come from a walk that found them valid. The length of a null value is -1; `out` has HEADERS_COUNT columns in all.
     """
     headers = 0
     end = len(buffer)
     for record in range(columns.shape[1]):
-        position = int(columns[_HEADERS_POSITION, record])
-        for _ in range(columns[_HEADERS_COUNT, record]):
+        position = int(columns[record_column.HEADERS_POSITION, record])
+        for _ in range(columns[record_column.HEADERS_COUNT, record]):
             for part in range(2):
                 length, position = read_varint(buffer, position, end)
                 out[2 * part, headers] = position

@@ -1,12 +1,10 @@
-"""Digests of content: BLAKE2b of 128 bits (RFC 7693), of many small contents at once.
+"""Digests of the content of batches: BLAKE2b of 128 bits (RFC 7693), for many small contents in one call.
 
-A call of a library costs more than the one or two blocks that a small batch has. Buffers are as in `crc`.
+A library call for each small batch would cost more than its one or two blocks. Buffers are as in `crc`.
 """
 
 import hashlib
-from functools import partial
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -22,41 +20,22 @@ DIGEST_BYTES: Final = 16
 BLOCK_BYTES: Final = 128
 BLOCK_WORDS: Final = BLOCK_BYTES // 8
 SMALL_BYTES: Final = 8 * BLOCK_BYTES
-"""Of larger contents the library takes blocks sooner than machine code for every processor does."""
+"""For larger contents the library is faster than code that numba compiles."""
 
 
-def _native(name: str) -> Any:
-    return getattr(import_module("kafka_forensics.parsers.kernels.blake2b_native"), name)
-
-
-@primitive(partial(_native, "digest_of_range"))
+@primitive("kafka_forensics.parsers.kernels.blake2b_native")
 def digest_of_range(buffer: "Buffer", start: int, end: int, _words: "Ints") -> tuple[int, int]:
-    """The BLAKE2b of `buffer[start:end]` as two int64 bit patterns; `_words` are room for a block, 16."""
-    made = hashlib.blake2b(buffer[start:end].tobytes(), digest_size=DIGEST_BYTES).digest()
-    return int.from_bytes(made[:8], "little", signed=True), int.from_bytes(made[8:], "little", signed=True)
-
-
-def _fill_by_library(buffer: "Buffer", starts: "Ints", ends: "Ints", digests: "Ints", which: "NDArray[np.intp]") -> None:
-    """Those of some of the ranges."""
-    ranges = zip(starts[which].tolist(), ends[which].tolist(), strict=True)
-    pieces = [hashlib.blake2b(buffer[start:end].data, digest_size=DIGEST_BYTES).digest() for start, end in ranges]
-    digests[which] = np.frombuffer(b"".join(pieces), "<i8").reshape(-1, 2)
-
-
-def _fill_with_key(buffer: "Buffer", starts: "Ints", ends: "Ints", key: bytes, digests: "Ints") -> None:
-    """All of them: the key is taken once."""
-    keyed, view, made = hashlib.blake2b(digest_size=DIGEST_BYTES, key=key), buffer.data, []
-    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        digest = keyed.copy()
-        digest.update(view[start:end])
-        made.append(digest.digest())
-    digests[:] = np.frombuffer(b"".join(made), "<i8").reshape(-1, 2)
+    """The BLAKE2b of `buffer[start:end]` as two int64 bit patterns; `_words` is scratch memory for a block, `BLOCK_WORDS`."""
+    digest = hashlib.blake2b(buffer[start:end].tobytes(), digest_size=DIGEST_BYTES).digest()
+    return int.from_bytes(digest[:8], "little", signed=True), int.from_bytes(digest[8:], "little", signed=True)
 
 
 @kernel
 def strong_digest_ranges(buffer: "Buffer", starts: "Ints", ends: "Ints", words: "Ints", digests: "Ints") -> None:
-    """Write to `digests`, (n, 2), the digest of `buffer[start:end]` for each start and end that are at most `SMALL_BYTES` apart, as
-    it lies in little-endian order; `words` are room for `BLOCK_WORDS`."""
+    """Write to `digests`, (n, 2), the digest of each `buffer[start:end]` of at most `SMALL_BYTES`, as little-endian words.
+
+    `words` is scratch memory for `BLOCK_WORDS`.
+    """
     for index in range(len(starts)):
         start, end = starts[index], ends[index]
         if end - start <= SMALL_BYTES:
@@ -66,9 +45,14 @@ def strong_digest_ranges(buffer: "Buffer", starts: "Ints", ends: "Ints", words: 
 
 
 def fill_strong_digests(buffer: "Buffer", starts: "Ints", ends: "Ints", key: bytes, digests: "Ints") -> None:
-    """`strong_digest_ranges` of contents of any size; under a `key`, where that is not empty."""
-    if key:
-        _fill_with_key(buffer, starts, ends, key, digests)
-        return
-    strong_digest_ranges(buffer, starts, ends, np.empty(BLOCK_WORDS, np.int64), digests)
-    _fill_by_library(buffer, starts, ends, digests, np.flatnonzero(ends - starts > SMALL_BYTES))
+    """Write to `digests`, (n, 2), the digest of each `buffer[start:end]` of any size, under `key` if it is not empty."""
+    rows = np.arange(len(starts))
+    if not key:
+        strong_digest_ranges(buffer, starts, ends, np.empty(BLOCK_WORDS, np.int64), digests)
+        rows = np.flatnonzero(ends - starts > SMALL_BYTES)
+    keyed, view, by_library = hashlib.blake2b(digest_size=DIGEST_BYTES, key=key), buffer.data, []
+    for start, end in zip(starts[rows].tolist(), ends[rows].tolist(), strict=True):
+        digest = keyed.copy()
+        digest.update(view[start:end])
+        by_library.append(digest.digest())
+    digests[rows] = np.frombuffer(b"".join(by_library), "<i8").reshape(-1, 2)

@@ -1,15 +1,16 @@
 """The header walk: batches of a window of a segment become columns, each proved by its CRC.
 
-The walk stops at the first place it cannot explain by itself and says why; `segment` decides there what was damaged. Buffers
-are writable uint8 arrays, `columns` is a (BATCH_COLUMNS, n) int64 matrix. Layouts: `spec.record_batch`.
+The walk stops at the first bytes that are not a valid batch and returns why; `damage` decides what is wrong there. Buffers are
+writable uint8 arrays, `columns` is a (BATCH_COLUMNS, n) int64 matrix. Layouts: `spec.batch_header`, `spec.record_batch`.
 """
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.model.batches import BatchColumn
-from kafka_forensics.model.constants import INT64_MAX
+from kafka_forensics.model.constants import INT64_MAX, RECORD_BATCH_OVERHEAD
+from kafka_forensics.parsers.kernels import batch_column
 from kafka_forensics.parsers.kernels.compiling import kernel
 from kafka_forensics.parsers.kernels.crc import crc32, crc32c, identity, load_i16, load_i32, load_i64
+from kafka_forensics.parsers.spec import batch_header
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,120 +20,100 @@ if TYPE_CHECKING:
     Columns = NDArray[np.int64]
 
 MORE: Final = 0
-"""The window ends inside a batch (or at its end): come again with bytes from where the walk stopped."""
+"""The window ends inside a batch or at its end: call again with bytes from where the walk stopped."""
 FULL: Final = 1
-"""No room for another row."""
+"""The matrix has no room for another row."""
 TROUBLE: Final = 2
-"""What stands where the walk stopped is no batch that proves itself."""
+"""The bytes where the walk stopped are not a valid batch."""
 DONE: Final = 3
 """The walk reached the end of its range."""
 
 _INT64_MIN: Final = -(2**63)
-_POSITION: Final = int(BatchColumn.POSITION)
-_SIZE: Final = int(BatchColumn.SIZE_IN_BYTES)
-_BASE_OFFSET: Final = int(BatchColumn.BASE_OFFSET)
-_LAST_OFFSET: Final = int(BatchColumn.LAST_OFFSET)
-_DELTA: Final = int(BatchColumn.LAST_OFFSET_DELTA)
-_EPOCH: Final = int(BatchColumn.PARTITION_LEADER_EPOCH)
-_MAGIC: Final = int(BatchColumn.MAGIC)
-_CRC: Final = int(BatchColumn.CRC)
-_CRC_COMPUTED: Final = int(BatchColumn.CRC_COMPUTED)
-_ATTRIBUTES: Final = int(BatchColumn.ATTRIBUTES)
-_BASE_TIMESTAMP: Final = int(BatchColumn.BASE_TIMESTAMP)
-_MAX_TIMESTAMP: Final = int(BatchColumn.MAX_TIMESTAMP)
-_PRODUCER_ID: Final = int(BatchColumn.PRODUCER_ID)
-_PRODUCER_EPOCH: Final = int(BatchColumn.PRODUCER_EPOCH)
-_BASE_SEQUENCE: Final = int(BatchColumn.BASE_SEQUENCE)
-_RECORDS_COUNT: Final = int(BatchColumn.RECORDS_COUNT)
-_CONTROL_TYPE: Final = int(BatchColumn.CONTROL_RECORD_TYPE)
-_COORDINATOR_EPOCH: Final = int(BatchColumn.COORDINATOR_EPOCH)
-_HASH_HIGH: Final = int(BatchColumn.HASH_HIGH)
-_HASH_LOW: Final = int(BatchColumn.HASH_LOW)
 
 
 @kernel
 def fill_row(
     buffer: "Buffer", start: int, file_position: int, computed: int, keys: "Columns", columns: "Columns", row: int
 ) -> None:
-    """Write the row of the magic 2 batch at `buffer[start]`, whose header is there; `computed` is the CRC of its bytes.
+    """Write the row of the magic 2 batch whose 61-byte header begins at `buffer[start]`; `computed` is the CRC of its bytes.
 
-    `keys` holds the two halves of the scan's hash key. The control fields are left at -1.
+    `keys` holds the two halves of the scan's hash key. The fields of control records are set to -1.
     """
     base_offset = load_i64(buffer, start)
-    size = load_i32(buffer, start + 8) + 12
-    epoch = load_i32(buffer, start + 12)
-    magic = int(buffer[start + 16])
-    crc = load_i32(buffer, start + 17) & 0xFFFFFFFF
-    delta = load_i32(buffer, start + 23)
+    size = load_i32(buffer, start + batch_header.LENGTH_AT) + 12
+    epoch = load_i32(buffer, start + batch_header.EPOCH_AT)
+    magic = int(buffer[start + batch_header.MAGIC_AT])
+    crc = load_i32(buffer, start + batch_header.CRC_AT) & 0xFFFFFFFF
+    delta = load_i32(buffer, start + batch_header.DELTA_AT)
     if delta >= 0:
         last_offset = base_offset + delta if base_offset <= INT64_MAX - delta else INT64_MAX
     else:
         last_offset = base_offset + delta if base_offset >= _INT64_MIN - delta else _INT64_MIN
-    columns[_POSITION, row] = file_position + start
-    columns[_SIZE, row] = size
-    columns[_BASE_OFFSET, row] = base_offset
-    columns[_LAST_OFFSET, row] = last_offset
-    columns[_DELTA, row] = delta
-    columns[_EPOCH, row] = epoch
-    columns[_MAGIC, row] = magic
-    columns[_CRC, row] = crc
-    columns[_CRC_COMPUTED, row] = computed
-    columns[_ATTRIBUTES, row] = load_i16(buffer, start + 21)
-    columns[_BASE_TIMESTAMP, row] = load_i64(buffer, start + 27)
-    columns[_MAX_TIMESTAMP, row] = load_i64(buffer, start + 35)
-    columns[_PRODUCER_ID, row] = load_i64(buffer, start + 43)
-    columns[_PRODUCER_EPOCH, row] = load_i16(buffer, start + 51)
-    columns[_BASE_SEQUENCE, row] = load_i32(buffer, start + 53)
-    columns[_RECORDS_COUNT, row] = load_i32(buffer, start + 57)
-    columns[_CONTROL_TYPE, row] = -1
-    columns[_COORDINATOR_EPOCH, row] = -1
+    columns[batch_column.POSITION, row] = file_position + start
+    columns[batch_column.SIZE_IN_BYTES, row] = size
+    columns[batch_column.BASE_OFFSET, row] = base_offset
+    columns[batch_column.LAST_OFFSET, row] = last_offset
+    columns[batch_column.LAST_OFFSET_DELTA, row] = delta
+    columns[batch_column.PARTITION_LEADER_EPOCH, row] = epoch
+    columns[batch_column.MAGIC, row] = magic
+    columns[batch_column.CRC, row] = crc
+    columns[batch_column.CRC_COMPUTED, row] = computed
+    columns[batch_column.ATTRIBUTES, row] = load_i16(buffer, start + batch_header.ATTRIBUTES_AT)
+    columns[batch_column.BASE_TIMESTAMP, row] = load_i64(buffer, start + batch_header.BASE_TIMESTAMP_AT)
+    columns[batch_column.MAX_TIMESTAMP, row] = load_i64(buffer, start + batch_header.MAX_TIMESTAMP_AT)
+    columns[batch_column.PRODUCER_ID, row] = load_i64(buffer, start + batch_header.PRODUCER_ID_AT)
+    columns[batch_column.PRODUCER_EPOCH, row] = load_i16(buffer, start + batch_header.PRODUCER_EPOCH_AT)
+    columns[batch_column.BASE_SEQUENCE, row] = load_i32(buffer, start + batch_header.BASE_SEQUENCE_AT)
+    columns[batch_column.RECORDS_COUNT, row] = load_i32(buffer, start + batch_header.RECORDS_COUNT_AT)
+    columns[batch_column.CONTROL_RECORD_TYPE, row] = -1
+    columns[batch_column.COORDINATOR_EPOCH, row] = -1
     place = (epoch & 0xFFFFFFFF) * 2147483648 + (size & 0x7FFFFFFF)
     checks = (crc & 0x7FFFFFFF) * 4294967296 + computed
     kind = last_offset ^ ((magic & 0x7F) * 72057594037927936) ^ ((crc >> 31) * 36028797018963968)
     high, low = identity(base_offset, kind, place, checks, keys[0, 0], keys[0, 1])
-    columns[_HASH_HIGH, row] = high
-    columns[_HASH_LOW, row] = low
+    columns[batch_column.HASH_HIGH, row] = high
+    columns[batch_column.HASH_LOW, row] = low
 
 
 @kernel
 def fill_legacy_row(
     buffer: "Buffer", start: int, file_position: int, computed: int, keys: "Columns", columns: "Columns", row: int
 ) -> None:
-    """Write the row of the magic 0 or 1 entry at `buffer[start]`; a compressed wrapper keeps its own offset as both ends."""
+    """Write the row of the magic 0 or 1 entry at `buffer[start]`; of a compressed wrapper both offsets are the wrapper's."""
     offset = load_i64(buffer, start)
     size = load_i32(buffer, start + 8) + 12
     crc = load_i32(buffer, start + 12) & 0xFFFFFFFF
     magic = int(buffer[start + 16])
     attributes = int(buffer[start + 17])
     timestamp = load_i64(buffer, start + 18) if magic == 1 else -1
-    columns[_POSITION, row] = file_position + start
-    columns[_SIZE, row] = size
-    columns[_BASE_OFFSET, row] = offset
-    columns[_LAST_OFFSET, row] = offset
-    columns[_DELTA, row] = 0
-    columns[_EPOCH, row] = -1
-    columns[_MAGIC, row] = magic
-    columns[_CRC, row] = crc
-    columns[_CRC_COMPUTED, row] = computed
-    columns[_ATTRIBUTES, row] = attributes
-    columns[_BASE_TIMESTAMP, row] = timestamp
-    columns[_MAX_TIMESTAMP, row] = timestamp
-    columns[_PRODUCER_ID, row] = -1
-    columns[_PRODUCER_EPOCH, row] = -1
-    columns[_BASE_SEQUENCE, row] = -1
-    columns[_RECORDS_COUNT, row] = 1 if attributes & 7 == 0 else -1
-    columns[_CONTROL_TYPE, row] = -1
-    columns[_COORDINATOR_EPOCH, row] = -1
+    columns[batch_column.POSITION, row] = file_position + start
+    columns[batch_column.SIZE_IN_BYTES, row] = size
+    columns[batch_column.BASE_OFFSET, row] = offset
+    columns[batch_column.LAST_OFFSET, row] = offset
+    columns[batch_column.LAST_OFFSET_DELTA, row] = 0
+    columns[batch_column.PARTITION_LEADER_EPOCH, row] = -1
+    columns[batch_column.MAGIC, row] = magic
+    columns[batch_column.CRC, row] = crc
+    columns[batch_column.CRC_COMPUTED, row] = computed
+    columns[batch_column.ATTRIBUTES, row] = attributes
+    columns[batch_column.BASE_TIMESTAMP, row] = timestamp
+    columns[batch_column.MAX_TIMESTAMP, row] = timestamp
+    columns[batch_column.PRODUCER_ID, row] = -1
+    columns[batch_column.PRODUCER_EPOCH, row] = -1
+    columns[batch_column.BASE_SEQUENCE, row] = -1
+    columns[batch_column.RECORDS_COUNT, row] = 1 if attributes & 7 == 0 else -1
+    columns[batch_column.CONTROL_RECORD_TYPE, row] = -1
+    columns[batch_column.COORDINATOR_EPOCH, row] = -1
     checks = (crc & 0x7FFFFFFF) * 4294967296 + computed
     kind = offset ^ (magic * 72057594037927936) ^ ((crc >> 31) * 36028797018963968)
     high, low = identity(offset, kind, size, checks, keys[0, 0], keys[0, 1])
-    columns[_HASH_HIGH, row] = high
-    columns[_HASH_LOW, row] = low
+    columns[batch_column.HASH_HIGH, row] = high
+    columns[batch_column.HASH_LOW, row] = low
 
 
 @kernel
 def skip_varint(buffer: "Buffer", position: int, end: int) -> int:
-    """Position behind the varint at `position`, or -1 if it does not end within ten bytes and before `end`."""
+    """Position after the varint at `position`, or -1 if it does not end within ten bytes and before `end`."""
     for step in range(10):
         if position + step >= end:
             return -1
@@ -143,7 +124,7 @@ def skip_varint(buffer: "Buffer", position: int, end: int) -> int:
 
 @kernel
 def small_varint(buffer: "Buffer", position: int, end: int) -> int:
-    """Value of a one- or two-byte zigzag varint at `position`, or -1 if it is longer, negative or cut."""
+    """Value of a zigzag varint of one or two bytes at `position`, or -1 if it is longer, negative or cut."""
     if position >= end:
         return -1
     first = int(buffer[position])
@@ -161,9 +142,9 @@ def small_varint(buffer: "Buffer", position: int, end: int) -> int:
 def fill_control(buffer: "Buffer", start: int, end: int, columns: "Columns", row: int) -> None:
     """Read type and coordinator epoch of the first record of an uncompressed control batch in `buffer[start:end]`.
 
-    Leaves -1 where the record is missing or does not have the shape of a control record (`spec.control`).
+    A field stays -1 where the record is missing or is not a control record (`spec.control`).
     """
-    position = skip_varint(buffer, start + 61, end)
+    position = skip_varint(buffer, start + RECORD_BATCH_OVERHEAD, end)
     if position < 0:
         return
     position = skip_varint(buffer, position + 1, end)
@@ -179,27 +160,30 @@ def fill_control(buffer: "Buffer", start: int, end: int, columns: "Columns", row
     if load_i16(buffer, position) < 0:
         return
     control_type = load_i16(buffer, position + 2)
-    columns[_CONTROL_TYPE, row] = control_type
+    columns[batch_column.CONTROL_RECORD_TYPE, row] = control_type
     position += key_length
     value_length = small_varint(buffer, position, end)
     position = skip_varint(buffer, position, end)
     if position < 0 or value_length < 6 or position + value_length > end:
         return
     if control_type == 0 or control_type == 1:
-        columns[_COORDINATOR_EPOCH, row] = load_i32(buffer, position + 2)
+        columns[batch_column.COORDINATOR_EPOCH, row] = load_i32(buffer, position + 2)
 
 
 @kernel
-def proves_itself(buffer: "Buffer", start: int, size: int) -> bool:
-    """Whether the `size` bytes at `start` are a batch whose stored CRC is right, by the rules of its magic byte."""
-    magic = int(buffer[start + 16])
+def has_right_crc_at(buffer: "Buffer", start: int, size: int) -> bool:
+    """Whether the `size` bytes at `start` are a batch with the right CRC, by the rules of its magic byte."""
+    magic = int(buffer[start + batch_header.MAGIC_AT])
     if magic == 0 or magic == 1:
         if size < 26 + 8 * magic:
             return False
         return crc32(buffer, start + 16, start + size, 0) == load_i32(buffer, start + 12) & 0xFFFFFFFF
-    if size < 61:
+    if size < RECORD_BATCH_OVERHEAD:
         return False
-    return crc32c(buffer, start + 21, start + size, 0) == load_i32(buffer, start + 17) & 0xFFFFFFFF
+    return (
+        crc32c(buffer, start + batch_header.ATTRIBUTES_AT, start + size, 0)
+        == load_i32(buffer, start + batch_header.CRC_AT) & 0xFFFFFFFF
+    )
 
 
 @kernel
@@ -214,11 +198,11 @@ def walk(
     columns: "Columns",
     row: int,
 ) -> tuple[int, int, int, int]:
-    """Turn the batches of `buffer[start:length]` into rows from `row` on, until one begins at or behind `end_position`.
+    """Write the batches of `buffer[start:length]` to rows from `row` on, until one begins at or after `end_position`.
 
-    `buffer[0]` is byte `file_position` of a file of `file_size` bytes. Answers (where it stopped, next free row, why, bytes
-    needed from there for MORE). A batch with a bad CRC becomes a row like any other if its frame holds: if the file ends with
-    it or the next batch proves itself. Anything else is TROUBLE.
+    `buffer[0]` is byte `file_position` of a file of `file_size` bytes. Returns (where it stopped, next free row, why, bytes
+    needed from there for MORE). A batch with a wrong CRC becomes a row if its length is right: if the file ends with the batch, or
+    a batch with the right CRC follows. Anything else is TROUBLE.
     """
     rows = columns.shape[1]
     while True:
@@ -229,12 +213,12 @@ def walk(
             return start, row, FULL, 0
         if position + 17 > file_size:
             return start, row, TROUBLE, 0
-        if start + 61 > length and position + 61 <= file_size:
-            return start, row, MORE, 61
+        if start + RECORD_BATCH_OVERHEAD > length and position + RECORD_BATCH_OVERHEAD <= file_size:
+            return start, row, MORE, RECORD_BATCH_OVERHEAD
         if start + 17 > length:
             return start, row, MORE, 17
-        size = load_i32(buffer, start + 8) + 12
-        magic = int(buffer[start + 16])
+        size = load_i32(buffer, start + batch_header.LENGTH_AT) + 12
+        magic = int(buffer[start + batch_header.MAGIC_AT])
         minimum = 61 if magic >= 2 else 26 + 8 * magic
         if size < minimum or position + size > file_size or (magic > 2):
             return start, row, TROUBLE, 0
@@ -245,12 +229,12 @@ def walk(
             computed = crc32(buffer, start + 16, start + size, 0)
             good = computed == load_i32(buffer, start + 12) & 0xFFFFFFFF
         else:
-            computed = crc32c(buffer, start + 21, start + size, 0)
-            good = computed == load_i32(buffer, start + 17) & 0xFFFFFFFF
+            computed = crc32c(buffer, start + batch_header.ATTRIBUTES_AT, start + size, 0)
+            good = computed == load_i32(buffer, start + batch_header.CRC_AT) & 0xFFFFFFFF
         if not good:
             if legacy:
                 return start, row, TROUBLE, 0
-            follows = frame_holds(buffer, start + size, length, position + size, file_size)
+            follows = length_is_right(buffer, start + size, length, position + size, file_size)
             if follows > 0:
                 return start, row, MORE, size + follows
             if follows < 0:
@@ -259,54 +243,54 @@ def walk(
             fill_legacy_row(buffer, start, file_position, computed, keys, columns, row)
         else:
             fill_row(buffer, start, file_position, computed, keys, columns, row)
-            if good and columns[_ATTRIBUTES, row] & 0x27 == 0x20:
+            if good and columns[batch_column.ATTRIBUTES, row] & 0x27 == 0x20:
                 fill_control(buffer, start, start + size, columns, row)
         row += 1
         start += size
 
 
 @kernel
-def frame_holds(buffer: "Buffer", start: int, length: int, position: int, file_size: int) -> int:
-    """Whether a batch that proves itself (or the file's end) stands at `start`: 0 yes, -1 no, else bytes needed to tell."""
+def length_is_right(buffer: "Buffer", start: int, length: int, position: int, file_size: int) -> int:
+    """Whether a batch with the right CRC, or the end of the file, is at `start`: 0 yes, -1 no, else the bytes needed to decide."""
     if position == file_size:
         return 0
-    if position + 61 > file_size:
+    if position + RECORD_BATCH_OVERHEAD > file_size:
         return -1
-    if start + 61 > length:
-        return 61
-    size = load_i32(buffer, start + 8) + 12
-    if size < 61 or position + size > file_size or int(buffer[start + 16]) != 2:
+    if start + RECORD_BATCH_OVERHEAD > length:
+        return RECORD_BATCH_OVERHEAD
+    size = load_i32(buffer, start + batch_header.LENGTH_AT) + 12
+    if size < RECORD_BATCH_OVERHEAD or position + size > file_size or int(buffer[start + batch_header.MAGIC_AT]) != 2:
         return -1
     if start + size > length:
         return size
-    return 0 if proves_itself(buffer, start, size) else -1
+    return 0 if has_right_crc_at(buffer, start, size) else -1
 
 
-# After damage: find the next batch by looking for a header that proves itself by its CRC.
+# After damage: search for the next header whose batch has the right CRC.
 #
 # The work is bounded: CRCs are computed over at most a few bytes for each byte searched (`budget`).
 
 
 FOUND: Final = 0
-"""A batch that proves itself begins where the search stopped."""
+"""A batch with the right CRC begins where the search stopped."""
 PLAUSIBLE: Final = 1
-"""A header that looks right begins there, but its batch does not end inside the window."""
+"""A plausible header begins there, but its batch does not end inside the window."""
 EXHAUSTED: Final = 2
-"""No header begins before where the search stopped."""
+"""No header begins before the place where the search stopped."""
 
 
 @kernel
 def plausible_size(
     buffer: "Buffer", start: int, position: int, file_size: int, min_offset: int, max_offset: int, legacy: bool
 ) -> int:
-    """Size of the batch whose header could stand at `start`, 0 if no sound header does; 61 bytes must be there.
+    """Size of the batch whose header may begin at `start`, 0 if no plausible header does; the buffer must hold 61 bytes from there.
 
-    Its offsets must lie in `(min_offset, max_offset)`. Magic 0 and 1 are considered only where `legacy` says so.
+    Its offsets must be in `(min_offset, max_offset)`. Magic 0 and 1 are considered only with `legacy`.
     """
-    magic = int(buffer[start + 16])
+    magic = int(buffer[start + batch_header.MAGIC_AT])
     if magic > 2 or (magic < 2 and not legacy):
         return 0
-    size = load_i32(buffer, start + 8) + 12
+    size = load_i32(buffer, start + batch_header.LENGTH_AT) + 12
     if size < (61 if magic == 2 else 26 + 8 * magic) or position + size > file_size:
         return 0
     base_offset = load_i64(buffer, start)
@@ -316,8 +300,8 @@ def plausible_size(
         if base_offset <= min_offset or int(buffer[start + 17]) > 15:
             return 0
         return size
-    delta = load_i32(buffer, start + 23)
-    attributes = load_i16(buffer, start + 21)
+    delta = load_i32(buffer, start + batch_header.DELTA_AT)
+    attributes = load_i16(buffer, start + batch_header.ATTRIBUTES_AT)
     if delta < 0 or attributes < 0 or attributes > 127 or attributes & 7 > 4:
         return 0
     if base_offset > max_offset - 1 - delta or base_offset <= min_offset:
@@ -337,12 +321,12 @@ def search(
     legacy: bool,
     budget: int,
 ) -> tuple[int, int, int, int]:
-    """Look for the next batch in `buffer[start:length]`.
+    """Search `buffer[start:length]` for the next batch.
 
-    Answers (where, FOUND | PLAUSIBLE | EXHAUSTED, budget left, headers passed over because their batch costs more than is left).
+    Returns (where, FOUND | PLAUSIBLE | EXHAUSTED, budget left, headers skipped because their batch is larger than the budget).
     """
     refused = 0
-    while start + 61 <= length:
+    while start + RECORD_BATCH_OVERHEAD <= length:
         size = plausible_size(buffer, start, file_position + start, file_size, min_offset, max_offset, legacy)
         if size > budget:
             refused += 1
@@ -350,7 +334,7 @@ def search(
             if start + size > length:
                 return start, PLAUSIBLE, budget, refused
             budget -= size
-            if proves_itself(buffer, start, size):
+            if has_right_crc_at(buffer, start, size):
                 return start, FOUND, budget, refused
         start += 1
     return start, EXHAUSTED, budget, refused

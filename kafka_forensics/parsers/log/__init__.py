@@ -1,4 +1,4 @@
-"""A `.log` file: segments as chunks of batches, the records in them, codecs, and damage as rows."""
+"""`.log` files: segments as chunks of batches, records, decompression, and damage as rows."""
 
 from kafka_forensics.parsers.log.blocks import RecordBlock, marker_block, record_blocks, sound_blocks
 from kafka_forensics.parsers.log.codecs import HELD_BYTES, decompress, last_entry, read_next_offset
@@ -31,7 +31,7 @@ from kafka_forensics.parsers.log.records import (
     MARKER_VALUE_SIZE,
     MAX_BATCH_BYTES,
     MIN_CONTROL_KEY_SIZE,
-    BatchHeader,
+    BatchChecks,
     DecodedBatch,
     KeySampler,
     UnsignedVarintError,
@@ -49,6 +49,7 @@ from kafka_forensics.parsers.log.segment import (
     read_digest,
     read_sizes,
 )
+from kafka_forensics.parsers.spec.batch_header import BatchHeader
 
 __all__ = [
     "COLUMNS_HEAD",
@@ -60,6 +61,7 @@ __all__ = [
     "PLANES_HEAD",
     "SECTION_HEAD",
     "VALUE_BYTES",
+    "BatchChecks",
     "BatchHeader",
     "ContentDigests",
     "DecodedBatch",

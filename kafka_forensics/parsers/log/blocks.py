@@ -1,6 +1,6 @@
-"""Records of many batches as columns over the bytes they lie in: what lists, exports and searches need no object a record for.
+"""Records of many batches as columns, for lists, exports and searches, which need no object for each record.
 
-The rows are those of `DecodedBatch.iter_records`, in the same order: a batch that breaks in the middle gives what can be read.
+The records are those of `DecodedBatch.iter_records`, in the same order, including the readable records of damaged batches.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ from kafka_forensics.model.constants import (
 )
 from kafka_forensics.parsers.kernels.records import gather_records, read_markers, readable
 from kafka_forensics.parsers.log.codecs import HELD_BYTES, decompress, decompress_into
-from kafka_forensics.parsers.log.records import MARKER_VALUE_SIZE, MIN_CONTROL_KEY_SIZE, decode_batch
+from kafka_forensics.parsers.log.records import MARKER_VALUE_SIZE, MIN_CONTROL_KEY_SIZE, BatchBytes, decode_batch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,20 +29,21 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 READ_BYTES: Final = 4 << 20
-"""Of batches that are read at once, and of records that are held at once, unless one batch has more."""
+"""Most bytes of batches in one read, and of decompressed payloads in memory, unless one batch has more."""
 Read = Callable[[int, int], bytes]
+"""`read(position, size)` returns bytes of the file."""
 BLOCK_RECORDS: Final = 64 << 10
-"""Records of a block at most."""
+"""Most records of a block."""
 _GAP_BYTES: Final = 64 << 10
-"""Bytes that nobody asks for and that are read nevertheless, for they cost less than one more reading."""
+"""Largest gap between requested batches that is read, because it costs less than another read."""
 
 
 class RecordBlock(NamedTuple):
-    """Some records that follow each other: all arrays have one entry for each, `columns` is (RECORD_COLUMNS, n).
+    """Consecutive records; all arrays have one entry per record, `columns` is (RECORD_COLUMNS, n).
 
-    Positions in `columns` count in `payload`, which is None where a single record is too large to be held. `batches` is each one's
-    row in the matrix of batches. Offsets, times and sequences are absolute, -1 is none; types of timestamps are indexes in
-    RECORD_TIMESTAMP_TYPES.
+    Positions in `columns` count in `payload`, which is None with a single record that is too large. `batches` has the column of
+    each record's batch in the matrix of batches. Offsets, times and sequences are absolute, -1 is none; `timestamp_types` are
+    indexes in RECORD_TIMESTAMP_TYPES.
     """
 
     payload: "Buffer | None"
@@ -55,32 +56,29 @@ class RecordBlock(NamedTuple):
 
 
 def record_blocks(batches: "Ints", rows: "Ints", read: Read) -> Iterator[RecordBlock]:
-    """Every record of the batches of these rows, rising, of a (BATCH_COLUMNS, n) matrix.
+    """Every record of the batches of `rows`, ascending, of a (BATCH_COLUMNS, n) matrix. Raises what `read` raises.
 
-    `read(position, size)` gives bytes of their file; what it raises is raised. A block is to be used before the next is asked for.
+    The next block overwrites each.
     """
-    for piece in sound_blocks(batches, rows, read):
-        if isinstance(piece, RecordBlock):
-            yield piece
+    for block in sound_blocks(batches, rows, read):
+        if isinstance(block, RecordBlock):
+            yield block
         else:
-            yield from _one_batch(batches, *piece)
+            yield from _blocks_of_batch(batches, *block)
 
 
 def sound_blocks(batches: "Ints", rows: "Ints", read: Read) -> Iterator[RecordBlock | tuple[int, memoryview]]:
-    """The same, of batches in which nothing is wrong; (row, bytes) of one that may be broken, is large or of an old format."""
+    """The same for valid batches; (row, bytes) of a batch that may be damaged, is large or has an old format."""
     matrix = np.empty((RECORD_COLUMNS, BLOCK_RECORDS), np.int64)
     batch_of = np.empty(BLOCK_RECORDS, np.int64)
-    room = np.empty(READ_BYTES + HELD_BYTES, np.uint8).data
-    for group in _read_together(batches, rows):
-        start = int(batches[BatchColumn.POSITION, group[0]])
-        end = int(batches[BatchColumn.POSITION, group[-1]] + batches[BatchColumn.SIZE_IN_BYTES, group[-1]])
-        reading = _Reading(batches, memoryview(read(start, end - start)), start)
-        for opened in _opened(reading, group, room):
+    scratch = np.empty(READ_BYTES + HELD_BYTES, np.uint8).data
+    for group, batch_bytes in _read_groups(batches, rows, read):
+        for opened in _open_payloads(batch_bytes, group, scratch):
             if isinstance(opened, int):
-                yield opened, reading.bytes_of(opened)
+                yield opened, batch_bytes.bytes_of(opened)
                 continue
-            held, payloads, owners = opened.take()
-            buffer = readable(held)
+            data, payloads, owners = opened.take()
+            buffer = readable(data)
             gather = gather_records.compiled if gather_records.is_ready() else gather_records
             index = 0
             while index < len(owners):
@@ -88,50 +86,37 @@ def sound_blocks(batches: "Ints", rows: "Ints", read: Read) -> Iterator[RecordBl
                 if records:
                     yield block_of(batches, buffer, matrix[:, :records], owners[batch_of[:records]])
                 elif stop < len(owners):
-                    yield int(owners[stop]), reading.bytes_of(int(owners[stop]))
+                    yield int(owners[stop]), batch_bytes.bytes_of(int(owners[stop]))
                     stop += 1
                 index = stop
 
 
-def _read_together(batches: "Ints", rows: "Ints") -> "Iterator[Ints]":
-    """`rows` in pieces whose batches lie near each other and are read at once."""
+def _read_groups(batches: "Ints", rows: "Ints", read: Read) -> "Iterator[tuple[Ints, BatchBytes]]":
+    """`rows` in groups whose batches are near each other, each with the result of one read."""
     starts = batches[BatchColumn.POSITION, rows]
     ends = starts + batches[BatchColumn.SIZE_IN_BYTES, rows]
     gaps = (np.flatnonzero(starts[1:] - ends[:-1] > _GAP_BYTES) + 1).tolist()
-    for near, behind in pairwise([0, *gaps, len(rows)]):
-        first = near
-        while first < behind:
-            fitting = first + int(np.searchsorted(ends[first:behind], starts[first] + READ_BYTES, side="right"))
-            stop = max(fitting, first + 1)
-            yield rows[first:stop]
+    for first, end in pairwise([0, *gaps, len(rows)]):
+        while first < end:
+            fitting = first + int(np.searchsorted(ends[first:end], starts[first] + READ_BYTES, side="right"))
+            stop, position = max(fitting, first + 1), int(starts[first])
+            data = memoryview(read(position, int(ends[stop - 1]) - position))
+            yield rows[first:stop], BatchBytes(batches, data, position)
             first = stop
 
 
-class _Reading(NamedTuple):
-    """Batches whose bytes were read together: `data` begins at byte `start` of the file."""
-
-    batches: "Ints"
-    data: memoryview
-    start: int
-
-    def bytes_of(self, row: int) -> memoryview:
-        """The bytes of a batch, fewer where the file ended before it."""
-        at = int(self.batches[BatchColumn.POSITION, row]) - self.start
-        return self.data[at : at + int(self.batches[BatchColumn.SIZE_IN_BYTES, row])]
-
-    def plain(self, rows: "Ints") -> "NDArray[np.bool_]":
-        """Which of these batches need no opening: of magic 2, not compressed, whole and not large."""
-        sizes = self.batches[BatchColumn.SIZE_IN_BYTES, rows]
-        ends = self.batches[BatchColumn.POSITION, rows] - self.start + sizes
-        is_plain = (self.batches[BatchColumn.MAGIC, rows] >= 2) & (
-            self.batches[BatchColumn.ATTRIBUTES, rows] & COMPRESSION_MASK == 0
-        )
-        answer: NDArray[np.bool_] = is_plain & (sizes >= RECORD_BATCH_OVERHEAD) & (sizes < HELD_BYTES) & (ends <= len(self.data))
-        return answer
+def _is_plain(batches: BatchBytes, rows: "Ints") -> "NDArray[np.bool_]":
+    """Which of these batches are of magic 2, uncompressed, complete and not large."""
+    columns = batches.columns[:, rows]
+    sizes = columns[BatchColumn.SIZE_IN_BYTES]
+    is_complete = columns[BatchColumn.POSITION] - batches.start + sizes <= len(batches.data)
+    is_uncompressed = (columns[BatchColumn.MAGIC] >= 2) & (columns[BatchColumn.ATTRIBUTES] & COMPRESSION_MASK == 0)
+    answer: NDArray[np.bool_] = is_uncompressed & is_complete & (sizes >= RECORD_BATCH_OVERHEAD) & (sizes < HELD_BYTES)
+    return answer
 
 
 class _Payloads:
-    """Payloads of several batches, side by side, as `gather_records` takes them."""
+    """Payloads of several batches as `gather_records` takes them, with as few copies as possible."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -139,12 +124,11 @@ class _Payloads:
         self._spans: list[Ints] = []
         self._rows: list[Ints] = []
         self._inflated: list[tuple[int, int, int, int]] = []
-        """Of payloads that came one by one: begin, end, promised records, row."""
+        """Start, end, declared number of records and row of payloads that were added one by one."""
 
     def add_plain(self, buffer: memoryview, start: int, spans: "Ints", rows: "Ints") -> None:
-        """Add payloads that lie in `buffer` from byte `start` on, (3, n): where each begins and ends there, and how many records it
-        promises."""
-        self._settle()
+        """Add payloads of `buffer` from byte `start` on; `spans`, (3, n), has start, end and declared number of records of each."""
+        self._flush()
         size = int(spans[1, -1])
         spans[:2] += self.size
         self._spans.append(spans)
@@ -152,13 +136,13 @@ class _Payloads:
         self._extend(buffer, start, start + size)
 
     def add_inflated(self, buffer: memoryview, start: int, end: int, count: int, row: int) -> None:
-        """Add the payload `buffer[start:end]`, which promises `count` records."""
+        """Add the payload `buffer[start:end]`, which declares `count` records."""
         self._inflated.append((self.size, self.size + end - start, count, row))
         self._extend(buffer, start, end)
 
     def take(self) -> "tuple[bytes | memoryview, Ints, Ints]":
-        """(bytes, payloads, row of each), of which none are left; the bytes are copied only if they do not lie side by side."""
-        self._settle()
+        """(bytes, payloads, row of each), and remove them; bytes are copied only if they are not adjacent."""
+        self._flush()
         parts, spans, rows = [buffer[start:end] for buffer, start, end in self._parts], self._spans, self._rows
         self.__init__()  # type: ignore[misc]
         return parts[0] if len(parts) == 1 else b"".join(parts), np.concatenate(spans, axis=1), np.concatenate(rows)
@@ -169,7 +153,7 @@ class _Payloads:
             start = self._parts.pop()[1]
         self._parts.append((buffer, start, end))
 
-    def _settle(self) -> None:
+    def _flush(self) -> None:
         if self._inflated:
             columns = np.array(self._inflated, np.int64).T
             self._spans.append(columns[:3])
@@ -177,72 +161,70 @@ class _Payloads:
             self._inflated = []
 
 
-def _opened(reading: _Reading, rows: "Ints", room: memoryview) -> "Iterator[_Payloads | int]":
-    """Payloads of the batches of `rows`, in order, many together; the row of one that must be opened by itself.
+def _open_payloads(batches: BatchBytes, rows: "Ints", scratch: memoryview) -> "Iterator[_Payloads | int]":
+    """Payloads of the batches of `rows`, in order, many at once; the row of a batch that must be opened separately.
 
-    What is inflated lies in `room`, which holds a block and one batch more, until the next are asked for.
+    Decompressed payloads are in `scratch`, with space for a block and one more batch, until the next payloads are returned.
     """
     payloads = _Payloads()
     used = 0
-    is_plain = reading.plain(rows)
+    is_plain = _is_plain(batches, rows)
     edges = [0, *(np.flatnonzero(np.diff(is_plain)) + 1).tolist(), len(rows)]
-    for first, behind in pairwise(edges):
-        run = rows[first:behind]
+    for first, end in pairwise(edges):
+        run = rows[first:end]
         if is_plain[first]:
             if payloads.size >= READ_BYTES:
                 yield payloads
                 used = 0
-            payloads.add_plain(reading.data, *_spans(reading, run), run)
+            payloads.add_plain(batches.data, *_spans(batches, run), run)
             continue
-        for row, count in zip(run.tolist(), reading.batches[BatchColumn.RECORDS_COUNT, run].tolist(), strict=True):
+        for row, count in zip(run.tolist(), batches.columns[BatchColumn.RECORDS_COUNT, run].tolist(), strict=True):
             if payloads.size >= READ_BYTES:
                 yield payloads
                 used = 0
-            size = _inflated(reading, row, room[used:])
+            size = _inflated(batches, row, scratch[used:])
             if payloads.size and (size < 0 or payloads.size + size > READ_BYTES):
                 yield payloads
                 if size > 0:
-                    room[:size] = room[used : used + size]
+                    scratch[:size] = scratch[used : used + size]
                 used = 0
             if size < 0:
                 yield row
                 continue
-            payloads.add_inflated(room, used, used + size, count, row)
+            payloads.add_inflated(scratch, used, used + size, count, row)
             used += size
     if payloads.size:
         yield payloads
 
 
-def _spans(reading: _Reading, rows: "Ints") -> "tuple[int, Ints]":
-    """Where the payloads of plain batches lie: the first byte of the first batch, and (3, n) as `gather_records` takes it."""
-    positions = reading.batches[BatchColumn.POSITION, rows]
-    sizes, counts = reading.batches[BatchColumn.SIZE_IN_BYTES, rows], reading.batches[BatchColumn.RECORDS_COUNT, rows]
+def _spans(batches: BatchBytes, rows: "Ints") -> "tuple[int, Ints]":
+    """The payloads of plain batches: the first byte of the first batch, and (3, n) as `gather_records` takes it."""
+    columns = batches.columns[:, rows]
+    positions = columns[BatchColumn.POSITION]
     starts = positions - positions[0]
-    return int(positions[0]) - reading.start, np.stack([starts + RECORD_BATCH_OVERHEAD, starts + sizes, counts])
+    ends = starts + columns[BatchColumn.SIZE_IN_BYTES]
+    return int(positions[0]) - batches.start, np.stack([starts + RECORD_BATCH_OVERHEAD, ends, columns[BatchColumn.RECORDS_COUNT]])
 
 
-def _inflated(reading: _Reading, row: int, output: memoryview) -> int:
-    """How many bytes a compressed batch of magic 2 gave, which are written to `output`.
-
-    -1 if they are many or none, the batch cannot be read to its end, or is of an old format.
-    """
-    batch, attributes = reading.bytes_of(row), int(reading.batches[BatchColumn.ATTRIBUTES, row])
-    if reading.batches[BatchColumn.MAGIC, row] < 2 or not attributes & COMPRESSION_MASK:
-        return -1
-    if len(batch) < reading.batches[BatchColumn.SIZE_IN_BYTES, row]:
+def _inflated(batches: BatchBytes, row: int, output: memoryview) -> int:
+    """Decompress a batch of magic 2 to `output`; returns how many bytes, -1 if they are too many or none, or the batch is damaged,
+    cut, uncompressed or of an old format."""
+    batch, column = batches.bytes_of(row), batches.columns[:, row]
+    codec = int(column[BatchColumn.ATTRIBUTES]) & COMPRESSION_MASK
+    if column[BatchColumn.MAGIC] < 2 or not codec or len(batch) < column[BatchColumn.SIZE_IN_BYTES]:
         return -1
     payload = batch[RECORD_BATCH_OVERHEAD:]
-    size = decompress_into(attributes & COMPRESSION_MASK, payload, output)
+    size = decompress_into(codec, payload, output)
     if size < 0:
-        plain = decompress(attributes & COMPRESSION_MASK, payload)
+        plain = decompress(codec, payload)
         size = len(plain.data) if plain.problem is None else 0
         if 0 < size < HELD_BYTES:
             output[:size] = plain.data
     return size if 0 < size < HELD_BYTES else -1
 
 
-def _one_batch(batches: "Ints", row: int, batch: memoryview) -> Iterator[RecordBlock]:
-    """Records of a batch that is opened by itself."""
+def _blocks_of_batch(batches: "Ints", row: int, batch: memoryview) -> Iterator[RecordBlock]:
+    """Records of a batch that is opened separately."""
     decoded = decode_batch(batch, position=int(batches[BatchColumn.POSITION, row]))
     for window, columns in decoded.windows():
         rows = np.full(columns.shape[1], row)
@@ -250,8 +232,8 @@ def _one_batch(batches: "Ints", row: int, batch: memoryview) -> Iterator[RecordB
         if decoded.legacy is None:
             yield block_of(batches, payload, columns, rows)
         else:
-            offsets, timestamps, kinds = decoded.legacy.absolute(columns)
-            yield RecordBlock(payload, columns, rows, offsets, timestamps, kinds, np.full(len(rows), NO_SEQUENCE))
+            offsets, timestamps, types = decoded.legacy.absolute(columns)
+            yield RecordBlock(payload, columns, rows, offsets, timestamps, types, np.full(len(rows), NO_SEQUENCE))
 
 
 def block_of(batches: "Ints", payload: "Buffer | None", columns: "Ints", rows: "Ints") -> RecordBlock:
@@ -270,11 +252,11 @@ def block_of(batches: "Ints", payload: "Buffer | None", columns: "Ints", rows: "
     )
 
 
-# Markers of transactions, which are batches of one record each: what they say is read without a column for every field.
+# Transaction markers, batches of one record each: read without a column for every field of a record.
 
 
 class MarkerBlock(NamedTuple):
-    """What markers say, one entry for each; offsets and times are absolute, `columns` is (MARKER_COLUMNS, n)."""
+    """Transaction markers, one entry each; offsets and times are absolute, `columns` is (MARKER_COLUMNS, n)."""
 
     columns: "Ints"
     offsets: "Ints"
@@ -282,24 +264,21 @@ class MarkerBlock(NamedTuple):
 
 
 def marker_block(batches: "Ints", rows: "Ints", read: Read) -> MarkerBlock | None:
-    """What the control batches of these rows, rising, say; None if they hold anything but a marker that can be read.
+    """The markers in the control batches of `rows`, ascending; None if any of them is not a readable marker.
 
-    `batches` and `read` are those of `record_blocks`.
+    `batches` and `read` are as for `record_blocks`.
     """
     columns = np.empty((MARKER_COLUMNS, len(rows)), np.int64)
     scratch = np.empty((RECORD_COLUMNS, 1), np.int64)
     done = 0
-    for group in _read_together(batches, rows):
-        start = int(batches[BatchColumn.POSITION, group[0]])
-        end = int(batches[BatchColumn.POSITION, group[-1]] + batches[BatchColumn.SIZE_IN_BYTES, group[-1]])
-        reading = _Reading(batches, memoryview(read(start, end - start)), start)
-        if not (reading.plain(group) & (batches[BatchColumn.RECORDS_COUNT, group] == 1)).all():
+    for group, batch_bytes in _read_groups(batches, rows, read):
+        if not (_is_plain(batch_bytes, group) & (batches[BatchColumn.RECORDS_COUNT, group] == 1)).all():
             return None
-        positions = batches[BatchColumn.POSITION, group] - start
+        positions = batches[BatchColumn.POSITION, group] - batch_bytes.start
         payloads = np.stack([positions + RECORD_BATCH_OVERHEAD, positions + batches[BatchColumn.SIZE_IN_BYTES, group]])
         markers = np.empty((MARKER_COLUMNS, len(group)), np.int64)
-        least = MIN_CONTROL_KEY_SIZE, MARKER_VALUE_SIZE
-        if read_markers(readable(reading.data), payloads, *least, scratch, markers) < len(group):
+        sizes = MIN_CONTROL_KEY_SIZE, MARKER_VALUE_SIZE
+        if read_markers(readable(batch_bytes.data), payloads, *sizes, scratch, markers) < len(group):
             return None
         columns[:, done : done + len(group)] = markers
         done += len(group)
@@ -309,7 +288,7 @@ def marker_block(batches: "Ints", rows: "Ints", read: Read) -> MarkerBlock | Non
 
 
 def _timestamps(batches: "Ints", rows: "Ints", deltas: "Ints") -> "tuple[Ints, NDArray[np.bool_]]":
-    """Times of records of magic 2 by those of their batches, and whether each is the broker's."""
+    """Timestamps of records of magic 2, and whether each is LogAppendTime."""
     by_broker = batches[BatchColumn.ATTRIBUTES][rows] & TIMESTAMP_TYPE_MASK != 0
     stamped = batches[BatchColumn.BASE_TIMESTAMP][rows] + deltas
     return np.where(by_broker, batches[BatchColumn.MAX_TIMESTAMP][rows], stamped), by_broker

@@ -1,8 +1,7 @@
-"""Decompression: the one place where compressed bytes become larger ones, in pieces of at most 256 KiB and up to a limit.
+"""Decompression, in pieces of at most 256 KiB and up to a limit.
 
-No size that the bytes declare is believed: what a stream gives is counted as it comes, and a bomb ends at the limit. The
-framings are those of Kafka's readers (org.apache.kafka.common.compress, snappy-java's SnappyInputStream). What came out before
-a stream broke is kept.
+Declared sizes are not trusted: output is counted as it comes, and a decompression bomb ends at the limit. Framing is as in Kafka's
+readers (org.apache.kafka.common.compress, snappy-java's SnappyInputStream). The output before a fault is kept.
 """
 
 import io
@@ -12,43 +11,40 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from kafka_forensics.errors import FormatError
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import (
-    BATCH_HEADER,
     HEADER_SIZE_UP_TO_MAGIC,
     LAST_OFFSET_DELTA_AT,
     LEGACY_V0_OVERHEAD,
     LOG_OVERHEAD,
     compression_name,
 )
-from kafka_forensics.parsers.log.collected import read_batches
+from kafka_forensics.parsers.log.collected import read_section
+from kafka_forensics.parsers.log.damage import Detail
+from kafka_forensics.parsers.spec.batch_header import BATCH_HEADER
 from kafka_forensics.storage.bundles import CollectedLog, Frame
 from kafka_forensics.storage.source import ByteFile
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 PIECE_BYTES: Final = 256 << 10
-"""Largest piece a stream gives."""
+"""Size of the largest piece of a stream."""
 HELD_BYTES: Final = 16 << 20
-"""Most decompressed bytes of one batch that are held at once."""
+"""Most decompressed bytes of one batch in memory at once."""
 DECOMPRESSION_LIMIT_BYTES: Final = 1 << 30
-"""Most decompressed bytes of one batch that are even counted."""
+"""Most decompressed bytes of one batch that are counted."""
 
 _SNAPPY_MAX_RATIO: Final = 22
-"""A snappy copy of three bytes gives at most 64."""
+"""A snappy copy of three bytes has an output of at most 64."""
 _SNAPPY_BLOCK_LIMIT: Final = 128 << 20
-"""A snappy block comes out whole or not at all, so a larger one is refused."""
+"""A snappy block is decompressed at once, so a larger one is refused."""
 _SNAPPY_CHUNK_LIMIT: Final = 512 << 20
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _GZIP_WINDOW: Final = 31
 """zlib's number for "gzip, any window"."""
 _GZIP_INPUT: Final = 64 << 10
 _GZIP_NEXT_INPUT: Final = 256
-"""First bytes given to each further member: thousands of empty ones must not cost a copy of 64 KiB each."""
+"""First input of each further member: thousands of empty members must not cost a copy of 64 KiB each."""
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEAD: Final = 0x82534E41
 _XERIAL_HEADER_SIZE: Final = 16
@@ -58,17 +54,15 @@ _LZ4_BLOCK_CHECKSUM: Final = 0x10
 _LZ4_CONTENT_SIZE: Final = 0x08
 _LZ4_CONTENT_CHECKSUM: Final = 0x04
 _LZ4_SHORT_HEADER: Final = 7
-"""Bytes of the header of a frame that does not say its size."""
+"""Header size of a frame without its content size."""
 _ZSTD_SCRATCH_INPUT: Final = 256 << 10
 _ZSTD_SCRATCH_OUTPUT: Final = 1 << 20
-_DRIP_BYTES: Final = 4 << 10
+_SMALL_READ_BYTES: Final = 4 << 10
 _scratch: Final = threading.local()
 
-Detail = dict[str, int | str | bool | list[int]]
 
-
-class _BrokenStreamError(Exception):
-    """Ends a decoder: `kind` of finding, and numbers for it."""
+class _CodecError(Exception):
+    """Ends a decoder; `kind` of finding and its detail."""
 
     def __init__(self, kind: str, reason: str, **numbers: int) -> None:
         super().__init__(reason)
@@ -76,14 +70,14 @@ class _BrokenStreamError(Exception):
         self.detail: Detail = {"reason": reason, **numbers}
 
 
-def _malformed(reason: str, **numbers: int) -> _BrokenStreamError:
-    return _BrokenStreamError("CODEC_MALFORMED", reason, **numbers)
+def _malformed(reason: str, **numbers: int) -> _CodecError:
+    return _CodecError("CODEC_MALFORMED", reason, **numbers)
 
 
 class Decompression:
-    """The pieces of one stream, to be iterated once; afterwards `problem` says what was wrong with it.
+    """The pieces of one decompressed stream, each at most 256 KiB, lazily; iterate once, then `problem` and `detail` are valid.
 
-    `codec` is attribute bits 0-2, `magic` that of the batch. `problem` is a finding kind or None, `detail` its numbers.
+    `codec` is attribute bits 0-2, `magic` that of the batch. `problem` is a finding kind or None.
     """
 
     def __init__(self, codec: int, payload: bytes | memoryview, *, magic: int = 2, limit: int = DECOMPRESSION_LIMIT_BYTES) -> None:
@@ -105,45 +99,40 @@ class Decompression:
                     yield piece[:room]
                     return
                 yield piece
-        except _BrokenStreamError as error:
+        except _CodecError as error:
             self._fail(error.kind, error.detail)
 
     def _fail(self, kind: str, detail: Detail) -> None:
         self.problem = kind
-        known: Detail = {"codec": compression_name(self._codec), "bytes_in": len(self._payload), "bytes_out": self.bytes_out}
+        common: Detail = {"codec": compression_name(self._codec), "bytes_in": len(self._payload), "bytes_out": self.bytes_out}
         if kind == "DECOMP_LIMIT_EXCEEDED":
             declared = detail.get("declared", 0)
             assert isinstance(declared, int)
-            known["ratio"] = max(self.bytes_out, declared) // max(len(self._payload), 1)
-        self.detail = known | detail
+            common["ratio"] = max(self.bytes_out, declared) // max(len(self._payload), 1)
+        self.detail = common | detail
 
 
 @dataclass(slots=True)
 class Decompressed:
-    """What a payload gave: all of it, or what came before `problem` (a finding kind) with its `detail`."""
+    """A decompressed payload: all of it, or the part before `problem` (a finding kind) with its `detail`."""
 
     data: bytes
     problem: str | None = None
     detail: Detail = field(default_factory=dict)
 
 
-def stream(codec: int, payload: bytes | memoryview, *, magic: int = 2, limit: int = DECOMPRESSION_LIMIT_BYTES) -> Decompression:
-    """The pieces of `payload` decompressed, each at most 256 KiB; nothing is read before they are asked for."""
-    return Decompression(codec, payload, magic=magic, limit=limit)
-
-
 def decompress(codec: int, payload: bytes | memoryview, *, magic: int = 2, limit: int = HELD_BYTES) -> Decompressed:
-    """`payload` decompressed and held, at most `limit` bytes of it: more is the problem DECOMP_LIMIT_EXCEEDED."""
-    pieces = stream(codec, payload, magic=magic, limit=limit)
+    """`payload` decompressed in memory, at most `limit` bytes: more is the problem DECOMP_LIMIT_EXCEEDED."""
+    pieces = Decompression(codec, payload, magic=magic, limit=limit)
     parts = list(pieces)
     return Decompressed(parts[0] if len(parts) == 1 else b"".join(parts), pieces.problem, pieces.detail)
 
 
 def decompress_into(codec: int, payload: memoryview, output: memoryview) -> int:
-    """Decompress `payload` of a magic 2 batch to the start of `output`: how many bytes it gave. Those behind may change.
+    """Decompress `payload` of a magic 2 batch to the start of `output`; returns how many bytes, the same as `decompress` returns.
 
-    -1 where something is wrong, where `output` is small (an LZ4 frame needs room for its largest block behind all others), or where
-    the codec knows no way without a copy: then `decompress` tells. What is given is what `decompress` gives without a problem.
+    -1 if the payload is damaged, if `output` is too small (an LZ4 frame needs space for its largest block after all others), or if
+    the codec cannot decompress without a copy: then use `decompress`. Bytes of `output` after the result may change.
     """
     if codec == 3:
         return _lz4_into(payload, output)
@@ -163,11 +152,9 @@ def _decoder(codec: int, payload: memoryview, magic: int) -> Iterator[bytes]:
     if codec == 4:
         return _zstd(payload, magic)
     decoders: dict[int, Callable[[memoryview], Iterator[bytes]]] = {0: _cut, 1: _gzip, 2: _snappy}
-    return decoders.get(codec, _unknown)(payload)
-
-
-def _unknown(_payload: memoryview) -> Iterator[bytes]:
-    raise _malformed("unknown_codec")
+    if codec not in decoders:
+        raise _malformed("unknown_codec")
+    return decoders[codec](payload)
 
 
 def _cut(data: memoryview) -> Iterator[bytes]:
@@ -177,7 +164,7 @@ def _cut(data: memoryview) -> Iterator[bytes]:
 
 
 def _gzip(payload: memoryview) -> Iterator[bytes]:
-    """RFC 1952 members, one after the other (GZIPInputStream); what follows the last and is no member is a fault."""
+    """RFC 1952 members, one after the other (GZIPInputStream); other bytes after the last member are a fault."""
     position = 0
     step = _GZIP_INPUT
     while position < len(payload) or position == 0:
@@ -185,19 +172,19 @@ def _gzip(payload: memoryview) -> Iterator[bytes]:
             raise _malformed("trailing_bytes", position=position)
         member = zlib.decompressobj(_GZIP_WINDOW)
         while not member.eof:
-            waiting: bytes | memoryview = payload[position : position + step]
-            if not waiting:
+            pending: bytes | memoryview = payload[position : position + step]
+            if not pending:
                 raise _malformed("truncated", position=position)
-            position += len(waiting)
+            position += len(pending)
             step = min(2 * step, _GZIP_INPUT)
             full = True
-            while (waiting or full) and not member.eof:
+            while (pending or full) and not member.eof:
                 try:
-                    piece = member.decompress(waiting, PIECE_BYTES)
+                    piece = member.decompress(pending, PIECE_BYTES)
                 except zlib.error as error:
                     raise _malformed("corrupt", position=position) from error
                 full = len(piece) == PIECE_BYTES
-                waiting = member.unconsumed_tail
+                pending = member.unconsumed_tail
                 if piece:
                     yield piece
         position -= len(member.unused_data)
@@ -221,13 +208,13 @@ def _snappy(payload: memoryview) -> Iterator[bytes]:
             continue
         position += 4
         if length > min(len(payload) - position, _SNAPPY_CHUNK_LIMIT):
-            raise _BrokenStreamError("CODEC_SIZE_LIE", "chunk", declared=length, available=len(payload) - position)
+            raise _CodecError("CODEC_SIZE_LIE", "chunk", declared=length, available=len(payload) - position)
         yield from _snappy_block(payload[position : position + length], position)
         position += length
 
 
 def _snappy_block(block: memoryview, position: int) -> Iterator[bytes]:
-    """A raw snappy block, refused before anything is allocated if it says it holds more than it can."""
+    """A raw snappy block; a declared size that is impossible is refused before anything is allocated."""
     import cramjam
 
     declared = 0
@@ -238,9 +225,9 @@ def _snappy_block(block: memoryview, position: int) -> Iterator[bytes]:
         if block[index] < 128:
             break
     if declared > _SNAPPY_MAX_RATIO * len(block):
-        raise _BrokenStreamError("CODEC_SIZE_LIE", "block", declared=declared, available=len(block))
+        raise _CodecError("CODEC_SIZE_LIE", "block", declared=declared, available=len(block))
     if declared > _SNAPPY_BLOCK_LIMIT:
-        raise _BrokenStreamError("DECOMP_LIMIT_EXCEEDED", "block", declared=declared, limit=_SNAPPY_BLOCK_LIMIT)
+        raise _CodecError("DECOMP_LIMIT_EXCEEDED", "block", declared=declared, limit=_SNAPPY_BLOCK_LIMIT)
     try:
         plain = cramjam.snappy.decompress_raw(block)
     except cramjam.DecompressionError as error:
@@ -249,7 +236,7 @@ def _snappy_block(block: memoryview, position: int) -> Iterator[bytes]:
 
 
 def _lz4(payload: memoryview, magic: int) -> Iterator[bytes]:
-    """One LZ4 frame of independent blocks (Lz4BlockInputStream); magic 0 never looks at the header's checksum."""
+    """One LZ4 frame of independent blocks (Lz4BlockInputStream); for magic 0 the header's checksum is not checked."""
     import cramjam
 
     flags, largest, position, header_is_right = _lz4_header(payload, magic)
@@ -290,7 +277,7 @@ def _lz4(payload: memoryview, magic: int) -> Iterator[bytes]:
 
 
 def _lz4_into(payload: memoryview, output: memoryview) -> int:
-    """The same frame to the start of `output`, in which its largest block must have room behind all others; -1 for any trouble."""
+    """Decompress such a frame to the start of `output`, see `decompress_into`; -1 for any fault."""
     import cramjam
 
     largest, position = _lz4_plain_frame(bytes(payload[:_LZ4_SHORT_HEADER]))
@@ -300,10 +287,10 @@ def _lz4_into(payload: memoryview, output: memoryview) -> int:
         position += 4
         if not word & 0x7FFFFFFF:
             return size if position == len(payload) else -1
-        behind = position + (word & 0x7FFFFFFF)
-        if behind > end or behind - position > largest or size > room:
+        block_end = position + (word & 0x7FFFFFFF)
+        if block_end > end or block_end - position > largest or size > room:
             return -1
-        block = payload[position:behind]
+        block = payload[position:block_end]
         if word >> 31:
             output[size : size + len(block)] = block
             size += len(block)
@@ -312,23 +299,23 @@ def _lz4_into(payload: memoryview, output: memoryview) -> int:
                 size += cramjam.lz4.decompress_block_into(block, output[size:], output_len=largest)
             except cramjam.DecompressionError:
                 return -1
-        position = behind
+        position = block_end
     return -1
 
 
 @lru_cache
 def _lz4_plain_frame(header: bytes) -> tuple[int, int]:
-    """(largest block, position of the first) of a frame by its first seven bytes, if all of it is blocks; (0, 0) for any other."""
+    """(largest block, position of the first) of a frame without block checksums and content size, from 7 bytes; else (0, 0)."""
     try:
         flags, largest, position, is_right = _lz4_header(memoryview(header + b"\0"), 2)
-    except _BrokenStreamError:
+    except _CodecError:
         return 0, 0
     plain = is_right and not flags & (_LZ4_BLOCK_CHECKSUM | _LZ4_CONTENT_CHECKSUM | _LZ4_CONTENT_SIZE)
     return (largest, position) if plain else (0, 0)
 
 
 def _lz4_header(payload: memoryview, magic: int) -> tuple[int, int, int, bool]:
-    """(flags, largest block, position of the first block, whether the header's checksum is right) of a frame Kafka can read."""
+    """(flags, largest block, position of the first block, whether the header's checksum is right) of a frame that Kafka reads."""
     if len(payload) < 7 or int.from_bytes(payload[:4], "little") != _LZ4_MAGIC:
         raise _malformed("header", position=0)
     flags, block = payload[4], payload[5]
@@ -348,7 +335,7 @@ def _xxh32(data: memoryview) -> int:
 
 
 def _zstd(payload: memoryview, magic: int) -> Iterator[bytes]:
-    """Zstandard frames; what fits the scratch buffer comes in one call. Windows above 128 MiB are refused, as by zstd-jni."""
+    """Zstandard frames, in one call if the scratch buffer is large enough. Windows above 128 MiB are refused, as by zstd-jni."""
     import cramjam
 
     if not len(payload):
@@ -371,16 +358,18 @@ def _zstd(payload: memoryview, magic: int) -> Iterator[bytes]:
 
 
 def _zstd_stream(payload: memoryview) -> Iterator[bytes]:
-    """The same through a stream. It drops what it had ready when it fails, so the end is then read again in small steps."""
+    """The same as a stream. On a fault it loses pending output, so the end is read again in small steps."""
     import pyarrow as pa
 
     done = 0
     fault: Exception | None = None
     for step in (PIECE_BYTES, 64, 1):
-        source = pa.BufferReader(payload) if step == PIECE_BYTES else pa.PythonFile(_Drip(payload), mode="r")
+        source = pa.BufferReader(payload) if step == PIECE_BYTES else pa.PythonFile(_SmallReads(payload), mode="r")
         try:
             reader = pa.CompressedInputStream(source, "zstd")
-            _skip(reader, done)
+            to_skip = done
+            while to_skip > 0 and (piece := reader.read(min(to_skip, PIECE_BYTES))):
+                to_skip -= len(piece)
             while piece := reader.read(step):
                 done += len(piece)
                 yield piece
@@ -391,13 +380,8 @@ def _zstd_stream(payload: memoryview) -> Iterator[bytes]:
     raise _malformed("corrupt") from fault
 
 
-def _skip(reader: "pa.CompressedInputStream", size: int) -> None:
-    while size > 0 and (piece := reader.read(min(size, PIECE_BYTES))):
-        size -= len(piece)
-
-
-class _Drip(io.RawIOBase):
-    """A file that gives a few bytes at a time, whatever is asked for."""
+class _SmallReads(io.RawIOBase):
+    """A file whose reads return at most 4 KiB."""
 
     def __init__(self, data: memoryview) -> None:
         super().__init__()
@@ -405,22 +389,22 @@ class _Drip(io.RawIOBase):
         self._position = 0
 
     def readable(self) -> bool:
-        """Yes."""
+        """True."""
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """At most 4 KiB."""
-        size = _DRIP_BYTES if size < 0 else min(size, _DRIP_BYTES)
+        """The next bytes, at most `size` and 4 KiB."""
+        size = _SMALL_READ_BYTES if size < 0 else min(size, _SMALL_READ_BYTES)
         piece = bytes(self._data[self._position : self._position + size])
         self._position += len(piece)
         return piece
 
 
-# A segment as Kafka's loader steps over it: from frame to frame by their lengths, no CRC computed (FileLogInputStream).
+# The batches of a segment as Kafka's loader walks them: by their lengths, without CRCs (FileLogInputStream).
 
 
 _HEADER: Final = struct.Struct(BATCH_HEADER.format[:5])
-"""Base offset, length, and, if its magic is 2, the leader epoch before it."""
+"""Base offset, length, leader epoch (of magic 2) and magic."""
 _DELTA: Final = struct.Struct(">i")
 _FRAME_COLUMNS: Final = [
     BatchColumn.POSITION,
@@ -433,11 +417,10 @@ _WINDOW: Final = 64 << 10
 
 
 def read_next_offset(log: ByteFile, base_offset: int, entry: tuple[int, int]) -> int | None:
-    """The next offset behind the last batch, as found from an index entry (absolute offset, byte position); None if reading throws.
+    """The next offset after the last batch, by LogSegment.readNextOffset of Kafka 4.3; None if its read throws.
 
-    From that position on the batch that holds the offset is looked for, by base offsets as Kafka 4.3 does; the last batch behind it
-    counts. If none is found, the segment's base offset is taken for its end (LogSegment.readNextOffset,
-    FileRecords.searchForOffsetFromPosition). Raises SourceError.
+    It searches from the index entry (absolute offset, byte position) for the batch with that offset, by base offsets, and uses the
+    last batch after it, or without one the segment's base offset (FileRecords.searchForOffsetFromPosition). Raises SourceError.
     """
     target = entry[0]
     reached = False
@@ -454,7 +437,7 @@ def read_next_offset(log: ByteFile, base_offset: int, entry: tuple[int, int]) ->
 
 
 def _frames(log: ByteFile, position: int) -> Iterator[tuple[int, int] | None]:
-    """(base offset, next offset) of every batch from a position on that fits; None where a length throws."""
+    """(base offset, next offset) of every complete batch from `position` on; None where Kafka throws because of a length."""
     if isinstance(log, CollectedLog):
         yield from _collected_frames(log, position)
         return
@@ -479,15 +462,12 @@ def _frames(log: ByteFile, position: int) -> Iterator[tuple[int, int] | None]:
 
 
 def _collected_frames(log: CollectedLog, position: int) -> Iterator[tuple[int, int] | None]:
-    """The same of a collected log, by its batches and by what stands where damage begins."""
+    """The same for a collected log, from its batches and the frames stored where damage begins."""
     for section, packed in log.batches(position, log.size_in_bytes):
         if position >= section.end:
             continue
         frames = log.frames(section.start, section.end)
-        try:
-            columns = read_batches(packed).columns
-        except FormatError as error:
-            raise log.broken(error.reason) from error
+        columns = read_section(log, packed).columns
         for at, base_offset, size, magic, delta in columns[_FRAME_COLUMNS].T.tolist():
             frames.setdefault(at, Frame(at, base_offset, size - LOG_OVERHEAD, magic, delta if magic >= 2 else 0))
         while position < min(section.end, log.size_in_bytes - HEADER_SIZE_UP_TO_MAGIC):
@@ -505,11 +485,9 @@ def _collected_frames(log: CollectedLog, position: int) -> Iterator[tuple[int, i
 
 
 def last_entry(index: ByteFile, base_offset: int) -> tuple[int, int]:
-    """The last entry of a `.index` as its length says, zeros and all: (absolute offset, byte position). Raises SourceError."""
+    """The last entry of a `.index` by the file's size, even if it is zeros: (absolute offset, position). Raises SourceError."""
     entries = index.size_in_bytes // 8
-    if entries == 0:
-        return base_offset, 0
-    data = index.read_at(8 * (entries - 1), 8)
+    data = index.read_at(8 * (entries - 1), 8) if entries else b""
     if len(data) < 8:
         return base_offset, 0
     relative, position = struct.unpack(">ii", data)

@@ -1,14 +1,14 @@
-"""Batches of a log as a bundle holds them: columns in few bytes, and back (`writers.bundle_columns` makes them).
+"""Batches of a log in a bundle: delta-coded columns (`writers.bundle_columns` writes them).
 
-Each column is what is left of it once it is foretold by the rows before: where a batch begins, by the end of the one before; its
-sequence, by the last one of its producer. Of what is left the least value and the bytes above it are stored, byte by byte in
-planes, as few as the largest needs. A section speaks of at most `CHUNK_ROWS` batches and needs no other.
+A column is the difference to what the previous rows predict: the position of a batch is the end of the one before, its sequence
+follows the last one of its producer. The smallest difference is stored, and the others above it as byte planes, as many as the
+largest needs. A section has at most `CHUNK_ROWS` batches and can be read without any other.
 """
 
 import json
 import re
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -16,16 +16,18 @@ import numpy as np
 from kafka_forensics.errors import FormatError
 from kafka_forensics.model.batches import BATCH_COLUMNS, CHUNK_ROWS, LOG_DAMAGE, BatchColumn, Damage
 from kafka_forensics.model.constants import (
-    BATCH_HEADER,
     CURRENT_MAGIC,
     INT64_MAX,
+    LEGACY_V0_OVERHEAD,
     LOG_OVERHEAD,
     MAGIC_AT,
+    MAX_INT32,
     MAX_SEQUENCE,
     RECORD_BATCH_OVERHEAD,
 )
 from kafka_forensics.parsers.kernels.strong_content import DIGEST_BYTES
-from kafka_forensics.storage.bundles import SectionKind
+from kafka_forensics.parsers.spec.batch_header import BATCH_HEADER, BatchHeader
+from kafka_forensics.storage.bundles import CollectedLog, SectionKind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,28 +35,28 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 SECTION_HEAD: Final = struct.Struct("<IB")
-"""Bytes of the columns, and of each digest."""
+"""Size of the columns in bytes, and of each digest."""
 COLUMNS_HEAD: Final = struct.Struct("<Iqqq")
-"""Rows; byte, offset and time from which the first row is foretold."""
+"""Number of rows; position, offset and time from which the first row is predicted."""
 PLANES_HEAD: Final = struct.Struct("<Bq")
-"""Bytes a value, and the least one."""
+"""Bytes per value, and the smallest value."""
 STORED_COLUMNS: Final = 19
-LEAST_BATCH_BYTES: Final = 26
-"""Of magic 0, without key and value: a file has no more batches than so many bytes go into it."""
+LEAST_BATCH_BYTES: Final = LOG_OVERHEAD + LEGACY_V0_OVERHEAD
+"""Size of the smallest batch, of magic 0 without key and value."""
 
 
 class CollectedBatches(NamedTuple):
-    """What a section tells: a (BATCH_COLUMNS, n) matrix without identities, the offsets that entries of magic 0 and 1 bear (1, n),
-    the digests of contents (n, 2) and what is damaged, each with whether only opening the batch tells."""
+    """A section: a (BATCH_COLUMNS, n) matrix without identities, the offsets stored in entries of magic 0 and 1 (1, n), content
+    digests (n, 2), and damage, each with whether it is inside a batch."""
 
     columns: "Ints"
-    written: "Ints"
+    stored_offsets: "Ints"
     digests: "NDArray[np.uint64]"
     damage: list[tuple[Damage, bool]]
 
 
 def read_batches(section: bytes) -> CollectedBatches:
-    """A section of batches. Raises FormatError, whatever the bytes are, and holds no more than `CHUNK_ROWS` rows."""
+    """The batches of a section, at most `CHUNK_ROWS` rows. Raises FormatError for any invalid bytes."""
     if len(section) < SECTION_HEAD.size + COLUMNS_HEAD.size:
         raise FormatError("a section of batches without a head")
     size, digest_size = SECTION_HEAD.unpack_from(section)
@@ -69,8 +71,16 @@ def read_batches(section: bytes) -> CollectedBatches:
     return CollectedBatches(*_restored(stored, start, rows), digests, _damage(section[digests_end:]))
 
 
+def read_section(log: CollectedLog, packed: bytes) -> CollectedBatches:
+    """The batches of a section of this log. Raises SourceError for invalid bytes."""
+    try:
+        return read_batches(packed)
+    except FormatError as error:
+        raise log.broken(error.reason) from error
+
+
 def _stored(data: bytes) -> tuple["list[Ints]", tuple[int, int, int], int]:
-    """The columns as they are stored; byte, offset and time of the start; the number of rows."""
+    """The columns as stored; position, offset and time of the start; the number of rows."""
     rows, *start = COLUMNS_HEAD.unpack_from(data)
     if rows > CHUNK_ROWS:
         raise FormatError(f"a section of {rows} batches")
@@ -92,9 +102,11 @@ def _stored(data: bytes) -> tuple["list[Ints]", tuple[int, int, int], int]:
 
 
 def _restored(stored: "list[Ints]", start: tuple[int, int, int], rows: int) -> tuple["Ints", "Ints"]:
-    """The matrix of batches, and the offsets written in old entries. Sums wrap around as they did when they were taken."""
+    """The matrix of batches, and the offsets of old entries. Sums wrap around in the same way as the writer's."""
     size, gap, offset_gap, last_rest, delta_rest, count, epoch, magic, crc, crc_rest = stored[:10]
-    attributes, time_gap, time_span, producer_id, producer_epoch, sequence, control, coordinator_epoch, written_rest = stored[10:]
+    attributes, time_gap, time_span, producer_id, producer_epoch, sequence, control, coordinator_epoch, stored_offset_rest = stored[
+        10:
+    ]
     columns = np.zeros((BATCH_COLUMNS, rows), np.int64)
     delta = delta_rest + count - 1
     span = delta + last_rest + 1
@@ -118,18 +130,18 @@ def _restored(stored: "list[Ints]", start: tuple[int, int, int], rows: int) -> t
     columns[BatchColumn.RECORDS_COUNT] = count
     columns[BatchColumn.CONTROL_RECORD_TYPE] = control
     columns[BatchColumn.COORDINATOR_EPOCH] = coordinator_epoch
-    return columns, (written_rest + columns[BatchColumn.LAST_OFFSET])[np.newaxis]
+    return columns, (stored_offset_rest + columns[BatchColumn.LAST_OFFSET])[np.newaxis]
 
 
 def _summed(gaps: "Ints", spans: "Ints", start: int) -> "Ints":
-    """Where each row begins: a gap behind the end of the one before."""
+    """The start of each row: a gap after the end of the row before."""
     begins: Ints = np.cumsum(gaps) + np.cumsum(spans) - spans + start
     return begins
 
 
-def by_producer(producer_id: "Ints", known: "NDArray[np.bool_]") -> tuple["Ints", "NDArray[np.bool_]"]:
-    """The rows that are `known`, in order of producers and then as they come, and of each whether it is its producer's first."""
-    rows = np.flatnonzero(known)
+def by_producer(producer_id: "Ints", chosen: "NDArray[np.bool_]") -> tuple["Ints", "NDArray[np.bool_]"]:
+    """The `chosen` rows ordered by producer, and whether each is the first of its producer."""
+    rows = np.flatnonzero(chosen)
     rows = rows[np.argsort(producer_id[rows], kind="stable")]
     first = np.ones(rows.size, np.bool_)
     first[1:] = producer_id[rows][1:] != producer_id[rows][:-1]
@@ -137,7 +149,7 @@ def by_producer(producer_id: "Ints", known: "NDArray[np.bool_]") -> tuple["Ints"
 
 
 def restored_sequences(stored: "Ints", producer_id: "Ints", delta: "Ints") -> "Ints":
-    """Sequences, from what is left where the last one of the same producer foretells the next; negative ones as they are."""
+    """Sequences from their differences to the prediction by the producer's last batch; negative ones are stored as they are."""
     rows, first = by_producer(producer_id, stored >= 0)
     sequences = stored.copy()
     if rows.size:
@@ -151,7 +163,7 @@ def restored_sequences(stored: "Ints", producer_id: "Ints", delta: "Ints") -> "I
 
 
 def _damage(data: bytes) -> list[tuple[Damage, bool]]:
-    """Damage from its JSON: kind, byte, size, offsets, detail, whether only opening the batch tells."""
+    """Damage from its JSON: kind, position, size, offsets, detail, whether it is inside a batch."""
     if not data:
         return []
     try:
@@ -167,72 +179,70 @@ def _damage_of(row: object) -> tuple[Damage, bool]:
     match row:
         case [str(kind), int(position), int(size), int(base), int(last), dict(detail), bool(inside)]:
             numbers = position, size, base, last
+            types = _DETAILS.get(kind, _BATCH_DETAILS)
+            is_valid = all(_is_detail(value, types.get(name)) for name, value in detail.items())
             if kind in LOG_DAMAGE and all(map(_is_int64, numbers)) and position >= 0 and size >= 0:
-                known = _DETAILS.get(kind, _OF_BATCHES)
-                return Damage(kind, position, size, base, last, dict(_detail(known, item) for item in detail.items())), inside
+                if not is_valid:
+                    raise FormatError("a detail of damage that makes no sense")
+                return Damage(kind, *numbers, detail), inside
     raise FormatError("damage that makes no sense")
 
 
-def _detail(known: Mapping[str, type], item: tuple[object, object]) -> tuple[str, "int | str | bool | list[int]"]:
-    """A detail of damage: its name, and a number or a word, as damage of its kind has it."""
-    name, value = item
-    if isinstance(name, str) and (kind := known.get(name)) is not None:
-        if kind is bool and isinstance(value, bool):
-            return name, value
-        if kind is int and isinstance(value, int) and _is_int64(value):
-            return name, value
-        if kind is str and isinstance(value, str) and _WORDS.fullmatch(value):
-            return name, value
-    raise FormatError("a detail of damage that makes no sense")
+def _is_detail(value: object, expected: type | None) -> bool:
+    """Whether `value` is a number or a short text of the type that damage of this kind has; None for an unknown name."""
+    if expected is int:
+        return _is_int64(value)
+    return type(value) is expected and (not isinstance(value, str) or _TEXT.fullmatch(value) is not None)
 
 
 def _is_int64(number: object) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool) and -(1 << 63) <= number < 1 << 63
+    return type(number) is int and -(1 << 63) <= number < 1 << 63
 
 
-def _named(names: str, kind: type) -> dict[str, type]:
-    return dict.fromkeys(names.split(), kind)
+def _named(names: str, value_type: type) -> dict[str, type]:
+    return dict.fromkeys(names.split(), value_type)
 
 
-_WORDS: Final = re.compile(r"[A-Za-z0-9_.,:;()' -]{1,200}")
-_OF_BATCHES: Final = _named(
+_TEXT: Final = re.compile(r"[A-Za-z0-9_.,:;()' -]{1,200}")
+_BATCH_DETAILS: Final = _named(
     "stored_crc computed_crc magic crc_is_right_as_magic records_count records_found last_offset_delta record_index"
     " payload_position inner_offset bytes_in bytes_out position declared available limit ratio",
     int,
 ) | _named("reason codec", str)
-_OF_FRAMES: Final = (
+_FRAME_DETAILS: Final = (
     _named("stored_crc computed_crc magic declared_length found_at candidates zero_bytes bytes_present", int)
     | _named("reason", str)
     | _named("runs_past_end", bool)
 )
 _DETAILS: Final = {
-    **dict.fromkeys(("FRAMING_LOST", "SEG_HOLE", "SEG_TORN_TAIL", "SEG_ZERO_TAIL"), _OF_FRAMES),
+    **dict.fromkeys(("FRAMING_LOST", "SEG_HOLE", "SEG_TORN_TAIL", "SEG_ZERO_TAIL"), _FRAME_DETAILS),
     "BUDGET_EXCEEDED": _named("limit", int) | _named("reason", str) | _named("crc_checked", bool),
 }
-"""By kind, of those that are not of batches: names of details, and what they are."""
+"""Names and types of details, for the kinds of damage outside of batches."""
 
 
-# What the columns of a batch can be: the types of the fields in its header, and where it can lie.
+# Checks that the facts can be those of a log: ranges of the header's fields, positions, headers of stored batches.
 
 
+_INT16, _INT32, _UINT32 = (-(1 << 15), (1 << 15) - 1), (-(1 << 31), (1 << 31) - 1), (0, (1 << 32) - 1)
 _RANGES: Final = {
-    BatchColumn.SIZE_IN_BYTES: (LEAST_BATCH_BYTES, (1 << 31) - 1 + LOG_OVERHEAD),
-    BatchColumn.LAST_OFFSET_DELTA: (-(1 << 31), (1 << 31) - 1),
-    BatchColumn.PARTITION_LEADER_EPOCH: (-(1 << 31), (1 << 31) - 1),
+    BatchColumn.SIZE_IN_BYTES: (LEAST_BATCH_BYTES, MAX_INT32 + LOG_OVERHEAD),
+    BatchColumn.LAST_OFFSET_DELTA: _INT32,
+    BatchColumn.PARTITION_LEADER_EPOCH: _INT32,
     BatchColumn.MAGIC: (0, 255),
-    BatchColumn.CRC: (0, (1 << 32) - 1),
-    BatchColumn.CRC_COMPUTED: (0, (1 << 32) - 1),
-    BatchColumn.ATTRIBUTES: (-(1 << 15), (1 << 15) - 1),
-    BatchColumn.PRODUCER_EPOCH: (-(1 << 15), (1 << 15) - 1),
-    BatchColumn.BASE_SEQUENCE: (-(1 << 31), (1 << 31) - 1),
-    BatchColumn.RECORDS_COUNT: (-(1 << 31), (1 << 31) - 1),
-    BatchColumn.CONTROL_RECORD_TYPE: (-(1 << 15), (1 << 15) - 1),
-    BatchColumn.COORDINATOR_EPOCH: (-(1 << 31), (1 << 31) - 1),
+    BatchColumn.CRC: _UINT32,
+    BatchColumn.CRC_COMPUTED: _UINT32,
+    BatchColumn.ATTRIBUTES: _INT16,
+    BatchColumn.PRODUCER_EPOCH: _INT16,
+    BatchColumn.BASE_SEQUENCE: _INT32,
+    BatchColumn.RECORDS_COUNT: _INT32,
+    BatchColumn.CONTROL_RECORD_TYPE: _INT16,
+    BatchColumn.COORDINATOR_EPOCH: _INT32,
 }
 
 
 def contradiction(batches: CollectedBatches, start: int, end: int) -> str | None:
-    """Why these cannot be the batches and the damage of bytes `[start, end)` of any log; None if they can."""
+    """Why these cannot be the batches and the damage in bytes `[start, end)` of a log; None if they can."""
     columns = batches.columns
     for column, (least, most) in _RANGES.items():
         if ((columns[column] < least) | (columns[column] > most)).any():
@@ -256,12 +266,12 @@ def contradiction(batches: CollectedBatches, start: int, end: int) -> str | None
 
 
 def _covered(positions: "Ints", ends: "Ints", damage: list[Damage], start: int, end: int) -> bool:
-    """Whether batches, which lie one behind the other, and damage cover all of `[start, end)`."""
-    before, behind = np.concatenate(([start], ends)), np.concatenate((positions, [end]))
-    holes = np.flatnonzero(behind > before)
-    spans = sorted((found.position, found.position + found.size_in_bytes) for found in damage)
+    """Whether batches, in ascending order, and damage cover all of `[start, end)`."""
+    gap_starts, gap_ends = np.concatenate(([start], ends)), np.concatenate((positions, [end]))
+    gaps = np.flatnonzero(gap_ends > gap_starts)
+    spans = sorted((row.position, row.position + row.size_in_bytes) for row in damage)
     at = 0
-    for low, high in zip(before[holes].tolist(), behind[holes].tolist(), strict=True):
+    for low, high in zip(gap_starts[gaps].tolist(), gap_ends[gaps].tolist(), strict=True):
         while low < high:
             while at < len(spans) and spans[at][1] <= low:
                 at += 1
@@ -271,31 +281,31 @@ def _covered(positions: "Ints", ends: "Ints", damage: list[Damage], start: int, 
     return True
 
 
-def contradiction_of_held(batches: CollectedBatches, held: Iterable[tuple[SectionKind, int, bytes]]) -> str | None:
-    """Why these, whole or telling less, cannot be batches that the facts tell of, each with its byte; None if they can."""
+def contradiction_of_batches(facts: CollectedBatches, batches: Iterable[tuple[SectionKind, int, bytes]]) -> str | None:
+    """Why these batches of the bundle, (section kind, position, bytes), do not match the facts; None if they do."""
     rows: dict[int, int] | None = None
-    for kind, position, batch in held:
+    for kind, position, batch in batches:
         if rows is None:
-            rows = {begin: row for row, begin in enumerate(batches.columns[BatchColumn.POSITION].tolist())}
+            rows = {begin: row for row, begin in enumerate(facts.columns[BatchColumn.POSITION].tolist())}
         if position not in rows:
             return "a batch is held where none begins"
-        facts = batches.columns[:, rows[position]]
+        column = facts.columns[:, rows[position]]
+        magic = column[BatchColumn.MAGIC]
         if kind is SectionKind.KEPT:
-            alike = len(batch) == facts[BatchColumn.SIZE_IN_BYTES] and batch[MAGIC_AT] == facts[BatchColumn.MAGIC]
-            alike = alike and (facts[BatchColumn.MAGIC] < 2 or _header_alike(batch, facts, crc=int(facts[BatchColumn.CRC])))
+            matches = len(batch) == column[BatchColumn.SIZE_IN_BYTES] and batch[MAGIC_AT] == magic
+            crc = int(column[BatchColumn.CRC])
         else:
-            whole = len(batch) >= RECORD_BATCH_OVERHEAD and BATCH_HEADER.unpack_from(batch)[1] == len(batch) - LOG_OVERHEAD
-            alike = whole and batch[MAGIC_AT] == CURRENT_MAGIC
-            alike = alike and (facts[BatchColumn.MAGIC] < CURRENT_MAGIC or _header_alike(batch, facts))
-        if not alike:
+            is_whole = len(batch) >= RECORD_BATCH_OVERHEAD and BATCH_HEADER.unpack_from(batch)[1] == len(batch) - LOG_OVERHEAD
+            matches, crc = is_whole and batch[MAGIC_AT] == CURRENT_MAGIC, None
+        if not (matches and (magic < CURRENT_MAGIC or _header_matches(batch, column, crc))):
             return "a batch that is held is not the one that its facts tell of"
     return None
 
 
-def _header_alike(batch: bytes, facts: "Ints", *, crc: int | None = None) -> bool:
-    """Whether a batch of magic 2 has the offsets, the epoch and, if it is given, the CRC of its facts."""
+def _header_matches(batch: bytes, column: "Ints", crc: int | None) -> bool:
+    """Whether a batch of magic 2 has the offsets, the epoch and, unless it is None, the CRC of its facts."""
     if len(batch) < RECORD_BATCH_OVERHEAD:
         return False
-    base_offset, _, epoch, _, stored_crc, _, delta, *_ = BATCH_HEADER.unpack_from(batch)
-    told = facts[[BatchColumn.BASE_OFFSET, BatchColumn.PARTITION_LEADER_EPOCH, BatchColumn.LAST_OFFSET_DELTA]].tolist()
-    return told == [base_offset, epoch, delta] and crc in (None, stored_crc)
+    header = BatchHeader(*BATCH_HEADER.unpack_from(batch))
+    facts = column[[BatchColumn.BASE_OFFSET, BatchColumn.PARTITION_LEADER_EPOCH, BatchColumn.LAST_OFFSET_DELTA]].tolist()
+    return facts == [header.base_offset, header.partition_leader_epoch, header.last_offset_delta] and crc in (None, header.crc)

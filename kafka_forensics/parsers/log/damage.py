@@ -1,12 +1,18 @@
-"""What is wrong where the walk stopped, and where the next batch is."""
+"""What is wrong where the walk over batches stopped, and where the next batch begins."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn, Damage
-from kafka_forensics.model.constants import INT64_MAX, LOG_OVERHEAD
+from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn, Damage, has_right_crc
+from kafka_forensics.model.constants import (
+    HEADER_SIZE_UP_TO_MAGIC,
+    INT64_MAX,
+    LEGACY_V0_OVERHEAD,
+    LOG_OVERHEAD,
+    RECORD_BATCH_OVERHEAD,
+)
 from kafka_forensics.parsers.kernels.compiling import have_compiled
 from kafka_forensics.parsers.kernels.crc import crc32, crc32c, load_i32, load_i64
 from kafka_forensics.parsers.kernels.walk import (
@@ -19,6 +25,8 @@ from kafka_forensics.parsers.kernels.walk import (
     plausible_size,
     search,
 )
+from kafka_forensics.parsers.log.collected import LEAST_BATCH_BYTES
+from kafka_forensics.parsers.spec import batch_header
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,15 +34,15 @@ if TYPE_CHECKING:
     from kafka_forensics.storage.source import ByteFile
 
 
-# A sliding window over a file of evidence: the bytes the kernels look at, and never many of them.
+# A sliding window over a file: the bytes that kernels read, of bounded size.
 
 
 WINDOW_BYTES: Final = 2 << 20
-"""Bytes of an ordinary window: few enough that what a read brought is still in a cache when the CRC passes over it."""
+"""Bytes of an ordinary window: few enough to be in the CPU's cache when the CRC is computed after the read."""
 FIRST_WINDOW_BYTES: Final = 256 << 10
-"""Bytes of the first window: a short call shows what kernels take for such batches, and whether to compile them."""
+"""Bytes of the first window: a short call shows how long kernels take for these batches, and whether to compile them."""
 MAX_WINDOW_BYTES: Final = 16 << 20
-"""A batch larger than this is never held whole; its CRC is streamed."""
+"""A larger batch is never read at once; its CRC is streamed."""
 
 
 class Window:
@@ -50,9 +58,9 @@ class Window:
         self.length = 0
 
     def move(self, position: int, needed: int = 1) -> int:
-        """Make the window begin at `position` and hold `needed` bytes or all up to the end of file; its length.
+        """Move the window to `position`, with `needed` bytes or all up to the end of the file; returns its length.
 
-        A file that became shorter since it was opened ends where its bytes end: `size` is lowered.
+        If the file has become shorter since it was opened, `size` becomes smaller.
         """
         needed = min(needed, MAX_WINDOW_BYTES, max(self.size - position, 0))
         if needed > self.buffer.size or (self.length and self.buffer.size < self._capacity):
@@ -67,11 +75,11 @@ class Window:
                 self.buffer[:kept] = self.buffer[start : start + kept].copy() if kept > start else self.buffer[start : start + kept]
         self.position = position
         self.length = kept
-        want = min(self.buffer.size, self.size - position) - kept
-        if want > 0:
-            got = self.file.read_into(position + kept, self.buffer.data[kept : kept + want])
-            self.length += got
-            if got < want:
+        missing = min(self.buffer.size, self.size - position) - kept
+        if missing > 0:
+            read = self.file.read_into(position + kept, self.buffer.data[kept : kept + missing])
+            self.length += read
+            if read < missing:
                 self.size = position + self.length
         return self.length
 
@@ -99,34 +107,35 @@ class Window:
 
 
 HOLE_BYTES: Final = 4096
-"""A run of zeros this long inside damage is a page that never reached the disk."""
+"""At least this many zeros in a row inside damage are pages that never reached the disk."""
 CRC_BYTES_PER_BYTE_SEARCHED: Final = 8
 FIRST_BUDGET_BYTES: Final = 16 << 20
-"""Bytes under CRC that a search may spend before it has searched any."""
+"""Bytes under CRCs that a search may compute before it has searched any."""
 VAIN_CRC_BYTES_PER_BYTE: Final = 64
-"""Bytes under CRCs that prove nothing, for each byte of the file; then declared lengths are believed no more: many lengths that
-lie would have a segment read again and again."""
+"""Bytes under wrong CRCs, for each byte of the file, after which declared lengths are ignored: otherwise many wrong lengths would
+make a reader read the segment again and again."""
 MAX_CHAIN: Final = 1024
-"""Damaged batches in a row that are told apart; more of them are one damaged range."""
+"""Damaged batches in a row that become separate rows; more of them are one damaged range."""
 MAX_CANDIDATES: Final = 4096
-"""Batches found by searching that nothing sound follows, after which the search gives up."""
-HEADER_BYTES: Final = 61
-OUT_OF_FRAME: Final = 17
-"""Fewer bytes than this cannot hold an entry of any format; Kafka ignores them. Of these, fewer than `LOG_OVERHEAD` zeros are no
-zero tail but a header cut short: every offset begins with zeros, no length is zero."""
+"""Batches found that no valid header follows, after which the search gives up."""
+OUT_OF_FRAME: Final = HEADER_SIZE_UP_TO_MAGIC
+"""Fewer bytes than this cannot contain an entry of any format; Kafka ignores them. Fewer than `LOG_OVERHEAD` zeros are not a zero
+tail but a cut header: every offset begins with zeros, no length is zero."""
+
+Detail = dict[str, int | str | bool | list[int]]
 
 
 @dataclass(slots=True)
-class SavedRows:
-    """Rows saved from a damaged place, (BATCH_COLUMNS, n), the damage, and where to go on."""
+class ScannedDamage:
+    """Batches found in a damaged place, (BATCH_COLUMNS, n), the damage, and the position where the walk continues."""
 
     end: int
     damage: list[Damage]
     rows: "NDArray[np.int64]" = field(default_factory=lambda: np.empty((BATCH_COLUMNS, 0), np.int64))
 
 
-class Trouble:
-    """Explains places at which the walk stopped; `last_offset` is that of the last good batch, -1 before the first."""
+class DamageScanner:
+    """Finds out what is wrong where the walk stopped; `last_offset` is that of the last valid batch, -1 before the first."""
 
     def __init__(self, window: Window, key: "NDArray[np.int64]", max_plausible_offset: int) -> None:
         self._window = window
@@ -137,119 +146,117 @@ class Trouble:
         """Whether batches of magic 0 or 1 may follow."""
         self._allowance = VAIN_CRC_BYTES_PER_BYTE * (window.size + (1 << 20))
 
-    def explain(self, position: int) -> SavedRows:
-        """The outcome for the place at byte `position`."""
+    def scan(self, position: int) -> ScannedDamage:
+        """What is at byte `position`, up to the next batch with the right CRC or the end of the file."""
         window = self._window
-        if window.size - position >= LOG_OVERHEAD and window.all_zero_from(position):
-            return SavedRows(window.size, [Damage("SEG_ZERO_TAIL", position, window.size - position)])
-        window.move(position, HEADER_BYTES)
+        rest = window.size - position
+        if rest >= LOG_OVERHEAD and window.all_zero_from(position):
+            return ScannedDamage(window.size, [Damage("SEG_ZERO_TAIL", position, window.size - position)])
+        size, magic = self._size_and_magic(position)
         rest = window.size - position
         if rest < OUT_OF_FRAME:
-            return SavedRows(window.size, [Damage("SEG_TORN_TAIL", position, rest, detail={"reason": "header"})])
-        size = int(load_i32(window.buffer, 8)) + 12
-        magic = int(window.buffer[16])
-        if HEADER_BYTES <= size <= min(rest, self._allowance):
-            outcome = self._proved_in_spite(position, size, magic) or self._framed(position, size, magic)
-            if outcome is not None:
-                return outcome
+            return ScannedDamage(window.size, [Damage("SEG_TORN_TAIL", position, rest, detail={"reason": "header"})])
+        if RECORD_BATCH_OVERHEAD <= size <= min(rest, self._allowance):
+            found = self._batch_of_right_crc(position, size, magic) or self._batch_of_right_length(position, size, magic)
+            if found is not None:
+                return found
             self._allowance -= size
-        return self._lost(position, size, magic)
+        return self._search(position, size, magic)
 
-    def _framed(self, position: int, size: int, magic: int) -> SavedRows | None:
-        """The damaged batch at `position` if its frame holds, as the walk would have seen had both batches fitted its window."""
+    def _size_and_magic(self, position: int) -> tuple[int, int]:
+        """Declared size and magic byte of the batch at `position`, to which the window moves; anything if its bytes are cut."""
+        self._window.move(position, RECORD_BATCH_OVERHEAD)
+        buffer = self._window.buffer
+        return int(load_i32(buffer, batch_header.LENGTH_AT)) + LOG_OVERHEAD, int(buffer[batch_header.MAGIC_AT])
+
+    def _header(self, position: int) -> "NDArray[np.uint8]":
+        """A copy of the first 61 bytes at `position`."""
+        self._window.move(position, RECORD_BATCH_OVERHEAD)
+        return self._window.buffer[:RECORD_BATCH_OVERHEAD].copy()
+
+    def _has_right_crc(self, position: int, end: int, *, legacy: bool = False) -> bool:
+        """Whether the bytes up to `end` have the CRC that is stored in the header at `position`; streamed."""
+        crc_at, covered_from = (12, 16) if legacy else (batch_header.CRC_AT, batch_header.ATTRIBUTES_AT)
+        stored = int(load_i32(self._header(position), crc_at)) & 0xFFFFFFFF
+        return self._window.crc(position + covered_from, end, legacy=legacy) == stored
+
+    def _batch_of_right_length(self, position: int, size: int, magic: int) -> ScannedDamage | None:
+        """The damaged batch at `position` if a valid batch or the end of the file follows, where one of both exceeds the window."""
         window = self._window
         end = position + size
         if magic != 2:
             return None
         if end < window.size:
-            if window.move(end, HEADER_BYTES) < HEADER_BYTES:
+            if window.move(end, RECORD_BATCH_OVERHEAD) < RECORD_BATCH_OVERHEAD:
                 return None
-            following = int(load_i32(window.buffer, 8)) + 12
-            if size + following <= MAX_WINDOW_BYTES or not HEADER_BYTES <= following <= window.size - end:
+            next_size, next_magic = self._size_and_magic(end)
+            if size + next_size <= MAX_WINDOW_BYTES or not RECORD_BATCH_OVERHEAD <= next_size <= window.size - end:
                 return None
-            if int(window.buffer[16]) != 2 or not self._streamed(end, following):
+            if next_magic != 2 or not self._has_right_crc(end, end + next_size):
                 return None
         return self._chain(position, end)
 
-    def _proved_in_spite(self, position: int, size: int, magic: int) -> SavedRows | None:
-        """The batch at `position` if its CRC is right as magic 2 (or, streamed, as legacy): too large, or its magic byte lies."""
-        window = self._window
-        window.move(position, HEADER_BYTES)
-        header = window.buffer[:HEADER_BYTES].copy()
-        if magic < 2 and size > MAX_WINDOW_BYTES:
-            computed = window.crc(position + 16, position + size, legacy=True)
-            if computed == int(load_i32(header, 12)) & 0xFFFFFFFF:
-                rows = np.empty((BATCH_COLUMNS, 1), np.int64)
-                fill_legacy_row(header, 0, position, computed, self._key, rows, 0)
-                return self._saved(position, size, rows, [])
-        computed = window.crc(position + 21, position + size, legacy=False)
-        if computed != int(load_i32(header, 17)) & 0xFFFFFFFF:
+    def _batch_of_right_crc(self, position: int, size: int, magic: int) -> ScannedDamage | None:
+        """The batch at `position` if its CRC is right as magic 2 (a large batch, or a wrong magic byte) or, if large, as legacy."""
+        row = np.empty((BATCH_COLUMNS, 1), np.int64)
+        header = self._header(position)
+        damage: list[Damage] = []
+        if magic < 2 and size > MAX_WINDOW_BYTES and self._has_right_crc(position, position + size, legacy=True):
+            computed = int(load_i32(header, 12)) & 0xFFFFFFFF
+            fill_legacy_row(header, 0, position, computed, self._key, row, 0)
+        elif self._has_right_crc(position, position + size):
+            computed = int(load_i32(header, batch_header.CRC_AT)) & 0xFFFFFFFF
+            fill_row(header, 0, position, computed, self._key, row, 0)
+            if magic != 2:
+                kind = "BATCH_MAGIC_REGRESSION" if magic < 2 else "BATCH_MAGIC_UNKNOWN"
+                offsets = int(row[BatchColumn.BASE_OFFSET, 0]), int(row[BatchColumn.LAST_OFFSET, 0])
+                damage.append(Damage(kind, position, size, *offsets, {"magic": magic, "crc_is_right_as_magic": 2}))
+        else:
             return None
-        rows = np.empty((BATCH_COLUMNS, 1), np.int64)
-        fill_row(header, 0, position, computed, self._key, rows, 0)
-        damage = []
-        if magic != 2:
-            kind = "BATCH_MAGIC_REGRESSION" if magic < 2 else "BATCH_MAGIC_UNKNOWN"
-            first, last = int(rows[BatchColumn.BASE_OFFSET, 0]), int(rows[BatchColumn.LAST_OFFSET, 0])
-            damage.append(Damage(kind, position, size, first, last, {"magic": magic, "crc_is_right_as_magic": 2}))
-        return self._saved(position, size, rows, damage)
+        self.last_offset = int(row[BatchColumn.LAST_OFFSET, 0])
+        return ScannedDamage(position + size, damage, row)
 
-    def _saved(self, position: int, size: int, rows: "NDArray[np.int64]", damage: list[Damage]) -> SavedRows:
-        self.last_offset = int(rows[BatchColumn.LAST_OFFSET, 0])
-        return SavedRows(position + size, damage, rows)
-
-    def _lost(self, position: int, size: int, magic: int) -> SavedRows:
-        """No batch proves itself at `position`: find the next one, and name what lies between."""
+    def _search(self, position: int, size: int, magic: int) -> ScannedDamage:
+        """Search for the next batch, and name the bytes before it."""
         window = self._window
         rest = window.size - position
-        next_position, candidates, spent = self.next_batch(position + 1)
-        if next_position < 0 and spent:
-            spent_on: dict[str, int | str | bool | list[int]] = {"limit": CRC_BYTES_PER_BYTE_SEARCHED, "reason": "search"}
-            return SavedRows(window.size, [Damage("BUDGET_EXCEEDED", position, rest, detail=spent_on)])
-        window.move(position, HEADER_BYTES)
-        base_offset = int(load_i64(window.buffer, 0))
-        detail: dict[str, int | str | bool | list[int]] = {"declared_length": size - 12, "magic": magic}
+        found_at, candidates, gave_up = self.next_batch(position + 1)
+        if found_at < 0 and gave_up:
+            limit: Detail = {"limit": CRC_BYTES_PER_BYTE_SEARCHED, "reason": "search"}
+            return ScannedDamage(window.size, [Damage("BUDGET_EXCEEDED", position, rest, detail=limit)])
+        detail: Detail = {"declared_length": size - LOG_OVERHEAD, "magic": magic}
         if candidates:
             detail["candidates"] = candidates
-        lie = self._length_lies(position, size, magic, base_offset, detail) if next_position < 0 else None
-        if lie is not None:
-            return SavedRows(window.size, [lie])
-        chain = self._chain(position, window.size if next_position < 0 else next_position)
+        if found_at < 0 and (wrong_length := self._last_batch_of_wrong_length(position, size, magic, detail)) is not None:
+            return ScannedDamage(window.size, [wrong_length])
+        chain = self._chain(position, window.size if found_at < 0 else found_at)
         if chain is not None:
             return chain
-        if next_position < 0:
-            return SavedRows(window.size, [self._tail(position, size, magic, base_offset, detail)])
-        detail["found_at"] = next_position
-        detail["runs_past_end"] = size > rest
-        kind = "FRAMING_LOST"
-        zeros = self._zero_run(position, next_position)
+        if found_at < 0:
+            return ScannedDamage(window.size, [self._tail(position, size, magic, detail)])
+        detail |= {"found_at": found_at, "runs_past_end": size > rest}
+        zeros = self._zero_run(position, found_at)
         if zeros >= HOLE_BYTES:
-            kind = "SEG_HOLE"
             detail["zero_bytes"] = zeros
-        return SavedRows(next_position, [Damage(kind, position, next_position - position, detail=detail)])
+        kind = "SEG_HOLE" if zeros >= HOLE_BYTES else "FRAMING_LOST"
+        return ScannedDamage(found_at, [Damage(kind, position, found_at - position, detail=detail)])
 
-    def _length_lies(
-        self, position: int, size: int, magic: int, base_offset: int, detail: dict[str, int | str | bool | list[int]]
-    ) -> Damage | None:
-        """Damage of the last batch if all bytes up to the end of the file give its CRC: only its length is wrong."""
+    def _last_batch_of_wrong_length(self, position: int, size: int, magic: int, detail: Detail) -> Damage | None:
+        """Damage of the last batch if the CRC is right for all bytes up to the end of the file: only its length is wrong."""
         window = self._window
         rest = window.size - position
-        if rest < HEADER_BYTES or magic != 2:
+        if rest < RECORD_BATCH_OVERHEAD or magic != 2 or not self._has_right_crc(position, window.size):
             return None
-        window.move(position, HEADER_BYTES)
-        header = window.buffer[:HEADER_BYTES].copy()
-        if window.crc(position + 21, window.size, legacy=False) != int(load_i32(header, 17)) & 0xFFFFFFFF:
-            return None
-        delta = max(int(load_i32(header, 23)), 0)
+        header = self._header(position)
+        base_offset, delta = int(load_i64(header, 0)), max(int(load_i32(header, batch_header.DELTA_AT)), 0)
         detail = detail | {"reason": "length_lies", "runs_past_end": size > rest}
         return Damage("FRAMING_LOST", position, rest, base_offset, min(base_offset + delta, INT64_MAX), detail)
 
-    def _tail(
-        self, position: int, size: int, magic: int, base_offset: int, detail: dict[str, int | str | bool | list[int]]
-    ) -> Damage:
-        """Damage up to the end of the file, behind which no batch proves itself."""
+    def _tail(self, position: int, size: int, magic: int, detail: Detail) -> Damage:
+        """Damage up to the end of the file, with no valid batch after it."""
         window = self._window
         rest = window.size - position
+        base_offset = int(load_i64(self._header(position), 0))
         zeros = self._zero_run(position, window.size)
         if size > rest and magic <= 2:
             detail |= {"reason": "batch", "bytes_present": rest}
@@ -259,75 +266,65 @@ class Trouble:
         return Damage("FRAMING_LOST", position, rest, detail=detail | {"reason": "nothing_follows"})
 
     def next_batch(self, position: int, limit: int | None = None) -> tuple[int, int, bool]:
-        """(position of the first batch from `position` on that proves itself or -1, candidates refused, budget spent or not)."""
+        """(position of the first batch with the right CRC from `position` on or -1, candidates rejected, whether it gave up)."""
         window = self._window
-        candidates = refused = 0
+        candidates = skipped = 0
         budget = FIRST_BUDGET_BYTES
         limit = window.size if limit is None else limit
-        while position + HEADER_BYTES <= window.size and position < limit and candidates <= MAX_CANDIDATES:
-            length = window.move(position, HEADER_BYTES)
+        while position + RECORD_BATCH_OVERHEAD <= window.size and position < limit and candidates <= MAX_CANDIDATES:
+            length = window.move(position, RECORD_BATCH_OVERHEAD)
             args = (window.size, self.last_offset, self._max_offset, self.legacy)
-            stop, why, budget, passed = search(window.buffer, 0, length, position, *args, budget)
+            stop, why, budget, too_large = search(window.buffer, 0, length, position, *args, budget)
             budget += int(stop) * CRC_BYTES_PER_BYTE_SEARCHED
             position += int(stop)
-            refused += int(passed)
+            skipped += int(too_large)
             if why == EXHAUSTED:
                 if window.position + window.length >= window.size:
                     break
                 continue
-            window.move(position, HEADER_BYTES)
+            window.move(position, RECORD_BATCH_OVERHEAD)
             size = int(plausible_size(window.buffer, 0, position, *args))
+            legacy = int(window.buffer[batch_header.MAGIC_AT]) < 2
             if why == PLAUSIBLE:
                 budget -= size
-            proved = why == FOUND or self._streamed(position, size)
-            if proved and self._followed(position + size):
+            is_batch = why == FOUND or self._has_right_crc(position, position + size, legacy=legacy)
+            if is_batch and self._may_end_at(position + size):
                 return position, candidates, False
-            candidates += int(proved)
+            candidates += int(is_batch)
             position += 1
-        return -1, candidates, refused > 0 or candidates > MAX_CANDIDATES
+        return -1, candidates, skipped > 0 or candidates > MAX_CANDIDATES
 
-    def _streamed(self, position: int, size: int) -> bool:
-        """Whether the batch at `position`, longer than the window, proves itself."""
-        window = self._window
-        window.move(position, HEADER_BYTES)
-        legacy = int(window.buffer[16]) < 2
-        stored = int(load_i32(window.buffer, 12 if legacy else 17)) & 0xFFFFFFFF
-        return window.crc(position + (16 if legacy else 21), position + size, legacy=legacy) == stored
-
-    def _followed(self, position: int) -> bool:
-        """Whether a believed batch may end at `position`: the file ends, or a sound length and magic byte follow."""
-        window = self._window
-        if position + OUT_OF_FRAME > window.size:
+    def _may_end_at(self, position: int) -> bool:
+        """Whether a batch may end at `position`: the file ends, zeros follow, or a plausible length and magic byte."""
+        if position + OUT_OF_FRAME > self._window.size:
             return True
-        window.move(position, OUT_OF_FRAME)
-        size = int(load_i32(window.buffer, 8)) + 12
-        return (size >= HEADER_BYTES - 35 and int(window.buffer[16]) <= 2) or not window.buffer[:OUT_OF_FRAME].any()
+        size, magic = self._size_and_magic(position)
+        return (size >= LOG_OVERHEAD + LEGACY_V0_OVERHEAD and magic <= 2) or not self._window.buffer[:OUT_OF_FRAME].any()
 
-    def _chain(self, position: int, end: int) -> SavedRows | None:
-        """Rows of the batches from `position` to `end` if their declared lengths lead there exactly: only bytes in them are bad.
+    def _chain(self, position: int, end: int) -> ScannedDamage | None:
+        """The batches from `position` to `end` if their declared lengths end there exactly: only bytes inside them are wrong.
 
-        At the end of the file they may also lead to a zero tail, or to a torn batch that continues their offsets.
+        At the end of the file a zero tail may follow, or a torn batch with the next offset.
         """
         window = self._window
         rows: list[NDArray[np.int64]] = []
         damage: list[Damage] = []
         start = position
         while start < end:
-            window.move(start, HEADER_BYTES)
-            size = int(load_i32(window.buffer, 8)) + 12
-            magic = int(window.buffer[16])
+            size, magic = self._size_and_magic(start)
             legacy = magic < 2
-            least, covered_from, fill = (26, 16, fill_legacy_row) if legacy else (HEADER_BYTES, 21, fill_row)
-            whole = start + size <= end and size >= least
-            if not whole and rows and end == window.size and self._ends_at(start, int(rows[-1][BatchColumn.LAST_OFFSET, 0])):
+            fill = fill_legacy_row if legacy else fill_row
+            least, covered_from = (LEAST_BATCH_BYTES, 16) if legacy else (RECORD_BATCH_OVERHEAD, batch_header.ATTRIBUTES_AT)
+            is_complete = start + size <= end and size >= least
+            if not is_complete and rows and end == window.size and self._tail_follows(start, rows[-1]):
                 break
-            if not whole or len(rows) == MAX_CHAIN:
+            if not is_complete or len(rows) == MAX_CHAIN:
                 return None
-            header = window.buffer[:HEADER_BYTES].copy()
-            proved = self._proved_in_spite(start, size, magic) if magic != 2 and size >= HEADER_BYTES else None
-            if proved is not None:
-                rows.append(proved.rows)
-                damage += proved.damage
+            header = self._header(start)
+            found = self._batch_of_right_crc(start, size, magic) if magic != 2 and size >= RECORD_BATCH_OVERHEAD else None
+            if found is not None:
+                rows.append(found.rows)
+                damage += found.damage
                 start += size
                 continue
             if magic > 2:
@@ -339,51 +336,42 @@ class Trouble:
             if row[BatchColumn.CRC, 0] != computed:
                 damage.append(_crc_damage(row[:, 0], self._zero_run(start, start + size)))
             start += size
-        return SavedRows(start, damage, np.concatenate(rows, axis=1))
+        return ScannedDamage(start, damage, np.concatenate(rows, axis=1))
 
-    def _ends_at(self, position: int, last_offset: int) -> bool:
-        """Whether whole batches may end at `position` before the file does: zeros to its end, or a batch cut short there."""
+    def _tail_follows(self, position: int, last_row: "NDArray[np.int64]") -> bool:
+        """Whether only zeros follow at `position`, or a batch that the end of the file cuts and that continues the offsets."""
         window = self._window
         if window.all_zero_from(position):
             return True
         if window.move(position, OUT_OF_FRAME) < OUT_OF_FRAME:
             return False
-        size = int(load_i32(window.buffer, 8)) + 12
-        return size > window.size - position and int(window.buffer[16]) <= 2 and int(load_i64(window.buffer, 0)) == last_offset + 1
+        size, magic = self._size_and_magic(position)
+        next_offset = int(last_row[BatchColumn.LAST_OFFSET, 0]) + 1
+        return size > window.size - position and magic <= 2 and int(load_i64(window.buffer, 0)) == next_offset
 
     def _zero_run(self, start: int, end: int) -> int:
-        """Longest run of zeros in the first 16 MiB of file bytes `[start, end)`."""
+        """Length of the longest run of zeros in the first 16 MiB of `[start, end)`."""
         length = min(self._window.move(start, end - start), end - start)
         return int(longest_zero_run(self._window.buffer, 0, length))
 
 
-def contained_damage(window: Window, columns: "NDArray[np.int64]", first: int, end: int) -> list[Damage]:
-    """Damage of the rows `[first, end)` whose CRC is wrong though their frame holds; their bytes lie in the window."""
-    wrong = columns[BatchColumn.CRC, first:end] != columns[BatchColumn.CRC_COMPUTED, first:end]
+def crc_damage_of_rows(window: Window, columns: "NDArray[np.int64]", first: int, end: int) -> list[Damage]:
+    """Damage of the rows `[first, end)` with a wrong CRC, whose bytes are in the window."""
     damage: list[Damage] = []
-    if not wrong.any():
-        return damage
-    for row in np.flatnonzero(wrong):
-        column = columns[:, first + int(row)]
+    for row in np.flatnonzero(~has_right_crc(columns[:, first:end])).tolist():
+        column = columns[:, first + row]
         start = int(column[BatchColumn.POSITION]) - window.position
-        size = int(column[BatchColumn.SIZE_IN_BYTES])
-        damage.append(_crc_damage(column, int(longest_zero_run(window.buffer, start, start + size))))
+        zeros = longest_zero_run(window.buffer, start, start + int(column[BatchColumn.SIZE_IN_BYTES]))
+        damage.append(_crc_damage(column, int(zeros)))
     return damage
 
 
 def _crc_damage(column: "NDArray[np.int64]", zeros: int) -> Damage:
-    """Damage of a batch whose bytes do not give its CRC."""
-    detail: dict[str, int | str | bool | list[int]] = {
-        "stored_crc": int(column[BatchColumn.CRC]),
-        "computed_crc": int(column[BatchColumn.CRC_COMPUTED]),
-    }
+    """Damage of a batch with a wrong CRC and a run of `zeros` zero bytes."""
+    rows = [BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES, BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET]
+    position, size, base_offset, last_offset = column[rows].tolist()
+    detail: Detail = {"stored_crc": int(column[BatchColumn.CRC]), "computed_crc": int(column[BatchColumn.CRC_COMPUTED])}
     if zeros >= HOLE_BYTES:
         detail["zero_bytes"] = zeros
-    return Damage(
-        "SEG_HOLE" if zeros >= HOLE_BYTES else "BATCH_CRC_MISMATCH",
-        int(column[BatchColumn.POSITION]),
-        int(column[BatchColumn.SIZE_IN_BYTES]),
-        int(column[BatchColumn.BASE_OFFSET]),
-        int(column[BatchColumn.LAST_OFFSET]),
-        detail,
-    )
+    kind = "SEG_HOLE" if zeros >= HOLE_BYTES else "BATCH_CRC_MISMATCH"
+    return Damage(kind, position, size, base_offset, last_offset, detail)

@@ -1,4 +1,4 @@
-"""Records of which only hashes of keys and values are kept: what the comparison of compacted logs needs of them, and no payload."""
+"""Records with hashes instead of keys and values, for the comparison of compacted logs."""
 
 import hashlib
 from collections.abc import Iterator
@@ -25,36 +25,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HashedRecords:
-    """Records as int64 arrays of one length, in the order of the log.
+    """Records as int64 arrays of equal length, in log order.
 
-    `keys` is (n, 2), the two halves of a hash; of null, whose length is -1, it means nothing, as does that of a value.
+    `keys` is (n, 2), the two halves of a hash. The hash of a null key or value, with length -1, has no meaning.
     """
 
     positions: "Ints"
-    """Byte of the segment at which each record's batch begins."""
+    """Position in the segment of each record's batch."""
     offsets: "Ints"
     timestamps: "Ints"
-    """Those of LogAppendTime are their batch's."""
+    """For LogAppendTime that of the batch."""
     keys: "Ints"
     key_lengths: "Ints"
     shown: "Ints"
-    """64 bits that name the key to people."""
+    """64 bits that identify the key in outputs."""
     values: "Ints"
     value_lengths: "Ints"
     headers: "Ints"
-    """32 bits of a hash of all headers, 0 of none, and where they were not asked for."""
+    """32 bits of a hash of all headers; 0 without headers, or if headers are not hashed."""
     unread: "Ints"
-    """Positions of batches whose records are not all here: they could not be opened, or a record was too large to be held."""
+    """Positions of batches with missing records: the batch is damaged or too large, or a record is too large."""
 
     @classmethod
     def none(cls, *unread: int) -> Self:
-        """No records, of these batches."""
+        """No records; `unread` are positions of batches."""
         nothing, keys = np.empty(0, np.int64), np.empty((0, 2), np.int64)
         return cls(nothing, nothing, nothing, keys, nothing, nothing, nothing, nothing, nothing, np.array(unread, np.int64))
 
     @classmethod
     def together(cls, parts: list["HashedRecords"]) -> "HashedRecords":
-        """All of the parts, by the positions of their batches."""
+        """All parts, ordered by batch position."""
         if not parts:
             return HashedRecords.none()
         joined = {part.name: np.concatenate([getattr(records, part.name) for records in parts]) for part in fields(cls)}
@@ -62,11 +62,11 @@ class HashedRecords:
         return HashedRecords(**{name: column[order] for name, column in joined.items()}, unread=unread)
 
     def part(self, start: int, end: int) -> "HashedRecords":
-        """Records `[start, end)`, and of the unread batches those with these numbers."""
+        """Elements `[start, end)` of every array, `unread` included."""
         return HashedRecords(*(getattr(self, part.name)[start:end] for part in fields(self)))
 
     def of(self, positions: "Ints") -> "HashedRecords":
-        """Those of the batches at these positions, of records that are in the order of positions."""
+        """The records of the batches at these positions; the records must be ordered by batch position."""
         positions = np.sort(positions)
         starts = np.searchsorted(self.positions, positions, "left")
         counts = np.searchsorted(self.positions, positions, "right") - starts
@@ -76,23 +76,28 @@ class HashedRecords:
         return HashedRecords(**chosen, unread=self.unread[np.isin(self.unread, positions)])
 
 
-# Hashes. All take pieces of a payload: `payload[position : position + size]`, of which null has a size of -1.
+KEY_BYTES: Final = 10
+VALUE_BYTES: Final = 8
+_LOW_32_BITS: Final = 0xFFFFFFFF
 
 
 class RecordHasher(Protocol):
-    """Hashes keys and values. Only what one and the same hasher gave can be compared."""
+    """Hashes keys and values; only hashes of the same hasher can be compared.
+
+    Both methods take `payload[position : position + size]` for each position and size; null has a size of -1.
+    """
 
     def keys(self, payload: bytes, positions: "Ints", sizes: "Ints") -> "tuple[Ints, Ints]":
-        """(hashes, (n, 2); the 64 bits that name each key to people, (n,))."""
+        """(hashes, (n, 2); the 64 bits that identify each key in outputs, (n,))."""
 
     def values(self, payload: bytes, positions: "Ints", sizes: "Ints") -> "Ints":
         """Hashes, (n,)."""
 
 
 class SeededHasher:
-    """XXH3 under a seed that is drawn for a scan and never written down: 128 bits of keys, 64 of values; the fastest.
+    """XXH3 with a random seed for each scan, which is never stored: 128 bits of keys, 64 of values; the fastest.
 
-    Keys are shown by XXH3 without a seed, as in every scan.
+    Keys in outputs are XXH3 without a seed, equal in every scan.
     """
 
     def __init__(self, seed: int) -> None:
@@ -100,69 +105,64 @@ class SeededHasher:
 
     def keys(self, payload: bytes, positions: "Ints", sizes: "Ints") -> "tuple[Ints, Ints]":
         """See `RecordHasher`."""
-        pieces, digest = _pieces(payload, positions, sizes), xxhash.xxh3_64_digest
-        shown = np.frombuffer(b"".join(map(digest, pieces)), ">i8").astype(np.int64)
-        return self._hashed(pieces), shown
+        slices = _slices(payload, positions, sizes)
+        shown = np.frombuffer(b"".join(map(xxhash.xxh3_64_digest, slices)), ">i8").astype(np.int64)
+        return self._hashed(slices), shown
 
     def values(self, payload: bytes, positions: "Ints", sizes: "Ints") -> "Ints":
         """See `RecordHasher`."""
-        return self._hashed(_pieces(payload, positions, sizes))[:, 0]
+        return self._hashed(_slices(payload, positions, sizes))[:, 0]
 
-    def _hashed(self, pieces: list[bytes]) -> "Ints":
-        digests = map(xxhash.xxh3_128_digest, pieces, repeat(self._seed))
+    def _hashed(self, slices: list[bytes]) -> "Ints":
+        digests = map(xxhash.xxh3_128_digest, slices, repeat(self._seed))
         return np.frombuffer(b"".join(digests), np.int64).reshape(-1, 2)
 
 
 class StrongHasher:
-    """BLAKE2b under a secret, or without one: 80 bits of keys, 64 of values.
+    """BLAKE2b, with or without a secret: 80 bits of keys, 64 of values.
 
-    Who tries 2^40 keys, or 2^32 values, finds two that collide; to find one that collides with a given one takes 2^80 or 2^64.
+    A collision takes 2^40 keys or 2^32 values, a collision with a given key or value 2^80 or 2^64.
     """
 
     def __init__(self, secret: bytes = b"") -> None:
         self._secret = secret
 
     def keys(self, payload: bytes, positions: "Ints", sizes: "Ints") -> "tuple[Ints, Ints]":
-        """See `RecordHasher`; of the second half 48 bits are 0."""
+        """See `RecordHasher`; 48 bits of the second half are 0."""
         hashes = np.zeros((len(positions), 2), "<i8")
-        digests = self._digests(_pieces(payload, positions, sizes), KEY_BYTES)
-        hashes.view(np.uint8)[:, :KEY_BYTES] = np.frombuffer(digests, np.uint8).reshape(-1, KEY_BYTES)
+        hashes.view(np.uint8)[:, :KEY_BYTES] = self._digests(payload, positions, sizes, KEY_BYTES)
         return hashes.astype(np.int64), hashes[:, 0].astype(np.int64)
 
     def values(self, payload: bytes, positions: "Ints", sizes: "Ints") -> "Ints":
         """See `RecordHasher`."""
-        digests = self._digests(_pieces(payload, positions, sizes), VALUE_BYTES)
-        return np.frombuffer(digests, "<i8").astype(np.int64)
+        return self._digests(payload, positions, sizes, VALUE_BYTES).view("<i8").ravel().astype(np.int64)
 
-    def _digests(self, pieces: list[bytes], size: int) -> bytes:
-        """One after the other; of another size every bit of a digest is another."""
-        return b"".join([hashlib.blake2b(piece, digest_size=size, key=self._secret).digest() for piece in pieces])
-
-
-_HALF: Final = 0xFFFFFFFF
-KEY_BYTES: Final = 10
-VALUE_BYTES: Final = 8
+    def _digests(self, payload: bytes, positions: "Ints", sizes: "Ints", digest_size: int) -> "NDArray[np.uint8]":
+        """(n, digest_size); digests of different sizes have nothing in common."""
+        slices = _slices(payload, positions, sizes)
+        digests = [hashlib.blake2b(data, digest_size=digest_size, key=self._secret).digest() for data in slices]
+        return np.frombuffer(b"".join(digests), np.uint8).reshape(-1, digest_size)
 
 
-def _pieces(payload: bytes, positions: "Ints", sizes: "Ints") -> list[bytes]:
+def _slices(payload: bytes, positions: "Ints", sizes: "Ints") -> list[bytes]:
     return [payload[start:end] for start, end in zip(positions.tolist(), (positions + sizes).tolist(), strict=True)]
 
 
-# Reading: plain batches many at a time, others one by one.
+# Reading: many plain batches at once, others one by one.
 
 
 @dataclass(slots=True)
 class HashingReader:
-    """Reads the records of batches, hashed; what it needs for many of them at a time it holds until it is released."""
+    """Reads and hashes the records of batches; keeps memory for many batches until `release`."""
 
     hasher: RecordHasher
     with_headers: bool = False
-    """Whether headers are hashed, too."""
+    """Whether to hash headers."""
     _matrix: "Ints" = field(default_factory=lambda: np.empty((RECORD_COLUMNS, 0), np.int64))
     _batch_of: "Ints" = field(default_factory=lambda: np.empty(0, np.int64))
 
     def release(self) -> None:
-        """Let go of the room for many records."""
+        """Free the memory for many records."""
         self._matrix, self._batch_of = np.empty((RECORD_COLUMNS, 0), np.int64), np.empty(0, np.int64)
 
     def plain(
@@ -170,8 +170,8 @@ class HashingReader:
     ) -> "Iterator[tuple[Ints, HashedRecords | None]]":
         """(row of each record's batch, records) of plain batches of magic 2, whose bytes are in `buffer`.
 
-        `buffer[0]` is byte `position` of the file. Offsets count from what `columns` say. A single row with None is of a batch that
-        must be opened by itself, see `opened`.
+        `buffer[0]` is byte `position` of the file. Base offsets are those in `columns`. A row with None is a batch that must be
+        opened separately, see `opened`.
         """
         if not len(self._batch_of):
             self._matrix, self._batch_of = np.empty((RECORD_COLUMNS, RECORD_ROWS), np.int64), np.empty(RECORD_ROWS, np.int64)
@@ -191,7 +191,7 @@ class HashingReader:
             index = stop
 
     def _gathered(self, buffer: "NDArray[np.uint8]", columns: "Ints", records: "Ints", batch_of: "Ints") -> HashedRecords:
-        """Records of several batches; their positions count in `buffer`."""
+        """The records of several batches; positions in `records` count in `buffer`."""
         start = int(records[RecordColumn.POSITION, 0])
         end = int(records[RecordColumn.POSITION, -1] + records[RecordColumn.SIZE_IN_BYTES, -1])
         stamped = columns[BatchColumn.ATTRIBUTES][batch_of] & TIMESTAMP_TYPE_MASK != 0
@@ -207,26 +207,21 @@ class HashingReader:
     def _of_columns(
         self, positions: "Ints", offsets: "Ints", timestamps: "Ints", payload: tuple[bytes, int], records: "Ints"
     ) -> HashedRecords:
-        """`payload` is bytes, and where they begin in what the records' positions count in."""
+        """The records with these columns; `payload` is bytes, and the position of the first by the positions in `records`."""
         data, start = payload
         key_lengths, value_lengths = records[RecordColumn.KEY_LENGTH].copy(), records[RecordColumn.VALUE_LENGTH].copy()
         keys, shown = self.hasher.keys(data, records[RecordColumn.KEY_POSITION] - start, key_lengths)
         values = self.hasher.values(data, records[RecordColumn.VALUE_POSITION] - start, value_lengths)
-        unread, headers = np.empty(0, np.int64), self._headers(data, start, records)
-        return HashedRecords(positions, offsets, timestamps, keys, key_lengths, shown, values, value_lengths, headers, unread)
-
-    def _headers(self, data: bytes, start: int, records: "Ints") -> "Ints":
-        """Hashes of headers."""
-        headers = np.zeros(records.shape[1], np.int64)
+        unread, headers = np.empty(0, np.int64), np.zeros(records.shape[1], np.int64)
         rows = np.flatnonzero(records[RecordColumn.HEADERS_COUNT] > 0) if self.with_headers else headers[:0]
         if rows.size:
             begins = records[RecordColumn.HEADERS_POSITION, rows]
             ends = records[RecordColumn.POSITION, rows] + records[RecordColumn.SIZE_IN_BYTES, rows]
-            headers[rows] = self.hasher.values(data, begins - start, ends - begins) & _HALF
-        return headers
+            headers[rows] = self.hasher.values(data, begins - start, ends - begins) & _LOW_32_BITS
+        return HashedRecords(positions, offsets, timestamps, keys, key_lengths, shown, values, value_lengths, headers, unread)
 
     def opened(self, batch: DecodedBatch, position: int) -> Iterator[HashedRecords]:
-        """The records of an opened batch of any magic, which begins at byte `position` of the segment."""
+        """The records of an opened batch of any magic at byte `position` of the segment."""
         header = batch.header
         if header is None or (len(batch.payload) >= HELD_BYTES and header.codec != 0):
             yield from self._one_by_one(batch, position)
@@ -244,7 +239,7 @@ class HashingReader:
             )
 
     def _one_by_one(self, batch: DecodedBatch, position: int) -> Iterator[HashedRecords]:
-        """The same for batches of the old formats, and those of which only a part is held at a time."""
+        """The same for batches of old formats, and for those too large to hold at once."""
         at, nothing = np.zeros(1, np.int64), np.empty(0, np.int64)
         for record in batch.iter_records():
             if record.is_oversized or record.offset < 0:
@@ -255,25 +250,25 @@ class HashingReader:
             values = self.hasher.values(value, at, np.array([len(value)]))
             headers = np.zeros(1, np.int64)
             if self.with_headers and record.headers:
-                written = written_headers(record.headers)
-                headers = self.hasher.values(written, at, np.array([len(written)])) & _HALF
+                encoded = encode_headers(record.headers)
+                headers = self.hasher.values(encoded, at, np.array([len(encoded)])) & _LOW_32_BITS
             numbers = [position, record.offset, record.timestamp, record.key_length, record.value_length]
             place, offset, timestamp, key_length, value_length = (np.array([number], np.int64) for number in numbers)
             yield HashedRecords(place, offset, timestamp, keys, key_length, shown, values, value_length, headers, nothing)
 
 
-def written_headers(headers: tuple[tuple[bytes, bytes | None], ...]) -> bytes:
-    """Headers as a batch of magic 2 has them, behind their number."""
+def encode_headers(headers: tuple[tuple[bytes, bytes | None], ...]) -> bytes:
+    """Headers as in a batch of magic 2, without their count."""
     from kafka_forensics.parsers.spec.record_batch import encode_zigzag  # few batches need it
 
-    pieces: list[bytes] = []
+    parts: list[bytes] = []
     for key, value in headers:
-        pieces += [encode_zigzag(len(key)), key, encode_zigzag(-1 if value is None else len(value)), value or b""]
-    return b"".join(pieces)
+        parts += [encode_zigzag(len(key)), key, encode_zigzag(-1 if value is None else len(value)), value or b""]
+    return b"".join(parts)
 
 
 def with_records(columns: "Ints", first: int, end: int) -> "tuple[NDArray[np.bool_], NDArray[np.bool_]]":
-    """Which rows `[first, end)` are good batches of records, no control batches; which of all are good control batches."""
+    """(which rows of `[first, end)` are data batches with the right CRC, which are control batches with the right CRC)."""
     rows = columns[:, first:end]
     good = has_right_crc(rows)
     control = (rows[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0) & (rows[BatchColumn.MAGIC] >= 2)
@@ -281,15 +276,15 @@ def with_records(columns: "Ints", first: int, end: int) -> "tuple[NDArray[np.boo
 
 
 def plain_rows(columns: "Ints", rows: "Ints") -> "tuple[Ints, Ints]":
-    """(those of the rows that `HashingReader.plain` reads, the others)."""
+    """(rows that `HashingReader.plain` reads, other rows)."""
     plain = (columns[BatchColumn.MAGIC, rows] >= 2) & (columns[BatchColumn.ATTRIBUTES, rows] & COMPRESSION_MASK == 0)
     return rows[plain], rows[~plain]
 
 
 class SegmentHashes:
-    """Takes the records of a segment's batches, hashed, as a `SegmentReader` passes them; what `KeyReader` reads, for all offsets.
+    """Hashes the records of a segment's batches as the inspector of a `SegmentReader`: those of `KeyReader`, for all offsets.
 
-    A batch that cannot be opened, or is larger than any reader opens, is among those unread.
+    A damaged batch, or one of more than `MAX_BATCH_BYTES`, is in `unread`.
     """
 
     def __init__(self, hasher: RecordHasher) -> None:
@@ -299,23 +294,23 @@ class SegmentHashes:
     def inspect(
         self, buffer: "NDArray[np.uint8]", buffer_position: int, columns: "Ints", first_row: int, end_row: int
     ) -> list[Damage]:
-        """Take the batches of rows `[first_row, end_row)`, see `Inspector`. There is no damage to be told."""
-        wanted = np.flatnonzero(with_records(columns, first_row, end_row)[0]) + first_row
-        plain, others = plain_rows(columns, wanted)
-        alone = others.tolist()
+        """Hash the records of rows `[first_row, end_row)`, see `Inspector`; returns no damage."""
+        data_rows = np.flatnonzero(with_records(columns, first_row, end_row)[0]) + first_row
+        plain, others = plain_rows(columns, data_rows)
+        separate = others.tolist()
         for rows, records in self._reader.plain(buffer, buffer_position, columns, plain):
             if records is None:
-                alone += rows.tolist()
+                separate += rows.tolist()
             else:
                 self._parts.append(records)
-        for row in alone:
+        for row in separate:
             position, size = int(columns[BatchColumn.POSITION, row]), int(columns[BatchColumn.SIZE_IN_BYTES, row])
             start = position - buffer_position
             self._open(buffer[start : start + size].tobytes(), position)
         return []
 
     def alone(self, file: "ByteFile", position: int, size: int) -> list[Damage]:
-        """Take the batch of `size` bytes at `position` by itself. Raises SourceError if it cannot be read."""
+        """Hash the records of one batch of `size` bytes at `position`; returns no damage. Raises SourceError."""
         if size <= MAX_BATCH_BYTES:
             self._open(file.read_at(position, size), position)
         else:
@@ -331,10 +326,10 @@ class SegmentHashes:
 
     @property
     def count(self) -> int:
-        """How many records were taken."""
+        """Number of records so far."""
         return sum(len(part.offsets) for part in self._parts)
 
     def take(self) -> HashedRecords:
-        """All that was taken, by position, and forget it."""
+        """All records so far, ordered by batch position; removes them."""
         parts, self._parts = self._parts, []
         return HashedRecords.together(parts)

@@ -39,20 +39,21 @@ from kafka_forensics.parsers.kernels.records import (
     scan_messages,
 )
 from kafka_forensics.parsers.log.codecs import decompress
+from kafka_forensics.parsers.log.damage import Detail
+from kafka_forensics.parsers.spec.batch_header import as_int64
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LEGACY_HELD_BYTES: Final = 64 << 20
-"""Most bytes that a wrapper may hold; its messages must be held to know the offset of the first."""
+"""Most decompressed bytes of a wrapper; the offset of its first message needs all of them at once."""
 MAX_BAD_MESSAGES: Final = 64
-"""Bad inner messages after which the rest of a wrapper is given up."""
-_HEAD: Final = Struct(">qiIbb")
+"""Invalid inner messages after which the rest of a wrapper is not read."""
+_HEADER: Final = Struct(">qiIbb")
 _INT64: Final = Struct(">q")
-_MASK64: Final = 2**64 - 1
 
 
-class _Entry(NamedTuple):
+class _EntryHeader(NamedTuple):
     offset: int
     size: int
     crc: int
@@ -62,10 +63,10 @@ class _Entry(NamedTuple):
 
 @dataclass(slots=True)
 class LegacyWrapper:
-    """A legacy entry opened: a wrapper with its inner messages, or a plain message, which is its own only one.
+    """An opened legacy entry: a compressed wrapper with its inner messages, or a single plain message.
 
-    `base_offset` and `last_offset` are absolute and inclusive; both are the entry's own offset where no inner message could be
-    read or the last is missing. `records_count` counts the messages there are. `payload` is the message set they lie in.
+    `base_offset` and `last_offset` are absolute and inclusive; both are the entry's offset if no inner message can be read or the
+    last is missing. `records_count` is the number of messages present. `payload` is the message set.
     """
 
     base_offset: int
@@ -76,39 +77,39 @@ class LegacyWrapper:
     timestamp: int
     timestamp_type: str
     offset_shift: int | None
-    """What makes an inner offset absolute; None if that cannot be known: then records have offset -1."""
+    """Added to inner offsets, makes them absolute; None if unknown: then records have offset -1."""
     problems: list[Damage] = field(default_factory=list)
     is_wrapper: bool = True
 
     def iter_records(self) -> Iterator[Record]:
-        """The messages in order, those that are damaged but framed included."""
+        """The messages in order, including damaged ones with a valid length."""
         for columns in self.iter_columns():
             absolute = np.stack(self.absolute(columns), axis=1).tolist()
             yield from map(self._record, columns.T.tolist(), absolute)
 
     def iter_columns(self) -> "Iterator[NDArray[np.int64]]":
-        """The same as (RECORD_COLUMNS, n) matrices of at most 8192 messages; positions count in `payload`."""
+        """The messages as (RECORD_COLUMNS, n) matrices of at most 8192; positions count in `payload`."""
         return _Messages(self.payload, is_wrapper=self.is_wrapper).walk(1)
 
     def absolute(self, columns: "NDArray[np.int64]") -> "tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int8]]":
-        """(offsets, timestamps, index in RECORD_TIMESTAMP_TYPES of each) of messages by their columns."""
+        """(offsets, timestamps, indexes in RECORD_TIMESTAMP_TYPES) of messages, from their columns."""
         has_timestamp = np.frombuffer(self.payload, np.uint8)[columns[RecordColumn.POSITION] + MAGIC_AT] == 1
         by_broker = self.is_wrapper and self.timestamp_type == TIMESTAMP_TYPES[1]
         timestamps = np.where(has_timestamp & by_broker, self.timestamp, columns[RecordColumn.TIMESTAMP_DELTA])
-        kind = RECORD_TIMESTAMP_TYPES.index(self.timestamp_type)
-        kinds = np.where(has_timestamp, kind, RECORD_TIMESTAMP_TYPES.index(NO_TIMESTAMP_TYPE)).astype(np.int8)
+        timestamp_type, no_type = map(RECORD_TIMESTAMP_TYPES.index, (self.timestamp_type, NO_TIMESTAMP_TYPE))
+        types = np.where(has_timestamp, timestamp_type, no_type).astype(np.int8)
         if self.offset_shift is None:
-            return np.full(columns.shape[1], NO_OFFSET), timestamps, kinds
-        return columns[RecordColumn.OFFSET_DELTA] + as_int64(self.offset_shift), timestamps, kinds
+            return np.full(columns.shape[1], NO_OFFSET), timestamps, types
+        return columns[RecordColumn.OFFSET_DELTA] + as_int64(self.offset_shift), timestamps, types
 
     def _record(self, row: list[int], absolute: list[int]) -> Record:
-        offset, timestamp, kind = absolute
+        offset, timestamp, timestamp_type = absolute
         key_length, value_length = row[RecordColumn.KEY_LENGTH], row[RecordColumn.VALUE_LENGTH]
         key_at, value_at = row[RecordColumn.KEY_POSITION], row[RecordColumn.VALUE_POSITION]
         return Record(
             offset=offset,
             timestamp=timestamp,
-            timestamp_type=RECORD_TIMESTAMP_TYPES[kind],
+            timestamp_type=RECORD_TIMESTAMP_TYPES[timestamp_type],
             sequence=NO_SEQUENCE,
             key=None if key_length < 0 else bytes(self.payload[key_at : key_at + key_length]),
             value=None if value_length < 0 else bytes(self.payload[value_at : value_at + value_length]),
@@ -120,7 +121,7 @@ class LegacyWrapper:
 
 
 def open_wrapper(entry: bytes | memoryview, position: int = 0) -> LegacyWrapper:
-    """Open one whole magic 0 or 1 entry that stands at byte `position` of its file. Any bytes give an answer."""
+    """Open one whole entry of magic 0 or 1 at byte `position` of its file. Accepts any bytes."""
     view = memoryview(entry)
     minimum = LEGACY_V0_OVERHEAD
     if len(view) >= LOG_OVERHEAD + minimum and view[MAGIC_AT] == 1:
@@ -130,42 +131,42 @@ def open_wrapper(entry: bytes | memoryview, position: int = 0) -> LegacyWrapper:
         opened = LegacyWrapper(NO_OFFSET, NO_OFFSET, 0, b"", 0, NO_TIMESTAMP, NO_TIMESTAMP_TYPE, None)
         opened.problems.append(Damage("RECORD_MALFORMED", position, len(view), detail={"reason": "header"}))
         return opened
-    head = _Entry(*_HEAD.unpack_from(view))
-    view = view[: LOG_OVERHEAD + head.size]
-    timestamp = _INT64.unpack_from(view, LOG_OVERHEAD + 6)[0] if head.magic == 1 else NO_TIMESTAMP
-    timestamp_type = TIMESTAMP_TYPES[bool(head.attributes & TIMESTAMP_TYPE_MASK)] if head.magic == 1 else NO_TIMESTAMP_TYPE
-    opened = LegacyWrapper(head.offset, head.offset, 0, b"", head.magic, timestamp, timestamp_type, 0)
+    header = _EntryHeader(*_HEADER.unpack_from(view))
+    view = view[: LOG_OVERHEAD + header.size]
+    timestamp = _INT64.unpack_from(view, LOG_OVERHEAD + 6)[0] if header.magic == 1 else NO_TIMESTAMP
+    timestamp_type = TIMESTAMP_TYPES[bool(header.attributes & TIMESTAMP_TYPE_MASK)] if header.magic == 1 else NO_TIMESTAMP_TYPE
+    opened = LegacyWrapper(header.offset, header.offset, 0, b"", header.magic, timestamp, timestamp_type, 0)
     fields = np.empty((RECORD_COLUMNS, 1), np.int64)
     code = check_message.interpreted(view, 0, len(view), fields, 0)
-    fault: tuple[str, dict[str, int | str | bool | list[int]]] | None = None
+    fault: tuple[str, Detail] | None = None
     if code != OK:
         fault = RECORD_KINDS[code], {"record_index": 0}
-    elif not head.attributes & COMPRESSION_MASK:
+    elif not header.attributes & COMPRESSION_MASK:
         opened.payload, opened.records_count, opened.is_wrapper = view, 1, False
     else:
-        fault = _open_value(opened, view, head, fields[:, 0])
+        fault = _open_value(opened, view, header, fields[:, 0])
     if fault is not None:
         opened.problems.append(Damage(fault[0], position, len(view), opened.base_offset, opened.last_offset, fault[1]))
     return opened
 
 
 def _open_value(
-    opened: LegacyWrapper, view: memoryview, head: _Entry, fields: "NDArray[np.int64]"
-) -> tuple[str, dict[str, int | str | bool | list[int]]] | None:
-    """Decompress the value of a wrapper and find the offsets of its messages: (finding kind, detail) of the first fault."""
+    opened: LegacyWrapper, view: memoryview, header: _EntryHeader, fields: "NDArray[np.int64]"
+) -> tuple[str, Detail] | None:
+    """Decompress the value of a wrapper and find the offsets of its messages; (finding kind, detail) of the first fault."""
     length, start = int(fields[RecordColumn.VALUE_LENGTH]), int(fields[RecordColumn.VALUE_POSITION])
     if length < 0:
         return "RECORD_MALFORMED", {"reason": "null_value"}
-    codec = head.attributes & COMPRESSION_MASK
-    plain = decompress(codec, view[start : start + length], magic=head.magic, limit=LEGACY_HELD_BYTES)
+    codec = header.attributes & COMPRESSION_MASK
+    plain = decompress(codec, view[start : start + length], magic=header.magic, limit=LEGACY_HELD_BYTES)
     opened.payload = plain.data
     messages = _Messages(plain.data, is_wrapper=True)
     for _ in messages.walk(0):
         pass
     opened.records_count = messages.count
-    whole = plain.problem is None and not messages.gave_up
+    is_complete = plain.problem is None and not messages.gave_up
     if messages.count:
-        opened.offset_shift = _offset_shift(head, messages.last_offset, whole=whole)
+        opened.offset_shift = _offset_shift(header, messages.last_offset, is_complete=is_complete)
         if opened.offset_shift is not None:
             opened.base_offset = as_int64(opened.offset_shift + messages.first_offset)
             opened.last_offset = as_int64(opened.offset_shift + messages.last_offset)
@@ -173,30 +174,24 @@ def _open_value(
         return plain.problem, plain.detail
     if messages.code != OK:
         reason = {INNER_CRC: "inner_crc", NESTED: "nested"}.get(messages.code, "inner_message")
-        detail: dict[str, int | str | bool | list[int]] = {"reason": reason, "record_index": messages.error_index}
+        detail: Detail = {"reason": reason, "record_index": messages.error_index}
         return RECORD_KINDS[messages.code], detail | {"payload_position": messages.error_position}
     if not messages.count:
         return "RECORD_MALFORMED", {"reason": "empty"}
-    if head.magic == 1 and 0 != head.offset < messages.last_offset:
+    if header.magic == 1 and 0 != header.offset < messages.last_offset:
         return "RECORD_MALFORMED", {"reason": "inner_offset", "inner_offset": messages.last_offset}
     return None
 
 
-def _offset_shift(head: _Entry, last_inner_offset: int, *, whole: bool) -> int | None:
-    """What makes inner offsets absolute. A magic 1 wrapper has the offset of its last message; 0 there is an old client's bug."""
-    if head.magic == 0 or head.offset == 0:
+def _offset_shift(header: _EntryHeader, last_inner_offset: int, *, is_complete: bool) -> int | None:
+    """The `offset_shift`: a magic 1 wrapper has the offset of its last message; 0 instead is a bug of old clients."""
+    if header.magic == 0 or header.offset == 0:
         return 0
-    return head.offset - last_inner_offset if whole else None
-
-
-def as_int64(value: int) -> int:
-    """`value` as Java's long would hold it."""
-    value = int(value) & _MASK64
-    return value - ((value >> 63) << 64)
+    return header.offset - last_inner_offset if is_complete else None
 
 
 class _Messages:
-    """A walk over a message set, once; afterwards its numbers tell what it met."""
+    """One walk over a message set; its attributes are valid after the walk."""
 
     def __init__(self, payload: bytes | memoryview, *, is_wrapper: bool) -> None:
         self._payload = memoryview(payload)
@@ -208,7 +203,7 @@ class _Messages:
         self.gave_up = False
 
     def walk(self, step: int) -> "Iterator[NDArray[np.int64]]":
-        """Matrices of at most 8192 messages; with `step` 0 they hold the last one alone."""
+        """Matrices of at most 8192 messages; with `step` 0 each has only the last message."""
         out = np.empty((RECORD_COLUMNS, RECORD_ROWS if step else 1), np.int64)
         if not self._is_wrapper:
             check_message.interpreted(self._payload, 0, len(self._payload), out, 0)
@@ -236,14 +231,14 @@ class _Messages:
                 framed = code in (NESTED, INNER_CRC)
                 self.code, self.error_index, self.error_position = code, self.count - framed, at
             bad += 1
-            behind = self._behind(at)
-            if bad == MAX_BAD_MESSAGES or behind < 0:
+            next_position = self._next_entry(at)
+            if bad == MAX_BAD_MESSAGES or next_position < 0:
                 self.gave_up = True
                 return
             self.last_offset = _INT64.unpack_from(self._payload, at)[0]
-            at = behind
+            at = next_position
 
-    def _behind(self, position: int) -> int:
-        """Where the entry behind the one at `position` stands, -1 if its size cannot be believed."""
-        size = _HEAD.unpack_from(self._payload, position)[1] if len(self._payload) - position >= _HEAD.size else -1
+    def _next_entry(self, position: int) -> int:
+        """Position of the entry after the one at `position`, -1 if that one's size is wrong."""
+        size = _HEADER.unpack_from(self._payload, position)[1] if len(self._payload) - position >= _HEADER.size else -1
         return position + LOG_OVERHEAD + size if 0 <= size <= len(self._payload) - position - LOG_OVERHEAD else -1

@@ -1,4 +1,4 @@
-"""What is inside a batch: its records one by one, or whether they are right (DefaultRecordBatch, AbstractLegacyRecordBatch)."""
+"""The records inside a batch: one by one, or only whether they are valid (DefaultRecordBatch, AbstractLegacyRecordBatch)."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -15,24 +15,21 @@ from kafka_forensics.model.batches import (
     Damage,
     Record,
     RecordColumn,
+    has_right_crc,
 )
 from kafka_forensics.model.constants import (
-    BATCH_HEADER,
     COMPRESSION_MASK,
     CONTROL_COMMIT,
     CONTROL_MASK,
-    DELETE_HORIZON_MASK,
     LOG_OVERHEAD,
     MAGIC_AT,
     MAX_SEQUENCE,
     NO_SEQUENCE,
     RECORD_BATCH_OVERHEAD,
-    TIMESTAMP_TYPE_MASK,
-    TRANSACTIONAL_MASK,
     control_record_name,
 )
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.parsers.kernels.partitioners import MOST_OF_A_BATCH, room_for, sample_batches, sample_payload
+from kafka_forensics.parsers.kernels.partitioners import MAX_RECORDS_OF_BATCH, max_samples, sample_batches, sample_payload
 from kafka_forensics.parsers.kernels.records import (
     NOT_PLAIN,
     OK,
@@ -42,17 +39,18 @@ from kafka_forensics.parsers.kernels.records import (
     read_varint,
     readable,
 )
-from kafka_forensics.parsers.log.codecs import HELD_BYTES, PIECE_BYTES, Decompression, Detail, decompress, decompress_into, stream
-from kafka_forensics.parsers.log.legacy import LegacyWrapper, as_int64, open_wrapper
+from kafka_forensics.parsers.log.codecs import HELD_BYTES, PIECE_BYTES, Decompression, decompress, decompress_into
+from kafka_forensics.parsers.log.damage import Detail
+from kafka_forensics.parsers.log.legacy import LegacyWrapper, open_wrapper
 from kafka_forensics.parsers.log.record_stream import RecordStream
-from kafka_forensics.parsers.log.segment import BatchChecks
+from kafka_forensics.parsers.spec.batch_header import BATCH_HEADER, BatchHeader, as_int64
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafka_forensics.storage.source import ByteFile
 
-# Control records: what ends a transaction, and what KRaft's leaders and snapshots write beside their records.
+# Control records: transaction markers, and the records of KRaft's leaders and snapshots.
 
 
 MIN_CONTROL_KEY_SIZE: Final = 4
@@ -61,10 +59,10 @@ MARKER_VALUE_SIZE: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class ControlRecord:
-    """A control record read; `problem` names what could not be: "key" or "value", None if all was.
+    """A control record; `problem` names what cannot be read: "key", "value", or None.
 
-    `type` is Kafka's number, -1 without a readable key; `name` its name, UNKNOWN for those that readers ignore. `version` and
-    `coordinator_epoch` are None where there are none; `fields` holds the rest of the value under Kafka's names in snake case.
+    `type` is Kafka's number, -1 without a readable key; `name` is UNKNOWN for types that readers ignore. `version` and
+    `coordinator_epoch` are None where absent; `fields` has the rest of the value under Kafka's names in snake case.
     """
 
     type: int
@@ -90,12 +88,7 @@ def parse_control_record(key: bytes | None, value: bytes | None) -> ControlRecor
             return ControlRecord(control_type, name, problem="value")
         version = int.from_bytes(value[:2], "big")
         return ControlRecord(control_type, name, version, int.from_bytes(value[2:6], "big", signed=True))
-    return _parse_kraft(control_type, name, value)
-
-
-def _parse_kraft(control_type: int, name: str, value: bytes) -> ControlRecord:
-    """A KRaft control record, whose value is read through its declaration: such records are few."""
-    from kafka_forensics.parsers.spec.control import read_control_value
+    from kafka_forensics.parsers.spec.control import read_control_value  # KRaft's control records are few
 
     fields = read_control_value(control_type, value)
     if fields is None:
@@ -104,75 +97,24 @@ def _parse_kraft(control_type: int, name: str, value: bytes) -> ControlRecord:
 
 
 MAX_BATCH_BYTES: Final = 128 << 20
-"""A batch larger than this is not opened for its records, by any reader."""
-_LOG_APPEND_TIME: Final = TIMESTAMP_TYPES[1]
+"""No reader opens a larger batch for its records."""
 
-_TOGETHER_ROOM: Final = 1 << 20
-_TOGETHER_BYTES: Final = 256 << 10
-"""Of payloads that are checked by one call: enough that calls cost nothing, little enough to be in a core's cache still."""
-_TOGETHER_BATCHES: Final = 1024
-_POSITION: Final = int(BatchColumn.POSITION)
-_SIZE: Final = int(BatchColumn.SIZE_IN_BYTES)
-_COPIED_CODECS: Final = frozenset({1, 2})
+_PAYLOADS_BUFFER_BYTES: Final = 1 << 20
+_CHECKED_BYTES: Final = 256 << 10
+"""Bytes of payloads per check: enough that the call costs little, few enough for a core's cache."""
+_CHECKED_PAYLOADS: Final = 1024
+_CODECS_WITH_COPY: Final = frozenset({1, 2})
 """gzip and snappy."""
 _scratch: Final = threading.local()
 
-Chooser = Callable[["BatchHeader", bytes | memoryview | None, "NDArray[np.int64]"], "NDArray[np.bool_]"]
-
-
-class BatchHeader(NamedTuple):
-    """The header of a magic 2 batch as stored: the fast twin of `spec.record_batch`."""
-
-    base_offset: int
-    batch_length: int
-    partition_leader_epoch: int
-    magic: int
-    crc: int
-    attributes: int
-    last_offset_delta: int
-    base_timestamp: int
-    max_timestamp: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    records_count: int
-
-    @property
-    def last_offset(self) -> int:
-        """Inclusive; wraps at the ends of int64, as Kafka's does."""
-        return as_int64(self.base_offset + self.last_offset_delta)
-
-    @property
-    def codec(self) -> int:
-        """Attribute bits 0-2."""
-        return self.attributes & COMPRESSION_MASK
-
-    @property
-    def timestamp_type(self) -> str:
-        """CreateTime or LogAppendTime."""
-        return TIMESTAMP_TYPES[bool(self.attributes & TIMESTAMP_TYPE_MASK)]
-
-    @property
-    def is_transactional(self) -> bool:
-        """Attribute bit 4."""
-        return bool(self.attributes & TRANSACTIONAL_MASK)
-
-    @property
-    def is_control_batch(self) -> bool:
-        """Attribute bit 5."""
-        return bool(self.attributes & CONTROL_MASK)
-
-    @property
-    def delete_horizon_ms(self) -> int | None:
-        """When tombstones and markers in the batch may go, None if the cleaner has set no time (attribute bit 6)."""
-        return self.base_timestamp if self.attributes & DELETE_HORIZON_MASK else None
+RecordFilter = Callable[["BatchHeader", bytes | memoryview | None, "NDArray[np.int64]"], "NDArray[np.bool_]"]
 
 
 @dataclass(slots=True)
 class DecodedBatch:
-    """A batch opened: `problems` is what is wrong inside, `records_count` how many records are there and right.
+    """An opened batch: `problems` is the damage inside, `records_count` the number of valid records.
 
-    `header` is None before magic 2, `legacy` from then on. `payload` is what holds the records, decompressed, or its first 16 MiB.
+    `header` is None for magic 0 and 1, `legacy` for magic 2. `payload` has the decompressed records, at most the first 16 MiB.
     """
 
     header: BatchHeader | None
@@ -182,11 +124,11 @@ class DecodedBatch:
     problems: list[Damage] = field(default_factory=list)
     _stored: memoryview = field(default_factory=lambda: memoryview(b""))
 
-    def iter_records(self, choose: "Chooser | None" = None) -> Iterator[Record]:
-        """Every record that can be read, in order, decoded while it is asked for.
+    def iter_records(self, choose: "RecordFilter | None" = None) -> Iterator[Record]:
+        """Every readable record, in order, decoded lazily.
 
-        Of magic 2 only those that `choose(header, window, matrix)` marks, a boolean each: of the (RECORD_COLUMNS, n) columns it is
-        given, whose positions count in `window`; None of one record too large to hold.
+        For magic 2 only those for which `choose(header, window, columns)` is true: a boolean for each of the (RECORD_COLUMNS, n)
+        columns, whose positions count in `window`; the window is None for one record that is too large to hold.
         """
         if self.legacy is not None:
             yield from self.legacy.iter_records()
@@ -198,29 +140,29 @@ class DecodedBatch:
                 yield _record(self.header, window, row)
 
     def iter_columns(self) -> "Iterator[NDArray[np.int64]]":
-        """The same as (RECORD_COLUMNS, n) matrices of at most 8192 records, magic 2 only; each is used again for the next."""
+        """The records as (RECORD_COLUMNS, n) matrices of at most 8192 records, magic 2 only; the next overwrites each."""
         if self.header is not None:
             for _, columns in self.windows():
                 yield columns
 
     def windows(self) -> "Iterator[tuple[bytes | memoryview | None, NDArray[np.int64]]]":
-        """(bytes the positions count in, matrix of at most 8192 records) in order, of any magic; None with one record too large to
-        hold. The matrix is used again for the next."""
+        """(bytes in which positions count, matrix of at most 8192 records) in order, for any magic; None instead of bytes with one
+        record that is too large to hold. The next matrix overwrites each."""
         if self.legacy is not None:
             return ((self.legacy.payload, columns) for columns in self.legacy.iter_columns())
         if self.header is None:
             return iter(())
         if len(self.payload) < HELD_BYTES or self.header.codec == 0:
             return RecordStream(self.payload, None, self.header.records_count).windows()
-        pieces = stream(self.header.codec, self._stored)
+        pieces = Decompression(self.header.codec, self._stored)
         return RecordStream(b"", iter(pieces), self.header.records_count).windows()
 
 
 def decode_batch(batch: bytes | memoryview, *, position: int = 0, needles: Sequence[bytes] = ()) -> DecodedBatch:
-    """Open one whole batch of any magic that stands at byte `position` of its file. Any bytes give an answer.
+    """Open one whole batch of any magic at byte `position` of its file. Accepts any bytes.
 
-    The records are walked once here to find what is wrong; `problems` has at most one row, for the first fault. Of a compressed
-    batch of magic 2 whose payload is whole and does not hold all `needles` nothing is walked, and no record given.
+    It walks the records once to find the first fault, the only row of `problems`. For a compressed batch of magic 2 whose complete
+    payload does not contain all `needles`, it walks nothing and returns no record.
     """
     view = memoryview(batch)
     if len(view) > MAGIC_AT and (view[MAGIC_AT] < 2 or view[MAGIC_AT] > 127):
@@ -232,13 +174,13 @@ def decode_batch(batch: bytes | memoryview, *, position: int = 0, needles: Seque
         return DecodedBatch(None, None, b"", 0, [broken])
     stored = view[RECORD_BATCH_OVERHEAD : header.batch_length + LOG_OVERHEAD]
     payload, rest, source = _open_payload(header, stored)
-    is_whole = source is not None and rest is None and source.problem is None
-    if is_whole and not all(needle in payload for needle in needles):
+    is_complete = source is not None and rest is None and source.problem is None
+    if is_complete and not all(needle in payload for needle in needles):
         return DecodedBatch(header, None, b"", 0)
     records = RecordStream(payload, rest, header.records_count)
     records.check()
     for _ in rest or ():
-        pass  # records may have been given up before the stream showed that it is a bomb
+        pass  # the walk may stop before the stream turns out to exceed its limit
     problem = _problem(header, records, source, position, len(view))
     decoded = DecodedBatch(header, None, payload, records.records, [] if problem is None else [problem], stored)
     if problem is None and header.is_control_batch:
@@ -246,9 +188,17 @@ def decode_batch(batch: bytes | memoryview, *, position: int = 0, needles: Seque
     return decoded
 
 
-def check_batch(batch: bytes | memoryview, position: int = 0) -> list[Damage]:
-    """What is wrong inside one whole batch of any magic, at most one row; `position` is where it stands in its file."""
-    return decode_batch(batch, position=position).problems
+class BatchBytes(NamedTuple):
+    """Batches of a (BATCH_COLUMNS, n) matrix and their bytes: `data` begins at byte `start` of the file."""
+
+    columns: "NDArray[np.int64]"
+    data: memoryview
+    start: int
+
+    def bytes_of(self, row: int) -> memoryview:
+        """The bytes of a batch, fewer where the file has ended before it."""
+        at = int(self.columns[BatchColumn.POSITION, row]) - self.start
+        return self.data[at : at + int(self.columns[BatchColumn.SIZE_IN_BYTES, row])]
 
 
 def check_rows(
@@ -259,136 +209,115 @@ def check_rows(
     end: int,
     keys: "KeySampler | None" = None,
 ) -> list[Damage]:
-    """What is wrong inside the batches of rows `[first, end)` of a chunk, at most one row each; for millions of batches.
+    """Damage inside the batches of rows `[first, end)` of a chunk, at most one row each; for millions of batches.
 
-    `buffer[0]` is byte `position` of the file, and the bytes of every one of the batches are in `buffer`. Batches whose CRC is
-    wrong are passed over. `keys` looks at some of the others, too.
+    `buffer[0]` is byte `position` of the file, and `buffer` has the bytes of all these batches. Batches with a wrong CRC are
+    skipped. `keys` samples some of the others.
     """
     verdicts = np.empty((4, end - first), np.int64)
-    good = check_batches(readable(buffer), position, columns, first, end, np.empty((RECORD_COLUMNS, 1), np.int64), verdicts)
+    count = check_batches(readable(buffer), position, columns, first, end, np.empty((RECORD_COLUMNS, 1), np.int64), verdicts)
     damage: list[Damage] = []
-    wanted = keys.among(columns, first, end) if keys is not None and good else set()
-    for row, payload in _look_into(_Batches(buffer, position, columns), verdicts[0, :good].tolist(), wanted, damage):
-        if keys is not None and row in wanted and _holds_compressed_records(columns, row):
-            keys.opened(columns, row, payload)
-    if keys is not None and (good < end - first or np.any(verdicts[1, :good] != NOT_PLAIN)):
-        keys.plain(buffer, position, columns, first, end)
+    sampled = keys.sampled_rows(columns, first, end) if keys is not None and count else set()
+    batches = BatchBytes(columns, buffer.data, position)
+    for row, payload in _open_batches(batches, verdicts[0, :count].tolist(), sampled, damage):
+        if keys is not None and row in sampled and _is_compressed_data(columns[:, row]):
+            keys.sample_payload(columns, row, payload)
+    if keys is not None and (count < end - first or np.any(verdicts[1, :count] != NOT_PLAIN)):
+        keys.sample_batches(buffer, position, columns, first, end)
     return damage
 
 
-class _Batches(NamedTuple):
-    """Batches whose bytes lie in `buffer`, from byte `position` of their file on."""
-
-    buffer: "NDArray[np.uint8]"
-    position: int
-    columns: "NDArray[np.int64]"
-
-    def bytes_of(self, row: int) -> memoryview:
-        """The whole batch."""
-        start = int(self.columns[BatchColumn.POSITION, row]) - self.position
-        return self.buffer.data[start : start + int(self.columns[BatchColumn.SIZE_IN_BYTES, row])]
+def _is_compressed_data(column: "NDArray[np.int64]") -> bool:
+    """Whether a batch of magic 2 is compressed and not a control batch."""
+    attributes = int(column[BatchColumn.ATTRIBUTES])
+    return bool(column[BatchColumn.MAGIC] >= 2 and attributes & COMPRESSION_MASK and not attributes & CONTROL_MASK)
 
 
-class _Together:
-    """Payloads of several batches, side by side in one buffer that a core's cache holds, so that one call checks them all."""
+class _Payloads:
+    """Payloads of several batches, one after the other in a buffer that fits a core's cache, for one call that checks them all."""
 
     def __init__(self) -> None:
-        self.buffer = bytearray(_TOGETHER_ROOM)
-        self.spans = np.empty((3, _TOGETHER_BATCHES), np.int64)
-        """Where each payload begins and ends, and how many records its header promises."""
+        self.buffer = bytearray(_PAYLOADS_BUFFER_BYTES)
+        self.spans = np.empty((3, _CHECKED_PAYLOADS), np.int64)
+        """Start, end and declared number of records of each payload."""
+        self.rows: list[int] = []
         self._scratch = np.empty((RECORD_COLUMNS, 1), np.int64)
-        self._wrong = np.empty(_TOGETHER_BATCHES, np.int64)
+        self._invalid = np.empty(_CHECKED_PAYLOADS, np.int64)
 
-    def add(self, index: int, batches: _Batches, row: int) -> bool:
-        """Decompress a batch as payload `index`, behind the one before it; False of one that must be opened by itself."""
-        attributes = int(batches.columns[BatchColumn.ATTRIBUTES, row])
-        if batches.columns[BatchColumn.MAGIC, row] < 2 or attributes & CONTROL_MASK or not attributes & COMPRESSION_MASK:
+    @property
+    def is_full(self) -> bool:
+        """Whether the payloads must be checked before the next one."""
+        count = len(self.rows)
+        return count == _CHECKED_PAYLOADS or (count > 0 and bool(self.spans[1, count - 1] >= _CHECKED_BYTES))
+
+    def add(self, batches: BatchBytes, row: int) -> bool:
+        """Decompress a batch after the previous one; False if it must be opened separately."""
+        column, index = batches.columns[:, row], len(self.rows)
+        if not _is_compressed_data(column):
             return False
+        codec = int(column[BatchColumn.ATTRIBUTES]) & COMPRESSION_MASK
         start = int(self.spans[1, index - 1]) if index else 0
-        stored = batches.bytes_of(row)[RECORD_BATCH_OVERHEAD:]
-        size = _decompress_to(memoryview(self.buffer)[start:], attributes & COMPRESSION_MASK, stored)
-        self.spans[:, index] = start, start + size, batches.columns[BatchColumn.RECORDS_COUNT, row]
+        output, stored = memoryview(self.buffer)[start:], batches.bytes_of(row)[RECORD_BATCH_OVERHEAD:]
+        if codec in _CODECS_WITH_COPY:
+            plain = decompress(codec, stored, limit=len(output))
+            size = len(plain.data) if plain.problem is None else -1
+            output[: max(size, 0)] = plain.data[: max(size, 0)]
+        else:
+            size = decompress_into(codec, stored, output)
+        self.spans[:, index] = start, start + size, column[BatchColumn.RECORDS_COUNT]
+        if size > 0:
+            self.rows.append(row)
         return size > 0
 
-    def payload(self, index: int) -> memoryview:
-        """What one of them holds."""
-        return memoryview(self.buffer)[self.spans[0, index] : self.spans[1, index]]
-
-    def wrong(self, count: int) -> set[int]:
-        """Which of the first `count` payloads are not right."""
-        wrong = check_payloads(readable(self.buffer), self.spans, count, self._scratch, self._wrong)
-        return set(self._wrong[:wrong].tolist())
-
-
-def _decompress_to(output: memoryview, codec: int, stored: memoryview) -> int:
-    """`decompress_into`, with a copy where the codec knows no other way."""
-    if codec not in _COPIED_CODECS:
-        return decompress_into(codec, stored, output)
-    whole = decompress(codec, stored, limit=len(output))
-    if whole.problem is not None:
-        return -1
-    output[: len(whole.data)] = whole.data
-    return len(whole.data)
+    def check(self, batches: BatchBytes, sampled: set[int], damage: list[Damage]) -> Iterator[tuple[int, bytes | memoryview]]:
+        """Check all payloads and remove them; (row, payload) of the sampled and the invalid ones, whose damage it adds."""
+        rows, self.rows = self.rows, []
+        count = check_payloads(readable(self.buffer), self.spans, len(rows), self._scratch, self._invalid) if rows else 0
+        invalid = set(self._invalid[:count].tolist())
+        if not invalid and sampled.isdisjoint(rows):
+            return
+        for index, row in enumerate(rows):
+            if index in invalid:
+                yield row, _open_one(batches, row, damage)
+            elif row in sampled:
+                yield row, memoryview(self.buffer)[self.spans[0, index] : self.spans[1, index]]
 
 
-def _look_into(
-    batches: _Batches, rows: list[int], wanted: set[int], damage: list[Damage]
+def _open_batches(
+    batches: BatchBytes, rows: list[int], sampled: set[int], damage: list[Damage]
 ) -> Iterator[tuple[int, bytes | memoryview]]:
-    """Look into the batches of `rows`, in order, and add to `damage`: (row, payload) of those that are wanted or opened alone."""
-    if not hasattr(_scratch, "together"):
-        _scratch.together = _Together()
-    together: _Together = _scratch.together
-    held: list[int] = []
+    """Open the batches of `rows`, in order, and add their damage: (row, payload) of those sampled or opened separately."""
+    if not hasattr(_scratch, "payloads"):
+        _scratch.payloads = _Payloads()
+    payloads: _Payloads = _scratch.payloads
+    payloads.rows = []
     for row in rows:
-        if together.add(len(held), batches, row):
-            held.append(row)
-            if len(held) == _TOGETHER_BATCHES or together.spans[1, len(held) - 1] >= _TOGETHER_BYTES:
-                yield from _checked_together(batches, together, held, wanted, damage)
-                held = []
+        if payloads.add(batches, row):
+            if payloads.is_full:
+                yield from payloads.check(batches, sampled, damage)
             continue
-        yield from _checked_together(batches, together, held, wanted, damage)
-        held = []
-        yield row, _opened_alone(batches, row, damage)
-    yield from _checked_together(batches, together, held, wanted, damage)
+        yield from payloads.check(batches, sampled, damage)
+        yield row, _open_one(batches, row, damage)
+    yield from payloads.check(batches, sampled, damage)
 
 
-def _checked_together(
-    batches: _Batches, together: _Together, held: list[int], wanted: set[int], damage: list[Damage]
-) -> Iterator[tuple[int, bytes | memoryview]]:
-    """Check the payloads of the rows `held`."""
-    wrong = together.wrong(len(held)) if held else set()
-    if not wrong and wanted.isdisjoint(held):
-        return
-    for index, row in enumerate(held):
-        if index in wrong:
-            yield row, _opened_alone(batches, row, damage)
-        elif row in wanted:
-            yield row, together.payload(index)
-
-
-def _holds_compressed_records(columns: "NDArray[np.int64]", row: int) -> bool:
-    attributes = int(columns[BatchColumn.ATTRIBUTES, row])
-    of_records = attributes & COMPRESSION_MASK != 0 and attributes & CONTROL_MASK == 0
-    return of_records and bool(columns[BatchColumn.MAGIC, row] >= 2)
-
-
-def _opened_alone(batches: _Batches, row: int, damage: list[Damage]) -> bytes | memoryview:
+def _open_one(batches: BatchBytes, row: int, damage: list[Damage]) -> bytes | memoryview:
     decoded = decode_batch(batches.bytes_of(row), position=int(batches.columns[BatchColumn.POSITION, row]))
     damage.extend(decoded.problems)
     return decoded.payload
 
 
 def check_batch_in_file(file: "ByteFile", position: int, size: int) -> list[Damage]:
-    """Like `check_batch` for `size` bytes of `file` at `position`, for batches too large to be held: plain ones are streamed.
+    """Damage inside the batch of `size` bytes at `position`, at most one row; uncompressed batches are streamed.
 
-    A compressed one above 128 MiB is not opened and gives BUDGET_EXCEEDED. Raises SourceError if the file cannot be read.
+    A compressed batch above 128 MiB is not opened: BUDGET_EXCEEDED. Raises SourceError if the file cannot be read.
     """
     head = file.read_at(position, min(size, RECORD_BATCH_OVERHEAD))
     plain = len(head) == RECORD_BATCH_OVERHEAD and 2 <= head[MAGIC_AT] <= 127 and head[22] & COMPRESSION_MASK == 0
     if not plain:
         if size > MAX_BATCH_BYTES:
             return [Damage("BUDGET_EXCEEDED", position, size, detail={"limit": MAX_BATCH_BYTES, "reason": "batch"})]
-        return check_batch(file.read_at(position, size), position)
+        return decode_batch(file.read_at(position, size), position=position).problems
     header = BatchHeader(*BATCH_HEADER.unpack(head))
     records = RecordStream(b"", _file_pieces(file, position + RECORD_BATCH_OVERHEAD, position + size), header.records_count)
     records.check()
@@ -405,26 +334,26 @@ def _file_pieces(file: "ByteFile", start: int, end: int) -> Iterator[bytes]:
 def _open_payload(
     header: BatchHeader, stored: memoryview
 ) -> tuple[bytes | memoryview, Iterator[bytes] | None, Decompression | None]:
-    """(the decompressed payload or its first 16 MiB, the pieces that follow or None, the stream they come from)."""
+    """(the decompressed payload or its first 16 MiB, the pieces after it or None, the stream of the pieces or None)."""
     if header.codec == 0:
         return stored, None, None
-    source = stream(header.codec, stored)
+    source = Decompression(header.codec, stored)
     if not len(stored) and header.records_count == 0:
         return b"", None, None
     pieces = iter(source)
-    held: list[bytes] = []
+    first_pieces: list[bytes] = []
     size = 0
     for piece in pieces:
-        held.append(piece)
+        first_pieces.append(piece)
         size += len(piece)
         if size >= HELD_BYTES:
             break
-    payload = held[0] if len(held) == 1 else b"".join(held)
+    payload = first_pieces[0] if len(first_pieces) == 1 else b"".join(first_pieces)
     return payload, pieces if size >= HELD_BYTES else None, source
 
 
 def _problem(header: BatchHeader, records: RecordStream, source: Decompression | None, position: int, size: int) -> Damage | None:
-    """The first fault of a batch: that of its compression, of which any other would be a consequence, or of its records."""
+    """The first fault of a batch: of its compression, which may cause others, or of its records."""
     if source is not None and source.problem is not None:
         return Damage(source.problem, position, size, header.base_offset, header.last_offset, source.detail)
     if records.code == OK:
@@ -439,7 +368,7 @@ def _problem(header: BatchHeader, records: RecordStream, source: Decompression |
 
 
 def _control_damage(decoded: DecodedBatch, position: int, size: int) -> Iterator[Damage]:
-    """Damage of the first control record that Kafka could not read."""
+    """Damage of the first control record that Kafka cannot read."""
     header = decoded.header
     assert header is not None
     for index, record in enumerate(decoded.iter_records()):
@@ -451,10 +380,10 @@ def _control_damage(decoded: DecodedBatch, position: int, size: int) -> Iterator
 
 
 def _record(header: BatchHeader, window: bytes | memoryview | None, row: list[int]) -> Record:
-    """The record of one row of the matrix, with what its batch says about it."""
+    """The record of one column of the matrix, with the fields that come from its batch."""
     offset_delta = row[RecordColumn.OFFSET_DELTA]
     timestamp = header.max_timestamp
-    if header.timestamp_type != _LOG_APPEND_TIME:
+    if header.timestamp_type != TIMESTAMP_TYPES[1]:
         timestamp = as_int64(header.base_timestamp + row[RecordColumn.TIMESTAMP_DELTA])
     return Record(
         offset=as_int64(header.base_offset + offset_delta),
@@ -472,7 +401,7 @@ def _record(header: BatchHeader, window: bytes | memoryview | None, row: list[in
 
 
 def _headers(window: bytes | memoryview, position: int, count: int) -> tuple[tuple[bytes, bytes | None], ...]:
-    """`count` headers at `position`, which the walk has already proved to be there."""
+    """`count` headers at `position`, which the walk has found valid."""
     headers = []
     end = len(window)
     for _ in range(count):
@@ -491,25 +420,25 @@ def _slice(window: bytes | memoryview | None, position: int, length: int) -> byt
     return None if window is None or length < 0 else bytes(window[position : position + length])
 
 
-# Keys of some records, gathered while a deep scan looks into batches anyway.
+# A sample of record keys, which a deep scan takes while it opens batches.
 
 
 SAMPLED_BATCHES: Final = 1024
-"""Batches of a log that are looked at, at most and about."""
+"""Batches of a log that are sampled, at most and about."""
 LEAST_GRAIN: Final = 64
-"""At most one batch is looked at for so many bytes of log."""
+"""Bytes of log for each sampled batch, at least."""
 COMPRESSED_GRAINS: Final = 4
-"""How many times more for a compressed one: each is looked at by itself, which costs more."""
+"""Factor for compressed batches, each of which is opened separately and costs more."""
 MOST_FOR_ONE_MORE: Final = 32
-"""Of a batch the first record is looked at, and one more for each so many it holds; for fewer in small logs."""
+"""Of a batch the first record is sampled, and one more for each 32 records; for fewer records in small logs,"""
 BYTES_FOR_EACH: Final = 2048
-"""By one more for so many bytes of log, so that of a log of some kilobytes nearly every record is looked at."""
+"""where this many bytes of log add one to that number: of a log of some kilobytes nearly every record is sampled."""
 
 
 class KeySampler:
-    """Looks at batches of a log of `log_bytes` bytes; which ones depends on nothing but that and where they stand in their file.
+    """Samples keys from a log of `log_bytes` bytes; the sample depends only on that number and on the batches' positions.
 
-    Compressed messages of magic 0 and 1 are passed over.
+    Compressed messages of magic 0 and 1 are not sampled.
     """
 
     def __init__(self, log_bytes: int) -> None:
@@ -517,52 +446,51 @@ class KeySampler:
         self._compressed_grain = COMPRESSED_GRAINS * self._grain
         self._every = min(max(log_bytes // BYTES_FOR_EACH, 1), MOST_FOR_ONE_MORE)
         self._scratch = np.empty((RECORD_COLUMNS, 1), np.int64)
-        self._out = np.empty((KEY_SAMPLE_COLUMNS, MOST_OF_A_BATCH), np.int64)
-        self._taken: list[NDArray[np.int64]] = []
+        self._out = np.empty((KEY_SAMPLE_COLUMNS, MAX_RECORDS_OF_BATCH), np.int64)
+        self._samples: list[NDArray[np.int64]] = []
 
-    def plain(self, buffer: "NDArray[np.uint8]", position: int, columns: "NDArray[np.int64]", first: int, end: int) -> None:
-        """Look at the uncompressed batches of rows `[first, end)`, whose bytes are in `buffer`, byte `position` of the file on."""
-        room = room_for(columns[:, first:end], self._every)
+    def sample_batches(
+        self, buffer: "NDArray[np.uint8]", position: int, columns: "NDArray[np.int64]", first: int, end: int
+    ) -> None:
+        """Sample the uncompressed batches of rows `[first, end)`, whose bytes are in `buffer`, byte `position` of the file on."""
+        room = max_samples(columns[:, first:end], self._every)
         if self._out.shape[1] < room:
             self._out = np.empty((KEY_SAMPLE_COLUMNS, room), np.int64)
-        written = sample_batches(
-            readable(buffer), position, columns, first, end, self._grain, self._every, self._scratch, self._out
-        )
-        self._keep(int(written))
+        grains = self._grain, self._every
+        self._keep(sample_batches(readable(buffer), position, columns, first, end, *grains, self._scratch, self._out))
 
-    def among(self, columns: "NDArray[np.int64]", first: int, end: int) -> set[int]:
-        """Which rows of `[first, end)` are looked at, if they are of compressed batches of records."""
-        to_go = -columns[_POSITION, first:end] % self._compressed_grain
-        chosen: list[int] = (to_go < columns[_SIZE, first:end]).nonzero()[0].tolist()  # as `is_sampled` says it of one
-        return {first + row for row in chosen}
+    def sampled_rows(self, columns: "NDArray[np.int64]", first: int, end: int) -> set[int]:
+        """The rows of `[first, end)` that are sampled if they are compressed batches of records."""
+        to_grain = -columns[BatchColumn.POSITION, first:end] % self._compressed_grain  # as the kernel `is_sampled`
+        sampled = (to_grain < columns[BatchColumn.SIZE_IN_BYTES, first:end]).nonzero()[0] + first
+        return set(sampled.tolist())
 
-    def opened(self, columns: "NDArray[np.int64]", row: int, payload: bytes | memoryview) -> None:
-        """Look at a batch; `payload` is what it holds."""
-        view = readable(payload)
-        self._keep(int(sample_payload(view, 0, len(payload), columns, row, self._every, self._scratch, self._out, 0)))
+    def sample_payload(self, columns: "NDArray[np.int64]", row: int, payload: bytes | memoryview) -> None:
+        """Sample the decompressed payload of a batch."""
+        self._keep(sample_payload(readable(payload), 0, len(payload), columns, row, self._every, self._scratch, self._out, 0))
 
     def _keep(self, written: int) -> None:
         if written:
-            self._taken.append(self._out[:, :written].copy())
+            self._samples.append(self._out[:, : int(written)].copy())
 
     def take(self) -> "NDArray[np.int64]":
-        """What was gathered since the last time, as a (KEY_SAMPLE_COLUMNS, n) matrix in order of the file; compressed ones after
-        plain ones of the same stretch."""
-        taken, self._taken = self._taken, []
-        return np.concatenate([np.empty((KEY_SAMPLE_COLUMNS, 0), np.int64), *taken], axis=1)
+        """The samples since the last call, a (KEY_SAMPLE_COLUMNS, n) matrix in file order; per run of rows compressed batches come
+        first."""
+        samples, self._samples = self._samples, []
+        return np.concatenate([np.empty((KEY_SAMPLE_COLUMNS, 0), np.int64), *samples], axis=1)
 
 
-# The unsigned varint of Kafka's flexible messages (KIP-482), read fast: the twin of `spec.flexible.UNSIGNED_VARINT`.
+# The unsigned varint of Kafka's flexible messages (KIP-482): the fast twin of `spec.flexible.UNSIGNED_VARINT`.
 
 
 class UnsignedVarintError(Exception):
-    """Five bytes, and the last still promises more; no parser lets this out."""
+    """A varint of more than five bytes; parsers catch it."""
 
 
 def read_unsigned(data: bytes, position: int) -> tuple[int, int]:
-    """(unsigned 32-bit integer at `position`, position behind it); bits beyond 32 are dropped, as Kafka's reader drops them.
+    """(unsigned 32-bit integer at `position`, position after it); bits beyond 32 are dropped, as in ByteUtils.readUnsignedVarint.
 
-    Raises IndexError where the bytes end first, and UnsignedVarintError (ByteUtils.readUnsignedVarint).
+    Raises IndexError where the bytes end first, and UnsignedVarintError.
     """
     value = data[position]
     if value < 0x80:
@@ -577,40 +505,35 @@ def read_unsigned(data: bytes, position: int) -> tuple[int, int]:
     raise UnsignedVarintError
 
 
-# Looking inside batches while their bytes are at hand: legacy wrappers always, every record when a scan is deep.
+class BatchChecks:
+    """The inspector of a `SegmentReader` that opens legacy wrappers, and with `deep` every batch, to find damage inside.
 
+    If `deep`, `keys` samples keys of records. A collected log has the results among its facts.
+    """
 
-class _Inspection(BatchChecks):
-    """Opens legacy wrappers, and every batch if it is deep."""
-
-    def __init__(self, keys: KeySampler | None, *, deep: bool) -> None:
+    def __init__(self, *, deep: bool, keys: KeySampler | None = None) -> None:
         self.deep = deep
         self._keys = keys
 
     def __call__(
         self, buffer: "NDArray[np.uint8]", position: int, columns: "NDArray[np.int64]", first: int, end: int
     ) -> list[Damage]:
-        """What is wrong inside of the batches."""
+        """Damage inside the batches of rows `[first, end)`; `buffer[0]` is byte `position` of the file.
+
+        Rows of compressed messages of magic 0 and 1 get the offsets and the number of the messages inside.
+        """
         damage = check_rows(buffer, position, columns, first, end, self._keys) if self.deep else []
-        if int(columns[BatchColumn.MAGIC, first:end].min()) < 2:
-            _open_wrappers(buffer, position, columns, first, end)
+        rows = columns[:, first:end]
+        if int(rows[BatchColumn.MAGIC].min()) >= 2:
+            return damage
+        is_wrapper = has_right_crc(rows) & (rows[BatchColumn.ATTRIBUTES] & COMPRESSION_MASK != 0) & (rows[BatchColumn.MAGIC] < 2)
+        for row in np.flatnonzero(is_wrapper).tolist():
+            opened = open_wrapper(bytes(BatchBytes(rows, buffer.data, position).bytes_of(row)))
+            if opened.records_count > 0:
+                rows[BatchColumn.BASE_OFFSET, row] = opened.base_offset
+                rows[BatchColumn.LAST_OFFSET, row] = opened.last_offset
+                rows[BatchColumn.RECORDS_COUNT, row] = opened.records_count
         return damage
 
 
-def inspector(*, deep: bool, keys: KeySampler | None = None) -> BatchChecks:
-    """What a `SegmentReader` calls with each run of fresh rows; a deep one lets `keys` look at some records' keys."""
-    return _Inspection(keys, deep=deep)
-
-
-def _open_wrappers(buffer: "NDArray[np.uint8]", position: int, columns: "NDArray[np.int64]", first: int, end: int) -> None:
-    """Give compressed messages of the old formats the offsets and the number of the messages inside them."""
-    good = columns[BatchColumn.CRC, first:end] == columns[BatchColumn.CRC_COMPUTED, first:end]
-    compressed = columns[BatchColumn.ATTRIBUTES, first:end] & COMPRESSION_MASK != 0
-    for row in np.flatnonzero(good & compressed & (columns[BatchColumn.MAGIC, first:end] < 2)):
-        column = columns[:, first + int(row)]
-        start = int(column[BatchColumn.POSITION]) - position
-        opened = open_wrapper(buffer[start : start + int(column[BatchColumn.SIZE_IN_BYTES])].tobytes())
-        if opened.records_count > 0:
-            column[BatchColumn.BASE_OFFSET] = opened.base_offset
-            column[BatchColumn.LAST_OFFSET] = opened.last_offset
-            column[BatchColumn.RECORDS_COUNT] = opened.records_count
+inspector = BatchChecks

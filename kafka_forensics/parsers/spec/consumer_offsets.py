@@ -1,74 +1,31 @@
 """Records of `__consumer_offsets`: keys, OffsetCommitValue.json and GroupMetadataValue.json in all their versions."""
 
-from typing import BinaryIO, Final
+from typing import Final
 
-from construct import (
-    Construct,
-    Container,
-    Int8sb,
-    Int16sb,
-    Int16ub,
-    Int32sb,
-    Int64sb,
-    Struct,
-    stream_read,
-    stream_write,
-)
+from construct import Int8sb, Int16sb, Int16ub, Int32sb, Int64sb, Struct
 
 from kafka_forensics.model.coordinators import MEMBER_TYPES, OFFSET_COMMIT_TYPES
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.parsers.spec.flexible import (
+    COMPACT_NUMBER,
     COMPACT_STRING,
     NULLABLE_SHORT_STRING,
     NULLABLE_STRING,
     SHORT_STRING,
     TAGGED_FIELDS,
-    UNSIGNED_VARINT,
     UUID_TEXT,
-    CompactArray,
-    CountedArray,
+    Array,
     Flexible,
     NullableStruct,
+    Sized,
     Tag,
 )
-from kafka_forensics.parsers.spec.record_batch import LengthError
-
-
-class SizedBytes(Construct):
-    """Bytes behind their length: 32 bits, or `compact`, length + 1 as an unsigned varint. Null is an error unless `nullable`."""
-
-    def __init__(self, *, compact: bool = False, nullable: bool = False) -> None:
-        super().__init__()
-        self.compact = compact
-        self.nullable = nullable
-
-    def _parse(self, stream: BinaryIO, context: Container, path: str) -> bytes | None:
-        if self.compact:
-            length = UNSIGNED_VARINT._parse(stream, context, path) - 1
-        else:
-            length = int.from_bytes(stream_read(stream, 4, path), "big", signed=True)
-        if length < 0:
-            if self.nullable:
-                return None
-            raise LengthError("null where bytes must be", path=path)
-        data: bytes = stream_read(stream, length, path)
-        return data
-
-    def _build(self, obj: bytes | None, stream: BinaryIO, context: Container, path: str) -> bytes | None:
-        length = -1 if obj is None else len(obj)
-        if self.compact:
-            UNSIGNED_VARINT._build(length + 1, stream, context, path)
-        else:
-            stream_write(stream, length.to_bytes(4, "big", signed=True), 4, path)
-        stream_write(stream, obj or b"", len(obj or b""), path)
-        return obj
-
 
 OFFSET_COMMIT_KEY: Final = Struct("record_type" / Int16sb, "group" / SHORT_STRING, "topic" / SHORT_STRING, "partition" / Int32sb)
-"""OffsetCommitKey.json; type 0 was written before Kafka 0.9."""
+"""OffsetCommitKey.json; type 0 is from before Kafka 0.9."""
 GROUP_KEY: Final = Struct("record_type" / Int16sb, "group" / SHORT_STRING)
 MEMBER_KEY: Final = Struct("record_type" / Int16sb, "group" / SHORT_STRING, "member_id" / SHORT_STRING)
-"""Keys of the new groups' members; of type 16 the last field is a regular expression."""
+"""Keys of members of KIP-848 groups; for type 16 the last field is a regular expression."""
 
 
 def _offset_commit(version: int) -> Struct:
@@ -89,12 +46,13 @@ def _group_metadata(version: int) -> Struct:
     flexible = version >= 4
     string = COMPACT_STRING if flexible else SHORT_STRING
     nullable = NULLABLE_STRING if flexible else NULLABLE_SHORT_STRING
+    sized = Sized() if flexible else Sized(Int32sb)
     member = ["member_id" / string]
     member += ["group_instance_id" / nullable] if version >= 3 else []
     member += ["client_id" / string, "client_host" / string]
     member += ["rebalance_timeout" / Int32sb] if version >= 1 else []
     member += ["session_timeout" / Int32sb]
-    member += ["subscription" / SizedBytes(compact=flexible), "assignment" / SizedBytes(compact=flexible)]
+    member += ["subscription" / sized, "assignment" / sized]
     member += ["tagged_fields" / TAGGED_FIELDS] if flexible else []
     fields = [
         "version" / Int16sb,
@@ -104,7 +62,7 @@ def _group_metadata(version: int) -> Struct:
         "leader" / nullable,
     ]
     fields += ["current_state_timestamp" / Int64sb] if version >= 2 else []
-    fields += ["members" / (CompactArray if flexible else CountedArray)(Struct(*member))]
+    fields += ["members" / Array(Struct(*member), COMPACT_NUMBER if flexible else Int32sb)]
     fields += ["tagged_fields" / TAGGED_FIELDS] if flexible else []
     return Struct(*fields)
 
@@ -114,24 +72,24 @@ GROUP_METADATA_VALUES: Final = tuple(_group_metadata(version) for version in ran
 
 
 def key_layout(record_type: int) -> Struct:
-    """The layout of keys of a record type; of unknown ones, as far as the group."""
+    """The layout of keys of a record type; for an unknown type as far as the group."""
     if record_type in OFFSET_COMMIT_TYPES:
         return OFFSET_COMMIT_KEY
     return MEMBER_KEY if record_type in MEMBER_TYPES else GROUP_KEY
 
 
-# Values of `__consumer_offsets` that tell of new groups (KIP-848, KIP-932, KIP-1071), and records of `__share_group_state`.
+# Values of `__consumer_offsets` about KIP-848, KIP-932 and KIP-1071 groups, and records of `__share_group_state`.
 #
-# What the coordinators of Kafka 4.3 write, all of version 0, with which every value begins: what came with a later release is
-# tagged, so that these layouts read what 4.0 and later wrote. Share groups were a preview in 4.0, where four kinds were laid out
-# otherwise. Exact and slow; `parsers.internal_topics` has the fast twins.
+# The layouts of Kafka 4.3, all of version 0, which precedes the fields of every value. Fields of later releases are tagged, so the
+# layouts read what 4.0 and later write. Share groups were a preview in 4.0, with other layouts for four types. Exact and slow;
+# `parsers.internal_topics` has the fast twins.
 
 
-INTS: Final = CompactArray(Int32sb)
-SHORTS: Final = CompactArray(Int16sb)
-STRINGS: Final = CompactArray(COMPACT_STRING)
+INTS: Final = Array(Int32sb)
+SHORTS: Final = Array(Int16sb)
+STRINGS: Final = Array(COMPACT_STRING)
 
-_ASSIGNMENT_EPOCHS: Final = Tag(0, "assignment_epochs", CompactArray(Int32sb, nullable=True), [])
+_ASSIGNMENT_EPOCHS: Final = Tag(0, "assignment_epochs", Array(Int32sb, nullable=True), [])
 _ASSIGNED: Final = Flexible("topic_id" / UUID_TEXT, "partitions" / INTS)
 _ASSIGNED_WITH_EPOCHS: Final = Flexible("topic_id" / UUID_TEXT, "partitions" / INTS, _ASSIGNMENT_EPOCHS)
 _TASKS: Final = Flexible("subtopology_id" / COMPACT_STRING, "partitions" / INTS)
@@ -140,20 +98,20 @@ _KEY_VALUE: Final = Flexible("key" / COMPACT_STRING, "value" / COMPACT_STRING)
 _RACKS: Final = Flexible("partition" / Int32sb, "racks" / STRINGS)
 _PARTITION_METADATA: Final = Flexible(
     "topics"
-    / CompactArray(
+    / Array(
         Flexible(
             "topic_id" / UUID_TEXT,
             "topic_name" / COMPACT_STRING,
             "num_partitions" / Int32sb,
-            "partition_metadata" / CompactArray(_RACKS),
+            "partition_metadata" / Array(_RACKS),
         )
     )
 )
-_CLASSIC_PROTOCOL: Final = Flexible("name" / COMPACT_STRING, "metadata" / SizedBytes(compact=True))
-_CLASSIC_MEMBER: Final = Flexible("session_timeout_ms" / Int32sb, "supported_protocols" / CompactArray(_CLASSIC_PROTOCOL))
+_CLASSIC_PROTOCOL: Final = Flexible("name" / COMPACT_STRING, "metadata" / Sized())
+_CLASSIC_MEMBER: Final = Flexible("session_timeout_ms" / Int32sb, "supported_protocols" / Array(_CLASSIC_PROTOCOL))
 _NO_CLASSIC_MEMBER: Final = {"session_timeout_ms": 0, "supported_protocols": []}
 _TARGET_EPOCH: Final = Flexible("assignment_epoch" / Int32sb, Tag(0, "assignment_timestamp", Int64sb, 0))
-_TARGET: Final = Flexible("topic_partitions" / CompactArray(_ASSIGNED))
+_TARGET: Final = Flexible("topic_partitions" / Array(_ASSIGNED))
 _MEMBER_EPOCHS: Final = ("member_epoch" / Int32sb, "previous_member_epoch" / Int32sb, "state" / Int8sb)
 
 CONSUMER_MEMBER: Final = Flexible(
@@ -170,8 +128,8 @@ CONSUMER_MEMBER: Final = Flexible(
 SHARE_MEMBER: Final = Flexible(
     "rack_id" / NULLABLE_STRING, "client_id" / COMPACT_STRING, "client_host" / COMPACT_STRING, "subscribed_topic_names" / STRINGS
 )
-_SHARED: Final = CompactArray(Flexible("topic_id" / UUID_TEXT, "topic_name" / COMPACT_STRING, "partitions" / INTS))
-_DELETING: Final = CompactArray(Flexible("topic_id" / UUID_TEXT, "topic_name" / COMPACT_STRING))
+_SHARED: Final = Array(Flexible("topic_id" / UUID_TEXT, "topic_name" / COMPACT_STRING, "partitions" / INTS))
+_DELETING: Final = Array(Flexible("topic_id" / UUID_TEXT, "topic_name" / COMPACT_STRING))
 _ENDPOINT: Final = Flexible("host" / COMPACT_STRING, "port" / Int16ub)
 STREAMS_MEMBER: Final = Flexible(
     "instance_id" / NULLABLE_STRING,
@@ -182,12 +140,12 @@ STREAMS_MEMBER: Final = Flexible(
     "topology_epoch" / Int32sb,
     "process_id" / COMPACT_STRING,
     "user_endpoint" / NullableStruct(_ENDPOINT),
-    "client_tags" / CompactArray(_KEY_VALUE),
+    "client_tags" / Array(_KEY_VALUE),
 )
 STREAMS_CURRENT: Final = Flexible(
     *_MEMBER_EPOCHS,
     *(
-        f"{kind}_tasks{pending}" / CompactArray(_TASKS_WITH_EPOCHS)
+        f"{kind}_tasks{pending}" / Array(_TASKS_WITH_EPOCHS)
         for pending in ("", "_pending_revocation")
         for kind in ("active", "standby", "warmup")
     ),
@@ -196,17 +154,17 @@ _TOPIC: Final = Flexible(
     "name" / COMPACT_STRING,
     "partitions" / Int32sb,
     "replication_factor" / Int16sb,
-    "topic_configs" / CompactArray(_KEY_VALUE),
+    "topic_configs" / Array(_KEY_VALUE),
 )
 _COPARTITIONED: Final = Flexible("source_topics" / SHORTS, "source_topic_regex" / SHORTS, "repartition_source_topics" / SHORTS)
 SUBTOPOLOGY: Final = Flexible(
     "subtopology_id" / COMPACT_STRING,
     "source_topics" / STRINGS,
     "source_topic_regex" / STRINGS,
-    "state_changelog_topics" / CompactArray(_TOPIC),
+    "state_changelog_topics" / Array(_TOPIC),
     "repartition_sink_topics" / STRINGS,
-    "repartition_source_topics" / CompactArray(_TOPIC),
-    "copartition_groups" / CompactArray(_COPARTITIONED),
+    "repartition_source_topics" / Array(_TOPIC),
+    "copartition_groups" / Array(_COPARTITIONED),
 )
 
 GROUP_VALUES: Final[dict[int, Flexible]] = {
@@ -217,41 +175,41 @@ GROUP_VALUES: Final[dict[int, Flexible]] = {
     7: _TARGET,
     8: Flexible(
         *_MEMBER_EPOCHS,
-        "assigned_partitions" / CompactArray(_ASSIGNED_WITH_EPOCHS),
-        "partitions_pending_revocation" / CompactArray(_ASSIGNED_WITH_EPOCHS),
+        "assigned_partitions" / Array(_ASSIGNED_WITH_EPOCHS),
+        "partitions_pending_revocation" / Array(_ASSIGNED_WITH_EPOCHS),
     ),
     10: SHARE_MEMBER,
     11: Flexible("epoch" / Int32sb, "metadata_hash" / Int64sb),
     12: _TARGET_EPOCH,
     13: _TARGET,
-    14: Flexible(*_MEMBER_EPOCHS, "assigned_partitions" / CompactArray(_ASSIGNED)),
+    14: Flexible(*_MEMBER_EPOCHS, "assigned_partitions" / Array(_ASSIGNED)),
     15: Flexible("initializing_topics" / _SHARED, "initialized_topics" / _SHARED, "deleting_topics" / _DELETING),
     16: Flexible("topics" / STRINGS, "version" / Int64sb, "timestamp" / Int64sb),
     17: Flexible(
         "epoch" / Int32sb,
         "metadata_hash" / Int64sb,
         Tag(0, "validated_topology_epoch", Int32sb, -1),
-        Tag(1, "last_assignment_configs", CompactArray(_KEY_VALUE, nullable=True), []),
+        Tag(1, "last_assignment_configs", Array(_KEY_VALUE, nullable=True), []),
         Tag(2, "stored_description_topology_epoch", Int32sb, -1),
         Tag(3, "failed_description_topology_epoch", Int32sb, -1),
     ),
     19: STREAMS_MEMBER,
     20: _TARGET_EPOCH,
-    21: Flexible(*(f"{kind}_tasks" / CompactArray(_TASKS) for kind in ("active", "standby", "warmup"))),
+    21: Flexible(*(f"{kind}_tasks" / Array(_TASKS) for kind in ("active", "standby", "warmup"))),
     22: STREAMS_CURRENT,
-    23: Flexible("epoch" / Int32sb, "subtopologies" / CompactArray(SUBTOPOLOGY)),
+    23: Flexible("epoch" / Int32sb, "subtopologies" / Array(SUBTOPOLOGY)),
 }
-"""Layout behind the version, by the type of the key, as Kafka 4.3.0 has them."""
+"""Layout after the version, by record type, in Kafka 4.3.0."""
 EARLY_GROUP_VALUES: Final[dict[int, Flexible]] = {
     9: _PARTITION_METADATA,
     11: Flexible("epoch" / Int32sb),
     15: Flexible("initialized_topics" / _SHARED, "deleting_topics" / _DELETING),
 }
-"""What the preview of share groups in Kafka 4.0 wrote instead."""
+"""Layouts of the preview of share groups in Kafka 4.0."""
 
 SHARE_STATE_KEY: Final = Struct("record_type" / Int16sb, "group" / SHORT_STRING, "topic_id" / UUID_TEXT, "partition" / Int32sb)
 """ShareSnapshotKey.json (type 0) and ShareUpdateKey.json (1)."""
-_STATE_BATCHES: Final = CompactArray(
+_STATE_BATCHES: Final = Array(
     Flexible("first_offset" / Int64sb, "last_offset" / Int64sb, "delivery_state" / Int8sb, "delivery_count" / Int16sb)
 )
 _COMPLETE: Final = Tag(0, "delivery_complete_count", Int32sb, -1)
@@ -268,9 +226,9 @@ SHARE_STATE_VALUES: Final[dict[int, Flexible]] = {
         "snapshot_epoch" / Int32sb, "leader_epoch" / Int32sb, "start_offset" / Int64sb, _COMPLETE, "state_batches" / _STATE_BATCHES
     ),
 }
-"""By the type of the key: a snapshot, and what changed since."""
+"""By record type: a snapshot, and an update of it."""
 
 
 def write_value(layout: Flexible, fields: Json) -> bytes:
-    """The value of version 0 with these fields; tagged ones that are not among them are left out."""
+    """The value of version 0 with these fields; tagged fields that are missing are not written."""
     return b"\0\0" + bytes(layout.build(fields))

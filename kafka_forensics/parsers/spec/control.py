@@ -1,14 +1,14 @@
-"""What control records hold: ControlRecordType, EndTxnMarker.json, and KRaft's flexible messages."""
+"""Keys and values of control records: ControlRecordType, EndTxnMarker.json, and KRaft's flexible messages."""
 
 from typing import Final
 
 from construct import ConstructError, Int16sb, Int16ub, Int32sb, Int64sb, Struct
 
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.parsers.spec.flexible import COMPACT_STRING, TAGGED_FIELDS, UUID, CompactArray, plain
+from kafka_forensics.parsers.spec.flexible import COMPACT_STRING, TAGGED_FIELDS, UUID, Array, plain
 
 CONTROL_RECORD_KEY: Final = Struct("version" / Int16sb, "type" / Int16sb)
-"""Key of every control record; a reader takes any version from 0 up, and more bytes than these four."""
+"""Key of every control record; readers accept any version from 0 on, and more bytes than these four."""
 
 END_TXN_MARKER: Final = Struct("version" / Int16sb, "coordinator_epoch" / Int32sb)
 """Value of an ABORT or COMMIT marker."""
@@ -18,8 +18,8 @@ def _leader_change(voter: Struct) -> Struct:
     return Struct(
         "version" / Int16sb,
         "leader_id" / Int32sb,
-        "voters" / CompactArray(voter),
-        "granting_voters" / CompactArray(voter),
+        "voters" / Array(voter),
+        "granting_voters" / Array(voter),
         "tagged_fields" / TAGGED_FIELDS,
     )
 
@@ -30,7 +30,7 @@ LEADER_CHANGE_1: Final = _leader_change(Struct("voter_id" / Int32sb, "voter_dire
 """Version 1, since Kafka 3.9."""
 
 SNAPSHOT_HEADER: Final = Struct("version" / Int16sb, "last_contained_log_timestamp" / Int64sb, "tagged_fields" / TAGGED_FIELDS)
-"""SnapshotHeaderRecord.json: the time is that of the last record the snapshot holds, in ms."""
+"""SnapshotHeaderRecord.json; the timestamp in ms is that of the last record in the snapshot."""
 
 SNAPSHOT_FOOTER: Final = Struct("version" / Int16sb, "tagged_fields" / TAGGED_FIELDS)
 """SnapshotFooterRecord.json."""
@@ -52,11 +52,11 @@ KRAFT_VERSION_FEATURE: Final = Struct(
 KRAFT_VOTER: Final = Struct(
     "voter_id" / Int32sb,
     "voter_directory_id" / UUID,
-    "endpoints" / CompactArray(ENDPOINT),
+    "endpoints" / Array(ENDPOINT),
     "kraft_version_feature" / KRAFT_VERSION_FEATURE,
     "tagged_fields" / TAGGED_FIELDS,
 )
-KRAFT_VOTERS: Final = Struct("version" / Int16sb, "voters" / CompactArray(KRAFT_VOTER), "tagged_fields" / TAGGED_FIELDS)
+KRAFT_VOTERS: Final = Struct("version" / Int16sb, "voters" / Array(KRAFT_VOTER), "tagged_fields" / TAGGED_FIELDS)
 """VotersRecord.json."""
 
 CONTROL_RECORD_VALUES: Final = (
@@ -68,7 +68,7 @@ CONTROL_RECORD_VALUES: Final = (
     KRAFT_VERSION,
     KRAFT_VOTERS,
 )
-"""Layout of the value by control record type; `value_layout` has those of other versions."""
+"""Layout of the value by control record type, of version 0."""
 
 
 def value_layout(control_record_type: int, version: int) -> Struct:
@@ -78,9 +78,9 @@ def value_layout(control_record_type: int, version: int) -> Struct:
 
 
 def read_control_value(control_record_type: int, value: bytes) -> Json | None:
-    """Fields of a control record's value, nested structures as dicts, uuids as bytes; None if it is not laid out so.
+    """Fields of a control record's value, nested structures as dicts, uuids as bytes; None if it does not match the layout.
 
-    Bytes behind the last field are ignored, as Kafka's readers ignore them.
+    Bytes after the last field are ignored, as in Kafka's readers.
     """
     try:
         fields = value_layout(control_record_type, int.from_bytes(value[:2], "big", signed=True)).parse(value)

@@ -1,14 +1,14 @@
-"""The flexible encoding of Kafka's messages (KIP-482): unsigned varints, compact strings and arrays, tagged fields; and strings and
-arrays as they were before it.
+"""The flexible encoding of Kafka's messages (KIP-482): unsigned varints, compact strings and arrays, tagged fields; and the older
+encoding of strings and arrays.
 
-Exact and slow; nothing is allocated from a declared length before its bytes exist.
+Exact and slow; nothing is allocated for a declared length before its bytes exist.
 """
 
 from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Collection
 from dataclasses import dataclass
 from io import BytesIO
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 from construct import (
     Bytes,
@@ -16,6 +16,7 @@ from construct import (
     ConstructError,
     Container,
     ExprAdapter,
+    Int16sb,
     Renamed,
     StringError,
     Struct,
@@ -46,31 +47,12 @@ class UnsignedVarint(Construct):
 
 
 UNSIGNED_VARINT: Final = UnsignedVarint()
-
-
-def read_text(stream: BinaryIO, length: int, path: str) -> str:
-    """`length` bytes of UTF-8, `length` ≥ 0."""
-    data: bytes = stream_read(stream, length, path)
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise StringError(f"not UTF-8: {error.reason}", path=path) from error
-
-
-def read_elements(element: Construct, count: int, stream: BinaryIO, path: str, *, nullable: bool) -> list[object] | None:
-    """`count` elements, none of which is empty; a negative count is null, an error unless `nullable`."""
-    if count < 0:
-        if nullable:
-            return None
-        raise LengthError("null where an array must be", path=path)
-    elements: list[object] = []
-    while len(elements) < count:
-        elements.append(element.parse_stream(stream))
-    return elements
+COMPACT_NUMBER: Final = ExprAdapter(UNSIGNED_VARINT, lambda number, _: number - 1, lambda number, _: number + 1)
+"""A length or count + 1 as an unsigned varint; 0 is null."""
 
 
 def plain(value: JsonValue) -> JsonValue:
-    """A parsed structure as dictionaries, lists and values, without what construct and the encoding add."""
+    """A parsed structure as dictionaries, lists and values; without `_io`, and of tagged fields only the unknown ones."""
     if isinstance(value, dict):
         fields = {name: plain(item) for name, item in value.items() if name not in ("_io", "tagged_fields")}
         return fields | unknown_tags(value.get("tagged_fields"))
@@ -80,106 +62,83 @@ def plain(value: JsonValue) -> JsonValue:
 
 
 def unknown_tags(tagged: JsonValue, known: Collection[int] = ()) -> Json:
-    """Tagged fields of a newer version, which are kept as they are: `unknown_tags`, tag → base64 of its bytes; {} without any."""
+    """`unknown_tags` of a structure: tag → base64 of its bytes, for tags that are not `known`; {} without any."""
     items = tagged.items() if isinstance(tagged, dict) else ()
     unknown = {str(number): b64encode(data).decode() for number, data in items if number not in known}
     return {"unknown_tags": unknown} if unknown else {}
 
 
-class ShortString(Construct):
-    """Length in 16 bits, then UTF-8, as before flexible messages; -1 is null, an error unless `nullable`."""
+class Sized(Construct):
+    """A value behind its length or count, which `number` reads; a negative number is null, an error unless `nullable`."""
 
-    def __init__(self, *, nullable: bool = False) -> None:
+    def __init__(self, number: Construct = COMPACT_NUMBER, *, nullable: bool = False) -> None:
         super().__init__()
+        self.number = number
         self.nullable = nullable
 
-    def _parse(self, stream: BinaryIO, _context: Container, path: str) -> str | None:
-        length = int.from_bytes(stream_read(stream, 2, path), "big", signed=True)
-        if length < 0:
-            if self.nullable and length == -1:
-                return None
-            raise LengthError(f"a string of {length} bytes", path=path)
-        return read_text(stream, length, path)
+    def _parse(self, stream: BinaryIO, context: Container, path: str) -> object:
+        number = self.number._parse(stream, context, path)
+        if number >= 0:
+            return self.read(number, stream, path)
+        if not self.nullable or (self.number is Int16sb and number != -1):
+            raise LengthError(f"a length of {number}", path=path)
+        return None
 
-    def _build(self, obj: str | None, stream: BinaryIO, _context: Container, path: str) -> str | None:
-        data = b"" if obj is None else obj.encode()
-        stream_write(stream, (-1 if obj is None else len(data)).to_bytes(2, "big", signed=True), 2, path)
-        stream_write(stream, data, len(data), path)
+    def _build(self, obj: Any, stream: BinaryIO, context: Container, path: str) -> object:
+        if obj is None and not self.nullable and self.number is COMPACT_NUMBER:
+            raise LengthError("null is not allowed", path=path)
+        content = b"" if obj is None else self.content(obj)
+        length = len(obj if isinstance(self, Array) else content) if obj is not None else -1
+        self.number._build(length, stream, context, path)
+        stream_write(stream, content, len(content), path)
         return obj
 
+    def read(self, number: int, stream: BinaryIO, path: str) -> object:
+        """The value, of `number` bytes or elements."""
+        data: bytes = stream_read(stream, number, path)
+        return data
 
-class CountedArray(Construct):
-    """A 32-bit count, then as many elements, none of which is empty; a negative count is null, an error unless `nullable`."""
+    def content(self, value: Any) -> bytes:
+        """The bytes of a value that is not null, without its length."""
+        return bytes(value)
 
-    def __init__(self, element: Construct, *, nullable: bool = False) -> None:
-        super().__init__()
+
+class Text(Sized):
+    """A string of UTF-8."""
+
+    def read(self, number: int, stream: BinaryIO, path: str) -> str:
+        """The string of `number` bytes."""
+        try:
+            return bytes(stream_read(stream, number, path)).decode()
+        except UnicodeDecodeError as error:
+            raise StringError(f"not UTF-8: {error.reason}", path=path) from error
+
+    def content(self, value: str) -> bytes:
+        """The string as UTF-8."""
+        return value.encode()
+
+
+class Array(Sized):
+    """An array of elements, none of which has an empty encoding."""
+
+    def __init__(self, element: Construct, number: Construct = COMPACT_NUMBER, *, nullable: bool = False) -> None:
+        super().__init__(number, nullable=nullable)
         self.element = element
-        self.nullable = nullable
 
-    def _parse(self, stream: BinaryIO, _context: Container, path: str) -> list[object] | None:
-        count = int.from_bytes(stream_read(stream, 4, path), "big", signed=True)
-        return read_elements(self.element, count, stream, path, nullable=self.nullable)
+    def read(self, number: int, stream: BinaryIO, _path: str) -> list[object]:
+        """`number` elements, read one by one."""
+        elements: list[object] = []
+        while len(elements) < number:
+            elements.append(self.element.parse_stream(stream))
+        return elements
 
-    def _build(self, obj: list[object] | None, stream: BinaryIO, _context: Container, path: str) -> list[object] | None:
-        stream_write(stream, (-1 if obj is None else len(obj)).to_bytes(4, "big", signed=True), 4, path)
-        for element in obj or ():
-            self.element.build_stream(element, stream)
-        return obj
-
-
-class CompactString(Construct):
-    """Length + 1 as an unsigned varint, then UTF-8; 0 is null, an error unless `nullable`."""
-
-    def __init__(self, *, nullable: bool = False) -> None:
-        super().__init__()
-        self.nullable = nullable
-
-    def _parse(self, stream: BinaryIO, context: Container, path: str) -> str | None:
-        length = UNSIGNED_VARINT._parse(stream, context, path) - 1
-        if length < 0:
-            if self.nullable:
-                return None
-            raise LengthError("null where a string must be", path=path)
-        return read_text(stream, length, path)
-
-    def _build(self, obj: str | None, stream: BinaryIO, context: Container, path: str) -> str | None:
-        if obj is None and self.nullable:
-            UNSIGNED_VARINT._build(0, stream, context, path)
-            return None
-        if obj is None:
-            raise LengthError("null where a string must be", path=path)
-        data = obj.encode()
-        UNSIGNED_VARINT._build(len(data) + 1, stream, context, path)
-        stream_write(stream, data, len(data), path)
-        return obj
-
-
-class CompactArray(Construct):
-    """Count + 1 as an unsigned varint, then the elements, none of which is empty; 0 is null, an error unless `nullable`."""
-
-    def __init__(self, element: Construct, *, nullable: bool = False) -> None:
-        super().__init__()
-        self.element = element
-        self.nullable = nullable
-
-    def _parse(self, stream: BinaryIO, context: Container, path: str) -> list[object] | None:
-        count = UNSIGNED_VARINT._parse(stream, context, path) - 1
-        return read_elements(self.element, count, stream, path, nullable=self.nullable)
-
-    def _build(self, obj: list[object] | None, stream: BinaryIO, context: Container, path: str) -> list[object] | None:
-        if obj is None and self.nullable:
-            UNSIGNED_VARINT._build(0, stream, context, path)
-            return None
-        if obj is None:
-            raise LengthError("null where an array must be", path=path)
-        UNSIGNED_VARINT._build(len(obj) + 1, stream, context, path)
-        for element in obj:
-            self.element.build_stream(element, stream)
-        return obj
+    def content(self, value: list[object]) -> bytes:
+        """The elements one after the other."""
+        return b"".join(map(self.element.build, value))
 
 
 class TaggedFields(Construct):
-    """The section that ends every flexible structure: count, then tag, size and bytes of each; tags rise."""
+    """The end of every flexible structure: a count, then tag, size and bytes of each field, in ascending order of tags."""
 
     def _parse(self, stream: BinaryIO, context: Container, path: str) -> dict[int, bytes]:
         fields: dict[int, bytes] = {}
@@ -204,7 +163,7 @@ class TaggedFields(Construct):
 
 
 class _Tagged(TaggedFields):
-    """Tagged fields that may be left out when a structure is built."""
+    """Tagged fields that a caller may omit when it builds a structure."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -213,7 +172,7 @@ class _Tagged(TaggedFields):
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """A tagged field: its number, name, layout, and its value where it is left out."""
+    """A tagged field: number, name, layout, and the value of a record without it."""
 
     number: int
     name: str
@@ -222,16 +181,16 @@ class Tag:
 
 
 def whole(layout: Construct, data: bytes) -> JsonValue:
-    """The value that takes all of `data`."""
+    """The value that takes all bytes of `data`."""
     stream = BytesIO(data)
     value = plain(layout.parse_stream(stream))
     if stream.read(1):
-        raise ConstructError("bytes behind a tagged field")
+        raise ConstructError("bytes after a tagged field")
     return value
 
 
 class Flexible(Construct):
-    """A structure with its tagged fields, each where Kafka's schema declares it: a dictionary, without tags that are left out."""
+    """A structure with its tagged fields, in the order of Kafka's schema: a dictionary, without absent tagged fields."""
 
     def __init__(self, *fields: Renamed | Tag) -> None:
         super().__init__()
@@ -255,7 +214,7 @@ class Flexible(Construct):
 
 
 class NullableStruct(Construct):
-    """A byte, negative for null, else with the structure behind it; in a tagged field an unsigned varint, 0 for null."""
+    """A byte, negative for null, then the structure; in a tagged field an unsigned varint, 0 for null."""
 
     def __init__(self, layout: Flexible, *, tagged: bool = False) -> None:
         super().__init__()
@@ -264,10 +223,10 @@ class NullableStruct(Construct):
 
     def _parse(self, stream: BinaryIO, context: Container, path: str) -> Json | None:
         if self.tagged:
-            is_there = 0 < UNSIGNED_VARINT._parse(stream, context, path) < 1 << 31
+            is_present = 0 < UNSIGNED_VARINT._parse(stream, context, path) < 1 << 31
         else:
-            is_there = stream_read(stream, 1, path)[0] < 0x80
-        return self.layout._parse(stream, context, path) if is_there else None
+            is_present = stream_read(stream, 1, path)[0] < 0x80
+        return self.layout._parse(stream, context, path) if is_present else None
 
     def _build(self, obj: Json | None, stream: BinaryIO, context: Container, path: str) -> Json | None:
         stream_write(stream, b"\1" if obj is not None else b"\0" if self.tagged else b"\xff", 1, path)
@@ -277,7 +236,7 @@ class NullableStruct(Construct):
 
 
 def blank(layout: Construct) -> JsonValue:
-    """The least that can be built: 0, empty, null where that may be, and structures of these without tagged fields."""
+    """The smallest value that can be built: 0, empty or null, and structures of such values without tagged fields."""
     match layout:
         case Renamed():
             return blank(layout.subcon)
@@ -285,9 +244,9 @@ def blank(layout: Construct) -> JsonValue:
             return {field.name: blank(field) for field in layout.subcons}
         case Flexible():
             return {field.name: blank(field) for field in layout.fields if not isinstance(field, Tag)}
-        case ShortString() | CompactString():
+        case Text():
             return None if layout.nullable else ""
-        case CountedArray() | CompactArray():
+        case Array():
             return None if layout.nullable else []
         case NullableStruct():
             return None
@@ -301,13 +260,13 @@ def blank(layout: Construct) -> JsonValue:
             return 0
 
 
-SHORT_STRING: Final = ShortString()
-NULLABLE_SHORT_STRING: Final = ShortString(nullable=True)
-COMPACT_STRING: Final = CompactString()
-NULLABLE_STRING: Final = CompactString(nullable=True)
+SHORT_STRING: Final = Text(Int16sb)
+NULLABLE_SHORT_STRING: Final = Text(Int16sb, nullable=True)
+COMPACT_STRING: Final = Text()
+NULLABLE_STRING: Final = Text(nullable=True)
 TAGGED_FIELDS: Final = _Tagged()
 UUID: Final = Bytes(16)
 UUID_TEXT: Final = ExprAdapter(
     UUID, lambda raw, _: urlsafe_b64encode(raw).decode().rstrip("="), lambda text, _: urlsafe_b64decode(f"{text}==")
 )
-"""An id as Kafka writes it: 22 characters of base64url."""
+"""An id as Kafka prints it: 22 characters of base64url."""

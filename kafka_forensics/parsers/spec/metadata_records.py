@@ -1,7 +1,7 @@
-"""Records of `__cluster_metadata` (KRaft): the frame around each, and every kind that Kafka has had in a release.
+"""Records of `__cluster_metadata` (KRaft): their frame, and every record type of any Kafka release.
 
-Every kind by apiKey and version, with its tagged fields and what they are where they are left out (the `metadata` messages of
-Kafka, all flexible from version 0). Exact and slow; `parsers.internal_topics.metadata_log` is the fast twin.
+Record types by apiKey and version, with tagged fields and their defaults (Kafka's `metadata` messages, all flexible from version
+0). Exact and slow; `parsers.internal_topics.metadata_log` is the fast twin.
 """
 
 from base64 import b64decode, b64encode
@@ -11,31 +11,31 @@ from typing import Final
 from construct import Construct, ExprAdapter, Flag, Float64b, Int8sb, Int16sb, Int16ub, Int32sb, Int64sb, Struct
 
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.parsers.spec.consumer_offsets import SizedBytes
 from kafka_forensics.parsers.spec.flexible import (
     COMPACT_STRING,
     NULLABLE_STRING,
     TAGGED_FIELDS,
     UNSIGNED_VARINT,
     UUID,
-    CompactArray,
+    Array,
+    Sized,
     Tag,
 )
 
 FRAME_VERSION: Final = 1
-"""0 was the preview of Kafka 2.8, which nothing reads any more."""
+"""Version 0 is the preview of Kafka 2.8, which no release reads."""
 FRAME: Final = Struct("frame_version" / UNSIGNED_VARINT, "api_key" / UNSIGNED_VARINT, "version" / UNSIGNED_VARINT)
-"""What stands before every message (AbstractApiMessageSerde)."""
+"""The start of every record (AbstractApiMessageSerde)."""
 
-INTS: Final = CompactArray(Int32sb)
-NULLABLE_INTS: Final = CompactArray(Int32sb, nullable=True)
-UUIDS: Final = CompactArray(UUID)
-NULLABLE_UUIDS: Final = CompactArray(UUID, nullable=True)
+INTS: Final = Array(Int32sb)
+NULLABLE_INTS: Final = Array(Int32sb, nullable=True)
+UUIDS: Final = Array(UUID)
+NULLABLE_UUIDS: Final = Array(UUID, nullable=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A kind of one version: what stands before the tagged fields, and those it knows."""
+    """A record type in one version: the fields before the tagged fields, and the tagged fields."""
 
     body: Construct
     tags: tuple[Tag, ...] = ()
@@ -59,8 +59,8 @@ _OLD_BROKER: Final = Struct("id" / Int32sb, "epoch" / Int64sb)
 _REGISTRATION: Final = (
     "incarnation_id" / UUID,
     "broker_epoch" / Int64sb,
-    "end_points" / CompactArray(ENDPOINT),
-    "features" / CompactArray(FEATURE),
+    "end_points" / Array(ENDPOINT),
+    "features" / Array(FEATURE),
     "rack" / NULLABLE_STRING,
     "fenced" / Flag,
 )
@@ -102,8 +102,8 @@ _CONTROLLER: Final = Struct(
     "controller_id" / Int32sb,
     "incarnation_id" / UUID,
     "zk_migration_ready" / Flag,
-    "end_points" / CompactArray(ENDPOINT),
-    "features" / CompactArray(FEATURE),
+    "end_points" / Array(ENDPOINT),
+    "features" / Array(FEATURE),
 )
 _FENCED: Final = Tag(0, "fenced", Int8sb, 0)
 _IN_SHUTDOWN: Final = Tag(1, "in_controlled_shutdown", Int8sb, 0)
@@ -113,13 +113,11 @@ _CONFIG: Final = Struct(
     "resource_type" / Int8sb, "resource_name" / COMPACT_STRING, "name" / COMPACT_STRING, "value" / NULLABLE_STRING
 )
 
-BASE64: Final = ExprAdapter(
-    SizedBytes(compact=True), lambda data, _: b64encode(data).decode(), lambda text, _: b64decode(text, validate=True)
-)
+BASE64: Final = ExprAdapter(Sized(), lambda data, _: b64encode(data).decode(), lambda text, _: b64decode(text, validate=True))
 _TOKEN: Final = Struct(
     "owner" / COMPACT_STRING,
     "requester" / COMPACT_STRING,
-    "renewers" / CompactArray(COMPACT_STRING),
+    "renewers" / Array(COMPACT_STRING),
     "issue_timestamp" / Int64sb,
     "max_timestamp" / Int64sb,
     "expiration_timestamp" / Int64sb,
@@ -134,7 +132,7 @@ _SCRAM: Final = Struct(
     "iterations" / Int32sb,
 )
 _ENTITY: Final = Struct("entity_type" / COMPACT_STRING, "entity_name" / NULLABLE_STRING, "tagged_fields" / TAGGED_FIELDS)
-_QUOTA: Final = Struct("entity" / CompactArray(_ENTITY), "key" / COMPACT_STRING, "value" / Float64b, "remove" / Flag)
+_QUOTA: Final = Struct("entity" / Array(_ENTITY), "key" / COMPACT_STRING, "value" / Float64b, "remove" / Flag)
 _ACCESS: Final = Struct(
     "id" / UUID,
     "resource_type" / Int8sb,
@@ -194,16 +192,16 @@ MESSAGES: Final[dict[int, tuple[Message, ...]]] = {
     28: (Message(Struct("topic_name" / COMPACT_STRING)),),
     29: (Message(Struct("controller_id" / Int32sb)),),
 }
-"""apiKey → layout of each version from 0 up."""
+"""apiKey → layout by version."""
 
 
 def write_metadata_record(api_key: int, version: int, fields: Json) -> bytes:
-    """The value of a record of this kind; tagged fields that are missing or have their default are left out, as Kafka does."""
+    """The value of a record; tagged fields that are missing or have their default are not written, as in Kafka."""
     return write_framed(MESSAGES[api_key][version], api_key, version, fields)
 
 
 def write_framed(message: Message, api_key: int, version: int, fields: Json) -> bytes:
-    """The value of a record of a topic whose records have the same frame."""
+    """The same for any topic whose records have this frame."""
     tagged = {
         tag.number: tag.layout.build(fields[tag.name]) for tag in message.tags if fields.get(tag.name, tag.default) != tag.default
     }

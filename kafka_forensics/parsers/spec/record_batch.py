@@ -1,4 +1,4 @@
-"""The 61-byte header of a magic 2 batch (DefaultRecordBatch), as one declaration."""
+"""Batches and records of every magic (DefaultRecordBatch, DefaultRecord, LegacyRecord), declared with construct."""
 
 from typing import BinaryIO, Final
 
@@ -22,49 +22,34 @@ from construct import (
     stream_write,
 )
 
-from kafka_forensics.model.constants import LEGACY_V0_OVERHEAD, LEGACY_V1_OVERHEAD, LOG_OVERHEAD, RECORD_BATCH_OVERHEAD
+from kafka_forensics.model.constants import LEGACY_V0_OVERHEAD, LEGACY_V1_OVERHEAD, LOG_OVERHEAD
 from kafka_forensics.model.json_objects import Json
+from kafka_forensics.parsers.spec import batch_header
 
 Layout = Struct
-"""A declared layout, for code outside of this folder, which does not import construct."""
+"""A declared layout, for code outside of this package, which does not import construct."""
 
-RECORD_BATCH_HEADER: Final = Struct(
-    "base_offset" / Int64sb,
-    "batch_length" / Int32sb,
-    "partition_leader_epoch" / Int32sb,
-    "magic" / Int8sb,
-    "crc" / Int32ub,
-    "attributes" / Int16sb,
-    "last_offset_delta" / Int32sb,
-    "base_timestamp" / Int64sb,
-    "max_timestamp" / Int64sb,
-    "producer_id" / Int64sb,
-    "producer_epoch" / Int16sb,
-    "base_sequence" / Int32sb,
-    "records_count" / Int32sb,
-)
-"""What follows are `records_count` records, or one compressed stream of them, up to `12 + batch_length` bytes in all.
-
-`crc` is CRC-32C over everything from `attributes` to the end of the batch, as stored.
-"""
-assert RECORD_BATCH_HEADER.sizeof() == RECORD_BATCH_OVERHEAD
+_NUMBERS: Final = {"b": Int8sb, "h": Int16sb, "i": Int32sb, "I": Int32ub, "q": Int64sb}
+RECORD_BATCH_HEADER: Final = Struct(*(name / _NUMBERS[code] for name, code in batch_header.FORMATS.items()))
+"""The header as `batch_header` declares it; `records_count` records follow, or one compressed stream of them, up to
+`12 + batch_length` bytes in all."""
 
 
 # A magic 2 record (DefaultRecord): zig-zag varints, key, value, headers. Exact and slow; `kernels.records` is its fast twin.
 
 
 class OverlongVarintError(ConstructError):
-    """A varint that goes on past the bytes its width may take."""
+    """A varint of more bytes than its width allows."""
 
 
 class LengthError(ConstructError):
-    """A length or count that reaches past the bytes there are, or is negative where null is not allowed."""
+    """A length or count beyond the end of the bytes, or negative where null is not allowed."""
 
 
 class ZigZag(Construct):
     """A zig-zag LEB128 integer of `bits` (32 or 64) bits, at most 5 or 10 bytes (ByteUtils.readVarint, readVarlong).
 
-    One more continued byte is an error; bits beyond the width are dropped, as Java's shifts drop them.
+    A longer one is an error; bits beyond the width are dropped, as by Java's shifts.
     """
 
     def __init__(self, bits: int) -> None:
@@ -132,10 +117,10 @@ class VarintBytes(Construct):
 
 
 def read_sized(stream: BinaryIO, length: int, path: str) -> bytes:
-    """`length` bytes of `stream`. Raises LengthError if there are fewer."""
+    """`length` bytes of `stream`. Raises LengthError if it has fewer."""
     data: bytes = stream.read(length) if length >= 0 else b""
     if len(data) != length:
-        raise LengthError(f"{length} bytes declared, {len(data)} there", path=path)
+        raise LengthError(f"{length} bytes declared, {len(data)} present", path=path)
     return data
 
 
@@ -170,11 +155,11 @@ RECORD_BODY: Final = Struct(
     "value" / VarintBytes(nullable=True),
     "headers" / Headers(),
 )
-"""What a record's length counts, and what must fill it exactly."""
+"""The fields of a record after its length; they must fill it exactly."""
 
 
 class SizedRecord(Construct):
-    """A record in its stream: a varint that cannot be null, then that many bytes; cut anywhere, its length is at fault."""
+    """A record in its stream: a varint, then that many bytes. A record that is cut anywhere is a LengthError."""
 
     def _parse(self, stream: BinaryIO, context: Container, path: str) -> bytes:
         try:
@@ -190,14 +175,14 @@ class SizedRecord(Construct):
 
 
 RECORD: Final = Struct("body" / SizedRecord())
-"""A record as it stands in the batch: the length of its body in bytes, then the body."""
+"""A record as in the batch: the length of its body in bytes, then the body."""
 
 
 # Entries of magic 0 and 1 message sets (LegacyRecord, AbstractLegacyRecordBatch). Exact and slow; see `kernels.records`.
 
 
 LEGACY_ENTRY_HEADER: Final = Struct("offset" / Int64sb, "size" / Int32sb)
-"""Before every message; `size` counts the message alone."""
+"""The start of every entry; `size` is that of the message only."""
 assert LEGACY_ENTRY_HEADER.sizeof() == LOG_OVERHEAD
 
 _KEY = ("key_length" / Int32sb, "key" / If(lambda this: this.key_length >= 0, Bytes(lambda this: this.key_length)))
@@ -205,7 +190,7 @@ _VALUE = ("value_length" / Int32sb, "value" / If(lambda this: this.value_length 
 _HEAD = ("crc" / Int32ub, "magic" / Int8sb, "attributes" / Int8sb)
 
 LEGACY_MESSAGE_V0: Final = Struct(*_HEAD, *_KEY, *_VALUE)
-"""`crc` is CRC-32 (IEEE) of everything behind it; a negative length is null."""
+"""`crc` is the CRC-32 (IEEE) of everything after it; a negative length is null."""
 LEGACY_MESSAGE_V1: Final = Struct(*_HEAD, "timestamp" / Int64sb, *_KEY, *_VALUE)
 LEGACY_MESSAGES: Final = (LEGACY_MESSAGE_V0, LEGACY_MESSAGE_V1)
 """By magic. A compressed message has no key, and its value is a stream of entries of the same kind."""

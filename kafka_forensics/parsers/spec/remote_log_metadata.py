@@ -1,4 +1,4 @@
-"""Records of `__remote_log_metadata` (KIP-405): the four kinds of Kafka's schemas, in the frame of `__cluster_metadata`.
+"""Records of `__remote_log_metadata` (KIP-405): four record types, in the frame of `__cluster_metadata`.
 
 Exact and slow; `parsers.internal_topics.remote_log_metadata` is the fast twin.
 """
@@ -9,12 +9,11 @@ from typing import Final
 from construct import ExprAdapter, Flag, Int8sb, Int32sb, Int64sb, Struct
 
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.parsers.spec.consumer_offsets import SizedBytes
-from kafka_forensics.parsers.spec.flexible import COMPACT_STRING, UUID_TEXT, CompactArray, Flexible, Tag
+from kafka_forensics.parsers.spec.flexible import COMPACT_STRING, UUID_TEXT, Array, Flexible, Sized, Tag
 from kafka_forensics.parsers.spec.metadata_records import Message, write_framed
 
 _CUSTOM_METADATA: Final = "custom_metadata" / ExprAdapter(
-    SizedBytes(compact=True, nullable=True),
+    Sized(nullable=True),
     lambda data, _: None if data is None else b64encode(data).decode(),
     lambda text, _: None if text is None else b64decode(text, validate=True),
 )
@@ -28,7 +27,7 @@ _SEGMENT: Final = (
     "broker_id" / Int32sb,
     "max_timestamp_ms" / Int64sb,
     _EVENT_TIMESTAMP,
-    "segment_leader_epochs" / CompactArray(Flexible("leader_epoch" / Int32sb, "offset" / Int64sb)),
+    "segment_leader_epochs" / Array(Flexible("leader_epoch" / Int32sb, "offset" / Int64sb)),
     "segment_size_in_bytes" / Int32sb,
     _CUSTOM_METADATA,
     _STATE,
@@ -41,9 +40,9 @@ REMOTE_LOG_MESSAGES: Final[dict[int, Message]] = {
     2: Message(Struct(_TOPIC_ID_PARTITION, "broker_id" / Int32sb, _EVENT_TIMESTAMP, "remote_partition_delete_state" / Int8sb)),
     3: Message(Struct("segment_id" / UUID_TEXT, *_SEGMENT), (_TXN_INDEX_EMPTY,)),
 }
-"""apiKey → layout of version 0, the only one up to Kafka 4.4."""
+"""apiKey → layout of version 0, the only version up to Kafka 4.4."""
 
 
 def write_remote_log_record(api_key: int, fields: Json) -> bytes:
-    """The value of a record of this kind; a tagged field that is missing or has its default is left out, as Kafka does."""
+    """The value of a record; a tagged field that is missing or has its default is not written, as in Kafka."""
     return write_framed(REMOTE_LOG_MESSAGES[api_key], api_key, 0, fields)

@@ -20,7 +20,6 @@ from kafka_forensics.parsers.kernels.compiling import (
     compile_as_needed,
     kernel,
     kernel_directory,
-    primitive,
     use_compiled,
     using_compiled,
     worth_threads,
@@ -46,7 +45,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Clock]:
     """A process that has done nothing yet, with an empty cache of its own."""
     monkeypatch.delenv("KAFKA_FORENSICS_KERNELS", raising=False)
-    monkeypatch.setattr(compiling, "_process", compiling._Process("interpreted"))
+    monkeypatch.setattr(compiling, "_process", compiling._ProcessState("interpreted"))
     ours = Clock()
     monkeypatch.setattr(compiling, "time", ours)
     (tmp_path / "cache").mkdir(mode=0o700)
@@ -59,7 +58,7 @@ def native_form() -> Any:
     return lambda: "native"
 
 
-@primitive(native_form)
+@partial(Kernel, native=native_form)
 def which() -> str:
     """Say which form runs."""
     return "python"
@@ -69,7 +68,7 @@ def _seven() -> int:
     return 7
 
 
-@primitive(partial(compiling.compile_function, _seven))
+@partial(Kernel, native=partial(compiling.compile_function, _seven))
 def form() -> int:
     """3 as Python runs it, 7 compiled."""
     return 3

@@ -12,7 +12,7 @@ from kafka_forensics.parsers.kernels.crc import LANES, byte_at, lowest_bit, pair
 from kafka_forensics.parsers.kernels.matching import (
     COSTLY,
     FAR,
-    NOT_THERE,
+    NOT_FOUND,
     PAYLOAD_ROWS,
     UNSURE,
     PayloadRow,
@@ -33,7 +33,7 @@ from kafka_forensics.parsers.kernels.records import (
     readable,
     scan_records,
 )
-from kafka_forensics.parsers.log.matching import Sought, look_for_rare_bytes, sought
+from kafka_forensics.parsers.log.matching import Sought, choose_rare_bytes, sought
 from kafka_forensics.parsers.log.records import decode_batch
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.kernels import FORMS, both
@@ -74,7 +74,7 @@ def test_bytes_are_found_where_they_stand_first(data: bytes, wanted: bytes, star
         wanted = data[begin : begin + draw.draw(st.integers(1, 60))]
     asked = sought((None, None), (None, None), key=wanted)
     if tuned:
-        look_for_rare_bytes(asked, np.frombuffer(data, np.uint8))
+        choose_rare_bytes(asked, np.frombuffer(data, np.uint8))
     end = draw.draw(st.integers(0, len(data)))
     place = both(find_bytes, data, start, end, asked.text, asked.spans, 0)
     assert place == (data.find(wanted, start, end) if wanted else start)
@@ -95,8 +95,8 @@ def test_bytes_that_cost_too_much_are_left_to_another_way() -> None:
     data, wanted = b"ab" * 5000, b"ab" * 400 + b"cb" + b"ab" * 400
     asked = sought((None, None), (None, None), value_part=wanted)
     assert both(find_bytes, data, 0, len(data), asked.text, asked.spans, 0) == COSTLY
-    look_for_rare_bytes(asked, np.frombuffer(data, np.uint8))
-    assert both(find_bytes, data, 0, len(data), asked.text, asked.spans, 0) == NOT_THERE
+    choose_rare_bytes(asked, np.frombuffer(data, np.uint8))
+    assert both(find_bytes, data, 0, len(data), asked.text, asked.spans, 0) == NOT_FOUND
     marks = np.zeros(1, np.int64)
     ordinary = sought((None, None), (None, None), value_part=wanted)
     mark_holding.compiled(readable(data, compiled=True), np.array([0]), np.array([len(data)]), ordinary.text, ordinary.spans, marks)
@@ -159,8 +159,8 @@ def payloads_of(batches: list[bytes]) -> "NDArray[np.int64]":
     """What the kernel needs to know of batches that follow each other."""
     ends = np.cumsum([len(batch) for batch in batches], dtype=np.int64)
     payloads = np.zeros((PAYLOAD_ROWS, len(batches)), np.int64)
-    payloads[PayloadRow.SEARCHED] = ends - [len(batch) for batch in batches]
-    payloads[PayloadRow.START] = payloads[PayloadRow.SEARCHED] + RECORD_BATCH_OVERHEAD
+    payloads[PayloadRow.SEARCH_START] = ends - [len(batch) for batch in batches]
+    payloads[PayloadRow.START] = payloads[PayloadRow.SEARCH_START] + RECORD_BATCH_OVERHEAD
     payloads[PayloadRow.END] = ends
     for number, batch in enumerate(batches):
         batch_header = decode_batch(batch).header
@@ -255,7 +255,7 @@ def naive(batch: bytes, asked: dict[str, Any]) -> list[list[int]]:
 def test_records_that_fit_are_those_of_each_batch(batches: list[bytes], asked: dict[str, Any], room: int, tuned: bool) -> None:
     wanted = sought(**asked)
     if tuned:
-        look_for_rare_bytes(wanted, np.frombuffer(b"".join(batches), np.uint8))
+        choose_rare_bytes(wanted, np.frombuffer(b"".join(batches), np.uint8))
     given, refused = walked("interpreted", match_records, batches, payloads_of(batches), room, wanted)
     assert walked("compiled", match_records, batches, payloads_of(batches), room, wanted) == (given, refused)
     pieces = [

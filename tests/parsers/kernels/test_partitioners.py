@@ -92,7 +92,7 @@ def test_both_forms_take_the_same_keys_of_any(payload: bytes, count: int, base_o
     batch = batch_of(count, base_offset=base_offset, attributes=8 * log_append, base_timestamp=2**63 - 1 if count % 2 else 5)
     answers = []
     for form in FORMS:
-        out = np.full((KEY_SAMPLE_COLUMNS, partitioners.MOST_OF_A_BATCH + 1), -77, np.int64)
+        out = np.full((KEY_SAMPLE_COLUMNS, partitioners.MAX_RECORDS_OF_BATCH + 1), -77, np.int64)
         buffer = readable(payload, compiled=form == "compiled")
         written = getattr(partitioners.sample_payload, form)(buffer, 0, len(payload), batch, 0, every, matrix(1), out, 1)
         assert (out[:, 0] == -77).all()
@@ -137,7 +137,7 @@ def test_hostile_headers_never_overrun_the_room(headers: list[tuple[int, int, in
     data = (filler * (total // len(filler) + 1))[:total]
     answers = []
     for form in FORMS:
-        room = partitioners.room_for(columns, every)
+        room = partitioners.max_samples(columns, every)
         out = np.zeros((KEY_SAMPLE_COLUMNS, room), np.int64)
         buffer = readable(data, compiled=form == "compiled")
         written = int(getattr(partitioners.sample_batches, form)(buffer, 0, columns, 0, len(headers), 1, every, matrix(1), out))

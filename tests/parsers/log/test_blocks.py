@@ -93,5 +93,7 @@ def test_batches_that_lie_near_are_read_at_once(places: list[tuple[int, int, boo
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "READ_BYTES", 40)
         patch.setattr(blocks, "_GAP_BYTES", 5)
-        together = [piece.tolist() for piece in blocks._read_together(columns, np.array(rows, np.int64))]
+        together = [
+            group.tolist() for group, _ in blocks._read_groups(columns, np.array(rows, np.int64), lambda _, size: bytes(size))
+        ]
     assert together == one_by_one(columns, rows)

@@ -9,7 +9,7 @@ import xxhash
 from hypothesis import given, strategies as st
 
 from kafka_forensics.model.constants import COMPRESSION_TYPES
-from kafka_forensics.parsers.log.codecs import PIECE_BYTES, decompress, decompress_into, stream
+from kafka_forensics.parsers.log.codecs import PIECE_BYTES, Decompression, decompress, decompress_into
 from kafka_forensics.writers.batches import XERIAL_HEADER, compress, lz4_frame, xerial
 from tests.support.segments import MUTATIONS
 
@@ -39,7 +39,7 @@ def test_round_trip(name: str, size: int) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_incompressible_bytes_come_back_in_small_pieces(name: str) -> None:
     data = random.Random(1).randbytes(1_500_000)
-    pieces = list(stream(NAMES.index(name) + 1, compress(name, data)))
+    pieces = list(Decompression(NAMES.index(name) + 1, compress(name, data)))
     assert b"".join(pieces) == data
     assert max(map(len, pieces)) <= PIECE_BYTES
 
@@ -176,7 +176,7 @@ def test_a_bomb_of_32_gib_ends_at_the_limit_of_all() -> None:
     """One frame of 2^18 blocks of a repeated byte: 1 MiB that says it is 32 GiB."""
     block = (131_072 << 3 | 2).to_bytes(3, "little") + b"x"
     payload = bytes.fromhex("28b52ffd") + bytes([0, (17 - 10) << 3]) + block * (1 << 18)
-    pieces = stream(ZSTD, payload)
+    pieces = Decompression(ZSTD, payload)
     assert sum(map(len, pieces)) == 1 << 30
     assert (pieces.problem, pieces.detail["ratio"]) == ("DECOMP_LIMIT_EXCEEDED", 1024)
 

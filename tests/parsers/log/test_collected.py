@@ -33,7 +33,7 @@ def test_columns_come_back_as_they_were(rows: list[Sequence[int]]) -> None:
     digests = np.arange(len(rows) * 2, dtype=np.uint64).reshape(len(rows), 2)
     facts = read_batches(section_of(columns, written=written, digests=digests))
     assert facts.columns.tolist() == columns.tolist()
-    assert facts.written.tolist() == [written.tolist()]
+    assert facts.stored_offsets.tolist() == [written.tolist()]
     assert facts.digests.tolist() == digests.tolist()
     assert facts.damage == []
 

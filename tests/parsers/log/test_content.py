@@ -91,8 +91,8 @@ def test_behind_damage_batches_are_taken_by_themselves_and_bad_ones_too(key: byt
 def test_large_batches_have_the_digest_that_they_have_in_one_piece(key: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     small_windows(monkeypatch, 96, 256)
     batches = [batch(0), large(2, 6000), batch(3), large(5, 61 + 70 * 7), legacy_entry(6, 1)]
-    for piece in (7, 70, 700, content._PIECE_BYTES):
-        monkeypatch.setattr(content, "_PIECE_BYTES", piece)
+    for piece in (7, 70, 700, content._READ_BYTES):
+        monkeypatch.setattr(content, "_READ_BYTES", piece)
         assert passed(b"".join(batches), key) == Passed(at_starts(batches, key))
 
 

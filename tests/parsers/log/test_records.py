@@ -24,7 +24,6 @@ from kafka_forensics.model.constants import (
 from kafka_forensics.parsers.log.records import (
     MAX_BATCH_BYTES,
     BatchHeader,
-    check_batch,
     check_batch_in_file,
     check_rows,
     decode_batch,
@@ -43,6 +42,10 @@ RECORDS = (
     RecordToWrite(None, b"", (), -3),
     RecordToWrite(b"", None),
 )
+
+
+def check_batch(batch: bytes, position: int = 0) -> list[Damage]:
+    return decode_batch(batch, position=position).problems
 
 
 def batch_of(*records: RecordToWrite, **given: Any) -> bytes:
@@ -160,7 +163,7 @@ def test_compression_faults_come_before_what_follows_from_them() -> None:
 )
 def test_control_records_must_be_readable(key: bytes | None, value: bytes | None, reason: str | None) -> None:
     batch = write_batch([RecordToWrite(key, value)], base_offset=0, base_timestamp=0, is_control_batch=True)
-    assert [damage.detail["reason"] for damage in check_batch(batch)] == [reason] * (reason is not None)
+    assert [damage.detail["reason"] for damage in decode_batch(batch).problems] == [reason] * (reason is not None)
     assert [damage.kind for damage in inspected_damage(batch)] == ["RECORD_MALFORMED"] * (reason is not None)
 
 
