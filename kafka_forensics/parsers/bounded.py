@@ -1,4 +1,4 @@
-"""Limits that keep any file answerable in bounded time and memory: how far to read, how many damage rows to keep."""
+"""Reading small text files and index files in bounded time and memory."""
 
 import re
 from collections.abc import Iterator
@@ -17,22 +17,22 @@ MAX_DAMAGE_ROWS: Final = 32
 MAX_TEXT_BYTES: Final = 64 << 20
 MAX_LINE_BYTES: Final = 64 << 10
 MAX_LINES: Final = 1 << 20
-"""Several times the partitions a broker can carry."""
+"""Several times the partitions of any broker."""
 MAX_INDEX_BYTES: Final = 64 << 20
-"""Index entries are decoded up to here: six times what a broker preallocates by default."""
+"""Limit of decoded index entries: six times what a broker preallocates by default."""
 MAX_SCANNED_BYTES: Final = 2**31 - 1
-"""Beyond the entries, zeros are looked at up to here: Kafka maps an index whole, so none is longer."""
+"""Limit up to which the zeros after the entries are read: Kafka maps an index at once, so none is longer."""
 _WINDOW: Final = 1 << 20
 FETCHED_BYTES: Final = 64 << 10
-"""So much of an index is fetched at a time from where every byte travels."""
-ZEROS_BELIEVED: Final = FETCHED_BYTES // 2
-"""Zeros at the end of what was fetched after which an index that ends in zeros is believed to hold nothing else."""
+"""Bytes of an index per read from remote storage."""
+ENOUGH_ZEROS: Final = FETCHED_BYTES // 2
+"""If a read from remote storage ends with this many zeros, and the index ends in zeros, the rest is taken for zeros."""
 _LINE: Final = re.compile(rb"([^\r\n]*)(\r\n|\r|\n)?")
 
 
 @dataclass(slots=True)
 class DamageList:
-    """Damage rows of one `kind`: the first `limit`, and the rest as one row that counts them."""
+    """Damage rows of one `kind`: the first `limit`, and one row that counts the rest."""
 
     kind: str
     limit: int = MAX_DAMAGE_ROWS
@@ -42,7 +42,7 @@ class DamageList:
     _more_end: int = 0
 
     def add(self, position: int, size_in_bytes: int, reason: str, **detail: int | str | bool) -> None:
-        """Note bytes `[position, position + size_in_bytes)` with a short word for why."""
+        """Add bytes `[position, position + size_in_bytes)` with a short reason."""
         if len(self._rows) < self.limit:
             self._rows.append(Damage(self.kind, position, size_in_bytes, detail={"reason": reason, **detail}))
             return
@@ -51,7 +51,7 @@ class DamageList:
         self._more += 1
 
     def rows(self) -> list[Damage]:
-        """The rows in the order they were noted; with more than `limit`, a last one of reason `more` and their `count`."""
+        """The rows in the order of `add`; after `limit` rows one with the reason `more` and the `count` of the others."""
         if not self._more:
             return list(self._rows)
         size = self._more_end - self._more_start
@@ -60,7 +60,7 @@ class DamageList:
 
 @dataclass(frozen=True, slots=True)
 class TextLine:
-    """One line: `number` from 1, `content` without its line end, None where it was too long to look at."""
+    """One line: `number` from 1, `content` without its line end, None if it is too long."""
 
     number: int
     position: int
@@ -72,13 +72,13 @@ class TextLine:
 
 @dataclass(slots=True)
 class Text:
-    """A text file read up to a limit; `complete` is False where its rest was left unread."""
+    """A text file read up to a limit; `complete` is False if the rest is unread."""
 
     data: bytes
     complete: bool
 
     def lines(self, damage: DamageList) -> Iterator[TextLine]:
-        """Lines ended by LF, CR LF or CR (as Java reads them), at most 2^20; what is cut off is noted in `damage`."""
+        """Lines that end with LF, CR LF or CR (as in Java), at most 2^20; omitted lines are added to `damage`."""
         for number, match in enumerate(_LINE.finditer(self.data), 1):
             start, end = match.span()
             if start == len(self.data):
@@ -96,7 +96,7 @@ class Text:
 
 
 def read_text(file: ByteFile, damage: DamageList, limit: int = MAX_TEXT_BYTES) -> Text:
-    """The first `limit` bytes of `file`; a longer file is damage `oversized`, one of NUL bytes alone damage `zeros` and no text."""
+    """The first `limit` bytes of `file`; a longer file is damage `oversized`, one of only NUL bytes is damage `zeros` and empty."""
     size = file.size_in_bytes
     data = file.read_at(0, min(size, limit))
     if size > limit:
@@ -111,7 +111,7 @@ _INTEGER: Final = re.compile(rb"[+-]?[0-9]{1,19}")
 
 
 def parse_integer(token: bytes, smallest: int, largest: int) -> int | None:
-    """The ASCII decimal number `token`, None if it is none of at most 19 digits or lies outside the bounds (both inclusive)."""
+    """The ASCII decimal number `token`, of at most 19 digits; None for anything else, or outside the bounds (inclusive)."""
     if not _INTEGER.fullmatch(token):
         return None
     value = int(token)
@@ -120,10 +120,7 @@ def parse_integer(token: bytes, smallest: int, largest: int) -> int | None:
 
 @dataclass(slots=True)
 class IndexEntries:
-    """Fixed-size entries of an index file: a structured array, the zeros behind it, and damage.
-
-    Entries, zero tail and the damage noted here tile the file.
-    """
+    """Fixed-size entries of an index file: a structured array, the zeros after it, and damage, which together tile the file."""
 
     entries: "NDArray[Any]"
     zero_tail_bytes: int
@@ -131,9 +128,9 @@ class IndexEntries:
 
 
 def read_index_entries(file: ByteFile, entry: "np.dtype[Any]", limit: int = MAX_INDEX_BYTES) -> IndexEntries:
-    """Every entry of type `entry` up to the last that is not all zeros, holes skipped.
+    """Every entry of type `entry` up to the last that is not all zeros; holes are not read.
 
-    Trailing bytes that make no entry are damage `INDEX_MISMATCH` (`partial_entry`); data past `limit` is `BUDGET_EXCEEDED`
+    Trailing bytes without a full entry are damage `INDEX_MISMATCH` (`partial_entry`); data after `limit` is `BUDGET_EXCEEDED`
     and not decoded. Zeros between entries are entries.
     """
     size, width = file.size_in_bytes, entry.itemsize
@@ -143,7 +140,7 @@ def read_index_entries(file: ByteFile, entry: "np.dtype[Any]", limit: int = MAX_
     windows, data_end = _windows_with_data(file, ranges, scanned, limit)
     kept_end = min(-(-data_end // width) * width, limit)
     content = np.zeros(kept_end, np.uint8)
-    while windows:  # each is let go of at once
+    while windows:  # popped, to free each at once
         position, data = windows.pop()
         kept = np.frombuffer(data, np.uint8)[: kept_end - position]
         content[position : position + len(kept)] = kept
@@ -163,7 +160,7 @@ def read_index_entries(file: ByteFile, entry: "np.dtype[Any]", limit: int = MAX_
 
 
 def _windows_with_data(file: ByteFile, ranges: list[tuple[int, int]], end: int, limit: int) -> tuple[list[tuple[int, bytes]], int]:
-    """Windows (position, bytes without trailing zeros) that start below `limit`, and the end of the last byte not zero."""
+    """Windows (position, bytes without trailing zeros) that start below `limit`, and the end of the last byte that is not zero."""
     windows: list[tuple[int, bytes]] = []
     data_end = 0
     for position, read in _windows(file, ranges, end) if range_reader(file) is None else _fetched_windows(file, end):
@@ -181,8 +178,8 @@ def _windows(file: ByteFile, ranges: list[tuple[int, int]], end: int) -> Iterato
 
 
 def _fetched_windows(file: ByteFile, end: int) -> Iterator[tuple[int, bytes]]:
-    """Windows of a file that is fetched, the last one first. Of one that ends in zeros, as an index that was preallocated does (ten
-    megabytes), nothing is fetched between them and the first window that ends in many, which are believed to go on."""
+    """Windows of a file in remote storage, the last one first. If that ends in zeros, as in a preallocated index of 10 MiB, reading
+    stops at the first window that ends in `ENOUGH_ZEROS`."""
     tail = max(0, end - FETCHED_BYTES)
     last = file.read_at(tail, end - tail)
     yield tail, last
@@ -190,5 +187,5 @@ def _fetched_windows(file: ByteFile, end: int) -> Iterator[tuple[int, bytes]]:
     for position in range(0, tail, FETCHED_BYTES):
         window = file.read_at(position, min(FETCHED_BYTES, tail - position))
         yield position, window
-        if ends_in_zeros and len(window.rstrip(b"\0")) <= len(window) - ZEROS_BELIEVED:
+        if ends_in_zeros and len(window.rstrip(b"\0")) <= len(window) - ENOUGH_ZEROS:
             return

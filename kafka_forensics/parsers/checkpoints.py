@@ -1,4 +1,4 @@
-"""The small text files of a log directory: offset checkpoints (OffsetCheckpointFile), leader epochs, and whose directory it is."""
+"""The small text files of a log directory: offset checkpoints (OffsetCheckpointFile), leader epochs, identities."""
 
 import json
 import re
@@ -15,16 +15,16 @@ from kafka_forensics.storage.source import ByteFile
 CHECKPOINT_VERSION: Final = 0
 _KIND: Final = "CHECKPOINT_MALFORMED"
 _NEGATIVE: Final = re.compile(rb"-[0-9]{1,18}")
-"""An offset that Kafka reads, though none is below 0."""
+"""Kafka reads negative offsets, although none is valid."""
 TOPIC: Final = re.compile(rb"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")
-"""A name that a topic may have."""
+"""A valid topic name."""
 
 TakeEntry = Callable[[list[bytes]], str | None]
-"""Keeps the entry that the words of a line make, or says in a word why they make none."""
+"""Stores the entry in the words of a line, or returns a short reason why there is none."""
 
 
 def parse_offset_checkpoint(file: ByteFile) -> OffsetCheckpoint:
-    """Every readable line of an offset checkpoint; of two lines for a partition the last wins; no bytes at all are an empty map.
+    """Every readable line of an offset checkpoint; the last line of a partition wins; an empty file is an empty map.
 
     Damage is `CHECKPOINT_MALFORMED` with `reason` and `line`, see `read_checkpoint`.
     """
@@ -49,14 +49,14 @@ def parse_offset_checkpoint(file: ByteFile) -> OffsetCheckpoint:
 
 
 def read_checkpoint(file: ByteFile, take: TakeEntry) -> list[Damage]:
-    """Hand the words of every entry line to `take`; what is wrong with the file comes back as damage, at most 33 rows.
+    """Call `take` with the words of every entry line; returns damage, at most 33 rows.
 
-    The form (CheckpointFile): a line with the version, one with the number of entries, one line an entry, words parted by white
-    space. Reasons: `version` and `count` (absent, unreadable, or not what the file holds), what `take` says of a line,
-    `unterminated` (the last line has no end and may have lost digits; it is taken all the same), and those of `bounded`.
+    The format (CheckpointFile): a line with the version, one with the number of entries, one line per entry, words separated by
+    white space. Reasons: `version` and `count` (absent, unreadable or wrong), the result of `take`, `unterminated` (the last line
+    has no line end and may be cut; it is used nevertheless), and those of `bounded`.
     """
-    headers = {1: _Header("version", 1), 2: _Header("count", 2)}
-    in_headers, damage = DamageList(_KIND, len(headers)), DamageList(_KIND, MAX_DAMAGE_ROWS - len(headers))
+    headers: dict[int, tuple[TextLine, int | None]] = {}
+    in_headers, damage = DamageList(_KIND, 2), DamageList(_KIND, MAX_DAMAGE_ROWS - 2)
     text = read_text(file, damage)
     entries = 0
     last = None
@@ -64,54 +64,35 @@ def read_checkpoint(file: ByteFile, take: TakeEntry) -> list[Damage]:
         last = line
         words = [] if line.content is None else line.content.split()
         reason = take(words)
-        header = headers.get(line.number)
-        if header is not None and reason is not None:
-            header.read(line, words)
+        if line.number <= 2 and reason is not None:
+            number = parse_integer(words[0], -INT64_MAX - 1, INT64_MAX) if len(words) == 1 else None
+            headers[line.number] = line, number
             continue
         entries += 1
         if reason is not None and line.content is not None:
             damage.add(line.position, line.size_in_bytes, reason, line=line.number)
     if last is None:
         return damage.rows()
-    headers[1].judge(in_headers, CHECKPOINT_VERSION)
-    if text.complete:
-        headers[2].judge(in_headers, entries)
-        if not last.terminated:
-            damage.add(last.position, last.size_in_bytes, "unterminated", line=last.number)
+    for number, name, expected in ((1, "version", CHECKPOINT_VERSION), (2, "count", entries)):
+        line, value = headers.get(number, (_NO_LINE, None))
+        if value != expected and (number == 1 or text.complete):
+            found = {} if value is None else {"found": value}
+            in_headers.add(line.position, line.size_in_bytes, name, line=number, expected=expected, **found)
+    if text.complete and not last.terminated:
+        damage.add(last.position, last.size_in_bytes, "unterminated", line=last.number)
     return in_headers.rows() + damage.rows()
 
 
-@dataclass(slots=True)
-class _Header:
-    """One of the two lines before the entries; `value` None while it is absent or no number."""
-
-    name: str
-    line: int
-    position: int = 0
-    size_in_bytes: int = 0
-    value: int | None = None
-
-    def read(self, line: TextLine, words: list[bytes]) -> None:
-        """Take the line as this header."""
-        self.position, self.size_in_bytes = line.position, line.size_in_bytes
-        if len(words) == 1:
-            self.value = parse_integer(words[0], -INT64_MAX - 1, INT64_MAX)
-
-    def judge(self, damage: DamageList, expected: int) -> None:
-        """Note a value that is not `expected`."""
-        if self.value is None:
-            damage.add(self.position, self.size_in_bytes, self.name, line=self.line, expected=expected)
-        elif self.value != expected:
-            damage.add(self.position, self.size_in_bytes, self.name, line=self.line, expected=expected, found=self.value)
+_NO_LINE: Final = TextLine(0, 0, 0, None, terminated=False)
 
 
-# Files that say whose a directory is: `meta.properties`, `partition.metadata`, `.kafka_cleanshutdown`.
+# Identity files: `meta.properties`, `partition.metadata`, `.kafka_cleanshutdown`.
 
 
 MAX_IDENTITY_BYTES: Final = 1 << 20
 MAX_CLEAN_SHUTDOWN_BYTES: Final = 4096
 UUID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
-"""As Kafka spells the ids of topics and directories."""
+"""An id of a topic or a directory, as Kafka prints it."""
 _ZERO_ID: Final = "A" * 22
 _TOPIC_ID: Final = re.compile(rf"(?!{_ZERO_ID})[A-Za-z0-9_-]{{22}}")
 _CLUSTER_ID: Final = re.compile(r".{1,255}", re.DOTALL)
@@ -123,11 +104,11 @@ _CONTROL_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_meta_properties(file: ByteFile) -> MetaProperties:
-    """The identity in a `meta.properties` (MetaProperties; Java's properties form; of equal keys the last counts).
+    """The identity in a `meta.properties` (MetaProperties; a Java properties file; of equal keys the last wins).
 
-    Version 0 names the node by `broker.id` and needs nothing; version 1 must have `node.id` and `cluster.id`. Damage
+    Version 0 has the node as `broker.id`, all keys optional; version 1 requires `node.id` and `cluster.id`. Damage
     `CHECKPOINT_MALFORMED`, reasons: `version`, `node_id`, `cluster_id`, `directory_id` (unreadable), `cluster_id_empty`, `missing`
-    (with `key`), `escape` (a bad Unicode escape), and those of `bounded`.
+    (with `key`), `escape` (an invalid Unicode escape), and those of `bounded`.
     """
     damage = DamageList(_KIND)
     values = _read_properties(file, damage)
@@ -144,15 +125,15 @@ def parse_meta_properties(file: ByteFile) -> MetaProperties:
 
 
 def read_properties(file: ByteFile) -> dict[str, str]:
-    """The keys and values of a file of Java's properties, so far as they can be read; of equal keys the last."""
+    """The readable keys and values of a Java properties file; of equal keys the last wins."""
     return {key: value.text for key, value in _read_properties(file, DamageList(_KIND)).items()}
 
 
 def parse_partition_metadata(file: ByteFile) -> PartitionMetadata:
     """The topic id in a `partition.metadata` (PartitionMetadataFile, KIP-516): lines `version: 0`, `topic_id: <22 characters>`.
 
-    Damage `CHECKPOINT_MALFORMED`, reasons: `fields` (a line of another form), `version`, `topic_id` (not base64url of 16 bytes),
-    `zero_id` (the zero id, which Kafka refuses), `missing` (with `key`), and those of `bounded`.
+    Damage `CHECKPOINT_MALFORMED`, reasons: `fields` (a line of another format), `version`, `topic_id` (not base64url of 16
+    bytes), `zero_id` (which Kafka refuses), `missing` (with `key`), and those of `bounded`.
     """
     damage = DamageList(_KIND)
     values: dict[str, _Value] = {}
@@ -172,9 +153,9 @@ def parse_partition_metadata(file: ByteFile) -> PartitionMetadata:
 
 
 def parse_clean_shutdown(file: ByteFile) -> CleanShutdown:
-    """The broker epoch in a `.kafka_cleanshutdown` (CleanShutdownFileHandler): JSON since Kafka 3.7, no bytes before.
+    """The broker epoch in a `.kafka_cleanshutdown` (CleanShutdownFileHandler): JSON since Kafka 3.7, an empty file before.
 
-    The file's presence alone means a clean shutdown, whatever is in it. Damage `CHECKPOINT_MALFORMED`, reasons: `json`, `version`,
+    The file means a clean shutdown, whatever its content. Damage `CHECKPOINT_MALFORMED`, reasons: `json`, `version`,
     `broker_epoch`, `oversized`, `zeros`.
     """
     damage = DamageList(_KIND)
@@ -199,14 +180,14 @@ def parse_clean_shutdown(file: ByteFile) -> CleanShutdown:
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """What stands behind a key, and the line that says so (of a continued line the first)."""
+    """The value of a key, and its line (the first of a continued line)."""
 
     text: str
     line: TextLine
 
 
 def _number(value: _Value | None, reason: str, largest: int, damage: DamageList) -> int | None:
-    """The number from 0 to `largest` that `value` spells; any other text is damage."""
+    """The number in `value`, from 0 to `largest`; any other text is damage."""
     if value is None:
         return None
     number = parse_integer(value.text.encode("utf-8"), 0, largest)
@@ -216,7 +197,7 @@ def _number(value: _Value | None, reason: str, largest: int, damage: DamageList)
 
 
 def _matching(value: _Value | None, reason: str, pattern: re.Pattern[str], damage: DamageList) -> str | None:
-    """The text of `value`; one that does not match `pattern` is damage."""
+    """The text of `value`; text that does not match `pattern` is damage."""
     if value is None or pattern.fullmatch(value.text):
         return None if value is None else value.text
     damage.add(value.line.position, value.line.size_in_bytes, reason, line=value.line.number)
@@ -224,11 +205,11 @@ def _matching(value: _Value | None, reason: str, pattern: re.Pattern[str], damag
 
 
 def _read_properties(file: ByteFile, damage: DamageList) -> dict[str, _Value]:
-    """Java's properties: `#` and `!` comments, `=`, `:` or blanks after the key, backslash escapes, continued lines, ISO 8859-1."""
+    """A Java properties file: comments with `#` or `!`, `=`, `:` or blanks after keys, escapes, continued lines, ISO 8859-1."""
     values: dict[str, _Value] = {}
     for line, text in _logical_lines(read_text(file, damage, MAX_IDENTITY_BYTES).lines(damage)):
         match = _PROPERTY.fullmatch(text)
-        assert match is not None, "the pattern takes any text that does not end within an escape"
+        assert match is not None, "the pattern matches any text that does not end within an escape"
         key, value = _unescape(match[1]), _unescape(match[2])
         if key is None or value is None:
             damage.add(line.position, line.size_in_bytes, "escape", line=line.number)
@@ -238,7 +219,7 @@ def _read_properties(file: ByteFile, damage: DamageList) -> dict[str, _Value]:
 
 
 def _logical_lines(lines: Iterator[TextLine]) -> Iterator[tuple[TextLine, str]]:
-    """Lines that hold properties, those ended by an odd number of backslashes joined with their successors."""
+    """Lines with properties; a line that ends with an odd number of backslashes is joined with the next."""
     first: TextLine | None = None
     parts: list[str] = []
     for line in lines:
@@ -257,27 +238,24 @@ def _logical_lines(lines: Iterator[TextLine]) -> Iterator[tuple[TextLine, str]]:
 
 
 def _unescape(text: str) -> str | None:
-    """`text` with its escapes resolved, None if a Unicode escape lacks its four digits; half a surrogate pair becomes U+FFFD."""
+    """`text` without escapes; None if a Unicode escape has fewer than four digits. Half a surrogate pair becomes U+FFFD."""
     if "\\u" in _ESCAPE.findall(text):
         return None
-    resolved = _ESCAPE.sub(_escaped_character, text)
-    return resolved.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
+    def character(match: re.Match[str]) -> str:
+        escape = match[0][1:]
+        return chr(int(escape[1:], 16)) if len(escape) > 1 else _CONTROL_ESCAPES.get(escape, escape)
 
-def _escaped_character(match: re.Match[str]) -> str:
-    escape = match[0][1:]
-    if len(escape) > 1:
-        return chr(int(escape[1:], 16))
-    return _CONTROL_ESCAPES.get(escape, escape)
+    return _ESCAPE.sub(character, text).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 # `leader-epoch-checkpoint`: the first offset of every leader epoch (LeaderEpochCheckpointFile, KIP-101).
 
 
 def parse_leader_epochs(file: ByteFile) -> LeaderEpochs:
-    """Every readable line of a `leader-epoch-checkpoint`, in file order; no bytes at all are no entries.
+    """Every readable line of a `leader-epoch-checkpoint`, in file order; an empty file has no entries.
 
-    Whether epochs and offsets rise is not judged. Damage is `CHECKPOINT_MALFORMED`, see `checkpoints.read_checkpoint`.
+    The order of epochs and offsets is not checked. Damage is `CHECKPOINT_MALFORMED`, see `read_checkpoint`.
     """
     if file.size_in_bytes <= _SHORT_BYTES and (plain := _plain_leader_epochs(file.read_at(0, _SHORT_BYTES))) is not None:
         return plain
@@ -304,7 +282,7 @@ _PLAIN_EPOCHS: Final = re.compile(rb"0\n([0-9]{1,3})\n((?:[0-9]{1,9} [0-9]{1,18}
 
 
 def _plain_leader_epochs(data: bytes) -> LeaderEpochs | None:
-    """The same of a short file in which nothing is odd, as nearly all are, and a scan reads one for every replica; else None."""
+    """The entries of a short valid file, else None: nearly all are, and a scan reads one for every replica."""
     match = _PLAIN_EPOCHS.fullmatch(data)
     if match is None:
         return None

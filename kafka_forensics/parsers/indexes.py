@@ -1,5 +1,5 @@
-"""What a broker keeps beside a `.log` file: `.index`, `.timeindex`, `.txnindex` and `.snapshot` (OffsetIndex, TimeIndex,
-TransactionIndex, ProducerStateManager).
+"""The files beside a `.log`: `.index`, `.timeindex`, `.txnindex` and `.snapshot` (OffsetIndex, TimeIndex, TransactionIndex,
+ProducerStateManager).
 """
 
 import struct
@@ -29,10 +29,10 @@ assert _OFFSET_ENTRY.itemsize == INDEX_ENTRY_SIZE
 
 
 def parse_offset_index(file: ByteFile, base_offset: int) -> OffsetIndex:
-    """The entries of a `.index` whose name gives `base_offset` (not negative); order is not judged.
+    """The entries of the `.index` of a segment with `base_offset` (not negative); their order is not checked.
 
-    Offsets come out absolute, held at 2^63 - 1 where the sum would pass it; positions are bytes of the `.log`. A live index is
-    preallocated, so the all-zero entries at its end are counted and left out: no real entry is (0, 0).
+    Offsets are absolute, at most 2^63 - 1; positions are bytes of the `.log`. A live index is preallocated, so zero entries at its
+    end are counted but not returned: no real entry is (0, 0).
     """
     index = read_index_entries(file, _OFFSET_ENTRY)
     offsets = absolute_offsets(index.entries["relative_offset"], base_offset)
@@ -40,14 +40,14 @@ def parse_offset_index(file: ByteFile, base_offset: int) -> OffsetIndex:
 
 
 def absolute_offsets(relative_offsets: "NDArray[Any]", base_offset: int) -> "NDArray[np.int64]":
-    """`base_offset` (0 to 2^63 - 1) plus each relative offset, as int64, held at 2^63 - 1."""
+    """`base_offset` (0 to 2^63 - 1) plus each relative offset, as int64, at most 2^63 - 1."""
     assert 0 <= base_offset <= INT64_MAX
     if not relative_offsets.size:
         return np.empty(0, np.int64)
     return np.minimum(relative_offsets.astype(np.int64), INT64_MAX - base_offset) + base_offset
 
 
-# `.snapshot`: what the broker knew of every producer before an offset (ProducerStateManager, ProducerSnapshot.json).
+# `.snapshot`: the state of every producer before an offset (ProducerStateManager, ProducerSnapshot.json).
 
 
 _HEADER: Final = struct.Struct(">hIi")
@@ -69,18 +69,18 @@ _PRODUCER_ENTRY: Final = np.dtype(
 assert _PRODUCER_ENTRY.itemsize == PRODUCER_SNAPSHOT_ENTRY_SIZE
 
 MAX_CHECKED_BYTES: Final = 1 << 30
-"""A snapshot of more bytes is not read to its end, and its CRC not computed."""
+"""A larger snapshot is not read to its end, and its CRC is not computed."""
 MAX_DECODED_BYTES: Final = 32 << 20
-"""Entries of about 700,000 producers; the rest is under the CRC but not handed out."""
+"""About 700,000 producers; the CRC covers the rest, but it is not decoded."""
 _WINDOW: Final = 1 << 20
 
 
 def parse_producer_snapshot(file: ByteFile, offset: int) -> ProducerSnapshot:
-    """The producers of a `.snapshot` whose name gives `offset`: every entry whose bytes exist, whatever the file counts.
+    """The producers of the `.snapshot` at `offset`: every complete entry, whatever the declared count.
 
-    Damage `PRODUCER_SNAPSHOT_CORRUPT` by reason: `short` (header or counted entries missing), `version` (not 1; entries are read as
-    version 1's), `crc`, `count` (fewer counted than there are bytes for, or negative). A header too short leaves -1 in `version`,
-    `crc` and `crc_computed`. A file of ten bytes is an ordinary snapshot of nobody.
+    Damage `PRODUCER_SNAPSHOT_CORRUPT`, reasons: `short` (header or declared entries missing), `version` (not 1; read as version 1),
+    `crc`, `count` (smaller than the entries present, or negative). With a cut header `version`, `crc` and `crc_computed` are -1. A
+    file of ten bytes is a valid snapshot without producers.
     """
     size = file.size_in_bytes
     damage = DamageList("PRODUCER_SNAPSHOT_CORRUPT")
@@ -102,12 +102,14 @@ def parse_producer_snapshot(file: ByteFile, offset: int) -> ProducerSnapshot:
     entries = [ProducerEntry(*row) for row in np.frombuffer(body, _PRODUCER_ENTRY, len(body) // _PRODUCER_ENTRY.itemsize).tolist()]
     rows = damage.rows()
     if len(entries) < present:
-        rows.append(_unread(len(entries), size, crc_computed))
+        position = _HEADER.size + len(entries) * _PRODUCER_ENTRY.itemsize
+        detail: dict[str, int | str | bool | list[int]] = {"reason": "snapshot_too_large", "crc_checked": crc_computed != -1}
+        rows.append(Damage("BUDGET_EXCEEDED", position, size - position, detail=detail))
     return ProducerSnapshot(offset, version, crc, crc_computed, entries, rows)
 
 
 def _read_body(file: ByteFile, header: bytes, size: int) -> tuple[bytes, int]:
-    """The entries' bytes up to the limit, and the CRC-32C from `count` to the end: -1 where the file is too long to read."""
+    """The entries' bytes up to the limit, and the CRC-32C from `count` to the end, -1 if the file is too large."""
     crc = google_crc32c.value(header[_CRC_START:])
     parts = []
     for position in range(_HEADER.size, size if size <= MAX_CHECKED_BYTES else MAX_DECODED_BYTES, _WINDOW):
@@ -118,14 +120,7 @@ def _read_body(file: ByteFile, header: bytes, size: int) -> tuple[bytes, int]:
     return b"".join(parts), crc if size <= MAX_CHECKED_BYTES else -1
 
 
-def _unread(entries: int, size: int, crc_computed: int) -> Damage:
-    """The row for what lies behind the last entry handed out."""
-    position = _HEADER.size + entries * _PRODUCER_ENTRY.itemsize
-    detail: dict[str, int | str | bool | list[int]] = {"reason": "snapshot_too_large", "crc_checked": crc_computed != -1}
-    return Damage("BUDGET_EXCEEDED", position, size - position, detail=detail)
-
-
-# `.timeindex`: the largest timestamp so far and where it was met (TimeIndex).
+# `.timeindex`: the largest timestamp so far and its offset (TimeIndex).
 
 
 _TIME_ENTRY: Final = np.dtype([("timestamp", ">i8"), ("relative_offset", ">i4")])
@@ -133,16 +128,16 @@ assert _TIME_ENTRY.itemsize == TIME_INDEX_ENTRY_SIZE
 
 
 def parse_time_index(file: ByteFile, base_offset: int) -> TimeIndex:
-    """The entries of a `.timeindex` whose name gives `base_offset` (not negative); order is not judged.
+    """The entries of the `.timeindex` of a segment with `base_offset` (not negative); their order is not checked.
 
-    Timestamps are milliseconds, offsets absolute and held at 2^63 - 1. The all-zero entries at the end are preallocation.
+    Timestamps are milliseconds, offsets absolute and at most 2^63 - 1. Zero entries at the end are preallocation.
     """
     index = read_index_entries(file, _TIME_ENTRY)
     offsets = absolute_offsets(index.entries["relative_offset"], base_offset)
     return TimeIndex(index.entries["timestamp"].astype(np.int64), offsets, index.zero_tail_bytes, index.damage)
 
 
-# `.txnindex`: the aborted transactions whose markers lie in a segment (TransactionIndex, AbortedTxn.json).
+# `.txnindex`: the aborted transactions with a marker in the segment (TransactionIndex, AbortedTxn.json).
 
 
 _TRANSACTION_ENTRY: Final = np.dtype(
@@ -157,9 +152,9 @@ MAX_TRANSACTION_INDEX_BYTES: Final = 32 << 20
 def parse_transaction_index(file: ByteFile) -> TransactionIndex:
     """Every whole entry of a `.txnindex`, in file order.
 
-    Damage `INDEX_MISMATCH`: `version` for an entry that is not of version 0 (it is kept, its numbers read as version 0's),
-    `partial_entry` for trailing bytes, `zero_tail` for entries at the end that are all zeros: Kafka never preallocates this file,
-    and no transaction begins at its own marker, so they are lost bytes and not handed out.
+    Damage `INDEX_MISMATCH`: `version` for an entry that is not of version 0 (it is read as version 0), `partial_entry` for trailing
+    bytes, `zero_tail` for zero entries at the end, which are not returned: Kafka does not preallocate this file, and no transaction
+    begins at its own marker, so these bytes are lost.
     """
     index = read_index_entries(file, _TRANSACTION_ENTRY, MAX_TRANSACTION_INDEX_BYTES)
     damage = DamageList("INDEX_MISMATCH")

@@ -1,15 +1,14 @@
-"""Discovery: which log directories, partitions and segments a tree of evidence holds, by names and listings alone.
+"""Discovery of log directories, partitions and segments in a tree of files, by names and listings; no file is opened.
 
-Content decides before names do: a folder `broker-1` reads like partition 1 of topic `broker`. No file is opened. A link that the
-source follows is what it leads to. One that it does not, a pipe, a socket and a device take the place that their name promises, as
-files and directories that cannot be read.
+The content of a directory counts more than its name: a directory `broker-1` has the name of partition 1 of topic `broker`. A link
+that the source follows counts as its target. Other links, pipes, sockets and devices count as unreadable files and directories.
 """
 
 import os
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from functools import lru_cache
 from operator import attrgetter
@@ -21,11 +20,11 @@ from kafka_forensics.model.results import Incomplete
 from kafka_forensics.storage.local import holding
 from kafka_forensics.storage.source import ByteSource, Entry, EntryKind
 
-# What the names of files and directories in a log directory say (LogFileUtils, LocalLog, Snapshots).
+# Names of files and directories in a log directory (LogFileUtils, LocalLog, Snapshots).
 
 
 class FileKind(StrEnum):
-    """What a file holds, as its name says."""
+    """Kind of file, by its name."""
 
     LOG = "log"
     INDEX = "index"
@@ -47,7 +46,7 @@ class FileKind(StrEnum):
 
 SEGMENT_KINDS: Final = (FileKind.LOG, FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 LOG_KINDS: Final = (FileKind.LOG, FileKind.METADATA_CHECKPOINT)
-"""Kinds of files that hold batches."""
+"""Kinds of files with batches."""
 OFFSET_CHECKPOINTS: Final = (
     FileKind.REPLICATION_OFFSET_CHECKPOINT,
     FileKind.RECOVERY_POINT_OFFSET_CHECKPOINT,
@@ -70,15 +69,15 @@ _PARTITION: Final = re.compile(
     r"(?:\.[0-9a-f]{32}-(?P<suffix>delete|future|stray))?"
 )
 REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
+"""Directory in a log directory with cached indexes of remote segments."""
 REMOTE_STORE: Final = "kafka-tiered-storage"
-"""In which LocalTieredStorage, the plugin of Kafka's own tests, keeps remote segments."""
-"""A log directory's directory of the indexes of remote segments that were read last."""
+"""Directory in which LocalTieredStorage, the plugin of Kafka's tests, stores remote segments."""
 _REMOTE_INDEX: Final = re.compile(r"(0|[1-9][0-9]{0,18})_([A-Za-z0-9_-]{21}[AQgw])\.(?:index|timeindex|txnindex)(?:\.deleted)?")
 
 
 @dataclass(frozen=True, slots=True)
 class FileName:
-    """A name taken apart. `offset` and `leader_epoch` are None where such names hold none, `suffix` where nothing is appended."""
+    """The parts of a file name. `offset` and `leader_epoch` are None for kinds without them, `suffix` without a suffix."""
 
     kind: FileKind
     offset: int | None = None
@@ -89,10 +88,7 @@ class FileName:
 
 @dataclass(frozen=True, slots=True)
 class PartitionName:
-    """A partition directory's name taken apart.
-
-    Of one that waits to be deleted, or is stray, Kafka cuts the topic short where the name would pass 255 characters.
-    """
+    """The parts of a partition directory's name; Kafka shortens the topic of a deleted or stray one to 255 characters in all."""
 
     topic: str
     partition: int
@@ -102,7 +98,7 @@ class PartitionName:
 
 @lru_cache(maxsize=1 << 12)
 def parse_file_name(name: str) -> FileName | None:
-    """What `name` says, None if it is none of Kafka's names. Offsets are 20 digits up to 2^63 - 1, epochs 10 up to 2^31 - 1."""
+    """The parts of `name`, None if it is not a name of Kafka's. Offsets have 20 digits up to 2^63 - 1, epochs 10 up to 2^31 - 1."""
     inner, suffix = name, None
     for _ in _SUFFIXES:
         stem, _, last = inner.rpartition(".")
@@ -123,46 +119,29 @@ def parse_file_name(name: str) -> FileName | None:
 
 
 def parse_remote_index_name(name: str) -> tuple[int, str] | None:
-    """Start offset and id of the remote segment of which a file in `remote-log-index-cache` is an index; None for other names."""
+    """Start offset and id of the remote segment of an index in `remote-log-index-cache`; None for other names."""
     match = _REMOTE_INDEX.fullmatch(name)
     return None if match is None or int(match[1]) > INT64_MAX else (int(match[1]), match[2])
 
 
 def classify_file(name: str) -> FileKind | None:
-    """The kind of file that `name` promises, whatever suffix is appended to it; None if it is none of Kafka's names."""
+    """The kind of file by `name`, with any suffix; None if it is not a name of Kafka's."""
     parsed = parse_file_name(name)
     return None if parsed is None else parsed.kind
 
 
 def parse_partition_name(name: str) -> PartitionName | None:
-    """Topic and partition of a directory, split at the last `-`; None if no broker would have made a directory of that name."""
+    """Topic and partition of a directory, split at the last `-`; None if no broker creates a directory with that name."""
     match = _PARTITION.fullmatch(name)
     if match is None or int(match["partition"]) > MAX_INT32:
         return None
     return PartitionName(match["topic"], int(match["partition"]), match["suffix"])
 
 
-__all__ = [
-    "LOG_KINDS",
-    "Discovery",
-    "FileKind",
-    "LeftoverFile",
-    "LogDirectory",
-    "PartitionDirectory",
-    "SegmentFiles",
-    "SegmentLog",
-    "classify_file",
-    "discover",
-    "max_plausible_offset",
-    "parse_file_name",
-    "parse_partition_name",
-    "parse_remote_index_name",
-]
-
 MAX_DEPTH: Final = 3
-"""Log directories are looked for down to this many levels below the root."""
+"""Log directories are searched this many levels below the root."""
 SYSTEM_FILES: Final = frozenset({".lock", ".DS_Store"})
-"""Files beside those of Kafka that say nothing;"""
+"""Files that are ignored,"""
 SYSTEM_DIRECTORIES: Final = frozenset({REMOTE_INDEX_CACHE, "lost+found"})
 """and directories."""
 _PARTITION_SHAPE: Final = re.compile(r".*-(?:[0-9]+|delete|future|stray)", re.DOTALL)
@@ -171,7 +150,7 @@ _ARCHIVE_SUFFIX: Final = re.compile(r"\.(?:tar|tar\.gz|tgz|tar\.xz|txz|tar\.zst|
 
 @dataclass(frozen=True, slots=True)
 class SegmentFiles:
-    """The files of one segment; None for each that is absent."""
+    """The files of one segment; None for absent ones."""
 
     base_offset: int
     log: Entry | None = None
@@ -181,16 +160,16 @@ class SegmentFiles:
 
 
 def max_plausible_offset(base_offset: int, next_base_offset: int | None = None) -> int:
-    """The offset before which all batches of a segment must begin, or they are not believed where damage is searched through.
+    """The exclusive limit of base offsets in a segment, for a search for batches after damage.
 
-    Offsets of a segment have 32 bits beside its own (`LogSegment.canConvertToRelativeOffset`), and lie before the next one's.
+    Relative offsets have 32 bits (`LogSegment.canConvertToRelativeOffset`), and all are below the next segment's base offset.
     """
     reach = min(base_offset + MAX_RELATIVE_OFFSET + 1, INT64_MAX)
     return reach if next_base_offset is None else min(reach, next_base_offset)
 
 
 class SegmentLog(NamedTuple):
-    """A segment that has a `.log`, that file, and the base offset of the next such segment; None for the last."""
+    """A segment with a `.log`, that file, and the base offset of the next such segment, None for the last."""
 
     segment: SegmentFiles
     entry: Entry
@@ -198,41 +177,41 @@ class SegmentLog(NamedTuple):
 
     @property
     def base_offset(self) -> int:
-        """Of the segment."""
+        """Base offset of the segment."""
         return self.segment.base_offset
 
     @property
     def max_plausible_offset(self) -> int:
-        """The offset before which all its batches must begin."""
+        """The exclusive limit of base offsets of its batches."""
         return max_plausible_offset(self.base_offset, self.next_base_offset)
 
     def reaches(self, start: int) -> bool:
-        """Whether it may hold an offset from `start` on."""
+        """Whether it may contain an offset from `start` on."""
         return self.next_base_offset is None or self.next_base_offset > start
 
 
 @dataclass(frozen=True, slots=True)
 class LeftoverFile:
-    """A file on its way in or out: one of Kafka's names with `.deleted`, `.swap`, `.cleaned`, `.tmp` or `.part` behind it."""
+    """A file that Kafka was about to add or remove: its name ends with `.deleted`, `.swap`, `.cleaned`, `.tmp` or `.part`."""
 
     entry: Entry
     base_offset: int | None
-    """None where such names hold no offset."""
+    """None for kinds without an offset in the name."""
     kind: FileKind
     suffix: str
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionDirectory:
-    """One replica's directory. `topic` and `partition` are None where the name does not say (`legal` False).
+    """One replica's directory. `topic` and `partition` are None if the name is not a partition's (`legal` False).
 
-    An illegal name inside a log directory is kept with everything below it in `unknown` and nothing in the other lists. A
-    partition directory that stands alone is read whatever its name is.
+    A directory with such a name inside a log directory has all files in `unknown`. A partition directory without a log directory
+    around it is read whatever its name is.
     """
 
     path: str
     name: str
-    """Raw, for a directory that is the source itself the last part of the source's name."""
+    """As listed; for the root of the source the last part of the source's name."""
     topic: str | None
     partition: int | None
     suffix: str | None = None
@@ -241,35 +220,35 @@ class PartitionDirectory:
     """By base offset."""
     leftovers: list[LeftoverFile] = field(default_factory=list)
     entries: dict[str, Entry] = field(default_factory=dict)
-    """By name: `leader-epoch-checkpoint`, `partition.metadata`, `quorum-state`, and what systems leave (`.DS_Store`)."""
+    """By name: `leader-epoch-checkpoint`, `partition.metadata`, `quorum-state`, and `SYSTEM_FILES`."""
     snapshots: list[tuple[int, Entry]] = field(default_factory=list)
     """(offset, file), by offset."""
     metadata_snapshots: list[tuple[int, int, Entry]] = field(default_factory=list)
     """(offset, leader epoch, file) of KRaft snapshots, in order."""
     unknown: list[Entry] = field(default_factory=list)
     irregular: list[Entry] = field(default_factory=list)
-    """Links that are not followed, FIFOs, sockets, devices; those with a name of Kafka's stand in the other lists too."""
+    """Links that are not followed, pipes, sockets, devices; those with a name of Kafka's are in the other lists, too."""
     legal: bool = False
     entry: Entry | None = None
-    """The directory as it was listed; None for what is no directory."""
+    """The directory as listed; None if it is not a directory."""
 
     def segment(self, base_offset: int) -> SegmentFiles | None:
-        """The segment of this base offset."""
+        """The segment with this base offset, or None."""
         at = bisect_left(self.segments, base_offset, key=attrgetter("base_offset"))
         return self.segments[at] if at < len(self.segments) and self.segments[at].base_offset == base_offset else None
 
     def logs(self, next_base_offset: int | None = None) -> list[SegmentLog]:
-        """The segments that have a `.log`, by base offset; `next_base_offset` is what follows the last of them."""
+        """The segments with a `.log`, by base offset; `next_base_offset` is that of the segment after the last of them."""
         logs = [(segment, segment.log) for segment in self.segments if segment.log is not None]
-        following = [*(segment.base_offset for segment, _ in logs[1:]), next_base_offset]
-        return [SegmentLog(*log, behind) for log, behind in zip(logs, following, strict=False)]
+        next_offsets = [*(segment.base_offset for segment, _ in logs[1:]), next_base_offset]
+        return [SegmentLog(*log, next_offset) for log, next_offset in zip(logs, next_offsets, strict=False)]
 
     def segment_of(self, offset: int) -> SegmentFiles | None:
-        """The one segment with a log that may hold an offset: the last that begins at or before it."""
+        """The segment with a log that may contain an offset: the last with a base offset at or before it."""
         return next((files for files in reversed(self.segments) if files.log is not None and files.base_offset <= offset), None)
 
     def files(self) -> Iterator[Entry]:
-        """Its files that may be opened."""
+        """The files of the lists and of `entries`, without `unknown` and `irregular`."""
         for segment in self.segments:
             yield from filter(None, (segment.log, segment.index, segment.time_index, segment.transaction_index))
         yield from self.entries.values()
@@ -280,60 +259,54 @@ class PartitionDirectory:
 
 @dataclass(frozen=True, slots=True)
 class LogDirectory:
-    """One entry of a broker's `log.dirs`; `path` is relative to the source ("" is the source itself)."""
+    """One entry of a broker's `log.dirs`; `path` is relative to the source ("" is its root)."""
 
     path: str
     entries: dict[str, Entry] = field(default_factory=dict)
-    """By name: what is known at this level, unfinished `.tmp` twins and recognised directories included."""
+    """By name: known files of this level, also with the suffix `.tmp`, `SYSTEM_FILES` and `SYSTEM_DIRECTORIES`."""
     partitions: list[PartitionDirectory] = field(default_factory=list)
     unknown: list[Entry] = field(default_factory=list)
     irregular: list[Entry] = field(default_factory=list)
     unlisted: list[PartitionName] = field(default_factory=list)
-    """Partitions by the names of directories, links and pipes that are there and could not be listed."""
+    """Partitions, by name, whose directory, link or pipe cannot be listed."""
     repeated: list[PartitionName] = field(default_factory=list)
-    """Partitions by the names of links to directories that are read by another name."""
+    """Partitions, by name, that are links to a directory with another name in the source."""
     entry: Entry | None = None
-    """The directory as it was listed."""
+    """The directory as listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """All that was found, in the order of paths. `files` is the source itself where that is a file, as `stat("")` gives it."""
+    """The result of a discovery, ordered by path. `files` is `stat("")` of a source that is a file."""
 
     log_directories: list[LogDirectory] = field(default_factory=list)
     files: list[Entry] = field(default_factory=list)
     unknown: list[Entry] = field(default_factory=list)
     """Files outside log directories."""
     unsearched: list[Entry] = field(default_factory=list)
-    """What lies too deep to be searched."""
+    """Files and directories below `MAX_DEPTH`."""
     irregular: list[Entry] = field(default_factory=list)
-    """Links that are not followed, FIFOs, sockets, devices outside log directories."""
+    """Links that are not followed, pipes, sockets, devices outside log directories."""
     incomplete: list[Incomplete] = field(default_factory=list)
-    """Directories that could not be listed, and what may be one: links that are not followed, pipes with a partition's name."""
+    """Directories that cannot be listed, and possible directories: links that are not followed, pipes with a partition's name."""
     repeated: list[Entry] = field(default_factory=list)
-    """Links to directories that are read by another name."""
+    """Links to directories with another name in the source."""
     empty: list[Entry] = field(default_factory=list)
-    """Directories outside log directories that hold nothing, as a new disk does."""
+    """Empty directories outside log directories, such as a new disk."""
     remote_stores: list[Entry] = field(default_factory=list)
-    """Directories of remote segments, which are not looked into."""
+    """Directories of remote segments, which are not searched."""
 
     def take(self, other: "Discovery") -> None:
-        """Append what was found elsewhere."""
-        self.log_directories.extend(other.log_directories)
-        self.unknown.extend(other.unknown)
-        self.unsearched.extend(other.unsearched)
-        self.irregular.extend(other.irregular)
-        self.incomplete.extend(other.incomplete)
-        self.repeated.extend(other.repeated)
-        self.empty.extend(other.empty)
-        self.remote_stores.extend(other.remote_stores)
+        """Append another discovery."""
+        for part in fields(self):
+            getattr(self, part.name).extend(getattr(other, part.name))
 
 
 def discover(source: ByteSource) -> Discovery:
-    """Find what `source` holds: a log directory, folders of them to depth 3, a partition directory, or one file.
+    """The content of `source`: a log directory, directories of them to depth 3, a partition directory, or one file.
 
-    A log directory holds `meta.properties`, an offset checkpoint or `.kafka_cleanshutdown`, or directories that are partitions by
-    name and content. Raises SourceError if the root cannot be listed; what cannot be listed below it is `incomplete`.
+    A log directory has `meta.properties`, an offset checkpoint or `.kafka_cleanshutdown`, or directories that are partitions by name
+    and content. Raises SourceError if the root cannot be listed; other directories that cannot be listed are `incomplete`.
     """
     root = source.stat("")
     if root.kind is EntryKind.FILE:
@@ -346,18 +319,18 @@ def discover(source: ByteSource) -> Discovery:
 
 
 def directory_key(entry: Entry) -> object:
-    """What two names of one directory have in common: device and inode, in an archive its own name."""
+    """Identity of a directory with several names: device and inode, in an archive its path."""
     return entry.identity or (entry.path if entry.link is None else entry.link)
 
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """A directory with its listing, what its files' names say, and what it is by them."""
+    """A directory with its listing, its parsed file names, and what kind of directory it is."""
 
     entry: Entry
     name: str
     files: list[tuple[Entry, FileName | None]]
-    """Links that are not followed and pipes among them, where they have a name of Kafka's."""
+    """Also links that are not followed and pipes, if they have a name of Kafka's."""
     directories: list[Entry]
     irregular: list[Entry]
     is_log_directory: bool
@@ -365,7 +338,7 @@ class _Folder:
 
     @property
     def path(self) -> str:
-        """In its source."""
+        """Path in the source."""
         return self.entry.path
 
 
@@ -387,10 +360,10 @@ def _folder(of: Entry, name: str, entries: list[Entry]) -> _Folder:
 
 
 def _search(source: ByteSource, folder: _Folder, depth: int, seen: dict[object, bool]) -> Discovery:
-    """What `folder`, `depth` levels below the root, is or holds; a link to one of the directories `seen` is not searched
-    again, nor is what a link of a log directory above led to."""
+    """The content of `folder`, `depth` levels below the root, without links to directories in `seen` and directories that a
+    partition of a log directory above is a link to."""
     if folder.is_partition:
-        return _alone(folder)
+        return _single_partition(folder)
     discovery = Discovery()
     if depth > MAX_DEPTH:
         discovery.unsearched.extend([entry for entry, _ in folder.files if entry.unreadable is None] + folder.directories)
@@ -399,23 +372,24 @@ def _search(source: ByteSource, folder: _Folder, depth: int, seen: dict[object, 
     children = _children(source, folder, depth, seen, discovery)
     holds_partitions = any(child.is_partition and parse_partition_name(child.name) for child, _ in children)
     if folder.is_log_directory or holds_partitions:
-        _take_log_directory(discovery, folder, children)
+        _add_log_directory(discovery, folder, children)
     else:
-        _take_folder(discovery, folder, children, is_root=depth == 0)
+        _add_folder(discovery, folder, children, is_root=depth == 0)
     return discovery
 
 
 def _children(
     source: ByteSource, folder: _Folder, depth: int, seen: dict[object, bool], discovery: Discovery
 ) -> list[tuple[_Folder, Discovery]]:
-    """The directories of a folder that can be listed, each with what is below it, if it is no partition's.
+    """The directories of a folder that can be listed, each with the content below it unless it is a partition's.
 
-    A partition that is a link to a place below the folder belongs to it: such links come first, and their places are not searched.
+    A partition that is a link to a directory below the folder belongs to the folder: such links come first, and their targets are
+    not searched.
     """
     children = []
-    nothing = Discovery()  # one for all partitions, of which a broker has very many
+    nothing = Discovery()  # shared by all partitions, of which a broker has very many
     with holding(source, folder.path):
-        below = {entry.path for entry in folder.directories if folder.is_log_directory and _leads_below(source, folder, entry)}
+        below = {entry.path for entry in folder.directories if folder.is_log_directory and _links_below(source, folder, entry)}
         for entry in sorted(folder.directories, key=lambda entry: entry.path not in below):
             key = directory_key(entry)
             if seen.get(key, False) or (entry.link is not None and key in seen):
@@ -431,18 +405,18 @@ def _children(
     return children
 
 
-def _leads_below(source: ByteSource, folder: _Folder, entry: Entry) -> bool:
-    """Whether a partition's directory is a link to a place below the folder in which it stands."""
+def _links_below(source: ByteSource, folder: _Folder, entry: Entry) -> bool:
+    """Whether a partition's directory is a link to a directory below its folder."""
     if entry.link is None or parse_partition_name(entry.name) is None:
         return False
-    root = os.path.realpath(source.name) if entry.link.startswith("/") else ""  # in an archive links lead to its own names
-    place = os.path.join(root, folder.path) if folder.entry.link is None else folder.entry.link
-    below = f"{place.rstrip('/')}/" if place else ""
-    return entry.link.startswith(below) and entry.link != f"{below}{entry.name}"  # else a link stands above the folder
+    root = os.path.realpath(source.name) if entry.link.startswith("/") else ""  # in an archive the targets of links are its paths
+    target = os.path.join(root, folder.path) if folder.entry.link is None else folder.entry.link
+    below = f"{target.rstrip('/')}/" if target else ""
+    return entry.link.startswith(below) and entry.link != f"{below}{entry.name}"  # otherwise the folder is reached by a link
 
 
-def _take_folder(discovery: Discovery, folder: _Folder, children: list[tuple[_Folder, Discovery]], *, is_root: bool) -> None:
-    """Take a folder that is no log directory, with all that is below it."""
+def _add_folder(discovery: Discovery, folder: _Folder, children: list[tuple[_Folder, Discovery]], *, is_root: bool) -> None:
+    """Add a folder that is not a log directory, with everything below it."""
     names = [entry.name for entry in (*(entry for entry, _ in folder.files), *folder.directories, *folder.irregular)]
     if SYSTEM_FILES.union(SYSTEM_DIRECTORIES).issuperset(names):
         discovery.empty.append(folder.entry)
@@ -450,14 +424,14 @@ def _take_folder(discovery: Discovery, folder: _Folder, children: list[tuple[_Fo
     discovery.unknown.extend(entry for entry, _ in folder.files if entry.unreadable is None)
     discovery.irregular.extend(folder.irregular)
     for child, below in children:
-        discovery.take(_alone(child) if child.is_partition else below)
+        discovery.take(_single_partition(child) if child.is_partition else below)
     only_links = is_root and not folder.directories and all(entry.kind is EntryKind.SYMLINK for entry, _ in folder.files)
-    discovery.incomplete.extend(_perhaps_directories(folder, beside=only_links or bool(discovery.log_directories)))
+    discovery.incomplete.extend(_possible_directories(folder, beside=only_links or bool(discovery.log_directories)))
 
 
-def _take_log_directory(discovery: Discovery, folder: _Folder, children: list[tuple[_Folder, Discovery]]) -> None:
-    """Take a log directory, and such as are below it."""
-    discovery.incomplete.extend(_perhaps_directories(folder, beside=True))
+def _add_log_directory(discovery: Discovery, folder: _Folder, children: list[tuple[_Folder, Discovery]]) -> None:
+    """Add a log directory, and the log directories below it."""
+    discovery.incomplete.extend(_possible_directories(folder, beside=True))
     partitions = [child for child, below in children if not below.log_directories]
     log_directory = _log_directory(folder, partitions, [incomplete.path for incomplete in discovery.incomplete])
     log_directory.repeated.extend(
@@ -472,10 +446,10 @@ def _take_log_directory(discovery: Discovery, folder: _Folder, children: list[tu
             discovery.repeated.extend(below.repeated)
 
 
-def _perhaps_directories(folder: _Folder, *, beside: bool) -> list[Incomplete]:
-    """Where a directory may be hidden in `folder`: behind a link that is not followed, or where a pipe has a partition's name.
+def _possible_directories(folder: _Folder, *, beside: bool) -> list[Incomplete]:
+    """Entries of `folder` that may be directories: links that are not followed, pipes with a partition's name.
 
-    Where that is no log directory, nor `beside` any, nor a given folder of nothing but links, only where a partition's name stands.
+    Without `beside`, in a folder that has nothing to do with log directories, only entries with a partition's name.
     """
     incompletes = []
     for entry in folder.irregular:
@@ -486,7 +460,7 @@ def _perhaps_directories(folder: _Folder, *, beside: bool) -> list[Incomplete]:
 
 
 def _listed(source: ByteSource, entry: Entry, discovery: Discovery) -> _Folder | None:
-    """The directory `entry` with its listing; None, and a row in `incomplete`, if it has none to give."""
+    """The directory `entry` with its listing; None, and a row in `incomplete`, if it cannot be listed."""
     try:
         return _folder(entry, entry.name, source.list(entry.path))
     except SourceError as error:
@@ -494,34 +468,30 @@ def _listed(source: ByteSource, entry: Entry, discovery: Discovery) -> _Folder |
         return None
 
 
-def _alone(folder: _Folder) -> Discovery:
-    """A partition directory without the log directory around it."""
+def _single_partition(folder: _Folder) -> Discovery:
+    """A partition directory without a log directory around it."""
     parsed = parse_partition_name(folder.name)
     return Discovery([LogDirectory(folder.path, {}, [_partition_directory(folder, parsed)], [], [], entry=folder.entry)])
 
 
-def _is_of_log_dir(parsed: FileName) -> bool:
+def _belongs_to_log_directory(parsed: FileName) -> bool:
     return parsed.offset is None and parsed.kind not in PARTITION_KINDS
 
 
-def _may_be_partition(folder: _Folder, child: _Folder) -> bool:
-    return folder.is_log_directory or child.is_partition or _PARTITION_SHAPE.fullmatch(child.name) is not None
+def _log_directory(folder: _Folder, children: list[_Folder], unlisted_paths: list[str]) -> LogDirectory:
+    """`folder` as a log directory; a child without a partition's name is an illegal partition, or `unknown` without signs of Kafka.
 
-
-def _log_directory(folder: _Folder, children: list[_Folder], refused: list[str]) -> LogDirectory:
-    """`folder` as a log directory; a child named like no partition is an illegal one, or `unknown` if nothing points to Kafka.
-
-    `refused`: paths of directories in it that could not be listed.
+    `unlisted_paths` are directories in it that cannot be listed.
     """
     entries: dict[str, Entry] = {}
     unknown: list[Entry] = []
     for entry, parsed in folder.files:
-        if entry.name in SYSTEM_FILES or (parsed is not None and _is_of_log_dir(parsed)):
+        if entry.name in SYSTEM_FILES or (parsed is not None and _belongs_to_log_directory(parsed)):
             entries[entry.name] = entry
         elif entry.unreadable is None:
             unknown.append(entry)
     partitions = []
-    unlisted = [name for path in refused if (name := parse_partition_name(path.rpartition("/")[2])) is not None]
+    unlisted = [name for path in unlisted_paths if (name := parse_partition_name(path.rpartition("/")[2])) is not None]
     by_path = {child.path: child for child in children}
     for entry in folder.directories:
         child = by_path.get(entry.path)
@@ -531,7 +501,7 @@ def _log_directory(folder: _Folder, children: list[_Folder], refused: list[str])
             continue
         elif (name := parse_partition_name(child.name)) is not None:
             partitions.append(_partition_directory(child, name))
-        elif _may_be_partition(folder, child):
+        elif folder.is_log_directory or child.is_partition or _PARTITION_SHAPE.fullmatch(child.name):
             unread = replace(child, files=[(file, None) for file, _ in child.files])
             partitions.append(_partition_directory(unread, None))
         else:
@@ -540,7 +510,7 @@ def _log_directory(folder: _Folder, children: list[_Folder], refused: list[str])
 
 
 def _partition_directory(folder: _Folder, name: PartitionName | None) -> PartitionDirectory:
-    """`folder` sorted by what its files' names say."""
+    """`folder` as a partition directory, its files sorted by their names."""
     segments: dict[int, dict[FileKind, Entry]] = {}
     leftovers: list[LeftoverFile] = []
     entries: dict[str, Entry] = {}
@@ -548,7 +518,7 @@ def _partition_directory(folder: _Folder, name: PartitionName | None) -> Partiti
     metadata_snapshots: list[tuple[int, int, Entry]] = []
     unknown = list(folder.directories)
     for entry, parsed in folder.files:
-        if parsed is None or _is_of_log_dir(parsed):
+        if parsed is None or _belongs_to_log_directory(parsed):
             if entry.name in SYSTEM_FILES:
                 entries[entry.name] = entry
             elif entry.unreadable is None:

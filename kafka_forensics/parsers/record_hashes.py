@@ -1,14 +1,14 @@
-"""Blocks of hashed records, as a log that is collected without payloads keeps them: some records of a segment, column by column.
+"""Blocks of hashed records, the payload-free form of a log in a bundle: records of a segment, column by column.
 
-A header (`HEADER`), and one zstd stream of the columns one after the other. Their words of 64 bits stand as planes: first the
-lowest byte of every word, then the next, so that what is small or steady shrinks to nearly nothing. The columns are
+A block is a header (`HEADER`) and one zstd stream of all columns, as planes of 64-bit words: the lowest byte of every word first,
+which compresses well. The columns:
 
     of batches: position*, number of records
     of records: offset*, timestamp*, length of the key + 1, length of the value + 1, hash of the headers
     of unread batches: position*
-    hashes of the keys, and of the values, that are not null: no words, but their bytes one after the other
+    hashes of all keys, and of all values, that are not null: bytes, not words
 
-A column with a star holds the differences between neighbours, zigzag (0, -1, 1, -2 … as 0, 1, 2, 3 …), the first from 0.
+A column with a star has differences of neighbours, zigzag (0, -1, 1, -2 … as 0, 1, 2, 3 …), the first from 0.
 """
 
 from struct import Struct
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 MAGIC: Final = b"KFRH"
 VERSION: Final = 1
 HEADER: Final = Struct("<4sB5Q")
-"""Magic, version; then how many batches, records, keys and values that are not null, unread batches."""
+"""Magic, version; numbers of batches, records, keys and values that are not null, unread batches."""
 BLOCK_RECORDS: Final = 1 << 18
-"""Records after which a writer begins another block."""
+"""Records after which a writer starts another block."""
 MAX_BLOCK_BYTES: Final = 64 << 20
-"""Most bytes of a block's columns that are held: several times what so many records take."""
+"""Most bytes of a block's columns: several times what `BLOCK_RECORDS` take."""
 _WORD: Final = 8
 _ZSTD: Final = 4
 
 
 class BlockSizes(NamedTuple):
-    """How many of each a block holds."""
+    """Numbers of elements of a block."""
 
     batches: int
     records: int
@@ -54,9 +54,9 @@ class BlockSizes(NamedTuple):
 
 
 def parse_record_hashes(block: bytes, *, limit: int = MAX_BLOCK_BYTES) -> HashedRecords:
-    """The records of a block, whose keys are shown by the first half of their hashes; hashes of null are 0.
+    """The records of a block; keys are shown by the first half of their hashes, and hashes of null are 0.
 
-    Raises FormatError for bytes that are no block, and for one whose columns are of more than `limit` bytes.
+    Raises FormatError for an invalid block, and for one with more than `limit` bytes of columns.
     """
     if len(block) < HEADER.size or block[: len(MAGIC)] != MAGIC:
         raise FormatError("no block of hashed records", position=0)
@@ -74,7 +74,7 @@ def parse_record_hashes(block: bytes, *, limit: int = MAX_BLOCK_BYTES) -> Hashed
 
 
 class _Columns:
-    """Gives the columns one after the other."""
+    """Reads the columns one after the other."""
 
     def __init__(self, data: bytes) -> None:
         self._data = np.frombuffer(data, np.uint8)
@@ -102,8 +102,8 @@ def _records(columns: _Columns, sizes: BlockSizes) -> HashedRecords:
     key_lengths, value_lengths = columns.lengths(sizes.records), columns.lengths(sizes.records)
     headers = columns.words(sizes.records).view(np.int64)
     unread = columns.differences(sizes.unread)
-    for places in (positions, unread):
-        if (len(places) and places[0] < 0) or not np.all(places[1:] > places[:-1]):
+    for column in (positions, unread):
+        if (len(column) and column[0] < 0) or not np.all(column[1:] > column[:-1]):
             raise FormatError("hashed records whose batches are not in order")
     if np.any(counts > sizes.records) or int(counts.sum()) != sizes.records:
         raise FormatError("hashed records of other batches")
@@ -117,5 +117,5 @@ def _records(columns: _Columns, sizes: BlockSizes) -> HashedRecords:
     hashes = keys.view("<i8").astype(np.int64)
     values = np.zeros(sizes.records, np.int64)
     values[has_value] = columns.bytes(sizes.values * VALUE_BYTES).view("<i8")
-    places, shown = np.repeat(positions, counts.astype(np.int64)), hashes[:, 0].copy()
-    return HashedRecords(places, offsets, timestamps, hashes, key_lengths, shown, values, value_lengths, headers, unread)
+    batch_positions, shown = np.repeat(positions, counts.astype(np.int64)), hashes[:, 0].copy()
+    return HashedRecords(batch_positions, offsets, timestamps, hashes, key_lengths, shown, values, value_lengths, headers, unread)

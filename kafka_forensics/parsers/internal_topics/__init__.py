@@ -1,4 +1,4 @@
-"""Records of the internal topics: the controller's, the transaction and group coordinators', and share groups'."""
+"""Records of the internal topics: controllers, coordinators of transactions, groups and share groups, remote log metadata."""
 
 from kafka_forensics.parsers.internal_topics.consumer_offsets import (
     MAX_VALUE_BYTES,

@@ -1,6 +1,6 @@
-"""Records of `__consumer_offsets` read fast: the twin of `spec.consumer_offsets` for logs that hold millions of them.
+"""Fast readers for records of `__consumer_offsets`: the twin of `spec.consumer_offsets`, for logs with millions of records.
 
-Everything here answers with what was read, or with a short word for why it could not be: `str` is never a good answer.
+Readers return the record, or a `str` with a short reason why it cannot be read.
 """
 
 from base64 import urlsafe_b64encode
@@ -31,7 +31,9 @@ from kafka_forensics.parsers.internal_topics.flexible_fields import (
     STRING,
     UINT16,
     UNREADABLE,
+    FieldCursor,
     Layout,
+    Malformed,
     Read,
     Tags,
     array,
@@ -40,7 +42,6 @@ from kafka_forensics.parsers.internal_topics.flexible_fields import (
     structure,
     uuid,
 )
-from kafka_forensics.parsers.log import UnsignedVarintError, read_unsigned
 
 _WITH_EPOCH: Final = Struct(">hqih")
 _INT64: Final = Struct(">q")
@@ -50,19 +51,19 @@ _TOPIC_ID_SIZE: Final = 16
 
 
 def read_key(key: bytes | None) -> GroupKey | str:
-    """The key of a record. An unknown type is no fault: coordinators pass over it (CoordinatorRecordSerde)."""
+    """The key of a record. An unknown type is not a fault: coordinators skip it (CoordinatorRecordSerde)."""
     if key is None or len(key) < 2:
         return "key"
     record_type = int.from_bytes(key[:2], "big", signed=True)
     if record_type not in RECORD_TYPES:
         return GroupKey(record_type, "")
-    cursor = _Cursor(key, 2)
+    cursor = FieldCursor(key, 2)
     try:
         group = cursor.short_string()
         if record_type in OFFSET_COMMIT_TYPES:
             return GroupKey(record_type, group, cursor.short_string(), cursor.integer(4))
         return GroupKey(record_type, group, member_id=cursor.short_string() if record_type in MEMBER_TYPES else None)
-    except _Unreadable:
+    except Malformed:
         return "key"
 
 
@@ -76,13 +77,21 @@ def read_offset_commit(value: bytes) -> OffsetCommit | str:
             return OffsetCommit(offset, leader_epoch, "", _INT64.unpack_from(value, end)[0], -1, None)
     try:
         return _offset_commit(value)
-    except _Unreadable as fault:
-        return fault.reason
+    except Malformed as fault:
+        return str(fault)
+
+
+def _cursor_and_version(value: bytes) -> tuple[FieldCursor, int]:
+    """The start of a value: its version, 0 to 4."""
+    cursor = FieldCursor(value)
+    version = cursor.integer(2)
+    if not 0 <= version <= _NEWEST:
+        raise Malformed("version")
+    return cursor, version
 
 
 def _offset_commit(value: bytes) -> OffsetCommit:
-    cursor = _Cursor(value, 0)
-    version = cursor.version()
+    cursor, version = _cursor_and_version(value)
     offset = cursor.integer(8)
     leader_epoch = cursor.integer(4) if version >= 3 else -1
     metadata = cursor.compact_string() if version >= _FLEXIBLE else cursor.short_string()
@@ -90,34 +99,39 @@ def _offset_commit(value: bytes) -> OffsetCommit:
     expire_timestamp = cursor.integer(8) if version == 1 else -1
     topic_id = None
     if version >= _FLEXIBLE:
-        tag = cursor.tagged_fields()
+        tag = cursor.tagged_fields().get(0)
         if tag is not None:
             if len(tag) < _TOPIC_ID_SIZE:
-                raise _Unreadable("topic_id")
+                raise Malformed("topic_id")
             topic_id = urlsafe_b64encode(tag[:_TOPIC_ID_SIZE]).decode().rstrip("=")
     return OffsetCommit(offset, leader_epoch, metadata, commit_timestamp, expire_timestamp, topic_id)
 
 
 def read_group_metadata(value: bytes) -> GroupMetadata | str:
-    """A GroupMetadataValue of any version; members beyond 1024 are only counted."""
+    """A GroupMetadataValue of any version; members after the first 1024 are only counted."""
     try:
         return _group_metadata(value)
-    except _Unreadable as fault:
-        return fault.reason
+    except Malformed as fault:
+        return str(fault)
 
 
 def _group_metadata(value: bytes) -> GroupMetadata:
-    cursor = _Cursor(value, 0)
-    version = cursor.version()
+    cursor, version = _cursor_and_version(value)
     flexible = version >= _FLEXIBLE
     string = cursor.compact_string if flexible else cursor.short_string
-    nullable = cursor.nullable_compact_string if flexible else cursor.nullable_short_string
-    sized = cursor.compact_bytes if flexible else cursor.sized_bytes
+
+    def nullable() -> str | None:
+        length = cursor.varint() - 1 if flexible else cursor.integer(2)
+        return None if length == -1 else cursor.text(length)
+
+    def sized() -> int:
+        return len(cursor.take(cursor.varint() - 1 if flexible else cursor.integer(4)))
+
     protocol_type, generation, protocol, leader = string(), cursor.integer(4), nullable(), nullable()
     timestamp = cursor.integer(8) if version >= 2 else -1
     count = cursor.varint() - 1 if flexible else cursor.integer(4)
     if count < 0:
-        raise _Unreadable("array")
+        raise Malformed("array")
     members = []
     for index in range(count):
         member = GroupMember(
@@ -140,124 +154,29 @@ def _group_metadata(value: bytes) -> GroupMetadata:
 
 
 def check_value(value: bytes) -> str | None:
-    """What is wrong with a value that is only named and measured: its version is not 0, or not there; None if nothing is."""
+    """The fault of a value of which only type and size are reported: its version is not 0, or absent; else None."""
     return None if value[:2] == b"\0\0" else "version" if len(value) >= 2 else "truncated"
 
 
-class _Unreadable(Exception):  # noqa: N818 - no error of the program; it never leaves this module
-    """Bytes that are not laid out as they should be; `reason` is a short word."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
-class _Cursor:
-    """Walks over the fields of a key or value; nothing is taken that is not there."""
-
-    __slots__ = ("_data", "_position")
-
-    def __init__(self, data: bytes, position: int) -> None:
-        self._data = data
-        self._position = position
-
-    def _take(self, size: int) -> bytes:
-        end = self._position + size
-        if size < 0 or end > len(self._data):
-            raise _Unreadable("length" if size < 0 else "truncated")
-        taken = self._data[self._position : end]
-        self._position = end
-        return taken
-
-    def integer(self, size: int) -> int:
-        """A signed big-endian integer of `size` bytes."""
-        return int.from_bytes(self._take(size), "big", signed=True)
-
-    def version(self) -> int:
-        """The version a value begins with, 0 to 4."""
-        version = self.integer(2)
-        if not 0 <= version <= _NEWEST:
-            raise _Unreadable("version")
-        return version
-
-    def varint(self) -> int:
-        """An unsigned varint of at most five bytes."""
-        try:
-            value, self._position = read_unsigned(self._data, self._position)
-        except IndexError:
-            raise _Unreadable("truncated") from None
-        except UnsignedVarintError:
-            raise _Unreadable("varint") from None
-        return value
-
-    def _text(self, length: int) -> str:
-        try:
-            return self._take(length).decode()
-        except UnicodeDecodeError:
-            raise _Unreadable("text") from None
-
-    def short_string(self) -> str:
-        """A string behind its length in 16 bits."""
-        return self._text(self.integer(2))
-
-    def nullable_short_string(self) -> str | None:
-        """The same, null where the length is -1."""
-        length = self.integer(2)
-        return None if length == -1 else self._text(length)
-
-    def compact_string(self) -> str:
-        """A string behind its length + 1 as a varint."""
-        return self._text(self.varint() - 1)
-
-    def nullable_compact_string(self) -> str | None:
-        """The same, null where the varint is 0."""
-        length = self.varint() - 1
-        return None if length < 0 else self._text(length)
-
-    def sized_bytes(self) -> int:
-        """Size of bytes behind their length in 32 bits."""
-        return len(self._take(self.integer(4)))
-
-    def compact_bytes(self) -> int:
-        """Size of bytes behind their length + 1 as a varint."""
-        return len(self._take(self.varint() - 1))
-
-    def tagged_fields(self) -> bytes | None:
-        """The field of tag 0, None if there is none; tags must rise. Others are passed over."""
-        first = None
-        last = -1
-        for _ in range(self.varint()):
-            tag, size = self.varint(), self.varint()
-            if tag <= last:
-                raise _Unreadable("tag")
-            taken = self._take(size)
-            first = taken if tag == 0 else first
-            last = tag
-        return first
-
-
-# Values of `__consumer_offsets` that tell of new groups, read fast: the twin of `spec.consumer_offsets`.
-#
-# Every kind that Kafka has had in a release from 4.0 on is taken apart; what is larger than any coordinator writes is only
-# measured. Everything here answers with what was read, or with a short word for why it could not be: `str` is never a good answer.
+# Values of `__consumer_offsets` about KIP-848, KIP-932 and KIP-1071 groups: every type of any release from Kafka 4.0 on.
 
 
 MAX_VALUE_BYTES: Final = 2 << 20
-"""Larger values are not taken apart. Coordinators write none larger than a batch may be: 1 MiB unless that is set otherwise."""
+"""Larger values are not parsed. A coordinator's value is not larger than a batch: 1 MiB unless configured otherwise."""
 _VERSION_SIZE: Final = 2
 
 
 def read_group_value(record_type: int, value: bytes) -> Json | str:
-    """The fields of a value of one of the types 3 to 23; tagged ones that are left out are not among them.
+    """The fields of a value of one of the types 3 to 23, without absent tagged fields.
 
-    `kind`: no such type is known here; `version`, `truncated`: its version is not 0, or not there; `oversized`; `fields`: it is not
-    laid out so. Bytes behind the fields are passed over, as coordinators do.
+    Reasons: `kind` (unknown type), `version` (not 0), `truncated` (no version), `oversized`, `fields` (other layout). Bytes after
+    the fields are ignored, as by coordinators.
     """
     return read_alternatives(_LAYOUTS.get(record_type, ()), value)
 
 
 def read_alternatives(layouts: tuple[Layout, ...], value: bytes) -> Json | str:
-    """The fields by the first layout that takes the whole value, else by the first that can be read at all."""
+    """The fields by the first layout that matches the whole value, else by the first that matches its beginning."""
     if not layouts:
         return "kind"
     if value[:_VERSION_SIZE] != b"\0\0":
@@ -386,4 +305,4 @@ _LAYOUTS: Final[dict[int, tuple[Layout, ...]]] = {
     ),
     23: (_plain(("epoch", INT32), ("subtopologies", _SUBTOPOLOGIES)),),
 }
-"""Type of the key → layout of Kafka 4.3, and that of the preview of share groups in 4.0 where it was another."""
+"""Record type → layout in Kafka 4.3, and where it differs in the preview of share groups in 4.0."""

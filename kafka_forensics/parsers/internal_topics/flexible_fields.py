@@ -1,14 +1,15 @@
-"""Fields of Kafka's flexible messages (KIP-482), read fast, and put together into layouts: the twin of `spec.flexible`.
+"""Fast readers for the fields of Kafka's messages, flexible (KIP-482) and older: the twin of `spec.flexible`.
 
-A reader takes bytes and a position, and gives a value and the position behind it. Nothing is allocated because a length or a count
-says so. Bytes that are not laid out so raise one of `UNREADABLE`, which no parser lets out.
+A reader takes bytes and a position, and returns a value and the position after it. Nothing is allocated for a declared length or
+count. Bytes that do not match the layout raise one of `UNREADABLE`, which parsers catch.
 """
 
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from math import isfinite
 from struct import Struct, error, unpack_from
+from types import MappingProxyType
 from typing import Final
 
 from kafka_forensics.model.json_objects import Json, JsonArray, JsonValue
@@ -22,20 +23,20 @@ Tags = dict[int, tuple[str, Read, object]]
 Layout = tuple[Fields, Tags]
 
 
-class Malformed(Exception):  # noqa: N818 - no error of the program; parsers catch it
-    """The bytes break the layout; the argument names how."""
+class Malformed(Exception):  # noqa: N818 - not an error of the program; parsers catch it
+    """The bytes do not match the layout; the argument is a short reason."""
 
 
 UNREADABLE: Final = (IndexError, error, UnicodeDecodeError, UnsignedVarintError, Malformed)
 UNKNOWN_TAGS: Final = "unknown_tags"
 LEFT_OUT: Final = object()
-"""The default of a tagged field that has no place among the fields where it is left out."""
+"""The default of a tagged field that is absent from the fields if it is absent from the record."""
 
 
 def read_message(data: bytes, position: int, layout: Layout) -> tuple[Json, int]:
-    """Fields of one structure, its tagged fields among them, and the position behind.
+    """The fields of one structure, tagged fields included, and the position after it.
 
-    Tagged fields that the layout does not know are `unknown_tags`, tag → base64 of its bytes; absent without any.
+    Tagged fields that are not in the layout are in `unknown_tags`, tag → base64 of its bytes, which is absent without any.
     """
     body, tags = layout
     fields: Json = {}
@@ -64,7 +65,7 @@ def read_message(data: bytes, position: int, layout: Layout) -> tuple[Json, int]
 
 
 def number(form: str) -> Read:
-    """A number of this `struct` format."""
+    """A reader for a number of this `struct` format."""
     layout = Struct(form)
 
     def read(data: bytes, position: int) -> tuple[JsonValue, int]:
@@ -79,18 +80,13 @@ def flag(data: bytes, position: int) -> tuple[bool, int]:
 
 
 def float64(data: bytes, position: int) -> tuple[float | str, int]:
-    """A number, or the name of what is none and JSON cannot say."""
+    """A float; as text if it is infinite or NaN, for which JSON has no number."""
     value, position = _DOUBLE(data, position)
     return value if isfinite(value) else str(value), position
 
 
-def base64_bytes(*, nullable: bool) -> Read:
-    """Compact bytes, as Kafka's JSON has them, null an error unless `nullable`."""
-    return _of_length("bytes", lambda raw: b64encode(raw).decode(), nullable=nullable)
-
-
 def uuid(data: bytes, position: int) -> tuple[str, int]:
-    """An id, as Kafka writes it."""
+    """A UUID, as Kafka prints it."""
     end = position + 16
     if end > len(data):
         raise Malformed("uuid")
@@ -99,7 +95,7 @@ def uuid(data: bytes, position: int) -> tuple[str, int]:
 
 @lru_cache(maxsize=4096)
 def uuid_text(raw: bytes) -> str:
-    """16 bytes as Kafka writes ids: 22 characters of base64url."""
+    """16 bytes as Kafka prints UUIDs: 22 characters of base64url."""
     return urlsafe_b64encode(raw)[:22].decode()
 
 
@@ -111,13 +107,12 @@ def _length(data: bytes, position: int, *, nullable: bool) -> tuple[int, int]:
     return length - 1, position
 
 
-def string(*, nullable: bool) -> Read:
-    """A compact string, null an error unless `nullable`."""
-    return _of_length("string", bytes.decode, nullable=nullable)
+def _base64(data: bytes) -> str:
+    return b64encode(data).decode()
 
 
 def _of_length(kind: str, text_of: Callable[[bytes], str], *, nullable: bool) -> Read:
-    """Bytes behind their compact length, as text; `kind` is the reason where they end too early."""
+    """A reader for bytes with a compact length, as text; `kind` is the reason if they are cut."""
 
     def read(data: bytes, position: int) -> tuple[str | None, int]:
         length, position = _length(data, position, nullable=nullable)
@@ -132,7 +127,7 @@ def _of_length(kind: str, text_of: Callable[[bytes], str], *, nullable: bool) ->
 
 
 def integers(*, nullable: bool) -> Read:
-    """A compact array of 32-bit integers."""
+    """A reader for a compact array of 32-bit integers."""
 
     def read(data: bytes, position: int) -> tuple[list[int] | None, int]:
         count, position = _length(data, position, nullable=nullable)
@@ -147,7 +142,7 @@ def integers(*, nullable: bool) -> Read:
 
 
 def array(element: Read, *, nullable: bool = False) -> Read:
-    """A compact array of elements, none of which is empty."""
+    """A reader for a compact array of elements, none of which has an empty encoding."""
 
     def read(data: bytes, position: int) -> tuple[JsonArray | None, int]:
         count, position = _length(data, position, nullable=nullable)
@@ -166,14 +161,14 @@ def array(element: Read, *, nullable: bool = False) -> Read:
 
 INT8, INT16, UINT16, INT32, INT64 = map(number, (">b", ">h", ">H", ">i", ">q"))
 _DOUBLE = number(">d")
-STRING, NULLABLE_STRING = string(nullable=False), string(nullable=True)
-BASE64, NULLABLE_BASE64 = base64_bytes(nullable=False), base64_bytes(nullable=True)
+STRING, NULLABLE_STRING = (_of_length("string", bytes.decode, nullable=nullable) for nullable in (False, True))
+BASE64, NULLABLE_BASE64 = (_of_length("bytes", _base64, nullable=nullable) for nullable in (False, True))
 INTS, NULLABLE_INTS = integers(nullable=False), integers(nullable=True)
 UUIDS, NULLABLE_UUIDS = array(uuid), array(uuid, nullable=True)
 
 
 def structure(*fields: tuple[str, Read], tags: Tags | None = None) -> Read:
-    """A structure inside of a message, as a mapping."""
+    """A reader for a structure inside a message, as a dict."""
     layout: Layout = (fields, tags or {})
 
     def read(data: bytes, position: int) -> tuple[Json, int]:
@@ -183,14 +178,79 @@ def structure(*fields: tuple[str, Read], tags: Tags | None = None) -> Read:
 
 
 def nullable_structure(read: Read, *, tagged: bool = False) -> Read:
-    """A byte, negative for null, else with the structure behind it; in a tagged field an unsigned varint, 0 for null."""
+    """A reader for a byte, negative for null, then the structure; in a tagged field an unsigned varint, 0 for null."""
 
     def read_nullable(data: bytes, position: int) -> tuple[Json | None, int]:
         if tagged:
-            mark, behind = read_unsigned(data, position)
-            is_there = 0 < mark < 1 << 31
+            mark, after = read_unsigned(data, position)
+            is_present = 0 < mark < 1 << 31
         else:
-            behind, is_there = position + 1, data[position] < 0x80
-        return read(data, behind) if is_there else (None, behind)
+            after, is_present = position + 1, data[position] < 0x80
+        return read(data, after) if is_present else (None, after)
 
     return read_nullable
+
+
+class FieldCursor:
+    """Reads the fields of a key or value one after the other; raises `Malformed` where the bytes end.
+
+    Reasons: `truncated`, `length` (negative), `varint`, `text` (not UTF-8), `tag`.
+    """
+
+    __slots__ = ("_data", "_position")
+
+    def __init__(self, data: bytes, position: int = 0) -> None:
+        self._data = data
+        self._position = position
+
+    def take(self, size: int) -> bytes:
+        """The next `size` bytes."""
+        end = self._position + size
+        if size < 0 or end > len(self._data):
+            raise Malformed("length" if size < 0 else "truncated")
+        taken = self._data[self._position : end]
+        self._position = end
+        return taken
+
+    def integer(self, size: int) -> int:
+        """A signed big-endian integer of `size` bytes."""
+        return int.from_bytes(self.take(size), "big", signed=True)
+
+    def varint(self) -> int:
+        """An unsigned varint of at most five bytes."""
+        try:
+            value, self._position = read_unsigned(self._data, self._position)
+        except IndexError:
+            raise Malformed("truncated") from None
+        except UnsignedVarintError:
+            raise Malformed("varint") from None
+        return value
+
+    def text(self, length: int) -> str:
+        """`length` bytes of UTF-8."""
+        try:
+            return self.take(length).decode()
+        except UnicodeDecodeError:
+            raise Malformed("text") from None
+
+    def short_string(self) -> str:
+        """A string with a length of 16 bits."""
+        return self.text(self.integer(2))
+
+    def compact_string(self) -> str:
+        """A string with a varint of length + 1."""
+        return self.text(self.varint() - 1)
+
+    def tagged_fields(self, sizes: Mapping[int, int] = MappingProxyType({})) -> dict[int, bytes]:
+        """Tagged fields by tag, which must ascend; a field in `sizes` must have that size."""
+        fields: dict[int, bytes] = {}
+        last = -1
+        for _ in range(self.varint()):
+            tag, size = self.varint(), self.varint()
+            if tag <= last:
+                raise Malformed("tag")
+            fields[tag] = self.take(size)
+            if sizes.get(tag, size) != size:
+                raise Malformed("tag")
+            last = tag
+        return fields

@@ -1,4 +1,4 @@
-"""Records of Kafka's internal topics as a dump shows them: key and value taken apart into named fields by the topic's reader."""
+"""Records of Kafka's internal topics as `dump` shows them: the named fields of key and value."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -33,26 +33,25 @@ from kafka_forensics.parsers.internal_topics.share_state import (
     read_share_value,
 )
 
-Fields = Json
-Told = Callable[[bytes | None, bytes | None, bool], Fields]
+Describe = Callable[[bytes | None, bytes | None, bool], Json]
 
 _CONFIG: Final = "CONFIG_RECORD"
 _TOPIC_RESOURCE: Final = 2
 _SECRETS: Final = frozenset({"salt", "stored_key", "server_key"})
-"""Of SCRAM credentials."""
+"""Fields of SCRAM credentials."""
 
 
-def teller(topic: str | None) -> Told | None:
-    """What takes apart (key, value, whether payloads are wanted) of a topic's records; None for topics that are not internal.
+def teller(topic: str | None) -> Describe | None:
+    """The function that describes (key, value, payloads) of a topic's records; None for topics that are not internal.
 
-    The answer names the `record`, has `key` and `value` with their fields (`value` None for a tombstone), and where something
-    cannot be read `problem`, a short word of the topic's reader. Any bytes give an answer. What may be secret or a client's own
-    (values of brokers' settings, credentials, what clients keep with an offset) is left out unless payloads are wanted.
+    Its result has the type of the record as `record`, the fields of `key` and `value` (None for a tombstone), and a reason as
+    `problem` if something cannot be read. Any bytes are accepted. Without `payloads`, values that may be secret or are a client's
+    (values of broker configs, credentials, metadata of offsets) are left out.
     """
-    return None if topic is None else _TELLERS.get(topic)
+    return None if topic is None else _DESCRIBERS.get(topic)
 
 
-def _metadata(_: bytes | None, value: bytes | None, payloads: bool) -> Fields:
+def _metadata(_: bytes | None, value: bytes | None, payloads: bool) -> Json:
     record = decode_metadata_record(value)
     written = _framed(record)
     if record.fields is not None:
@@ -65,15 +64,15 @@ def _metadata(_: bytes | None, value: bytes | None, payloads: bool) -> Fields:
     return written
 
 
-def _framed(record: MetadataRecord) -> Fields:
-    """What stands before the fields of a record, and why there are none."""
-    written: Fields = {"record": record.name}
+def _framed(record: MetadataRecord) -> Json:
+    """The frame of a record, and the reason why it has no fields."""
+    written: Json = {"record": record.name}
     if record.api_key >= 0:
         written |= {"api_key": record.api_key, "version": record.version}
     return written if record.problem is None else written | {"problem": record.problem}
 
 
-def _remote_log(_: bytes | None, value: bytes | None, payloads: bool) -> Fields:
+def _remote_log(_: bytes | None, value: bytes | None, payloads: bool) -> Json:
     record = decode_remote_log_record(value)
     written = _framed(record)
     if record.fields is None:
@@ -85,11 +84,11 @@ def _remote_log(_: bytes | None, value: bytes | None, payloads: bool) -> Fields:
     return written | {"value": fields}
 
 
-def _transaction(key: bytes | None, value: bytes | None, _: bool) -> Fields:
+def _transaction(key: bytes | None, value: bytes | None, _: bool) -> Json:
     transactional_id, problem = parse_transaction_log_key(key)
     if problem is not None:
         return {"record": "TransactionLog", "problem": problem}
-    fields: Fields = {"record": "TransactionLog", "key": {"transactional_id": transactional_id}}
+    fields: Json = {"record": "TransactionLog", "key": {"transactional_id": transactional_id}}
     if value is None:
         return fields | {"value": None}
     metadata, problem = parse_transaction_log_value(value)
@@ -100,14 +99,14 @@ def _transaction(key: bytes | None, value: bytes | None, _: bool) -> Fields:
     }
 
 
-def _group(key: bytes | None, value: bytes | None, payloads: bool) -> Fields:
+def _group(key: bytes | None, value: bytes | None, payloads: bool) -> Json:
     read = read_key(key)
     if isinstance(read, str):
         return {"record": "UNKNOWN", "problem": read}
     if read.record_type not in RECORD_TYPES:
         return {"record": "UNKNOWN", "record_type": read.record_type, "problem": "kind"}
     named = {name: part for name, part in read._asdict().items() if part is not None}
-    fields: Fields = {"record": RECORD_TYPES[read.record_type], "key": named}
+    fields: Json = {"record": RECORD_TYPES[read.record_type], "key": named}
     if value is None:
         return fields | {"value": None}
     if read.record_type in OFFSET_COMMIT_TYPES:
@@ -118,15 +117,15 @@ def _group(key: bytes | None, value: bytes | None, payloads: bool) -> Fields:
     return fields | _new_group(read.record_type, value, payloads)
 
 
-def _offset_commit(value: bytes, payloads: bool) -> Fields:
+def _offset_commit(value: bytes, payloads: bool) -> Json:
     commit = read_offset_commit(value)
     if isinstance(commit, str):
         return {"problem": commit}
     return {"value": {name: part for name, part in commit._asdict().items() if payloads or name != "metadata"}}
 
 
-def _new_group(record_type: int, value: bytes, payloads: bool) -> Fields:
-    """The value of a record of the new protocol (KIP-848)."""
+def _new_group(record_type: int, value: bytes, payloads: bool) -> Json:
+    """The value of a record of a KIP-848 group."""
     group = read_group_value(record_type, value)
     if isinstance(group, str):
         problem = check_value(value) if group == "kind" else group
@@ -137,13 +136,13 @@ def _new_group(record_type: int, value: bytes, payloads: bool) -> Fields:
     return {"value": group}
 
 
-def _share(key: bytes | None, value: bytes | None, _: bool) -> Fields:
+def _share(key: bytes | None, value: bytes | None, _: bool) -> Json:
     read = read_share_key(key)
     if isinstance(read, str):
         return {"record": "UNKNOWN", "problem": read}
     if read.record_type not in SHARE_RECORDS:
         return {"record": "UNKNOWN", "record_type": read.record_type, "problem": "kind"}
-    written: Fields = {"record": SHARE_RECORDS[read.record_type], "key": read._asdict()}
+    written: Json = {"record": SHARE_RECORDS[read.record_type], "key": read._asdict()}
     if value is None:
         return written | {"value": None}
     fields = read_share_value(read.record_type, value)
@@ -154,7 +153,7 @@ def _share(key: bytes | None, value: bytes | None, _: bool) -> Fields:
     return written | {"value": fields}
 
 
-_TELLERS: Final[dict[str, Told]] = {
+_DESCRIBERS: Final[dict[str, Describe]] = {
     CLUSTER_METADATA_TOPIC: _metadata,
     TRANSACTION_STATE_TOPIC: _transaction,
     CONSUMER_OFFSETS_TOPIC: _group,

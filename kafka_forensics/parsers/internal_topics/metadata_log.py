@@ -1,7 +1,4 @@
-"""Records of `__cluster_metadata`: frame, kind, version and fields, read by plain loops; `spec.metadata_records` is the exact twin.
-
-Every kind that Kafka has had in a release is taken apart; what else there is, is measured.
-"""
+"""Fast readers for records of `__cluster_metadata`, every type of any Kafka release; `spec.metadata_records` is the exact twin."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -62,7 +59,7 @@ NAMES: Final = {
     28: "CLEAR_ELR_RECORD",
     29: "UNREGISTER_CONTROLLER_RECORD",
 }
-"""apiKey → Kafka's name of the kind (MetadataRecordType)."""
+"""apiKey → Kafka's name of the record type (MetadataRecordType)."""
 REPLAYED_FIELDS: Final[dict[int, tuple[str, ...]]] = {
     0: ("broker_id", "broker_epoch"),
     1: ("broker_id", "broker_epoch"),
@@ -93,28 +90,27 @@ REPLAYED_FIELDS: Final[dict[int, tuple[str, ...]]] = {
     28: ("topic_name",),
     29: ("controller_id",),
 }
-"""Kinds that a replay takes, and of each the fields that it looks at."""
+"""apiKey of record types that a replay applies → the fields that it reads."""
 _NO_OP_FRAME: Final = bytes((1, 20, 0, 0))
 _NO_OP_BYTES: Final = 72
-"""Size of a batch that holds nothing but that; the record's value stands at bytes 67 to 71."""
+"""Size of a batch with only a NO_OP_RECORD, whose value is at bytes 67 to 71."""
 
 
 def is_no_op_batch(batch: bytes | memoryview, attributes: int) -> bool:
-    """Whether a batch is what an idle controller appends twice a second, by its size, its `attributes` and its record's value."""
+    """Whether a batch is the NO_OP_RECORD that an idle controller appends twice a second."""
     return len(batch) == _NO_OP_BYTES and batch[67:71] == _NO_OP_FRAME and not attributes
 
 
 def decode_metadata_record(value: bytes | None) -> MetadataRecord:
-    """The record in a value of `__cluster_metadata`, as `decode_framed` reads it."""
+    """The record in a value of `__cluster_metadata`, see `decode_framed`."""
     return decode_framed(value, NAMES, _LAYOUTS)
 
 
 def decode_framed(value: bytes | None, names: Mapping[int, str], layouts: Mapping[int, tuple[Layout, ...]]) -> MetadataRecord:
-    """The record in a value of a topic whose kinds have these names and layouts, by apiKey. Any bytes give an answer; `problem`
-    says why there are no fields.
+    """The record in a value of a topic with these names and layouts of record types, by apiKey. Accepts any bytes.
 
-    `value`: there is none, or it was too large to hold; `frame`: it does not begin with a frame of version 1; `kind`, `version`:
-    not one this tool knows; `fields`: its bytes end too early, too late, or are no such fields.
+    `problem`, without fields: `value` (null, or too large to hold), `frame` (no frame of version 1), `kind` or `version` (unknown),
+    `fields` (the bytes do not match the layout exactly).
     """
     if value is None:
         return MetadataRecord(-1, "UNKNOWN", -1, 0, None, "value")
@@ -195,7 +191,7 @@ def _registration_change(version: int) -> Layout:
 
 
 def _plain(*fields: tuple[str, Read]) -> tuple[Layout, ...]:
-    """A kind of version 0 alone, without tagged fields."""
+    """A record type with only version 0, without tagged fields."""
     return ((fields, {}),)
 
 
@@ -252,4 +248,4 @@ _LAYOUTS: Final[dict[int, tuple[Layout, ...]]] = {
     28: _plain(("topic_name", STRING)),
     29: _plain(("controller_id", INT32)),
 }
-"""apiKey → layout of each version from 0 up."""
+"""apiKey → layout by version."""

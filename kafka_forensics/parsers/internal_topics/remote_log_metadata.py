@@ -1,4 +1,4 @@
-"""Records of `__remote_log_metadata` (KIP-405) read fast: the twin of `spec.remote_log_metadata`."""
+"""Fast readers for records of `__remote_log_metadata` (KIP-405): the twin of `spec.remote_log_metadata`."""
 
 from dataclasses import replace
 from typing import Final
@@ -31,22 +31,22 @@ REMOTE_LOG_RECORDS: Final = {
     PARTITION_DELETE: "RemotePartitionDeleteMetadataRecord",
     SEGMENT_SNAPSHOT: "RemoteLogSegmentMetadataSnapshotRecord",
 }
-"""apiKey → Kafka's name of the kind."""
+"""apiKey → Kafka's name of the record type."""
 
 
 def decode_remote_log_record(value: bytes | None) -> MetadataRecord:
-    """The record in a value of `__remote_log_metadata`. Any bytes give an answer; `problem` says why there are no fields.
+    """The record in a value of `__remote_log_metadata`. Accepts any bytes.
 
-    Reasons are those of `metadata_log.decode_framed`, and what Kafka's classes refuse (RemoteLogSegmentMetadata): `state`: a number
-    that no state has; `offsets`: a negative start, or an end before the start; `epochs`: no leader epoch.
+    `problem`, without fields, is as from `metadata_log.decode_framed`, or what RemoteLogSegmentMetadata refuses: `state` (unknown),
+    `offsets` (a negative start, or an end before it), `epochs` (none).
     """
     record = decode_framed(value, REMOTE_LOG_RECORDS, _LAYOUTS)
-    problem = None if record.fields is None else _refused(record.fields)
+    problem = None if record.fields is None else _refusal(record.fields)
     return record if problem is None else replace(record, fields=None, problem=problem)
 
 
-def _refused(fields: Json) -> str | None:
-    """Why Kafka's classes refuse these fields."""
+def _refusal(fields: Json) -> str | None:
+    """Why Kafka's classes refuse these fields; None if they do not."""
     if "remote_partition_delete_state" in fields:
         return None if fields["remote_partition_delete_state"] in _PARTITION_STATES else "state"
     if fields["remote_log_segment_state"] not in _SEGMENT_STATES:
@@ -78,4 +78,4 @@ _LAYOUTS: Final[dict[int, tuple[Layout, ...]]] = {
     PARTITION_DELETE: (((("topic_id_partition", _TOPIC_ID_PARTITION), *_EVENT, ("remote_partition_delete_state", INT8)), {}),),
     SEGMENT_SNAPSHOT: (((("segment_id", uuid), *_SEGMENT), _TXN_INDEX_EMPTY),),
 }
-"""apiKey → layout of each version from 0 up; Kafka 4.4 still has one of each."""
+"""apiKey → layout by version; Kafka 4.4 has one version of each."""

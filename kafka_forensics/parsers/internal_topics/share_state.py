@@ -1,10 +1,9 @@
-"""Records of `__share_group_state` read fast: the twin of `spec.consumer_offsets.SHARE_STATE_KEY` and `SHARE_STATE_VALUES`."""
+"""Fast readers for records of `__share_group_state` and `__transaction_state`."""
 
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_forensics.model.coordinators import TRANSACTION_STATES, TransactionMetadata
-from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.parsers.internal_topics.consumer_offsets import read_alternatives
 from kafka_forensics.parsers.internal_topics.flexible_fields import (
@@ -14,26 +13,26 @@ from kafka_forensics.parsers.internal_topics.flexible_fields import (
     INT64,
     LEFT_OUT,
     UINT16,
-    UNREADABLE,
+    FieldCursor,
     Layout,
+    Malformed,
     Tags,
     array,
-    number,
     structure,
     uuid_text,
 )
-from kafka_forensics.parsers.log import UnsignedVarintError, read_unsigned
+
+if TYPE_CHECKING:
+    from kafka_forensics.model.findings import TopicPartition
 
 SNAPSHOT: Final = 0
 UPDATE: Final = 1
 SHARE_RECORDS: Final = {SNAPSHOT: "ShareSnapshot", UPDATE: "ShareUpdate"}
-"""Kafka's names by the number a key begins with."""
-_PARTITION: Final = Struct(">16si")
-_LENGTH: Final = number(">h")
+"""Kafka's names by record type, the first field of a key."""
 
 
 class ShareKey(NamedTuple):
-    """The key of a record: a group, and a partition by its topic's id."""
+    """The key of a record: a group, and a partition of a topic id."""
 
     record_type: int
     group: str
@@ -42,25 +41,21 @@ class ShareKey(NamedTuple):
 
 
 def read_share_key(key: bytes | None) -> ShareKey | str:
-    """The key of a record, `key` if it is none; of an unknown type the group and the id are empty."""
+    """The key of a record, or the reason `key`; for an unknown type group and id are empty."""
     if key is None or len(key) < 2:
         return "key"
     record_type = int.from_bytes(key[:2], "big", signed=True)
     if record_type not in SHARE_RECORDS:
         return ShareKey(record_type, "", "", -1)
+    cursor = FieldCursor(key, 2)
     try:
-        length, position = _LENGTH(key, 2)
-        end = position + length
-        if length < 0 or end > len(key):
-            return "key"
-        topic_id, partition = _PARTITION.unpack_from(key, end)
-        return ShareKey(record_type, key[position:end].decode(), uuid_text(topic_id), partition)
-    except UNREADABLE:
+        return ShareKey(record_type, cursor.short_string(), uuid_text(cursor.take(16)), cursor.integer(4))
+    except Malformed:
         return "key"
 
 
 def read_share_value(record_type: int, value: bytes) -> Json | str:
-    """The fields of a snapshot or an update; reasons as `consumer_offsets.read_group_value` gives them."""
+    """The fields of a snapshot or an update, or a reason as from `consumer_offsets.read_group_value`."""
     return read_alternatives(_LAYOUTS.get(record_type, ()), value)
 
 
@@ -99,31 +94,25 @@ _LAYOUTS: Final[dict[int, tuple[Layout, ...]]] = {
         ),
     ),
 }
-"""By type: the layout of Kafka 4.1 and later, and that of the preview in 4.0."""
+"""Record type → layout of Kafka 4.1 and later, and of the preview in 4.0."""
 
 
-# Records of `__transaction_state`, read by hand: the fast twin of `spec.transaction_state` (TransactionLog).
-#
-# A broker's log of them holds a hundred thousand and more. Nothing is allocated from a declared count: every element takes bytes
-# that must be there, so the work is bounded by the value's length.
+# Records of `__transaction_state` (TransactionLog): the fast twin of `spec.transaction_state`.
 
 
-_HEAD: Final = Struct(">hqhib")
+_HEADER: Final = Struct(">qhib")
 _TIMES: Final = Struct(">qq")
-_INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 MAX_PARTITIONS: Final = 1 << 16
-"""More partitions than one transaction can be believed to have."""
-_TAGS: Final = {0: 8, 1: 8, 2: 2, 3: 2}
-"""Size of each tagged field that has a meaning."""
-
-
-class _MalformedError(Exception):
-    """Why bytes are no such record; never leaves this module."""
+"""No transaction has more partitions."""
+_TAG_SIZES: Final = {0: 8, 1: 8, 2: 2, 3: 2}
+"""Size of each known tagged field."""
+_REASONS: Final = {"truncated": "short", "length": "null", "text": "string"}
+"""Reasons of `FieldCursor` with other names here."""
 
 
 def parse_transaction_log_key(key: bytes | None) -> tuple[str | None, str | None]:
-    """(transactional id, None), or (None, why there is none): `key_null`, `key_version`, `key_short`, `key_string`."""
+    """(transactional id, None), or (None, reason): `key_null`, `key_version`, `key_short`, `key_string`."""
     if key is None:
         return None, "key_null"
     if len(key) < 2:
@@ -131,70 +120,41 @@ def parse_transaction_log_key(key: bytes | None) -> tuple[str | None, str | None
     if key[:2] != b"\0\0":
         return None, "key_version"
     try:
-        return _short_string(key, 2)[0], None
-    except _MalformedError as error:
-        return None, f"key_{error}"
+        return FieldCursor(key, 2).short_string(), None
+    except Malformed as fault:
+        return None, f"key_{_REASONS[str(fault)]}"
 
 
 def parse_transaction_log_value(value: bytes) -> tuple[TransactionMetadata | None, str | None]:
-    """(metadata, None), or (None, why there is none): `version`, `short`, `null`, `string`, `varint`, `state`, `tag`, `partitions`.
+    """(metadata, None), or (None, reason): `version`, `short`, `null`, `string`, `varint`, `state`, `tag`, `partitions`.
 
-    Bytes behind the last field are ignored, as Kafka's readers ignore them.
+    Bytes after the last field are ignored, as in Kafka's readers.
     """
-    if len(value) < 2:
-        return None, "short"
-    version = _INT16.unpack_from(value)[0]
-    if version not in (0, 1):
-        return None, "version"
+    cursor = FieldCursor(value)
     try:
-        return (_version_0 if version == 0 else _version_1)(value), None
-    except _MalformedError as error:
-        return None, str(error)
+        version = cursor.integer(2)
+        return (None, "version") if version not in (0, 1) else (_transaction(cursor, flexible=version == 1), None)
+    except Malformed as fault:
+        return None, _REASONS.get(str(fault), str(fault))
 
 
-def _version_0(value: bytes) -> TransactionMetadata:
-    _need(value, 0, _HEAD.size + 4)
-    count, at = _INT32.unpack_from(value, _HEAD.size)[0], _HEAD.size + 4
+def _transaction(cursor: FieldCursor, *, flexible: bool) -> TransactionMetadata:
+    producer_id, producer_epoch, timeout, status = _HEADER.unpack(cursor.take(_HEADER.size))
     partitions: list[TopicPartition] = []
+    count = cursor.varint() - 1 if flexible else cursor.integer(4)
     for _ in range(count):  # a negative count is null
-        topic, at = _short_string(value, at)
-        _need(value, at, 4)
-        numbers, at = _INT32.unpack_from(value, at)[0], at + 4
-        if numbers < 0:
-            raise _MalformedError("null")
-        _need(value, at, 4 * numbers)
-        _believable(len(partitions) + numbers)
-        partitions += ((topic, number) for (number,) in _INT32.iter_unpack(value[at : at + 4 * numbers]))
-        at += 4 * numbers
-    _need(value, at, _TIMES.size)
-    return _metadata(value, partitions, at, {})
-
-
-def _version_1(value: bytes) -> TransactionMetadata:
-    _need(value, 0, _HEAD.size)
-    count, at = _varint(value, _HEAD.size)
-    partitions: list[TopicPartition] = []
-    for _ in range(count - 1):
-        size, at = _varint(value, at)
-        topic, at = _string(value, at, size - 1)
-        numbers, at = _varint(value, at)
-        if numbers == 0:
-            raise _MalformedError("null")
-        _need(value, at, 4 * (numbers - 1))
-        _believable(len(partitions) + numbers - 1)
-        partitions += ((topic, number) for (number,) in _INT32.iter_unpack(value[at : at + 4 * (numbers - 1)]))
-        at = _tags(value, at + 4 * (numbers - 1), {})
-    _need(value, at, _TIMES.size)
-    tags: dict[int, int] = {}
-    _tags(value, at + _TIMES.size, tags)
-    return _metadata(value, partitions, at, tags)
-
-
-def _metadata(value: bytes, partitions: list[TopicPartition], times_at: int, tags: dict[int, int]) -> TransactionMetadata:
-    _, producer_id, producer_epoch, timeout, status = _HEAD.unpack_from(value)
+        topic = cursor.compact_string() if flexible else cursor.short_string()
+        numbers = cursor.take(4 * (cursor.varint() - 1 if flexible else cursor.integer(4)))
+        if len(partitions) + len(numbers) // 4 > MAX_PARTITIONS:
+            raise Malformed("partitions")
+        partitions += ((topic, number) for (number,) in _INT32.iter_unpack(numbers))
+        if flexible:
+            cursor.tagged_fields()
+    updated, started = _TIMES.unpack(cursor.take(_TIMES.size))
+    tagged = cursor.tagged_fields(_TAG_SIZES) if flexible else {}
+    tags = {tag: int.from_bytes(data, "big", signed=True) for tag, data in tagged.items()}
     if not 0 <= status < len(TRANSACTION_STATES):
-        raise _MalformedError("state")
-    updated, started = _TIMES.unpack_from(value, times_at)
+        raise Malformed("state")
     return TransactionMetadata(
         producer_id,
         producer_epoch,
@@ -208,56 +168,3 @@ def _metadata(value: bytes, partitions: list[TopicPartition], times_at: int, tag
         tags.get(2, 0),
         tags.get(3, -1),
     )
-
-
-def _tags(value: bytes, at: int, known: dict[int, int]) -> int:
-    """Position behind the tagged fields at `at`; those with a meaning go into `known`."""
-    count, at = _varint(value, at)
-    last = -1
-    for _ in range(count):
-        tag, at = _varint(value, at)
-        size, at = _varint(value, at)
-        if tag <= last:
-            raise _MalformedError("tag")
-        _need(value, at, size)
-        if tag in _TAGS:
-            if size != _TAGS[tag]:
-                raise _MalformedError("tag")
-            known[tag] = int.from_bytes(value[at : at + size], "big", signed=True)
-        last, at = tag, at + size
-    return at
-
-
-def _short_string(value: bytes, at: int) -> tuple[str, int]:
-    _need(value, at, 2)
-    return _string(value, at + 2, _INT16.unpack_from(value, at)[0])
-
-
-def _string(value: bytes, at: int, size: int) -> tuple[str, int]:
-    if size < 0:
-        raise _MalformedError("null")
-    _need(value, at, size)
-    try:
-        return value[at : at + size].decode(), at + size
-    except UnicodeDecodeError as error:
-        raise _MalformedError("string") from error
-
-
-def _varint(value: bytes, at: int) -> tuple[int, int]:
-    """(unsigned 32-bit integer, position behind it)."""
-    try:
-        return read_unsigned(value, at)
-    except IndexError:
-        raise _MalformedError("short") from None
-    except UnsignedVarintError:
-        raise _MalformedError("varint") from None
-
-
-def _believable(partitions: int) -> None:
-    if partitions > MAX_PARTITIONS:
-        raise _MalformedError("partitions")
-
-
-def _need(value: bytes, at: int, size: int) -> None:
-    if at + size > len(value):
-        raise _MalformedError("short")

@@ -40,7 +40,6 @@ from kafka_forensics.parsers.kernels.records import (
     readable,
 )
 from kafka_forensics.parsers.log.codecs import HELD_BYTES, PIECE_BYTES, Decompression, decompress, decompress_into
-from kafka_forensics.parsers.log.damage import Detail
 from kafka_forensics.parsers.log.legacy import LegacyWrapper, open_wrapper
 from kafka_forensics.parsers.log.record_stream import RecordStream
 from kafka_forensics.parsers.spec.batch_header import BATCH_HEADER, BatchHeader, as_int64
@@ -48,6 +47,7 @@ from kafka_forensics.parsers.spec.batch_header import BATCH_HEADER, BatchHeader,
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from kafka_forensics.parsers.log.damage import Detail
     from kafka_forensics.storage.source import ByteFile
 
 # Control records: transaction markers, and the records of KRaft's leaders and snapshots.

@@ -107,11 +107,11 @@ def test_an_index_that_does_not_end_in_zeros_is_fetched_whole() -> None:
         assert_equal(parse_offset_index(FetchedFile(data), BASE), parse_offset_index(MemoryFile(data), BASE))
 
 
-@given(data=bytes_with_zeros, window=st.integers(1, 30), believed=st.integers(1, 30))
-def test_a_fetched_index_is_the_index_up_to_many_zeros(data: bytes, window: int, believed: int) -> None:
+@given(data=bytes_with_zeros, window=st.integers(1, 30), enough=st.integers(1, 30))
+def test_a_fetched_index_is_the_index_up_to_many_zeros(data: bytes, window: int, enough: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bounded, "FETCHED_BYTES", window)
-        patch.setattr(bounded, "ZEROS_BELIEVED", believed)
+        patch.setattr(bounded, "ENOUGH_ZEROS", enough)
         fetched = parse_offset_index(FetchedFile(data), BASE)
     whole = parse_offset_index(MemoryFile(data), BASE)
     assert tiles(fetched, 8, len(data))
@@ -122,7 +122,7 @@ def test_a_fetched_index_is_the_index_up_to_many_zeros(data: bytes, window: int,
         tail = len(scanned) - window
         assert not any(scanned[tail:])
         ends = [min(at + window, tail) for at in range(0, tail, window)]
-        assert any(end >= believed and not any(scanned[end - believed : end]) for end in ends)
+        assert any(end >= enough and not any(scanned[end - enough : end]) for end in ends)
 
 
 def assert_equal(index: OffsetIndex | TimeIndex, other: OffsetIndex | TimeIndex) -> None:
