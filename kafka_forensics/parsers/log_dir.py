@@ -305,8 +305,8 @@ class Discovery:
 def discover(source: ByteSource) -> Discovery:
     """The content of `source`: a log directory, directories of them to depth 3, a partition directory, or one file.
 
-    A log directory has `meta.properties`, an offset checkpoint or `.kafka_cleanshutdown`, or directories that are partitions by name
-    and content. Raises SourceError if the root cannot be listed; other directories that cannot be listed are `incomplete`.
+    A log directory has `meta.properties`, an offset checkpoint or `.kafka_cleanshutdown`, or directories that are partitions by
+    name and content. Raises SourceError if the root cannot be listed; other directories that cannot be listed are `incomplete`.
     """
     root = source.stat("")
     if root.kind is EntryKind.FILE:
@@ -360,8 +360,10 @@ def _folder(of: Entry, name: str, entries: list[Entry]) -> _Folder:
 
 
 def _search(source: ByteSource, folder: _Folder, depth: int, seen: dict[object, bool]) -> Discovery:
-    """The content of `folder`, `depth` levels below the root, without links to directories in `seen` and directories that a
-    partition of a log directory above is a link to."""
+    """The content of `folder`, `depth` levels below the root.
+
+    Without links to directories in `seen`, and without targets of links that are partitions of a log directory above.
+    """
     if folder.is_partition:
         return _single_partition(folder)
     discovery = Discovery()

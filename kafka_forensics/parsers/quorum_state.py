@@ -13,6 +13,7 @@ from kafka_forensics.parsers.log import SegmentReader
 from kafka_forensics.storage.source import ByteFile
 
 MAX_BYTES: Final = 1 << 20
+MAX_EPOCH: Final = MAX_INT32
 VERSIONS: Final = (0, 1)
 
 
@@ -76,7 +77,7 @@ def bootstrap_damage(file: ByteFile) -> list[Damage]:
     return damage.rows()[:1]
 
 
-def _number(fields: Json, name: str, largest: int = MAX_INT32) -> int | None:
+def _number(fields: Json, name: str, largest: int = MAX_EPOCH) -> int | None:
     """An integer of `[0, largest]`; None for anything else."""
     value = fields.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= largest else None

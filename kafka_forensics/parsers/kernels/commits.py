@@ -24,18 +24,12 @@ if TYPE_CHECKING:
 SLOTS: Final = 1 << 14
 """Slots of the hash table of keys. A key that another key replaces in its slot is kept longer, which costs only time."""
 _SLOT_WIDTH: Final = 5
-_AGE: Final = 0
-_ROW: Final = 1
-_KEY: Final = 2
-_KEY_SIZE: Final = 3
-_OFFSET: Final = 4
+_AGE, _ROW, _KEY, _KEY_SIZE, _OFFSET = range(_SLOT_WIDTH)
 _MUST_BE_KEPT: Final = 1 << 40
 """Added to the number of live records of a batch that must be kept."""
 _NOT_PLAIN_ATTRIBUTES: Final = COMPRESSION_MASK | CONTROL_MASK | TRANSACTIONAL_MASK
 _EMPTY: Final = -1
-_OTHER: Final = 0
-_COMMIT: Final = 1
-_GROUP: Final = 2
+_OTHER, _COMMIT, _GROUP = range(3)
 
 
 class Superseded:

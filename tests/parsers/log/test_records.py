@@ -23,12 +23,12 @@ from kafka_forensics.model.constants import (
 )
 from kafka_forensics.parsers.log.records import (
     MAX_BATCH_BYTES,
-    BatchHeader,
     check_batch_in_file,
     check_rows,
     decode_batch,
 )
 from kafka_forensics.parsers.log.segment import SegmentReader
+from kafka_forensics.parsers.spec.batch_header import BatchHeader
 from kafka_forensics.parsers.spec.record_batch import RECORD_BATCH_HEADER
 from kafka_forensics.writers.batches import RecordToWrite, compress, fix_crc, write_batch, write_marker
 from tests.parsers.exact_readers import body, framed, varint

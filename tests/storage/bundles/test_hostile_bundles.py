@@ -66,7 +66,7 @@ def rewritten(path: str, change: Callable[[Any, list[tuple[Damage, bool]]], Any]
             facts = read_batches(section[4])
             columns, damage = facts.columns.copy(), list(facts.damage)
             change(columns, damage)
-            section[4] = bundles.section_of(columns, damage, written=facts.written[0], digests=facts.digests)
+            section[4] = bundles.section_of(columns, damage, written=facts.stored_offsets[0], digests=facts.digests)
         contents.relisted()
 
     return change_bundle
