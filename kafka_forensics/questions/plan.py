@@ -170,7 +170,7 @@ def _has_damage(plan: ReplicaPlan) -> bool:
     for log in plan.directory.logs():
         try:
             with plan.log_dir.source.open(log.entry.path) as file:
-                chunks = SegmentReader(file, max_plausible_offset=log.max_plausible_offset).chunks()
+                chunks = SegmentReader(file, log.max_plausible_offset).chunks()
                 if any(damage.kind not in kinds_with(Trait.IS_TAIL) for chunk in chunks for damage in chunk.damage):
                     return True
         except SourceError:

@@ -33,12 +33,12 @@ from kafka_forensics.parsers.kernels.matching import mark_holding, match_records
 from kafka_forensics.parsers.log import (
     HELD_BYTES,
     MAX_BATCH_BYTES,
+    BatchChecks,
     FoundBlock,
     RecordMatcher,
     SegmentReader,
     Sought,
     decode_batch,
-    inspector,
     parse_control_record,
     sought,
 )
@@ -595,7 +595,7 @@ class _Candidates:
         self._conditions = conditions
         self._sought = conditions.for_kernels()
         self._matcher = RecordMatcher(self._sought)
-        self._open_wrappers = inspector(deep=False)
+        self._open_wrappers = BatchChecks(deep=False)
         self._inspected = np.zeros(CHUNK_ROWS, np.bool_)
         self._held = np.empty(_LEAST_HELD, np.uint8)
         self._used = 0

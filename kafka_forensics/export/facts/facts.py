@@ -23,7 +23,7 @@ from kafka_forensics.model.json_objects import Columns, attributes
 from kafka_forensics.model.results import Incomplete, ScanResult
 from kafka_forensics.model.schemas import FACTS, RECORDS, batches_to_arrow, fact_named
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed
-from kafka_forensics.parsers.log import SegmentReader, inspector
+from kafka_forensics.parsers.log import SegmentReader
 from kafka_forensics.parsers.log_dir import max_plausible_offset
 from kafka_forensics.questions.transactions import KnownTransactions
 from kafka_forensics.scanning.engine.local import Progress, scan_inputs
@@ -61,7 +61,7 @@ def read_batches(path: str, storage_options: "Given" = None) -> Batches:
     """
     source = open_source(path, storage_options)
     with source.open("") as file:
-        for chunk in SegmentReader(file, max_plausible_offset=_reach(source), inspect=inspector(deep=False)).chunks():
+        for chunk in SegmentReader.with_checks(file, _reach(source)).chunks():
             yield batches_to_arrow(chunk.columns)
 
 
@@ -80,7 +80,7 @@ def read_records(path: str, storage_options: "Given" = None) -> Batches:
     with source.open("") as file:
         reach, goes_on = _reach(source), base_offsets(source)[1] is not None
         states = LateStates(lambda: RecordStates(file, goes_on=goes_on, max_plausible_offset=reach))
-        for chunk in SegmentReader(file, max_plausible_offset=reach).chunks():
+        for chunk in SegmentReader(file, reach).chunks():
             columns = chunk.columns
             good = np.flatnonzero(has_right_crc(columns))
             for arrays in record_arrays(file, columns, good, states):

@@ -27,9 +27,9 @@ from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.schemas import BATCHES, FACTS, batch_arrays
 from kafka_forensics.parsers.log import (
     MAX_BATCH_BYTES,
+    BatchChecks,
     SegmentReader,
     decode_batch,
-    inspector,
     marker_block,
     parse_control_record,
     read_batch,
@@ -71,7 +71,7 @@ class FactReading:
 
     def reader(self, segment: SegmentFiles, file: "ByteFile", **given: "Unpack[Inspection]") -> SegmentReader:
         """A reader of a segment, which knows where the next one begins."""
-        return SegmentReader(file, max_plausible_offset=max_plausible_offset(segment.base_offset, self.following(segment)), **given)
+        return SegmentReader(file, max_plausible_offset(segment.base_offset, self.following(segment)), **given)
 
     def following(self, segment: SegmentFiles) -> int | None:
         """The base offset of the next segment, None for the last one."""
@@ -120,7 +120,7 @@ def log_chunks(reading: FactReading) -> Iterator[LogChunk]:
             continue
         try:
             with plan.log_dir.source.open(segment.log.path) as file:
-                for chunk in reading.chunks(segment, file, inspect=inspector(deep=False)):
+                for chunk in reading.chunks(segment, file, inspect=BatchChecks(deep=False)):
                     yield LogChunk(segment, file, reading.place(segment.log), chunk)
                     reading.passed(chunk.bytes_decoded + chunk.bytes_damaged + chunk.bytes_skipped)
         except SourceError as error:

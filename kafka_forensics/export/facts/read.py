@@ -24,7 +24,7 @@ from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.parsers.checkpoints import parse_leader_epochs, parse_offset_checkpoint
 from kafka_forensics.parsers.indexes import parse_offset_index, parse_producer_snapshot, parse_time_index, parse_transaction_index
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed
-from kafka_forensics.parsers.log import SegmentReader, check_batch_in_file, inspector
+from kafka_forensics.parsers.log import BatchChecks, SegmentReader, check_batch_in_file
 from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory, SegmentFiles, max_plausible_offset
 from kafka_forensics.scanning.rereading.record_states import LateStates, RecordStates
 from kafka_forensics.scanning.rereading.seeking import start_position, start_position_for_time
@@ -68,7 +68,7 @@ class PieceReading(FactReading):
         assert segment.log is not None
         self._require_size(segment.log, file)
         if self.query.strict and self.query.fact == "records":
-            given |= {"inspect": inspector(deep=True), "inspect_alone": check_batch_in_file}
+            given |= {"inspect": BatchChecks(deep=True), "inspect_alone": check_batch_in_file}
         for chunk in self._walk(segment, file, **given):
             if self.query.strict:
                 self._require_sound(segment.log, chunk)
@@ -209,7 +209,7 @@ def _known_batch(file: "ByteFile", index: "OffsetIndex | None", wanted: int) -> 
         position, offset = int(index.positions[at]), int(index.offsets[at])
         before = int(index.offsets[at - 1]) if at else -1
         if 0 < position <= wanted:
-            first = next(SegmentReader(file).chunks(position, position + 1))
+            first = SegmentReader(file).first_chunk(position)
             sound = first.rows == 1 and not first.damage and int(first.columns[BatchColumn.POSITION, 0]) == position
             if (
                 sound

@@ -21,7 +21,7 @@ from kafka_forensics.model.constants import (
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.parsers.indexes import parse_offset_index, parse_producer_snapshot, parse_time_index, parse_transaction_index
-from kafka_forensics.parsers.log import check_batch_in_file, inspector
+from kafka_forensics.parsers.log import BatchChecks, check_batch_in_file
 from kafka_forensics.parsers.log_dir import SegmentFiles
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def _join(last: Span, span: Span) -> bool:
 
 def _log_spans(reading: FactReading, segment: SegmentFiles, file: "ByteFile") -> Iterator[Span]:
     alone = check_batch_in_file if reading.deep else None
-    for chunk in reading.chunks(segment, file, inspect=inspector(deep=reading.deep), inspect_alone=alone):
+    for chunk in reading.chunks(segment, file, inspect=BatchChecks(deep=reading.deep), inspect_alone=alone):
         yield from _chunk_spans(chunk)
         reading.passed(chunk.bytes_decoded + chunk.bytes_damaged + chunk.bytes_skipped)
 

@@ -37,7 +37,6 @@ from kafka_forensics.parsers.log.records import (
     UnsignedVarintError,
     check_batch_in_file,
     decode_batch,
-    inspector,
     parse_control_record,
     read_unsigned,
 )
@@ -89,7 +88,6 @@ __all__ = [
     "decompress",
     "find_batch",
     "found_inside",
-    "inspector",
     "last_entry",
     "marker_block",
     "parse_control_record",

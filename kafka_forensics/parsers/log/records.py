@@ -534,6 +534,3 @@ class BatchChecks:
                 rows[BatchColumn.LAST_OFFSET, row] = opened.last_offset
                 rows[BatchColumn.RECORDS_COUNT, row] = opened.records_count
         return damage
-
-
-inspector = BatchChecks

@@ -13,12 +13,12 @@ from kafka_forensics.model.constants import CONTROL_MASK, CRC_AT, CRC_START, CUR
 from kafka_forensics.model.pseudonyms import Pseudonyms
 from kafka_forensics.parsers.internal_topics import is_no_op_batch
 from kafka_forensics.parsers.log import (
+    BatchChecks,
     ContentDigests,
     SegmentHashes,
     SegmentReader,
     StrongHasher,
     check_batch_in_file,
-    inspector,
 )
 from kafka_forensics.parsers.log_dir import max_plausible_offset
 from kafka_forensics.questions.collect.redacted_logs import FRAME, MAX_BATCH_LENGTH, redacted_log, right_batches
@@ -228,7 +228,7 @@ class _CollectInspector:
         self.digests = ContentDigests(key)
         self._hashes = SegmentHashes(StrongHasher(key)) if options.keys else None
         self._blocks: list[bytes] = []
-        self._inner = inspector(deep=options.deep)
+        self._inner = BatchChecks(deep=options.deep)
         self._options = options
         self._inside: list[Damage] = []
         self._offsets: dict[int, int] = {}

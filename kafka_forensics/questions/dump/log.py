@@ -33,10 +33,10 @@ from kafka_forensics.parsers.kernels.compiling import using_compiled
 from kafka_forensics.parsers.kernels.records import gather_records
 from kafka_forensics.parsers.log import (
     MAX_BATCH_BYTES,
+    BatchChecks,
     RecordBlock,
     SegmentReader,
     decode_batch,
-    inspector,
     parse_control_record,
     sound_blocks,
 )
@@ -102,7 +102,7 @@ def log_runs(file: DumpFile, options: DumpOptions) -> "Iterator[JsonRow | pa.Rec
         return
     with file.open() as log:
         context = _RecordContext(log, file)
-        reader = SegmentReader(log, max_plausible_offset=file.reach, inspect=inspector(deep=False))
+        reader = SegmentReader(log, max_plausible_offset=file.reach, inspect=BatchChecks(deep=False))
         for chunk in chunks_until(reader, _start(log, file, options), log.size_in_bytes, options.offset_end):
             first = 0
             for damaged in sorted(chunk.damage, key=lambda damaged: damaged.position):
@@ -195,7 +195,7 @@ def chunks_of(log: "ByteFile", file: DumpFile, options: DumpOptions) -> Iterator
     Only batches with a selected offset are returned; reading begins where the offset index says and ends after them.
     """
     kept: dict[int, bytes] = {}
-    open_wrappers = inspector(deep=False)
+    open_wrappers = BatchChecks(deep=False)
 
     def inspect(buffer: "NDArray[np.uint8]", position: int, columns: "NDArray[np.int64]", first: int, end: int) -> list[Damage]:
         if options.records:
@@ -210,7 +210,7 @@ def chunks_of(log: "ByteFile", file: DumpFile, options: DumpOptions) -> Iterator
         return held
 
     holds = options.records and not isinstance(log, CollectedLog)
-    reader = SegmentReader(log, max_plausible_offset=file.reach, inspect=inspect if holds else open_wrappers)
+    reader = SegmentReader(log, file.reach, inspect=inspect if holds else open_wrappers)
     for chunk in chunks_until(reader, _start(log, file, options), log.size_in_bytes, options.offset_end):
         wanted = options.overlapping(chunk.columns[BatchColumn.BASE_OFFSET], chunk.columns[BatchColumn.LAST_OFFSET])
         damage = [

@@ -20,7 +20,7 @@ from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import MAX_RELATIVE_OFFSET, MAX_SEGMENT_SIZE
 from kafka_forensics.model.files import AbortedTxn, EpochEntry, ProducerEntry
-from kafka_forensics.parsers.log import SegmentReader, inspector
+from kafka_forensics.parsers.log import SegmentReader, BatchChecks
 from kafka_forensics.questions.salvage.copy_and_hash import CopyAndHash, OutputFile, cancel
 from kafka_forensics.questions.salvage.lineage import LogLineage
 from kafka_forensics.questions.salvage.rebuilding import IndexBuilder, LeaderEpochBuilder, ProducerStateBuilder
@@ -238,7 +238,7 @@ class _PartitionWriter:
         starts = np.array([part.start_offset for part in segment.slices], np.int64)
         found = 0
         with output.open() as file:
-            for chunk in SegmentReader(file, inspect=inspector(deep=self._settings.deep)).chunks():
+            for chunk in SegmentReader(file, inspect=BatchChecks(deep=self._settings.deep)).chunks():
                 columns = chunk.columns
                 if chunk.damage:
                     raise CopyChangedError(f"{name} has damage at byte {chunk.damage[0].position} that no scan saw in the copies")

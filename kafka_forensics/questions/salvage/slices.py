@@ -14,7 +14,7 @@ from kafka_forensics.model.batches import LOG_DAMAGE, BatchColumn, has_right_crc
 from kafka_forensics.model.constants import MAX_RELATIVE_OFFSET
 from kafka_forensics.model.findings import Finding, Severity, TopicPartition
 from kafka_forensics.model.offset_ranges import Ranges, holds, normalised, without
-from kafka_forensics.parsers.log import SegmentReader, inspector
+from kafka_forensics.parsers.log import SegmentReader, BatchChecks
 from kafka_forensics.parsers.log_dir import SegmentLog
 from kafka_forensics.questions.plan import Planned
 from kafka_forensics.questions.salvage.lineage import LineageRange, LogLineage
@@ -90,7 +90,7 @@ class SourceCopy:
             if totals is None or files is None or files.log is None:
                 continue
             with self.plan.log_dir.source.open(files.log.path) as file:
-                reader = SegmentReader(file, inspect=inspector(deep=False))
+                reader = SegmentReader(file, inspect=BatchChecks(deep=False))
                 columns = next(reader.chunks(damage.position + damage.size_in_bytes)).columns
             if columns.size:
                 first = int(columns[BatchColumn.BASE_OFFSET, 0])
@@ -171,7 +171,7 @@ def slices_of(
 def _slices_of_segment(source: SourceCopy, log: SegmentLog, readers: "Sequence[_RangeReader]") -> Iterator[SegmentSlice]:
     untrusted = {position for base_offset, position in source.untrusted if base_offset == log.base_offset}
     with source.plan.log_dir.source.open(log.entry.path) as file:
-        reader = SegmentReader(file, max_plausible_offset=log.max_plausible_offset, inspect=inspector(deep=source.deep))
+        reader = SegmentReader(file, max_plausible_offset=log.max_plausible_offset, inspect=BatchChecks(deep=source.deep))
         for chunk in reader.chunks(_start_byte(source, log, file, readers[0].next_offset)):
             base, last = chunk.columns[BatchColumn.BASE_OFFSET], chunk.columns[BatchColumn.LAST_OFFSET]
             if not base.size:

@@ -11,7 +11,7 @@ from kafka_forensics.analysis.segments import Misplaced
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, read_leader_epochs, typed_path
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.log import KeySampler, SegmentReader, check_batch_in_file, inspector
+from kafka_forensics.parsers.log import BatchChecks, KeySampler, SegmentReader, check_batch_in_file
 from kafka_forensics.parsers.log_dir import SegmentFiles, max_plausible_offset
 from kafka_forensics.scanning.folding.index_files import SnapshotCheck
 from kafka_forensics.scanning.folding.segment_indexes import SegmentIndexes, read_indexes
@@ -90,9 +90,9 @@ def fold_split(
             keys = KeySampler(plan.bytes) if folding.deep and plan.samples_keys else None
             reader = SegmentReader(
                 file,
+                max_plausible_offset(split.segment.base_offset, split.next_base_offset),
                 key=folding.key,
-                max_plausible_offset=max_plausible_offset(split.segment.base_offset, split.next_base_offset),
-                inspect=inspector(deep=folding.deep, keys=keys),
+                inspect=BatchChecks(deep=folding.deep, keys=keys),
                 inspect_alone=check_batch_in_file if folding.deep else None,
             )
             for chunk in reader.chunks(split.start, split.end):

@@ -318,7 +318,7 @@ class _Loader:
         walk, offsets = RecoveryFold(base_offset), ContinuityFold(base_offset, compacted=self._replica.context.compacted)
         end_offset = base_offset
         with self._plan.log_dir.source.open(entry.path) as file:
-            for chunk in SegmentReader(file, max_plausible_offset=max_plausible_offset(base_offset)).chunks():
+            for chunk in SegmentReader(file, max_plausible_offset(base_offset)).chunks():
                 walk.step(chunk)
                 offsets.step(chunk.columns, chunk.damage)
                 if chunk.rows:
@@ -355,7 +355,7 @@ def index_regression(file: ByteFile, base_offset: int, interval: int) -> int | N
     last_indexed, last_offset, entries = 0, base_offset, 0
     newest, newest_offset = -1, -1
     time_stamp, time_offset, times = -1, base_offset, 0
-    for chunk in SegmentReader(file, max_plausible_offset=max_plausible_offset(base_offset)).chunks():
+    for chunk in SegmentReader(file, max_plausible_offset(base_offset)).chunks():
         columns = chunk.columns
         facts = (columns[column].tolist() for column in _INDEXED)
         for position, last, stamp, crc, computed in zip(*facts, strict=True):
@@ -426,7 +426,7 @@ def _held(
         fold, batches = ContinuityFold(base_offset), 0
         try:
             with log_dir.source.open(log.path) as file:
-                for chunk in SegmentReader(file, max_plausible_offset=max_plausible_offset(base_offset)).chunks():
+                for chunk in SegmentReader(file, max_plausible_offset(base_offset)).chunks():
                     fold.step(chunk.columns, chunk.damage)
                     batches += int(has_right_crc(chunk.columns).sum())
         except SourceError as error:

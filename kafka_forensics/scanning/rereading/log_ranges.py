@@ -16,7 +16,7 @@ from kafka_forensics.model.constants import CONTROL_COMMIT, CONTROL_MASK, INT64_
 from kafka_forensics.model.coordinators import Decision, TransactionLog
 from kafka_forensics.model.offset_ranges import Ranges
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.log import MAX_BATCH_BYTES, SegmentReader, decode_batch, inspector
+from kafka_forensics.parsers.log import MAX_BATCH_BYTES, SegmentReader, decode_batch
 from kafka_forensics.scanning.rereading.logs_in_order import WINDOW_BYTES
 from kafka_forensics.scanning.rereading.record_states import ABORTED, COMMITTED, MAX_MARKERS, NONE, OPEN, UNKNOWN, in_transactions
 from kafka_forensics.scanning.rereading.seeking import chunks_until, start_position
@@ -119,7 +119,7 @@ class ReadLog:
             source = self.plan.log_dir.source
             try:
                 with source.open(log.entry.path) as file:
-                    reader = SegmentReader(file, max_plausible_offset=log.max_plausible_offset, inspect=inspector(deep=False))
+                    reader = SegmentReader.with_checks(file, log.max_plausible_offset)
                     position = self._position(segment, log.entry, first)
                     for chunk in chunks_until(reader, position, file.size_in_bytes, end):
                         yield segment, log.entry, file, chunk

@@ -144,7 +144,7 @@ def rightly_placed(plan: ReplicaPlan, log: "SegmentLog", file: "ByteFile") -> It
     """The chunks of a replica's `.log` with the base offsets that belong there, and the batches where others are written, by byte
     position. Raises SourceError."""
     placing = Placing(file, log.base_offset, log.base_offset, log.next_base_offset, plan)
-    yield from map(placing.put_right, SegmentReader(file, max_plausible_offset=log.max_plausible_offset).chunks())
+    yield from map(placing.put_right, SegmentReader(file, log.max_plausible_offset).chunks())
 
 
 # Records of a replica's log, batch by batch: for the internal topics, whose records are evidence themselves.

@@ -26,7 +26,6 @@ from kafka_forensics.parsers.log import (
     content_digest,
     decode_batch,
     found_inside,
-    inspector,
     read_batch,
     read_digest,
 )
@@ -143,7 +142,7 @@ class LogReader:
         parts = []
         with plan.log_dir.source.open(log.entry.path) as file:
             limit = log.max_plausible_offset
-            reader = SegmentReader(file, key=self._key, max_plausible_offset=limit, inspect=inspector(deep=False))
+            reader = SegmentReader.with_checks(file, limit, key=self._key)
             for chunk in reader.chunks(self._position(plan, segment, start)):
                 columns = put_right(chunk, here).columns if here else chunk.columns
                 base, last = columns[BatchColumn.BASE_OFFSET], columns[BatchColumn.LAST_OFFSET]
@@ -164,7 +163,7 @@ class LogReader:
             return None
         try:
             with plan.log_dir.source.open(segment.log.path) as file:
-                first = next(SegmentReader(file).chunks(position, position + 1))
+                first = SegmentReader(file).first_chunk(position)
                 there = first.rows > 0 and int(first.columns[BatchColumn.POSITION, 0]) == position
                 return first.columns[:, 0].copy() if there else None
         except SourceError as error:

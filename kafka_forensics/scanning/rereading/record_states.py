@@ -174,7 +174,7 @@ class _Unended:
 
 def _chunks(file: "ByteFile", max_plausible_offset: int, part: tuple[int, int | None], unended: _Unended) -> Iterator[BatchChunk]:
     """Chunks of the whole file, or of a part and then of what lies behind while there is something `unended`."""
-    reader = SegmentReader(file, max_plausible_offset=max_plausible_offset)
+    reader = SegmentReader(file, max_plausible_offset)
     start, end = part
     if end is None:
         yield from reader.chunks(start)

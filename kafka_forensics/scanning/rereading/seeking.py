@@ -7,7 +7,7 @@ import numpy as np
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.parsers.indexes import parse_offset_index, parse_time_index
 from kafka_forensics.parsers.kernels.compiling import have_compiled
-from kafka_forensics.parsers.log import SegmentReader, inspector
+from kafka_forensics.parsers.log import SegmentReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,7 @@ def start_position(log: "ByteFile", index: "ByteFile", base_offset: int, offset:
     if not below.size:
         return 0
     position = int(entries.positions[below[-1]])
-    first = next(SegmentReader(log).chunks(position, position + 1))
+    first = SegmentReader(log).first_chunk(position)
     sound = first.rows == 1 and not first.damage and int(first.columns[BatchColumn.BASE_OFFSET, 0]) <= offset
     return position if sound else 0
 
@@ -51,7 +51,7 @@ def start_position_for_time(log: "ByteFile", index: "ByteFile", time_index: "Byt
         return 0
     timestamp, offset = int(entries.timestamps[below[-1]]), int(entries.offsets[below[-1]])
     start = start_position(log, index, base_offset, offset)
-    for chunk in SegmentReader(log, inspect=inspector(deep=False)).chunks(start, min(start + _SEARCHED_BYTES, log.size_in_bytes)):
+    for chunk in SegmentReader.with_checks(log).chunks(start, min(start + _SEARCHED_BYTES, log.size_in_bytes)):
         holding = np.flatnonzero(chunk.columns[BatchColumn.LAST_OFFSET] >= offset)
         if holding.size:
             batch = chunk.columns[:, holding[0]]

@@ -181,7 +181,7 @@ class _LogWalk:
             limit = log.max_plausible_offset
             try:
                 with source.open(log.entry.path) as file:
-                    reader = SegmentReader(file, max_plausible_offset=limit, inspect=self._inspect, inspect_alone=self._alone)
+                    reader = SegmentReader(file, limit, inspect=self._inspect, inspect_alone=self._alone)
                     placing = Placing(file, log.base_offset, log.base_offset, log.next_base_offset, self._plan)
                     for chunk in reader.chunks():
                         right, wrong = placing.put_right(chunk)

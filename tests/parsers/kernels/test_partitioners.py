@@ -19,8 +19,8 @@ from kafka_forensics.parsers.log.records import (
     LEAST_GRAIN,
     MOST_FOR_ONE_MORE,
     SAMPLED_BATCHES,
+    BatchChecks,
     KeySampler,
-    inspector,
 )
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker, write_record
 from tests.parsers.exact_readers import matrix
@@ -149,7 +149,7 @@ def test_hostile_headers_never_overrun_the_room(headers: list[tuple[int, int, in
 def sampled(data: bytes, log_bytes: int = 0) -> list[tuple[int, ...]]:
     """(offset, timestamp, key length, murmur2, CRC-32) of what a deep reading looks at."""
     sampler = KeySampler(log_bytes)
-    read(data, inspect=inspector(deep=True, keys=sampler))
+    read(data, inspect=BatchChecks(deep=True, keys=sampler))
     rows = [tuple(row) for row in sampler.take().T.tolist()]
     assert sampler.take().shape == (KEY_SAMPLE_COLUMNS, 0)
     return rows
@@ -210,6 +210,6 @@ def test_of_a_long_log_few_batches_whatever_the_cut() -> None:
     sampler = KeySampler(4000 * SAMPLED_BATCHES)
     pieces = []
     for start, end in ((0, 100 * size), (100 * size, len(data))):
-        read(data, start, end, inspect=inspector(deep=True, keys=sampler))
+        read(data, start, end, inspect=BatchChecks(deep=True, keys=sampler))
         pieces += [tuple(row) for row in sampler.take().T.tolist()]
     assert pieces == whole

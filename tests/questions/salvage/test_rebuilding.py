@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kafka_forensics.model.files import AbortedTxn, EpochEntry, ProducerEntry
-from kafka_forensics.parsers.log import inspector
+from kafka_forensics.parsers.log import BatchChecks
 from kafka_forensics.questions.salvage.rebuilding import IndexBuilder, LeaderEpochBuilder, ProducerStateBuilder, index_interval
 from tests.support.segments import BASE_TIMESTAMP, batch, marker, read
 
@@ -115,7 +115,7 @@ def test_producers_and_aborted_transactions(step: int) -> None:
             of_producer(13, 2, 2, 4, is_transactional=True),
         )
     )
-    columns = read(log, inspect=inspector(deep=False)).columns
+    columns = read(log, inspect=BatchChecks(deep=False)).columns
     replay, aborted = ProducerStateBuilder(), list[AbortedTxn]()
     for start in range(0, columns.shape[1], step):
         aborted += replay.step(np.ascontiguousarray(columns[:, start : start + step]))

@@ -21,12 +21,12 @@ from kafka_forensics.model.constants import (
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.log import (
     MAX_BATCH_BYTES,
+    BatchChecks,
     HashedRecords,
     HashingReader,
     SeededHasher,
     SegmentReader,
     decode_batch,
-    inspector,
     plain_rows,
     with_records,
 )
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-_open_legacy = inspector(deep=False)
+_open_legacy = BatchChecks(deep=False)
 
 
 @dataclass(slots=True)
@@ -129,10 +129,10 @@ class KeyReader:
     def _chunks(self, file: "ByteFile", limit: int) -> Iterator[BatchChunk]:
         """The chunks of a file, whose records are taken on the way."""
         if self._held is None:
-            reader = SegmentReader(file, max_plausible_offset=limit, inspect=self._inspect, inspect_alone=self._inspect_alone)
+            reader = SegmentReader(file, limit, inspect=self._inspect, inspect_alone=self._inspect_alone)
             yield from reader.chunks()
             return
-        for chunk in SegmentReader(file, max_plausible_offset=limit, inspect=inspector(deep=False)).chunks():
+        for chunk in SegmentReader.with_checks(file, limit).chunks():
             if chunk.rows:
                 self._inspect(np.empty(0, np.uint8), 0, chunk.columns, 0, chunk.rows)
             yield chunk
