@@ -1,6 +1,5 @@
 """Kafka's fixed numbers and values for "none" (RecordBatch, DefaultRecordBatch, LegacyRecord)."""
 
-from struct import Struct
 from typing import Final
 
 NO_PRODUCER_ID: Final = -1
@@ -19,8 +18,6 @@ LOG_OVERHEAD: Final = 12
 """Size of base_offset and batch_length, which `batch_length` does not count."""
 RECORD_BATCH_OVERHEAD: Final = 61
 """Size of a magic 2 batch header, and so of the smallest batch."""
-BATCH_HEADER: Final = Struct(">qiibIhiqqqhii")
-"""The header of a magic 2 batch; a test compares it with the declaration in `parsers.spec.record_batch`."""
 LENGTH_AT: Final = 8
 MAGIC_AT: Final = 16
 """These positions are the same for every magic."""

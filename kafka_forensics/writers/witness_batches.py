@@ -18,7 +18,6 @@ from typing import Final
 
 from kafka_forensics.model.batches import TIMESTAMP_TYPES, Record
 from kafka_forensics.model.constants import (
-    BATCH_HEADER,
     CLUSTER_METADATA_TOPIC,
     COMPRESSION_MASK,
     CONSUMER_OFFSETS_TOPIC,
@@ -77,6 +76,7 @@ from kafka_forensics.parsers.log import (
     parse_control_record,
     plain_records,
 )
+from kafka_forensics.parsers.spec.batch_header import BATCH_HEADER
 from kafka_forensics.parsers.spec.consumer_offsets import (
     EARLY_GROUP_VALUES,
     GROUP_METADATA_VALUES,

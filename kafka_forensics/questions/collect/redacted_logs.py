@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.model.batches import BatchColumn, Damage, has_right_crc
 from kafka_forensics.model.constants import (
-    BATCH_HEADER,
     CRC_AT,
     CURRENT_MAGIC,
     HEADER_SIZE_UP_TO_MAGIC,
@@ -24,6 +23,7 @@ from kafka_forensics.model.constants import (
 from kafka_forensics.model.pseudonyms import Pseudonyms
 from kafka_forensics.parsers.internal_topics import is_no_op_batch
 from kafka_forensics.parsers.log import MAX_BATCH_BYTES, SegmentReader
+from kafka_forensics.parsers.spec.batch_header import BATCH_HEADER
 from kafka_forensics.writers.batches import fix_crc
 from kafka_forensics.writers.redacted_files import RewrittenFile
 from kafka_forensics.writers.witness_batches import witness_batch

@@ -20,7 +20,7 @@ from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import MAX_RELATIVE_OFFSET, MAX_SEGMENT_SIZE
 from kafka_forensics.model.files import AbortedTxn, EpochEntry, ProducerEntry
-from kafka_forensics.parsers.log import SegmentReader, BatchChecks
+from kafka_forensics.parsers.log import BatchChecks, SegmentReader
 from kafka_forensics.questions.salvage.copy_and_hash import CopyAndHash, OutputFile, cancel
 from kafka_forensics.questions.salvage.lineage import LogLineage
 from kafka_forensics.questions.salvage.rebuilding import IndexBuilder, LeaderEpochBuilder, ProducerStateBuilder

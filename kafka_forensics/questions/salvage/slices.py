@@ -14,7 +14,7 @@ from kafka_forensics.model.batches import LOG_DAMAGE, BatchColumn, has_right_crc
 from kafka_forensics.model.constants import MAX_RELATIVE_OFFSET
 from kafka_forensics.model.findings import Finding, Severity, TopicPartition
 from kafka_forensics.model.offset_ranges import Ranges, holds, normalised, without
-from kafka_forensics.parsers.log import SegmentReader, BatchChecks
+from kafka_forensics.parsers.log import BatchChecks, SegmentReader
 from kafka_forensics.parsers.log_dir import SegmentLog
 from kafka_forensics.questions.plan import Planned
 from kafka_forensics.questions.salvage.lineage import LineageRange, LogLineage

@@ -10,7 +10,6 @@ from hypothesis import given, strategies as st
 
 from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.model.constants import (
-    BATCH_HEADER,
     COMPRESSION_TYPES,
     CRC_AT,
     CRC_START,
@@ -28,7 +27,7 @@ from kafka_forensics.parsers.log.records import (
     decode_batch,
 )
 from kafka_forensics.parsers.log.segment import SegmentReader
-from kafka_forensics.parsers.spec.batch_header import BatchHeader
+from kafka_forensics.parsers.spec.batch_header import BATCH_HEADER, BatchHeader
 from kafka_forensics.parsers.spec.record_batch import RECORD_BATCH_HEADER
 from kafka_forensics.writers.batches import RecordToWrite, compress, fix_crc, write_batch, write_marker
 from tests.parsers.exact_readers import body, framed, varint
