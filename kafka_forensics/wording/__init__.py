@@ -5,31 +5,3 @@ from kafka_forensics.wording.findings import advice, asked_command, explain_page
 from kafka_forensics.wording.incidents import cost, incident_advice, incident_command, incident_message, incident_title, when
 from kafka_forensics.wording.prose import prose
 from kafka_forensics.wording.values import WITHOUT, damaged_bytes, duration, mending, offset_range, on_start, span, spelled_out
-
-__all__ = [
-    "CHANGE_HEADS",
-    "WITHOUT",
-    "advice",
-    "asked_command",
-    "change_cells",
-    "change_words",
-    "cost",
-    "damaged_bytes",
-    "duration",
-    "explain_page",
-    "gravity",
-    "incident_advice",
-    "incident_command",
-    "incident_message",
-    "incident_title",
-    "is_background",
-    "mending",
-    "message",
-    "offset_range",
-    "on_start",
-    "prose",
-    "span",
-    "spelled_out",
-    "title",
-    "when",
-]

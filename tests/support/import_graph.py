@@ -22,11 +22,8 @@ class Module:
 
     @property
     def public(self) -> list[str]:
-        """What a package's `__all__` names."""
-        values = (
-            node.value for node in self.tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
-        )
-        return [str(name) for value in values for name in ast.literal_eval(value)]
+        """What a package's `__init__` imports."""
+        return [alias.name for node in self.tree.body if isinstance(node, ast.ImportFrom) for alias in node.names]
 
 
 def imported(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
@@ -62,7 +59,7 @@ def first_circle(modules: Mapping[str, Module]) -> list[str]:
 
 
 def private_imports(modules: Mapping[str, Module]) -> Iterator[tuple[str, str]]:
-    """(module, what it imports) where that lies in a sub-package outside of which the importer is, and is not in its `__all__`."""
+    """(module, what it imports) where that lies in a sub-package outside of which the importer is, and its `__init__` does not import it."""
     for module in modules.values():
         for _, origin, name in imported(module.tree):
             other = _module_of(f"{origin}.{name}", modules)

@@ -7,22 +7,3 @@ from kafka_forensics.analysis.internal_topics.misplaced_state import PartitionCo
 from kafka_forensics.analysis.internal_topics.remote_log import RemoteLogReplay, remote_logs
 from kafka_forensics.analysis.internal_topics.share_log import ShareReplay
 from kafka_forensics.analysis.internal_topics.transaction_log import TransactionLogReplay, describes
-
-__all__ = [
-    "EXCEPTIONS",
-    "AgreedLog",
-    "GroupReplay",
-    "MetadataChecks",
-    "MetadataCopy",
-    "PartitionCount",
-    "RemoteLogReplay",
-    "Replay",
-    "ShareReplay",
-    "TransactionLogReplay",
-    "add_copy",
-    "agree",
-    "describes",
-    "misplaced_ids",
-    "misplaced_offsets",
-    "remote_logs",
-]

@@ -3,15 +3,3 @@
 from kafka_forensics.analysis.producers.producers import EpochBump, EpochBumps, ProducersFold, ProducerState
 from kafka_forensics.analysis.producers.rules import ProducerTable, find_producer
 from kafka_forensics.analysis.producers.runs import FirstAndLastRows, OffsetRuns, offset_behind
-
-__all__ = [
-    "EpochBump",
-    "EpochBumps",
-    "FirstAndLastRows",
-    "OffsetRuns",
-    "ProducerState",
-    "ProducerTable",
-    "ProducersFold",
-    "find_producer",
-    "offset_behind",
-]

@@ -14,27 +14,3 @@ from kafka_forensics.analysis.segments.misplaced import (
     out_of_line,
     put_right,
 )
-
-__all__ = [
-    "BATCH_BEFORE",
-    "BadEntry",
-    "ContinuityFold",
-    "Course",
-    "FramingFold",
-    "IndexFold",
-    "Irregularity",
-    "Misplaced",
-    "Run",
-    "Survey",
-    "Witnessed",
-    "ZeroTail",
-    "at_end",
-    "by_neighbours",
-    "judge",
-    "last_in_doubt",
-    "move",
-    "needs_entries",
-    "out_of_line",
-    "put_right",
-    "survey",
-]

@@ -6,22 +6,3 @@ from kafka_forensics.analysis.transactions.markers import OFFSET, PRODUCER_EPOCH
 from kafka_forensics.analysis.transactions.pairing import Pairing, TransactionColumn
 from kafka_forensics.analysis.transactions.rules import COMMIT, DATA_EPOCH, UNREADABLE
 from kafka_forensics.analysis.transactions.transactions import OpenTransaction, TransactionsFold
-
-__all__ = [
-    "COMMIT",
-    "DATA_EPOCH",
-    "OFFSET",
-    "PRODUCER_EPOCH",
-    "PRODUCER_ID",
-    "TIMESTAMP",
-    "TYPE",
-    "UNREADABLE",
-    "IndexCheck",
-    "OpenTransaction",
-    "Pairing",
-    "TransactionColumn",
-    "TransactionsFold",
-    "compare_with_snapshot",
-    "endings",
-    "rules",
-]

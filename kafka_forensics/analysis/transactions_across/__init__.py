@@ -10,17 +10,3 @@ from kafka_forensics.analysis.transactions_across.facts import (
     partition_transactions,
 )
 from kafka_forensics.analysis.transactions_across.judging import TransactionsAcross, completed, proven_by
-
-__all__ = [
-    "SKEW_MS",
-    "TV2",
-    "DamagedLog",
-    "PartitionTransactionFacts",
-    "TransactionsAcross",
-    "best_copy",
-    "completed",
-    "damage_of",
-    "hidden_by_damage",
-    "partition_transactions",
-    "proven_by",
-]

@@ -19,23 +19,3 @@ from kafka_forensics.parsers.internal_topics.share_state import (
     read_share_key,
     read_share_value,
 )
-
-__all__ = [
-    "MAX_VALUE_BYTES",
-    "REPLAYED_FIELDS",
-    "SHARE_RECORDS",
-    "SNAPSHOT",
-    "check_value",
-    "decode_metadata_record",
-    "decode_remote_log_record",
-    "is_no_op_batch",
-    "parse_transaction_log_key",
-    "parse_transaction_log_value",
-    "read_group_metadata",
-    "read_group_value",
-    "read_key",
-    "read_offset_commit",
-    "read_share_key",
-    "read_share_value",
-    "teller",
-]

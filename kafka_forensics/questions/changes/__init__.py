@@ -23,25 +23,3 @@ from kafka_forensics.questions.changes.snapshots import (
     require_several,
     snapshot_paths,
 )
-
-__all__ = [
-    "REPLICAS_A_SNAPSHOT",
-    "ChangeAnswer",
-    "ChangeSlice",
-    "ChangesCommon",
-    "ComparedSnapshots",
-    "Snapshot",
-    "Words",
-    "change_slices",
-    "changes",
-    "compared",
-    "disks_of",
-    "finished",
-    "gather_snapshots",
-    "judge_changes",
-    "judge_whole_changes",
-    "named_snapshots",
-    "reached_apart",
-    "require_several",
-    "snapshot_paths",
-]

@@ -4,14 +4,3 @@ from kafka_forensics.questions.collect.collecting import Collected, CollectOptio
 from kafka_forensics.questions.collect.estimate import Estimate
 from kafka_forensics.questions.collect.low_priority import behind_all_others
 from kafka_forensics.questions.collect.pseudonym_map import PseudonymMap
-
-__all__ = [
-    "CollectOptions",
-    "Collected",
-    "Estimate",
-    "PseudonymMap",
-    "RecordsAsked",
-    "behind_all_others",
-    "collect",
-    "estimate_of",
-]

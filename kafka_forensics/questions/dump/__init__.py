@@ -4,17 +4,3 @@ from kafka_forensics.questions.dump.explain import EXPLAIN_COLUMNS, explained_ro
 from kafka_forensics.questions.dump.inputs import DumpFile, DumpInputs, DumpOptions, find_files
 from kafka_forensics.questions.dump.log import log_columns, log_rows, log_runs
 from kafka_forensics.questions.dump.small_files import small_columns, small_rows
-
-__all__ = [
-    "EXPLAIN_COLUMNS",
-    "DumpFile",
-    "DumpInputs",
-    "DumpOptions",
-    "explained_rows",
-    "find_files",
-    "log_columns",
-    "log_rows",
-    "log_runs",
-    "small_columns",
-    "small_rows",
-]

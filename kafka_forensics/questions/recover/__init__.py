@@ -4,14 +4,3 @@ from kafka_forensics.questions.recover.matching import content, digest
 from kafka_forensics.questions.recover.recovering import RecoveredPartition, Recovery, recover
 from kafka_forensics.questions.recover.sides import Kept, Undecided
 from kafka_forensics.questions.recover.versions import RecoveredRange
-
-__all__ = [
-    "Kept",
-    "RecoveredPartition",
-    "RecoveredRange",
-    "Recovery",
-    "Undecided",
-    "content",
-    "digest",
-    "recover",
-]

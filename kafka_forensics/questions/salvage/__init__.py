@@ -12,18 +12,3 @@ from kafka_forensics.questions.salvage.manifest import (
     document,
 )
 from kafka_forensics.questions.salvage.salvaging import salvage
-
-__all__ = [
-    "ELECTION_FILE",
-    "MANIFEST",
-    "METADATA_LOG",
-    "PassedLimit",
-    "Refused",
-    "SalvageOptions",
-    "Salvaged",
-    "SalvagedPartition",
-    "TargetDir",
-    "document",
-    "forecast",
-    "salvage",
-]

@@ -13,23 +13,3 @@ from kafka_forensics.storage.archives.members import (
     note,
 )
 from kafka_forensics.storage.archives.tar import BLOCK, TarIndex, padded, parse_header
-
-__all__ = [
-    "BLOCK",
-    "MAX_MEMBERS",
-    "MAX_NAME",
-    "ArchiveSource",
-    "Member",
-    "MemberDirectory",
-    "MemberFile",
-    "MemberTree",
-    "TarIndex",
-    "TarPlace",
-    "TarSource",
-    "ZipSource",
-    "container_of",
-    "note",
-    "padded",
-    "parse_header",
-    "reading_order",
-]

@@ -26,31 +26,3 @@ from kafka_forensics.storage.bundles.layout import (
     write_held,
 )
 from kafka_forensics.storage.bundles.source import BundleSource, CollectedLog
-
-__all__ = [
-    "ABOUT",
-    "FORMAT",
-    "LEVEL",
-    "LISTING",
-    "MAX_PART_BYTES",
-    "MAX_SECTION_BYTES",
-    "PART_BYTES",
-    "QUICK_LEVEL",
-    "SEAL",
-    "SUFFIX",
-    "TELLING",
-    "TRANSACTION_PARTITIONS",
-    "VERSION",
-    "BundleSource",
-    "CollectedLog",
-    "Frame",
-    "Section",
-    "SectionKind",
-    "inflated",
-    "json_of",
-    "part_name",
-    "pieces_of_part",
-    "read_index",
-    "write_frames",
-    "write_held",
-]

@@ -5,25 +5,3 @@ from kafka_forensics.storage.remote.open import expand, open_filesystem, open_re
 from kafka_forensics.storage.remote.options import SHOWN, Given, StorageOptions, option_pair, storage_options
 from kafka_forensics.storage.remote.source import RemoteSource, children
 from kafka_forensics.storage.remote.uris import NATIVE, RemotePlace, apart, of_places, remote_place
-
-__all__ = [
-    "NATIVE",
-    "SHOWN",
-    "Failure",
-    "Given",
-    "RemotePlace",
-    "RemoteSource",
-    "RequestFailedError",
-    "StorageOptions",
-    "apart",
-    "attempt",
-    "children",
-    "expand",
-    "of_places",
-    "once",
-    "open_filesystem",
-    "open_remote",
-    "option_pair",
-    "remote_place",
-    "storage_options",
-]

@@ -13,19 +13,3 @@ from kafka_forensics.scanning.folding.keys.question import (
     key_question,
 )
 from kafka_forensics.scanning.folding.keys.reader import KeyReader
-
-__all__ = [
-    "CollectedHashes",
-    "Decided",
-    "KeyAnswer",
-    "KeyCounts",
-    "KeyPart",
-    "KeyQuestion",
-    "KeyReader",
-    "KeyRuns",
-    "KeysApart",
-    "below",
-    "hash_key_of",
-    "hasher_of",
-    "key_question",
-]
