@@ -47,9 +47,10 @@ from kafka_forensics.scanning.engine.task_values import (
     notice,
     slices,
     surroundings,
+    thin_plans,
 )
 from kafka_forensics.scanning.engine.tasks import fold, judge, judge_whole, tell_witnesses, topic_ids
-from kafka_forensics.scanning.engine.work_plan import SMALL_BYTES, fold_works, is_small, whole_works, witness_work
+from kafka_forensics.scanning.engine.work_plan import SMALL_BYTES, fold_works, is_small, whole_works
 from kafka_forensics.scanning.judging.whole_scan import Scan, ScanInterruptedError, digest_key
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses
 from kafka_forensics.spark.keys import Batches, attempts_of, is_strict, kept, small_table
@@ -174,10 +175,10 @@ def read_topic_ids(spark: "SparkSession", inputs: Inputs, common: Common) -> Non
 
 def witnesses_of(spark: "SparkSession", inputs: Inputs, common: Common) -> Witnesses:
     """What the internal topics say, read by one task."""
-    work = witness_work(inputs)
-    if not work.internal and len({log_dir.meta.cluster_id for log_dir in inputs.log_dirs if log_dir.meta is not None} - {None}) < 2:
+    plans = thin_plans(inputs.internal)
+    if not plans and len({log_dir.meta.cluster_id for log_dir in inputs.log_dirs if log_dir.meta is not None} - {None}) < 2:
         return Witnesses()
-    request = small_table(spark, {"packed": [pack(work)]}, "packed binary")
+    request = small_table(spark, {"packed": [pack(plans)]}, "packed binary")
     rows = request.mapInArrow(partial(_tell, pack(common), attempts_of(spark)), "packed binary")
     answer: WitnessAnswer = unpacked(inputs, rows.toArrow().column("packed")[0])
     notice(inputs, answer.noticed)

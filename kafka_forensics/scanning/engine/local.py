@@ -1,7 +1,7 @@
-"""The local engine: this machine's cores, no Java.
+"""The local engine: a scan on this machine's cores, without Java.
 
-Threads, because kernels and reads hold no interpreter lock; but for many small partitions, which cost little else, processes, and
-for those on storage services more threads than there are cores.
+Kernels and reads release the interpreter lock, so it uses threads. Many small partitions cost mostly Python time: forked processes
+judge them. Small partitions on storage services mostly wait: more threads than cores read them.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -21,10 +21,19 @@ from kafka_forensics.scanning.engine.garbage import rarely_collected
 from kafka_forensics.scanning.engine.processes import can_fork, forked
 from kafka_forensics.scanning.engine.serialization import pack, unpack
 from kafka_forensics.scanning.engine.task_values import Noticed, notice
-from kafka_forensics.scanning.engine.waiting import at_once
+from kafka_forensics.scanning.engine.waiting import map_concurrently
 from kafka_forensics.scanning.engine.work_plan import is_small, mostly_waits, packed
-from kafka_forensics.scanning.folding.fold_split import Folded, Folding, Merged, Pause, RecentIndexes, fold_split, merge_replica
-from kafka_forensics.scanning.folding.prefetch import LARGE, ROOM, Walk, in_order, never
+from kafka_forensics.scanning.folding.fold_split import (
+    FoldedStretch,
+    FoldOptions,
+    Merged,
+    Pause,
+    RecentIndexes,
+    fold_split,
+    merge_replica,
+    no_wait,
+)
+from kafka_forensics.scanning.folding.prefetch import LARGE, MAX_WAITING_BYTES, FoldStretches, in_order
 from kafka_forensics.scanning.folding.splits import Split, splits_of
 from kafka_forensics.scanning.judging.recovery_files import lone_leftovers
 from kafka_forensics.scanning.judging.whole_scan import (
@@ -51,20 +60,20 @@ Progress = Callable[[int, int], None]
 """Called as `progress(bytes_done, bytes_total)`, from one thread."""
 Answer = TypeVar("Answer")
 Answering = Callable[[TopicPartition, Iterable[tuple[Scan, Merged]]], Answer]
-"""Answers about a partition from all its replicas."""
+"""Turns all folded replicas of a partition into an answer about it."""
 
 _Planned = tuple[Scan, ReplicaPlan]
-_Part = tuple[TopicPartition, list[_Planned]]
+_Partition = tuple[TopicPartition, list[_Planned]]
 
 MANY: Final = 512
-"""Replicas of small partitions that are worth copies of this process."""
+"""Replicas of small partitions from which forking processes pays."""
 TASK_REPLICAS: Final = 192
-"""Replicas that one of them is given at once: a tenth of a second."""
+"""Replicas in a task of a forked process, which take a tenth of a second."""
 
 
 @rarely_collected()
 def scan(paths: list[str], options: ScanOptions, progress: Progress | None = None, listener: Listener | None = None) -> ScanResult:
-    """Scan log directories, archives and files. Raises UsageError for paths that make no sense; bad bytes are findings."""
+    """Scan log directories, archives and files. Raises UsageError for paths that cannot be scanned; bad bytes are findings."""
     return scan_inputs(gather(paths, options, scanned=True), options, progress, listener=listener)
 
 
@@ -77,7 +86,7 @@ def scan_inputs(
     witnesses: Witnesses | None = None,
     listener: Listener | None = None,
 ) -> ScanResult:
-    """Scan what was gathered; `look` is shown every partition, in this process; `witnesses` are read unless they have been."""
+    """Scan gathered inputs. `look` is called for every partition, in this process; `witnesses` are read if None."""
     work_bytes = max(sum(plan.bytes for plan in plans) for plans in (inputs.replicas, inputs.internal))
     compile_as_needed(work_bytes)
     running = Scan("local", inputs, options, read_witnesses(inputs) if witnesses is None else witnesses, listener)
@@ -105,80 +114,78 @@ def answers_in_order(
     *,
     here: bool = False,
 ) -> Iterator[Answer]:
-    """What `answer` says of every partition of these scans, by topic and partition.
+    """Yield `answer(partition, replicas)` for every partition of these scans, by topic and partition.
 
-    It is given the replicas folded and whole, by scan; digests of all that were folded with one `key` can be compared. Many small
-    partitions are answered by copies of this process: their answers must be serializable, and nothing else that is done there is
-    known here. Unless all is to be answered `here`.
+    The replicas are folded, in the order of the scans. Digests of all that are folded with one `key` can be compared. Unless `here`
+    is true, forked processes answer about many small partitions: their answers must be serializable, and side effects are lost.
     """
     every = list(merge(*([(running, plan) for plan in running.inputs.replicas] for running in runs), key=_partition))
-    parts = [(partition, list(of_partition)) for partition, of_partition in groupby(every, key=_partition)]
-    report = _Report(progress, sum(running.bytes_total for running in runs))
-    small = [part for part in parts if _is_small(part)] if jobs > 1 and not here and can_fork() else []
+    parts = [(partition, list(planned)) for partition, planned in groupby(every, key=_partition)]
+    reporter = _Reporter(progress, sum(running.bytes_total for running in runs))
+    small = [part for part in parts if _can_fork_for(part)] if jobs > 1 and not here and can_fork() else []
     small = small if sum(len(planned) for _, planned in small) >= MANY else []
     distant = [part for part in parts if mostly_waits([plan for _, plan in part[1]])]
     elsewhere = {partition for partition, _ in [*small, *distant]}
-    by_copies = _answers_apart(runs, small, key, jobs, answer, report)
-    by_waiting = _answers_of_distant(distant, key, answer, report)
-    by_threads = _answers_here([part for part in parts if part[0] not in elsewhere], key, jobs, answer, report)
-    with closing(by_copies), closing(by_waiting), closing(by_threads):
+    by_processes = _answers_of_processes(runs, small, key, jobs, answer, reporter)
+    by_waiting = _answers_of_distant(distant, key, answer, reporter)
+    by_threads = _answers_here([part for part in parts if part[0] not in elsewhere], key, jobs, answer, reporter)
+    with closing(by_processes), closing(by_waiting), closing(by_threads):
         answers: dict[TopicPartition, Iterator[Answer]] = {partition: by_waiting for partition, _ in distant}
         if small:
-            of_small = chain([next(by_copies)], by_copies)  # copies are made before there are threads
+            of_small = chain([next(by_processes)], by_processes)  # fork before any thread starts
             answers |= {partition: of_small for partition, _ in small}
         for partition, _ in parts:
             yield next(answers.get(partition, by_threads))
 
 
 def _answers_here(
-    parts: list[_Part], key: "NDArray[np.int64]", jobs: int, answer: Answering[Answer], report: "_Report"
+    parts: list[_Partition], key: "NDArray[np.int64]", jobs: int, answer: Answering[Answer], reporter: "_Reporter"
 ) -> Generator[Answer, None, None]:
-    """Answers about partitions by this process."""
+    """Answers about partitions that threads of this process fold."""
     every = [planned for _, of_partition in parts for planned in of_partition]
-    for partition, folded in groupby(_folded_replicas(every, key, jobs, report), key=_partition_of):
+    replicas = _folded_replicas(every, key, jobs, reporter)
+    for partition, folded in groupby(replicas, key=lambda replica: _partition((replica[0], replica[1][0]))):
         yield answer(partition, folded)
 
 
 def _answers_of_distant(
-    parts: list[_Part], key: "NDArray[np.int64]", answer: Answering[Answer], report: "_Report"
+    parts: list[_Partition], key: "NDArray[np.int64]", answer: Answering[Answer], reporter: "_Reporter"
 ) -> Generator[Answer, None, None]:
-    """Answers about small partitions on storage services, folded many at once and judged in turn."""
-    silent = _Report(None, 0)
+    """Answers about small partitions on storage services, folded concurrently and judged in order."""
 
-    def folded(part: _Part) -> list[tuple[Scan, Merged]]:
-        return list(_folded_replicas(part[1], key, 1, silent))
+    def folded(part: _Partition) -> list[tuple[Scan, Merged]]:
+        return list(_folded_replicas(part[1], key, 1, _Reporter(None, 0)))
 
-    with closing(at_once(folded, parts)) as every:
+    with closing(map_concurrently(folded, parts)) as every:
         for part, replicas in zip(parts, every, strict=True):
-            report.read(_bytes_of(part))
+            reporter.add_bytes(sum(plan.bytes for _, plan in part[1]))
             yield answer(part[0], replicas)
 
 
-def _is_small(part: _Part) -> bool:
-    """Whether most of what the partition costs is not its bytes; and whether copies of a process can read its files, too."""
+def _can_fork_for(part: _Partition) -> bool:
+    """Whether a partition is small, and a forked process can read its files."""
     plans = [plan for _, plan in part[1]]
     return is_small(plans) and all(isinstance(plan.log_dir.source, LocalSource) for plan in plans)
 
 
-def _bytes_of(part: _Part) -> int:
-    return sum(plan.bytes for _, plan in part[1])
-
-
-def _answers_apart(
-    runs: list[Scan], parts: list[_Part], key: "NDArray[np.int64]", jobs: int, answer: Answering[Answer], report: "_Report"
+def _answers_of_processes(
+    runs: list[Scan],
+    parts: list[_Partition],
+    key: "NDArray[np.int64]",
+    jobs: int,
+    answer: Answering[Answer],
+    reporter: "_Reporter",
 ) -> Generator[Answer, None, None]:
-    """Answers about partitions by copies of this process."""
+    """Answers about partitions by forked processes."""
     tasks = [parts[:1], *packed(((part, len(part[1])) for part in parts[1:]), TASK_REPLICAS)]
-    silent = _Report(None, 0)
 
     def task(number: int) -> bytes:
-        inputs = [running.inputs for running in runs]
         before = [(len(run.incomplete), len(run.inputs.incomplete), run.inputs.manifest.count) for run in runs]
-        answers = list(_answers_here(tasks[number], key, 1, answer, silent))
-        gaps = [running.incomplete[count:] for running, (count, _, _) in zip(runs, before, strict=True)]
+        answers = list(_answers_here(tasks[number], key, 1, answer, _Reporter(None, 0)))
+        gaps = [run.incomplete[count:] for run, (count, _, _) in zip(runs, before, strict=True)]
         seen = [
-            Noticed(of_run.manifest.files(files), of_run.incomplete[count:])
-            for of_run, (_, count, files) in zip(inputs, before, strict=True)
+            Noticed(run.inputs.manifest.files(files), run.inputs.incomplete[count:])
+            for run, (_, count, files) in zip(runs, before, strict=True)
         ]
         return pack((answers, gaps, seen))
 
@@ -188,74 +195,65 @@ def _answers_apart(
         for running, gaps_of_run, seen_by_run in zip(runs, gaps, seen, strict=True):
             running.incomplete += gaps_of_run
             notice(running.inputs, seen_by_run)
-        report.read(sum(plan.bytes for _, planned in done for _, plan in planned))
+        reporter.add_bytes(sum(plan.bytes for _, planned in done for _, plan in planned))
         yield from answers
 
 
 @dataclass(slots=True)
-class _Report:
-    """Where the merging thread tells how far it is and what could not be read."""
+class _Reporter:
+    """Reports progress, and what could not be read, from the merging thread."""
 
     progress: Progress | None
     total: int
     done: int = 0
 
-    def folded(self, running: Scan, folded_split: Folded) -> None:
-        """Count a split, or a stretch of one, that is merged."""
-        if folded_split.incomplete is not None:
-            running.incomplete.append(folded_split.incomplete)
-        self.read(folded_split.split.end - folded_split.split.start)
+    def add_stretch(self, running: Scan, folded: FoldedStretch) -> None:
+        """Count a merged stretch."""
+        if folded.incomplete is not None:
+            running.incomplete.append(folded.incomplete)
+        self.add_bytes(folded.split.end - folded.split.start)
 
-    def read(self, size_in_bytes: int) -> None:
-        """Count bytes of log that need not be read any more."""
+    def add_bytes(self, size_in_bytes: int) -> None:
+        """Count bytes of logs whose fold is merged."""
         self.done += size_in_bytes
         if self.progress is not None:
             self.progress(self.done, self.total)
 
 
 def _folded_replicas(
-    every: "list[_Planned]", key: "NDArray[np.int64]", jobs: int, report: _Report
+    every: "list[_Planned]", key: "NDArray[np.int64]", jobs: int, reporter: _Reporter
 ) -> Iterator[tuple[Scan, Merged]]:
-    """Every one of these replicas, folded and whole, in order; splits of later ones are folded meanwhile."""
+    """These replicas, folded, in order; threads fold splits of later replicas ahead."""
     plans = [plan for _, plan in every]
     recent = RecentIndexes()
 
-    def fold(split: Split, pause: Pause) -> Iterator[Folded]:
+    def fold(split: Split, pause: Pause = no_wait) -> Iterator[FoldedStretch]:
         running, plan = every[split.replica]
-        return fold_split(plan, split, Folding(key, running.deep), recent.of(split.replica, plan, split.segment), pause)
+        return fold_split(plan, split, FoldOptions(key, running.deep), recent.of(split.replica, plan, split.segment), pause)
 
-    packed = _fold_packed(plans, fold)
+    from_archives = _fold_archives(plans, fold)
 
-    def fold_once(split: Split, pause: Pause) -> Iterator[Folded]:
-        return iter(packed.pop(split)) if split in packed else fold(split, pause)
+    def fold_once(split: Split, pause: Pause) -> Iterator[FoldedStretch]:
+        return iter(from_archives.pop(split)) if split in from_archives else fold(split, pause)
 
-    def alone(split: Split) -> bool:
+    def must_run_in_order(split: Split) -> bool:
         return not plans[split.replica].log_dir.source.seekable
 
-    def refold(split: Split) -> Iterator[Folded]:
-        return fold(split, never)
-
     splits = (split for index, plan in enumerate(plans) for split in [*splits_of(index, plan), None])
-    stretches = in_order(fold_once, splits, lambda: jobs if worth_threads() else 1, alone)
+    stretches = in_order(fold_once, splits, lambda: jobs if worth_threads() else 1, must_run_in_order)
     for running, plan in every:
-        of_replica = takewhile(lambda folded: folded is not None, stretches)
-        show = partial(report.folded, running)
-        whole = merge_replica(plan, running.inputs, (folded for folded in of_replica if folded is not None), refold, show)
-        yield running, (plan, *whole)
+        of_replica = (folded for folded in takewhile(lambda folded: folded is not None, stretches) if folded is not None)
+        yield running, merge_replica(plan, running.inputs, of_replica, fold, partial(reporter.add_stretch, running))
 
 
 def _partition(planned: _Planned) -> TopicPartition:
     return planned[1].context.topic, planned[1].context.partition
 
 
-def _partition_of(folded: tuple[Scan, Merged]) -> TopicPartition:
-    return _partition((folded[0], folded[1][0]))
+def _fold_archives(plans: list[ReplicaPlan], fold: FoldStretches) -> dict[Split, list[FoldedStretch]]:
+    """Fold the splits of sources that cannot seek in the order of their archives, so that each is inflated once.
 
-
-def _fold_packed(plans: list[ReplicaPlan], fold: Walk) -> dict[Split, list[Folded]]:
-    """Splits of sources that cannot seek, folded as they lie in their archives: one inflation each, whatever order is judged.
-
-    When they hold too much together, the rest is left to be folded in its turn, at an inflation each.
+    If they take too much memory together, the rest is folded in the order of judging, at an inflation each.
     """
     by_source: dict[int, tuple[ByteSource, dict[str, Split]]] = {}
     for index, plan in enumerate(plans):
@@ -263,15 +261,15 @@ def _fold_packed(plans: list[ReplicaPlan], fold: Walk) -> dict[Split, list[Folde
         if not source.seekable:
             _, splits = by_source.setdefault(id(source), (source, {}))
             splits.update({split.segment.log.path: split for split in splits_of(index, plan) if split.segment.log is not None})
-    answer: dict[Split, list[Folded]] = {}
-    held = 0
+    folded_splits: dict[Split, list[FoldedStretch]] = {}
+    size = 0
     for source, splits in by_source.values():
         for path in reading_order(source, splits):
             stretches = []
-            for folded in fold(splits[path], never):
+            for folded in fold(splits[path], no_wait):
                 stretches.append(folded)
-                held += folded.state.size_in_bytes if folded.state.size_in_bytes >= LARGE else 0
-                if held > ROOM:
-                    return answer
-            answer[splits[path]] = stretches
-    return answer
+                size += folded.state.size_in_bytes if folded.state.size_in_bytes >= LARGE else 0
+                if size > MAX_WAITING_BYTES:
+                    return folded_splits
+            folded_splits[splits[path]] = stretches
+    return folded_splits

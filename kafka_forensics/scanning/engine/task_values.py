@@ -1,4 +1,4 @@
-"""What the tasks of a scan are given, and what they give; all of it is serializable."""
+"""Arguments and results of the tasks of a scan; all are serializable."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -24,12 +24,9 @@ if TYPE_CHECKING:
     from kafka_forensics.scanning.folding.keys import KeyAnswer, KeyPart, KeyQuestion
 
 
-# What judging one partition needs of all that was gathered, small enough to go where the partition is judged.
-
-
 @dataclass(slots=True)
-class Neighbour:
-    """What is asked about a log directory whose replicas are not judged: whose it is."""
+class OtherLogDir:
+    """The identity of a log directory whose replicas are not in the slice."""
 
     broker: int | str
     name: str
@@ -40,18 +37,18 @@ class Neighbour:
 
 @dataclass(slots=True)
 class Surroundings:
-    """What every partition's slice has in common."""
+    """The inputs that all slices share."""
 
-    neighbours: list[Neighbour]
+    log_dirs: list[OtherLogDir]
     source_names: list[str]
     places: list[str]
-    """Where another process finds the sources."""
+    """Addresses of the sources, for another process."""
     features: dict[str, int]
 
 
 @dataclass(slots=True)
 class Slice:
-    """One partition: the replicas to be judged, and the directories beside them."""
+    """The inputs for judging one partition, small enough to be sent to the task that does it."""
 
     topic: str
     partition: int
@@ -59,40 +56,40 @@ class Slice:
     aside: list[tuple[LogDir, PartitionDirectory]] = field(default_factory=list)
     relatives: dict[tuple[int | str, str | None, int | None], set[str]] = field(default_factory=dict)
     controller: ControllerHistory | None = None
-    """Of the controller's log only what bears on this partition's identity."""
+    """The part that concerns this partition's identity."""
     keys: "list[KeyAnswer] | None" = None
-    """What was answered about its keys, None where nothing was asked yet."""
+    """Answers to its key questions; None before any was asked."""
 
 
 @dataclass(slots=True)
 class Noticed:
-    """What reading small files elsewhere leaves to be remembered here: files as they were, and what could not be read."""
+    """What the driver has to record of small files that a task read: their entries, and what could not be read."""
 
     files: list[tuple[ByteSource, Entry]] = field(default_factory=list)
     incomplete: list[Incomplete] = field(default_factory=list)
 
 
 def surroundings(inputs: Inputs) -> Surroundings:
-    """Of all that was gathered, once the controller's log is read."""
-    neighbours = [
-        Neighbour(log_dir.broker, log_dir.name, log_dir.meta, log_dir.clean_shutdown, log_dir.node_id)
+    """The inputs that all slices share, once the controller's log is read."""
+    log_dirs = [
+        OtherLogDir(log_dir.broker, log_dir.name, log_dir.meta, log_dir.clean_shutdown, log_dir.node_id)
         for log_dir in inputs.log_dirs
     ]
     names, places = [source.name for source in inputs.sources], [place_of(source) for source in inputs.sources]
-    return Surroundings(neighbours, names, places, inputs.features)
+    return Surroundings(log_dirs, names, places, inputs.features)
 
 
 def slices(inputs: Inputs) -> Iterator[Slice]:
     """A slice for every partition with replicas or directories aside, by topic and partition."""
     by_partition: dict[TopicPartition, Slice] = {}
 
-    def of(key: TopicPartition) -> Slice:
+    def slice_of(key: TopicPartition) -> Slice:
         return by_partition.setdefault(key, Slice(*key))
 
     for plan in inputs.replicas:
-        of((plan.context.topic, plan.context.partition)).replicas.append(plan)
+        slice_of((plan.context.topic, plan.context.partition)).replicas.append(plan)
     for key, aside in inputs.aside.items():
-        of(key).aside = aside
+        slice_of(key).aside = aside
     for place, suffixes in inputs.relatives.items():
         if (key := (place[1] or "", place[2] or 0)) in by_partition:
             by_partition[key].relatives[place] = suffixes
@@ -101,28 +98,28 @@ def slices(inputs: Inputs) -> Iterator[Slice]:
 
 
 def thin_plans(plans: list[ReplicaPlan]) -> list[ReplicaPlan]:
-    """The plans with log directories that hold these replicas alone."""
+    """The plans, with log directories that list only these replicas."""
     return _trimmed(Slice("", -1, plans), None).replicas
 
 
 def _trimmed(whole: Slice, controller: ControllerHistory | None) -> Slice:
-    """The slice with log directories that hold this partition alone."""
+    """The slice, with log directories that list only its partition."""
     directories: dict[int, list[PartitionDirectory]] = {}
     log_dirs: dict[int, LogDir] = {}
     for log_dir, directory in [*((plan.log_dir, plan.directory) for plan in whole.replicas), *whole.aside]:
         directories.setdefault(id(log_dir), []).append(directory)
         log_dirs[id(log_dir)] = log_dir
     thin = {key: _thin(log_dir, directories[key]) for key, log_dir in log_dirs.items()}
-    trimmed = replace(whole)
-    trimmed.replicas = [replace(plan, log_dir=thin[id(plan.log_dir)]) for plan in whole.replicas]
-    trimmed.aside = [(thin[id(log_dir)], directory) for log_dir, directory in whole.aside]
-    trimmed.controller = None if controller is None else _identities(whole, controller)
-    return trimmed
+    return replace(
+        whole,
+        replicas=[replace(plan, log_dir=thin[id(plan.log_dir)]) for plan in whole.replicas],
+        aside=[(thin[id(log_dir)], directory) for log_dir, directory in whole.aside],
+        controller=None if controller is None else _identities(whole, controller),
+    )
 
 
 def _thin(log_dir: LogDir, directories: list[PartitionDirectory]) -> LogDir:
-    """The log directory with these partitions alone; of its files the one that was changed last, whose time is the copy's, and the
-    damage of its checkpoints."""
+    """The log directory with these partitions alone, the damage of its checkpoints, and its last changed file, which dates it."""
     directory = log_dir.found
     youngest = max(directory.entries.values(), key=lambda entry: entry.mtime_ns, default=None)
     entries = {} if youngest is None else {youngest.name: youngest}
@@ -133,7 +130,7 @@ def _thin(log_dir: LogDir, directories: list[PartitionDirectory]) -> LogDir:
 
 
 def _identities(part: Slice, controller: ControllerHistory) -> ControllerHistory:
-    """The controller's word on this partition and on the topics whose ids its copies carry, without their histories."""
+    """The controller's state of this partition, and the topics, without histories, whose ids its copies carry."""
     key = part.topic, part.partition
     ids = {plan.context.topic_id for plan in part.replicas}
     return ControllerHistory(
@@ -143,13 +140,13 @@ def _identities(part: Slice, controller: ControllerHistory) -> ControllerHistory
 
 
 def inputs_of(part: Slice, around: Surroundings) -> Inputs:
-    """The slice as inputs, to be judged like any others."""
+    """The slice as `Inputs`, which the judging functions take."""
     log_dirs = {
         id(log_dir): log_dir for log_dir in [*(plan.log_dir for plan in part.replicas), *(log_dir for log_dir, _ in part.aside)]
     }
     by_name = {(str(log_dir.broker), log_dir.name): log_dir for log_dir in log_dirs.values()}
-    known = [by_name.get((str(neighbour.broker), neighbour.name)) or _stranger(neighbour) for neighbour in around.neighbours]
-    inputs = Inputs(known, part.replicas, relatives=part.relatives, features=around.features, controller=part.controller)
+    every = [by_name.get((str(other.broker), other.name)) or _unread_log_dir(other) for other in around.log_dirs]
+    inputs = Inputs(every, part.replicas, relatives=part.relatives, features=around.features, controller=part.controller)
     if part.aside:
         inputs.aside[part.topic, part.partition] = part.aside
     inputs.elsewhere = around.source_names
@@ -157,62 +154,48 @@ def inputs_of(part: Slice, around: Surroundings) -> Inputs:
     return inputs
 
 
-def _stranger(neighbour: Neighbour) -> LogDir:
-    """A log directory of which nothing is read here."""
-    return LogDir(
-        LocalSource(neighbour.name),
-        neighbour.name,
-        LogDirectory("", {}, [], [], []),
-        neighbour.broker,
-        neighbour.meta,
-        neighbour.clean_shutdown,
-        node_id=neighbour.node_id,
-    )
+def _unread_log_dir(other: OtherLogDir) -> LogDir:
+    source, found = LocalSource(other.name), LogDirectory("", {}, [], [], [])
+    return LogDir(source, other.name, found, other.broker, other.meta, other.clean_shutdown, node_id=other.node_id)
 
 
 def noticed(inputs: Inputs) -> Noticed:
-    """What came up while a slice was judged."""
+    """What has to be recorded of the small files that were read from these inputs."""
     broken = [Incomplete(source.name, problem) for source in inputs.sources for problem in source.problems]
     return Noticed(inputs.manifest.files(), [*inputs.incomplete, *broken])
 
 
 def notice(inputs: Inputs, seen: Noticed) -> None:
-    """Remember here what was noticed elsewhere."""
+    """Record in the driver's inputs what a task noticed."""
     inputs.incomplete += seen.incomplete
     for source, entry in seen.files:
         inputs.manifest.record(source, entry)
 
 
 EDGES_FIRST: Final = 1 << 62
+"""Subtracted from the `start` of edges, see `StretchRow`."""
 
 
 @dataclass(slots=True)
 class Common:
-    """What all tasks of a scan have in common."""
+    """Arguments that all tasks of a scan share."""
 
     options: ScanOptions
     key: "NDArray[np.int64]"
     """`digest_key`."""
     work_bytes: int
-    """Of all logs that the scan reads: whether compiled kernels are worth their start."""
+    """Size of all logs that the scan reads, which decides whether compiled kernels are worth their start-up time."""
     split_bytes: int
     around: Surroundings
     deep: bool = False
     """Whether every record is decoded."""
     keys_apart_bytes: int | None = None
-    """From how many bytes of logs on the keys of a compacted partition are asked for (`KeysApart`), None: never."""
-
-
-@dataclass(slots=True)
-class WitnessWork:
-    """Replicas of the topics that are evidence themselves."""
-
-    internal: list[ReplicaPlan]
+    """Size of logs from which key questions of a compacted partition get tasks of their own (`KeysApart`); None: never."""
 
 
 @dataclass(slots=True)
 class WitnessAnswer:
-    """What they say."""
+    """What the logs of internal topics say."""
 
     witnesses: Witnesses
     noticed: Noticed
@@ -220,7 +203,7 @@ class WitnessAnswer:
 
 @dataclass(slots=True)
 class NumberedSplit:
-    """A split by its number (`numbered_range`) in a segment."""
+    """A split by its number in a segment, see `numbered_range`."""
 
     segment: SegmentFiles
     number: int
@@ -230,7 +213,7 @@ class NumberedSplit:
 
 @dataclass(slots=True)
 class FoldPart:
-    """Pieces of one replica of one slice, by their numbers; `plan` knows only what folding asks for."""
+    """Splits of one replica of a numbered slice; `plan` has only what folding needs."""
 
     slice: int
     replica: int
@@ -240,15 +223,14 @@ class FoldPart:
 
 @dataclass(slots=True)
 class FoldWork:
-    """Pieces to be folded by one task."""
+    """Splits that one task folds."""
 
     parts: list[FoldPart] = field(default_factory=list)
-    size_in_bytes: int = 0
 
 
 @dataclass(slots=True)
 class StretchEdges:
-    """A folded stretch without its state: what tells whether it meets its neighbours, and whether its index fits."""
+    """The ends of a folded stretch, which show whether it meets its neighbours, and its index; its state is sent separately."""
 
     start: int
     end: int
@@ -261,10 +243,10 @@ class StretchEdges:
 
 @dataclass(frozen=True, slots=True)
 class StretchRow:
-    """Packed `StretchEdges`, or the `ReplicaState` that goes with them, and where it belongs.
+    """Packed `StretchEdges`, or the `ReplicaState` of the same stretch, and where it belongs.
 
-    Rows are put together in the order of these numbers. Edges have their `start` lowered by EDGES_FIRST, so that those of a whole
-    segment come before its states, of which there can be more than fit in memory together.
+    Rows are sorted by these numbers. Edges have `EDGES_FIRST` subtracted from `start`, so that all edges of a segment come before
+    its states, which may not fit in memory together.
     """
 
     slice: int
@@ -276,22 +258,22 @@ class StretchRow:
 
 @dataclass(slots=True)
 class SliceAnswer:
-    """What came of a slice: about its replicas, None without any, and about the files aside of a partition without replicas."""
+    """The result of judging a slice: `answer` about its replicas, None without any; `lone` about leftovers without a replica."""
 
     answer: PartitionAnswer | None
     lone: list[Finding]
     incomplete: list[Incomplete]
     noticed: Noticed
     questions: "list[KeyQuestion]" = field(default_factory=list)
-    """What must be answered first: the slice is to be judged again with the answers, and this is no answer about it."""
+    """Key questions to answer first; then the slice must be judged again with the answers, and the rest of this is void."""
 
 
 @dataclass(slots=True)
 class KeyWork:
-    """Segments of replica `number` of those that a question asks about; `plan` knows only what reading them asks for.
+    """Segments of one log of a key question; `plan` has only what reading them needs.
 
-    `question` is its number, `log` the replica's among those of all questions, `first` the first segment's base offset; the
-    rest is as `KeyReader` takes it, but for what was decided of transactions: that of a whole log, it is sent once.
+    `question` and `number` number the question and its replica, `log` the log among those of all questions; `first` is the first
+    segment's base offset. The other fields are arguments of `KeyReader`; its `decided`, which is of the whole log, is sent once.
     """
 
     question: int
@@ -308,7 +290,7 @@ class KeyWork:
 
 @dataclass(slots=True)
 class KeyReading:
-    """What reading a `KeyWork` gave beside rows."""
+    """The result of reading a `KeyWork`, except its rows."""
 
     question: int
     number: int

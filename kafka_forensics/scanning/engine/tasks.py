@@ -1,13 +1,11 @@
-"""The steps of a scan as tasks that any process can run: bytes in, bytes out, whoever carries them.
+"""The steps of a scan as tasks that any process can run, with bytes as arguments and results.
 
-A task is given what all of them have in common (`Common`, packed) and its own packed work: `WitnessWork` gives the witnesses,
-`FoldWork` the states of stretches of logs, and a `Slice` with the states of all its replicas the answer about a partition. Slices
-of small logs are folded where they are judged, many of them by one task. What a task gives depends on the files alone, so that any
-attempt gives the same.
+Every task gets the packed `Common` and its own packed work. `tell_witnesses` reads the logs of internal topics, `fold` turns a
+`FoldWork` into states of stretches, and `judge` turns a `Slice` and the states of its replicas into the answer about a partition;
+`judge_whole` folds and judges many small slices. Results depend on the files alone, so every attempt gives the same.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
@@ -25,6 +23,7 @@ from kafka_forensics.scanning.engine.serialization import pack, unpack
 from kafka_forensics.scanning.engine.task_values import (
     EDGES_FIRST,
     Common,
+    FoldPart,
     FoldWork,
     Noticed,
     Slice,
@@ -32,17 +31,24 @@ from kafka_forensics.scanning.engine.task_values import (
     StretchEdges,
     StretchRow,
     WitnessAnswer,
-    WitnessWork,
     inputs_of,
     noticed,
 )
-from kafka_forensics.scanning.engine.waiting import at_once
+from kafka_forensics.scanning.engine.waiting import map_concurrently
 from kafka_forensics.scanning.engine.work_plan import mostly_waits
-from kafka_forensics.scanning.folding.fold_split import Folded, Folding, Merged, RecentIndexes, fold_split, merge_replica
+from kafka_forensics.scanning.folding.fold_split import (
+    FoldedStretch,
+    FoldOptions,
+    Merged,
+    RecentIndexes,
+    Refold,
+    fold_replica,
+    fold_split,
+    merge_replica,
+    refolder,
+)
 from kafka_forensics.scanning.folding.keys import KeyAnswer, KeysApart
-from kafka_forensics.scanning.folding.prefetch import never
-from kafka_forensics.scanning.folding.segment_indexes import read_indexes
-from kafka_forensics.scanning.folding.splits import Split, numbered_range, splits_of
+from kafka_forensics.scanning.folding.splits import Split, numbered_range
 from kafka_forensics.scanning.judging.recovery_files import with_leftovers
 from kafka_forensics.scanning.judging.whole_scan import judged
 from kafka_forensics.scanning.rereading.right_offsets import with_right_offsets
@@ -56,15 +62,15 @@ if TYPE_CHECKING:
     from kafka_forensics.analysis.replica import ReplicaState
 
 SOURCES_KEPT: Final = 64
-"""Sources that a process keeps open for its next tasks of a scan."""
+"""Sources that a process keeps open for the next tasks of a scan."""
 
 
 @lru_cache(maxsize=SOURCES_KEPT)
 def _opened(name: str, place: str, options: ScanOptions, scan: bytes) -> ByteSource:
-    """A source, opened once for `scan`: what an earlier scan has seen of it may be no more."""
+    """A source, opened once for each `scan`, because files may have changed since an earlier scan."""
     assert scan
     source = open_address(place, options.storage_options)
-    vars(source)["name"] = name  # as the user typed it, wherever this process was started
+    vars(source)["name"] = name  # as the user typed it, whatever this process's current directory is
     if isinstance(source, ArchiveSource):
         vars(source.container)["name"] = name
     return source
@@ -72,7 +78,7 @@ def _opened(name: str, place: str, options: ScanOptions, scan: bytes) -> ByteSou
 
 @lru_cache(maxsize=4)
 def common_of(packed: bytes) -> Common:
-    """The common part, unpacked once in a process, which then lets go of what another scan had opened."""
+    """Unpack `Common` once in a process, which then forgets the sources of other scans."""
     _opened.cache_clear()
     common: Common = unpack(packed)
     keep_code_as(common)
@@ -80,51 +86,48 @@ def common_of(packed: bytes) -> Common:
 
 
 def keep_code_as(known: Common) -> None:
-    """Keep compiled kernels where the scan's user said, and out of everything that it reads: a process opens only some of that."""
+    """Cache compiled kernels where the scan's user said, and outside all of its sources, of which a process opens only some."""
     keep_in(known.options.cache_dir)
     for place in known.around.places:
         keep_out_of(place)
 
 
 def opener(known: Common) -> Callable[[str, str], ByteSource]:
-    """Opens sources for `unpack`; a process keeps some of them. One that cannot be opened any more says so whenever it is read."""
+    """A function that opens sources for `unpack`, and caches some; reading one that cannot be opened raises the error."""
 
-    def opened(name: str, place: str) -> ByteSource:
+    def open_cached(name: str, place: str) -> ByteSource:
         try:
             return _opened(name, place, known.options, known.key.tobytes())
         except (PathMissingError, SourceError) as error:
             return LostSource(name, error)
 
-    return opened
+    return open_cached
 
 
-def tell_witnesses(common: bytes, work: bytes, *, strict: bool = False) -> bytes:
-    """Read the witnesses: a packed `WitnessWork` into a packed `WitnessAnswer`.
+def tell_witnesses(common: bytes, plans: bytes, *, strict: bool = False) -> bytes:
+    """Read the internal topics of packed replica plans: a packed `WitnessAnswer`.
 
     With `strict`, raises SourceError where a log cannot be read.
     """
     known = common_of(common)
     compile_as_needed(known.work_bytes)
-    witness_work: WitnessWork = unpack(work, opener(known))
-    inputs = inputs_of(Slice("", -1, witness_work.internal), known.around)
+    inputs = inputs_of(Slice("", -1, unpack(plans, opener(known))), known.around)
     inputs.internal, inputs.replicas = inputs.replicas, []
     witnesses = read_witnesses(inputs)
     if strict:
-        _refuse(inputs.incomplete, inputs)
+        _raise_first(inputs.incomplete, inputs)
     return pack(WitnessAnswer(witnesses, noticed(inputs)))
 
 
 def topic_ids(
     common: bytes, files: Iterable[tuple[int, str, int]], *, strict: bool = False
 ) -> Iterator[tuple[str | None, bool, str | None]]:
-    """What `partition.metadata` files say, each given by the number of its source among the surroundings', its path and its size:
-    the topic's id, whether the file breaks its format, and why it could not be read.
+    """Read `partition.metadata` files, given as (number of the source in `Surroundings`, path, size in bytes).
 
-    With `strict`, raises SourceError where one cannot be read.
+    Yields (topic id, whether the file is malformed, why it could not be read). With `strict`, raises SourceError for the latter.
     """
     known = common_of(common)
-    opened = opener(known)
-    sources = [opened(*named) for named in zip(known.around.source_names, known.around.places, strict=True)]
+    sources = list(map(opener(known), known.around.source_names, known.around.places))
 
     def read(file: tuple[int, str, int]) -> tuple[str | None, bool, str | None]:
         number, path, size_in_bytes = file
@@ -138,17 +141,17 @@ def topic_ids(
                 raise SourceError(typed_path(sources[number], path), error.reason) from error
             return None, False, error.reason
 
-    yield from at_once(read, files)
+    yield from map_concurrently(read, files)
 
 
 def _believe(source: ByteSource, files: Iterable[Entry]) -> None:
-    """Let a source that lists by requests open what was listed where the scan was planned."""
+    """Let a source open files that the driver has listed, without listing them again."""
     if isinstance(source, ListedSource):
         source.believe(files)
 
 
-def _refuse(gaps: Iterable[Incomplete], inputs: Inputs) -> None:
-    """Raise SourceError for the first gap, which may not be there at the next attempt; but a broken archive stays one."""
+def _raise_first(gaps: Iterable[Incomplete], inputs: Inputs) -> None:
+    """Raise SourceError for the first gap, so that the task is tried again; not for broken archives, which stay broken."""
     if any(source.problems for source in inputs.sources):
         return
     for incomplete in gaps:
@@ -156,16 +159,16 @@ def _refuse(gaps: Iterable[Incomplete], inputs: Inputs) -> None:
 
 
 def fold(common: bytes, work: bytes, *, strict: bool) -> Iterator[StretchRow]:
-    """Fold the pieces of a packed `FoldWork`, each stretch as a row.
+    """Fold the splits of a packed `FoldWork`, each stretch into two rows.
 
     With `strict`, raises SourceError where a log cannot be read.
     """
     known = common_of(common)
     compile_as_needed(known.work_bytes)
     fold_work: FoldWork = unpack(work, opener(known))
-    for part, split in _in_reading_order(fold_work, known.split_bytes):
-        indexes = part.recent.of(part.replica, part.plan, split.segment)
-        for folded in fold_split(part.plan, split, Folding(known.key, known.deep), indexes, never):
+    for part, split, recent in _in_reading_order(fold_work, known.split_bytes):
+        indexes = recent.of(part.replica, part.plan, split.segment)
+        for folded in fold_split(part.plan, split, FoldOptions(known.key, known.deep), indexes):
             if strict and folded.incomplete is not None and not part.plan.log_dir.source.problems:
                 raise SourceError(folded.incomplete.path, folded.incomplete.reason)
             edges, segment = _edges(folded), split.segment.base_offset
@@ -173,40 +176,30 @@ def fold(common: bytes, work: bytes, *, strict: bool) -> Iterator[StretchRow]:
             yield StretchRow(part.slice, part.replica, segment, edges.start, pack(folded.state))
 
 
-@dataclass(slots=True)
-class _OpenPart:
-    slice: int
-    replica: int
-    plan: ReplicaPlan
-    recent: RecentIndexes
-
-
-def _in_reading_order(work: FoldWork, split_bytes: int) -> Iterator[tuple[_OpenPart, Split]]:
-    """The splits of a work; of an archive that cannot seek as they lie in it, so that it is inflated once."""
-    splits: list[tuple[_OpenPart, Split]] = []
-    for fold_part in work.parts:
-        part = _OpenPart(fold_part.slice, fold_part.replica, fold_part.plan, RecentIndexes())
-        source = fold_part.plan.log_dir.source
-        for piece in fold_part.pieces:
-            index = part.recent.of(fold_part.replica, fold_part.plan, piece.segment).index if source.seekable else None
+def _in_reading_order(work: FoldWork, split_bytes: int) -> Iterator[tuple[FoldPart, Split, RecentIndexes]]:
+    """The splits of a work; those of an archive that cannot seek, in the archive's order, so that it is inflated once."""
+    by_path: dict[str, tuple[FoldPart, Split, RecentIndexes]] = {}
+    for part in work.parts:
+        recent, source = RecentIndexes(), part.plan.log_dir.source
+        for piece in part.pieces:
+            index = recent.of(part.replica, part.plan, piece.segment).index if source.seekable else None
             hints = np.empty(0, np.int64) if index is None else index.positions
-            span = numbered_range(fold_part.plan, piece.segment, piece.number, split_bytes, hints)
+            span = numbered_range(part.plan, piece.segment, piece.number, split_bytes, hints)
             if span is None:
                 continue
-            split = Split(fold_part.replica, piece.segment, *span, piece.next_base_offset, piece.number == 0)
+            split = Split(part.replica, piece.segment, *span, piece.next_base_offset, piece.number == 0)
             if source.seekable:
-                yield part, split
-            else:
-                splits.append((part, split))
-    by_path = {split.segment.log.path: (part, split) for part, split in splits if split.segment.log is not None}
+                yield part, split, recent
+            elif piece.segment.log is not None:
+                by_path[piece.segment.log.path] = part, split, recent
     if by_path:
         source = next(iter(by_path.values()))[0].plan.log_dir.source
         for path in reading_order(source, by_path):
             yield by_path[path]
 
 
-def _edges(folded: Folded) -> StretchEdges:
-    """The edges of a stretch, whose state gives its index to them."""
+def _edges(folded: FoldedStretch) -> StretchEdges:
+    """The edges of a stretch; takes the index out of its state."""
     split, index = folded.split, folded.state.index
     if index is not None:
         index.lighten()
@@ -215,10 +208,10 @@ def _edges(folded: Folded) -> StretchEdges:
 
 
 def judge(common: bytes, rows: Iterator[StretchRow], *, strict: bool = False) -> bytes:
-    """Judge one slice: its rows, first the packed `Slice`, then stretches by replica, segment and start; a packed `SliceAnswer`.
+    """Judge one slice from its rows: a packed `SliceAnswer`.
 
-    With `strict`, raises SourceError where something cannot be read that could be when it was folded. Where the answer asks
-    something, the slice is to be judged again with what is told.
+    The first row holds the packed `Slice`; stretches follow by replica, segment and start. If the answer has questions, the slice
+    must be judged again with their answers. With `strict`, raises SourceError for what cannot be read but could when it was folded.
     """
     known = common_of(common)
     compile_as_needed(known.work_bytes)
@@ -231,7 +224,7 @@ def judge(common: bytes, rows: Iterator[StretchRow], *, strict: bool = False) ->
 
 
 def judge_whole(common: bytes, work: bytes, *, strict: bool = False) -> Iterator[tuple[int, bytes]]:
-    """Fold and judge every slice of a packed list of numbered ones: its number, a packed `SliceAnswer`. `strict` as for `judge`."""
+    """Fold and judge every slice of a packed list of numbered ones: (number, packed `SliceAnswer`). `strict` as for `judge`."""
     known = common_of(common)
     compile_as_needed(known.work_bytes)
     parts: list[tuple[int, Slice]] = unpack(work, opener(known))
@@ -243,38 +236,38 @@ def judge_whole(common: bytes, work: bytes, *, strict: bool = False) -> Iterator
         return numbered[0], pack(answered(numbered[1], known, None, None, strict=strict)[0])
 
     waits = all(mostly_waits(part.replicas) for _, part in parts)
-    yield from at_once(packed_answer, parts) if waits else map(packed_answer, parts)
+    yield from map_concurrently(packed_answer, parts) if waits else map(packed_answer, parts)
 
 
 def keys_apart(known: Common, plans: list[ReplicaPlan], answers: list[KeyAnswer] | None) -> KeysApart | None:
-    """Who answers questions about the keys of a partition, None where they are answered at once."""
+    """The key questions of a partition that get tasks of their own; None where all are answered at once."""
     return None if known.keys_apart_bytes is None else KeysApart(known.keys_apart_bytes, plans, answers)
 
 
 def answered(
     part: Slice, known: Common, stretches: "SliceRows | None", apart: KeysApart | None, first: int = 0, *, strict: bool = False
 ) -> tuple[SliceAnswer, list[Merged]]:
-    """The answer about a slice, and its replicas, whose rows are numbered from `first` on; none yet where `apart` is waiting.
+    """The answer about a slice, void while `apart` is waiting, and its folded replicas.
 
-    Without `stretches`, its logs are folded here.
+    Rows of `stretches` number the replicas from `first` on; without `stretches`, the logs are folded here.
     """
     inputs = inputs_of(part, known.around)
     incomplete: list[Incomplete] = []
-    when_folded: set[Incomplete] = set()
+    gaps_when_folded: set[Incomplete] = set()
     merged: list[Merged] = []
     for number, plan in enumerate(part.replicas, first):
         rows = None if stretches is None else stretches.of(number)
-        merged.append(_replica(plan, inputs, rows, known, (incomplete, when_folded)))
+        merged.append(_replica(plan, inputs, rows, known, (incomplete, gaps_when_folded)))
     merged = with_right_offsets(merged, known.key, deep=known.deep)
     if merged:
         answer = SliceAnswer(judged(merged, known.key, known.options, apart=apart), [], incomplete, Noticed())
-        when_folded.update(() if apart is None else apart.gaps())
+        gaps_when_folded.update(() if apart is None else apart.gaps())
     else:
         lone = with_leftovers((part.topic, part.partition), [], inputs, [], inputs.incomplete)
         answer = SliceAnswer(None, lone, incomplete, Noticed())
     if strict:
         gaps = [*incomplete, *inputs.incomplete, *(answer.answer.result.incomplete if answer.answer is not None else ())]
-        _refuse((gap for gap in gaps if gap not in when_folded), inputs)
+        _raise_first((gap for gap in gaps if gap not in gaps_when_folded), inputs)
     answer.noticed = noticed(inputs)
     return answer, merged
 
@@ -287,7 +280,7 @@ class SliceRows:
         self._next = next(self._groups, None)
 
     def of(self, replica: int) -> Iterator[StretchRow]:
-        """The rows of a replica; replicas are asked for in order."""
+        """The rows of a replica; call it for replicas in order."""
         if self._next is not None and self._next[0] == replica:
             yield from self._next[1]
             self._next = next(self._groups, None)
@@ -300,28 +293,24 @@ def _replica(
     known: Common,
     gaps: tuple[list[Incomplete], set[Incomplete]],
 ) -> Merged:
-    """One replica put together of its rows, or folded here; `gaps` takes what could not be read, and what of it could not when it
-    was folded elsewhere."""
+    """A replica merged from its rows, or folded here. What could not be read goes into the first of `gaps`; what a fold task could
+    not read, into the second."""
 
-    def told(folded: Folded) -> None:
+    def note_gap(folded: FoldedStretch) -> None:
         if folded.incomplete is not None:
             gaps[0].append(folded.incomplete)
 
-    def refold(split: Split) -> Iterator[Folded]:
-        return fold_split(plan, split, Folding(known.key, known.deep), read_indexes(plan, split.segment), never)
-
-    if rows is not None:
-        return plan, *merge_replica(plan, inputs, _folded(plan, rows, refold, gaps[1]), refold, told)
-    here = (folded for split in splits_of(0, plan) for folded in refold(split))
-    return plan, *merge_replica(plan, inputs, here, refold, told)
+    options = FoldOptions(known.key, known.deep)
+    if rows is None:
+        return fold_replica(plan, inputs, options, note_gap)
+    refold = refolder(plan, options)
+    return merge_replica(plan, inputs, _folded(plan, rows, refold, gaps[1]), refold, note_gap)
 
 
-def _folded(
-    plan: ReplicaPlan, rows: Iterator[StretchRow], refold: Callable[[Split], Iterator[Folded]], gaps: set[Incomplete]
-) -> Iterator[Folded]:
-    """The stretches of a replica; a segment whose stretches do not meet, or whose index must be looked at closely, folded anew.
+def _folded(plan: ReplicaPlan, rows: Iterator[StretchRow], refold: Refold, gaps: set[Incomplete]) -> Iterator[FoldedStretch]:
+    """The stretches of a replica. A segment is folded again if its stretches do not meet or its index needs the entries.
 
-    Holds the edges of one segment and the state of one stretch.
+    Memory holds the edges of one segment and the state of one stretch.
     """
     files = {segment.base_offset: segment for segment in plan.directory.segments}
     for base_offset, of_segment in groupby(rows, key=lambda row: row.segment):
@@ -331,7 +320,7 @@ def _folded(
             if row.start < 0:
                 edges.append(unpack(row.packed))
                 continue
-            fits = fits or _fit(edges)
+            fits = fits or _meet(edges)
             if not fits:
                 break
             stretch_edges = edges.pop(0)
@@ -339,15 +328,15 @@ def _folded(
             state: ReplicaState = unpack(row.packed)
             state.index = stretch_edges.index
             gaps.update([] if stretch_edges.incomplete is None else [stretch_edges.incomplete])
-            yield Folded(split, state, stretch_edges.landed, stretch_edges.incomplete)
+            yield FoldedStretch(split, state, stretch_edges.landed, stretch_edges.incomplete)
         if not fits:
             gaps.update(stretch_edges.incomplete for stretch_edges in edges if stretch_edges.incomplete is not None)
             end = max(stretch_edges.end for stretch_edges in edges)
             yield from refold(Split(0, segment, 0, end, edges[0].next_base_offset, first=True))
 
 
-def _fit(edges: list[StretchEdges]) -> bool:
-    """Whether each walk landed where the next one began, and the segment's index needs no closer look."""
+def _meet(edges: list[StretchEdges]) -> bool:
+    """Whether each walk ended where the next one began, and the segment's index can be judged without its entries."""
     indexes = [stretch_edges.index for stretch_edges in edges if stretch_edges.index is not None]
     if not edges[0].first or (len(indexes) == len(edges) and needs_entries(indexes)):
         return False

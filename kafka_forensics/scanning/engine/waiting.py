@@ -1,4 +1,4 @@
-"""Work that mostly waits for a storage service: much of it is under way at once, whatever the number of cores."""
+"""Concurrent work that mostly waits for a storage service, on more threads than there are cores."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
@@ -11,8 +11,8 @@ _Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer")
 
 
-def at_once(work: Callable[[_Item], _Answer], items: Iterable[_Item]) -> Generator[_Answer, None, None]:
-    """What `work` gives for every item, in order; it runs on threads, a few items ahead. What it raises is raised here."""
+def map_concurrently(work: Callable[[_Item], _Answer], items: Iterable[_Item]) -> Generator[_Answer, None, None]:
+    """Yield `work(item)` for every item, in order, computed on threads a few items ahead. Raises what `work` raises."""
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="waiting") as pool:
         ahead: deque[Future[_Answer]] = deque()
         try:

@@ -1,21 +1,23 @@
-"""Folding one split: the step that every engine runs somewhere."""
+"""Folding one split, and putting a replica together from its folded splits."""
 
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_forensics.analysis.replica import Replica, ReplicaState, whole
 from kafka_forensics.analysis.segments import Misplaced
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, read_leader_epochs, typed_path
+from kafka_forensics.model.files import OffsetIndex, TimeIndex
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.log import BatchChecks, KeySampler, SegmentReader, check_batch_in_file
+from kafka_forensics.parsers.indexes import parse_offset_index, parse_time_index
+from kafka_forensics.parsers.log import KeySampler, SegmentReader, check_batch_in_file, BatchChecks
 from kafka_forensics.parsers.log_dir import SegmentFiles, max_plausible_offset
 from kafka_forensics.scanning.folding.index_files import SnapshotCheck
-from kafka_forensics.scanning.folding.segment_indexes import SegmentIndexes, read_indexes
-from kafka_forensics.scanning.folding.splits import Split
+from kafka_forensics.scanning.folding.splits import Split, splits_of
 from kafka_forensics.storage.local import holding
 
 if TYPE_CHECKING:
@@ -24,30 +26,51 @@ if TYPE_CHECKING:
 
 
 Pause = Callable[[int], None]
-"""Called with the bytes that a stretch holds so far; may take its time."""
+"""Called with the size in bytes of the current stretch; may block."""
+Refold = Callable[[Split], Iterator["FoldedStretch"]]
+"""Folds a split again."""
+Merged = tuple[ReplicaPlan, Replica, SnapshotCheck]
+"""A replica whose log is folded."""
 
 SEGMENTS_KEPT: Final = 4
 """Segments whose parsed indexes are kept for their next split."""
 
 
 @dataclass(slots=True)
-class Folded:
-    """The state of a split, or of a stretch of one, where its walk landed, and why it is incomplete (None: it is not)."""
+class ParsedIndexes:
+    """Both indexes of a segment; None where the file is absent or unreadable, with the reason for the latter."""
 
-    split: Split
-    state: ReplicaState
-    landed: int
+    index: OffsetIndex | None = None
+    time_index: TimeIndex | None = None
     incomplete: Incomplete | None = None
 
 
+def read_indexes(plan: ReplicaPlan, segment: SegmentFiles) -> ParsedIndexes:
+    """Parse the indexes of a segment; if neither can be read, `incomplete` names the time index."""
+    source, base_offset = plan.log_dir.source, segment.base_offset
+    indexes = ParsedIndexes()
+    for entry in (segment.index, segment.time_index):
+        if entry is None:
+            continue
+        try:
+            with source.open(entry.path) as file:
+                if entry is segment.index:
+                    indexes.index = parse_offset_index(file, base_offset)
+                else:
+                    indexes.time_index = parse_time_index(file, base_offset)
+        except SourceError as error:
+            indexes.incomplete = Incomplete(typed_path(source, entry.path), error.reason)
+    return indexes
+
+
 class RecentIndexes:
-    """Indexes of the last few segments, so that the splits of one segment parse them once; threads may share it."""
+    """Parsed indexes of the last few segments, so that the splits of a segment parse them once; threads may share it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[int, int], SegmentIndexes] = OrderedDict()
+        self._kept: OrderedDict[tuple[int, int], ParsedIndexes] = OrderedDict()
 
-    def of(self, replica: int, plan: ReplicaPlan, segment: SegmentFiles) -> SegmentIndexes:
+    def of(self, replica: int, plan: ReplicaPlan, segment: SegmentFiles) -> ParsedIndexes:
         """The indexes of a segment of the replica of this number."""
         key = (replica, segment.base_offset)
         with self._lock:
@@ -58,42 +81,60 @@ class RecentIndexes:
             return self._kept[key]
 
 
-class Folding(NamedTuple):
-    """How all splits are folded: with which digest key, and whether every record is decoded."""
+@dataclass(slots=True)
+class FoldedStretch:
+    """A folded split, or a stretch of one: its state, the byte at which the walk ended, and why it is incomplete, if it is."""
+
+    split: Split
+    state: ReplicaState
+    landed: int
+    incomplete: Incomplete | None = None
+
+
+class FoldOptions(NamedTuple):
+    """How a scan folds its splits: `key` is the `digest_key`, `deep` tells whether it decodes every record."""
 
     key: "NDArray[np.int64]"
     deep: bool
 
 
-def fold_split(
-    plan: ReplicaPlan, split: Split, folding: Folding, indexes: SegmentIndexes, pause: Pause, moved: Mapping[int, int] | None = None
-) -> Iterator[Folded]:
-    """Read the split once and fold it, with the indexes of its segment: in one stretch, or in several that follow one another,
-    where one state would hold too much. Each comes as a split of its own.
+def no_wait(_size_in_bytes: int) -> None:
+    """A `Pause` that returns at once."""
 
-    A file that cannot be read (further) gives what was read, and says so. `moved` are right base offsets of batches of the segment
-    where another is written, by byte position.
+
+def fold_split(
+    plan: ReplicaPlan,
+    split: Split,
+    options: FoldOptions,
+    indexes: ParsedIndexes,
+    pause: Pause = no_wait,
+    moved: Mapping[int, int] | None = None,
+) -> Iterator[FoldedStretch]:
+    """Read the split once and fold it, in several consecutive stretches if one state would grow too large.
+
+    A file that cannot be read further gives what was read, as incomplete. `moved` has the right base offsets of batches of the
+    segment that bear a wrong one, by byte position.
     """
     log = split.segment.log
     assert log is not None
     source = plan.log_dir.source
 
-    def begun() -> ReplicaState:
+    def new_state() -> ReplicaState:
         index, time_index = indexes.index, indexes.time_index
         compacted = plan.context.compacted
         return ReplicaState(split.segment.base_offset, compacted=compacted, index=index, time_index=time_index, moved=moved)
 
-    state = begun()
+    state = new_state()
     landed = split.start
     try:
         with source.open(log.path) as file:
-            keys = KeySampler(plan.bytes) if folding.deep and plan.samples_keys else None
+            keys = KeySampler(plan.bytes) if options.deep and plan.samples_keys else None
             reader = SegmentReader(
                 file,
-                max_plausible_offset(split.segment.base_offset, split.next_base_offset),
-                key=folding.key,
-                inspect=BatchChecks(deep=folding.deep, keys=keys),
-                inspect_alone=check_batch_in_file if folding.deep else None,
+                key=options.key,
+                max_plausible_offset=max_plausible_offset(split.segment.base_offset, split.next_base_offset),
+                inspect=BatchChecks(deep=options.deep, keys=keys),
+                inspect_alone=check_batch_in_file if options.deep else None,
             )
             for chunk in reader.chunks(split.start, split.end):
                 state.step(chunk)
@@ -101,40 +142,53 @@ def fold_split(
                     state.keys.step(keys.take())
                 landed = split.start + state.framing.bytes_decoded + state.framing.bytes_damaged + state.framing.bytes_skipped
                 if state.filled and landed < split.end:
-                    yield Folded(replace(split, end=landed), state, landed)
+                    yield FoldedStretch(replace(split, end=landed), state, landed)
                     split = replace(split, start=landed, first=False)
-                    state = begun()
+                    state = new_state()
                 pause(state.size_in_bytes)
             landed = max(reader.landed, landed)
     except SourceError as error:
         state.framing.bytes_skipped += max(split.end - landed, 0)
         state.give_up(landed)
-        yield Folded(split, state, split.end, Incomplete(typed_path(source, log.path), error.reason))
+        yield FoldedStretch(split, state, split.end, Incomplete(typed_path(source, log.path), error.reason))
         return
-    yield Folded(split, state, landed, indexes.incomplete)
+    yield FoldedStretch(split, state, landed, indexes.incomplete)
 
 
-# Putting a replica together from the stretches of its log, wherever they were folded.
+def refolder(plan: ReplicaPlan, options: FoldOptions, misplaced: Iterable[Misplaced] = ()) -> Refold:
+    """A function that folds splits of a replica, with the base offsets of `misplaced` batches corrected."""
+
+    def refold(split: Split) -> Iterator[FoldedStretch]:
+        moved = {batch.position: batch.offset for batch in misplaced if batch.segment == split.segment.base_offset}
+        return fold_split(plan, split, options, read_indexes(plan, split.segment), moved=moved)
+
+    return refold
 
 
-Refold = Callable[[Split], Iterator[Folded]]
-"""Folds a split once more."""
-Merged = tuple[ReplicaPlan, Replica, SnapshotCheck]
-"""A replica that is folded and whole."""
+def fold_replica(
+    plan: ReplicaPlan,
+    inputs: Inputs,
+    options: FoldOptions,
+    show: Callable[[FoldedStretch], None] = lambda _: None,
+    misplaced: tuple[Misplaced, ...] = (),
+) -> Merged:
+    """Fold a whole replica here; `show` and `misplaced` as for `merge_replica`."""
+    refold = refolder(plan, options, misplaced)
+    return merge_replica(plan, inputs, chain.from_iterable(map(refold, splits_of(0, plan))), refold, show, misplaced)
 
 
 def merge_replica(
     plan: ReplicaPlan,
     inputs: Inputs,
-    stretches: Iterable[Folded],
+    stretches: Iterable[FoldedStretch],
     refold: Refold,
-    show: Callable[[Folded], None],
+    show: Callable[[FoldedStretch], None],
     misplaced: tuple[Misplaced, ...] = (),
-) -> tuple[Replica, SnapshotCheck]:
-    """The whole replica from its stretches in file order, with its epochs, snapshots and `.txnindex` files read on the way.
+) -> Merged:
+    """Merge the stretches of a replica, in file order, and read its epochs, snapshots and `.txnindex` files on the way.
 
-    Where a walk landed beyond the start of the next split, or before it, that one is folded again from there. `show` is shown every
-    stretch that is merged. `misplaced` are batches that were folded where they belong, and not where their base offsets say.
+    A stretch is folded again if the walk before it did not end at its start. `show` gets every stretch that is merged. `misplaced`
+    batches were folded where they belong, not where their base offsets say.
     """
     snapshot = SnapshotCheck(plan, inputs)
     with holding(plan.log_dir.source, plan.directory.path):
@@ -145,27 +199,27 @@ def merge_replica(
         snapshot.at(replica.log_end_offset, state)
         snapshot.rest()
     state.close()
-    return replica, snapshot
+    return plan, replica, snapshot
 
 
 def _merged(
-    stretches: Iterable[Folded], refold: Refold, show: Callable[[Folded], None], snapshot: SnapshotCheck
+    stretches: Iterable[FoldedStretch], refold: Refold, show: Callable[[FoldedStretch], None], snapshot: SnapshotCheck
 ) -> ReplicaState | None:
-    """The state of all stretches; None without any."""
+    """The merged state of all stretches; None without any."""
     merged: ReplicaState | None = None
     landed = 0
-    for folded in stretches:
-        split = folded.split
-        right = split.first or landed == split.start
-        for again in [folded] if right else refold(replace(split, start=min(landed, split.end))):
-            landed = again.landed if again.split.first else max(landed, again.landed)
-            show(again)
+    for planned in stretches:
+        split = planned.split
+        fits = split.first or landed == split.start
+        for stretch in [planned] if fits else refold(replace(split, start=min(landed, split.end))):
+            landed = stretch.landed if stretch.split.first else max(landed, stretch.landed)
+            show(stretch)
             if merged is None:
-                merged = again.state
+                merged = stretch.state
                 continue
-            if again.split.first:
+            if stretch.split.first:
                 snapshot.at(split.segment.base_offset, merged)
-            merged.make_room(again.state)
-            merged.merge(again.state)
+            merged.make_room(stretch.state)
+            merged.merge(stretch.state)
             snapshot.merged(merged)
     return merged

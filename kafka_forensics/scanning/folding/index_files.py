@@ -1,4 +1,4 @@
-"""A replica's `.txnindex` and `.snapshot` files, read when its log is folded, against what the log says."""
+"""Comparing a replica's `.txnindex` and `.snapshot` files with its log while that is merged."""
 
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class SnapshotCheck:
-    """Compares each `.snapshot` with the state of the log up to its offset, as the merge passes there, and `.txnindex` files."""
+    """Compares each `.snapshot` with the state of the log at its offset, when the merge reaches it, and `.txnindex` files."""
 
     def __init__(self, plan: ReplicaPlan, inputs: Inputs) -> None:
         self._plan = plan
@@ -25,38 +25,32 @@ class SnapshotCheck:
         self._snapshots = {} if plan.context.topic == CLUSTER_METADATA_TOPIC else dict(plan.directory.snapshots)
         self.findings: list[Finding] = []
         self.open_entries: list[ProducerEntry] = []
-        """Producers with an open transaction, by the newest snapshot read so far."""
+        """Producers with an open transaction in the newest snapshot so far."""
         self.newest_offset = -1
         """Offset of that snapshot."""
-        self._indexes = {
-            segment.base_offset: segment.transaction_index for segment in plan.directory.segments if segment.transaction_index
-        }
-        copied = {
-            segment.base_offset
-            for segment in plan.directory.segments
-            if segment.index or segment.time_index or segment.transaction_index
-        }
-        self._aborted = IndexCheck(plan.context, copied, self._read_index)
+        segments = plan.directory.segments
+        self._indexes = {segment.base_offset: segment.transaction_index for segment in segments if segment.transaction_index}
+        with_index = (segment for segment in segments if segment.index or segment.time_index or segment.transaction_index)
+        self._aborted = IndexCheck(plan.context, {segment.base_offset for segment in with_index}, self._read_index)
 
     def at(self, offset: int, state: ReplicaState) -> None:
-        """The log before `offset` is folded into `state`: judge the snapshot of that offset, if there is one."""
+        """Compare the snapshot of this offset, if there is one, with `state`, which is that of the log before it."""
         entry = self._snapshots.pop(offset, None)
         snapshot = None if entry is None else self._read(entry, offset)
-        if snapshot is not None:
-            named = [producer_entry.producer_id for producer_entry in snapshot.entries]
-            producers, transactions = state.producers.view(named), state.transactions.view(named)
-            runs = state.producers.runs
-            if runs.end_offset != offset and not self._plan.context.compacted:
-                return  # what stands right before it is not here
+        runs = state.producers.runs
+        # without the batches right before the snapshot, the state is not known
+        if snapshot is not None and (runs.end_offset == offset or self._plan.context.compacted):
+            producer_ids = [producer_entry.producer_id for producer_entry in snapshot.entries]
+            producers, transactions = state.producers.view(producer_ids), state.transactions.view(producer_ids)
             forgot = state.producers.forgot or state.transactions.forgot
             self.findings += compare_with_snapshot(snapshot, producers, transactions, runs, self._plan.context, forgot=forgot)
 
     def merged(self, state: ReplicaState) -> None:
-        """A stretch of the log was added to `state`, which begins where the log does."""
+        """Call it when a stretch was merged into `state`, the state of the log from its start."""
         self._aborted.passed(state.transactions, state.producers.runs)
 
     def aborted(self, replica: Replica) -> list[Finding]:
-        """What the `.txnindex` files do not say as the log does."""
+        """Differences between the `.txnindex` files and the log."""
         state = replica.state
         return self._aborted.findings(state.transactions, list(self._indexes), replica.local_log_start_offset, state.producers.runs)
 
@@ -65,21 +59,21 @@ class SnapshotCheck:
         return None if entry is None else self.inputs.read(self._plan.log_dir.source, entry, parse_transaction_index)
 
     def rest(self) -> None:
-        """Of snapshots at which neither a segment begins nor the log ends, only their own bytes are judged."""
+        """Check the format of the snapshots at whose offsets no segment begins and the log does not end."""
         for offset, entry in sorted(self._snapshots.items()):
             self._read(entry, offset)
         self._snapshots = {}
 
     def _read(self, entry: Entry, offset: int) -> ProducerSnapshot | None:
-        """The snapshot parsed; its damage is a finding at once."""
+        """Parse a snapshot; damage becomes a finding."""
         plan = self._plan
         snapshot = self.inputs.read(plan.log_dir.source, entry, lambda file: parse_producer_snapshot(file, offset))
-        if snapshot is not None and offset > self.newest_offset:
+        if snapshot is None:
+            return None
+        if offset > self.newest_offset:
             self.newest_offset = offset
-            self.open_entries = [
-                producer_entry for producer_entry in snapshot.entries if producer_entry.current_txn_first_offset >= 0
-            ]
-        if snapshot is not None and snapshot.damage:
+            self.open_entries = [producer for producer in snapshot.entries if producer.current_txn_first_offset >= 0]
+        if snapshot.damage:
             first = snapshot.damage[0]
             place = plan.context.place(
                 entry.name, byte_start=first.position, byte_end=first.position + first.size_in_bytes, offset_end=offset
@@ -91,15 +85,13 @@ class SnapshotCheck:
 
 
 def transaction_findings(plan: ReplicaPlan, replica: Replica, snapshots: SnapshotCheck) -> list[Finding]:
-    """Producers, transactions, `.txnindex` and `.snapshot` of one replica."""
+    """Findings about producers, transactions, `.txnindex` and `.snapshot` files of one replica."""
     context, state = replica.context, replica.state
-    runs = state.producers.runs
     findings = state.producers.findings(context)
     if context.topic != CLUSTER_METADATA_TOPIC:
-        of_transactions = state.transactions.findings(context, runs, replica.log_end_offset)
-        findings += [
-            txn for txn in of_transactions if replica.end_is_known or txn.kind != "TXN_OPEN"
-        ]  # its marker may be in what was not read
+        of_transactions = state.transactions.findings(context, state.producers.runs, replica.log_end_offset)
+        # the marker of an open transaction may be in what was not read
+        findings += [txn for txn in of_transactions if replica.end_is_known or txn.kind != "TXN_OPEN"]
         findings += snapshots.aborted(replica)
         findings += _missing_snapshots(plan, replica)
         replica.forgotten = forgotten_transactions(replica, snapshots.open_entries, snapshots.newest_offset)
@@ -108,8 +100,8 @@ def transaction_findings(plan: ReplicaPlan, replica: Replica, snapshots: Snapsho
 
 
 def _missing_snapshots(plan: ReplicaPlan, replica: Replica) -> list[Finding]:
-    """`PRODUCER_SNAPSHOT_MISSING` where Kafka, started on this directory, would take no snapshot at all for an upgrade and forget
-    the log's producers (UnifiedLog.rebuildProducerState); graver where the copy holds other partitions' snapshots."""
+    """`PRODUCER_SNAPSHOT_MISSING` if a start on this directory forgets the log's producers, because without any snapshot Kafka
+    assumes an upgrade (UnifiedLog.rebuildProducerState); a warning if the copy has snapshots of other partitions."""
     producers = len(replica.state.producers)
     if not replica.context.clean_shutdown or plan.directory.snapshots or not producers:
         return []

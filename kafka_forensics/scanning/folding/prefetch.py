@@ -1,4 +1,4 @@
-"""Folding splits ahead of the merge: on several threads, in the order of the splits, and in bounded memory."""
+"""Folding splits ahead of the merge, on several threads, in the order of the splits and in bounded memory."""
 
 import ctypes
 import threading
@@ -10,124 +10,121 @@ from functools import partial
 from itertools import chain
 from typing import Final
 
-from kafka_forensics.scanning.folding.fold_split import Folded, Pause
+from kafka_forensics.scanning.folding.fold_split import FoldedStretch, Pause, no_wait
 from kafka_forensics.scanning.folding.splits import Split
 
-Walk = Callable[[Split, Pause], Iterator[Folded]]
-"""Folds a split, a stretch after the other; tells the second argument, again and again, how many bytes its stretch holds."""
+FoldStretches = Callable[[Split, Pause], Iterator[FoldedStretch]]
+"""Folds a split, stretch by stretch, and calls the second argument repeatedly with the size of the current stretch."""
 
 LARGE: Final = 1 << 20
-"""Bytes of a stretch that count; nearly all hold less."""
-ROOM: Final = 32 << 20
-"""Bytes of large stretches that may wait for the merge together."""
+"""Size in bytes of the smallest stretch that is counted; nearly all are smaller."""
+MAX_WAITING_BYTES: Final = 32 << 20
+"""Total size of the large stretches that may wait for the merge."""
 
 _M_MMAP_THRESHOLD: Final = -3
 _LARGE_BLOCK: Final = 4 << 20
 
 
-class Room:
-    """What splits may hold that are folded ahead. One that has grown large while there is no room waits for its turn.
+class MemoryBudget:
+    """Limits the total size of large stretches that are folded ahead; a thread whose stretch exceeds it blocks until its turn.
 
-    Waiting changes nothing in what is folded, so that the answer does not depend on the number of threads.
+    Blocking does not change what is folded, so the answer does not depend on the number of threads.
     """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._held: dict[int, int] = {}
+        self._sizes: dict[int, int] = {}
         self._turn = 0
-        self._open = False
+        self._unlimited = False
 
     def hold(self, number: int, size_in_bytes: int) -> None:
-        """The split of this number holds so much; returns when it may go on."""
+        """Record the size of the current stretch of a split; returns when folding it may go on."""
         if size_in_bytes < LARGE:
             return
         with self._changed:
-            self._held[number] = size_in_bytes
-            while not self._open and number > self._turn and sum(self._held.values()) > ROOM:
+            self._sizes[number] = size_in_bytes
+            while not self._unlimited and number > self._turn and sum(self._sizes.values()) > MAX_WAITING_BYTES:
                 self._changed.wait()
 
-    def turn(self, number: int) -> None:
-        """The split of this number is merged now, and those before it are gone."""
+    def start_merging(self, number: int) -> None:
+        """The split of this number is merged from now on; those before it are done."""
         with self._changed:
             self._turn = number
-            self._held = {held_number: size for held_number, size in self._held.items() if held_number >= number}
+            self._sizes = {waiting: size for waiting, size in self._sizes.items() if waiting >= number}
             self._changed.notify_all()
 
-    def open(self) -> None:
-        """Nobody waits any more."""
+    def lift(self) -> None:
+        """Block nobody any longer."""
         with self._changed:
-            self._open = True
+            self._unlimited = True
             self._changed.notify_all()
 
 
 @dataclass(slots=True)
-class _Begun:
-    """A split whose first stretch is folded on a thread, or by the merging one (`first` is None), as all further ones are."""
+class _StartedSplit:
+    """A split whose first stretch a thread folds (None: the merging thread does, as it does all later ones)."""
 
     number: int
-    stretches: Iterator[Folded]
-    first: Future[Folded] | None
+    stretches: Iterator[FoldedStretch]
+    first: Future[FoldedStretch] | None
 
 
 def in_order(
-    walk: Walk, splits: Iterator[Split | None], jobs: Callable[[], int], alone: Callable[[Split], bool]
-) -> Iterator[Folded | None]:
-    """The stretches of all splits in order, the first of each folded on one of `jobs()` threads, a few splits ahead; None passes
-    through. Splits that are `alone` are folded only when it is their turn.
+    fold: FoldStretches, splits: Iterator[Split | None], jobs: Callable[[], int], must_run_in_order: Callable[[Split], bool]
+) -> Iterator[FoldedStretch | None]:
+    """Yield the stretches of all splits, in order; None passes through.
 
-    Of one thread none is made; how many there shall be is then asked again for the next split.
+    `jobs()` threads fold the first stretch of each split, a few splits ahead, except of splits that `must_run_in_order`. If
+    `jobs()` is 1, no thread is started, and it is asked again for the next split.
     """
     for split in splits:
         if split is None:
             yield None
         elif jobs() <= 1:
-            yield from walk(split, never)
+            yield from fold(split, no_wait)
         else:
-            yield from _in_order_ahead(walk, chain([split], splits), jobs(), alone)
+            yield from _in_order_ahead(fold, chain([split], splits), jobs(), must_run_in_order)
 
 
 def _in_order_ahead(
-    walk: Walk, splits: Iterator[Split | None], jobs: int, alone: Callable[[Split], bool]
-) -> Iterator[Folded | None]:
+    fold: FoldStretches, splits: Iterator[Split | None], jobs: int, must_run_in_order: Callable[[Split], bool]
+) -> Iterator[FoldedStretch | None]:
     """`in_order` on threads."""
-    _give_large_blocks_back()
-    room = Room()
+    _make_malloc_return_large_blocks()
+    budget = MemoryBudget()
     with ThreadPoolExecutor(jobs) as pool:
-        ahead: deque[_Begun | None] = deque()
+        ahead: deque[_StartedSplit | None] = deque()
         try:
             for number, split in enumerate(splits):
                 if split is None:
                     ahead.append(None)
                 else:
-                    stretches = walk(split, partial(room.hold, number))
-                    ahead.append(_Begun(number, stretches, None if alone(split) else pool.submit(next, stretches)))
+                    stretches = fold(split, partial(budget.hold, number))
+                    first = None if must_run_in_order(split) else pool.submit(next, stretches)
+                    ahead.append(_StartedSplit(number, stretches, first))
                 while len(ahead) > 3 * jobs:
-                    yield from _stretches(ahead.popleft(), room)
+                    yield from _stretches(ahead.popleft(), budget)
             while ahead:
-                yield from _stretches(ahead.popleft(), room)
+                yield from _stretches(ahead.popleft(), budget)
         finally:
-            room.open()
+            budget.lift()
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _stretches(begun: _Begun | None, room: Room) -> Iterator[Folded | None]:
-    if begun is None:
+def _stretches(started: _StartedSplit | None, budget: MemoryBudget) -> Iterator[FoldedStretch | None]:
+    if started is None:
         yield None
         return
-    room.turn(begun.number)
-    if begun.first is not None:
-        yield begun.first.result()
-        begun.first = None
-    yield from begun.stretches
+    budget.start_merging(started.number)
+    if started.first is not None:
+        yield started.first.result()
+        started.first = None
+    yield from started.stretches
 
 
-def _give_large_blocks_back() -> None:
-    """Have glibc return large blocks to the system when they are freed. Left to itself it comes to keep what one thread freed for
-    that thread, up to 32 MiB a block, and several threads then hold several times what they use. Other C libraries do not."""
+def _make_malloc_return_large_blocks() -> None:
+    """Have glibc return freed large blocks to the system. By default it comes to keep blocks of up to 32 MiB for the thread that
+    freed them, so that several threads hold several times what they use. Other C libraries do not."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK)
-
-
-def never(_size_in_bytes: int) -> None:
-    """The pause of what is folded by itself."""

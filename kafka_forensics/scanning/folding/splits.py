@@ -1,4 +1,4 @@
-"""Splits: (segment, byte range beginning at a batch). A pure function of the files, so any attempt gives the same."""
+"""Dividing segments into splits, byte ranges that begin at a batch. They depend on the files alone, so every attempt agrees."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,17 +16,15 @@ from kafka_forensics.storage.bundles import BundleSource
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kafka_forensics.storage.source import ByteFile
-
 SPLIT_BYTES: Final = 64 << 20
-"""Bytes of a split: large enough that a split's cost is its bytes, small enough that one segment feeds every core."""
+"""Size of a split: large enough that its cost is reading, small enough that one segment occupies every core."""
 SEARCHED_BYTES: Final = 8 << 20
-"""How far beyond a wished split point a batch is searched before the split is given up."""
+"""How far after the desired start of a split a batch is searched; without one there is no such split."""
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Bytes `[start, end)` of the `.log` of one segment of one replica; `next_base_offset` is the next segment's, if any."""
+    """Bytes `[start, end)` of the `.log` of a segment of a numbered replica; `next_base_offset` is that of the next segment."""
 
     replica: int
     segment: SegmentFiles
@@ -34,21 +32,23 @@ class Split:
     end: int
     next_base_offset: int | None
     first: bool
-    """Whether it begins its segment."""
+    """Whether it is the first of its segment."""
 
 
 def splits_of(replica: int, plan: ReplicaPlan) -> list[Split]:
-    """Splits of one replica, in file order. Sources that cannot seek give one split a segment."""
+    """Splits of one replica, in file order; one a segment for sources that cannot seek."""
     splits, split_bytes = [], SPLIT_BYTES
-    for segment, log, following in plan.directory.logs():
-        points = [0, *_points(plan, segment, range(1, split_count(plan, segment, split_bytes)), split_bytes)]
-        ends = [*points[1:], log.size_in_bytes]
-        splits += [Split(replica, segment, start, end, following, start == 0) for start, end in zip(points, ends, strict=True)]
+    for segment, log, next_base_offset in plan.directory.logs():
+        starts = [0, *_starts(plan, segment, range(1, split_count(plan, segment, split_bytes)), split_bytes)]
+        ends = [*starts[1:], log.size_in_bytes]
+        splits += [
+            Split(replica, segment, start, end, next_base_offset, start == 0) for start, end in zip(starts, ends, strict=True)
+        ]
     return splits
 
 
 def split_count(plan: ReplicaPlan, segment: SegmentFiles, split_bytes: int) -> int:
-    """How many splits a segment may have at most, by its size alone; at least one."""
+    """The largest number of splits of a segment, by its size alone; at least one."""
     size = 0 if segment.log is None else segment.log.size_in_bytes
     if size < 2 * split_bytes or not plan.log_dir.source.seekable or isinstance(plan.log_dir.source, BundleSource):
         return 1
@@ -58,25 +58,24 @@ def split_count(plan: ReplicaPlan, segment: SegmentFiles, split_bytes: int) -> i
 def numbered_range(
     plan: ReplicaPlan, segment: SegmentFiles, number: int, split_bytes: int, hints: "NDArray[np.int64]"
 ) -> tuple[int, int] | None:
-    """The bytes of the split of a number below `split_count`, found by itself; None where no batch was found to begin it.
+    """(start, end) of the split of a number below `split_count`; None if no batch was found to begin it.
 
-    `hints` are the positions that the segment's index names, none if it cannot be read.
+    `hints` are the positions in the segment's index, empty if it cannot be read.
     """
     assert segment.log is not None
     count = split_count(plan, segment, split_bytes)
-    start = next(iter(_points(plan, segment, [number], split_bytes, hints)), None) if number else 0
+    start = next(_starts(plan, segment, [number], split_bytes, hints), None) if number else 0
     if start is None:
         return None
-    end = next(iter(_points(plan, segment, range(number + 1, count), split_bytes, hints)), segment.log.size_in_bytes)
-    return start, end
+    return start, next(_starts(plan, segment, range(number + 1, count), split_bytes, hints), segment.log.size_in_bytes)
 
 
-def _points(
+def _starts(
     plan: ReplicaPlan, segment: SegmentFiles, numbers: Sequence[int], split_bytes: int, hints: "NDArray[np.int64] | None" = None
 ) -> Iterator[int]:
-    """Where the splits of these numbers begin, at batches: from the index, verified, or by searching. No point depends on another.
+    """The bytes at which the splits of these numbers begin, each found independently; none for a number near which is no batch.
 
-    A number near which no batch is found gives nothing. Without `hints`, the index is read for them.
+    They are taken from the index, and verified, or searched. Without `hints`, the index is read.
     """
     if not numbers:
         return
@@ -87,27 +86,23 @@ def _points(
             size = -1
             for number in numbers:
                 if size < 0:
-                    size = max((stop for _, stop in file.data_ranges()), default=0)  # nothing begins in the hole at its end
+                    size = max((stop for _, stop in file.data_ranges()), default=0)  # no batch begins in the hole at its end
                 if hints is None:
-                    hints = _hints(plan, segment)
-                if (point := _point(file, hints, number * split_bytes, size, segment.base_offset, split_bytes)) is not None:
-                    yield point
+                    hints = _index_positions(plan, segment)
+                half, near = split_bytes // 2, number * split_bytes
+                if near >= size - half:
+                    continue
+                hint = int(np.searchsorted(hints, near))
+                near = int(hints[hint]) if hint < len(hints) and near <= hints[hint] < near + half else near
+                start = find_batch(file, near, min(near + min(SEARCHED_BYTES, half), size), segment.base_offset)
+                if start is not None:
+                    yield start
     except SourceError:
-        return  # the fold that reads the file says what is wrong with it
+        return  # folding the file reports the error
 
 
-def _hints(plan: ReplicaPlan, segment: SegmentFiles) -> "NDArray[np.int64]":
-    """Positions that the index names."""
+def _index_positions(plan: ReplicaPlan, segment: SegmentFiles) -> "NDArray[np.int64]":
     if segment.index is None:
         return np.empty(0, np.int64)
     with plan.log_dir.source.open(segment.index.path) as file:
         return parse_offset_index(file, segment.base_offset).positions
-
-
-def _point(file: "ByteFile", hints: "NDArray[np.int64]", wished: int, size: int, base_offset: int, split_bytes: int) -> int | None:
-    """The first batch behind byte `wished`, less than half a split and what is searched away from it."""
-    if wished >= size - split_bytes // 2:
-        return None
-    hint = int(np.searchsorted(hints, wished))
-    near = int(hints[hint]) if hint < len(hints) and wished <= hints[hint] < wished + split_bytes // 2 else wished
-    return find_batch(file, near, min(near + min(SEARCHED_BYTES, split_bytes // 2), size), base_offset)

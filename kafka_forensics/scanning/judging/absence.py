@@ -1,4 +1,4 @@
-"""The ledger of expectation in a scan: its rows from what was gathered, and the findings about replicas without a copy."""
+"""Replicas without a copy: the ledger of expected replicas in a scan, and the findings about it."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from kafka_forensics.model.json_objects import Json
 
 _FIRST_TO_SET_ASIDE: Final = 15
-"""`metadata.version` 3.7-IV0: brokers that know it rename stray directories to `-stray`."""
+"""`metadata.version` 3.7-IV0, from which brokers rename stray directories to `-stray`."""
 EXAMPLES: Final = 6
-"""Partitions named of each broker, internal topics last; all are counted."""
+"""Partitions named for each broker, internal topics last."""
 NAMES_LISTED: Final = 16
 _TOPIC_DELETED: Final = "the topic was deleted, as the controller's log says"
 _MOVED: Final = "the replica was moved away, as the controller's log says"
@@ -52,13 +52,13 @@ _MADE_EARLIER: Final = "the other copies were made before that checkpoint was wr
 
 
 def ledger_of(inputs: Inputs, controller: ControllerHistory | None, copied: Extent | None = None) -> Ledger:
-    """The ledger of all that was gathered; `copied`: how the user says that every log directory was copied."""
+    """The ledger of the inputs; `copied`: what the user says was copied of every log directory."""
     clusters = controllers_clusters(inputs)
     return Ledger([_given(log_dir, clusters) for log_dir in inputs.log_dirs], controller, copied)
 
 
 def controllers_clusters(inputs: Inputs) -> frozenset[str | None]:
-    """Ids of the clusters whose controllers' log was given; None among them where a copy of it does not say."""
+    """Cluster ids of the copies of the controllers' log; None for a copy without one."""
     return frozenset(_cluster(plan.log_dir) for plan in inputs.internal if plan.context.topic == CLUSTER_METADATA_TOPIC)
 
 
@@ -67,40 +67,40 @@ def _cluster(log_dir: LogDir) -> str | None:
 
 
 def nodes_given(inputs: Inputs) -> frozenset[int] | None:
-    """Ids of the nodes of which a log directory was given; None if a directory does not say whose it is."""
+    """Ids of the nodes whose log directories are among the inputs; None if a directory has no node id."""
     nodes = {log_dir.node_id for log_dir in inputs.log_dirs}
     known = frozenset(node for node in nodes if node is not None)
     return known if len(known) == len(nodes) else None
 
 
-def _there(log_dir: LogDir) -> dict[TopicPartition, Presence]:
-    """What is the case with every partition that has a directory, or something in its place."""
+def _present(log_dir: LogDir) -> dict[TopicPartition, Presence]:
+    """The presence of every partition that has a directory, or something in its place."""
     listed = log_dir.found
-    there = {
-        (directory.topic or "", directory.partition or 0): Presence.UNREADABLE if log_dir.logs_left_out else _case(directory)
+    present = {
+        _key(directory): Presence.UNREADABLE if log_dir.logs_left_out else _presence(directory)
         for directory in listed.partitions
         if directory.legal and not directory.suffix
     }
     links = [name for entry in listed.irregular if (name := parse_partition_name(entry.name)) is not None]
     for names, case in ((listed.unlisted, Presence.UNREADABLE), (listed.repeated, Presence.WHOLE), (links, Presence.LINK)):
-        there |= {(name.topic, name.partition): case for name in names if name.suffix is None}
-    return there
+        present |= {(name.topic, name.partition): case for name in names if name.suffix is None}
+    return present
+
+
+def _key(directory: PartitionDirectory) -> TopicPartition:
+    return directory.topic or "", directory.partition or 0
 
 
 def _given(log_dir: LogDir, controllers: frozenset[str | None]) -> GivenDirectory:
     watermarks, log_starts = (log_dir.checkpoints.get(name) for name in (HIGH_WATERMARKS, LOG_START_FILE))
-    meta = log_dir.meta
+    meta, partitions = log_dir.meta, log_dir.found.partitions
     return GivenDirectory(
         log_dir.broker,
         log_dir.name,
         log_dir.node_id,
         None if meta is None else meta.directory_id,
-        _there(log_dir),
-        frozenset(
-            (directory.topic or "", directory.partition or 0)
-            for directory in log_dir.found.partitions
-            if directory.suffix in ("delete", "stray")
-        ),
+        _present(log_dir),
+        frozenset(_key(directory) for directory in partitions if directory.suffix in ("delete", "stray")),
         {} if watermarks is None else watermarks.offsets,
         meta is not None,
         bool(log_dir.checkpoints) or any(name.endswith("-checkpoint") for name in log_dir.found.entries),
@@ -113,28 +113,25 @@ def _given(log_dir: LogDir, controllers: frozenset[str | None]) -> GivenDirector
     )
 
 
-def _case(directory: PartitionDirectory) -> Presence:
+def _presence(directory: PartitionDirectory) -> Presence:
     if any(entry.kind is not EntryKind.FILE and entry.name.endswith(".log") for entry in directory.irregular):
         return Presence.LINK
     has_bytes = any(log.entry.size_in_bytes for log in directory.logs())
-    holds_nothing = not has_bytes and not any(segment.base_offset for segment in directory.segments)
-    return Presence.EMPTY if holds_nothing else Presence.WHOLE
+    return Presence.WHOLE if has_bytes or any(segment.base_offset for segment in directory.segments) else Presence.EMPTY
 
 
 def take_expectations(inputs: Inputs, ledger: Ledger) -> None:
-    """Let the replicas of each partition know of those without a copy."""
+    """Set `without_copy` of all replicas: the replicas of their partitions without a copy."""
     without: dict[TopicPartition, list[ExpectedReplica]] = {}
     for plan in inputs.replicas:
-        context = plan.context
-        key = (context.topic, context.partition)
+        key = (plan.context.topic, plan.context.partition)
         if key not in without:
             without[key] = ledger.rows_without_copy(*key)
-        context.without_copy = without[key]
+        plan.context.without_copy = without[key]
 
 
 def partitions_without_copy(inputs: Inputs, ledger: Ledger) -> dict[TopicPartition, list[ExpectedReplica]]:
-    """Partitions of which no directory is here, though log directories that were given should have one → the replicas that are
-    absent there and may have held records."""
+    """Partitions without any directory that should be in the given log directories → absent replicas that may have held records."""
     found = (part for log_dir in inputs.log_dirs for part in log_dir.found.partitions if part.suffix is None)
     served = {(part.topic, part.partition) for part in found}
     absent: dict[TopicPartition, list[ExpectedReplica]] = {}
@@ -149,11 +146,12 @@ def partitions_without_copy(inputs: Inputs, ledger: Ledger) -> dict[TopicPartiti
 
 
 def _known_by_remote_log(inputs: Inputs, ledger: Ledger) -> Iterable[ExpectedReplica]:
-    """The replicas that copied a partition's last remote segment, of brokers whose log directories were given whole; none where a
-    controllers' log says who has replicas."""
+    """Replicas that copied a partition's last remote segment, on brokers whose log directories were given whole; none if the
+    controllers' log names the replicas."""
     if inputs.controller is not None or inputs.remote_log is None:
         return
-    given = {one.directory.node_id: one.directory.broker for one in ledger.readings if one.reading is not Extent.PARTIAL}
+    directories = (reading.directory for reading in ledger.readings if reading.reading is not Extent.PARTIAL)
+    given = {directory.node_id: directory.broker for directory in directories}
     for log in inputs.remote_log.logs.values():
         last = max(log.finished, key=lambda segment: segment.event_timestamp_ms, default=None)
         if last is not None and last.broker_id in given:
@@ -162,16 +160,17 @@ def _known_by_remote_log(inputs: Inputs, ledger: Ledger) -> Iterable[ExpectedRep
 
 
 def _is_in_remote_storage(row: ExpectedReplica, inputs: Inputs) -> bool:
-    """Whether it has remote segments, which brokers delete that start without a directory of it, be another set aside or not."""
+    """Whether the partition has remote segments; a broker that starts without its directory deletes them, set aside or not."""
     log = None if inputs.remote_log is None else inputs.remote_log.log_of(*row.key)
     return log is not None and bool(log.finished)
 
 
 def _may_have_held_records(row: ExpectedReplica, inputs: Inputs) -> bool:
-    """By the checkpoint of its log directory, which names every replica with committed records; without one by the controllers."""
+    """By the high watermark checkpoint, which names every replica with committed records; without one, by the controllers."""
+    should_exist = not row.is_deleted and row.is_assigned is not False
     if HIGH_WATERMARKS in row.expected_by:
-        return not row.is_deleted and row.is_assigned is not False
-    if _is_in_remote_storage(row, inputs) and not row.is_deleted and row.is_assigned is not False:
+        return should_exist
+    if should_exist and _is_in_remote_storage(row, inputs):
         return True
     of_row = [log_dir for log_dir in inputs.log_dirs if (log_dir.broker, log_dir.name) == (row.broker, row.log_dir)]
     if any(HIGH_WATERMARKS in log_dir.checkpoints for log_dir in of_row):
@@ -180,12 +179,16 @@ def _may_have_held_records(row: ExpectedReplica, inputs: Inputs) -> bool:
     return control is not None and (control.isr is None or row.node in electable(control))
 
 
-def may_be_told_lost(inputs: Inputs, ledger: Ledger) -> frozenset[TopicPartition]:
-    """The partitions that `absence_findings` may bring up to date, as far as that is known before any log is read."""
-    by_key: dict[TopicPartition, list[ExpectedReplica]] = {}
-    for row in ledger.without_copy():
-        by_key.setdefault(row.key, []).append(row)
-    absent = {key for key, rows in by_key.items() if _proving(rows, inputs)}
+def _by_partition(rows: Iterable[ExpectedReplica]) -> dict[TopicPartition, list[ExpectedReplica]]:
+    by_partition: dict[TopicPartition, list[ExpectedReplica]] = {}
+    for row in rows:
+        by_partition.setdefault(row.key, []).append(row)
+    return by_partition
+
+
+def may_be_lost(inputs: Inputs, ledger: Ledger) -> frozenset[TopicPartition]:
+    """The partitions whose verdicts `absence_findings` may change, as far as that is known before any log is read."""
+    absent = {key for key, rows in _by_partition(ledger.without_copy()).items() if _proving(rows, inputs)}
     return frozenset(absent | {(topic, partition) for topic, partition, _ in unknown_to_controller(inputs)})
 
 
@@ -199,17 +202,15 @@ def absence_findings(
     quorum: Quorum | None,
     hidden: bool,
 ) -> list[Finding]:
-    """What is said of replicas without a copy; `partitions` are brought up to date where records are in no copy.
+    """Findings about replicas without a copy; sets the verdict and high watermark of `partitions` whose records are in no copy.
 
-    Absence alone proves no loss: it takes a checkpoint that says what was there, and that no copy is where nobody looked: neither
-    on a broker that was not given, nor `hidden` in what may be another log directory and could not be read.
+    Absence alone proves no loss. A checkpoint must prove what the replica held, and no copy may be on a broker that was not given,
+    or `hidden` in something unreadable that may be a log directory.
     """
     rows = list(ledger.without_copy())
-    findings = [_missing(row, inputs, ledger) for row in rows if _is_told_missing(row, inputs.controller)]
+    findings = [_missing(row, inputs, ledger) for row in rows if _has_finding(row, inputs.controller)]
     findings = [finding for finding in findings if concerns(finding.place, options)]
-    by_key: dict[TopicPartition, list[ExpectedReplica]] = {}
-    for row in rows:
-        by_key.setdefault(row.key, []).append(row)
+    by_key = _by_partition(rows)
     if options.broker is None and not hidden:
         findings += [finding for finding in _lost_everywhere(inputs, ledger, by_key) if concerns(finding.place, options)]
     if options.broker is None and not hidden and not options.live:
@@ -221,11 +222,11 @@ def absence_findings(
     return findings + _unknown_to_controller(inputs, partitions)
 
 
-def _is_told_missing(row: ExpectedReplica, controller: ControllerHistory | None) -> bool:
-    """Whether an absent replica is told by itself.
+def _has_finding(row: ExpectedReplica, controller: ControllerHistory | None) -> bool:
+    """Whether `REPLICA_MISSING` is reported for an absent replica.
 
-    Those of a wiped log directory are counted with it. Of one that only the controllers expect, and that they may elect, it is told
-    what its log lacks; where they do not say whom they may elect, nothing.
+    Replicas of a wiped log directory are counted with it. If only the controllers expect a replica and may elect it, a finding
+    about what its log lacks replaces this one.
     """
     if row.case is not Presence.ABSENT or row.is_wiped:
         return False
@@ -238,7 +239,7 @@ def _is_told_missing(row: ExpectedReplica, controller: ControllerHistory | None)
 
 
 def _missing(row: ExpectedReplica, inputs: Inputs, ledger: Ledger) -> Finding:
-    """`REPLICA_MISSING`: the checkpoint gives it offsets, or the controllers' log a replica, and no directory of it is there."""
+    """`REPLICA_MISSING`: a checkpoint or the controllers' log names a replica that has no directory."""
     evidence: ReplicaMissingEvidence = {"expected_by": list(row.expected_by)}
     evidence |= {"high_watermark": row.high_watermark} if row.high_watermark else {}
     evidence |= {"never_known": True} if row.never_known else {}
@@ -257,25 +258,23 @@ def _missing(row: ExpectedReplica, inputs: Inputs, ledger: Ledger) -> Finding:
 
 
 def _aside(row: ExpectedReplica, inputs: Inputs) -> list[str]:
-    """Directories of the partition on the same broker that no broker reads: on their way in or out."""
-    return [
-        f"{log_dir.name}/{directory.name}" for log_dir, directory in inputs.aside.get(row.key, []) if log_dir.broker == row.broker
-    ]
+    """The partition's `-delete`, `-stray` and `-future` directories on the same broker."""
+    aside = inputs.aside.get(row.key, [])
+    return [f"{log_dir.name}/{directory.name}" for log_dir, directory in aside if log_dir.broker == row.broker]
 
 
 def _proving(rows: Iterable[ExpectedReplica], inputs: Inputs) -> list[ExpectedReplica]:
-    """Absent replicas whose checkpoint proves what the partition held; none where records may be where nobody looked."""
+    """Absent replicas of a partition whose checkpoint proves what it held; none if its records may be in what was not read."""
     every = list(rows)
     if any(row.case in UNSEEN for row in every):
         return []
-    absent = [
-        row for row in every if row.case is Presence.ABSENT and HIGH_WATERMARKS in row.expected_by and row.is_assigned is not False
-    ]
+    absent = [row for row in every if row.case is Presence.ABSENT and HIGH_WATERMARKS in row.expected_by]
+    absent = [row for row in absent if row.is_assigned is not False]
     return [] if any(_aside(row, inputs) for row in absent) else absent
 
 
 def _lost_everywhere(inputs: Inputs, ledger: Ledger, by_key: dict[TopicPartition, list[ExpectedReplica]]) -> list[Finding]:
-    """`COMMITTED_LOST_EVERYWHERE` of partitions that checkpoints of several brokers name and of which no directory is there."""
+    """`COMMITTED_LOST_EVERYWHERE` for partitions without any directory that checkpoints of several brokers name."""
     findings = []
     for key, rows in by_key.items():
         if ledger.is_there(key) or any(row.is_deleted for row in rows):
@@ -309,9 +308,9 @@ def _lost_beyond_copies(
     partitions: Sequence[PartitionSummary],
     incomplete: Sequence[Incomplete],
 ) -> list[Finding]:
-    """`COMMITTED_LOST_EVERYWHERE` of partitions with an absent replica whose checkpoint reaches beyond every log that is there.
+    """`COMMITTED_LOST_EVERYWHERE` for partitions with an absent replica whose checkpoint reaches beyond all their logs.
 
-    Nothing is said where a log could not be read to its end, or where the copies are of several topics or clusters.
+    None if a log could not be read to its end, or the copies are of several topics or clusters.
     """
     lost = []
     ids: dict[TopicPartition, set[str]] = {}
@@ -332,7 +331,7 @@ def _lost_beyond_copies(
 
 
 def _beyond_every_log(inputs: Inputs, summary: PartitionSummary, absent: Sequence[ExpectedReplica]) -> Finding | None:
-    """What the checkpoint of an absent replica proves committed and no log that is there has."""
+    """The finding if the checkpoint of an absent replica proves records committed that no log has."""
     best = max(absent, key=lambda row: row.high_watermark or 0)
     committed, end = best.high_watermark or 0, max(replica.log_end_offset or 0 for replica in summary.replicas)
     brokers = {replica.broker for replica in summary.replicas}
@@ -355,20 +354,20 @@ def _beyond_every_log(inputs: Inputs, summary: PartitionSummary, absent: Sequenc
 
 
 def _unread(summary: PartitionSummary, incomplete: Sequence[Incomplete]) -> bool:
-    """Whether a copy of the partition could not be read, all of it or in part."""
+    """Whether some copy of the partition could not be read completely."""
     directories = [f"{replica.log_dir}/{replica.directory}/" for replica in summary.replicas]
     return any(entry.path.startswith(directory) for entry in incomplete for directory in directories)
 
 
 def _one_cluster(inputs: Inputs, witness: ExpectedReplica, holders: list[LogDir]) -> bool:
-    """Whether no two cluster ids are known of the witness's log directory and of those that hold copies."""
-    bearing = [log_dir for log_dir in inputs.log_dirs if (log_dir.broker, log_dir.name) == (witness.broker, witness.log_dir)]
-    return len({log_dir.meta.cluster_id for log_dir in [*bearing, *holders] if log_dir.meta is not None} - {None}) < 2
+    """Whether the witness's log directory and those that hold copies have no two cluster ids."""
+    of_witness = [log_dir for log_dir in inputs.log_dirs if (log_dir.broker, log_dir.name) == (witness.broker, witness.log_dir)]
+    return len({_cluster(log_dir) for log_dir in [*of_witness, *holders]} - {None}) < 2
 
 
 def _readings(ledger: Ledger, rows: Sequence[ExpectedReplica], options: ScanOptions) -> list[Finding]:
-    """What is said of log directories that are not whole: one `PARTIAL_COPY` a broker, one `LOG_DIR_WIPED` a log directory; a
-    limited scan counts what it asks for."""
+    """Findings about incomplete log directories: one `PARTIAL_COPY` a broker, one `LOG_DIR_WIPED` a log directory; counts only
+    replicas that a limited scan includes."""
     replicas = [row for row in rows if concerns(Place(row.topic, row.partition, row.broker), options)]
     findings = []
     partial: dict[int | str, list[DirectoryReading]] = {}
@@ -378,33 +377,31 @@ def _readings(ledger: Ledger, rows: Sequence[ExpectedReplica], options: ScanOpti
             partial.setdefault(directory.broker, []).append(reading)
         elif reading.reading is Extent.WIPED:
             gone = [row for row in replicas if row.is_wiped and (row.broker, row.log_dir) == (directory.broker, directory.name)]
-            place = Place(broker=directory.broker, log_dir=directory.name)
-            nothing_to_hold_it_against = not rows and ledger.is_empty
-            findings += [_wiped(reading, place, gone)] if gone or nothing_to_hold_it_against or directory.is_empty else []
+            nothing_expected = not rows and ledger.is_empty
+            if gone or nothing_expected or directory.is_empty:
+                findings.append(_wiped(reading, Place(broker=directory.broker, log_dir=directory.name), gone))
     for broker, readings in partial.items():
         absent = [row.key for row in replicas if row.case is Presence.NOT_COPIED and row.broker == broker]
-        findings += [_partial_copy(broker, readings, absent)] if absent else []
+        if not absent:
+            continue
+        directories = [reading.directory for reading in readings]
+        evidence: PartialCopyEvidence = {
+            "partitions": len(absent),
+            "there": sum(topic not in WITNESS_TOPICS for directory in directories for topic, _ in directory.there),
+            "examples": _examples(absent),
+            "log_dirs": [directory.name for directory in directories],
+            "reasons": sorted({reading.reason for reading in readings}),
+        }
+        findings.append(finding("PARTIAL_COPY", Place(broker=broker), evidence))
     return findings
 
 
-def _partial_copy(broker: int | str, readings: list[DirectoryReading], absent: list[TopicPartition]) -> Finding:
-    evidence: PartialCopyEvidence = {
-        "partitions": len(absent),
-        "there": sum(_held(directory_reading.directory) for directory_reading in readings),
-        "examples": _examples(absent),
-        "log_dirs": [directory_reading.directory.name for directory_reading in readings],
-        "reasons": sorted({directory_reading.reason for directory_reading in readings}),
-    }
-    return finding("PARTIAL_COPY", Place(broker=broker), evidence)
-
-
 def _without_logs(inputs: Inputs) -> list[Finding]:
-    """`PARTIAL_COPY` of each log directory that was copied without its `.log` files."""
+    """`PARTIAL_COPY` for each log directory that was copied without its `.log` files."""
     findings = []
     for log_dir in inputs.log_dirs:
         if log_dir.logs_left_out:
-            directories = [directory for directory in log_dir.found.partitions if directory.legal and directory.suffix is None]
-            keys = [(directory.topic or "", directory.partition or 0) for directory in directories]
+            keys = [_key(part) for part in log_dir.found.partitions if part.legal and part.suffix is None]
             evidence: PartialCopyEvidence = {
                 "partitions": len(keys),
                 "there": 0,
@@ -432,27 +429,21 @@ def _wiped(reading: DirectoryReading, place: Place, gone: Sequence[ExpectedRepli
 
 
 def _all_empty(inputs: Inputs, partitions: Sequence[PartitionSummary]) -> list[Finding]:
-    """`ALL_LOGS_EMPTY`: no log that was looked at ever got a record, as far as files show, though leaders came and went."""
-    looked_at = [partition for partition in partitions if partition.topic != CLUSTER_METADATA_TOPIC]
-    if any(replica.log_end_offset != 0 for partition in looked_at for replica in partition.replicas):
+    """`ALL_LOGS_EMPTY`: no scanned log ever had a record, as far as files show, though leaders were elected."""
+    scanned = [partition for partition in partitions if partition.topic != CLUSTER_METADATA_TOPIC]
+    if any(replica.log_end_offset != 0 for partition in scanned for replica in partition.replicas):
         return []
-    keys = {(partition.topic, partition.partition) for partition in looked_at}
-    plans = [plan for plan in inputs.replicas if (plan.context.topic, plan.context.partition) in keys]
-    for plan in plans:
-        read_leader_epochs(inputs, plan)  # those that were folded elsewhere
-    contexts = [plan.context for plan in plans]
-    begun = [entry for context in contexts if context.leader_epochs for entry in context.leader_epochs.entries]
-    epoch = max((entry.leader_epoch for entry in begun), default=0)
-    if epoch <= 0:
+    keys = {(partition.topic, partition.partition) for partition in scanned}
+    epochs = [0]
+    for plan in inputs.replicas:
+        if (plan.context.topic, plan.context.partition) in keys:
+            read_leader_epochs(inputs, plan)  # a replica that another process folded lacks them here
+            epochs += [entry.leader_epoch for entry in (plan.context.leader_epochs.entries if plan.context.leader_epochs else ())]
+    if max(epochs) <= 0:
         return []
-    clients = sorted({partition.topic for partition in looked_at} & INTERNAL_TOPICS)
-    return [
-        finding("ALL_LOGS_EMPTY", Place(), {"partitions": len(keys), "leader_epoch": epoch, "internal_topics": clients or None})
-    ]
-
-
-def _held(directory: GivenDirectory) -> int:
-    return sum(key[0] not in WITNESS_TOPICS for key in directory.there)
+    internal_topics = sorted({partition.topic for partition in scanned} & INTERNAL_TOPICS) or None
+    evidence: Json = {"partitions": len(keys), "leader_epoch": max(epochs), "internal_topics": internal_topics}
+    return [finding("ALL_LOGS_EMPTY", Place(), evidence)]
 
 
 def _examples(keys: Iterable[TopicPartition]) -> list[str]:
@@ -461,15 +452,12 @@ def _examples(keys: Iterable[TopicPartition]) -> list[str]:
 
 
 def _not_given(inputs: Inputs, rows: Sequence[ExpectedReplica], ledger: Ledger, quorum: Quorum | None) -> list[Finding]:
-    """One `REPLICA_NOT_GIVEN` for each broker with assigned replicas and no log directory of theirs among the inputs, and for each
-    such voter of the controllers, if others of them were given.
-
-    Where a scan is limited, only partitions that it reads are counted.
-    """
+    """`REPLICA_NOT_GIVEN` for each broker whose assigned replicas are in no given log directory, and for each such voter of the
+    controllers' quorum if other voters were given. A limited scan counts only partitions that it reads."""
     controller = inputs.controller
     if controller is None or not ledger.nodes_known:
         return []
-    wanted = _wanted(inputs)
+    wanted = _partitions_of_limited_scan(inputs)
     by_node: dict[int, list[ExpectedReplica]] = {}
     for row in rows:
         if row.case is Presence.NOT_GIVEN and row.node is not None and (wanted is None or row.key in wanted):
@@ -495,51 +483,46 @@ def _not_given(inputs: Inputs, rows: Sequence[ExpectedReplica], ledger: Ledger, 
     return findings
 
 
-def _wanted(inputs: Inputs) -> set[TopicPartition] | None:
-    """The partitions that a limited scan reads; None where it is not limited."""
+def _partitions_of_limited_scan(inputs: Inputs) -> set[TopicPartition] | None:
+    """The partitions that a limited scan reads; None if it is not limited."""
     read = {(plan.context.topic, plan.context.partition) for plan in inputs.replicas}
-    there = {
-        (directory.topic or "", directory.partition or 0)
-        for log_dir in inputs.log_dirs
-        for directory in log_dir.found.partitions
-        if directory.legal and directory.suffix is None and directory.topic not in WITNESS_TOPICS
-    }
-    return None if there <= read else read
+    directories = (part for log_dir in inputs.log_dirs for part in log_dir.found.partitions if part.legal and part.suffix is None)
+    return None if {_key(part) for part in directories if part.topic not in WITNESS_TOPICS} <= read else read
 
 
 def unknown_to_controller(inputs: Inputs) -> dict[tuple[str, int, str], list[int | str]]:
-    """(topic, partition, topic id) of every copy whose topic the voters' log does not know, and the brokers that hold it; empty
-    where no controllers' log is here, or it could not be read to its end."""
+    """(topic, partition, topic id) → brokers, of copies whose topic the voters' log does not have.
+
+    Empty without a controllers' log, or if it could not be read to its end.
+    """
     controller = inputs.controller
     if controller is None or not controller.is_complete:
         return {}
     end, clusters = voters_end(controller), controllers_clusters(inputs)
-    known = {
-        (replica_plan.context.topic, replica_plan.context.partition)
-        for replica_plan in inputs.replicas
-        if replica_plan.context.topic_id in controller.topics
-    }
-    holding: dict[tuple[str, int, str], list[int | str]] = {}
+    contexts = (plan.context for plan in inputs.replicas)
+    known = {(context.topic, context.partition) for context in contexts if context.topic_id in controller.topics}
+    brokers: dict[tuple[str, int, str], list[int | str]] = {}
     for plan in inputs.replicas:
         context, meta = plan.context, plan.log_dir.meta
         if end is None and (context.topic, context.partition) in known:
-            continue  # of copies of several topics the mismatch is told
-        strange = context.topic == CLUSTER_METADATA_TOPIC or meta is None or meta.node_id is None or meta.cluster_id not in clusters
-        if not strange and context.topic_id is not None and _is_unknown(controller, context.topic_id, end):
-            holding.setdefault((context.topic, context.partition, context.topic_id), []).append(context.broker)
-    return holding
+            continue  # copies of several topics are a TOPIC_ID_MISMATCH
+        if context.topic == CLUSTER_METADATA_TOPIC or meta is None or meta.node_id is None or meta.cluster_id not in clusters:
+            continue  # perhaps of another cluster
+        if context.topic_id is not None and _is_unknown(controller, context.topic_id, end):
+            brokers.setdefault((context.topic, context.partition, context.topic_id), []).append(context.broker)
+    return brokers
 
 
 def may_delete(controller: ControllerHistory) -> bool:
-    """Whether brokers may delete what the controllers do not know, as those before 3.7 do; later ones set it aside.
+    """Whether brokers may delete replicas of topics that the controllers do not have, as brokers before 3.7 do; later ones rename.
 
-    A cluster of later brokers may keep an earlier `metadata.version`; one that it has reached, no earlier broker runs with.
+    A cluster of later brokers may keep an earlier `metadata.version`, but no earlier broker runs with a later one.
     """
     return controller.features.get("metadata.version", _FIRST_TO_SET_ASIDE) < _FIRST_TO_SET_ASIDE
 
 
 def _unknown_to_controller(inputs: Inputs, partitions: Sequence[PartitionSummary]) -> list[Finding]:
-    """`TOPIC_UNKNOWN_TO_CONTROLLER` of partitions whose topic the voters' log does not know; brings `partitions` up to date."""
+    """`TOPIC_UNKNOWN_TO_CONTROLLER` for partitions whose topic the voters' log does not have; updates verdicts of `partitions`."""
     controller = inputs.controller
     if controller is None:
         return []
@@ -564,8 +547,6 @@ def _unknown_to_controller(inputs: Inputs, partitions: Sequence[PartitionSummary
 
 
 def _is_unknown(controller: ControllerHistory, topic_id: str, end: int | None) -> bool:
-    """Whether the voters' log, up to `end` if that is not all of what is known, has no such topic; a deleted one it knew."""
-    known = controller.topics.get(topic_id)
-    if known is None:
-        return True
-    return end is not None and known.created_offset is not None and known.created_offset >= end
+    """Whether the voters' log never had the topic; only records before `end` count, unless it is None."""
+    topic = controller.topics.get(topic_id)
+    return topic is None or (end is not None and topic.created_offset is not None and topic.created_offset >= end)

@@ -1,13 +1,12 @@
-"""Brokers whose log cleaner stopped, by `cleaner-offset-checkpoint` and the times of segments, held against other brokers.
+"""Brokers whose log cleaner stopped, by `cleaner-offset-checkpoint` and file times, in comparison with other brokers.
 
-A cleaner cleans the log with the largest dirty ratio, if that is above `min.cleanable.dirty.ratio`, and then writes down how far it
-was (LogCleanerManager.grabFilthiestCompactedLog, doneCleaning). Every broker does so by itself, so an entry that is behind another
-broker's is ordinary. What no running cleaner leaves is a log that was due for hours.
+A cleaner cleans the log with the largest dirty ratio above `min.cleanable.dirty.ratio`, and then writes its checkpoint
+(LogCleanerManager.grabFilthiestCompactedLog, doneCleaning). Brokers clean independently, so an entry behind that of another broker
+is ordinary; a log that was due for hours is not.
 
-Hours are counted by when files were written, not by timestamps of records: a broker that was down copies the records of a day in
-minutes, and producers set timestamps as they like. A segment's file is written to until the next one begins, and a cleaned segment
-keeps the time of the last one that it was made of (Cleaner.cleanSegments). Copying without the times makes all files new, and then
-nothing is said.
+Times are those of files, not of records: a broker that was down fetches a day's records in minutes, and producers set any
+timestamps. A segment is written to until the next one begins, and a cleaned segment keeps the time of the last segment it was made
+of (Cleaner.cleanSegments). A copy without file times makes all files new, and gives no finding.
 """
 
 from bisect import bisect_left
@@ -20,7 +19,6 @@ from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.evidence.inputs import Inputs, LogDir, broker_order
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.model.findings import Finding, Place, TopicPartition
-from kafka_forensics.parsers.log_dir import PartitionDirectory
 from kafka_forensics.replication.recovery import CLEANER_FILE
 
 if TYPE_CHECKING:
@@ -28,11 +26,11 @@ if TYPE_CHECKING:
 
 _HOUR_MS: Final = 60 * 60 * 1000
 DUE_MS: Final = 12 * _HOUR_MS
-"""How long logs have to be due. A cleaner sleeps 15 seconds where it finds nothing to do; one log may take it hours."""
+"""How long logs must have been due: an idle cleaner sleeps 15 seconds, but cleaning one log may take hours."""
 PARTITIONS: Final = 2
-"""How many logs have to be due: one alone may be a partition that the cleaner failed to clean, and passes over until a restart."""
+"""How many logs must have been due: a cleaner skips a single partition that it failed to clean, until a restart."""
 DIRTY_RATIO: Final = 0.8
-"""Taken for `min.cleanable.dirty.ratio` where no controller's log has it: the default is 0.5, and server.properties is not seen."""
+"""Used for `min.cleanable.dirty.ratio` unless the topic sets it: the default is 0.5, but server.properties may set another."""
 _LISTED: Final = 8
 
 
@@ -40,12 +38,12 @@ class _Segment(NamedTuple):
     base_offset: int
     size_in_bytes: int
     written_ms: int
-    """When its file was last written to."""
+    """Modification time of its file."""
 
 
 @dataclass(slots=True)
-class _Log:
-    """A log with an entry in the checkpoint, up to where it is cleaned, and its segments by base offset."""
+class _CompactedLog:
+    """A log with an entry in the checkpoint: cleaned up to offset `cleaned_end`; segments by base offset."""
 
     log_dir: str
     segments: list[_Segment]
@@ -53,19 +51,19 @@ class _Log:
 
     @property
     def cleaned(self) -> list[_Segment]:
-        """The segments that a cleaner has been over; none where the entry only says where the log starts."""
+        """The segments before `cleaned_end`; none if that is the log start offset."""
         return [segment for segment in self.segments if segment.base_offset < self.cleaned_end]
 
 
 @dataclass(slots=True)
 class _Broker:
-    logs: dict[TopicPartition, _Log] = field(default_factory=dict)
+    logs: dict[TopicPartition, _CompactedLog] = field(default_factory=dict)
     moving: set[TopicPartition] = field(default_factory=set)
-    """Partitions on their way to another of its log directories, which are not cleaned meanwhile (ReplicaManager)."""
+    """Partitions that move to another of its log directories, which are not cleaned meanwhile (ReplicaManager)."""
     written_ms: list[int] = field(default_factory=list)
-    """Of all segments, ascending."""
+    """Times of all segments, ascending."""
     pauses_ms: list[int] = field(default_factory=list)
-    """For each of these times the longest pause behind it."""
+    """For each of these times, the longest pause after it."""
 
     @property
     def newest_ms(self) -> int:
@@ -74,15 +72,15 @@ class _Broker:
 
     @property
     def last_cleaned_ms(self) -> int:
-        """A time after which its cleaner has cleaned a log: when the newest of all cleaned segments was written."""
+        """The time of the newest cleaned segment, after which its cleaner cleaned a log."""
         return max((segment.written_ms for log in self.logs.values() for segment in log.cleaned), default=-1)
 
 
-class _Due(NamedTuple):
-    """A log that was due from `since_ms` to `until_ms` at least, and was not cleaned."""
+class _DueLog(NamedTuple):
+    """A log that was due at least from `since_ms` to `until_ms`, and was not cleaned."""
 
     partition: TopicPartition
-    log: _Log
+    log: _CompactedLog
     others_cleaned_end: int
     cleaned_on: int | str
     dirty_bytes: int
@@ -92,8 +90,8 @@ class _Due(NamedTuple):
 
 
 def stopped_cleaners(inputs: Inputs, controller: ControllerHistory | None) -> list[Finding]:
-    """`CLEANER_STOPPED` for each broker with several logs that were due for hours while it ran, that other brokers cleaned further,
-    and after which its cleaner cleaned nothing."""
+    """`CLEANER_STOPPED` for each running broker with several logs that were due for hours, and that other brokers cleaned further,
+    if its cleaner cleaned nothing afterwards."""
     brokers = _brokers(inputs.log_dirs)
     partitions = {} if controller is None else controller.partitions
     findings = []
@@ -112,14 +110,14 @@ def _brokers(log_dirs: Iterable[LogDir]) -> dict[int | str, _Broker]:
         for directory in log_dir.found.partitions:
             if directory.topic is None or directory.partition is None:
                 continue
-            partition = directory.topic, directory.partition
+            partition, logs = (directory.topic, directory.partition), directory.logs()
             if directory.suffix == "future":
                 broker.moving.add(partition)
             elif directory.suffix is None:
-                segments = _segments(directory)
+                segments = [_Segment(log.base_offset, log.entry.size_in_bytes, log.entry.mtime_ns // 1_000_000) for log in logs]
                 cleaned_end = log_dir.offset(CLEANER_FILE, *partition)
                 if cleaned_end is not None:
-                    broker.logs.setdefault(partition, _Log(log_dir.name, segments, cleaned_end))
+                    broker.logs.setdefault(partition, _CompactedLog(log_dir.name, segments, cleaned_end))
                 broker.written_ms += [segment.written_ms for segment in segments]
     for broker in brokers.values():
         broker.written_ms.sort()
@@ -128,31 +126,21 @@ def _brokers(log_dirs: Iterable[LogDir]) -> dict[int | str, _Broker]:
     return brokers
 
 
-def _segments(directory: PartitionDirectory) -> list[_Segment]:
-    return [_Segment(log.base_offset, log.entry.size_in_bytes, log.entry.mtime_ns // 1_000_000) for log in directory.logs()]
-
-
 def _due_logs(
     broker: int | str, brokers: dict[int | str, _Broker], partitions: dict[TopicPartition, PartitionControl]
-) -> Iterator[_Due]:
-    """The logs of a broker that were due for `DUE_MS` while it ran.
-
-    Younger copies of other brokers say nothing: these may have cleaned after it was copied."""
+) -> Iterator[_DueLog]:
+    """The logs of a broker that were due for `DUE_MS` while it ran, in comparison with copies that are not younger."""
     ours = brokers[broker]
     others = {name: other for name, other in brokers.items() if name != broker and other.newest_ms <= ours.newest_ms + _HOUR_MS}
     for partition, log in ours.logs.items():
         control = partitions.get(partition)
         cleaned_ends = {name: other.logs[partition].cleaned_end for name, other in others.items() if partition in other.logs}
         furthest = max(cleaned_ends, key=lambda name: cleaned_ends[name], default=broker)
-        if furthest != broker and partition not in ours.moving and _is_compacted(control):
+        is_compacted = control is None or control.cleanup_policy is None or "compact" in control.cleanup_policy
+        if furthest != broker and partition not in ours.moving and is_compacted:
             due = _due(log, cleaned_ends[furthest], _dirty_ratio(control))
             if due is not None and _ran(ours, due[2], due[3]):
-                yield _Due(partition, log, cleaned_ends[furthest], furthest, *due)
-
-
-def _is_compacted(control: PartitionControl | None) -> bool:
-    """Whether the topic is still compacted, for all that the controller's log says."""
-    return control is None or control.cleanup_policy is None or "compact" in control.cleanup_policy
+                yield _DueLog(partition, log, cleaned_ends[furthest], furthest, *due)
 
 
 def _dirty_ratio(control: PartitionControl | None) -> float:
@@ -163,11 +151,11 @@ def _dirty_ratio(control: PartitionControl | None) -> float:
         return DIRTY_RATIO
 
 
-def _due(log: _Log, others_cleaned_end: int, dirty_ratio: float) -> tuple[int, int, int, int] | None:
-    """Dirty bytes, clean bytes, and since and until when a log was due; None if it was not for `DUE_MS`.
+def _due(log: _CompactedLog, others_cleaned_end: int, dirty_ratio: float) -> tuple[int, int, int, int] | None:
+    """(dirty bytes, clean bytes, due since ms, due until ms) of a log; None if it was not due for `DUE_MS`.
 
-    The log was due when the segments that make it so were closed. Another broker cleaned them and what was written `DUE_MS` later,
-    so that neither `min.compaction.lag.ms` nor an open transaction held them back all the while.
+    It was due when the segments that make it dirty enough were closed. Another broker cleaned them and segments written `DUE_MS`
+    later, so neither `min.compaction.lag.ms` nor an open transaction kept them from being cleaned all the time.
     """
     clean = log.cleaned
     closed = [
@@ -179,7 +167,7 @@ def _due(log: _Log, others_cleaned_end: int, dirty_ratio: float) -> tuple[int, i
     if not clean or not closed or times != sorted(times):
         return None
     count = sum(written_ms <= times[-1] - DUE_MS for written_ms in times)
-    if count < 2:  # a dirty one, and one behind it, which was begun when that was closed
+    if count < 2:  # a dirty one, and the next, which began when that was closed
         return None
     dirty_bytes = sum(segment.size_in_bytes for segment in closed[: count - 1])
     clean_bytes = sum(segment.size_in_bytes for segment in clean)
@@ -188,13 +176,11 @@ def _due(log: _Log, others_cleaned_end: int, dirty_ratio: float) -> tuple[int, i
 
 
 def _ran(broker: _Broker, since_ms: int, until_ms: int) -> bool:
-    """Whether the broker wrote segments all the while and until it was copied: no pause took half of the time.
-
-    `since_ms` is when it wrote one of them."""
+    """Whether the broker ran from `since_ms`, the time of a segment: no pause between segments took half of the time."""
     return broker.pauses_ms[bisect_left(broker.written_ms, since_ms)] <= (until_ms - since_ms) / 2
 
 
-def _finding(broker: int | str, known: _Broker, due: list[_Due]) -> Finding:
+def _finding(broker: int | str, known: _Broker, due: list[_DueLog]) -> Finding:
     log_dirs = {log.log.log_dir for log in due}
     evidence: CleanerStoppedEvidence = {
         "partitions": len(due),

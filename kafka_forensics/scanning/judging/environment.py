@@ -1,16 +1,18 @@
-"""Findings about the copies themselves: names, odd entries, identities, missing files, files that changed meanwhile."""
+"""Findings about the copies themselves: names, odd entries, identities, missing and malformed small files, changed files."""
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.kinds import finding
+from kafka_forensics.analysis.kinds import Trait, finding, kinds_with
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import brokers_epochs, lacks_remote_epochs
 from kafka_forensics.evidence.inputs import CHECKPOINTS, METADATA, Inputs, LogDir, ReplicaPlan, misnamed
 from kafka_forensics.evidence.ledger import lost_directory_ids
+from kafka_forensics.evidence.paths import is_alone
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+from kafka_forensics.model.results import Read
 from kafka_forensics.parsers.checkpoints import parse_partition_metadata
 from kafka_forensics.parsers.log_dir import PartitionDirectory
 from kafka_forensics.parsers.quorum_state import quorum_state_damage
@@ -22,21 +24,34 @@ from kafka_forensics.replication.recovery import (
     loads_as_partition,
 )
 from kafka_forensics.replication.small_files import ABSENT, BOOTSTRAP, CLEAN_SHUTDOWN, EMPTY, META_PROPERTIES, STOPPING, outcome_of
-from kafka_forensics.scanning.judging.topic_ids import known_topic_id, left_out_topic_ids
 from kafka_forensics.storage.source import Entry
 
 if TYPE_CHECKING:
-    from kafka_forensics.analysis.kinds.evidence_classes import ChangedEvidence, EpochCacheEvidence, IndexMissingEvidence
+    from kafka_forensics.analysis.kinds.evidence_classes import (
+        ChangedEvidence,
+        EpochCacheEvidence,
+        IndexMissingEvidence,
+        TopicIdMissingEvidence,
+    )
     from kafka_forensics.model.json_objects import Json
 
-NAMES_LISTED = 16
-_EPOCHS_TOLD = 64
-SPARSE_BYTES = 1 << 20
-"""A `.log` with at least this many bytes in holes is called sparse."""
+NAMES_LISTED: Final = 16
+EXAMPLES: Final = 6
+_EPOCHS_LISTED: Final = 64
+SPARSE_BYTES: Final = 1 << 20
+"""Bytes in holes from which a `.log` is called sparse."""
+_KRAFT: Final = 1
+"""Version of `meta.properties` under KRaft."""
+_FIRST_TO_REFUSE: Final = 15
+"""`metadata.version` 3.7-IV0, from which brokers do not serve a log without topic id."""
+_FIRST_TO_SET_ASIDE: Final = 20
+"""`metadata.version` 3.8-IV0, from which brokers rename its directory to `-stray`."""
+_BEFORE_3_7: Final = "the broker is of Kafka before 3.7, which gives the log the id that the controllers have for the topic"
+_NOT_COPIED: Final = "only the copy is without these files, and no broker starts on it"
 
 
 def environment_findings(inputs: Inputs) -> list[Finding]:
-    """Everything that is said of log directories rather than of replicas."""
+    """Findings about log directories."""
     findings: list[Finding] = []
     for log_dir in inputs.log_dirs:
         findings += _log_dir_findings(log_dir, inputs)
@@ -61,7 +76,7 @@ def environment_findings(inputs: Inputs) -> list[Finding]:
 
 
 def changed_findings(inputs: Inputs) -> list[Finding]:
-    """`EVIDENCE_CHANGED` for each file that is not what it was when first seen; asked for at the end."""
+    """`EVIDENCE_CHANGED` for each file that changed since it was first seen; call it at the end of a scan."""
     findings = []
     for path, before, after in inputs.manifest.changes():
         evidence: ChangedEvidence = {
@@ -73,7 +88,7 @@ def changed_findings(inputs: Inputs) -> list[Finding]:
 
 
 def _place_of(path: str, inputs: Inputs) -> Place:
-    """The place of a file that the manifest names by its whole path; of an archive, only that path."""
+    """The place of a file by its whole path; only the path for an archive."""
     for log_dir in inputs.log_dirs:
         if path.startswith(log_dir.name + os.sep):
             return Place(broker=log_dir.broker, log_dir=log_dir.name, file=os.path.relpath(path, log_dir.name))
@@ -102,15 +117,14 @@ def _log_dir_findings(log_dir: LogDir, inputs: Inputs) -> list[Finding]:
 
 
 def _identity_findings(log_dir: LogDir, inputs: Inputs) -> list[Finding]:
-    """What is wrong with `meta.properties`. It is not there, though checkpoints or a `quorum-state` are: the copy may lack it, or
-    the disk. Or the controllers know the log directory by an id that it does not have."""
+    """Damage in `meta.properties`. A missing one, though there are checkpoints or a `quorum-state`, or one without the directory id
+    that the controllers have, counts as damage."""
     meta, entries = log_dir.meta, log_dir.found.entries
-    if meta is None:
-        voted = any("quorum-state" in directory.entries for directory in log_dir.found.partitions)
-        is_absent = META_PROPERTIES not in entries and (voted or any(file in entries for file in CHECKPOINTS))
-        damage = [Damage("CHECKPOINT_MALFORMED", 0, 0, detail={"reason": ABSENT})] if is_absent else []
-    else:
-        damage = meta.damage
+    damage: list[Damage] = [] if meta is None else meta.damage
+    if meta is None and META_PROPERTIES not in entries:
+        is_voter = any("quorum-state" in directory.entries for directory in log_dir.found.partitions)
+        if is_voter or any(file in entries for file in CHECKPOINTS):
+            damage = [Damage("CHECKPOINT_MALFORMED", 0, 0, detail={"reason": ABSENT})]
     known = _identity(log_dir, inputs) if damage or (meta is not None and meta.directory_id is None) else {}
     if not damage and "directory_id" in known:
         damage = [Damage("CHECKPOINT_MALFORMED", 0, 0, detail={"reason": "missing", "key": "directory.id"})]
@@ -118,9 +132,8 @@ def _identity_findings(log_dir: LogDir, inputs: Inputs) -> list[Finding]:
 
 
 def log_dir_damage(log_dir: LogDir) -> dict[str, list[Damage]]:
-    """What is wrong with each small file of a log directory itself. A broker makes offset checkpoints without bytes when it first
-    starts; those of high watermarks and log starts are noted where that of recovery points is filled.
-    """
+    """The damage of each small file of a log directory. Checkpoints of high watermarks and log starts are empty after a broker's
+    first start, which counts as damage only if that of recovery points is not empty."""
     checkpoints = {file: log_dir.checkpoints[file].damage for file in CHECKPOINTS if file in log_dir.checkpoints}
     written = log_dir.checkpoints.get(RECOVERY_POINT_FILE)
     for file in (HIGH_WATERMARK_FILE, LOG_START_FILE) if written is not None and written.offsets else ():
@@ -136,7 +149,7 @@ def log_dir_damage(log_dir: LogDir) -> dict[str, list[Damage]]:
 
 
 def _directory_findings(directory: PartitionDirectory, broker: int | str, name: str, links: dict[str, str]) -> list[Finding]:
-    """`links`: directory of a partition that is a link → where it leads, behind a slash."""
+    """`links`: partition directory that is a link → its target after a slash."""
     findings = [_irregular(entry, broker, name) for entry in directory.irregular]
     if not directory.legal:
         evidence: Json = {"name": directory.name, "refused": not loads_as_partition(directory.name)}
@@ -155,19 +168,14 @@ def _directory_findings(directory: PartitionDirectory, broker: int | str, name: 
 
 
 def _missing_indexes(log_dir: LogDir) -> list[Finding]:
-    """One finding a log directory: how many segments lack `.index` or `.timeindex`."""
-    lacking: list[str] = []
-    for directory in log_dir.found.partitions:
-        if not directory.legal or directory.suffix is not None:
-            continue
-        lacking += [
-            f"{directory.name}/{segment.log.name}"
-            for segment in directory.segments
-            if segment.log is not None
-            and (segment.index is None or segment.time_index is None)
-            and segment.log.path
-            and segment.log.unreadable is None
-        ]
+    """`INDEX_MISSING`: how many segments of a log directory lack `.index` or `.timeindex`."""
+    live = (directory for directory in log_dir.found.partitions if directory.legal and directory.suffix is None)
+    lacking = [
+        f"{directory.name}/{log.name}"
+        for directory in live
+        for segment, log, _ in directory.logs()
+        if (segment.index is None or segment.time_index is None) and log.path and log.unreadable is None
+    ]
     if not lacking:
         return []
     evidence: IndexMissingEvidence = {"segments": len(lacking), "files": lacking[:NAMES_LISTED]}
@@ -194,8 +202,8 @@ def _malformed(
     known: "Json",
     place: Place | None = None,
 ) -> list[Finding]:
-    """One `CHECKPOINT_MALFORMED` a file, named as in its log directory, with its first damage, how many there are, and what a start
-    does with it: an error where it does not serve all logs. `known` is what others say that it should say."""
+    """`CHECKPOINT_MALFORMED` for a damaged file, with its first damage and what a start does with the file: an error if the broker
+    then does not serve all logs. `known` is content that other files prove."""
     if not damage:
         return []
     first = damage[0]
@@ -214,22 +222,22 @@ def _malformed(
 
 
 def _identity(log_dir: LogDir, inputs: Inputs) -> "Json":
-    """What a log directory's `meta.properties` should say, as far as others prove it: the cluster's id by all other directories,
-    the node's by the name it was given, the directory's own by the controllers' log."""
+    """What `meta.properties` should contain, as far as others prove it: the cluster id by all other log directories, the node id by
+    the broker's name, the directory id by the controllers' log."""
     others = [other for other in inputs.log_dirs if other is not log_dir and other.meta is not None and not other.meta.damage]
     clusters = {other.meta.cluster_id for other in others if other.meta is not None}
     known: Json = {"cluster_id": clusters.pop()} if len(clusters) == 1 else {}
     node = log_dir.broker if isinstance(log_dir.broker, int) or log_dir.broker.isdecimal() else None
     if node is None:
         return known
-    held = {(directory.topic, directory.partition) for directory in log_dir.found.partitions if directory.suffix is None}
+    present = {(directory.topic, directory.partition) for directory in log_dir.found.partitions if directory.suffix is None}
     lost = lost_directory_ids(inputs.controller, int(node), {other.meta.directory_id for other in others if other.meta is not None})
-    directories = {directory for place, directory in lost.items() if place in held}
+    directories = {directory for place, directory in lost.items() if place in present}
     return known | {"node_id": int(node)} | ({"directory_id": directories.pop()} if len(directories) == 1 else {})
 
 
 def replica_file_findings(plan: ReplicaPlan, plans: list[ReplicaPlan], inputs: Inputs) -> list[Finding]:
-    """Damage in the small files of one replica's directory; `plans` are those of all replicas of the partition."""
+    """Findings about the small files of one replica's directory; `plans` has all replicas of the partition."""
     context, entries = plan.context, plan.directory.entries
     findings = []
     for file, damage in partition_damage(plan, inputs).items():
@@ -242,7 +250,7 @@ def replica_file_findings(plan: ReplicaPlan, plans: list[ReplicaPlan], inputs: I
 
 
 def partition_damage(plan: ReplicaPlan, inputs: Inputs) -> dict[str, list[Damage]]:
-    """What is wrong with each small file of one replica's directory; those that nobody has read so far are read."""
+    """The damage of each small file of one replica's directory; reads those that were not read before."""
     context, entries = plan.context, plan.directory.entries
     damage: dict[str, list[Damage]] = {}
     if context.leader_epochs is not None:
@@ -256,38 +264,114 @@ def partition_damage(plan: ReplicaPlan, inputs: Inputs) -> dict[str, list[Damage
 
 
 def missing_epochs(plan: ReplicaPlan, replica: Replica) -> list[Finding]:
-    """`EPOCH_CACHE_MISMATCH`, a warning, where a log with leader epochs has no `leader-epoch-checkpoint` and others beside it have:
-    Kafka begins with an empty one (CheckpointFile). After an orderly stop it knows no epochs of this log then, and cuts a follower
-    at its high watermark; else its recovery takes them from the batches it walks. `epochs_after_start` has those it then knows.
+    """`EPOCH_CACHE_MISMATCH` for a log with leader epochs but no `leader-epoch-checkpoint`, which other logs beside it have.
 
-    It is an error of a log in remote storage: as a leader the broker deletes the segments there, whose epochs it does not know.
-    Nothing is said of a directory without any small file: such a copy is of the logs alone.
+    A broker starts with an empty checkpoint then (CheckpointFile). After a clean shutdown it knows no epochs of this log, and
+    truncates a follower to its high watermark; otherwise recovery restores those of the batches that it walks
+    (`epochs_after_start`). It is an error of a tiered log: a leader deletes remote segments whose epochs it does not know. None for
+    a directory without any small file, which is a copy of the logs alone.
     """
     context, epochs, entries = replica.context, replica.state.epochs, plan.directory.entries
     if replica.remote and not context.live and lacks_remote_epochs(replica):
-        forgotten: EpochCacheEvidence = {
+        remote: EpochCacheEvidence = {
             "reason": "entry_missing",
             "in_remote_storage": True,
-            "checkpoint": [[entry.leader_epoch, entry.start_offset] for entry in (context.epoch_checkpoint or ())[:_EPOCHS_TOLD]],
+            "checkpoint": [[entry.leader_epoch, entry.start_offset] for entry in (context.epoch_checkpoint or ())[:_EPOCHS_LISTED]],
             "batches": [],
         }
-        return [
-            finding("EPOCH_CACHE_MISMATCH", context.place(), forgotten, severity=Severity.ERROR, confidence=Confidence.INFERRED)
-        ]
+        place = context.place()
+        return [finding("EPOCH_CACHE_MISMATCH", place, remote, severity=Severity.ERROR, confidence=Confidence.INFERRED)]
     if EPOCHS_FILE in entries or not plan.log_dir.has_leader_epochs or context.live:
         return []
     if "partition.metadata" not in entries and not plan.directory.snapshots:
         return []
     if context.topic == CLUSTER_METADATA_TOPIC or epochs.batches_without_epoch or not replica.epochs:
         return []
-    batches = [[entry.leader_epoch, entry.start_offset] for entry in replica.epochs[:_EPOCHS_TOLD]]
-    known = [[entry.leader_epoch, entry.start_offset] for entry in brokers_epochs(replica)[:_EPOCHS_TOLD]]
     evidence: EpochCacheEvidence = {
         "reason": "entry_missing",
         "file_missing": True,
         "checkpoint": [],
-        "batches": batches,
-        "epochs_after_start": known,
+        "batches": [[entry.leader_epoch, entry.start_offset] for entry in replica.epochs[:_EPOCHS_LISTED]],
+        "epochs_after_start": [[entry.leader_epoch, entry.start_offset] for entry in brokers_epochs(replica)[:_EPOCHS_LISTED]],
     }
     place = context.place()
     return [finding("EPOCH_CACHE_MISMATCH", place, evidence, severity=Severity.WARNING, confidence=Confidence.INFERRED)]
+
+
+def missing_topic_ids(plans: list[ReplicaPlan], replicas: list[Replica], inputs: Inputs) -> list[Finding]:
+    """`TOPIC_ID_MISSING` for each replica under KRaft with, or once with, batches but no `partition.metadata`.
+
+    A broker writes that file before it appends anything (UnifiedLog.maybeFlushMetadataFile), so a log that ends at offset 0 needs
+    none. An empty log that ends above 0 has no records to lose, but its offsets start again: a warning. For a copy of the logs
+    alone see `left_out_topic_ids`.
+    """
+    level = inputs.features.get("metadata.version")
+    findings = []
+    for plan, replica in zip(plans, replicas, strict=True):
+        is_empty = not replica.state.framing.batches
+        if (is_empty and not _was_emptied(replica, plan.directory)) or not _lacks_id(plan.log_dir, plan.directory):
+            continue
+        if _has_no_small_files(plan.log_dir, plan.directory):
+            continue
+        evidence = known_topic_id(plan, plans)
+        severity = confidence = None
+        if is_empty:
+            evidence["is_empty"] = True
+            severity = Severity.WARNING
+        if level is not None and level < _FIRST_TO_REFUSE:
+            if is_empty:
+                continue
+            evidence["harmless_if"] = _BEFORE_3_7
+            severity, confidence = Severity.WARNING, Confidence.SUSPECTED
+        elif level is not None and level >= _FIRST_TO_SET_ASIDE:
+            evidence["sets_aside"] = True
+        place = replica.context.place(METADATA, offset_start=replica.log_start_offset, offset_end=replica.log_end_offset)
+        findings.append(finding("TOPIC_ID_MISSING", place, evidence, severity=severity, confidence=confidence))
+    return findings
+
+
+def left_out_topic_ids(log_dir: LogDir) -> list[Finding]:
+    """`TOPIC_ID_MISSING`, once, for a log directory that was copied without small files."""
+    directories = (part for part in log_dir.found.partitions if _lacks_id(log_dir, part) and _has_no_small_files(log_dir, part))
+    lacking = [directory.name for directory in directories if any(log.entry.size_in_bytes for log in directory.logs())]
+    if not lacking or is_alone(log_dir.found):
+        return []
+    evidence: TopicIdMissingEvidence = {"partitions": len(lacking), "examples": lacking[:EXAMPLES], "harmless_if": _NOT_COPIED}
+    place = Place(broker=log_dir.broker, log_dir=log_dir.name)
+    return [finding("TOPIC_ID_MISSING", place, evidence, severity=Severity.INFO, confidence=Confidence.SUSPECTED)]
+
+
+def _lacks_id(log_dir: LogDir, directory: PartitionDirectory) -> bool:
+    """Whether a live partition's directory has no `partition.metadata` under KRaft."""
+    under_kraft = log_dir.meta is not None and log_dir.meta.version == _KRAFT
+    is_replica = directory.legal and directory.suffix is None and directory.topic != CLUSTER_METADATA_TOPIC
+    return under_kraft and is_replica and METADATA not in directory.entries
+
+
+def _was_emptied(replica: Replica, directory: PartitionDirectory) -> bool:
+    """Whether a log without batches once had some, which were deleted rather than lost or not read."""
+    damage = {kind for kind, sample in replica.state.framing.damage.items() if sample}
+    has_only_tail = damage <= kinds_with(Trait.IS_TAIL) and all(segment.log for segment in directory.segments)
+    return replica.read is Read.WHOLE and has_only_tail and replica.log_end_offset > 0
+
+
+def _has_no_small_files(log_dir: LogDir, directory: PartitionDirectory) -> bool:
+    """Whether a partition was copied without its small files, like all others beside it."""
+    return not log_dir.has_topic_ids and EPOCHS_FILE not in directory.entries and not directory.snapshots
+
+
+def known_topic_id(plan: ReplicaPlan, plans: list[ReplicaPlan]) -> "TopicIdMissingEvidence":
+    """The topic id in the controllers' log, else in all copies of the same cluster that have one; empty if they disagree."""
+    control = plan.context.control
+    if control is not None and control.topic_id is not None:
+        return {"topic_id": control.topic_id, "told_by": [CLUSTER_METADATA_TOPIC]}
+    meta = plan.log_dir.meta
+    cluster = None if meta is None else meta.cluster_id
+    copies = {
+        other.context.broker: other.context.topic_id
+        for other in plans
+        if other.context.topic_id is not None and other.log_dir.meta is not None and other.log_dir.meta.cluster_id == cluster
+    }
+    if len(set(copies.values())) != 1:
+        return {}
+    return {"topic_id": next(iter(copies.values())), "told_by": [f"broker {broker}" for broker in copies]}

@@ -1,4 +1,4 @@
-"""One partition, from folded replicas to findings and a summary; the same for every engine."""
+"""Judging one partition: from folded replicas to findings and a summary, the same for every engine."""
 
 from dataclasses import dataclass, field, replace
 
@@ -32,71 +32,51 @@ from kafka_forensics.model.offset_ranges import counted
 from kafka_forensics.model.results import Agreement, Incomplete, PartitionSummary, Read, ReplicaSummary, TransactionCounts
 from kafka_forensics.scanning.folding.index_files import SnapshotCheck, transaction_findings
 from kafka_forensics.scanning.judging.absence import nodes_given
-from kafka_forensics.scanning.judging.environment import missing_epochs, replica_file_findings
+from kafka_forensics.scanning.judging.environment import missing_epochs, missing_topic_ids, replica_file_findings
 from kafka_forensics.scanning.judging.recovery_files import with_leftovers, with_lone_indexes, with_recovery
-from kafka_forensics.scanning.judging.topic_ids import missing_topic_ids
 from kafka_forensics.scanning.rereading.reader import LogReader, repeated_batches
-from kafka_forensics.scanning.witnesses.controller import cleanup_policy, last_word, present_topic
-
-# Signatures of known incidents, held against a partition once all is known of it.
-
-
-def partition_matches(
-    plans: list[ReplicaPlan],
-    replicas: list[Replica],
-    snapshots: list[SnapshotCheck],
-    reader: LogReader,
-    findings: list[Finding],
-) -> list[Finding]:
-    """The incidents that a partition matches, given all its findings; the first three lists go together, one each a replica."""
-    every = zip(plans, replicas, snapshots, strict=True)
-    facts = [_facts(*replica, reader) for replica in every if replica[1].read is not Read.NONE]
-    features = snapshots[0].inputs.features if snapshots else {}
-    return matches(Case(findings, facts, features), [signature for signature in SIGNATURES if not signature.whole_scan])
+from kafka_forensics.scanning.witnesses.controller import cleanup_policy, latest_controller_state, present_topic
 
 
 def scan_matches(findings: list[Finding], inputs: Inputs) -> list[Finding]:
-    """The incidents that partitions match by findings made when all partitions were judged."""
+    """The known incidents that partitions match by findings made after all partitions were judged."""
     by_partition: dict[tuple[str | None, int | None], list[Finding]] = {}
     for finding in findings:
         by_partition.setdefault((finding.place.topic, finding.place.partition), []).append(finding)
     signatures = [signature for signature in SIGNATURES if signature.whole_scan]
-    return [
-        incident
-        for of_partition in by_partition.values()
-        for incident in matches(Case(of_partition, [], inputs.features), signatures)
-    ]
+    cases = (Case(of_partition, [], inputs.features) for of_partition in by_partition.values())
+    return [incident for case in cases for incident in matches(case, signatures)]
 
 
-def _facts(plan: ReplicaPlan, replica: Replica, snapshots: SnapshotCheck, reader: LogReader) -> ReplicaFacts:
-    directory, log_dir = plan.directory, plan.log_dir
-    inputs, context, meta = snapshots.inputs, plan.context, plan.log_dir.meta
-    forgotten = {
-        entry.producer_id: entry.current_txn_first_offset
-        for entry in snapshots.open_entries
-        if entry.current_txn_first_offset < replica.log_start_offset
-    }
-    return ReplicaFacts(
+def _replica_facts(plan: ReplicaPlan, replica: Replica, snapshots: SnapshotCheck, reader: LogReader) -> ReplicaFacts:
+    """The facts of a replica that signatures of incidents use."""
+    directory, log_dir, meta = plan.directory, plan.log_dir, plan.log_dir.meta
+    inputs, context = snapshots.inputs, plan.context
+    facts = ReplicaFacts(
         replica,
-        {segment.base_offset: segment.log.size_in_bytes for segment in directory.segments if segment.log is not None},
+        {log.base_offset: log.entry.size_in_bytes for log in directory.logs()},
         sum(file.suffix == "deleted" for file in directory.leftovers),
         has_partition_metadata="partition.metadata" in directory.entries,
         has_snapshots=bool(directory.snapshots),
-        meta_version=None if meta is None else meta.version,
-        node_id=None if meta is None else meta.node_id,
-        cluster_id=None if meta is None else meta.cluster_id,
-        directory_id=None if meta is None else meta.directory_id,
         broker_epoch=None if log_dir.clean_shutdown is None else log_dir.clean_shutdown.broker_epoch,
         log_dirs=sum(log_dir.broker == context.broker for log_dir in inputs.log_dirs),
         relatives=sorted(inputs.relatives.get((context.broker, context.topic, context.partition), ())),
         ends_in_old_format=_ends_in_old_format(replica, reader),
-        forgotten_transactions=forgotten,
+        forgotten_transactions={
+            entry.producer_id: entry.current_txn_first_offset
+            for entry in snapshots.open_entries
+            if entry.current_txn_first_offset < replica.log_start_offset
+        },
         repeated_batches=repeated_batches(replica, reader),
     )
+    if meta is not None:
+        facts.meta_version, facts.node_id = meta.version, meta.node_id
+        facts.cluster_id, facts.directory_id = meta.cluster_id, meta.directory_id
+    return facts
 
 
 def _ends_in_old_format(replica: Replica, reader: LogReader) -> bool:
-    """Whether the last batch has message format 0 or 1; only logs with batches that have no epoch are read again for that."""
+    """Whether the last batch has message format 0 or 1; reads again only logs that have batches without an epoch."""
     end = replica.log_end_offset
     if not replica.state.epochs.batches_without_epoch or replica.state.unread:
         return False
@@ -106,200 +86,160 @@ def _ends_in_old_format(replica: Replica, reader: LogReader) -> bool:
 
 @dataclass(slots=True)
 class PartitionResult:
-    """A partition's summary, its findings sorted, and what could not be read again."""
+    """A partition's summary, its sorted findings, and what could not be read again."""
 
     summary: PartitionSummary
     findings: list[Finding]
     bytes: tuple[int, int, int]
-    """Decoded, damaged, skipped, over all its replicas' `.log` files."""
+    """(decoded, damaged, skipped) of all its replicas' `.log` files."""
     incomplete: list[Incomplete] = field(default_factory=list)
 
 
 def judge_partition(
     plans: list[ReplicaPlan], replicas: list[Replica], snapshots: list[SnapshotCheck], reader: LogReader, inputs: Inputs
 ) -> PartitionResult:
-    """Every finding about one partition. `plans`, `replicas` and `snapshots` go together, one each a replica."""
+    """All findings about one partition. `plans`, `replicas` and `snapshots` have one item for each replica."""
     judge = _PartitionJudge(plans, replicas, snapshots, reader, inputs)
-    comparison, findings = judge.by_groups()
-    for stage in (_once, judge.with_leftovers, judge.capped, judge.with_records, judge.with_incidents, judge.alone):
-        findings = stage(findings)
+    comparison, findings = judge.compare_groups()
+    context = replicas[0].context
+    findings = with_leftovers((context.topic, context.partition), replicas, inputs, _once(findings), reader.incomplete)
+    if any(replica.context.live for replica in replicas):
+        findings = [_capped(finding) for finding in findings]
+    findings = with_records(findings, replicas, reader, kinds_with(Trait.LOST_COMMITTED, Trait.COMMITTED_AT_RISK))
+    findings += judge.incidents(findings)
+    if len(replicas) == 1:
+        findings = [replace(finding, alone=True) for finding in findings]
     findings.sort(key=Finding.sort_key)
     framings = [replica.state.framing for replica in replicas]
-    counted = (
-        sum(fold.bytes_decoded for fold in framings),
-        sum(fold.bytes_damaged for fold in framings),
-        sum(fold.bytes_skipped for fold in framings),
+    size = (
+        sum(framing.bytes_decoded for framing in framings),
+        sum(framing.bytes_damaged for framing in framings),
+        sum(framing.bytes_skipped for framing in framings),
     )
-    return PartitionResult(judge.summary(comparison, findings), findings, counted, reader.incomplete)
+    return PartitionResult(judge.summary(comparison, findings), findings, size, reader.incomplete)
 
 
+@dataclass(slots=True)
 class _PartitionJudge:
-    """The stages from folded replicas to findings, in the order in which `judge_partition` names them."""
+    """The steps of `judge_partition` that compare replicas."""
 
-    def __init__(
-        self, plans: list[ReplicaPlan], replicas: list[Replica], snapshots: list[SnapshotCheck], reader: LogReader, inputs: Inputs
-    ) -> None:
-        self._plans, self._replicas, self._snapshots, self._reader, self._inputs = plans, replicas, snapshots, reader, inputs
+    plans: list[ReplicaPlan]
+    replicas: list[Replica]
+    snapshots: list[SnapshotCheck]
+    reader: LogReader
+    inputs: Inputs
 
-    def by_groups(self) -> tuple[Comparison, list[Finding]]:
-        """Each replica by itself, and those of one topic id against each other."""
-        groups, findings = identity_groups(self._plans, self._inputs.controller)
-        findings += missing_topic_ids(self._plans, self._replicas, self._inputs)
+    def compare_groups(self) -> tuple[Comparison, list[Finding]]:
+        """Judge each replica by itself, and compare those of one topic id with each other."""
+        groups, findings = identity_groups(self.plans, self.inputs.controller)
+        findings += missing_topic_ids(self.plans, self.replicas, self.inputs)
         for group in groups:
-            uncover_gaps([self._replicas[number] for number in group], self._reader)
-        own = [self._own_findings(number) for number in range(len(self._replicas))]
+            uncover_gaps([self.replicas[number] for number in group], self.reader)
+        of_replicas = [self._replica_findings(number) for number in range(len(self.replicas))]
         comparisons = []
         for group in groups:
-            compared, judged = self._group_findings(group, own, is_only=len(groups) == 1)
+            comparison, judged = self._group_findings(group, of_replicas, is_only=len(groups) == 1)
             findings += judged
-            members = [replica for replica in map(self._replicas.__getitem__, group) if replica.read is not Read.NONE]
-            heads = missing_heads(members, self._reader)
+            members = [replica for replica in map(self.replicas.__getitem__, group) if replica.read is not Read.NONE]
+            heads = missing_heads(members, self.reader)
             findings = with_heads([*head_findings(heads), *beheaded(members), *missing_snapshots(members)], findings)
-            comparisons.append(compared)
-        return _over_groups(comparisons, present_topic(groups, self._replicas)[0]), findings
+            comparisons.append(comparison)
+        return _over_groups(comparisons, present_topic(groups, self.replicas)[0]), findings
 
-    def _own_findings(self, number: int) -> list[Finding]:
+    def _replica_findings(self, number: int) -> list[Finding]:
         """What a replica's own files prove."""
-        plan, replica, snapshot = self._plans[number], self._replicas[number], self._snapshots[number]
-        findings = replica_file_findings(plan, self._plans, self._inputs)
+        plan, replica = self.plans[number], self.replicas[number]
+        findings = replica_file_findings(plan, self.plans, self.inputs)
         if replica.read is Read.NONE:
             return findings
         findings = [*findings, *missing_epochs(plan, replica), *own_findings(replica)]
-        findings += transaction_findings(plan, replica, snapshot)
-        findings = with_recovery(plan, replica, self._inputs, findings, self._reader.incomplete)
-        return with_lone_indexes(plan, replica, self._inputs, findings)
+        findings += transaction_findings(plan, replica, self.snapshots[number])
+        findings = with_recovery(plan, replica, self.inputs, findings, self.reader.incomplete)
+        return with_lone_indexes(plan, replica, self.inputs, findings)
 
-    def _group_findings(self, group: list[int], own: list[list[Finding]], *, is_only: bool) -> tuple[Comparison, list[Finding]]:
-        """What replicas of one topic id prove of each other, with the findings of each; `is_only`: there are no others."""
-        reader = self._reader
-        every = [self._replicas[number] for number in group]
-        read = [number for number in group if self._replicas[number].read is not Read.NONE]
-        members = [self._replicas[number] for number in read]
-        compared = _compared(members, every, reader)
-        compared.findings = with_remote_losses(members, compared.findings)
+    def _group_findings(
+        self, group: list[int], of_replicas: list[list[Finding]], *, is_only: bool
+    ) -> tuple[Comparison, list[Finding]]:
+        """Compare the replicas of one topic id, and add the findings of each; `is_only`: there are no others."""
+        reader = self.reader
+        every = [self.replicas[number] for number in group]
+        read = [number for number in group if self.replicas[number].read is not Read.NONE]
+        members = [self.replicas[number] for number in read]
+        comparison = _compared(members, every, reader)
+        comparison.findings = with_remote_losses(members, comparison.findings)
         if any(member.context.compacted for member in members):
             from kafka_forensics.scanning.judging.compaction import compacted_findings  # few partitions pay for it
 
-            plans = [self._plans[number] for number in read]
-            compared.findings += compacted_findings(plans, members, compared, reader, self._inputs.evidence)
-        of_groups = group_findings(members, reader, compared, every) if is_only and members else []
+            plans = [self.plans[number] for number in read]
+            comparison.findings += compacted_findings(plans, members, comparison, reader, self.inputs.evidence)
+        of_groups = group_findings(members, reader, comparison, every) if is_only and members else []
         problems = [
-            damage_finding(which, damage.kind, segment, damage, last=False, count=1) for which, segment, damage in reader.problems
+            damage_finding(replica, damage.kind, segment, damage, last=False, count=1)
+            for replica, segment, damage in reader.problems
         ]
         reader.problems.clear()
-        findings = [*(finding for number in read for finding in own[number]), *compared.findings, *problems, *of_groups]
-        held = with_holders(members, findings, compared, all_read=all(replica.read is Read.WHOLE for replica in every))
-        known = compared.high_watermark, compared.witness
-        judged = judged_by_controller(members, compared.conflicts, held, reader, nodes_given(self._inputs), known)
-        return compared, with_absent_members(members, judged, reader) if members else judged
+        findings = [*(finding for number in read for finding in of_replicas[number]), *comparison.findings, *problems, *of_groups]
+        with_copies = with_holders(members, findings, comparison, all_read=all(replica.read is Read.WHOLE for replica in every))
+        watermark = comparison.high_watermark, comparison.witness
+        judged = judged_by_controller(members, comparison.conflicts, with_copies, reader, nodes_given(self.inputs), watermark)
+        return comparison, with_absent_members(members, judged, reader) if members else judged
 
-    def with_leftovers(self, findings: list[Finding]) -> list[Finding]:
-        """With what leftovers beside the logs hold, and where they have offsets that are missing (`also_in`)."""
-        context = self._replicas[0].context
-        key = context.topic, context.partition
-        return with_leftovers(key, self._replicas, self._inputs, findings, self._reader.incomplete)
-
-    def capped(self, findings: list[Finding]) -> list[Finding]:
-        """Where copies are of running brokers, what that may explain is not said louder than `info`."""
-        is_live = any(replica.context.live for replica in self._replicas)
-        return [_capped(finding) for finding in findings] if is_live else findings
-
-    def with_records(self, findings: list[Finding]) -> list[Finding]:
-        """With the number of records where committed offsets are lost, or may be."""
-        return with_records(findings, self._replicas, self._reader, kinds_with(Trait.LOST_COMMITTED, Trait.COMMITTED_AT_RISK))
-
-    def with_incidents(self, findings: list[Finding]) -> list[Finding]:
-        """With the known incidents that all this matches."""
-        return findings + partition_matches(self._plans, self._replicas, self._snapshots, self._reader, findings)
-
-    def alone(self, findings: list[Finding]) -> list[Finding]:
-        """Each marked where no other replica is there."""
-        return [replace(finding, alone=True) for finding in findings] if len(self._replicas) == 1 else findings
+    def incidents(self, findings: list[Finding]) -> list[Finding]:
+        """The known incidents that the partition matches, by all its findings."""
+        every = zip(self.plans, self.replicas, self.snapshots, strict=True)
+        facts = [_replica_facts(*replica, self.reader) for replica in every if replica[1].read is not Read.NONE]
+        features = self.snapshots[0].inputs.features if self.snapshots else {}
+        return matches(Case(findings, facts, features), [signature for signature in SIGNATURES if not signature.whole_scan])
 
     def summary(self, comparison: Comparison, findings: list[Finding]) -> PartitionSummary:
-        """The row of the partition, by its findings."""
-        context = self._replicas[0].context
-        ids = {plan.context.topic_id for plan in self._plans} - {None}
+        """The row of the partition."""
+        context = self.replicas[0].context
+        ids = {plan.context.topic_id for plan in self.plans} - {None}
         summary = PartitionSummary(
             context.topic,
             context.partition,
             next(iter(ids)) if len(ids) == 1 else None,
-            cleanup_policy([replica.context for replica in self._replicas]),
+            cleanup_policy([replica.context for replica in self.replicas]),
             "unknown",
             comparison.high_watermark,
             comparison.witness,
             comparison.agreement,
-            [summarise(replica) for replica in self._replicas],
-            *last_word(self._replicas),
-            is_tiered=any(replica.is_tiered for replica in self._replicas),
+            [summarise(replica) for replica in self.replicas],
+            *latest_controller_state(self.replicas),
+            is_tiered=any(replica.is_tiered for replica in self.replicas),
         )
         summary.judge(findings)
         return summary
 
 
 def _over_groups(comparisons: list[Comparison], present: int) -> Comparison:
-    """What is said of a partition whose replicas were compared in groups: a conflict in one is one; and not all were compared.
-    What was committed is told of the present topic, which is one of them."""
+    """The comparison of a partition whose groups were compared: the conflict of any group, and the high watermark of group
+    `present`. Without a conflict it was not compared, because the groups were not."""
     if len(comparisons) == 1:
         return comparisons[0]
-    comparison = comparisons[present]
-    conflict = next(
-        (comparison.agreement for comparison in comparisons if comparison.agreement.kind == "conflict"), Agreement("not_compared")
-    )
-    return Comparison(conflict, [], comparison.high_watermark, comparison.witness)
+    conflicts = (comparison.agreement for comparison in comparisons if comparison.agreement.kind == "conflict")
+    agreement = next(conflicts, Agreement("not_compared"))
+    return Comparison(agreement, [], comparisons[present].high_watermark, comparisons[present].witness)
 
 
 def _compared(members: list[Replica], every: list[Replica], reader: LogReader) -> Comparison:
-    """`members` of a group compared, which are those of which something could be read.
+    """The comparison of `members`, the replicas of a group of which something was read; `every` has all of the group.
 
-    Where a log of `every` one was not read whole, what is not known to differ was not compared; where none was read at all, nothing
-    is known to be committed either.
+    If some log was not read to its end, replicas without a known difference count as not compared.
     """
     if not members:
         return Comparison(Agreement("not_compared"))
-    compared = compare(members, reader)
+    comparison = compare(members, reader)
     unread = any(replica.read is not Read.WHOLE for replica in every) or bool(reader.incomplete)
-    if unread and len(every) > 1 and compared.agreement.kind in ("identical", "prefix", "compacted"):
-        compared.agreement = Agreement("not_compared")
-    return compared
+    if unread and len(every) > 1 and comparison.agreement.kind in ("identical", "prefix", "compacted"):
+        comparison.agreement = Agreement("not_compared")
+    return comparison
 
 
 def summarise(replica: Replica) -> ReplicaSummary:
-    """The row of one replica."""
-    if replica.read is Read.NONE:
-        return _unread(replica)
-    context, state = replica.context, replica.state
-    counts = state.transactions.counts()
-    stable = state.transactions.last_stable_offset(context.high_watermark, replica.log_end_offset)
-    whole = replica.read is Read.WHOLE
-    gaps = counted(replica.course.gaps())
-    return ReplicaSummary(
-        context.broker,
-        context.log_dir,
-        context.directory,
-        replica.log_start_offset,
-        replica.local_log_start_offset,
-        replica.log_end_offset if replica.end_is_known else None,
-        context.high_watermark,
-        stable if whole else None,
-        context.recovery_point,
-        [(entry.leader_epoch, entry.start_offset) for entry in replica.epochs],
-        len(context.segment_base_offsets),
-        state.framing.batches,
-        state.framing.records,
-        state.framing.bytes_decoded + state.framing.bytes_damaged + state.framing.bytes_skipped,
-        gaps + state.continuity.missing_by_compaction,
-        counts,
-        replica.recovery,
-        replica.read,
-        None if whole else replica.course.end_offset,
-    )
-
-
-def _unread(replica: Replica) -> ReplicaSummary:
-    """The row of a replica of whose log nothing could be read: what the names of its files and the checkpoints say."""
-    context, listed = replica.context, not replica.context.log_unknown
-    return ReplicaSummary(
+    """The row of one replica; if nothing of its log was read, only what file names and checkpoints say."""
+    context, state, read = replica.context, replica.state, replica.read
+    summary = ReplicaSummary(
         context.broker,
         context.log_dir,
         context.directory,
@@ -310,26 +250,36 @@ def _unread(replica: Replica) -> ReplicaSummary:
         last_stable_offset=None,
         recovery_point=context.recovery_point,
         leader_epochs=None,
-        segments=len(context.segment_base_offsets) if listed else None,
-        batches=None,
-        records=None,
-        bytes=None,
-        missing_offsets=None,
-        transactions=TransactionCounts(None, None, None, None),
-        read=Read.NONE,
+        segments=None if read is Read.NONE and context.log_unknown else len(context.segment_base_offsets),
+        read=read,
     )
+    if read is Read.NONE:
+        summary.batches = summary.records = summary.bytes = summary.missing_offsets = None
+        summary.transactions = TransactionCounts(None, None, None, None)
+        return summary
+    summary.log_start_offset, summary.local_log_start_offset = replica.log_start_offset, replica.local_log_start_offset
+    summary.log_end_offset = replica.log_end_offset if replica.end_is_known else None
+    if read is Read.WHOLE:
+        summary.last_stable_offset = state.transactions.last_stable_offset(context.high_watermark, replica.log_end_offset)
+    else:
+        summary.read_end_offset = replica.course.end_offset
+    summary.leader_epochs = [(entry.leader_epoch, entry.start_offset) for entry in replica.epochs]
+    framing = state.framing
+    summary.batches, summary.records = framing.batches, framing.records
+    summary.bytes = framing.bytes_decoded + framing.bytes_damaged + framing.bytes_skipped
+    summary.missing_offsets = counted(replica.course.gaps()) + state.continuity.missing_by_compaction
+    summary.transactions, summary.recovery = state.transactions.counts(), replica.recovery
+    return summary
 
 
 def _once(findings: list[Finding]) -> list[Finding]:
-    """Drop a finding that says what another of its kind said of the same bytes (neighbours and replicas may both see it)."""
+    """Merge findings of one kind about the same bytes, which neighbours and other replicas may both show."""
     seen: dict[tuple[object, ...], Finding] = {}
     for finding in findings:
         place = finding.place
-        key = (
-            (finding.kind, str(place.broker), place.file, place.byte_start, place.offset_start)
-            if place.byte_start is not None
-            else (id(finding),)
-        )
+        key: tuple[object, ...] = (finding.kind, str(place.broker), place.file, place.byte_start, place.offset_start)
+        if place.byte_start is None:
+            key = (id(finding),)
         if key in seen:
             merged = {**seen[key].evidence, **{name: of for name, of in finding.evidence.items() if name not in seen[key].evidence}}
             if "witnesses" in finding.evidence:
@@ -341,20 +291,17 @@ def _once(findings: list[Finding]) -> list[Finding]:
 
 
 def _capped(finding: Finding) -> Finding:
-    """Of a live copy, what concerns the tail is at most `info`: the files are of different moments."""
+    """The finding, at most `info` if it may come from copying a running broker's files at different moments."""
     if finding.kind in kinds_with(Trait.HARMLESS_IF_LIVE) and finding.severity.rank > 0:
         return replace(finding.with_evidence(capped_by="--live"), severity=Severity.INFO)
     return finding
 
 
-# Which copies of a partition are of one topic, by its id: those are compared with each other, and no others.
-
-
 def identity_groups(plans: list[ReplicaPlan], controller: ControllerHistory | None = None) -> tuple[list[list[int]], list[Finding]]:
-    """The replicas of one partition, by their numbers, in groups of one topic in one cluster by their ids; the finding if topics
-    are more than one. A replica that tells no id belongs to the only topic and cluster there is, and to none of several.
+    """Group the replicas of one partition, by number, by topic id and cluster id; only replicas of one group are compared.
 
-    `controller` says which topic is the present one, and whose the other ids are.
+    A replica without an id belongs to the only topic or cluster there is, or is a group if there are several. Several topic ids are
+    a finding, which `controller` explains.
     """
     topics = [plan.context.topic_id for plan in plans]
     clusters = [None if plan.log_dir.meta is None else plan.log_dir.meta.cluster_id for plan in plans]
@@ -370,7 +317,7 @@ def identity_groups(plans: list[ReplicaPlan], controller: ControllerHistory | No
 
 
 def _among(ids: list[str | None]) -> list[object]:
-    """The ids, an unknown one as one of its own if several are known, else as the one known."""
+    """Group keys for ids: if several are known, an unknown id gets a key of its own; else all get the same key."""
     known = set(ids) - {None}
     if len(known) < 2:
         return [None] * len(ids)
@@ -378,10 +325,10 @@ def _among(ids: list[str | None]) -> list[object]:
 
 
 def topic_ids_explained(plans: list[ReplicaPlan], controller: ControllerHistory) -> Json:
-    """Evidence on the copies of one partition that carry different topic ids; empty where the log does not know the partition.
+    """Evidence about copies of one partition with different topic ids; empty if the controller's log lacks the partition.
 
-    `present_topic_id` and the brokers that have it, `other_ids` (id → what it is), and `misplaced_on`: brokers whose copy has the
-    id of a topic that exists under another name.
+    `present_topic_id`, the brokers `present_on` that have it, `other_ids` (id → description), and `misplaced_on`: brokers whose
+    copy has the id of a topic that exists under another name.
     """
     name = plans[0].context.topic
     present = controller.partitions.get((name, plans[0].context.partition))
@@ -395,13 +342,13 @@ def topic_ids_explained(plans: list[ReplicaPlan], controller: ControllerHistory)
             evidence["present_on"].append(context.broker)
         elif context.topic_id is not None:
             other = controller.topics.get(context.topic_id)
-            evidence["other_ids"][context.topic_id] = _told(other)
+            evidence["other_ids"][context.topic_id] = _described(other)
             if other is not None and other.deleted_offset is None and other.topic not in ("", name):
                 misplaced.append(context.broker)
     return evidence | ({"misplaced_on": misplaced} if misplaced else {})
 
 
-def _told(topic: TopicHistory | None) -> str:
+def _described(topic: TopicHistory | None) -> str:
     if topic is None or not topic.topic:
         return "no topic it knows"
     if topic.deleted_offset is None:

@@ -1,4 +1,4 @@
-"""The controllers' quorum: which of the nodes given may be elected, and what of the log the others then truncate."""
+"""The controllers' quorum: which nodes may be elected, and which records the others then truncate."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,24 +22,24 @@ _OTHER_MOMENTS = "the copies were made at different moments, while the nodes ran
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """The voters of the controllers' log, by what was given of them."""
+    """The voters of the controllers' log, and the logs of the nodes that were given."""
 
     voters: list[int]
     logs: list[QuorumLog]
-    """Of nodes that were given; a voter of whose log nothing is there has an empty one."""
+    """An absent voter has an empty log."""
     absent: list[int]
     """Voters whose log directories were given, without `__cluster_metadata-0`."""
     not_given: list[int]
     proven_end: int
-    """Records before this offset are known to be committed: by the log itself, or by topics that brokers have."""
+    """Records before this offset are committed, by the log itself or by topics that brokers have."""
     observed_end: int
-    """Before this offset observers hold records that no voter has any more. Most likely they were committed: for a moment leaders
-    also answer observers with what is not committed yet."""
+    """Before this offset observers hold records that no voter has any more. They were most likely committed; a leader may also
+    send observers records shortly before they are committed."""
     end_offset: int
 
     @property
     def given(self) -> list[int]:
-        """Voters of which a log directory was given."""
+        """Voters with a given log directory."""
         return [voter for voter in self.voters if voter not in self.not_given]
 
     @property
@@ -48,11 +48,11 @@ class Quorum:
         return 2 * len(self.given) > len(self.voters)
 
     def harmful_leaders(self) -> list[QuorumLog]:
-        """Nodes that may be elected though they lack committed records; the one that cuts most first."""
+        """Nodes that may be elected though they lack committed records; first the node that causes the largest truncation."""
         return self._harmful(self.logs, max(self.proven_end, self.observed_end))
 
     def proven_leaders(self) -> list[QuorumLog]:
-        """Those of them that are certain: without what only observers hold, and without voters whose log may lie elsewhere."""
+        """The certain ones of `harmful_leaders`: not by records that only observers hold, nor voters whose log may be elsewhere."""
         return self._harmful([log for log in self.logs if log.node not in self.absent], self.proven_end)
 
     def _harmful(self, logs: list[QuorumLog], end: int) -> list[QuorumLog]:
@@ -61,7 +61,7 @@ class Quorum:
 
 
 def quorum_of(inputs: Inputs, ledger: Ledger) -> Quorum | None:
-    """The quorum by the controllers' log; None without one, or where nothing names its voters."""
+    """The quorum by the controllers' log; None without one, or if its voters are not known."""
     controller = inputs.controller
     if controller is None or not controller.voters:
         return None
@@ -93,9 +93,9 @@ def quorum_of(inputs: Inputs, ledger: Ledger) -> Quorum | None:
 
 
 def quorum_findings(quorum: Quorum | None, inputs: Inputs, *, live: bool) -> list[Finding]:
-    """`QUORUM_WOULD_TRUNCATE` where voters may elect a node that lacks committed records.
+    """`QUORUM_WOULD_TRUNCATE` if voters may elect a node that lacks committed records.
 
-    Nothing is said of running nodes: they have elected a leader, and their copies are of different moments."""
+    None for running nodes: they have a leader, and their copies are of different moments."""
     leaders = [] if quorum is None or live else quorum.harmful_leaders()
     if quorum is None or not leaders:
         return []
@@ -120,23 +120,23 @@ def quorum_findings(quorum: Quorum | None, inputs: Inputs, *, live: bool) -> lis
 
 
 def stops_controllers(finding: Finding) -> bool:
-    """Whether controllers must not start, or do not start, before what a finding says is mended."""
+    """Whether controllers must not start, or cannot, until the subject of a finding is repaired."""
     evidence = finding.evidence
-    no_start = "needs_snapshot" in evidence and not evidence["held_by"]
-    is_about_them = no_start or CATALOGUE[finding.kind].cause is Cause.CONTROLLERS
-    return is_about_them and finding.severity.rank >= Severity.ERROR.rank
+    cannot_start = "needs_snapshot" in evidence and not evidence["held_by"]
+    is_about_controllers = cannot_start or CATALOGUE[finding.kind].cause is Cause.CONTROLLERS
+    return is_about_controllers and finding.severity.rank >= Severity.ERROR.rank
 
 
 def _names(nodes: Sequence[int | str], inputs: Inputs) -> list[int | str]:
-    """Nodes as the scan calls them."""
+    """Nodes by the names of their brokers in the scan."""
     names = {log_dir.node_id: log_dir.broker for log_dir in inputs.log_dirs}
     return sorted((names.get(node, node) if isinstance(node, int) else node for node in nodes), key=str)
 
 
 def voters_end(controller: ControllerHistory) -> int | None:
-    """Where the longest copy of a voter ends, if all voters' are here and observers hold changes of partitions beyond it."""
+    """Log end offset of the longest copy of a voter, if all voters' were given and observers hold later partition records."""
     ends = {log.node: log.agreed_end for log in controller.quorum}
-    voters = controller.voters or []
+    voters = controller.voters
     if not voters or any(voter not in ends for voter in voters):
         return None
     end = max(ends[voter] for voter in voters)

@@ -1,4 +1,4 @@
-"""Files of a replica read for what a start on this copy would make of it; only what its folded log does not tell."""
+"""Forecasting a broker's start on a copy, from the folded log and the files that folding does not read; leftover files."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -68,61 +68,45 @@ if TYPE_CHECKING:
     from kafka_forensics.replication.recovery import ReplayFault
 
 
-# The part of a log whose producers a start would replay, read for what would end the start there.
-
-
 MAX_REPLAYED_BYTES: Final = 64 << 20
-"""Of more than this, only logs in which something of producers, transactions or offsets was found are read once more."""
+"""Largest part of a log that is read again though no finding makes it suspect."""
 _SUSPECT: Final = ("TXN_", "PRODUCER_", "OFFSET_", "RECORD_", "BATCH_")
-"""How kinds of findings begin that make a long log worth another reading."""
+"""Prefixes of the kinds of findings that make a log suspect."""
 
 
 def producer_faults(
     plan: "ReplicaPlan", facts: "LogFacts", inputs: "Inputs", kinds: set[str], *, transactions: int
 ) -> "tuple[ReplayFault, ...]":
-    """The first fault that a start after a crash would meet, or none; nothing is read where there is nothing to replay.
+    """The first fault that replaying producers after a crash would meet, or none; the log is read only if there may be one.
 
-    `kinds` are those of the replica's findings, `transactions` how many its log holds. Raises SourceError.
+    `kinds` are those of the replica's findings; its log holds so many `transactions`. Raises SourceError.
     """
-    suspect = any(kind.startswith(_SUSPECT) for kind in kinds)
-    if not suspect and not transactions:
-        return ()
+    is_suspect = any(kind.startswith(_SUSPECT) for kind in kinds)
     first = replayed_from(facts)
     logs = [log for log in plan.directory.logs() if log.reaches(first)]
-    size = sum(log.entry.size_in_bytes for log in logs)
-    worth_it = suspect or size <= MAX_REPLAYED_BYTES
-    if not logs or not worth_it or first >= facts.end_offset or _has_it_in_a_snapshot(facts):
+    is_small = sum(log.entry.size_in_bytes for log in logs) <= MAX_REPLAYED_BYTES
+    # after a clean shutdown the broker loads the snapshot at the log's end, and replays nothing
+    loads_snapshot = facts.clean_shutdown and any(
+        snapshot.sound and snapshot.offset == facts.end_offset for snapshot in facts.snapshots
+    )
+    if not (is_suspect or (transactions and is_small)) or not logs or first >= facts.end_offset or loads_snapshot:
         return ()
-    replay = ProducerReplay(_open_producers(plan, inputs, first))
+    entry = dict(plan.directory.snapshots).get(first)
+    snapshot = None if entry is None else inputs.read(plan.log_dir.source, entry, lambda file: parse_producer_snapshot(file, first))
+    entries = [] if snapshot is None else snapshot.entries
+    replay = ProducerReplay({producer.producer_id for producer in entries if producer.current_txn_first_offset >= 0})
     for log in logs:
         replay.begin(log.base_offset)
         with plan.log_dir.source.open(log.entry.path) as file:
-            for batch in _batches(file, first):
-                if batch is None:
-                    return ()
-                if (fault := replay.step(batch)) is not None:
-                    return (fault,)
+            for batch in _replayed_batches(file, first):
+                fault = None if batch is None else replay.step(batch)
+                if batch is None or fault is not None:
+                    return () if fault is None else (fault,)
     return ()
 
 
-def _has_it_in_a_snapshot(facts: "LogFacts") -> bool:
-    """Whether the broker was stopped cleanly and wrote down its producers at the log's end."""
-    return facts.clean_shutdown and any(snapshot.sound and snapshot.offset == facts.end_offset for snapshot in facts.snapshots)
-
-
-def _open_producers(plan: "ReplicaPlan", inputs: "Inputs", offset: int) -> set[int]:
-    """Producers with an open transaction by the snapshot of that offset, none if there is no such."""
-    entry = dict(plan.directory.snapshots).get(offset)
-    parsed = None if entry is None else inputs.read(plan.log_dir.source, entry, lambda file: parse_producer_snapshot(file, offset))
-    return (
-        set()
-        if parsed is None
-        else {producer_entry.producer_id for producer_entry in parsed.entries if producer_entry.current_txn_first_offset >= 0}
-    )
-
-
-def _batches(file: "ByteFile", first: int) -> "Iterator[ReplayedBatch | None]":
-    """Batches of producers from offset `first` on; None last where the walk ends at damage."""
+def _replayed_batches(file: "ByteFile", first: int) -> "Iterator[ReplayedBatch | None]":
+    """Batches of producers from offset `first` on; a last None if damage ends the walk."""
     for chunk in SegmentReader(file).chunks():
         columns = chunk.columns
         good = has_right_crc(columns)
@@ -131,25 +115,21 @@ def _batches(file: "ByteFile", first: int) -> "Iterator[ReplayedBatch | None]":
         wanted &= columns[BatchColumn.LAST_OFFSET] >= first
         if stop is not None:
             wanted &= columns[BatchColumn.POSITION] < stop
-        for row in np.flatnonzero(wanted).tolist():
-            yield _batch(file, columns[:, row])
+        for column in columns[:, wanted].T:
+            attributes = int(column[BatchColumn.ATTRIBUTES])
+            yield ReplayedBatch(
+                int(column[BatchColumn.POSITION]),
+                int(column[BatchColumn.BASE_OFFSET]),
+                int(column[BatchColumn.PRODUCER_ID]),
+                bool(attributes & TRANSACTIONAL_MASK),
+                _marker(file, column) if attributes & CONTROL_MASK else None,
+            )
         if stop is not None:
             yield None
 
 
-def _batch(file: "ByteFile", column: "NDArray[np.int64]") -> ReplayedBatch:
-    attributes = int(column[BatchColumn.ATTRIBUTES])
-    return ReplayedBatch(
-        int(column[BatchColumn.POSITION]),
-        int(column[BatchColumn.BASE_OFFSET]),
-        int(column[BatchColumn.PRODUCER_ID]),
-        bool(attributes & TRANSACTIONAL_MASK),
-        _marker(file, column) if attributes & CONTROL_MASK else None,
-    )
-
-
 def _marker(file: "ByteFile", column: "NDArray[np.int64]") -> Marker:
-    """What a control batch says; opened only where its columns do not tell."""
+    """The marker in a control batch, which is decoded only if its columns do not show it."""
     kind = {CONTROL_ABORT: Marker.ABORT, CONTROL_COMMIT: Marker.COMMIT}.get(int(column[BatchColumn.CONTROL_RECORD_TYPE]))
     if kind is not None and column[BatchColumn.COORDINATOR_EPOCH] >= 0:
         return kind
@@ -169,23 +149,23 @@ INDEX_INTERVAL_BYTES: Final = 4096
 def with_recovery(
     plan: ReplicaPlan, replica: Replica, inputs: Inputs, findings: list[Finding], incomplete: list[Incomplete]
 ) -> list[Finding]:
-    """`findings` with those about what a start on this copy would do; the evidence of damage that it would cut at says so.
+    """Add findings about what a start on this copy would do, and mark damage at which it would cut the log.
 
-    What cannot be read is added to `incomplete`, and nothing is foretold then.
+    What cannot be read is added to `incomplete`, and nothing is forecast then.
     """
     if not plan.log_dir.found.entries or replica.state.unread:
-        return findings  # a directory by itself does not say how its broker ended
+        return findings  # without its log directory's files, a copy does not show how its broker ended
     corrupt = {
         finding.place.file
         for finding in findings
         if finding.kind == "PRODUCER_SNAPSHOT_CORRUPT" and finding.place.byte_start is not None
     }
-    loader = _Loader(plan, replica, inputs, corrupt)
+    loader = _LogFactsReader(plan, replica, inputs, corrupt)
     try:
         facts = loader.facts()
-        held = replica.state.transactions.counts().total
+        transactions = replica.state.transactions.counts().total
         kinds = {finding.kind for finding in findings}
-        if faults := producer_faults(plan, facts, inputs, kinds, transactions=held):
+        if faults := producer_faults(plan, facts, inputs, kinds, transactions=transactions):
             facts = replace(facts, faults=faults)
     except SourceError as error:
         incomplete.append(not_read(plan.log_dir.source, error))
@@ -205,8 +185,8 @@ def with_recovery(
     return judged
 
 
-class _Loader:
-    """Gathers the facts of one replica."""
+class _LogFactsReader:
+    """Gathers the facts on which a broker's start on one replica depends."""
 
     def __init__(self, plan: ReplicaPlan, replica: Replica, inputs: Inputs, corrupt: set[str | None]) -> None:
         self._plan = plan
@@ -218,11 +198,15 @@ class _Loader:
         """Offsets in the `.swap` files, by base offset."""
 
     def facts(self) -> LogFacts:
-        """Everything the loader would look at. Raises SourceError."""
+        """Everything that Kafka's LogLoader reads. Raises SourceError."""
         directory, context = self._plan.directory, self._replica.context
         logs = directory.logs()
         kraft = context.topic == CLUSTER_METADATA_TOPIC
         swaps = [file for file in directory.leftovers if file.kind is FileKind.LOG and file.suffix == "swap"]
+        names = [
+            *(file.name for file in directory.files()),
+            *(file.name for file in directory.unknown if file.kind is EntryKind.FILE),
+        ]
         return LogFacts(
             segments=tuple(self._segment(log.segment, last=log.next_base_offset is None) for log in logs),
             end_offset=self._replica.log_end_offset,
@@ -231,7 +215,7 @@ class _Loader:
             log_start=0 if kraft else context.log_start_checkpoint,
             high_watermark=context.high_watermark,
             swaps=tuple(self._swap(file.entry, file.base_offset or 0) for file in swaps),
-            files=tuple(sorted(_names(directory))),
+            files=tuple(sorted(names)),
             snapshots=tuple(
                 SnapshotFacts(offset, f"{directory.name}/{entry.name}" not in self._corrupt)
                 for offset, entry in directory.snapshots
@@ -243,24 +227,24 @@ class _Loader:
         )
 
     def _epochs(self, *, kraft: bool) -> tuple[EpochEntry, ...]:
-        """Leader epochs by the checkpoint; of the controller's log, which is always walked, those of its batches as well."""
+        """Leader epochs in the checkpoint; for the controllers' log, which is always walked, also those of its batches."""
         epochs = self._replica.context.leader_epochs
         entries = [] if epochs is None else epochs.entries
         return (*entries, *(self._replica.epochs if kraft else ()))
 
     def _unreadable(self, *, kraft: bool) -> Iterator[tuple[str, str]]:
-        """Small files that break their format, with the kind of their damage; of the controllers' log named with its directory, and
-        without the offset checkpoints, which do not speak of it."""
+        """(name, kind of damage) of malformed small files. For the controllers' log, names include its directory, and the offset
+        checkpoints, which have no entry for it, are left out."""
         log_dir, directory = self._plan.log_dir, self._plan.directory
-        around = {file: damage for file, damage in log_dir_damage(log_dir).items() if not (kraft and file in CHECKPOINTS)}
-        own = partition_damage(self._plan, self._inputs)
-        for files, entries, prefix in ((around, log_dir.found.entries, ""), (own, directory.entries, f"{directory.name}/" * kraft)):
+        of_log_dir = {file: damage for file, damage in log_dir_damage(log_dir).items() if not (kraft and file in CHECKPOINTS)}
+        of_partition = partition_damage(self._plan, self._inputs), directory.entries, f"{directory.name}/" * kraft
+        for files, entries, prefix in ((of_log_dir, log_dir.found.entries, ""), of_partition):
             for file, damage in files.items():
                 if damage:
                     yield f"{prefix}{file}", damage_name(damage, entries[file].size_in_bytes)
 
     def _segment(self, segment: SegmentFiles, *, last: bool) -> SegmentFacts:
-        """A live segment; files are opened only where the fold saw something odd in it, and for a `.txnindex`."""
+        """Facts of a live segment; reads files only if the fold found something in it, and any `.txnindex`."""
         replica, base_offset = self._replica, segment.base_offset
         assert segment.log is not None
         totals = replica.state.framing.by_segment.get(base_offset)
@@ -304,17 +288,17 @@ class _Loader:
         return "below_base" if any(txn.last_offset < segment.base_offset for txn in entries) else "sound"
 
     def _regression(self, log: Entry, base_offset: int) -> Stop | None:
-        """Where building the segment's indexes anew meets an offset that is not above its last entry: there it throws."""
+        """Where rebuilding the segment's indexes throws, because an offset is not above that of the last entry."""
         interval = INDEX_INTERVAL_BYTES
         if self._replica.context.control is not None:
-            given = self._replica.context.control.configs.get("index.interval.bytes", "")
-            interval = int(given) if given.isascii() and given.isdigit() and len(given) < 10 else interval
+            setting = self._replica.context.control.configs.get("index.interval.bytes", "")
+            interval = int(setting) if setting.isascii() and setting.isdigit() and len(setting) < 10 else interval
         with self._plan.log_dir.source.open(log.path) as file:
             position = index_regression(file, base_offset, interval)
         return None if position is None else Stop(position, base_offset, OFFSET_REGRESSION)
 
     def _swap(self, entry: Entry, base_offset: int) -> SegmentFacts:
-        """A `.log.swap`, folded by itself."""
+        """Facts of a `.log.swap`."""
         walk, offsets = RecoveryFold(base_offset), ContinuityFold(base_offset, compacted=self._replica.context.compacted)
         end_offset = base_offset
         with self._plan.log_dir.source.open(entry.path) as file:
@@ -324,83 +308,54 @@ class _Loader:
                 if chunk.rows:
                     end_offset = int(chunk.columns[BatchColumn.LAST_OFFSET, -1]) + 1
         self.swapped[base_offset] = offsets.runs
+        has_index, has_time_index = (f"{base_offset:020d}.{kind}.swap" in self._leftovers for kind in ("index", "timeindex"))
         stop = walk.stop(base_offset)
-        return SegmentFacts(
-            base_offset,
-            entry.size_in_bytes,
-            end_offset,
-            end_offset,
-            stop,
-            has_index=f"{base_offset:020d}.index.swap" in self._leftovers,
-            has_time_index=f"{base_offset:020d}.timeindex.swap" in self._leftovers,
-        )
-
-
-def _names(directory: PartitionDirectory) -> list[str]:
-    """Names of all regular files of a partition directory."""
-    names = [file.entry.name for file in directory.leftovers] + list(directory.entries)
-    names += [entry.name for _, entry in directory.snapshots] + [entry.name for _, _, entry in directory.metadata_snapshots]
-    names += [entry.name for entry in directory.unknown if entry.kind is EntryKind.FILE]
-    for segment in directory.segments:
-        files = (segment.log, segment.index, segment.time_index, segment.transaction_index)
-        names += [entry.name for entry in files if entry is not None]
-    return names
+        return SegmentFacts(base_offset, entry.size_in_bytes, end_offset, end_offset, stop, has_index, has_time_index)
 
 
 def index_regression(file: ByteFile, base_offset: int, interval: int) -> int | None:
     """Byte position of the batch at which rebuilding the indexes of a segment throws InvalidOffsetException, None if it does not.
 
-    An entry is due when more than `interval` bytes lie between a batch and the last entry. Raises SourceError.
+    An entry is appended for a batch that begins more than `interval` bytes after the last entry's. Raises SourceError.
     """
     last_indexed, last_offset, entries = 0, base_offset, 0
-    newest, newest_offset = -1, -1
-    time_stamp, time_offset, times = -1, base_offset, 0
-    for chunk in SegmentReader(file, max_plausible_offset(base_offset)).chunks():
-        columns = chunk.columns
-        facts = (columns[column].tolist() for column in _INDEXED)
-        for position, last, stamp, crc, computed in zip(*facts, strict=True):
-            if crc != computed:
+    max_timestamp, offset_of_max = -1, -1
+    last_timestamp, last_time_offset, time_entries = -1, base_offset, 0
+    for chunk in SegmentReader(file, max_plausible_offset=max_plausible_offset(base_offset)).chunks():
+        facts = (chunk.columns[column].tolist() for column in _INDEXED)
+        for position, last, timestamp, good in zip(*facts, has_right_crc(chunk.columns).tolist(), strict=True):
+            if not good:
                 return None
-            if stamp > newest:
-                newest, newest_offset = stamp, last
+            if timestamp > max_timestamp:
+                max_timestamp, offset_of_max = timestamp, last
             if position - last_indexed <= interval:
                 continue
-            if entries and last <= last_offset:
+            if (entries and last <= last_offset) or (time_entries and offset_of_max < last_time_offset):
                 return int(position)
             last_offset, entries, last_indexed = last, entries + 1, position
-            if times and newest_offset < time_offset:
-                return int(position)
-            if newest > time_stamp:
-                time_stamp, time_offset, times = newest, newest_offset, times + 1
+            if max_timestamp > last_timestamp:
+                last_timestamp, last_time_offset, time_entries = max_timestamp, offset_of_max, time_entries + 1
         if chunk.damage:
             return None
     return None
 
 
-_INDEXED: Final = (
-    BatchColumn.POSITION,
-    BatchColumn.LAST_OFFSET,
-    BatchColumn.MAX_TIMESTAMP,
-    BatchColumn.CRC,
-    BatchColumn.CRC_COMPUTED,
-)
-
-
-# Log files on their way out, read as evidence: `.deleted`, `.swap`, `.cleaned`, and directories `-delete`, `-stray`, `-future`.
+_INDEXED: Final = (BatchColumn.POSITION, BatchColumn.LAST_OFFSET, BatchColumn.MAX_TIMESTAMP)
 
 
 def with_leftovers(
     key: tuple[str, int], replicas: list[Replica], inputs: Inputs, findings: list[Finding], incomplete: list[Incomplete]
 ) -> list[Finding]:
-    """`findings` with those about what a partition's leftovers hold; those of offsets that they would fill say so (`also_in`)."""
-    aside = []
+    """Add findings about logs in a partition's leftovers: `.deleted`, `.swap` and `.cleaned` files, and directories `-delete`,
+    `-stray` and `-future`. Findings about offsets that leftovers hold name them in `also_in`."""
+    leftovers = []
     for log_dir, directory in inputs.aside.get(key, ()):
-        aside += _held(log_dir, directory, key, inputs, incomplete)
-    return with_offsets_held_aside(replicas, aside, findings)
+        leftovers += _leftover_logs(log_dir, directory, key, inputs, incomplete)
+    return with_offsets_held_aside(replicas, leftovers, findings)
 
 
 def lone_leftovers(inputs: Inputs) -> list[Finding]:
-    """The same for partitions of which no broker has a live replica."""
+    """`with_leftovers` for partitions without a live replica."""
     live = {(plan.context.topic, plan.context.partition) for plan in inputs.replicas}
     findings = []
     for key in sorted(inputs.aside.keys() - live):
@@ -408,20 +363,17 @@ def lone_leftovers(inputs: Inputs) -> list[Finding]:
     return findings
 
 
-def _held(
+def _leftover_logs(
     log_dir: LogDir, directory: PartitionDirectory, key: tuple[str, int], inputs: Inputs, incomplete: list[Incomplete]
 ) -> list[HeldAside]:
-    """Every such log file of a directory, folded by itself; those that hold no good batch are left out."""
+    """The leftover logs of a directory that hold a good batch."""
     entry = directory.entries.get("partition.metadata")
     metadata = None if entry is None else inputs.read(log_dir.source, entry, parse_partition_metadata)
-    files: list[tuple[Entry, int, str]] = [
-        (leftover_file.entry, leftover_file.base_offset or 0, leftover_file.suffix)
-        for leftover_file in directory.leftovers
-        if leftover_file.kind is FileKind.LOG
-    ]
+    topic_id = None if metadata is None else metadata.topic_id
+    files = [(file.entry, file.base_offset or 0, file.suffix) for file in directory.leftovers if file.kind is FileKind.LOG]
     if directory.suffix is not None:
         files += [(log.entry, log.base_offset, directory.suffix) for log in directory.logs()]
-    held = []
+    leftovers = []
     for log, base_offset, suffix in sorted(files, key=lambda row: row[0].path):
         fold, batches = ContinuityFold(base_offset), 0
         try:
@@ -432,40 +384,35 @@ def _held(
         except SourceError as error:
             incomplete.append(Incomplete(typed_path(log_dir.source, log.path), error.reason))
         if fold.runs:
-            topic_id = None if metadata is None else metadata.topic_id
-            file_name = f"{directory.name}/{log.name}"
-            held.append(HeldAside(*key, log_dir.broker, log_dir.name, file_name, suffix, topic_id, tuple(fold.runs), batches))
-    return held
+            name = f"{directory.name}/{log.name}"
+            leftovers.append(HeldAside(*key, log_dir.broker, log_dir.name, name, suffix, topic_id, tuple(fold.runs), batches))
+    return leftovers
 
 
 def with_lone_indexes(plan: ReplicaPlan, replica: Replica, inputs: Inputs, findings: list[Finding]) -> list[Finding]:
-    """`findings` with those about index files without their `.log`; nothing where that lies there by another name."""
-    aside = {file.base_offset for file in plan.directory.leftovers if file.kind is FileKind.LOG}
-    gone = [segment for segment in plan.directory.segments if segment.log is None and segment.base_offset not in aside]
-    lone = [_lone(segment, plan, inputs) for segment in gone]
+    """Add findings about index files whose `.log` is missing and is not among the leftovers."""
+    leftovers = {file.base_offset for file in plan.directory.leftovers if file.kind is FileKind.LOG}
+    missing = [segment for segment in plan.directory.segments if segment.log is None and segment.base_offset not in leftovers]
+    lone = [_lone_index(segment, plan, inputs) for segment in missing]
     return with_lone_index_files(replica, lone, [offset for offset, _ in plan.directory.snapshots], findings)
 
 
-def _lone(segment: SegmentFiles, plan: ReplicaPlan, inputs: Inputs) -> LoneIndex:
+def _lone_index(segment: SegmentFiles, plan: ReplicaPlan, inputs: Inputs) -> LoneIndex:
     source, base_offset = plan.log_dir.source, segment.base_offset
-    last_offsets: dict[str, int] = {}
+    offsets: dict[str, NDArray[np.int64]] = {}
     if segment.index is not None:
         index = inputs.read(source, segment.index, lambda file: parse_offset_index(file, base_offset))
-        last_offsets |= {} if index is None else _last(index.offsets, "offset index")
+        offsets |= {} if index is None else {"offset index": index.offsets}
     if segment.time_index is not None:
-        times = inputs.read(source, segment.time_index, lambda file: parse_time_index(file, base_offset))
-        last_offsets |= {} if times is None else _last(times.offsets, "time index")
+        time_index = inputs.read(source, segment.time_index, lambda file: parse_time_index(file, base_offset))
+        offsets |= {} if time_index is None else {"time index": time_index.offsets}
+    ends: dict[str, int] = {}
+    for name, of_index in offsets.items():
+        if of_index.size:
+            falls = np.flatnonzero(np.diff(of_index) < 0)  # offsets after the first fall are not believed
+            ends[name] = int(of_index[falls[0] if falls.size else -1]) + 1
     if segment.transaction_index is not None:
         aborted = inputs.read(source, segment.transaction_index, parse_transaction_index)
-        last_offsets |= {"transaction index": aborted.entries[-1].last_offset} if aborted is not None and aborted.entries else {}
+        ends |= {"transaction index": aborted.entries[-1].last_offset + 1} if aborted is not None and aborted.entries else {}
     entries = [entry for entry in (segment.index, segment.time_index, segment.transaction_index) if entry is not None]
-    ends = {witness: last + 1 for witness, last in last_offsets.items()}
     return LoneIndex(segment.base_offset, tuple(entry.name for entry in entries), ends)
-
-
-def _last(offsets: "NDArray[np.int64]", witness: str) -> dict[str, int]:
-    """The last of an index's offsets up to where they fall, by its name; nothing where it has none."""
-    if not offsets.size:
-        return {}
-    falls = np.flatnonzero(np.diff(offsets) < 0)
-    return {witness: int(offsets[falls[0] if falls.size else -1])}

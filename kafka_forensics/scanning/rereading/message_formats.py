@@ -1,9 +1,9 @@
-"""Batches of different message formats: whether they hold the same records, as far as the older format can hold them.
+"""Whether batches of different message formats hold the same records, as far as the older format can represent them.
 
-A broker that answers an old fetch request converts batches down (RecordsUtil.downConvert): offsets, keys, values and timestamps
-stay; headers, producers, transactions and control batches do not exist before format 2, nor timestamps before format 1. A
-follower that fetched so while its `inter.broker.protocol.version` was old stored what it got. One batch of format 2 becomes one
-message a record or, if it is compressed, one compressed message.
+For an old fetch request a broker converts batches down (RecordsUtil.downConvert), and a follower with an old
+`inter.broker.protocol.version` stores the result. Offsets, keys, values and timestamps stay; format 1 has no headers, producers,
+transactions and control batches, format 0 no timestamps either. A batch of format 2 becomes a message for each record, or one
+compressed message.
 """
 
 from bisect import bisect_left, bisect_right
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 
 class Content(NamedTuple):
-    """What a record holds: key and value as they are compared, its timestamp in milliseconds with its type, and whether it has
-    headers."""
+    """A record as it is compared: key and value, (timestamp in ms, timestamp type), and whether it has headers."""
 
     content: tuple[object, ...]
     time: tuple[int, str]
@@ -33,7 +32,7 @@ class Content(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """Records of a batch by offset, those of control batches left out."""
+    """The records of a batch by offset; a control batch has none."""
 
     records: dict[int, Content]
     offsets: list[int]
@@ -45,7 +44,7 @@ class Contents:
 
 
 def contents_of(records: Iterable[Record], row: "NDArray[np.int64]") -> Contents:
-    """Of a decoded batch; values too large to be held are told apart by their sizes alone."""
+    """The records of a decoded batch; values too large to be held differ by their sizes alone."""
 
     def content(record: Record) -> Content:
         payload = (record.key, record.value, record.key_length, record.value_length)
@@ -55,16 +54,16 @@ def contents_of(records: Iterable[Record], row: "NDArray[np.int64]") -> Contents
 
 
 def contents_by_hash(records: "HashedRecords", row: "NDArray[np.int64]") -> Contents:
-    """Of a batch of which hashes are known, which can be compared with other hashes."""
+    """The hashed records of a batch, comparable with other hashed ones."""
     kind = TIMESTAMP_TYPES[bool(row[BatchColumn.ATTRIBUTES] & TIMESTAMP_TYPE_MASK)] if row[BatchColumn.MAGIC] else NO_TIMESTAMP_TYPE
-    columns = (records.offsets, records.key_lengths, records.value_lengths, records.values, records.timestamps, records.headers)
-    rows = zip(*(column.tolist() for column in columns), records.keys.tolist(), strict=True)
+    columns = (records.offsets, records.keys, records.key_lengths, records.values, records.value_lengths)
+    rows = zip(*(column.tolist() for column in (*columns, records.timestamps, records.headers)), strict=True)
 
-    def content(size: int, length: int, value: int, time: int, headers: int, key: list[int]) -> Content:
-        payload = (tuple(key) if size >= 0 else None, size, value if length >= 0 else None, length)
-        return Content(payload, (time, kind), headers != 0)
+    def content(key: list[int], key_length: int, value: int, value_length: int, timestamp: int, headers: int) -> Content:
+        payload = (tuple(key) if key_length >= 0 else None, key_length, value if value_length >= 0 else None, value_length)
+        return Content(payload, (timestamp, kind), headers != 0)
 
-    return _contents(row, ((offset, content(*facts)) for offset, *facts in rows))
+    return _contents(row, ((offset, content(*hashes)) for offset, *hashes in rows))
 
 
 def _contents(row: "NDArray[np.int64]", records: Iterable[tuple[int, Content]]) -> Contents:
@@ -74,18 +73,18 @@ def _contents(row: "NDArray[np.int64]", records: Iterable[tuple[int, Content]]) 
 
 
 def compared_across_formats(sides: list[Contents], rows: "list[NDArray[np.int64]]", *, common: bool) -> AcrossFormats:
-    """How the records of two batches compare at the offsets that both span (`common`: only where both hold the offset)."""
+    """How the records of two batches compare at the offsets that both span (`common`: only at the offsets that both hold)."""
     start = max(int(row[BatchColumn.BASE_OFFSET]) for row in rows)
     end = min(int(row[BatchColumn.LAST_OFFSET]) for row in rows)
-    older, newer = (sides[index] for index in sorted((0, 1), key=lambda index: int(rows[index][BatchColumn.MAGIC])))
-    newest = max(rows, key=lambda row: int(row[BatchColumn.MAGIC]))
-    held = set(older.between(start, end)), set(newer.between(start, end))
-    shared = held[0] & held[1]
-    unlike = {offset for offset in shared if not _alike(older.records[offset], newer.records[offset])}
+    by_magic = sorted(zip(sides, rows, strict=True), key=lambda side: int(side[1][BatchColumn.MAGIC]))
+    (older, _), (newer, newest) = by_magic
+    in_older, in_newer = set(older.between(start, end)), set(newer.between(start, end))
+    shared = in_older & in_newer
+    different = {offset for offset in shared if not _equal(older.records[offset], newer.records[offset])}
     if not common:
-        unlike |= held[0] ^ held[1]
-    if unlike:
-        return AcrossFormats((min(unlike), max(unlike) + 1))
+        different |= in_older ^ in_newer
+    if different:
+        return AcrossFormats((min(different), max(different) + 1))
     not_held = set()
     if any(NO_TIMESTAMP_TYPE in {side.records[offset].time[1] for side in sides} for offset in shared):
         not_held.add("timestamps")
@@ -96,7 +95,7 @@ def compared_across_formats(sides: list[Contents], rows: "list[NDArray[np.int64]
     return AcrossFormats(None, frozenset(not_held))
 
 
-def _alike(older: Content, newer: Content) -> bool:
+def _equal(older: Content, newer: Content) -> bool:
     """Whether two records have the same key and value, and the same timestamp where both formats have one."""
     timed = NO_TIMESTAMP_TYPE not in (older.time[1], newer.time[1])
     return older.content == newer.content and (not timed or older.time == newer.time)

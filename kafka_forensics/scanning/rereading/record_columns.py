@@ -1,4 +1,4 @@
-"""Records as Arrow columns: from the bytes that hold them to offsets and bytes by copies, with no object for a record."""
+"""Records as Arrow columns, made from their bytes without a Python object for each record."""
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,10 +29,9 @@ _HEADERS: Final[Any] = RECORDS.field("headers").type
 def record_arrays(
     file: "ByteFile", batches: "Ints", rows: "Ints", states: RecordStates, *, payloads: bool = True
 ) -> "Iterator[list[ArrowArray]]":
-    """The columns of `RECORDS` for the records of these batches, of a (BATCH_COLUMNS, n) matrix, some thousands at a time; words
-    are dictionaries (`model.arrow.plain`).
+    """The columns of `RECORDS` for the records of rows of `batches`, a (BATCH_COLUMNS, n) matrix, thousands of records at a time.
 
-    Without `payloads`, keys, values and headers are null. Raises SourceError.
+    Text columns are dictionaries (`model.arrow.plain`). Without `payloads`, keys, values and headers are null. Raises SourceError.
     """
     of_batches = np.zeros(batches.shape[1], np.int8)
     of_batches[rows] = states.of_batches(batches[:, rows])
@@ -70,14 +69,14 @@ def _arrays(block: RecordBlock, batches: "Ints", states: "NDArray[np.int8]", *, 
 
 
 def words_by_number(indices: "NDArray[np.int8]", spelled: tuple[str, ...]) -> "ArrowArray":
-    """The word of each number."""
+    """The texts at these indices of `spelled`."""
     return words(spelled).take(numbers(indices))
 
 
 def byte_strings(buffer: "Buffer", positions: "Ints", lengths: "Ints") -> "ArrowArray":
-    """`buffer[position : position + length]` of each as a binary array; a negative length is null. They do not overlap, and rise.
+    """`buffer[position : position + length]` for each position as a binary array; a negative length is null.
 
-    They are every other element of an array whose offsets are where they begin and end, and which needs no copy.
+    The slices must ascend and not overlap: they are every other element of an array over the buffer that needs no copy.
     """
     count = len(lengths)
     edges = np.empty(2 * count, np.int32)
@@ -89,7 +88,7 @@ def byte_strings(buffer: "Buffer", positions: "Ints", lengths: "Ints") -> "Arrow
 
 
 def header_lists(buffer: "Buffer", columns: "Ints") -> "ArrowArray":
-    """The lists of headers of records by their columns."""
+    """The headers of records by RecordColumn, as a list array."""
     counts = columns[RecordColumn.HEADERS_COUNT]
     places = np.empty((4, int(counts.sum())), np.int64)
     locate_headers(buffer, columns, places)

@@ -1,4 +1,4 @@
-"""Copies of the controllers' log, `__cluster_metadata`, each read once: its batches, its snapshots, and who votes by it."""
+"""Reading each copy of the controllers' log, `__cluster_metadata`: its batches, its snapshots, and its voters."""
 
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ from kafka_forensics.parsers.internal_topics import REPLAYED_FIELDS, decode_meta
 from kafka_forensics.parsers.log import MAX_BATCH_BYTES, SegmentReader, decode_batch, parse_control_record, read_batch
 from kafka_forensics.parsers.log_dir import FileKind, SegmentLog
 from kafka_forensics.parsers.quorum_state import QuorumState, parse_quorum_state
-from kafka_forensics.scanning.rereading.logs_in_order import rightly_placed
+from kafka_forensics.scanning.rereading.logs_in_order import corrected_chunks
 from kafka_forensics.storage.archives import reading_order
 from kafka_forensics.storage.bundles import CollectedLog
 
@@ -40,17 +40,17 @@ BatchKey = tuple[int, int]
 
 
 class SnapshotCheck(NamedTuple):
-    """Whether a `.checkpoint` is whole, and what its control records state."""
+    """Whether a `.checkpoint` is whole, and the statements of its control records."""
 
     problem: str | None
-    """Why it cannot be used: `damaged`, `no_header`, `no_footer`, or `UNREADABLE`; None if it is whole."""
+    """Why it cannot be used: `damaged`, `no_header`, `no_footer` or `UNREADABLE`; None if it is whole."""
     stated: tuple[StatedVoters, ...] = ()
     kraft_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFile:
-    """A `<offset>-<epoch>.checkpoint` of one copy: all records before `offset`, the last of them of the leader epoch."""
+    """A `<offset>-<epoch>.checkpoint` of one copy: the state after all records before `offset`, the last of this leader epoch."""
 
     offset: int
     leader_epoch: int
@@ -67,32 +67,32 @@ class ControllerCopy:
     node: int | str
     directory_id: str | None
     log: MetadataCopy
-    """Its good batches; memory is shared with a longer copy of the same log."""
+    """Its good batches, in memory that copies of equal logs share."""
     sound_batches: int
-    """How many of them stand before the first damage, where a start cuts the log."""
+    """How many of them precede the first damage, at which a start cuts the log."""
     is_led: bool
     """Whether leader epochs rise, and each begins with its leader's own record."""
     snapshots: list[SnapshotFile]
-    """Those that are whole, by offset."""
+    """The whole ones, by offset."""
     damaged_snapshots: list[SnapshotFile]
     state: QuorumState | None
-    """None where there is no `quorum-state` that can be read."""
+    """None without a readable `quorum-state`."""
     stated: list[StatedVoters] = field(default_factory=list)
     """In the order of the log, a snapshot before the records that follow it."""
     is_dynamic: bool = False
-    """Whether it says that its voters are in the log (`kraft.version` 1 or more)."""
+    """Whether its voters are in the log (`kraft.version` 1 or more)."""
     problem: str | None = None
     """Why it could not be read."""
 
     @property
     def was_read(self) -> bool:
-        """Whether all of it could be read: else it is not known where it ends."""
+        """Whether all of it could be read; otherwise its end is not known."""
         context = self.plan.context
         return self.problem is None and not context.log_unknown and not context.not_followed
 
     @property
     def usable_snapshots(self) -> list[int] | None:
-        """Ends of the snapshots from which the node may start: all that are whole, if its newest is. None: one was not read."""
+        """Offsets of the snapshots from which the node may start: all whole ones, if the newest is. None if one was not read."""
         if any(file.check.problem == UNREADABLE for file in self.damaged_snapshots):
             return None
         files = [*self.snapshots, *self.damaged_snapshots]
@@ -102,7 +102,7 @@ class ControllerCopy:
 
     @property
     def last_epoch(self) -> int:
-        """The leader epoch of its last record; of an empty log that of the snapshot that it follows, -1 of nothing at all."""
+        """The leader epoch of its last record, or else of its newest snapshot; -1 without any."""
         if self.log.base_offsets.size:
             return int(self.log.identities[-1] >> 32)
         return self.snapshots[-1].leader_epoch if self.snapshots else -1
@@ -115,12 +115,12 @@ class ControllerCopy:
 
     @property
     def remembers_votes(self) -> bool:
-        """Whether its `quorum-state` is there, and no older than its log."""
+        """Whether it has a `quorum-state` that is no older than its log."""
         return self.state is not None and self.state.leader_epoch >= self.last_epoch
 
-    def as_a_start_leaves_it(self) -> tuple[int, int]:
-        """Leader epoch of the last record and log end once the node has cut the log at its first damage; a newer snapshot replaces
-        the log (KafkaRaftLog)."""
+    def end_after_start(self) -> tuple[int, int]:
+        """(leader epoch of the last record, log end offset) after the node's next start, which cuts the log at its first damage, or
+        replaces it by a newer snapshot (KafkaRaftLog)."""
         ends = [(snapshot.leader_epoch, snapshot.offset) for snapshot in self.snapshots]
         if self.sound_batches:
             last = self.sound_batches - 1
@@ -130,29 +130,30 @@ class ControllerCopy:
 
 @dataclass(slots=True)
 class ControllerCopies:
-    """All copies that were given; equal batches of several are opened once."""
+    """All copies among the inputs; a batch that several of them have is decoded once."""
 
     inputs: Inputs
     copies: list[ControllerCopy] = field(default_factory=list)
     snapshots: list[SnapshotFile] = field(default_factory=list)
     """Every copy of every snapshot, by offset."""
     opened: dict[BatchKey, MetadataBatch] = field(default_factory=dict)
-    places: dict[BatchKey, list[tuple[ReplicaPlan, str, int, int]]] = field(default_factory=dict)
-    """Of batches with records that cannot be read: plan, file, first byte and size in each copy."""
+    places: dict[BatchKey, list[tuple[ReplicaPlan, int, int, int]]] = field(default_factory=dict)
+    """(plan, segment, first byte, size in bytes) in each copy of a batch with records that cannot be read."""
     newest_ms: int = 0
     end_is_known: bool = True
     """See `ControllerHistory.end_is_known`."""
 
     def voters(self) -> VoterSet | None:
-        """Who votes by the newest statement of the copy that is the most up-to-date, else by any node's `quorum-state`; None where
-        nothing says."""
-        best = max(self.copies, key=lambda copy: copy.as_a_start_leaves_it())
+        """The voters by the newest statement of the most up-to-date copy, else by any `quorum-state`; None without either."""
+        best = max(self.copies, key=lambda copy: copy.end_after_start())
         sets = voter_sets(best, self.copies)
         return None if not sets else sets[-1] if best.is_dynamic else sets[0]
 
     def quorum(self, agreed: AgreedLog) -> list[QuorumLog]:
-        """What an election asks of each node whose copy could be read. Voters in the log are taken for known to a node only by its
-        own copy: `controller.quorum.voters` in its settings is not seen."""
+        """The state that decides elections, of each node whose copy could be read.
+
+        A node knows dynamic voters only by its own copy; its setting `controller.quorum.voters` is not among the evidence.
+        """
         is_dynamic = any(copy.is_dynamic for copy in self.copies)
         configured = None if is_dynamic else self.voters()
         logs: dict[int | str, QuorumLog] = {}
@@ -161,9 +162,9 @@ class ControllerCopies:
                 continue
             records = [stated.voters for stated in copy.stated if not stated.is_leader_change]
             voters = (records[-1] if records else None) if is_dynamic else configured
-            epoch, end = copy.as_a_start_leaves_it()
-            fitting = [file.offset for file in copy.snapshots if agreed.agrees_with(file.offset, file.leader_epoch)]
-            agreed_end = max(min(agreed.agreed_ends.get(copy.node, 0), end), *fitting, 0)
+            epoch, end = copy.end_after_start()
+            agreeing = [file.offset for file in copy.snapshots if agreed.agrees_with(file.offset, file.leader_epoch)]
+            agreed_end = max(min(agreed.agreed_ends.get(copy.node, 0), end), *agreeing, 0)
             log = QuorumLog(copy.node, copy.directory_id, epoch, end, agreed_end, voters)
             if copy.node not in logs or logs[copy.node].rank < log.rank:
                 logs[copy.node] = log
@@ -171,10 +172,9 @@ class ControllerCopies:
 
 
 def read_copies(inputs: Inputs, partition: int = 0) -> ControllerCopies:
-    """Every copy of `__cluster_metadata`, which has no partition but 0."""
-    plans = [
-        plan for plan in inputs.internal if (plan.context.topic, plan.context.partition) == (CLUSTER_METADATA_TOPIC, partition)
-    ]
+    """Read every copy of `__cluster_metadata`, whose only partition is 0."""
+    key = (CLUSTER_METADATA_TOPIC, partition)
+    plans = [plan for plan in inputs.internal if (plan.context.topic, plan.context.partition) == key]
     copies = ControllerCopies(inputs)
     logs: list[MetadataCopy] = []
     for plan in _in_reading_order(plans):
@@ -188,11 +188,11 @@ def read_copies(inputs: Inputs, partition: int = 0) -> ControllerCopies:
 
 
 def voter_sets(copy: ControllerCopy, copies: Sequence[ControllerCopy]) -> list[VoterSet | None]:
-    """All sets of voters of which a majority may have decided, by a copy; None for one that is not known.
+    """The voter sets, one of which decides elections, by a copy; None for one that is not known.
 
-    The quorum's records change its voters one by one, the next once the last is committed (KIP-853). So it was the last set or, if
-    nothing proves that committed, the one before. Snapshots are of what is committed. Without such records the voters are
-    configured: each set that a leader or a `quorum-state` names may be it.
+    KRaftVoters records add or remove one voter each, and only after the change before is committed (KIP-853). So it is the last set
+    or, unless that is proven committed, as by a snapshot, the one before. Without such records the voters are configured: every set
+    that a leader or a `quorum-state` names may be it.
     """
     records = [stated for stated in copy.stated if not stated.is_leader_change]
     if not records:
@@ -209,13 +209,13 @@ def voter_sets(copy: ControllerCopy, copies: Sequence[ControllerCopy]) -> list[V
 
 
 def node_id(plan: ReplicaPlan) -> int | str:
-    """What the controller calls the broker, whatever name it was given."""
+    """The broker's node id, whatever name the user gave it."""
     meta = plan.log_dir.meta
     return plan.context.broker if meta is None or meta.node_id is None else meta.node_id
 
 
 def _in_reading_order(plans: list[ReplicaPlan]) -> list[ReplicaPlan]:
-    """Copies that share an archive, as they lie in it."""
+    """The plans by source, those of an archive in its order."""
     by_source: dict[int, list[ReplicaPlan]] = {}
     for plan in plans:
         by_source.setdefault(id(plan.log_dir.source), []).append(plan)
@@ -229,7 +229,7 @@ def _in_reading_order(plans: list[ReplicaPlan]) -> list[ReplicaPlan]:
 
 
 def _read_copy(copies: ControllerCopies, plan: ReplicaPlan) -> ControllerCopy:
-    """Every good batch of a copy: its identity, and its records if no copy before held it."""
+    """Read all good batches of a copy, and decode those that no earlier copy had."""
     rows: list[NDArray[np.int64]] = [np.empty((6, 0), np.int64)]
     problem, sound, is_sound = None, 0, True
     for log in plan.directory.logs():
@@ -249,28 +249,15 @@ def _read_copy(copies: ControllerCopies, plan: ReplicaPlan) -> ControllerCopy:
     rising &= columns[1] >= columns[0]
     sound = int(rising[:sound].sum())
     bases, lasts, identities, epochs, types, _ = columns[:, rising]
-    meta = plan.log_dir.meta
-    copy = ControllerCopy(
-        plan,
-        node_id(plan),
-        None if meta is None else meta.directory_id,
-        MetadataCopy(node_id(plan), bases, lasts, identities, int(epochs.max(initial=-1))),
-        sound,
-        _is_led(epochs, types),
-        [],
-        [],
-        _quorum_state(plan),
-        problem=problem,
-    )
-    _take_snapshots(copies, copy)
-    _take_statements(copies, copy, np.flatnonzero(types >= 0))
+    meta, node = plan.log_dir.meta, node_id(plan)
+    directory_id = None if meta is None else meta.directory_id
+    metadata = MetadataCopy(node, bases, lasts, identities, int(epochs.max(initial=-1)))
+    # no CRC covers a batch's leader epoch; a leader's first record is its LeaderChangeMessage (LeaderState)
+    is_led = bool((np.diff(epochs) >= 0).all() and (types[1:][np.diff(epochs) > 0] == LEADER_CHANGE).all())
+    copy = ControllerCopy(plan, node, directory_id, metadata, sound, is_led, [], [], _quorum_state(plan), problem=problem)
+    _add_snapshots(copies, copy)
+    _add_statements(copies, copy, np.flatnonzero(types >= 0))
     return copy
-
-
-def _is_led(epochs: "NDArray[np.int64]", types: "NDArray[np.int64]") -> bool:
-    """Whether leader epochs rise, and each but the first begins with its leader's own record (LeaderState); no CRC covers the epoch
-    of a batch."""
-    return bool((np.diff(epochs) >= 0).all() and (types[1:][np.diff(epochs) > 0] == LEADER_CHANGE).all())
 
 
 def _quorum_state(plan: ReplicaPlan) -> QuorumState | None:
@@ -284,7 +271,7 @@ def _quorum_state(plan: ReplicaPlan) -> QuorumState | None:
         return None
 
 
-def _take_snapshots(copies: ControllerCopies, copy: ControllerCopy) -> None:
+def _add_snapshots(copies: ControllerCopies, copy: ControllerCopy) -> None:
     plan = copy.plan
     for offset, leader_epoch, entry in plan.directory.metadata_snapshots:
         check = copies.inputs.read(plan.log_dir.source, entry, partial(check_snapshot, offset=offset))
@@ -294,8 +281,8 @@ def _take_snapshots(copies: ControllerCopies, copy: ControllerCopy) -> None:
     copy.snapshots.sort(key=lambda snapshot: (snapshot.offset, snapshot.leader_epoch))
 
 
-def _take_statements(copies: ControllerCopies, copy: ControllerCopy, rows: "NDArray[np.intp]") -> None:
-    """Take what the control batches in these rows of a copy state, and its snapshots: who votes, and whether that is in the log."""
+def _add_statements(copies: ControllerCopies, copy: ControllerCopy, rows: "NDArray[np.intp]") -> None:
+    """Add the voters that the control batches in these rows of a copy, and its snapshots, state."""
     log = copy.log
     keys = zip(log.base_offsets[rows].tolist(), log.identities[rows].tolist(), strict=True)
     batches = [copies.opened[key] for key in keys if key in copies.opened]
@@ -308,10 +295,10 @@ def _take_statements(copies: ControllerCopies, copy: ControllerCopy, rows: "NDAr
 def _read_segment(
     copies: ControllerCopies, plan: ReplicaPlan, file: "ByteFile", log: "SegmentLog"
 ) -> Iterator[tuple["NDArray[np.int64]", int | None]]:
-    """(base offset, last offset, identity, leader epoch, control record type, position) of the good batches of a log,
-    chunk by chunk, and where in it the first damage begins."""
+    """Chunk by chunk: (base offset, last offset, identity, leader epoch, control record type, position) of the good batches, and
+    the byte position of the first damage."""
     last, name = plan.directory.segments[-1].log, log.entry.name
-    for chunk, misplaced in rightly_placed(plan, log, file):
+    for chunk, misplaced in corrected_chunks(plan, log, file):
         columns = chunk.columns
         good = has_right_crc(columns) & (columns[BatchColumn.MAGIC] >= 2)
         good &= columns[BatchColumn.SIZE_IN_BYTES] <= MAX_BATCH_BYTES
@@ -333,15 +320,17 @@ def _read_segment(
             batch = copies.opened.get(key) or open_batch(data if wrong is None else wrong.rewritten(bytes(data)))
             copies.opened[key] = batch
             if any(record.problem is not None for _, record in batch.records):
-                place = (plan, name, *columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES], row].tolist())
-                held = copies.places.setdefault(key, [])
-                held += [place] if len(held) < PLACES_KEPT else []
+                places = copies.places.setdefault(key, [])
+                if len(places) < PLACES_KEPT:
+                    places.append(
+                        (plan, log.base_offset, *columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES], row].tolist())
+                    )
         rest = columns[[BatchColumn.CONTROL_RECORD_TYPE, BatchColumn.POSITION]]
         yield np.stack([bases, columns[BatchColumn.LAST_OFFSET], identities, epochs, *rest]), min(damaged, default=None)
 
 
 def _batches(file: "ByteFile", columns: "NDArray[np.int64]") -> Iterator[tuple[int, memoryview]]:
-    """The bytes of every row's batch, read in blocks; of a collected log of those rows alone that tell anything."""
+    """(row, bytes) of every batch, read in blocks; of a collected log, only the batches that it has."""
     if isinstance(file, CollectedLog):
         for row, (start, size) in enumerate(columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES]].T.tolist()):
             if data := read_batch(file, start, size):
@@ -361,14 +350,14 @@ def _batches(file: "ByteFile", columns: "NDArray[np.int64]") -> Iterator[tuple[i
 
 
 def _ends_with_damage(chunk: BatchChunk, good: "NDArray[np.bool_]") -> bool:
-    """Whether what comes last in a stretch of a log is no good batch, and not what a stopped broker may leave."""
+    """Whether a chunk ends with damage other than a stopped broker may leave."""
     last = int(chunk.columns[BatchColumn.POSITION, -1]) if chunk.rows else -1
     damaged = [damage.position for damage in chunk.damage if damage.kind not in kinds_with(Trait.IS_TAIL)]
     return max(damaged, default=-1) > last or (last >= 0 and not bool(good[-1]))
 
 
 def open_batch(data: bytes | memoryview) -> MetadataBatch:
-    """A batch of `__cluster_metadata`; what cannot be read in it is a record with a problem."""
+    """Decode a batch of `__cluster_metadata`; what cannot be decoded is a record with a problem."""
     decoded = decode_batch(data)
     header = decoded.header
     if header is None:
@@ -392,7 +381,7 @@ def open_batch(data: bytes | memoryview) -> MetadataBatch:
 
 
 def _needed(record: MetadataRecord) -> MetadataRecord:
-    """The record with the fields that a replay looks at: logs hold many of them."""
+    """The record with only the fields that a replay uses, to save memory."""
     names = REPLAYED_FIELDS.get(record.api_key)
     if record.fields is None or names is None:
         return replace(record, fields=None)
@@ -403,22 +392,21 @@ _UNREADABLE: Final = MetadataRecord(-1, "UNKNOWN", -1, 0, None, "batch")
 
 
 def _voter_set(voters: list[Json]) -> VoterSet:
-    return VoterSet({voter["voter_id"]: _directory(voter.get("voter_directory_id")) for voter in voters})
-
-
-def _directory(raw: bytes | None) -> str | None:
-    """A directory id as `meta.properties` has it; None for none, and for that of zeros, which stands for none."""
-    return urlsafe_b64encode(raw).decode().rstrip("=") if raw and any(raw) else None
+    """Voters with directory ids as `meta.properties` has them; None for a missing or zero id."""
+    raw_ids = {voter["voter_id"]: voter.get("voter_directory_id") for voter in voters}
+    return VoterSet(
+        {voter: urlsafe_b64encode(raw).decode().rstrip("=") if raw and any(raw) else None for voter, raw in raw_ids.items()}
+    )
 
 
 def check_snapshot(file: "ByteFile", offset: int) -> SnapshotCheck:
-    """Check the `.checkpoint` file of a snapshot of all before `offset`. Raises SourceError."""
+    """Check the `.checkpoint` file of a snapshot at `offset`. Raises SourceError."""
     first = last = None
     stated: list[StatedVoters] = []
     kraft_version = 0
     for chunk in SegmentReader(file).chunks():
         columns = chunk.columns
-        if chunk.damage or (columns[BatchColumn.CRC] != columns[BatchColumn.CRC_COMPUTED]).any():
+        if chunk.damage or not has_right_crc(columns).all():
             return SnapshotCheck("damaged")
         types = columns[BatchColumn.CONTROL_RECORD_TYPE]
         first = int(types[0]) if first is None and types.size else first
@@ -433,14 +421,14 @@ def check_snapshot(file: "ByteFile", offset: int) -> SnapshotCheck:
 
 
 def parse_snapshot(file: "ByteFile", offset: int) -> MetadataSnapshot:
-    """The snapshot in a `.checkpoint` file that is whole. Raises SourceError."""
+    """Decode a whole `.checkpoint` file. Raises SourceError."""
     batches: list[MetadataBatch] = []
-    moment = -1
+    last_timestamp = -1
     for chunk in SegmentReader(file).chunks():
         for _, data in _batches(file, chunk.columns):
             if not batches:
                 first = next(decode_batch(data).iter_records(), None)
                 record = None if first is None else parse_control_record(first.key, first.value)
-                moment = -1 if record is None else int(record.fields.get("last_contained_log_timestamp", -1))
+                last_timestamp = -1 if record is None else int(record.fields.get("last_contained_log_timestamp", -1))
             batches.append(open_batch(data))
-    return MetadataSnapshot(offset, moment, tuple(batches))
+    return MetadataSnapshot(offset, last_timestamp, tuple(batches))

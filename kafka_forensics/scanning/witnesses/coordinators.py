@@ -1,7 +1,11 @@
-"""Reading `__transaction_state` from the copies: one copy of each partition, and a finding for every record that is malformed."""
+"""Reading the coordinators' topics: one copy of each partition is replayed, and malformed records become findings.
 
+These are `__consumer_offsets`, `__share_group_state` and `__transaction_state`.
+"""
+
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafka_forensics.analysis.internal_topics import GroupReplay, ShareReplay, TransactionLogReplay
 from kafka_forensics.analysis.kinds import Trait, finding, kinds_with
@@ -66,12 +70,11 @@ if TYPE_CHECKING:
     from kafka_forensics.storage.source import ByteFile
 
 
-# Reading `__consumer_offsets`: one replica of each partition, the longest, replayed into what groups committed.
-
+_Replayed = TypeVar("_Replayed")
 
 MALFORMED_KEPT: Final = 1000
 WORTH_SKIPPING_BYTES: Final = 4 << 20
-"""In logs of at least this size, commits that later ones supersede are passed over by a kernel."""
+"""Size of logs from which a kernel skips commits that later ones supersede."""
 _KEYS_CACHED: Final = 1 << 17
 _KEYS_BYTES: Final = 32 << 20
 _ROW_FACTS: Final = (
@@ -82,50 +85,79 @@ _ROW_FACTS: Final = (
     BatchColumn.PRODUCER_ID,
     BatchColumn.CONTROL_RECORD_TYPE,
 )
-_NOT_TAKEN_APART: Final = frozenset({"kind", "oversized"})
-"""Reasons for which a value is only named and measured."""
-
-
-def read_group_history(inputs: Inputs) -> GroupHistory | None:
-    """Every partition of `__consumer_offsets` among the inputs, replayed; None if there is none.
-
-    What cannot be read is listed in `inputs.incomplete`. A damaged copy gives way to a whole one that is as long. A copy that does
-    not tell its cluster is of the only one there is, and of none of several.
-    """
-    plans = [plan for plan in inputs.internal if plan.context.topic == CONSUMER_OFFSETS_TOPIC]
-    clusters = {cluster_of(plan) for plan in plans} - {None}
-    unknown = "" if len(clusters) > 1 else next(iter(clusters), None) or ""
-    copies: dict[tuple[int, str], list[ReplicaPlan]] = {}
-    for plan in plans:
-        copies.setdefault((plan.context.partition, cluster_of(plan) or unknown), []).append(plan)
-    if not copies:
-        return None
-    history = GroupHistory()
-    for key in sorted(copies):
-        history.add(_best(inputs, sorted(copies[key], key=longest_first)))
-    return history
+_SKIPPED_VALUES: Final = frozenset({"kind", "oversized"})
+"""Why `read_group_value` does not decode a value, though it need not be malformed."""
 
 
 def cluster_of(plan: ReplicaPlan) -> str | None:
-    """The id of the cluster a copy is of, None if it does not tell."""
+    """The cluster id of a copy; None if it has none."""
     return None if plan.log_dir.meta is None else plan.log_dir.meta.cluster_id
+
+
+def copies_of(inputs: Inputs, topic: str) -> dict[tuple[str, int], list[ReplicaPlan]]:
+    """The copies of each partition of an internal topic, by (cluster id, partition).
+
+    A copy without a cluster id belongs to the only cluster there is, or to "" if there are several.
+    """
+    plans = [plan for plan in inputs.internal if plan.context.topic == topic]
+    clusters = {cluster_of(plan) for plan in plans} - {None}
+    unknown = "" if len(clusters) > 1 else next(iter(clusters), None) or ""
+    copies: dict[tuple[str, int], list[ReplicaPlan]] = {}
+    for plan in plans:
+        copies.setdefault((cluster_of(plan) or unknown, plan.context.partition), []).append(plan)
+    return copies
 
 
 def longest_first(plan: ReplicaPlan) -> tuple[object, ...]:
     """Sort key: the copy whose last segment begins latest and is largest has the newest records."""
-    last = max(
-        (
-            (segment.base_offset, segment.log.size_in_bytes)
-            for segment in plan.directory.segments
-            if segment.log is not None and segment.log.size_in_bytes
-        ),
-        default=(-1, 0),
-    )
-    return -last[0], -last[1], broker_order(plan.context.broker), plan.log_dir.name
+    logs = ((log.base_offset, log.entry.size_in_bytes) for log in plan.directory.logs() if log.entry.size_in_bytes)
+    base_offset, size_in_bytes = max(logs, default=(-1, 0))
+    return -base_offset, -size_in_bytes, broker_order(plan.context.broker), plan.log_dir.name
 
 
-def _best(inputs: Inputs, plans: list[ReplicaPlan]) -> GroupLog:
-    """The first copy that is whole, else the one that reaches furthest."""
+def reach(plan: ReplicaPlan) -> tuple[object, ...]:
+    """Sort key: last leader epoch, then the last segment and its size, then the high watermark, then the lower broker id."""
+    context = plan.context
+    entries = [] if context.leader_epochs is None else context.leader_epochs.entries
+    logs = [(log.base_offset, log.entry.size_in_bytes) for log in plan.directory.logs()]
+    kind, number, name = broker_order(context.broker)
+    epoch = max((entry.leader_epoch for entry in entries), default=-1)
+    return epoch, max(logs, default=(-1, -1)), context.high_watermark or 0, -kind, -number, name
+
+
+def first_whole(replays: Iterable[_Replayed | None], is_whole: Callable[[_Replayed], bool]) -> _Replayed | None:
+    """The first replay that is whole, else the first that is not None; replays after a whole one are not made."""
+    first = None
+    for replay in replays:
+        if replay is not None and is_whole(replay):
+            return replay
+        first = replay if first is None else first
+    return first
+
+
+def malformed_finding(plan: ReplicaPlan, batch: LoggedRecords, offset: int, evidence: "MetadataMalformedEvidence") -> Finding:
+    """`METADATA_RECORD_MALFORMED` of the record at `offset` of a batch."""
+    place = plan.context.log_place(batch.segment, batch.position, batch.size_in_bytes, offset, offset + 1)
+    return finding("METADATA_RECORD_MALFORMED", place, evidence)
+
+
+def read_group_history(inputs: Inputs) -> GroupHistory | None:
+    """Replay every partition of `__consumer_offsets` among the inputs; None if there is none.
+
+    The longest copy is read; if it is damaged, a whole one of the same length is preferred. What cannot be read is listed in
+    `inputs.incomplete`.
+    """
+    copies = copies_of(inputs, CONSUMER_OFFSETS_TOPIC)
+    if not copies:
+        return None
+    history = GroupHistory()
+    for key in sorted(copies, key=lambda key: key[::-1]):
+        history.add(_best_group_log(inputs, sorted(copies[key], key=longest_first)))
+    return history
+
+
+def _best_group_log(inputs: Inputs, plans: list[ReplicaPlan]) -> GroupLog:
+    """The first whole copy that is as long as those before it, else the longest."""
     logs: list[GroupLog] = []
     for plan in plans:
         skips = plan.bytes >= WORTH_SKIPPING_BYTES and mark_alive.is_ready()
@@ -137,14 +169,14 @@ def _best(inputs: Inputs, plans: list[ReplicaPlan]) -> GroupLog:
 
 
 def replay_log(inputs: Inputs, plan: ReplicaPlan, superseded: Superseded | None = None) -> GroupLog:
-    """One replica's log, replayed; the answer is the same with `superseded`, which knows what need not be looked at."""
-    return _LogWalk(inputs, plan, superseded).replayed()
+    """Replay one copy; `superseded` skips commits that later ones supersede, which does not change the result."""
+    return _GroupLogReader(inputs, plan, superseded).replayed()
 
 
-class _LogWalk:
-    """Hands every record of one replica's log to a replay, in file order.
+class _GroupLogReader:
+    """Replays every record of one copy, in file order.
 
-    Records are decoded before it is known which batches bear wrong base offsets. If any did, the log is read once more.
+    Records are decoded before it is known which batches have wrong base offsets. If any have, the log is read again.
     """
 
     def __init__(self, inputs: Inputs, plan: ReplicaPlan, superseded: Superseded | None) -> None:
@@ -171,29 +203,28 @@ class _LogWalk:
         return self._replay.finish()
 
     def _read(self) -> list[Incomplete]:
-        """Hand over the records, those of batches known to be misplaced by their right offsets, and learn which are misplaced.
-
-        The answer is what could not be read.
-        """
+        """Replay all records, correcting offsets of batches known to be misplaced, and find misplaced ones; what was not read."""
         source, unread = self._plan.log_dir.source, []
         for log in self._plan.directory.logs():
             self._segment, self._file = log.base_offset, f"{self._plan.context.directory}/{log.entry.name}"
             limit = log.max_plausible_offset
             try:
                 with source.open(log.entry.path) as file:
-                    reader = SegmentReader(file, limit, inspect=self._inspect, inspect_alone=self._alone)
+                    reader = SegmentReader(
+                        file, max_plausible_offset=limit, inspect=self._inspect, inspect_alone=self._inspect_alone
+                    )
                     placing = Placing(file, log.base_offset, log.base_offset, log.next_base_offset, self._plan)
                     for chunk in reader.chunks():
                         right, wrong = placing.put_right(chunk)
                         self._misplaced |= {batch.place: batch for batch in wrong.values()}
-                        self._account(right)
+                        self._note_end(right)
             except SourceError as error:
                 unread.append(Incomplete(typed_path(source, log.entry.path), error.reason))
                 self._log.complete = False
         return unread
 
-    def _account(self, chunk: BatchChunk) -> None:
-        """Note how far the log goes, and whether it is whole."""
+    def _note_end(self, chunk: BatchChunk) -> None:
+        """Update the log's end and whether it is complete."""
         columns = chunk.columns
         good = has_right_crc(columns)
         if good.any():
@@ -204,8 +235,8 @@ class _LogWalk:
     def _inspect(
         self, buffer: "NDArray[np.uint8]", position: int, columns: "NDArray[np.int64]", first: int, end: int
     ) -> list[Damage]:
-        """Rows whose bytes are at hand."""
-        good = columns[BatchColumn.CRC, first:end] == columns[BatchColumn.CRC_COMPUTED, first:end]
+        """Replay the batches of rows `[first, end)`, see `Inspector`."""
+        good = has_right_crc(columns[:, first:end])
         if self._superseded is not None:
             good &= self._superseded.alive(buffer, position, columns, first, end)
         facts = columns[list(_ROW_FACTS), first:end][:, good].T.tolist()
@@ -214,34 +245,34 @@ class _LogWalk:
             self._batch = (start, size)
             producer_id = producer_id if attributes & TRANSACTIONAL_MASK else -1
             if magic == 2 and attributes & CONTROL_MASK:
-                self._marker(producer_id, control)
+                self._end_transaction(producer_id, control)
                 continue
-            data = self._rewritten(buffer[at : at + size].tobytes(), start)
+            data = self._corrected(buffer[at : at + size].tobytes(), start)
             records = plain_records(data)
             if records is None:
-                self._open(data, start)
+                self._decode(data, start)
                 continue
             for record in records:
-                self._record(record.key, record.value, record.offset, producer_id)
+                self._take(record.key, record.value, record.offset, producer_id)
         return []
 
-    def _alone(self, file: "ByteFile", position: int, size: int) -> list[Damage]:
-        """A batch found behind damage, or too large for the window."""
+    def _inspect_alone(self, file: "ByteFile", position: int, size: int) -> list[Damage]:
+        """Replay a batch after damage, or one that is too large for the window."""
         if size > MAX_BATCH_BYTES:
             self._log.complete = False
             return []
         self._batch = (position, size)
         if data := read_batch(file, position, size):
-            self._open(self._rewritten(data, position), position)
+            self._decode(self._corrected(data, position), position)
         return []
 
-    def _rewritten(self, data: bytes, position: int) -> bytes:
-        """A batch's bytes with the base offset that belongs to its place, as far as it is known to be another."""
+    def _corrected(self, data: bytes, position: int) -> bytes:
+        """A batch's bytes, with its right base offset if it is known to be misplaced."""
         misplaced = self._misplaced.get((self._segment, position)) if self._misplaced else None
         return data if misplaced is None else misplaced.rewritten(data)
 
-    def _open(self, data: bytes, position: int) -> None:
-        """A batch that takes more than a plain walk: compressed, of an old format, with headers or faults."""
+    def _decode(self, data: bytes, position: int) -> None:
+        """Replay a batch that `plain_records` cannot read: compressed, of an old format, with headers, or damaged."""
         batch = decode_batch(data, position=position)
         header = batch.header
         producer_id = header.producer_id if header is not None and header.is_transactional else -1
@@ -249,20 +280,19 @@ class _LogWalk:
             self._log.complete = False
         if header is not None and header.is_control_batch:
             record = next(batch.iter_records(), None)
-            self._marker(producer_id, -1 if record is None or not record.key else int.from_bytes(record.key[2:4], "big"))
+            self._end_transaction(producer_id, -1 if record is None or not record.key else int.from_bytes(record.key[2:4], "big"))
             return
         for record in batch.iter_records():
             if record.is_oversized:
                 self._malformed(None, record.offset, "oversized")
             else:
-                self._record(record.key, record.value, record.offset, producer_id)
+                self._take(record.key, record.value, record.offset, producer_id)
 
-    def _marker(self, producer_id: int, control_record_type: int) -> None:
+    def _end_transaction(self, producer_id: int, control_record_type: int) -> None:
         if control_record_type in (CONTROL_ABORT, CONTROL_COMMIT):
             self._replay.end_transaction(producer_id, commit=control_record_type == CONTROL_COMMIT)
 
-    def _record(self, raw_key: bytes | None, value: bytes | None, offset: int, producer_id: int) -> None:
-        """One record."""
+    def _take(self, raw_key: bytes | None, value: bytes | None, offset: int, producer_id: int) -> None:
         key = self._keys.get(raw_key) if raw_key is not None else None
         if key is None:
             key = read_key(raw_key)
@@ -284,28 +314,23 @@ class _LogWalk:
             else:
                 self._replay.commit(key, commit, offset, producer_id)
         else:
-            self._group_record(key, value, offset)
+            self._take_group(key, value, offset)
 
-    def _group_record(self, key: GroupKey, value: bytes | None, offset: int) -> None:
-        """A record that tells of a group, not of an offset; those of unknown types are passed over."""
+    def _take_group(self, key: GroupKey, value: bytes | None, offset: int) -> None:
+        """Replay a record about a group rather than an offset; unknown record types are skipped."""
         if key.record_type not in RECORD_TYPES:
             return
         if value is None:
             self._replay.group_tombstone(key)
-            return
-        if key.record_type == GROUP_METADATA_TYPE:
+        elif key.record_type == GROUP_METADATA_TYPE:
             metadata = read_group_metadata(value)
             if isinstance(metadata, str):
                 self._malformed(key, offset, metadata)
             else:
                 self._replay.classic_group(key.group, metadata)
-            return
-        fields = read_group_value(key.record_type, value)
-        if isinstance(fields, dict):
+        elif isinstance(fields := read_group_value(key.record_type, value), dict):
             self._replay.new_group(key, fields)
-            return
-        problem = check_value(value) if fields in _NOT_TAKEN_APART else fields
-        if problem is None:
+        elif (problem := check_value(value) if fields in _SKIPPED_VALUES else fields) is None:
             self._replay.new_group(key, {})
         else:
             self._malformed(key, offset, problem)
@@ -330,17 +355,10 @@ class _LogWalk:
             )
 
 
-# Reading `__share_group_state` from the copies: one copy of each partition, and a finding for every record that is malformed.
-
-
-_TOO_LARGE = "oversized"
-
-
 def read_share_logs(inputs: Inputs) -> tuple[list[ShareLog], list[Finding]]:
-    """Every partition of `__share_group_state` among the inputs, replayed, and what is wrong with their records.
+    """Replay every partition of `__share_group_state` among the inputs: (logs, findings about malformed records).
 
-    Of several copies the longest is read; if that one is damaged and another is not, the other. What cannot be read is listed in
-    `inputs.incomplete`.
+    The longest copy is read; if it is damaged, a whole one is preferred. What cannot be read is listed in `inputs.incomplete`.
     """
     copies: dict[tuple[str, int], list[ReplicaPlan]] = {}
     for plan in inputs.internal:
@@ -349,21 +367,15 @@ def read_share_logs(inputs: Inputs) -> tuple[list[ShareLog], list[Finding]]:
     logs: list[ShareLog] = []
     malformed = MalformedRecords()
     for _, plans in sorted(copies.items()):
-        best: tuple[ShareLog, MalformedRecords] | None = None
-        for plan in sorted(plans, key=longest_first):
-            replayed = _replayed_shares(inputs, plan)
-            if best is None or (replayed[0].complete and not best[0].complete):
-                best = replayed
-            if best[0].complete:
-                break
-        if best is not None:
+        replays = (_replayed_shares(inputs, plan) for plan in sorted(plans, key=longest_first))
+        if (best := first_whole(replays, lambda replay: replay[0].complete)) is not None:
             logs.append(best[0])
             malformed.take(best[1])
     return logs, malformed.findings()
 
 
 def _replayed_shares(inputs: Inputs, plan: ReplicaPlan) -> tuple[ShareLog, MalformedRecords]:
-    """One copy of a partition, as far as it can be read."""
+    """Replay one copy as far as it can be read."""
     log = ShareLog(plan.context.partition, plan.context.broker)
     replay = ShareReplay(log)
     records = MalformedRecords()
@@ -372,9 +384,8 @@ def _replayed_shares(inputs: Inputs, plan: ReplicaPlan) -> tuple[ShareLog, Malfo
         for batch in logged_records(plan, lost):
             log.complete &= not batch.broken
             for record in batch.records:
-                problem = _take_share_record(record, replay)
-                if problem is not None:
-                    records.add(partial(_malformed_share_record, plan, batch, record.offset, *problem))
+                if (evidence := _take_share_record(record, replay)) is not None:
+                    records.add(partial(malformed_finding, plan, batch, record.offset, evidence))
     except SourceError as error:
         inputs.incomplete.append(not_read(plan.log_dir.source, error))
         log.complete = False
@@ -382,12 +393,12 @@ def _replayed_shares(inputs: Inputs, plan: ReplicaPlan) -> tuple[ShareLog, Malfo
     return replay.finish(), records
 
 
-def _take_share_record(record: PlainRecord | Record, replay: ShareReplay) -> tuple[str, str | None] | None:
-    """Hand one record on; (why it is malformed, Kafka's name of its kind) if it is. Those of unknown types are passed over."""
-    key = _TOO_LARGE if isinstance(record, Record) and record.is_oversized else read_share_key(record.key)
+def _take_share_record(record: PlainRecord | Record, replay: ShareReplay) -> "MetadataMalformedEvidence | None":
+    """Replay one record; the evidence if it is malformed. Unknown record types are skipped."""
+    key = "oversized" if isinstance(record, Record) and record.is_oversized else read_share_key(record.key)
     if isinstance(key, str):
         replay.unreadable(None, record.offset)
-        return key, None
+        return {"reason": key, "unknown_after_offset": record.offset - 1}
     if key.record_type not in SHARE_RECORDS:
         return None
     share_partition = key[1:]
@@ -398,27 +409,18 @@ def _take_share_record(record: PlainRecord | Record, replay: ShareReplay) -> tup
     fields = read_share_value(key.record_type, record.value)
     if isinstance(fields, str):
         replay.unreadable(share_partition, record.offset)
-        return fields, SHARE_RECORDS[key.record_type]
+        return {"reason": fields, "unknown_after_offset": record.offset - 1, "record_type": SHARE_RECORDS[key.record_type]}
     take = replay.snapshot if key.record_type == SNAPSHOT else replay.update
     take(share_partition, fields, record.offset, record.timestamp)
     return None
 
 
-def _malformed_share_record(plan: ReplicaPlan, batch: LoggedRecords, offset: int, reason: str, record_type: str | None) -> Finding:
-    context = plan.context
-    place = context.log_place(batch.segment, batch.position, batch.size_in_bytes, offset, offset + 1)
-    evidence: MetadataMalformedEvidence = {"reason": reason, "unknown_after_offset": offset - 1}
-    if record_type is not None:
-        evidence["record_type"] = record_type
-    return finding("METADATA_RECORD_MALFORMED", place, evidence)
-
-
 def read_transaction_log(inputs: Inputs, partitions_known: int = 0) -> tuple[TransactionLog | None, list[Finding]]:
-    """The coordinators' log, None if no copy of it is among the inputs, and what is wrong with its records.
+    """Replay `__transaction_state`: (log, findings about malformed records); None if no copy of it is among the inputs.
 
-    `partitions_known` is how many partitions the topic has at least. Of several copies of a partition the one that reaches
-    furthest is read; if that one is damaged and another is not, the other. A copy that cannot be read counts as incomplete.
-    Among copies of several clusters, whose producer ids are not the same, no log is a witness: an empty one is the answer.
+    The topic has at least `partitions_known` partitions. The copy that reaches furthest is read; if it is damaged, a whole one is
+    preferred. What cannot be read is listed in `inputs.incomplete`. The log is empty if copies are of several clusters, where one
+    producer id means different producers.
     """
     copies: dict[int, list[ReplicaPlan]] = {}
     for plan in inputs.internal:
@@ -431,93 +433,60 @@ def read_transaction_log(inputs: Inputs, partitions_known: int = 0) -> tuple[Tra
     together = TransactionLogReplay()
     records = MalformedRecords()
     for _, plans in sorted(copies.items()):
-        first: tuple[TransactionLogReplay, MalformedRecords] | None = None
-        for plan in sorted(plans, key=reach, reverse=True):
-            replayed = _replayed(plan, inputs)
-            if replayed is not None and (first is None or not replayed[0].damaged):
-                first = replayed
-            if first is not None and not first[0].damaged:
-                break
-        if first is not None:
-            together.merge(first[0])
-            records.take(first[1])
-    told, are_names = _told_by_bundles(inputs)
-    known = [*copies, *range(max(partitions_known, told))]
-    return together.finish(known, are_names=are_names), records.findings()
-
-
-def _told_by_bundles(inputs: Inputs) -> tuple[int, bool]:
-    """How many partitions the log has at least by the bundles in which ids are pseudonyms, and whether there is none of these."""
+        replays = (_replayed_transactions(inputs, plan) for plan in sorted(plans, key=reach, reverse=True))
+        if (best := first_whole(replays, lambda replay: not replay[0].damaged)) is not None:
+            together.merge(best[0])
+            records.take(best[1])
     bundles = [source.about for source in inputs.sources if isinstance(source, BundleSource)]
-    redacted = [about for about in bundles if about.redaction is not None]
-    return max((about.transaction_partitions for about in redacted), default=0), not redacted
+    redacted = [about for about in bundles if about.redaction is not None]  # ids are pseudonyms, whose hashes say no partition
+    partitions = max([partitions_known, *(about.transaction_partitions for about in redacted)])
+    return together.finish([*copies, *range(partitions)], are_names=not redacted), records.findings()
 
 
-def reach(plan: ReplicaPlan) -> tuple[object, ...]:
-    """Sort key of copies: last leader epoch, then the last segment and its size, then the high watermark, then the lower id."""
-    context = plan.context
-    entries = [] if context.leader_epochs is None else context.leader_epochs.entries
-    logs = [(log.base_offset, log.entry.size_in_bytes) for log in plan.directory.logs()]
-    kind, number, name = broker_order(context.broker)
-    epoch = max((entry.leader_epoch for entry in entries), default=-1)
-    return epoch, max(logs, default=(-1, -1)), context.high_watermark or 0, -kind, -number, name
-
-
-def _replayed(plan: ReplicaPlan, inputs: Inputs) -> tuple[TransactionLogReplay, MalformedRecords] | None:
-    """One copy of a partition, replayed; None if it cannot be read."""
-    replay = TransactionLogReplay()
+def _replayed_transactions(inputs: Inputs, plan: ReplicaPlan) -> tuple[TransactionLogReplay, MalformedRecords] | None:
+    """Replay one copy, in offset order; None if it cannot be read."""
+    replay, records = TransactionLogReplay(), MalformedRecords()
+    partition = plan.context.partition
+    lost: list[tuple[int, int]] = []
+    end_offset = plan.context.segment_base_offsets[0] if plan.context.segment_base_offsets else 0
     try:
-        records = _replay(plan, replay)
+        for batch in logged_records(plan, lost):
+            if lost:
+                replay.lost(partition, end_offset)
+            for record in batch.records:
+                if (evidence := _take_transaction_record(record, partition, replay)) is not None:
+                    records.add(partial(malformed_finding, plan, batch, record.offset, evidence))
+                end_offset = record.offset + 1
+            if batch.broken:
+                replay.lost(partition, end_offset)
     except SourceError as error:
         inputs.incomplete.append(not_read(plan.log_dir.source, error))
         return None
-    replay.read(plan.context.partition, plan.context.broker)
+    if lost:
+        replay.lost(partition, end_offset)
+    replay.read(partition, plan.context.broker)
     return replay, records
 
 
-def _replay(plan: ReplicaPlan, replay: TransactionLogReplay) -> MalformedRecords:
-    """Take every record of a copy, in offset order; those that are malformed. Raises SourceError."""
-    records = MalformedRecords()
-    partition = plan.context.partition
-    lost: list[tuple[int, int]] = []
-    behind = plan.context.segment_base_offsets[0] if plan.context.segment_base_offsets else 0
-    for batch in logged_records(plan, lost):
-        if lost:
-            replay.lost(partition, behind)
-        for record in batch.records:
-            problem = _take(record, partition, replay)
-            if problem is not None:
-                records.add(partial(_malformed, plan, batch, record.offset, *problem))
-            behind = record.offset + 1
-        if batch.broken:
-            replay.lost(partition, behind)
-    if lost:
-        replay.lost(partition, behind)
-    return records
-
-
-def _take(record: PlainRecord | Record, partition: int, replay: TransactionLogReplay) -> tuple[str, str | None] | None:
-    """Hand one record on; (why it is malformed, transactional id) if it is."""
-    name, problem = parse_transaction_log_key(record.key)
-    if name is None:
-        problem = "oversized" if isinstance(record, Record) and record.is_oversized else problem
-        replay.malformed(None, partition, record.offset)
-        return str(problem), None
-    if record.value is None:
-        replay.take(name, partition, record.offset, record.timestamp, None)
+def _take_transaction_record(
+    record: PlainRecord | Record, partition: int, replay: TransactionLogReplay
+) -> "MetadataMalformedEvidence | None":
+    """Replay one record; the evidence if it is malformed."""
+    metadata = None
+    transactional_id, problem = parse_transaction_log_key(record.key)
+    if transactional_id is None and isinstance(record, Record) and record.is_oversized:
+        problem = "oversized"
+    elif transactional_id is not None and record.value is not None:
+        metadata, problem = parse_transaction_log_value(record.value)
+    if transactional_id is not None and (record.value is None or metadata is not None):
+        replay.take(transactional_id, partition, record.offset, record.timestamp, metadata)
         return None
-    metadata, problem = parse_transaction_log_value(record.value)
-    if metadata is None:
-        replay.malformed(name, partition, record.offset)
-        return str(problem), name
-    replay.take(name, partition, record.offset, record.timestamp, metadata)
-    return None
-
-
-def _malformed(plan: ReplicaPlan, batch: LoggedRecords, offset: int, reason: str, name: str | None) -> Finding:
-    context = plan.context
-    place = context.log_place(batch.segment, batch.position, batch.size_in_bytes, offset, offset + 1)
-    evidence: MetadataMalformedEvidence = {"reason": reason, "record_type": "transaction state", "unknown_after_offset": offset - 1}
-    if name is not None:
-        evidence["transactional_id"] = name
-    return finding("METADATA_RECORD_MALFORMED", place, evidence)
+    replay.malformed(transactional_id, partition, record.offset)
+    evidence: MetadataMalformedEvidence = {
+        "reason": str(problem),
+        "record_type": "transaction state",
+        "unknown_after_offset": record.offset - 1,
+    }
+    if transactional_id is not None:
+        evidence["transactional_id"] = transactional_id
+    return evidence

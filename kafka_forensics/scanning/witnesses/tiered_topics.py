@@ -1,4 +1,4 @@
-"""Which topics are tiered (KIP-405), so that their logs begin before the segments on a disk."""
+"""Which topics are tiered (KIP-405): their logs begin before the segments on disk."""
 
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, read_leader_epochs
 from kafka_forensics.model.constants import REMOTE_LOG_METADATA_TOPIC
@@ -8,10 +8,10 @@ from kafka_forensics.parsers.log_dir import REMOTE_INDEX_CACHE
 
 
 def take_tiered_topics(inputs: Inputs, history: RemoteLogHistory | None) -> None:
-    """Let replicas know whether their topic is tiered.
+    """Set `is_tiered` of all replicas.
 
-    Finished segments in `__remote_log_metadata` tell it, then the topic's setting in the controllers' log. Where neither log is
-    here, files of a replica do: of tiered topics alone brokers write a log start and epochs that begin before the first segment.
+    It is decided by finished segments in `__remote_log_metadata`, then by the topic's setting in the controllers' log, then by the
+    replicas' files: only of tiered topics do brokers write a log start offset and epochs that precede the first segment.
     """
     by_topic: dict[tuple[str, str | None], list[ReplicaPlan]] = {}
     for plan in inputs.replicas:
@@ -20,7 +20,8 @@ def take_tiered_topics(inputs: Inputs, history: RemoteLogHistory | None) -> None
     has_remote_storage = history is not None or _has_remote_storage(inputs)
     for plans in by_topic.values():
         contexts = [plan.context for plan in plans]
-        settings = [one.control.is_tiered for one in contexts if one.control is not None and one.control.unknown_after is None]
+        controls = [context.control for context in contexts if context.control is not None]
+        settings = [control.is_tiered for control in controls if control.unknown_after is None]
         if any(context.remote_log is not None and _is_later(context.remote_log, context.control) for context in contexts):
             is_tiered = True
         elif settings:
@@ -34,22 +35,22 @@ def take_tiered_topics(inputs: Inputs, history: RemoteLogHistory | None) -> None
 
 
 def _is_later(log: RemoteLog, control: PartitionControl | None) -> bool:
-    """Whether finished segments were copied after the controllers' log was; where it was not, its settings decide."""
+    """Whether segments finished after the controllers' log was copied, or there is no such log; otherwise its settings decide."""
     if control is None or control.as_of_ms is None or control.is_tiered:
         return bool(log.finished)
     return any(segment.event_timestamp_ms > control.as_of_ms for segment in log.finished)
 
 
 def _has_remote_storage(inputs: Inputs) -> bool:
-    """Whether a file of the cluster names remote storage: brokers cache indexes of remote segments, or had its metadata topic."""
+    """Whether files of the cluster show remote storage: a cache of remote indexes, or checkpoint entries of its metadata topic."""
     caches = any(REMOTE_INDEX_CACHE in log_dir.found.entries for log_dir in inputs.log_dirs)
     named = (key for log_dir in inputs.log_dirs for checkpoint in log_dir.checkpoints.values() for key in checkpoint.offsets)
     return caches or any(topic == REMOTE_LOG_METADATA_TOPIC for topic, _ in named)
 
 
 def _begins_before_its_segments(inputs: Inputs, plan: ReplicaPlan, *, has_remote_storage: bool) -> bool:
-    """Whether the log start and the first epoch that a broker wrote lie before the first segment; a copy of a running broker may
-    have no log start yet."""
+    """Whether the log start offset and the first epoch in the replica's files precede its first segment; a copy of a running
+    broker may have no log start offset yet."""
     context = plan.context
     first, start = min(context.segment_base_offsets, default=0), context.log_start_checkpoint
     if first == 0 or (start is None and not has_remote_storage) or (start is not None and start >= first):

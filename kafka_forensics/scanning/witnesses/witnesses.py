@@ -1,5 +1,4 @@
-"""The witnesses of a scan: what other logs in the same copies say of every partition. They are read whatever the scan was limited
-to."""
+"""The witnesses of a scan: what the logs of internal topics say about every partition; options that limit a scan do not apply."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -27,29 +26,29 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Witnesses:
-    """Each is None where its log was not among the copies."""
+    """What each log says; None if it was not among the copies."""
 
     controller: ControllerHistory | None = None
     transaction_log: TransactionLog | None = None
     groups: GroupHistory | None = None
     remote_log: RemoteLogHistory | None = None
     findings: list[Finding] = field(default_factory=list)
-    """What is wrong with the records of these logs."""
+    """Findings about the records of these logs."""
 
     def control(self, topic: str, partition: int, topic_id: str | None = None) -> PartitionControl | None:
-        """The controller's last word on a partition, None if there is none, or only of another topic of that name."""
+        """The latest controller state of a partition; None if there is none, or only of another topic of that name."""
         partition_control = None if self.controller is None else self.controller.partitions.get((topic, partition))
         is_other = partition_control is not None and topic_id is not None and partition_control.topic_id != topic_id
         return None if is_other else partition_control
 
 
 def read_witnesses(inputs: Inputs) -> Witnesses:
-    """Read every witness there is among the inputs, from `inputs.internal`."""
+    """Read every witness in `inputs.internal`."""
     witnesses = Witnesses()
     clusters = {log_dir.meta.cluster_id for log_dir in inputs.log_dirs if log_dir.meta is not None} - {None}
     if not inputs.internal and len(clusters) < 2:
         return witnesses
-    from kafka_forensics.analysis.replicas import malformed_findings  # these are not needed for a partition by itself
+    from kafka_forensics.analysis.replicas import malformed_findings  # a single partition does not pay for these imports
     from kafka_forensics.scanning.witnesses.coordinators import read_group_history, read_transaction_log
     from kafka_forensics.scanning.witnesses.remote_log import read_remote_log
 
@@ -74,10 +73,10 @@ def read_witnesses(inputs: Inputs) -> Witnesses:
 
 
 def take_control(plan: ReplicaPlan, witnesses: Witnesses) -> None:
-    """Give a replica the controller's last word on its partition, what that says of compaction, and the partition's remote log.
+    """Set a replica's controller state, remote log and `compacted`.
 
-    Internal topics stay compacted whatever their settings say. Where the controller does not know, the cleaner's checkpoint has
-    the word; and where the controller's copy does not know the same topic as compacted yet.
+    Internal topics stay compacted whatever their settings say. The cleaner's checkpoint decides where the controller state does
+    not, and where its copy is from before the topic was compacted.
     """
     context = plan.context
     context.node_id = node_id(plan)
@@ -93,7 +92,7 @@ def take_control(plan: ReplicaPlan, witnesses: Witnesses) -> None:
 
 
 def take_commits(plan: ReplicaPlan, witnesses: Witnesses) -> None:
-    """Let a replica know what groups committed on its partition."""
+    """Set a replica's committed group offsets."""
     if witnesses.groups is not None:
         from kafka_forensics.scanning.witnesses.coordinators import cluster_of
 
@@ -102,7 +101,7 @@ def take_commits(plan: ReplicaPlan, witnesses: Witnesses) -> None:
 
 
 def take_decisions(plans: Iterable[ReplicaPlan], witnesses: Witnesses) -> None:
-    """Let replicas know whether the transaction coordinators decided anything about their partitions."""
+    """Set `decided` of replicas: whether transaction coordinators decided a transaction in their partitions."""
     if witnesses.transaction_log is not None:
         decided = {listed for decision in witnesses.transaction_log.decisions for listed in decision.partitions}
         for plan in plans:
@@ -110,8 +109,8 @@ def take_decisions(plans: Iterable[ReplicaPlan], witnesses: Witnesses) -> None:
 
 
 def _misplaced(inputs: Inputs, witnesses: Witnesses, clusters: int) -> list[Finding]:
-    """State of coordinators in partitions that they do not read; nothing of copies in which names are pseudonyms, or of several
-    clusters."""
+    """Findings about coordinators' records in partitions where no coordinator reads them. None for several clusters, or for copies
+    with pseudonyms, whose hashes name other partitions."""
     if clusters > 1 or any(isinstance(source, BundleSource) and source.about.redaction is not None for source in inputs.sources):
         return []
     from kafka_forensics.analysis.internal_topics import misplaced_ids, misplaced_offsets
@@ -126,7 +125,7 @@ def _misplaced(inputs: Inputs, witnesses: Witnesses, clusters: int) -> list[Find
 
 
 def _partition_count(inputs: Inputs, witnesses: Witnesses, topic: str) -> "PartitionCount | None":
-    """How many partitions a topic has, by the controller's log or else by copies; None where these have gaps, or know others."""
+    """The number of partitions of a topic, by the controller's log or else by the copies; None if the copies contradict it."""
     from kafka_forensics.analysis.internal_topics import PartitionCount
 
     known = {partition for name, partition in _partitions(witnesses) if name == topic}
@@ -140,5 +139,5 @@ def _partition_count(inputs: Inputs, witnesses: Witnesses, topic: str) -> "Parti
 
 
 def _partitions(witnesses: Witnesses) -> Iterable[tuple[str, int]]:
-    """Every (topic, partition) the controller knows of."""
+    """Every (topic, partition) in the controller's log."""
     return () if witnesses.controller is None else witnesses.controller.partitions

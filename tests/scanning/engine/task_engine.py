@@ -23,9 +23,10 @@ from kafka_forensics.scanning.engine.task_values import (
     notice,
     slices,
     surroundings,
+    thin_plans,
 )
 from kafka_forensics.scanning.engine.tasks import fold, judge, judge_whole, tell_witnesses
-from kafka_forensics.scanning.engine.work_plan import FILE_COST_BYTES, fold_works, is_small, whole_works, witness_work
+from kafka_forensics.scanning.engine.work_plan import FILE_COST_BYTES, fold_works, is_small, whole_works
 from kafka_forensics.scanning.folding.keys.question import KeyAnswer
 from kafka_forensics.scanning.judging.whole_scan import Scan, digest_key
 
@@ -58,7 +59,9 @@ def scan_inputs(inputs: Inputs, options: ScanOptions, sizes: Sizes) -> ScanResul
     by_name = {source.name: source for source in inputs.sources}
     total = sum(plan.bytes for plan in [*inputs.replicas, *inputs.internal])
     common = Common(options, digest_key(), total, sizes.split_bytes, surroundings(inputs))
-    witness_answer: WitnessAnswer = unpack(tell_witnesses(pack(common), pack(witness_work(inputs))), lambda name, _: by_name[name])
+    witness_answer: WitnessAnswer = unpack(
+        tell_witnesses(pack(common), pack(thin_plans(inputs.internal))), lambda name, _: by_name[name]
+    )
     inputs.incomplete += witness_answer.noticed.incomplete
     inputs.controller = witness_answer.witnesses.controller
     running = Scan("local", inputs, options, witness_answer.witnesses)

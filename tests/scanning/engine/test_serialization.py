@@ -1,4 +1,4 @@
-"""Values go through bytes and come back equal; nothing else is made of bytes that were not packed here."""
+"""Values survive serialization; bytes that `pack` did not make give nothing but listed classes."""
 
 from collections import Counter, OrderedDict
 from typing import Any
@@ -34,23 +34,23 @@ values = st.recursive(
 )
 
 
-def of_kinds(value: Any) -> Any:
-    """The value with its types, all the way down."""
+def with_types(value: Any) -> Any:
+    """The value with its types, at every depth."""
     if isinstance(value, dict):
-        return type(value), [(of_kinds(key), of_kinds(one)) for key, one in value.items()]
+        return type(value), [(with_types(key), with_types(item)) for key, item in value.items()]
     if isinstance(value, list | tuple):
-        return type(value), [of_kinds(one) for one in value]
+        return type(value), [with_types(item) for item in value]
     return type(value), value
 
 
 @given(values)
 def test_plain_values_come_back(value: Any) -> None:
-    assert of_kinds(unpack(pack(value))) == of_kinds(value)
+    assert with_types(unpack(pack(value))) == with_types(value)
 
 
 @pytest.mark.parametrize("value", [Counter(a=2), OrderedDict([("b", 1), ("a", 2)]), "\udcff", -(2**63), 2**200, -(2**200), 1.5])
 def test_rarer_values_come_back(value: Any) -> None:
-    assert of_kinds(unpack(pack(value))) == of_kinds(value)
+    assert with_types(unpack(pack(value))) == with_types(value)
 
 
 @pytest.mark.parametrize("kind", ["int64", "int32", "uint8", "bool", "float64", ">i8"])
@@ -70,7 +70,7 @@ def test_findings_come_back_equal() -> None:
 
 def test_named_tuples_keep_their_class() -> None:
     key = GroupKey(*range(len(GroupKey._fields)))
-    assert of_kinds(unpack(pack(key))) == of_kinds(key)
+    assert with_types(unpack(pack(key))) == with_types(key)
 
 
 def test_what_was_one_object_stays_one() -> None:
@@ -87,8 +87,9 @@ def test_sources_travel_by_name_and_are_opened_once() -> None:
         opened.append((name, place))
         return open_source(place)
 
-    for one in slices(inputs):
-        assert [plan.context for plan in unpack(pack(one), opener).replicas] == [plan.context for plan in one.replicas]
+    for partition_slice in slices(inputs):
+        unpacked = unpack(pack(partition_slice), opener)
+        assert [plan.context for plan in unpacked.replicas] == [plan.context for plan in partition_slice.replicas]
     assert opened == [(inputs.sources[0].name, inputs.sources[0].name)] * len(list(slices(inputs)))
 
 
@@ -110,19 +111,19 @@ def test_other_bytes_make_nothing(data: bytes) -> None:
 
 
 def crafted(plain: Any) -> bytes:
-    """What `pack` makes around a value, around any other."""
+    """Bytes as `pack` makes them, of any MessagePack value."""
     encoded = msgspec.msgpack.encode(plain)
     head, _, _ = pack(1).partition(b"\0")
     return head + b"\0" + len(encoded).to_bytes(8, "little") + pa.compress(encoded, "zstd", asbytes=True)
 
 
-of_no_house = ["ValueError", "LostSource", "builtins.eval", "Scan.__init__", "", "os"]
+unlisted_names = ["ValueError", "LostSource", "builtins.eval", "Scan.__init__", "", "os"]
 crafted_values = st.recursive(
     leaves.filter(lambda leaf: not isinstance(leaf, int) or abs(leaf) < 2**63)
-    | st.sampled_from([*sorted(SERIALIZABLE), *of_no_house]),
+    | st.sampled_from([*sorted(SERIALIZABLE), *unlisted_names]),
     lambda inner: (
-        st.tuples(st.integers(-2, len(serialization._Kind) + 1), inner, inner, inner).map(list)
-        | st.tuples(st.sampled_from([*sorted(SERIALIZABLE), *of_no_house]), inner, inner).map(list)
+        st.tuples(st.integers(-2, len(serialization._Tag) + 1), inner, inner, inner).map(list)
+        | st.tuples(st.sampled_from([*sorted(SERIALIZABLE), *unlisted_names]), inner, inner).map(list)
         | st.lists(inner, max_size=6)
         | st.dictionaries(st.text(max_size=3), inner, max_size=2)
     ),
@@ -139,7 +140,7 @@ def test_crafted_bytes_make_what_is_listed_or_nothing(plain: Any) -> None:
     assert type(made).__module__ in {"builtins", "collections", "numpy"} or type(made) in SERIALIZABLE.values()
 
 
-@pytest.mark.parametrize("name", of_no_house)
+@pytest.mark.parametrize("name", unlisted_names)
 def test_no_other_class_can_be_named(name: str) -> None:
     with pytest.raises(SerializationError):
         unpack(crafted([name]))

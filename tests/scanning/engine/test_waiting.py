@@ -9,7 +9,7 @@ import pytest
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.scanning.engine import local
-from kafka_forensics.scanning.engine.waiting import at_once
+from kafka_forensics.scanning.engine.waiting import map_concurrently
 from kafka_forensics.scanning.engine.work_plan import AT_ONCE, mostly_waits
 from kafka_forensics.storage.local import LocalSource
 from tests.support.brokers import put_replica
@@ -25,13 +25,13 @@ def test_answers_come_in_order_though_the_first_are_the_slowest() -> None:
         assert last_begun.wait(20), "so many are not under way at once"
         return number * number
 
-    assert list(at_once(work, range(100))) == [number * number for number in range(100)]
-    assert list(at_once(work, [])) == []
+    assert list(map_concurrently(work, range(100))) == [number * number for number in range(100)]
+    assert list(map_concurrently(work, [])) == []
 
 
 def test_read_ahead_is_bounded_and_stops_on_close() -> None:
     begun: list[int] = []
-    with closing(at_once(lambda number: begun.append(number), range(10_000))) as answers:
+    with closing(map_concurrently(lambda number: begun.append(number), range(10_000))) as answers:
         for _ in range(10):
             next(answers)
     assert 10 <= len(begun) <= 10 + 2 * AT_ONCE + 1
@@ -44,7 +44,7 @@ def test_what_work_raises_is_raised_in_its_turn() -> None:
             raise ZeroDivisionError(f"as work {number} does")
         return number
 
-    answers = at_once(work, range(50))
+    answers = map_concurrently(work, range(50))
     assert [next(answers) for _ in range(7)] == list(range(7))
     with pytest.raises(ZeroDivisionError, match="as work 7 does"):
         next(answers)

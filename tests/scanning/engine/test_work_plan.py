@@ -49,7 +49,7 @@ def part(tmp_path: Path) -> Slice:
 @pytest.mark.parametrize("work_bytes", [PIECE, GIB])
 def test_works_of_real_segments_are_of_one_size(part: Slice, size_in_bytes: int, work_bytes: int) -> None:
     works = list(fold_works([(number, sized(size_in_bytes, 6, part)) for number in range(4)], PIECE, work_bytes))
-    sizes = [work.size_in_bytes for work in works]
+    sizes = [sum(piece.size_in_bytes for fold_part in work.parts for piece in fold_part.pieces) for work in works]
     assert max(sizes) <= max(work_bytes, size_in_bytes // 4 + FILE_COST_BYTES)
     assert max(sizes) <= 1.2 * median(sizes)
     pieces = Counter(

@@ -77,7 +77,7 @@ def opens_nothing(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(reader, "HashingReader", _OpensNothing)
     patch.setattr(reader, "decode_batch", refuse)
-    patch.setattr(reader, "_open_legacy", refuse)
+    patch.setattr(reader, "_inspect_legacy", refuse)
 
 
 def holding(plan: ReplicaPlan, hasher: RecordHasher) -> ReplicaPlan:
@@ -86,8 +86,8 @@ def holding(plan: ReplicaPlan, hasher: RecordHasher) -> ReplicaPlan:
 
 
 class HeldReader(KeyReader):
-    def _holding(self, file: ByteFile) -> Any:
-        return file if isinstance(file, HeldFile) else super()._holding(file)
+    def _hashes_of(self, file: ByteFile) -> Any:
+        return file if isinstance(file, HeldFile) else super()._hashes_of(file)
 
 
 class Checked(KeyReader):

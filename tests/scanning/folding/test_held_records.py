@@ -18,7 +18,7 @@ from kafka_forensics.model.findings import Finding
 from kafka_forensics.parsers.log import HashedRecords, HashingReader, RecordHasher, StrongHasher, damage, segment
 from kafka_forensics.parsers.record_hashes import parse_record_hashes
 from kafka_forensics.scanning.engine import local
-from kafka_forensics.scanning.folding.keys import Decided, KeyReader, KeyRuns
+from kafka_forensics.scanning.folding.keys import TransactionOutcomes, KeyReader, KeyRuns
 from kafka_forensics.scanning.judging import compaction
 from kafka_forensics.storage.source import ByteFile
 from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch, write_legacy_entry
@@ -90,14 +90,14 @@ def from_bytes(plan: ReplicaPlan) -> "NDArray[np.int64]":
     """The rows of a log, read from its bytes alone."""
     with KeyRuns() as runs:
         KeyReader(
-            plan, Decided(np.asfortranarray(STATES), {8: 20}, ()), 0, np.array([0, 40, 2**40], np.int64), 99, 1000, runs
+            plan, TransactionOutcomes(np.asfortranarray(STATES), {8: 20}, ()), 0, np.array([0, 40, 2**40], np.int64), 99, 1000, runs
         ).read()
         return np.concatenate(list(runs.blocks()))
 
 
 def checked(plan: ReplicaPlan, runs: KeyRuns, cut: int = 0, misplaced: tuple[Misplaced, ...] = ()) -> int:
     """How many records a log has, whose rows are the same from bytes and from hashes."""
-    known = Decided(np.asfortranarray(STATES), {8: 20}, misplaced)
+    known = TransactionOutcomes(np.asfortranarray(STATES), {8: 20}, misplaced)
     reader = Checked(plan, known, 0, np.array([cut, 40, 2**40], np.int64), 99, 1000, runs)
     reader.read()
     return int(reader.part.counts.records.sum() + reader.part.counts.keyless.sum())

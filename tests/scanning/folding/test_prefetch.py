@@ -1,4 +1,4 @@
-"""Splits folded ahead, in stretches, in bounded memory: the same bytes out whatever the number of threads and of stretches."""
+"""Splits folded ahead in bounded memory give the same bytes for any number of threads and stretches."""
 
 import tarfile
 import threading
@@ -16,7 +16,7 @@ from kafka_forensics.export import json_document
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.parsers.log import segment
 from kafka_forensics.scanning.engine import local
-from kafka_forensics.scanning.folding import fold_split as folding, prefetch as ahead, splits
+from kafka_forensics.scanning.folding import fold_split, prefetch, splits
 from tests.support.brokers import Brokers, put_replicas
 from tests.support.logs import Log
 
@@ -63,7 +63,7 @@ def document(paths: list[Path], jobs: int) -> str:
 
 
 def count_stretches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Counts the states that are made."""
+    """A counter of the states that are made from then on."""
     made = [0]
 
     class Counted(ReplicaState):
@@ -71,7 +71,7 @@ def count_stretches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             made[0] += 1
             super().__init__(*arguments, **given)
 
-    monkeypatch.setattr(folding, "ReplicaState", Counted)
+    monkeypatch.setattr(fold_split, "ReplicaState", Counted)
     return made
 
 
@@ -91,30 +91,34 @@ def test_stopped_splits_give_the_same_bytes(brokers: Brokers, monkeypatch: pytes
         assert made[0] > 2 * whole
 
 
-def test_without_room_every_split_waits_for_its_turn(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_memory_every_split_waits_for_its_turn(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = document(brokers.log_dirs, 1)
-    monkeypatch.setattr(ahead, "LARGE", 0)
-    monkeypatch.setattr(ahead, "ROOM", 0)
+    monkeypatch.setattr(prefetch, "LARGE", 0)
+    monkeypatch.setattr(prefetch, "MAX_WAITING_BYTES", 0)
     assert document(brokers.log_dirs, 3) == expected
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_forgetting_says_nothing_new_and_depends_on_no_thread(brokers: Brokers, monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
+def test_forgotten_producers_add_no_finding_on_any_number_of_threads(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
     whole = scan(brokers.log_dirs, 1)
-    told = {(finding.kind, finding.place) for finding in whole.findings}
+    found = {(finding.kind, finding.place) for finding in whole.findings}
     for name, value in (("STRETCH_PRODUCERS", 3), ("MAX_PRODUCERS", 24), ("SETTLED_ABOVE", 0), ("MAX_ENDINGS", 2)):
         monkeypatch.setattr(bounds, name, value)
     result = scan(brokers.log_dirs, jobs)
-    assert {(finding.kind, finding.place) for finding in result.findings} < told
+    assert {(finding.kind, finding.place) for finding in result.findings} < found
     for ours, theirs in zip(result.partitions[0].replicas, whole.partitions[0].replicas, strict=True):
         assert (ours.transactions, ours.last_stable_offset) == (theirs.transactions, theirs.last_stable_offset)
-    lost = told - {(finding.kind, finding.place) for finding in result.findings}
+    lost = found - {(finding.kind, finding.place) for finding in result.findings}
     assert {kind for kind, _ in lost} == {"PRODUCER_SEQ_GAP"}
     assert "".join(json_document.document(result)) == document(brokers.log_dirs, 3 - jobs)
 
 
-@pytest.mark.parametrize("room", [64 << 20, 1])
-def test_unseekable_archives_are_folded_ahead(brokers: Brokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+@pytest.mark.parametrize("most_bytes", [64 << 20, 1])
+def test_unseekable_archives_are_folded_ahead(
+    brokers: Brokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_bytes: int
+) -> None:
     archive = tmp_path / "brokers.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:
         for path in reversed(brokers.log_dirs):
@@ -123,49 +127,49 @@ def test_unseekable_archives_are_folded_ahead(brokers: Brokers, tmp_path: Path, 
     assert '"kind": "PRODUCER_SEQ_GAP"' in expected
     monkeypatch.setattr(bounds, "STRETCH_PRODUCERS", 3)
     monkeypatch.setattr(local, "LARGE", 0)
-    monkeypatch.setattr(local, "ROOM", room)
+    monkeypatch.setattr(local, "MAX_WAITING_BYTES", most_bytes)
     for jobs in (1, 2):
         assert document([archive], jobs) == expected
 
 
-def test_a_failure_in_the_merge_frees_those_who_wait(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "LARGE", 0)
-    monkeypatch.setattr(ahead, "ROOM", 0)
+def test_a_failure_in_the_merge_releases_waiting_threads(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prefetch, "LARGE", 0)
+    monkeypatch.setattr(prefetch, "MAX_WAITING_BYTES", 0)
     monkeypatch.setattr(ReplicaState, "merge", Mock(side_effect=RuntimeError("on purpose")))
     with pytest.raises(RuntimeError, match="on purpose"):
         scan(brokers.log_dirs, 2)
 
 
-def test_who_holds_much_waits_for_room_or_its_turn() -> None:
-    room = ahead.Room()
-    room.hold(0, ahead.ROOM)
-    room.hold(1, ahead.LARGE - 1)
+def test_a_large_stretch_waits_for_memory_or_its_turn() -> None:
+    budget = prefetch.MemoryBudget()
+    budget.hold(0, prefetch.MAX_WAITING_BYTES)
+    budget.hold(1, prefetch.LARGE - 1)
     passed = threading.Event()
 
     def later() -> None:
-        room.hold(1, ahead.LARGE)
+        budget.hold(1, prefetch.LARGE)
         passed.set()
 
     thread = threading.Thread(target=later)
     thread.start()
     assert not passed.wait(0.05)
-    room.turn(1)
+    budget.start_merging(1)
     assert passed.wait(5)
     thread.join()
 
 
-def test_threads_come_once_they_are_worth_it() -> None:
-    """Until then splits are walked by whoever asks for them, one by one."""
-    walked: list[tuple[int, bool]] = []
+def test_threads_start_once_jobs_rises() -> None:
+    """Until then the merging thread folds the splits."""
+    folded: list[tuple[int, bool]] = []
     jobs = iter([1, 1, 2, 2])
 
-    def walk(split: Any, _pause: object) -> Iterator[Any]:
-        walked.append((split, threading.current_thread() is threading.main_thread()))
+    def fold(split: Any, _pause: object) -> Iterator[Any]:
+        folded.append((split, threading.current_thread() is threading.main_thread()))
         yield split
 
     given: Any = iter([0, None, 1, 2, None, 3])
-    answers: Iterator[Any] = ahead.in_order(walk, given, lambda: next(jobs), lambda _split: False)
+    answers: Iterator[Any] = prefetch.in_order(fold, given, lambda: next(jobs), lambda _split: False)
     assert next(answers) == 0
-    assert walked == [(0, True)]
+    assert folded == [(0, True)]
     assert list(answers) == [None, 1, 2, None, 3]
-    assert sorted(walked) == [(0, True), (1, True), (2, False), (3, False)]
+    assert sorted(folded) == [(0, True), (1, True), (2, False), (3, False)]

@@ -15,7 +15,7 @@ from kafka_forensics.scanning.engine.local import scan
 from kafka_forensics.scanning.witnesses import malformed_records
 from kafka_forensics.scanning.witnesses.controller import ControllerEvidence, read_controller
 from kafka_forensics.scanning.witnesses.controller_copies import check_snapshot, open_batch
-from kafka_forensics.scanning.witnesses.malformed_records import KINDS_TOLD, UnknownKinds
+from kafka_forensics.scanning.witnesses.malformed_records import MAX_UNKNOWN_KINDS, UnknownKinds
 from kafka_forensics.wording import message
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.gallery.of_controller import BAD, OTHER_ID, lost_member, malformed_twice
@@ -201,10 +201,10 @@ def test_unknown_kinds_are_told_once_each_with_their_bytes_wherever_they_lie(tmp
 
 def test_of_very_many_unknown_kinds_the_last_finding_counts_the_rest() -> None:
     unknown = UnknownKinds()
-    for api_key in range(KINDS_TOLD + 9):
+    for api_key in range(MAX_UNKNOWN_KINDS + 9):
         unknown.add(MetadataRecord(api_key, "UNKNOWN", 0, 5, None, "kind"), Place(), [1])
     findings = unknown.findings()
-    assert (len(findings), findings[-1].evidence["records_of_other_kinds"]) == (KINDS_TOLD, 9)
+    assert (len(findings), findings[-1].evidence["records_of_other_kinds"]) == (MAX_UNKNOWN_KINDS, 9)
     assert all("records_of_other_kinds" not in finding.evidence for finding in findings[:-1])
 
 

@@ -1,15 +1,15 @@
-"""The records of a compacted replica as rows of their keys, sorted in bounded memory."""
+"""Records of compacted replicas as rows of their keys, sorted in bounded memory."""
 
 from kafka_forensics.scanning.folding.keys.collected import CollectedHashes, hash_key_of, hasher_of
 from kafka_forensics.scanning.folding.keys.question import (
-    Decided,
     KeyAnswer,
     KeyCounts,
     KeyPart,
     KeyQuestion,
     KeyRuns,
     KeysApart,
-    below,
+    TransactionOutcomes,
+    count_below,
     key_question,
 )
 from kafka_forensics.scanning.folding.keys.reader import KeyReader

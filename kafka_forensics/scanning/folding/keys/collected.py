@@ -1,4 +1,4 @@
-"""Keys of logs that were collected: their records as hashes, and the hasher with which others can be compared with them."""
+"""Hashed records of collected logs, and the hashers that make records of other logs comparable with them."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -23,10 +23,9 @@ class CollectedHashes:
         self._log = log
 
     def hashed_records(self, positions: "Ints") -> HashedRecords:
-        """Records of the good batches of records that begin at these byte positions, ascending; they are in that order.
+        """Records of the good batches at these byte positions, in their ascending order.
 
-        Batches that could not be opened are among the unread ones: they count as damage. Raises SourceError where they cannot be
-        read.
+        Batches that could not be decoded are in `unread`, and count as damage. Raises SourceError.
         """
         if not positions.size:
             return HashedRecords.none()
@@ -38,18 +37,17 @@ class CollectedHashes:
 
 
 def hash_key_of(plans: Iterable[ReplicaPlan]) -> str | None:
-    """Under which key, by its name, keys were hashed of those of the replicas that were collected; "": without one; None if no
-    replica was collected.
+    """The name of the key with which the collected replicas were hashed; "" without a key, None if no replica was collected.
 
-    Where there are several ways it is one of them: of the others' logs nothing can be compared.
+    If they used several, it is one of them, and logs hashed with another cannot be compared.
     """
     keys = [plan.log_dir.source.about.redaction or "" for plan in plans if isinstance(plan.log_dir.source, BundleSource)]
     return "" if "" in keys else next(iter(keys), None)
 
 
 def hasher_of(hash_key: str | None, seed: int) -> RecordHasher | None:
-    """The hasher that collected logs were hashed by, as `hash_key_of` says; one with the seed if none was collected. None if they
-    were hashed with the key of a map, which is in no bundle."""
+    """The hasher for a result of `hash_key_of`; with the seed if no log was collected, None if a key of a map was used, which is in
+    no bundle."""
     if hash_key is None:
         return SeededHasher(seed)
     return None if hash_key else StrongHasher()

@@ -1,4 +1,4 @@
-"""Which keys of a compacted partition are to be compared, as a value that can go where that is done, and the answer coming back."""
+"""Questions about keys of a compacted partition and their answers, as values that can be sent to tasks."""
 
 import os
 import secrets
@@ -33,10 +33,9 @@ from kafka_forensics.model.results import Incomplete
 from kafka_forensics.scanning.folding.keys.collected import hash_key_of
 from kafka_forensics.storage.disks import why
 
-# What reading the keys of a replica gives beside rows, for any part of its log; parts in file order merge to the whole.
-
-
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class KeyCounts:
-    """How much of a log lies in each interval between cuts: records by `RecordState`, records without a key, control batches."""
+    """Counts by interval between cuts: records by `RecordState`, records without a key, control batches."""
 
     records: "Ints"
     keyless: "Ints"
@@ -52,7 +51,7 @@ class KeyCounts:
 
     @classmethod
     def none(cls, intervals: int) -> Self:
-        """Nothing yet."""
+        """Zeros."""
         return cls(np.zeros((len(RecordState), intervals), np.int64), np.zeros(intervals, np.int64), np.zeros(intervals, np.int64))
 
     def merge(self, other: "KeyCounts") -> None:
@@ -64,19 +63,19 @@ class KeyCounts:
 
 @dataclass(slots=True)
 class DamageEnd:
-    """Where the last damage that may have eaten records ends: with the next batch that is good."""
+    """The good batch after the last damage that may have destroyed records, in a part of a log."""
 
     end: int = -1
-    """Its base offset, -1 while there is none."""
+    """Its base offset; -1 without any."""
     pending: bool = False
-    """Whether no good batch came yet."""
+    """Whether damage came after the last good batch."""
     opening: int = -1
-    """Base offset of the good batch with which damage before this part ends, -1 if the part's own comes first."""
+    """Base offset of the part's first good batch; -1 if damage comes before it."""
     is_blank: bool = True
-    """Whether nothing good or bad came yet."""
+    """Whether neither damage nor a good batch came yet."""
 
     def step(self, *, bad: bool, good: int | None) -> None:
-        """Take a chunk: whether it has damage, and the base offset of the first good batch behind that."""
+        """Add a chunk: whether it has damage, and the base offset of the first good batch after the damage."""
         if not bad and good is None:
             return
         if self.is_blank:
@@ -99,13 +98,16 @@ class DamageEnd:
 
 @dataclass(slots=True)
 class KeyPart:
-    """Of a part of a replica's log what is known beside its rows; `failed` says why its rows are not whole."""
+    """What reading keys in a part of a log gives besides rows; parts in file order can be merged.
+
+    `failed` says why its rows are not complete.
+    """
 
     counts: KeyCounts
     newest_timestamp: int = -1
     damage: DamageEnd = field(default_factory=DamageEnd)
     problems: list[tuple[int, Damage]] = field(default_factory=list)
-    """Batches that could not be opened, with their segment."""
+    """(segment, damage) of batches that could not be decoded."""
     incomplete: list[Incomplete] = field(default_factory=list)
     failed: str | None = None
 
@@ -120,19 +122,18 @@ class KeyPart:
 
 
 @dataclass(slots=True)
-class Decided:
-    """What the folded log says of its batches: which belong to aborted transactions, and which to open ones, by the log's own
-    markers; and which bear a wrong base offset."""
+class TransactionOutcomes:
+    """Aborted and open transactions by the markers of a folded log, and its misplaced batches."""
 
     aborted: "Ints"
-    """(producer id, first offset, marker's offset) of each, ascending, (n, 3)."""
+    """(producer id, first offset, offset of the marker) of each aborted transaction, ascending, (n, 3)."""
     undecided: dict[int, int]
-    """First offset of the open transaction by producer id."""
+    """Producer id → first offset of its open transaction."""
     misplaced: tuple[Misplaced, ...] = ()
 
     @classmethod
     def of(cls, replica: Replica) -> Self:
-        """By the folded log."""
+        """Those of a replica."""
         fold = replica.state.transactions
         rows = fold.ending_rows()
         rows = rows[(rows[:, endings.IS_ABORT] != 0) & (rows[:, endings.FIRST_OFFSET] >= 0)]
@@ -142,21 +143,13 @@ class Decided:
         return cls(np.asfortranarray(rows), first_open, replica.misplaced)
 
     def state(self, producer_id: int, offset: int) -> RecordState:
-        """State of a transactional batch with this base offset."""
+        """The state of a transactional batch at a base offset."""
         if offset >= self.undecided.get(producer_id, INT64_MAX):
             return RecordState.OPEN
         producers, firsts, lasts = self.aborted.T
         start, end = (int(producers.searchsorted(producer_id, side)) for side in ("left", "right"))
         index = start + int(firsts[start:end].searchsorted(offset, "right")) - 1
         return RecordState.ABORTED if index >= start and offset <= lasts[index] else RecordState.VISIBLE
-
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from numpy.typing import NDArray
-
-    Rows = NDArray[np.int64]
 
 
 Gist = tuple[tuple[tuple[int, ...], ...], ...]
@@ -167,49 +160,49 @@ class KeyedLog:
     """A replica whose keys are compared."""
 
     plan: int
-    """Its number among all of the partition's."""
+    """Its number among all replicas of the partition."""
     log_end_offset: int
     is_in_order: bool
-    """Whether no offset comes before a lower one."""
+    """Whether offsets ascend."""
     changed_ms: int
-    """When a file of its log directory last changed, -1 if that is not known."""
-    decided: Decided
+    """When a file of its log directory last changed; -1 if unknown."""
+    decided: TransactionOutcomes
 
     def side(self, part: KeyPart) -> Side:
-        """The replica as the comparison sees it, once it is read; damage without an end reaches the log's end."""
-        whole = self.is_in_order and not part.damage.pending
-        return Side(self.log_end_offset, part.damage.end if whole else self.log_end_offset)
+        """The replica for a `KeyComparison`; damage without a good batch after it reaches to the log's end."""
+        is_bounded = self.is_in_order and not part.damage.pending
+        return Side(self.log_end_offset, part.damage.end if is_bounded else self.log_end_offset)
 
 
 @dataclass(slots=True)
 class KeyQuestion:
-    """Pairs of replicas whose latest records of each key are to be compared; `logs` by the numbers that the pairs use."""
+    """Pairs of replicas whose latest record of each key is to be compared; `logs` by the numbers in the pairs."""
 
     pairs: list[Pair]
     cleaned_end: int
     delete_retention_ms: int
     seed: int
-    """Of the hashes of keys and values."""
+    """Seed of the hashes of keys and values."""
     logs: dict[int, KeyedLog]
     as_of_ms: int | None = None
-    """To when ages count, None: the newest in the evidence."""
+    """The time that ages count to; None: the newest in the evidence."""
     hash_key: str | None = None
     """See `hash_key_of`."""
 
     @property
-    def cuts(self) -> "NDArray[np.int64]":
+    def cuts(self) -> "Ints":
         """Offsets at which rows are cut."""
         return KeyComparison({}, self.pairs, self.cleaned_end, 0).cuts
 
     @property
     def gist(self) -> Gist:
-        """All but the seed, and what was decided of transactions."""
+        """What identifies the question: all but the seed and the transactions."""
         pairs = tuple((pair.left, pair.right, pair.start, pair.end) for pair in self.pairs)
         logs = tuple((number, keyed_log.plan, keyed_log.log_end_offset) for number, keyed_log in sorted(self.logs.items()))
         return pairs, logs, ((self.cleaned_end, self.delete_retention_ms),)
 
     def comparison(self, parts: dict[int, KeyPart]) -> KeyComparison:
-        """The comparison of replicas that are read."""
+        """The comparison of its replicas, from what reading each of them gave."""
         sides = {number: keyed_log.side(parts[number]) for number, keyed_log in self.logs.items()}
         newest = max(max(parts[number].newest_timestamp, keyed_log.changed_ms) for number, keyed_log in self.logs.items())
         return KeyComparison(sides, self.pairs, self.cleaned_end, newest if self.as_of_ms is None else self.as_of_ms)
@@ -217,7 +210,7 @@ class KeyQuestion:
 
 @dataclass(slots=True)
 class KeyAnswer:
-    """What came of a question: what each replica's log holds, by its number, and the tally; `failed` says why that is not whole."""
+    """The answer to a question: what each replica's log holds, and the tally; `failed` says why they are not complete."""
 
     gist: Gist
     parts: dict[int, KeyPart]
@@ -228,86 +221,81 @@ class KeyAnswer:
 def key_question(
     plans: list[ReplicaPlan], replicas: list[Replica], pairs: list[Pair], every: list[ReplicaPlan], as_of_ms: int | None
 ) -> KeyQuestion:
-    """What to ask of these replicas, whose plans are among `every` one of the partition; ages count to `as_of_ms`."""
+    """The question about pairs of replicas; `every` has the plans of all replicas of the partition, ages count to `as_of_ms`."""
+    logs = {}
     numbers = sorted({number for pair in pairs for number in (pair.left, pair.right)})
-    logs = {number: _keyed_log(plans[number], replicas[number], every) for number in numbers}
+    for number in numbers:
+        plan, replica = plans[number], replicas[number]
+        corrected = {misplaced.place for misplaced in replica.misplaced}
+        in_order = not any(
+            irregularity.kind in kinds_with(Trait.OUT_OF_ORDER) and irregularity.run.last_place not in corrected
+            for irregularity in replica.course.irregularities
+        )
+        files = [
+            *plan.log_dir.found.entries.values(),
+            *plan.directory.entries.values(),
+            *(log.entry for log in plan.directory.logs()),
+        ]
+        changed_ms = max((entry.mtime_ns // 1_000_000 for entry in files), default=-1)
+        place = next(place for place, replica_plan in enumerate(every) if replica_plan is plan)
+        logs[number] = KeyedLog(place, replica.log_end_offset, in_order, changed_ms, TransactionOutcomes.of(replica))
     hash_key = hash_key_of(plans[number] for number in numbers)
     kept = retention(replicas).milliseconds
     return KeyQuestion(pairs, cleaned_end(replicas), kept, secrets.randbits(64), logs, as_of_ms, hash_key)
 
 
-def _keyed_log(plan: ReplicaPlan, replica: Replica, every: list[ReplicaPlan]) -> KeyedLog:
-    place = next(place for place, replica_plan in enumerate(every) if replica_plan is plan)
-    put_right = {misplaced.place for misplaced in replica.misplaced}
-    in_order = not any(
-        irregularity.kind in kinds_with(Trait.OUT_OF_ORDER) and irregularity.run.last_place not in put_right
-        for irregularity in replica.course.irregularities
-    )
-    return KeyedLog(place, replica.log_end_offset, in_order, _changed_ms(plan), Decided.of(replica))
-
-
-def _changed_ms(plan: ReplicaPlan) -> int:
-    """The last change to a file of a copy's log directory, ms."""
-    directory, log_dir = plan.directory, plan.log_dir.found
-    entries = [*log_dir.entries.values(), *directory.entries.values(), *(segment.log for segment in directory.segments)]
-    return max((entry.mtime_ns // 1_000_000 for entry in entries if entry is not None), default=-1)
-
-
 @dataclass(slots=True)
 class KeysApart:
-    """Questions about a partition's keys that are not answered where it is judged: those about logs of `least_bytes` and more.
+    """Questions about a partition's keys that get tasks of their own: those about logs of `least_bytes` or more.
 
-    While there are no answers they are noted in `questions`, and what is judged is not the answer about the partition.
+    Before they are answered they are collected in `questions`, and the result of judging the partition is void.
     """
 
     least_bytes: int
     plans: list[ReplicaPlan]
     """Of all replicas of the partition, in every snapshot."""
     answers: list[KeyAnswer] | None
-    """None before anything was asked."""
+    """None before any question was asked."""
     questions: list[KeyQuestion] = field(default_factory=list)
 
     def wanted(self, question: KeyQuestion) -> bool:
-        """Whether the question is to be answered apart."""
+        """Whether the question gets tasks of its own."""
         return sum(self.plans[keyed_log.plan].bytes for keyed_log in question.logs.values()) >= self.least_bytes
 
     @property
     def is_waiting(self) -> bool:
-        """Whether what is judged is no answer yet."""
+        """Whether questions must be answered before the partition can be judged."""
         return self.answers is None and bool(self.questions)
 
     def gaps(self) -> Iterator[Incomplete]:
-        """What could not be read where the answers were found."""
+        """What could not be read for the answers."""
         for key_answer in self.answers or ():
             for part in key_answer.parts.values():
                 yield from part.incomplete
 
     def answer(self, question: KeyQuestion) -> KeyAnswer | None:
-        """What came back about this very question, if it has been asked."""
+        """The answer to the question, if it was asked."""
         gist = question.gist
         return next((key_answer for key_answer in self.answers or () if key_answer.gist == gist), None)
 
 
-# Rows of any number in bounded memory: sorted runs in a temporary file that has no name, merged block by block.
-
-
 CAPACITY: Final = 1 << 17
-"""Rows held before they are sorted: 8 MiB, and as much again several times while they are sorted and judged."""
+"""Rows kept in memory before they are sorted: 8 MiB, and several times that while they are sorted and compared."""
 LEAST_ROWS: Final = 64
 """Rows of a run that are read at a time, however many runs there are."""
 _ROW_BYTES: Final = 8 * ROW_WIDTH
 
 
 class KeyRuns:
-    """Takes rows in any order and gives them back in blocks of whole keys, reduced; a context, at whose end the file is gone.
+    """Sorts any number of rows in bounded memory: sorted runs go to a temporary file without a name, and are merged block by block.
 
-    Runs are written only when the rows do not fit, never below one of the directories of `evidence`. Raises SourceError where
-    there is no room for them.
+    A context manager; the file is deleted at its end. It is made only if the rows do not fit in memory, and never below the
+    directories `evidence`. Raises SourceError if there is no space.
     """
 
     def __init__(self, evidence: Iterable[str] = (), capacity: int = CAPACITY) -> None:
         self._evidence = [os.path.realpath(path) for path in evidence]
-        self._buffer: Rows = np.empty((capacity, ROW_WIDTH), np.int64)
+        self._buffer: Ints = np.empty((capacity, ROW_WIDTH), np.int64)
         self._used = 0
         self._file: IO[bytes] | None = None
         self._folder = ""
@@ -321,18 +309,18 @@ class KeyRuns:
         if self._file is not None:
             self._file.close()
 
-    def add(self, rows: "Rows") -> None:
-        """Take rows, (n, ROW_WIDTH)."""
+    def add(self, rows: "Ints") -> None:
+        """Add rows, (n, ROW_WIDTH)."""
         while len(rows):
             if self._used == len(self._buffer):
-                self._make_room()
+                self._reduce_or_write()
             taken = min(len(rows), len(self._buffer) - self._used)
             self._buffer[self._used : self._used + taken] = rows[:taken]
             self._used += taken
             rows = rows[taken:]
 
-    def _make_room(self) -> None:
-        """Reduce what is held; if that is not to much avail, write it out as a run."""
+    def _reduce_or_write(self) -> None:
+        """Reduce the rows in memory; if more than half remain, write them out as a run."""
         rows = reduced(self._buffer[: self._used])
         if 2 * len(rows) <= len(self._buffer):
             self._buffer[: len(rows)] = rows
@@ -352,24 +340,21 @@ class KeyRuns:
         self._runs.append((start, start + len(rows) * _ROW_BYTES))
 
     def _directory(self) -> str:
-        """A directory for temporary files outside of the evidence.
-
-        Not `tempfile.gettempdir()`, which tries a directory by writing to it.
-        """
+        """A directory for temporary files outside the evidence; `tempfile.gettempdir()` tests directories by writing to them."""
         for folder in (os.environ.get("TMPDIR") or "/tmp", "/var/tmp", os.path.expanduser("~")):  # noqa: S108 - the file has no name
             path = os.path.realpath(folder)
             if os.access(path, os.W_OK) and not any(os.path.commonpath((path, root)) == root for root in self._evidence):
                 return path
         raise OSError(0, "every directory for temporary files is part of the input")
 
-    def blocks(self) -> Iterator["Rows"]:
-        """Blocks in ascending order of keys, each reduced and with all rows of its keys. Nothing may be added any more."""
-        held = reduced(self._buffer[: self._used])
+    def blocks(self) -> Iterator["Ints"]:
+        """Blocks in ascending order of keys, each reduced and with all rows of its keys. No row may be added afterwards."""
+        in_memory = reduced(self._buffer[: self._used])
         if not self._runs:
-            yield held
+            yield in_memory
             return
         size = max(len(self._buffer) // len(self._runs), LEAST_ROWS)
-        heads = [held, *(np.empty((0, ROW_WIDTH), np.int64) for _ in self._runs)]
+        heads = [in_memory, *(np.empty((0, ROW_WIDTH), np.int64) for _ in self._runs)]
         rest = [(0, 0), *self._runs]
         while True:
             for number, head in enumerate(heads):
@@ -380,7 +365,7 @@ class KeyRuns:
                 yield reduced(np.concatenate(heads))
                 return
             limit = min(last)
-            counts = [below(head, limit) for head in heads]
+            counts = [count_below(head, limit) for head in heads]
             if any(counts):
                 yield reduced(np.concatenate([head[:count] for head, count in zip(heads, counts, strict=True)]))
                 heads = [head[count:] for head, count in zip(heads, counts, strict=True)]
@@ -389,8 +374,8 @@ class KeyRuns:
                 if start < end and tuple(heads[number][-1, : Row.PLACE].tolist()) == limit:
                     heads[number] = np.concatenate((heads[number], self._more(rest, number, size)))
 
-    def _more(self, rest: list[tuple[int, int]], number: int, size: int) -> "Rows":
-        """The next rows of a run."""
+    def _more(self, rest: list[tuple[int, int]], number: int, size: int) -> "Ints":
+        """The next `size` rows of a run; `rest` has the bytes of each run that were not read."""
         start, end = rest[number]
         stop = min(start + size * _ROW_BYTES, end)
         rest[number] = (stop, end)
@@ -401,8 +386,8 @@ class KeyRuns:
         return np.frombuffer(self._file.read(stop - start), np.int64).reshape(-1, ROW_WIDTH)
 
 
-def below(rows: "Rows", key: tuple[int, ...]) -> int:
-    """How many of sorted rows have a lower key."""
+def count_below(rows: "Ints", key: tuple[int, ...]) -> int:
+    """How many of the sorted rows have a lower key."""
     high = rows[:, Row.KEY_HIGH]
     first, end = int(np.searchsorted(high, key[0], "left")), int(np.searchsorted(high, key[0], "right"))
     return first + int(np.searchsorted(rows[first:end, Row.KEY_LOW], key[1], "left"))

@@ -1,4 +1,4 @@
-"""A replica of a compacted partition read as rows of its keys: one pass, each batch opened while its bytes are at hand."""
+"""Reading a replica of a compacted partition as rows of its keys, in one pass."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -12,12 +12,7 @@ from kafka_forensics.analysis.segments import Misplaced, move
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage, has_right_crc
-from kafka_forensics.model.constants import (
-    COMPRESSION_MASK,
-    DELETE_HORIZON_MASK,
-    INT64_MAX,
-    TRANSACTIONAL_MASK,
-)
+from kafka_forensics.model.constants import COMPRESSION_MASK, DELETE_HORIZON_MASK, INT64_MAX, TRANSACTIONAL_MASK
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.log import (
     MAX_BATCH_BYTES,
@@ -31,7 +26,7 @@ from kafka_forensics.parsers.log import (
     with_records,
 )
 from kafka_forensics.scanning.folding.keys.collected import CollectedHashes, hash_key_of, hasher_of
-from kafka_forensics.scanning.folding.keys.question import Decided, KeyCounts, KeyPart, KeyRuns
+from kafka_forensics.scanning.folding.keys.question import KeyCounts, KeyPart, KeyRuns, TransactionOutcomes
 from kafka_forensics.storage.bundles import CollectedLog
 
 if TYPE_CHECKING:
@@ -41,21 +36,21 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-_open_legacy = BatchChecks(deep=False)
+_inspect_legacy = BatchChecks(deep=False)
 
 
 @dataclass(slots=True)
 class KeyReader:
-    """Reads a replica, `number` among those compared, into `runs`; rows are cut at `cuts`, ascending offsets.
+    """Reads a replica, `number` among those compared, into `runs`; `cuts` are ascending offsets that split rows into intervals.
 
-    `seed` keys the hashes, drawn for the comparison: keys cannot be crafted to look alike. Tombstones expire `delete_retention_ms`
-    after their timestamp or at their batch's horizon, whichever is earlier: no replica's clock is known. Where the plan has some of
-    the replica's segments only, `next_base_offset` is that of the segment behind them. With `strict`, a log that cannot be read
+    The random `seed` of the hashes keeps keys from being crafted to collide. Tombstones expire `delete_retention_ms` after their
+    timestamp or at their batch's delete horizon, whichever is earlier, because no replica's clock is known. If the plan has only
+    some of the replica's segments, `next_base_offset` is that of the segment after them. With `strict`, a log that cannot be read
     raises SourceError.
     """
 
     plan: ReplicaPlan
-    decided: Decided
+    decided: TransactionOutcomes
     number: int
     cuts: "Ints"
     seed: int
@@ -68,24 +63,23 @@ class KeyReader:
     _moved: dict[tuple[int, int], Misplaced] = field(init=False)
     _segment: int = 0
     _reader: HashingReader = field(init=False)
-    _held: CollectedHashes | None = None
+    _collected: CollectedHashes | None = None
     _hash_key: str | None = None
 
     def __post_init__(self) -> None:
-        """Nothing is known yet."""
+        """Start without counts."""
         self._reader = HashingReader(SeededHasher(self.seed))
         self._moved = {misplaced.place: misplaced for misplaced in self.decided.misplaced}
         self.part = KeyPart(KeyCounts.none(len(self.cuts) + 1))
 
     def hash_as(self, hash_key: str | None) -> None:
-        """Hash keys and values as those of the collected logs with which this one is compared, see `hash_key_of`."""
+        """Hash keys and values as the collected logs among those compared, see `hash_key_of`."""
         self._hash_key = hash_key
         if (hasher := hasher_of(hash_key, self.seed)) is not None:
             self._reader = HashingReader(hasher)
 
-    def _holding(self, file: "ByteFile") -> CollectedHashes | None:
-        """What holds the records of a file hashed; None where they are read from its bytes. Raises SourceError for those of a
-        collected log that are not there, or cannot be compared."""
+    def _hashes_of(self, file: "ByteFile") -> CollectedHashes | None:
+        """The hashed records of a collected log, None of any other file. Raises SourceError if missing or not comparable."""
         if not isinstance(file, CollectedLog):
             if self._hash_key:
                 reason = "its keys cannot be compared with those of a redacted bundle: collect it with the same --redact-map"
@@ -105,7 +99,7 @@ class KeyReader:
         return segment.log.path
 
     def read(self) -> None:
-        """Read the whole log. What cannot be read is told in the part's `incomplete`, and counts as damage."""
+        """Read the whole log. What cannot be read goes into `part.incomplete`, and counts as damage."""
         source = self.plan.log_dir.source
         for log in self.plan.directory.logs(self.next_base_offset):
             if not log.reaches(self.cuts[0]):
@@ -113,9 +107,9 @@ class KeyReader:
             self._segment = log.base_offset
             try:
                 with source.open(log.entry.path) as file:
-                    self._held = self._holding(file)
+                    self._collected = self._hashes_of(file)
                     for chunk in self._chunks(file, log.max_plausible_offset):
-                        self._follow(chunk, last=log.next_base_offset is None)
+                        self._note_damage(chunk, last=log.next_base_offset is None)
             except SourceError as error:
                 if not error.path or self.strict:
                     raise
@@ -127,9 +121,9 @@ class KeyReader:
         self._reader.release()
 
     def _chunks(self, file: "ByteFile", limit: int) -> Iterator[BatchChunk]:
-        """The chunks of a file, whose records are taken on the way."""
-        if self._held is None:
-            reader = SegmentReader(file, limit, inspect=self._inspect, inspect_alone=self._inspect_alone)
+        """The chunks of a file; adds their records."""
+        if self._collected is None:
+            reader = SegmentReader(file, max_plausible_offset=limit, inspect=self._inspect, inspect_alone=self._inspect_alone)
             yield from reader.chunks()
             return
         for chunk in SegmentReader.with_checks(file, limit).chunks():
@@ -137,63 +131,56 @@ class KeyReader:
                 self._inspect(np.empty(0, np.uint8), 0, chunk.columns, 0, chunk.rows)
             yield chunk
 
-    def _follow(self, chunk: BatchChunk, *, last: bool) -> None:
-        """Note where damage ends: with the next batch that is good."""
+    def _note_damage(self, chunk: BatchChunk, *, last: bool) -> None:
+        """Note where damage that may have destroyed records ends: at the next good batch."""
         columns = chunk.columns
         good = has_right_crc(columns)
         position = columns[BatchColumn.POSITION]
-        eaten = [
-            damage.position
-            for damage in chunk.damage
-            if damage.kind in kinds_with(Trait.HIDES_OFFSETS) or (damage.kind == "SEG_TORN_TAIL" and not last)
-        ]
+        kinds = kinds_with(Trait.HIDES_OFFSETS) | (frozenset() if last else {"SEG_TORN_TAIL"})
+        damaged = [damage.position for damage in chunk.damage if damage.kind in kinds]
         if good.any():
             newest = int(columns[BatchColumn.MAX_TIMESTAMP, good].max())
             self.part.newest_timestamp = max(self.part.newest_timestamp, newest)
         if self._bad:
             good &= ~np.isin(position, list(self._bad))
             self._bad.clear()
-        bad = max([*eaten, *position[~good].tolist()], default=-1)
-        behind = np.flatnonzero(good & (position > bad))
-        self.part.damage.step(bad=bad >= 0, good=int(columns[BatchColumn.BASE_OFFSET, behind[0]]) if len(behind) else None)
+        bad = max([*damaged, *position[~good].tolist()], default=-1)
+        after = np.flatnonzero(good & (position > bad))
+        self.part.damage.step(bad=bad >= 0, good=int(columns[BatchColumn.BASE_OFFSET, after[0]]) if len(after) else None)
 
     def _inspect(
         self, buffer: "NDArray[np.uint8]", position: int, columns: "NDArray[np.int64]", first: int, end: int
     ) -> list[Damage]:
-        """Open the batches of rows `[first, end)` that hold records of the compared range, see `Inspector`."""
-        if self._held is None:
-            _open_legacy(buffer, position, columns, first, end)
+        """Add the records in the compared range of batches of rows `[first, end)`, see `Inspector`."""
+        if self._collected is None:
+            _inspect_legacy(buffer, position, columns, first, end)
         else:
-            _span_legacy(self._held, columns, first, end)
-        self._move(columns, first, end)
+            _span_legacy(self._collected, columns, first, end)
+        for row in range(first, end) if self._moved else ():
+            if (wrong := self._moved.get((self._segment, int(columns[BatchColumn.POSITION, row])))) is not None:
+                move(columns[:, row], wrong.offset)
         reaches = columns[BatchColumn.LAST_OFFSET, first:end] >= self.cuts[0]
         wanted, control = with_records(columns, first, end)
         marked = columns[BatchColumn.BASE_OFFSET, first:end][reaches & control]
         np.add.at(self.part.counts.markers, np.searchsorted(self.cuts, marked, side="right"), 1)
         rows = np.flatnonzero(wanted & reaches) + first
-        if self._held is not None:
-            self._take_held(self._held, columns, rows)
+        if self._collected is not None:
+            self._add_collected(self._collected, columns, rows)
             return []
         plain, others = plain_rows(columns, rows)
-        alone = others.tolist()
+        to_decode = others.tolist()
         for batch_of, records in self._reader.plain(buffer, position, columns, plain):
             if records is None:
-                alone += batch_of.tolist()
+                to_decode += batch_of.tolist()
             else:
                 self._add_records(columns, batch_of, records)
-        for row in alone:
+        for row in to_decode:
             start, size = int(columns[BatchColumn.POSITION, row]), int(columns[BatchColumn.SIZE_IN_BYTES, row])
-            self._open(buffer[start - position : start - position + size].tobytes(), start)
+            self._decode(buffer[start - position : start - position + size].tobytes(), start)
         return []
 
-    def _move(self, columns: "Ints", first: int, end: int) -> None:
-        """Give batches of rows `[first, end)` that bear a wrong base offset the right one."""
-        for row in range(first, end) if self._moved else ():
-            if (wrong := self._moved.get((self._segment, int(columns[BatchColumn.POSITION, row])))) is not None:
-                move(columns[:, row], wrong.offset)
-
     def _add_records(self, columns: "Ints", batch_of: "Ints", records: HashedRecords) -> None:
-        """Add records of several batches, whose rows are given for each, with attributes as magic 2 has them."""
+        """Add records; `batch_of` is the row of each record's batch in `columns`, whose attributes are those of magic 2."""
         attributes = columns[BatchColumn.ATTRIBUTES][batch_of]
         transactional = attributes & TRANSACTIONAL_MASK != 0
         states = np.zeros(len(batch_of), np.int64)
@@ -206,12 +193,12 @@ class KeyReader:
         horizons = np.where(has_horizon, columns[BatchColumn.BASE_TIMESTAMP][batch_of], INT64_MAX)
         self._add(records, states, TRANSACTIONAL * transactional, horizons)
 
-    def _take_held(self, held: CollectedHashes, columns: "Ints", rows: "Ints") -> None:
-        """Add the records of batches whose bytes are not opened."""
-        places = columns[BatchColumn.POSITION, rows]
-        records = held.hashed_records(places)
+    def _add_collected(self, collected: CollectedHashes, columns: "Ints", rows: "Ints") -> None:
+        """Add the hashed records of batches of a collected log."""
+        positions = columns[BatchColumn.POSITION, rows]
+        records = collected.hashed_records(positions)
         self._bad.update(records.unread.tolist())
-        batch_of = rows[np.searchsorted(places, records.positions)]
+        batch_of = rows[np.searchsorted(positions, records.positions)]
         if self._moved:
             records = replace(records, offsets=records.offsets + self._shifts(columns, rows)[np.searchsorted(rows, batch_of)])
         legacy = columns[BatchColumn.MAGIC] < 2
@@ -221,28 +208,27 @@ class KeyReader:
         self._add_records(columns, batch_of, records)
 
     def _shifts(self, columns: "Ints", rows: "Ints") -> "Ints":
-        """By how much the records of rows' batches move with these; inside a wrapper of magic 0 they bear offsets of their own."""
+        """The offset correction of the records in these batches; records in a wrapper of magic 0 have absolute offsets."""
         shifts = np.zeros(len(rows), np.int64)
-        own = (columns[BatchColumn.MAGIC, rows] == 0) & (columns[BatchColumn.ATTRIBUTES, rows] & COMPRESSION_MASK != 0)
-        for index in np.flatnonzero(~own).tolist():
+        absolute = (columns[BatchColumn.MAGIC, rows] == 0) & (columns[BatchColumn.ATTRIBUTES, rows] & COMPRESSION_MASK != 0)
+        for index in np.flatnonzero(~absolute).tolist():
             wrong = self._moved.get((self._segment, int(columns[BatchColumn.POSITION, rows[index]])))
             if wrong is not None:
                 shifts[index : index + 1] = np.array([wrong.offset]) - wrong.written
         return shifts
 
     def _inspect_alone(self, file: "ByteFile", position: int, size: int) -> list[Damage]:
-        """Open a batch that stands behind damage or is large."""
+        """Add the records of a batch after damage, or of a large one."""
         if size <= MAX_BATCH_BYTES:
-            self._open(file.read_at(position, size), position)
+            self._decode(file.read_at(position, size), position)
             return []
-        source, path = self.plan.log_dir.source, self._segment_path()
         reason = f"batch of {size} bytes at byte {position} is too large to compare its records"
-        self.part.incomplete.append(Incomplete(typed_path(source, path), reason))
+        self.part.incomplete.append(Incomplete(typed_path(self.plan.log_dir.source, self._segment_path()), reason))
         self._bad.add(position)
         return []
 
-    def _open(self, data: bytes, position: int) -> None:
-        """Add the records of a batch, which is none that a log without damage holds if it cannot be opened."""
+    def _decode(self, data: bytes, position: int) -> None:
+        """Add the records of a batch; one that cannot be decoded counts as damage."""
         moved = self._moved.get((self._segment, position))
         batch = decode_batch(data if moved is None else moved.rewritten(data), position=position)
         header = batch.header
@@ -267,7 +253,7 @@ class KeyReader:
             self._add(records, state * every, flags * every, horizon * every)
 
     def _add(self, records: HashedRecords, states: "Ints", flags: "Ints", horizons: "Ints") -> None:
-        """Add some records as rows, each with its `RecordState`, its flags but for TOMBSTONE, and its batch's delete horizon."""
+        """Add records as rows, each with its `RecordState`, its flags other than TOMBSTONE, and its batch's delete horizon."""
         intervals = np.searchsorted(self.cuts, records.offsets, side="right")
         wanted = intervals > 0
         keyless = wanted & (records.key_lengths < 0)
@@ -293,12 +279,12 @@ class KeyReader:
         self.runs.add(rows)
 
 
-def _span_legacy(held: CollectedHashes, columns: "Ints", first: int, end: int) -> None:
-    """Give compressed messages of the old formats the offsets and the number of the messages inside them, where these are held."""
+def _span_legacy(collected: CollectedHashes, columns: "Ints", first: int, end: int) -> None:
+    """Set offsets and record counts of compressed messages of old formats from the records hashed in them."""
     rows = columns[:, first:end]
     wrappers = (rows[BatchColumn.MAGIC] < 2) & (rows[BatchColumn.ATTRIBUTES] & COMPRESSION_MASK != 0)
     for row in np.flatnonzero(wrappers & has_right_crc(rows)).tolist():
-        offsets = held.hashed_records(rows[BatchColumn.POSITION, row : row + 1]).offsets
+        offsets = collected.hashed_records(rows[BatchColumn.POSITION, row : row + 1]).offsets
         if len(offsets):
             rows[BatchColumn.BASE_OFFSET, row], rows[BatchColumn.LAST_OFFSET, row] = offsets.min(), offsets.max()
             rows[BatchColumn.RECORDS_COUNT, row] = len(offsets)
