@@ -247,7 +247,7 @@ def keys_apart(known: Common, plans: list[ReplicaPlan], answers: list[KeyAnswer]
 def answered(
     part: Slice, known: Common, stretches: "SliceRows | None", apart: KeysApart | None, first: int = 0, *, strict: bool = False
 ) -> tuple[SliceAnswer, list[Merged]]:
-    """The answer about a slice, void while `apart` is waiting, and its folded replicas.
+    """The answer about a slice, void while key questions wait for theirs, and its folded replicas.
 
     Rows of `stretches` number the replicas from `first` on; without `stretches`, the logs are folded here.
     """

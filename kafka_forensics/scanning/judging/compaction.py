@@ -75,7 +75,7 @@ def sweep(
     plans: list[ReplicaPlan], replicas: list[Replica], pairs: list[Pair], reader: LogReader, evidence: list[str]
 ) -> Swept | None:
     """Compare the latest record of every key between pairs of replicas; None if they cannot be read, which the reader notes, or
-    while `reader.apart` waits for the answer."""
+    while its key questions wait for answers."""
     apart = reader.apart
     question = key_question(plans, replicas, pairs, plans if apart is None else apart.plans, reader.as_of_ms)
     answer = None

@@ -29,12 +29,7 @@ from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.checkpoints import parse_partition_metadata
-from kafka_forensics.parsers.indexes import (
-    parse_offset_index,
-    parse_producer_snapshot,
-    parse_time_index,
-    parse_transaction_index,
-)
+from kafka_forensics.parsers.indexes import parse_offset_index, parse_producer_snapshot, parse_time_index, parse_transaction_index
 from kafka_forensics.parsers.log import (
     MAX_BATCH_BYTES,
     SegmentReader,

@@ -184,7 +184,7 @@ def judged(
     look: Look | None = None,
     apart: "KeysApart | None" = None,
 ) -> PartitionAnswer:
-    """Judge one partition from all its folded replicas; the answer is void if `apart` is waiting afterwards."""
+    """Judge one partition from all its folded replicas; the answer is void while key questions wait for their answers."""
     plans = [plan for plan, _, _ in merged]
     replicas = [replica for _, replica, _ in merged]
     reader = LogReader(plans, key, options.as_of_ms)

@@ -49,14 +49,7 @@ from kafka_forensics.parsers.internal_topics import (
     read_share_value,
 )
 from kafka_forensics.parsers.kernels.commits import Superseded, mark_alive
-from kafka_forensics.parsers.log import (
-    MAX_BATCH_BYTES,
-    PlainRecord,
-    SegmentReader,
-    decode_batch,
-    plain_records,
-    read_batch,
-)
+from kafka_forensics.parsers.log import MAX_BATCH_BYTES, PlainRecord, SegmentReader, decode_batch, plain_records, read_batch
 from kafka_forensics.scanning.rereading.logs_in_order import LoggedRecords, Placing, logged_records
 from kafka_forensics.scanning.witnesses.malformed_records import MalformedRecords
 from kafka_forensics.storage.bundles import BundleSource

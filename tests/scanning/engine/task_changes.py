@@ -1,4 +1,4 @@
-"""The tasks of a comparison of snapshots carried by nobody, keys read file by file and swept apart, as Spark does it."""
+"""The tasks of a comparison of snapshots, with keys read file by file and compared separately, as Spark does, without Spark."""
 
 import random
 from dataclasses import replace
@@ -24,7 +24,7 @@ SPLIT_BYTES = 1 << 28
 
 
 def with_keys_apart(given: Given, options: ScanOptions) -> SnapshotsResult:
-    """The local engine's answer, which that of tasks must equal whose keys are all read file by file and compared apart."""
+    """The local engine's answer; tasks that read keys file by file and compare them separately must give the same."""
     here = snapshots.changes(given, options).result
     apart, _ = changes(given, options, keys_apart_bytes=0)
     assert said(apart) == said(here)
@@ -32,14 +32,14 @@ def with_keys_apart(given: Given, options: ScanOptions) -> SnapshotsResult:
 
 
 def said(result: SnapshotsResult) -> tuple[object, ...]:
-    """All that an answer holds, but for the name of the engine; its findings carry what is declared."""
+    """All of an answer except the name of the engine; checks the evidence of its findings."""
     assert broken(result.findings) == []
     scans = {name: "".join(document(replace(scan_result, engine="any"))) for name, scan_result in result.snapshots.items()}
     return scans, result.changes, result.findings, result.incomplete, result.notes
 
 
 def changes(given: Given, options: ScanOptions, *, keys_apart_bytes: int | None) -> tuple[SnapshotsResult, list[KeyQuestion]]:
-    """The answer, and what was asked on the way to it."""
+    """The answer, and the key questions asked for it."""
     gathered = gather_snapshots(snapshot_paths(given, options, (), []), options)
     key, order = digest_key(), random.Random(0)
     running: list[Scan] = []

@@ -1,4 +1,4 @@
-"""The tasks of a scan carried by nobody but a shuffled list: what Spark does, without Spark."""
+"""The tasks of a scan run in shuffled order, as Spark does, without Spark."""
 
 import random
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ from kafka_forensics.scanning.judging.whole_scan import Scan, digest_key
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How a scan is divided, and in which order its works are done: one drawn from `seed`."""
+    """How a scan is divided; `seed` gives the order of its works."""
 
     split_bytes: int = 1 << 28
     work_bytes: int = 1 << 28
@@ -47,7 +47,7 @@ def scan(paths: list[str], options: ScanOptions, **sizes: int) -> ScanResult:
 
 
 def with_keys_apart(paths: list[str], options: ScanOptions) -> ScanResult:
-    """The local engine's answer, which that of a scan must equal whose keys are read file by file and compared apart."""
+    """The local engine's answer; tasks that read keys file by file and compare them separately must give the same."""
     here = local.scan(paths, options)
     apart = scan(paths, options, work_bytes=1, keys_apart_bytes=0)
     assert "".join(json_document.document(apart)) == "".join(json_document.document(here))
@@ -67,24 +67,24 @@ def scan_inputs(inputs: Inputs, options: ScanOptions, sizes: Sizes) -> ScanResul
     running = Scan("local", inputs, options, witness_answer.witnesses)
     common.deep, common.around, common.keys_apart_bytes = running.deep, surroundings(inputs), sizes.keys_apart_bytes
     packed, parts = pack(common), list(slices(inputs))
-    small = [(number, one) for number, one in enumerate(parts) if is_small(one.replicas, sizes.small_bytes)]
+    small = [(number, part) for number, part in enumerate(parts) if is_small(part.replicas, sizes.small_bytes)]
     answers = dict(_judged_whole(packed, small, order))
-    others = [(number, one) for number, one in enumerate(parts) if number not in answers]
+    others = [(number, part) for number, part in enumerate(parts) if number not in answers]
     works = [pack(fold_work) for fold_work in fold_works(others, sizes.split_bytes, sizes.work_bytes)]
     order.shuffle(works)
     rows = [row for work in works for row in fold(packed, work, strict=False)]
     rows.sort(key=lambda row: (row.slice, row.replica, row.segment, row.start))
 
-    def judged(number: int, one: Slice) -> SliceAnswer:
-        of_slice = [StretchRow(number, -1, -1, -1, pack(one)), *(row for row in rows if row.slice == number)]
+    def judged(number: int, part: Slice) -> SliceAnswer:
+        of_slice = [StretchRow(number, -1, -1, -1, pack(part)), *(row for row in rows if row.slice == number)]
         answer: SliceAnswer = unpack(judge(packed, iter(of_slice)), lambda name, _: by_name[name])
         return answer
 
-    for number, one in enumerate(parts):
-        answer = unpack(answers[number], lambda name, _: by_name[name]) if number in answers else judged(number, one)
+    for number, part in enumerate(parts):
+        answer = unpack(answers[number], lambda name, _: by_name[name]) if number in answers else judged(number, part)
         if answer.questions:
-            under_way = QuestionsUnderWay([(one.replicas, question) for question in answer.questions])
-            answer = judged(number, replace(one, keys=answered(packed, under_way, sizes.work_bytes, order)))
+            under_way = QuestionsUnderWay([(part.replicas, question) for question in answer.questions])
+            answer = judged(number, replace(part, keys=answered(packed, under_way, sizes.work_bytes, order)))
         notice(inputs, answer.noticed)
         running.incomplete += answer.incomplete
         running.findings += answer.lone
@@ -94,7 +94,7 @@ def scan_inputs(inputs: Inputs, options: ScanOptions, sizes: Sizes) -> ScanResul
 
 
 def _judged_whole(common: bytes, small: list[tuple[int, Slice]], order: random.Random) -> Iterator[tuple[int, bytes]]:
-    """Numbers of small slices with the packed answers about them, a few of a task."""
+    """(number, packed answer) of small slices, a few in each task."""
     works = list(whole_works(small, 24 * FILE_COST_BYTES, 1000))
     order.shuffle(works)
     for work in works:
@@ -102,7 +102,7 @@ def _judged_whole(common: bytes, small: list[tuple[int, Slice]], order: random.R
 
 
 def answered(common: bytes, under_way: QuestionsUnderWay, work_bytes: int, order: random.Random) -> list[KeyAnswer]:
-    """The answers to questions: rows of keys shuffled, dealt out by key and sorted, and swept in small pieces."""
+    """The answers to key questions: rows are shuffled, partitioned by key, sorted, and compared in small pieces."""
     decided = under_way.decided()
     works = [(pack(key_work), pack(decided[key_work.log])) for key_work in under_way.works(work_bytes)]
     order.shuffle(works)
@@ -112,9 +112,9 @@ def answered(common: bytes, under_way: QuestionsUnderWay, work_bytes: int, order
     order.shuffle(rows)
     columns = [Row.KEY_HIGH, Row.KEY_LOW]
     for part in range(3):
-        mine = [(asked, row) for asked, row in rows if hash(tuple(row[columns].tolist())) % 3 == part]
-        mine.sort(key=lambda one: (one[0], *one[1][columns].tolist()))
-        pieces = (KeyRows(asked, row[np.newaxis]) for asked, row in mine)
-        for asked, packed in sweep_keys(under_way.comparisons(), pieces):
-            under_way.take_tally(asked, unpack(packed))
+        of_part = [(question, row) for question, row in rows if hash(tuple(row[columns].tolist())) % 3 == part]
+        of_part.sort(key=lambda numbered: (numbered[0], *numbered[1][columns].tolist()))
+        pieces = (KeyRows(question, row[np.newaxis]) for question, row in of_part)
+        for question, packed in sweep_keys(under_way.comparisons(), pieces):
+            under_way.take_tally(question, unpack(packed))
     return under_way.answers()

@@ -56,8 +56,8 @@ def test_transactions_of_the_healthy_cluster_are_counted(archives: Path) -> None
     for replica in replicas["ledger", 0]:
         assert (replica.transactions.committed, replica.transactions.aborted, replica.transactions.open) == (5, 5, 1)
         assert replica.last_stable_offset == 0
-    assert {one.log_end_offset for one in replicas["orders", 0]} == {30000}
-    assert {one.log_end_offset for one in replicas["profiles", 0]} == {4850}
+    assert {replica.log_end_offset for replica in replicas["orders", 0]} == {30000}
+    assert {replica.log_end_offset for replica in replicas["profiles", 0]} == {4850}
     opened = [finding for finding in result.findings if finding.kind == "TXN_OPEN"]
     assert {finding.place.topic for finding in opened} == {"ledger"}
     assert all(finding.evidence["last_stable_offset"] == 0 for finding in opened)
@@ -77,15 +77,15 @@ def test_the_unclean_election_is_found_with_its_loss(archives: Path) -> None:
     [loss] = above_info(scanned(archives, "kafka-4.3.0-unclean"))
     assert (loss.kind, loss.severity, loss.place.topic) == ("UNCLEAN_LOSS", Severity.CRITICAL, "audit")
     assert (loss.place.offset_start, loss.place.offset_end, loss.evidence["held_by"]) == (300, 370, [2])
-    assert {tuple(one["brokers"]): one["epoch"] for one in loss.evidence["versions"]} == {(1,): 2, (2,): 0}
+    assert {tuple(version["brokers"]): version["epoch"] for version in loss.evidence["versions"]} == {(1,): 2, (2,): 0}
 
 
-def test_the_silent_divergence_is_found_though_everything_is_green(archives: Path) -> None:
+def test_a_silent_divergence_is_found(archives: Path) -> None:
     result = scanned(archives, "kafka-0.10.2.2-hw-divergence")
     [fork] = above_info(result)
     assert (fork.kind, fork.severity) == ("FORK_BELOW_HW", Severity.CRITICAL)
     assert (fork.place.offset_start, fork.place.offset_end, fork.evidence["held_by"]) == (0, 3, [])
-    assert [one["brokers"] for one in fork.evidence["versions"]] == [[1], [2, 3]]
+    assert [version["brokers"] for version in fork.evidence["versions"]] == [[1], [2, 3]]
     assert {(replica.log_end_offset, replica.high_watermark) for replica in result.partitions[0].replicas} == {(3, 3)}
 
 

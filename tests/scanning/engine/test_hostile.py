@@ -16,7 +16,7 @@ from tests.support.segments import MUTATIONS, segment_file
 SAMPLE = SAMPLES / "unclean-election" / "broker-1"
 CASES_A_FILE = 800
 DAILY = 50
-"""Of each file's cases, in every run; `make nightly` takes them all."""
+"""Cases of each file in every run; `make nightly` runs all."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Keys of compacted partitions read, sorted and swept apart give what the local engine gives, row for row."""
+"""Keys of compacted partitions that tasks read, sort and compare give the local engine's answer."""
 
 import random
 import tempfile
@@ -29,7 +29,7 @@ def text(result: ScanResult) -> str:
 
 @given(clusters(), st.integers(0, 99), st.sampled_from([1, 1 << 28]))
 @settings(max_examples=40, deadline=None)
-def test_generated_clusters_are_judged_alike(cluster: tuple[KnownHistory, list[Replica]], seed: int, work_bytes: int) -> None:
+def test_generated_clusters_give_the_same_answer(cluster: tuple[KnownHistory, list[Replica]], seed: int, work_bytes: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         paths = written(*cluster, Path(folder))
         carried = task_engine.scan(paths, ScanOptions(), work_bytes=work_bytes, seed=seed, keys_apart_bytes=0)
@@ -37,14 +37,14 @@ def test_generated_clusters_are_judged_alike(cluster: tuple[KnownHistory, list[R
 
 
 class ReadHereError(Exception):
-    """A judge read keys itself."""
+    """Keys were read where the partition is judged."""
 
 
 def refuse(_: list[str]) -> NoReturn:
     raise ReadHereError
 
 
-def test_only_logs_of_so_many_bytes_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_large_logs_have_key_questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     brokers = put_cleaned_apart(tmp_path, keyed_history(), {2: {1}})
     paths = [str(path) for path in brokers.log_dirs]
     size = sum(file.stat().st_size for path in brokers.log_dirs for file in path.rglob("*.log"))
@@ -57,7 +57,7 @@ def test_only_logs_of_so_many_bytes_are_asked_for(tmp_path: Path, monkeypatch: p
 
 
 @given(st.lists(st.tuples(st.booleans(), st.none() | st.integers(0, 99)), max_size=12), st.integers(0, 12), st.integers(0, 12))
-def test_damage_of_parts_ends_where_that_of_the_whole_does(chunks: list[tuple[bool, int | None]], one: int, other: int) -> None:
+def test_merged_parts_have_the_damage_end_of_the_whole(chunks: list[tuple[bool, int | None]], one: int, other: int) -> None:
     whole = damage(chunks)
     low, high = sorted((one, other))
     left, middle, right = (damage(part) for part in (chunks[:low], chunks[low:high], chunks[high:]))
@@ -96,10 +96,10 @@ def test_a_log_that_is_gone_when_its_keys_are_read(tmp_path: Path, monkeypatch: 
     assert [Path(path) for path in raised] == [gone.relative_to(brokers.log_dir(3))]
     assert [Path(incomplete.path) for incomplete in result.incomplete] == [gone]
     differs = next(finding for finding in result.findings if finding.kind == "COMPACTED_VALUE_DIFFERS")
-    assert [(one["held_by"], one["not_on"]) for one in differs.evidence["records"]] == [([1], [2])]
+    assert [(record["held_by"], record["not_on"]) for record in differs.evidence["records"]] == [([1], [2])]
 
 
-def test_topics_of_one_name_are_asked_about_apart(tmp_path: Path) -> None:
+def test_topics_of_one_name_have_separate_questions(tmp_path: Path) -> None:
     """Two replicas of each of two topics, of which one lacks a record."""
     story = keyed_history()
     logs = {broker: story.left({1} if broker in (2, 4) else (), roll=CLEANED) for broker in (1, 2, 3, 4)}

@@ -38,7 +38,7 @@ def text(result: ScanResult) -> str:
 
 
 @pytest.mark.parametrize("given", ["all", "not the store"])
-def test_a_scan_is_carried_through_links(linked: Brokers, tmp_path: Path, given: str) -> None:
+def test_tasks_follow_links(linked: Brokers, tmp_path: Path, given: str) -> None:
     store = [str(tmp_path / "store")] if given == "all" else []
     paths = [*map(str, linked.log_dirs), *store]
     carried = task_engine.scan(paths, ScanOptions(), split_bytes=2048, work_bytes=10_000, seed=1)

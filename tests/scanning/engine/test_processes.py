@@ -1,4 +1,4 @@
-"""Work on copies of the process: the same answers in order, whatever becomes of the copies."""
+"""Work in forked processes gives the same answers in order, even if they are killed."""
 
 import multiprocessing
 import os
@@ -22,7 +22,7 @@ def squared(number: int) -> bytes:
 
 
 @pytest.mark.parametrize(("count", "jobs"), [(0, 2), (1, 2), (2, 1), (3, 5), (100, 2)])
-def test_answers_come_in_order_the_first_from_here(count: int, jobs: int) -> None:
+def test_answers_come_in_order_the_first_from_the_parent(count: int, jobs: int) -> None:
     answers = [answer.split() for answer in forked(squared, count, jobs)]
     assert [int(square) for square, _ in answers] == [number * number for number in range(count)]
     doers = [int(doer) for _, doer in answers]
@@ -32,13 +32,13 @@ def test_answers_come_in_order_the_first_from_here(count: int, jobs: int) -> Non
     assert multiprocessing.active_children() == []
 
 
-def test_large_answers_come_whole() -> None:
+def test_large_answers_arrive_complete() -> None:
     answers = list(forked(lambda number: bytes([number]) * (3 << 20), 9, 2))
     assert [(set(answer), len(answer)) for answer in answers] == [({number}, 3 << 20) for number in range(9)]
 
 
 @pytest.mark.parametrize("deadly", [{1, 2}, set(range(1, 40))])
-def test_what_a_copy_did_not_finish_is_done_here(deadly: set[int], caplog: pytest.LogCaptureFixture) -> None:
+def test_the_parent_does_what_a_killed_copy_did_not_finish(deadly: set[int], caplog: pytest.LogCaptureFixture) -> None:
     before = os.getpid()
 
     def task(number: int) -> bytes:
@@ -53,7 +53,7 @@ def test_what_a_copy_did_not_finish_is_done_here(deadly: set[int], caplog: pytes
     assert multiprocessing.active_children() == []
 
 
-def test_what_an_task_raises_is_raised_here(capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_error_of_a_task_is_raised_in_the_parent(capfd: pytest.CaptureFixture[str]) -> None:
     def task(number: int) -> bytes:
         if number == 7:
             raise ZeroDivisionError(f"as task {number} does")
@@ -65,7 +65,7 @@ def test_what_an_task_raises_is_raised_here(capfd: pytest.CaptureFixture[str]) -
     assert multiprocessing.active_children() == []
 
 
-def test_copies_end_with_who_asks_no_more() -> None:
+def test_closing_the_answers_kills_the_copies() -> None:
     answers = forked(squared, 1000, 3)
     with closing(answers):
         next(answers)
@@ -74,12 +74,12 @@ def test_copies_end_with_who_asks_no_more() -> None:
     assert multiprocessing.active_children() == []
 
 
-def test_where_the_system_refuses_copies_all_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_parent_does_everything_if_the_system_refuses_to_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fork", Mock(side_effect=BlockingIOError("no more processes")))
     assert [answer.split()[1] for answer in forked(squared, 5, 2)] == [str(os.getpid()).encode()] * 5
 
 
-def test_a_helper_of_multiprocessing_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_daemonic_worker_does_not_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     assert can_fork()
     monkeypatch.setattr(multiprocessing, "current_process", lambda: type("Helper", (), {"daemon": True}))
     assert not can_fork()
@@ -93,7 +93,7 @@ def alive(pid: int) -> bool:
     return stat.rpartition(") ")[2][0] != "Z"
 
 
-def test_copies_end_with_the_process_they_are_of(tmp_path: Path) -> None:
+def test_copies_die_with_their_parent(tmp_path: Path) -> None:
     script = tmp_path / "scan.py"
     script.write_text(
         "import os, time\n"

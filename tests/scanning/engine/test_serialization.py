@@ -73,7 +73,7 @@ def test_named_tuples_keep_their_class() -> None:
     assert with_types(unpack(pack(key))) == with_types(key)
 
 
-def test_what_was_one_object_stays_one() -> None:
+def test_one_object_stays_one_object() -> None:
     place = Place("t", 0)
     first, second = unpack(pack([place, place]))
     assert first is second
@@ -93,7 +93,7 @@ def test_sources_travel_by_name_and_are_opened_once() -> None:
     assert opened == [(inputs.sources[0].name, inputs.sources[0].name)] * len(list(slices(inputs)))
 
 
-def test_a_class_that_is_not_listed_stays_here() -> None:
+def test_a_class_that_is_not_listed_is_refused() -> None:
     with pytest.raises(SerializationError, match="cannot be serialized"):
         pack(ValueError("x"))
     with pytest.raises(SerializationError, match="cannot be serialized"):
@@ -105,7 +105,7 @@ def test_no_two_classes_share_a_name() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"noise", pack([1, 2])[:-40]])
-def test_other_bytes_make_nothing(data: bytes) -> None:
+def test_other_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(SerializationError):
         unpack(data)
 
@@ -132,7 +132,7 @@ crafted_values = st.recursive(
 
 
 @given(crafted_values)
-def test_crafted_bytes_make_what_is_listed_or_nothing(plain: Any) -> None:
+def test_crafted_bytes_give_listed_classes_or_an_error(plain: Any) -> None:
     try:
         made = unpack(crafted(plain))
     except SerializationError:
@@ -147,7 +147,7 @@ def test_no_other_class_can_be_named(name: str) -> None:
 
 
 @pytest.mark.parametrize("size_in_bytes", [-1, 0, 1, 2**31 + 1, 2**62])
-def test_a_size_that_lies_costs_no_memory(size_in_bytes: int) -> None:
+def test_a_wrong_size_costs_no_memory(size_in_bytes: int) -> None:
     head, _, body = pack([1, 2]).partition(b"\0")
     with pytest.raises(SerializationError):
         unpack(head + b"\0" + size_in_bytes.to_bytes(8, "little", signed=True) + body[8:])
@@ -161,7 +161,7 @@ def test_an_object_without_a_value_in_a_field_comes_back_without() -> None:
     assert not hasattr(back, "partition")
 
 
-def test_another_version_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     packed = pack(1)
     monkeypatch.setattr(serialization, "__version__", "9.9")
     with pytest.raises(SerializationError, match=r"packed by kafka-forensics .*, and this is 9\.9"):

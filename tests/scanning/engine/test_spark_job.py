@@ -141,9 +141,11 @@ def test_rows_travel_in_batches_of_bounded_size(
     monkeypatch.setattr(job, "_ROWS_AT_ONCE", at_once)
     monkeypatch.setattr(job, "_BYTES_AT_ONCE", most_bytes)
     made = list(job._rows_as_batches(iter(rows(count, size))))
-    assert [one.num_rows for one in made] == batches
+    assert [made_batch.num_rows for made_batch in made] == batches
     assert list(job.stretch_rows(iter(made))) == rows(count, size)
-    assert all([field.name for field in one.schema] == ["slice", "replica", "segment", "start", "packed"] for one in made)
+    assert all(
+        [field.name for field in made_batch.schema] == ["slice", "replica", "segment", "start", "packed"] for made_batch in made
+    )
 
 
 @pytest.mark.parametrize("answered", [[0, 1], [0, 1, 1, 2], [0, 1, 3]])

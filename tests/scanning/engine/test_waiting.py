@@ -1,4 +1,4 @@
-"""Work that waits for a storage service: much of it at once, its answers in order."""
+"""Work that waits for a storage service runs concurrently and answers in order."""
 
 import threading
 from contextlib import closing
@@ -38,7 +38,7 @@ def test_read_ahead_is_bounded_and_stops_on_close() -> None:
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("waiting")]
 
 
-def test_what_work_raises_is_raised_in_its_turn() -> None:
+def test_an_error_is_raised_in_order() -> None:
     def work(number: int) -> int:
         if number == 7:
             raise ZeroDivisionError(f"as work {number} does")
@@ -67,7 +67,7 @@ def brokers(tmp_path: Path) -> list[str]:
     return [str(tmp_path / f"broker-{broker}") for broker in (1, 2, 3)]
 
 
-def test_a_scan_that_waits_answers_as_any_other(brokers: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scan_of_a_storage_service_gives_the_same_answer(brokers: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     here = local.scan(brokers, ScanOptions(jobs=2))
     seen: list[tuple[int, int]] = []
     inputs = gather(brokers, ScanOptions())

@@ -1,4 +1,4 @@
-"""How work is divided: no piece is left out or taken twice, and no task gets much more than the others."""
+"""Work is divided evenly, with each split in one task."""
 
 import tarfile
 from collections import Counter
@@ -62,7 +62,7 @@ def test_works_of_real_segments_are_of_one_size(part: Slice, size_in_bytes: int,
     assert len(pieces) == 4 * 3 * 6 * 4
 
 
-def test_small_partitions_are_dealt_out_by_what_they_cost(part: Slice) -> None:
+def test_small_partitions_are_grouped_by_cost(part: Slice) -> None:
     of_one = sum(4 + len(plan.directory.entries) for plan in part.replicas)
     parts = [(number, part) for number in range(100)]
     works = list(whole_works(parts, (10 * of_one + 1) * FILE_COST_BYTES, 1000))
@@ -84,8 +84,8 @@ def distant(part: Slice, tmp_path: Path) -> Slice:
     return replace(part, replicas=[replace(plan, log_dir=replace(plan.log_dir, source=there)) for plan in part.replicas])
 
 
-def test_what_answers_slowly_is_dealt_out_to_more_tasks(part: Slice, distant: Slice) -> None:
-    """Pieces of logs, and by the same cost facts and keys."""
+def test_slow_storage_services_get_more_tasks(part: Slice, distant: Slice) -> None:
+    """The same cost divides facts and keys."""
     assert file_cost(part.replicas[0].log_dir.source) == FILE_COST_BYTES
     assert file_cost(distant.replicas[0].log_dir.source) > 50 * FILE_COST_BYTES
     for limit in (512 * FILE_COST_BYTES, 2048 * FILE_COST_BYTES):
@@ -94,8 +94,8 @@ def test_what_answers_slowly_is_dealt_out_to_more_tasks(part: Slice, distant: Sl
 
 
 @pytest.mark.parametrize("limit", [FILE_COST_BYTES, 512 * FILE_COST_BYTES])
-def test_a_task_that_waits_has_its_hands_full(part: Slice, distant: Slice, limit: int) -> None:
-    """However slow the service is: what a task has under way at once decides how long it takes."""
+def test_a_task_on_a_storage_service_has_enough_partitions(part: Slice, distant: Slice, limit: int) -> None:
+    """However slow the service is: the number of partitions it reads at once decides how long a task takes."""
     parts = [(number, distant) for number in range(5 * AT_ONCE)]
     works = list(whole_works(parts, limit, 100_000))
     assert [numbered for work in works for numbered in work] == parts
@@ -105,7 +105,7 @@ def test_a_task_that_waits_has_its_hands_full(part: Slice, distant: Slice, limit
 
 
 @pytest.mark.parametrize(("most_bytes", "small"), [(-1, False), (0, False), (1 << 24, True)])
-def test_small_is_what_the_logs_of_all_replicas_are_together(part: Slice, most_bytes: int, small: bool) -> None:
+def test_is_small_counts_the_logs_of_all_replicas(part: Slice, most_bytes: int, small: bool) -> None:
     assert is_small(part.replicas, most_bytes) is small
     total = sum(plan.bytes for plan in part.replicas)
     assert is_small(part.replicas, total)
@@ -124,7 +124,7 @@ def cut_archive(folder: Path) -> Path:
     return cut
 
 
-def test_the_same_is_incomplete_wherever_a_partition_is_judged(tmp_path: Path) -> None:
+def test_incomplete_is_the_same_in_every_engine(tmp_path: Path) -> None:
     path = str(cut_archive(tmp_path))
     here, elsewhere = local.scan([path], ScanOptions()), task_engine.scan([path], ScanOptions())
     assert [incomplete.path for incomplete in here.incomplete] == [path]

@@ -1,4 +1,4 @@
-"""Logs whose records are held as hashes: real files beside which lies what `KeyReader` would read in them."""
+"""Logs whose records are hashed beside the real files, as collected logs have them."""
 
 from dataclasses import replace
 from types import TracebackType
@@ -61,7 +61,7 @@ class HoldingSource:
 
 
 class _OpensNothing:
-    """In the place of what reads records of batches."""
+    """A `HashingReader` that refuses to decode."""
 
     def __init__(self, *_: RecordHasher) -> None:
         pass
@@ -81,7 +81,7 @@ def opens_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def holding(plan: ReplicaPlan, hasher: RecordHasher) -> ReplicaPlan:
-    """The same replica, of whose log only headers are read."""
+    """The same replica, with hashes instead of the records in its log."""
     return replace(plan, log_dir=replace(plan.log_dir, source=HoldingSource(plan.log_dir.source, hasher)))
 
 
@@ -91,7 +91,7 @@ class HeldReader(KeyReader):
 
 
 class Checked(KeyReader):
-    """Reads a log from its records as hashes, and holds that to what it reads from bytes."""
+    """Reads a log from hashes, and compares the result with that from bytes."""
 
     def read(self) -> None:
         from_bytes, rows = read(self, self.plan)
@@ -105,7 +105,7 @@ class Checked(KeyReader):
 
 
 def assert_same(from_bytes: KeyPart, from_hashes: KeyPart) -> None:
-    """All that is known of a log but what is wrong within its batches, which hashes do not say."""
+    """Compares everything except damage inside batches, which hashes do not show."""
     for name in ("records", "keyless", "markers"):
         assert np.array_equal(getattr(from_bytes.counts, name), getattr(from_hashes.counts, name)), name
     assert from_hashes.problems == []

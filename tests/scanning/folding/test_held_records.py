@@ -1,4 +1,4 @@
-"""Compacted logs read from hashes of their records give what they give from bytes: rows, counts, damage and findings."""
+"""Compacted logs give the same rows, counts, damage and findings from hashes as from bytes."""
 
 import re
 import tempfile
@@ -18,7 +18,7 @@ from kafka_forensics.model.findings import Finding
 from kafka_forensics.parsers.log import HashedRecords, HashingReader, RecordHasher, StrongHasher, damage, segment
 from kafka_forensics.parsers.record_hashes import parse_record_hashes
 from kafka_forensics.scanning.engine import local
-from kafka_forensics.scanning.folding.keys import TransactionOutcomes, KeyReader, KeyRuns
+from kafka_forensics.scanning.folding.keys import KeyReader, KeyRuns, TransactionOutcomes
 from kafka_forensics.scanning.judging import compaction
 from kafka_forensics.storage.source import ByteFile
 from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch, write_legacy_entry
@@ -96,7 +96,7 @@ def from_bytes(plan: ReplicaPlan) -> "NDArray[np.int64]":
 
 
 def checked(plan: ReplicaPlan, runs: KeyRuns, cut: int = 0, misplaced: tuple[Misplaced, ...] = ()) -> int:
-    """How many records a log has, whose rows are the same from bytes and from hashes."""
+    """Number of records of a log, after comparing its rows from bytes and from hashes."""
     known = TransactionOutcomes(np.asfortranarray(STATES), {8: 20}, misplaced)
     reader = Checked(plan, known, 0, np.array([cut, 40, 2**40], np.int64), 99, 1000, runs)
     reader.read()
@@ -177,13 +177,13 @@ def test_batches_with_a_wrong_base_offset_are_moved(tmp_path: Path, monkeypatch:
 
 
 def small_windows(patch: pytest.MonkeyPatch) -> None:
-    """Batches of more than 96 bytes are opened by themselves."""
+    """Batches of more than 96 bytes are decoded one by one."""
     patch.setattr(damage, "WINDOW_BYTES", 64)
     for module in (segment, damage):
         patch.setattr(module, "MAX_WINDOW_BYTES", 96)
 
 
-def test_batches_that_cannot_be_opened_are_damage(tmp_path: Path) -> None:
+def test_batches_that_cannot_be_decoded_are_damage(tmp_path: Path) -> None:
     good = [write_batch([RecordToWrite(b"k%d" % n, b"v")], base_offset=n, base_timestamp=5) for n in range(4)]
     for codec in CODECS[::2]:
         bad = bytearray(write_batch([RecordToWrite(b"k", b"v" * 20)], base_offset=4, base_timestamp=5, compression_type=codec))
@@ -196,7 +196,7 @@ def test_batches_that_cannot_be_opened_are_damage(tmp_path: Path) -> None:
 def test_hashes_that_were_written_down_find_the_same(
     case: Callable[[Path], Brokers], hasher: RecordHasher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All but the names of keys, which are their hashes; also where one of the logs is there with its bytes."""
+    """Except key names, which are hashes; also if one of the logs has its bytes."""
     paths = [str(path) for path in case(tmp_path).log_dirs]
     from_bytes = nameless(local.scan(paths, ScanOptions(jobs=1)).findings)
 
@@ -226,5 +226,5 @@ def test_hashes_that_were_written_down_find_the_same(
 
 
 def nameless(findings: list[Finding]) -> list[str]:
-    """What is said in findings, with a word for all hashes of keys."""
+    """Findings with key hashes replaced by one text."""
     return [re.sub(r"\b[0-9a-f]{16}\b", "HASH", f"{finding.kind} {finding.place} {finding.evidence}") for finding in findings]

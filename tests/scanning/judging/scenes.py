@@ -48,7 +48,7 @@ from tests.support.segments import BASE_TIMESTAMP, BASE_TIMESTAMP as RECORDED_MS
 ANSWERS: Final = Path(__file__).with_name("answers.json")
 OTHER_ID: Final = "AAAAAAAAAAAAAAAAAAAABQ"
 YOUNG: Final = BASE_TIMESTAMP + 120_000
-"""Two minutes behind the first record: where the controllers' log ends."""
+"""Two minutes after the first record, when the controllers' log ends."""
 DAY_MS: Final = 24 * 3600 * 1000
 METADATA: Final = "partition.metadata"
 
@@ -59,27 +59,27 @@ SCENES: Final[dict[str, tuple[Scene, tuple[Options, ...]]]] = {}
 
 
 def scene(name: str, make: Callable[..., Brokers | Sequence[Path]], *values: Any, options: Sequence[Options] = ({},)) -> None:
-    """Declare a scene; the maker is given the values behind the folder."""
+    """Declare a scene; `make` gets the folder and these values."""
     assert name not in SCENES
     SCENES[name] = (lambda root: make(root, *values), tuple(options))
 
 
 def answers(name: str, root: Path) -> list[dict[str, Any]]:
-    """What a scan and a plan say of a scene, with each of its options; where a plan foretells a loss the scan says an error."""
+    """The results of a scan and a plan of a scene, with each of its options; checks that the scan reports losses of the plan."""
     make, options = SCENES[name]
     made = make(root)
     paths = [str(path) for path in (sorted(made.root.iterdir()) if isinstance(made, Brokers) else made)]
-    told = []
-    for given in options:
-        plans = make_plans(paths, ScanOptions(jobs=1, **given), PlanOptions())
+    documents = []
+    for option in options:
+        plans = make_plans(paths, ScanOptions(jobs=1, **option), PlanOptions())
         assert plans.result is not None
-        assert given.get("live") or list(broken_laws(plans)) == []
-        told.append(answer(plans.result, root) | {"plans": [plan_row(planned) for planned in plans.planned]})
-    return json.loads(json.dumps(told).replace(json.dumps(str(root))[1:-1], ""))  # type: ignore[no-any-return]
+        assert option.get("live") or list(broken_laws(plans)) == []
+        documents.append(answer(plans.result, root) | {"plans": [plan_row(planned) for planned in plans.planned]})
+    return json.loads(json.dumps(documents).replace(json.dumps(str(root))[1:-1], ""))  # type: ignore[no-any-return]
 
 
 def plan_row(planned: Planned) -> dict[str, Any]:
-    """Whom to elect and what each election costs."""
+    """Recommended leaders, and the cost of each election."""
     plan = planned.plan
     return {
         "partition": f"{plan.topic}-{plan.partition}",
@@ -173,7 +173,7 @@ for assigned in ([1, 2, 3], [1, 3]):
 
 
 def older_copy(root: Path, *values: bytes) -> Brokers:
-    """Broker 3 has its older copy again; brokers 1 and 2 hold all."""
+    """Broker 3 has an older copy; brokers 1 and 2 have all records."""
     brokers = put_replicas(root, {1: HEALTHY, 2: HEALTHY, 3: HEALTHY.cut(29)}, HIGH_WATERMARK)
     return controlled_by(brokers, *values) if values else brokers
 
@@ -365,7 +365,7 @@ scene("partial: one of several is absent on a broker", one_of_several)
 scene("absent: an offset of 0 is no proof", never_written)
 scene(
     "absent: others than were asked for", with_checkpoints, ("replication",), {"t-1": 8, "other-0": 9},
-    options=tuple(WHOLE | asked for asked in ASKED),
+    options=tuple(WHOLE | option for option in ASKED),
 )  # fmt: skip
 
 # Replicas whose brokers were not given, and unclean elections.
@@ -412,7 +412,7 @@ def lacking(root: Path, *steps: Callable[[Brokers], object]) -> Brokers:
 
 
 def emptied(brokers: Brokers) -> None:
-    """Leave only an empty segment behind the end of all logs, as retention does."""
+    """Leave only an empty segment at the end of all logs, as retention does."""
     for broker in EVERY:
         directory = brokers.log_dir(broker) / "t-0"
         for path in [*directory.glob("*.log"), *directory.glob("*.*index")]:
@@ -524,7 +524,7 @@ def written(root: Path, logs: Sequence[Log], watermarks: Sequence[int], *steps: 
 
 
 def alike(root: Path, folders: Sequence[str], directories: bool) -> list[Path]:
-    """Folders called alike claim no node id."""
+    """Folders of one name have no node id."""
     brokers = written(root / "brokers", [history(*[P] * 4)] * 2, [12, 12])
     for broker, folder in enumerate(folders, 1):
         shutil.copytree(brokers.log_dir(broker) / DIRECTORY, root / folder / DIRECTORY)
@@ -536,9 +536,9 @@ THREE_SEGMENTS = history(*[P] * 3, ("|", 0), *[P] * 3, ("|", 0), *[P] * 3)
 
 
 def cut_out(broker: int, *offsets: int) -> Callable[[Brokers], object]:
-    """Whole batches are out of the segment that held them, and the indexes with them."""
+    """Remove batches from their segment, and its indexes."""
     segment = THREE_SEGMENTS.at(offsets[0]).segment
-    kept = b"".join(one.data for one in THREE_SEGMENTS.of_segment(segment) if one.base_offset not in offsets)
+    kept = b"".join(batch.data for batch in THREE_SEGMENTS.of_segment(segment) if batch.base_offset not in offsets)
 
     def step(brokers: Brokers) -> None:
         brokers.file(broker, segment).write_bytes(kept)
@@ -553,8 +553,8 @@ SIXTY = history(*[P] * 60)
 
 def rotten(brokers: Brokers) -> None:
     data = bytearray(brokers.file(2, 0).read_bytes())
-    for one in SIXTY.batches[10:]:
-        data[one.position + 70] ^= 1
+    for rotten_batch in SIXTY.batches[10:]:
+        data[rotten_batch.position + 70] ^= 1
     brokers.file(2, 0).write_bytes(data)
 
 
@@ -573,7 +573,7 @@ def late(tag: str, offset: int) -> Log:
 
 
 def reencoded(root: Path) -> list[Path]:
-    """Batches written anew hide no conflict behind them."""
+    """Re-encoded batches hide no later conflict."""
     for name, compression_type, other in (("a", "none", b"x"), ("b", "gzip", b"y")):
         batches = [
             write_batch([RecordToWrite(b"k", value)], base_offset=n, base_timestamp=0, compression_type=compression_type)
@@ -724,11 +724,11 @@ for words, batches in REPLAYED.items():
 
 def main() -> None:
     """Write `answers.json`."""
-    told = {}
+    by_scene = {}
     for name in SCENES:
         with tempfile.TemporaryDirectory() as folder:
-            told[name] = answers(name, Path(folder))
-    write_answers(ANSWERS, told, depth=4)
+            by_scene[name] = answers(name, Path(folder))
+    write_answers(ANSWERS, by_scene, depth=4)
 
 
 if __name__ == "__main__":

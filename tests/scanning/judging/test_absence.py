@@ -1,4 +1,4 @@
-"""Replicas of which no directory is there: what their checkpoints prove, and not what was deleted before."""
+"""Replicas without a directory: losses that their checkpoints prove, except of records deleted before."""
 
 import shutil
 from pathlib import Path
@@ -24,7 +24,7 @@ def told(brokers: Brokers, topic: str) -> Told:
 
 
 @pytest.mark.parametrize("log_start", [0, 20])
-def test_of_a_partition_that_is_gone_what_was_deleted_before_is_not_lost(tmp_path: Path, log_start: int) -> None:
+def test_records_deleted_before_a_partition_went_missing_are_not_lost(tmp_path: Path, log_start: int) -> None:
     brokers = healthy(tmp_path)
     for broker in BROKERS:
         write_checkpoint(brokers.log_dir(broker), "replication", 50, "u-0")
@@ -35,7 +35,7 @@ def test_of_a_partition_that_is_gone_what_was_deleted_before_is_not_lost(tmp_pat
     ]
 
 
-def test_where_all_was_deleted_nothing_is_lost(tmp_path: Path) -> None:
+def test_nothing_is_lost_if_all_records_were_deleted(tmp_path: Path) -> None:
     brokers = healthy(tmp_path)
     for broker in BROKERS:
         for which in ("replication", "log-start"):
@@ -46,9 +46,7 @@ def test_where_all_was_deleted_nothing_is_lost(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("log_start", "start"), [(0, LOG_END), (HIGH_WATERMARK, LOG_END), (LOG_END + 10, LOG_END + 10), (100, None)]
 )
-def test_beyond_the_logs_that_are_there_what_was_deleted_before_is_not_lost(
-    tmp_path: Path, log_start: int, start: int | None
-) -> None:
+def test_records_beyond_the_logs_that_were_deleted_are_not_lost(tmp_path: Path, log_start: int, start: int | None) -> None:
     brokers = healthy(tmp_path)
     shutil.rmtree(brokers.log_dir(2) / "t-0")
     brokers.checkpoint("replication", 100, 2)
@@ -70,7 +68,7 @@ def test_why_nothing_deletes_the_first_segment_of_a_log(
     """Retention without limit is not compaction."""
     brokers = healthy(tmp_path)
     brokers.remove(2, 0, "*")
-    controlled_by(brokers, *in_sync([1, 2]), *(setting(*each) for each in settings))
+    controlled_by(brokers, *in_sync([1, 2]), *(setting(*named) for named in settings))
     findings = scan([str(path) for path in sorted(tmp_path.iterdir())], ScanOptions(jobs=1)).findings
     [evidence] = [finding.evidence for finding in findings if finding.kind == "LOG_HEAD_MISSING"]
     assert evidence["premises"][0].startswith(premise)

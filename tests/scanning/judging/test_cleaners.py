@@ -1,4 +1,4 @@
-"""Brokers on which the log cleaner stopped, and what looks like it and is ordinary."""
+"""Brokers whose log cleaner stopped, and ordinary states that look like it."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ def found(root: Path) -> list[Finding]:
     return [finding for finding in scan(paths, ScanOptions(jobs=1)).findings if finding.kind == KIND]
 
 
-def test_a_cleaner_that_stopped_is_named_with_what_it_leaves(tmp_path: Path) -> None:
+def test_a_stopped_cleaner_is_reported_with_its_logs(tmp_path: Path) -> None:
     put_cleaners(tmp_path)
     (finding,) = found(tmp_path)
     evidence = finding.evidence
@@ -48,7 +48,7 @@ def test_a_cleaner_that_stopped_is_named_with_what_it_leaves(tmp_path: Path) -> 
 
 
 def broker_1_is_younger(root: Path) -> None:
-    """Broker 1 went on for two days after broker 2 was copied: what it cleaned, it may have cleaned then."""
+    """Broker 1 ran for two more days than broker 2, and may have cleaned then."""
     put_cleaners(root)
     shutil.rmtree(root / "b3")
     for path in (root / "b1").glob("t-*/*.log"):
@@ -101,7 +101,7 @@ ORDINARY: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("words", ORDINARY)
-def test_what_is_ordinary_is_not_named(tmp_path: Path, words: str) -> None:
+def test_ordinary_states_are_not_reported(tmp_path: Path, words: str) -> None:
     ORDINARY[words](tmp_path)
     assert found(tmp_path) == []
 
@@ -127,6 +127,6 @@ def test_the_ratio_is_the_topics_where_the_controllers_log_has_it(
 
 
 @pytest.mark.parametrize(("policy", "is_found"), [("compact", True), ("compact,delete", True), ("delete", False)])
-def test_a_topic_that_is_not_compacted_any_more_is_passed_over(tmp_path: Path, policy: str, is_found: bool) -> None:
+def test_a_topic_that_is_no_longer_compacted_is_skipped(tmp_path: Path, policy: str, is_found: bool) -> None:
     under_settings(tmp_path, 1, setting("cleanup.policy", policy))
     assert bool(found(tmp_path)) is is_found

@@ -1,4 +1,4 @@
-"""Comparing compacted replicas inside a scan: spilling, archives, old formats, large batches, what must not be written."""
+"""Comparing compacted replicas in a scan: temporary files, archives, old formats, large batches."""
 
 import tempfile
 from functools import partial
@@ -48,7 +48,7 @@ def test_spilled_or_not_the_answer_is_the_same(tmp_path: Path, monkeypatch: pyte
     whole = told_of(brokers)
     assert said(whole) == [("COMPACTED_VALUE_DIFFERS", "critical", None), ("COMPACTION_SKEW", "info", None)]
     differs = only(whole, "COMPACTED_VALUE_DIFFERS").evidence
-    assert (differs["keys"], differs["vanished"], [one["offset"] for one in differs["records"]]) == (1, 1, [400])
+    assert (differs["keys"], differs["vanished"], [record["offset"] for record in differs["records"]]) == (1, 1, [400])
     (tmp_path / "room").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "room"))
     runs = []
@@ -112,7 +112,7 @@ def test_old_formats_compare_with_what_the_cleaner_made_of_them(tmp_path: Path, 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_a_batch_too_large_to_be_held_gives_its_keys(codec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read record by record, as one of which only a part is held, it says what it says when it is read in matrices."""
+    """Read record by record, it gives the same as when it is read in matrices."""
     log_dirs = []
     for broker, lost in ((1, None), (2, 5)):
         records = [RecordToWrite(b"%d" % n, b"v", offset_delta=n) for n in range(20) if n != lost]
@@ -125,7 +125,7 @@ def test_a_batch_too_large_to_be_held_gives_its_keys(codec: str, tmp_path: Path,
     assert only(in_matrices, "COMPACTED_VALUE_DIFFERS").evidence["missing"] == 1
 
 
-def test_a_batch_that_no_window_holds_is_opened_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_larger_than_the_window_is_decoded_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     large = write_batch([RecordToWrite(b"large", bytes(17 << 20))], base_offset=0, base_timestamp=9)
     small = write_batch([RecordToWrite(b"small", b"v")], base_offset=1, base_timestamp=9)
     logs = {1: large + small, 2: small}
@@ -156,7 +156,7 @@ def test_cleaning_by_the_rules_is_no_difference(cluster: tuple[KnownHistory, lis
 
 
 @given(clusters(), st.data())
-def test_a_latest_value_that_one_replica_lost_is_told(cluster: tuple[KnownHistory, list[Replica]], draw: st.DataObject) -> None:
+def test_a_latest_value_that_one_replica_lost_is_reported(cluster: tuple[KnownHistory, list[Replica]], draw: st.DataObject) -> None:
     told, replicas = cluster
     replicas = replicas[:2]
     table: dict[str, int] = {}
@@ -165,7 +165,9 @@ def test_a_latest_value_that_one_replica_lost_is_told(cluster: tuple[KnownHistor
             table[fact.key] = offset
     alive = sorted(offset for offset in table.values() if told.facts[offset].value is not None)
     victim = draw.draw(st.sampled_from(alive[:-1] or alive))
-    others = [told.facts[one].value for one in replicas[1].kept - {victim} if told.facts[one].key == told.facts[victim].key]
+    others = [
+        told.facts[offset].value for offset in replicas[1].kept - {victim} if told.facts[offset].key == told.facts[victim].key
+    ]
     replicas[1].kept.discard(victim)
     findings = [finding for finding in scanned(told, replicas).findings if finding.kind == "COMPACTED_VALUE_DIFFERS"]
     if told.facts[victim].value in others:

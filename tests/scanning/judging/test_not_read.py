@@ -62,7 +62,9 @@ def test_one_copy_is_judged_by_what_was_read(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(("segment", "end"), [(0, 75), (29, 75), (55, None)])
-def test_a_log_read_in_part_keeps_the_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, segment: int, end: int | None) -> None:
+def test_a_log_read_in_part_keeps_what_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, segment: int, end: int | None
+) -> None:
     brokers = healthy(tmp_path)
     refused = brokers.file(2, segment)
     refuse(monkeypatch, lambda path: path == refused)
@@ -109,7 +111,7 @@ def test_an_index_that_could_not_be_read_leaves_the_log_read(tmp_path: Path, mon
     assert result.verdict == "clean"
 
 
-def test_a_small_file_of_a_log_directory_is_its_brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unread_file_of_a_log_directory_concerns_its_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     brokers = healthy(tmp_path)
     refused = brokers.log_dir(2) / "replication-offset-checkpoint"
     refuse(monkeypatch, lambda path: path == refused)
@@ -159,8 +161,8 @@ def test_a_log_that_another_user_may_not_read(tmp_path: Path, monkeypatch: pytes
     for broker in (1, 2, 3):
         for segment in (0, 29, 55):
             brokers.file(broker, segment).chmod(0)
-    for each in brokers.log_dirs:
-        each.chmod(0o755)
+    for log_dir in brokers.log_dirs:
+        log_dir.chmod(0o755)
     monkeypatch.setattr(LocalSource, "open", as_nobody)
     result = scanned(brokers)
     check_unknown(result.partitions[0])
@@ -168,7 +170,7 @@ def test_a_log_that_another_user_may_not_read(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("unread", [(1, 2, 3), (2,)])
-def test_carried_in_pieces_it_is_judged_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unread: tuple[int, ...]) -> None:
+def test_tasks_give_the_same_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unread: tuple[int, ...]) -> None:
     brokers = healthy(tmp_path)
     refuse_listing(monkeypatch, lambda name, path: (name, path) == (str(brokers.log_dir(3)), "t-0"))
     refuse_logs(monkeypatch, brokers, unread)
@@ -179,7 +181,7 @@ def test_carried_in_pieces_it_is_judged_alike(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("sample", sorted(path.name for path in SAMPLES.iterdir() if path.is_dir()))
-def test_what_is_not_read_adds_no_finding(sample: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unread_copy_adds_no_finding(sample: str, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = SAMPLES / sample
     whole = {
         (finding.kind, finding.place.topic, finding.place.partition)

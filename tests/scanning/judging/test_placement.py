@@ -1,4 +1,4 @@
-"""Placement of keys in a whole scan: logs of several brokers in, one finding a topic or none out."""
+"""Placement of keys in a whole scan: at most one finding a topic."""
 
 import random
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def put_topic(folder: Path, runs: list[tuple[Partitioner, int]], *, topic: str =
 
 
 def judged(path: Path, options: ScanOptions | None = None) -> tuple[list[Finding], list[KeyPlacement | None]]:
-    """Scan a folder: findings about placement, and what is said of each partition."""
+    """Scan a folder: (findings about placement, key placement of each partition)."""
     result = local.scan([str(path)], options or ScanOptions(deep=True))
     findings = [finding for finding in result.findings if finding.kind == "KEY_PLACEMENT"]
     return findings, [partition.key_placement for partition in result.partitions]
@@ -46,12 +46,12 @@ def judged(path: Path, options: ScanOptions | None = None) -> tuple[list[Finding
 
 @pytest.mark.parametrize(("by", "name"), [(java, MURMUR2), (librdkafka, CRC32)])
 @pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_one_client_is_recognised_and_nothing_said(tmp_path: Path, by: Partitioner, name: str, codec: str) -> None:
+def test_one_client_is_recognised_without_a_finding(tmp_path: Path, by: Partitioner, name: str, codec: str) -> None:
     put_topic(tmp_path, [(by, 3)], codec=codec)
     assert judged(tmp_path) == ([], [KeyPlacement(name, 3, 100, None)] * 3)
 
 
-def test_a_raised_number_of_partitions_is_told_in_a_sentence(tmp_path: Path) -> None:
+def test_a_raised_number_of_partitions_has_a_message(tmp_path: Path) -> None:
     put_topic(tmp_path, [(java, 2), (java, 4)])
     ((finding,), placements) = judged(tmp_path)
     assert placements == [KeyPlacement(MURMUR2, 4, 100, None)] * 4

@@ -27,7 +27,7 @@ def test_running_nodes_have_elected(tmp_path: Path) -> None:
     assert found(put(tmp_path, EMPTY, EMPTY, AHEAD), live=True) == []
 
 
-def test_a_part_of_a_node_says_nothing_of_its_log(tmp_path: Path) -> None:
+def test_a_partial_copy_of_a_node_proves_nothing_about_its_log(tmp_path: Path) -> None:
     assert found(put(tmp_path, None, None, AHEAD), copied=Extent.PARTIAL) == []
 
 
@@ -53,7 +53,7 @@ def test_a_start_cuts_a_log_at_damage(tmp_path: Path) -> None:
     assert (finding.evidence["leaders"], finding.evidence["held_by"]) == ([101, 102], [103])
 
 
-def test_a_snapshot_makes_up_for_an_empty_log(tmp_path: Path) -> None:
+def test_a_snapshot_replaces_an_empty_log(tmp_path: Path) -> None:
     brokers = put(tmp_path, EMPTY, EMPTY, AHEAD)
     for node in VOTERS[:2]:
         put_snapshot(brokers.root / f"c{node}" / METADATA, 3, STATED)
@@ -80,7 +80,7 @@ def test_a_voter_that_was_not_given_is_named(tmp_path: Path) -> None:
     assert found(brokers) == []
 
 
-def test_a_plan_ends_with_what_must_be_mended_first(tmp_path: Path) -> None:
+def test_a_plan_ends_with_the_repairs_that_come_first(tmp_path: Path) -> None:
     brokers = put(tmp_path, EMPTY, EMPTY, AHEAD)
     plans = make_plans([str(brokers.root)], ScanOptions(jobs=1), PlanOptions())
     assert plans.quorum is not None

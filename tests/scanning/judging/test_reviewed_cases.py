@@ -1,4 +1,4 @@
-"""States that once misled a scan: legal ones it took for faults, faults it did not see."""
+"""Legal states that a scan must not report, and faults that it must not miss, from reviews."""
 
 import time
 from collections import Counter
@@ -41,7 +41,7 @@ def test_split_points_inside_one_large_batch_are_all_refused(tmp_path: Path, mon
     assert (result.totals.bytes_total, result.totals.batches) == (size, len(log.batches))
 
 
-def test_many_short_segments_with_lying_indexes_take_little_time(tmp_path: Path) -> None:
+def test_many_short_segments_with_wrong_indexes_take_little_time(tmp_path: Path) -> None:
     directory = tmp_path / DIRECTORY
     directory.mkdir()
     for segment in range(0, 400_000, 1000):
@@ -77,11 +77,11 @@ def test_what_is_beyond_the_limit_is_one_finding_for_each_broker() -> None:
     given = ordered(*(missing(number) for number in range(MANY)), *(missing(number, 2) for number in range(3)))
     findings = counted(given, ())
     assert findings == ordered(*findings)
-    assert Counter(one.place.broker for one in findings) == {1: LIMIT + 1, 2: 3}
-    assert [one for one in findings if "counted" not in one.evidence] == [
-        one for one in given if one.place.partition in range(LIMIT)
+    assert Counter(finding.place.broker for finding in findings) == {1: LIMIT + 1, 2: 3}
+    assert [finding for finding in findings if "counted" not in finding.evidence] == [
+        finding for finding in given if finding.place.partition in range(LIMIT)
     ]
-    (rest,) = [one for one in findings if "counted" in one.evidence]
+    (rest,) = [finding for finding in findings if "counted" in finding.evidence]
     assert (rest.severity, rest.place) == (given[0].severity, Place(broker=1, log_dir="/b1"))
     examples = [f"gone-{number}" for number in range(LIMIT, LIMIT + EXAMPLES)]
     assert rest.evidence == {"counted": 150, "examples": examples, "file": "replication-offset-checkpoint"}
@@ -90,18 +90,18 @@ def test_what_is_beyond_the_limit_is_one_finding_for_each_broker() -> None:
 
 
 @pytest.mark.parametrize("number", [LIMIT - 1, LIMIT, LIMIT + 1])
-def test_up_to_the_limit_and_one_behind_it_nothing_changes(number: int) -> None:
-    given = ordered(*(missing(each) for each in range(number)))
+def test_up_to_the_limit_and_one_more_nothing_changes(number: int) -> None:
+    given = ordered(*(missing(partition) for partition in range(number)))
     assert counted(given, ()) == given
 
 
-def test_severities_are_counted_by_themselves_and_the_least_sure_is_told() -> None:
+def test_severities_are_counted_separately_with_the_least_confidence() -> None:
     grave = [missing(number, severity=Severity.CRITICAL) for number in range(MANY)]
     mild = [missing(number, topic="other") for number in range(5)]
     doubtful = finding("REPLICA_MISSING", Place("last", 1, 1), {}, severity=Severity.CRITICAL, confidence=Confidence.SUSPECTED)
     findings = counted(ordered(*grave, *mild, doubtful), ())
-    assert Counter(one.severity for one in findings) == {Severity.CRITICAL: LIMIT + 1, mild[0].severity: 5}
-    assert [one.confidence for one in findings if "counted" in one.evidence] == [Confidence.SUSPECTED]
+    assert Counter(finding.severity for finding in findings) == {Severity.CRITICAL: LIMIT + 1, mild[0].severity: 5}
+    assert [finding.confidence for finding in findings if "counted" in finding.evidence] == [Confidence.SUSPECTED]
 
 
 @pytest.mark.parametrize("topic", ["gone", "__cluster_metadata", "__transaction_state", "__consumer_offsets"])
@@ -111,7 +111,7 @@ def test_findings_of_a_log_that_was_read_stay(topic: str) -> None:
 
 
 def test_findings_of_topics_and_of_the_whole_stay() -> None:
-    """What is said of each topic or of each transaction is none of a log directory's."""
+    """Findings about topics and transactions are not about log directories."""
     given = ordered(*(finding("RISKY_CONFIG", Place(f"t{number}"), {}) for number in range(MANY)))
     given += [finding("TXN_PARTLY_LOST", Place(), {"transactional_id": str(number)}) for number in range(MANY)]
     assert counted(given, ()) == given
@@ -121,15 +121,15 @@ def test_a_scan_of_a_checkpoint_with_very_many_lines(brokers: Brokers) -> None:
     offsets = {f"gone-{number}": number + 1 for number in range(MANY)} | {DIRECTORY: 72}
     for broker in (1, 2):
         put_checkpoint(brokers.log_dir(broker), "replication", offsets)
-    findings = [one for one in verdict(brokers).findings if one.place.topic != TOPIC]
-    groups = Counter((one.kind, one.severity, one.place.broker) for one in findings)
+    findings = [finding for finding in verdict(brokers).findings if finding.place.topic != TOPIC]
+    groups = Counter((finding.kind, finding.severity, finding.place.broker) for finding in findings)
     assert groups
     assert max(groups.values()) <= LIMIT + 1
-    rest = [one for one in findings if "counted" in one.evidence]
-    for one in rest:
-        assert one.evidence["counted"] + groups[one.kind, one.severity, one.place.broker] - 1 == MANY
-        assert message(one)
-        assert one.severity is Severity.INFO or advice(one)
+    rest = [finding for finding in findings if "counted" in finding.evidence]
+    for merged in rest:
+        assert merged.evidence["counted"] + groups[merged.kind, merged.severity, merged.place.broker] - 1 == MANY
+        assert message(merged)
+        assert merged.severity is Severity.INFO or advice(merged)
 
 
 ONLY = "Only one copy was looked at"
@@ -147,7 +147,7 @@ def damaged(root: Path) -> Brokers:
 @pytest.mark.parametrize("together", [True, False])
 @pytest.mark.parametrize("broker", [None, "2"])
 def test_comparing_is_advised_where_several_copies_were_given(tmp_path: Path, together: bool, broker: str | None) -> None:
-    """Though one of them alone is looked at."""
+    """Even if only one of them is scanned."""
     brokers = damaged(tmp_path)
     paths = brokers.log_dirs if together else [brokers.log_dir(2)]
     findings = local.scan([str(path) for path in paths], ScanOptions(broker=broker)).findings

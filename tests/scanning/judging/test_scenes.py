@@ -1,4 +1,4 @@
-"""Each scene is scanned and planned once with each of its options: the whole answer is the one that is kept."""
+"""Each scene is scanned and planned with each of its options, and gives the golden answer."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is told of a partition while a scan runs is what is said of it at the end."""
+"""A running scan reports partitions as its result does."""
 
 import json
 from collections import Counter
@@ -20,7 +20,7 @@ from tests.support.places import SAMPLES
 
 @dataclass
 class Heard:
-    """The lines of all that a scan told while it ran."""
+    """The lines that a scan reports while it runs."""
 
     text: str = ""
     partitions: list[tuple[str, int]] = field(default_factory=list)
@@ -49,8 +49,8 @@ def heard_of(paths: Sequence[str], options: ScanOptions) -> tuple[Heard, ScanRes
         for replica in partition.replicas
     ]
     every += [{"type": "finding", **json_document.finding_object(finding)} for finding in result.findings]
-    told = [row for row in rows if row["type"] in ("partition", "replica", "finding")]
-    assert Counter(map(json.dumps, told)) == Counter(map(json.dumps, every))
+    final = [row for row in rows if row["type"] in ("partition", "replica", "finding")]
+    assert Counter(map(json.dumps, final)) == Counter(map(json.dumps, every))
     findings = [row for row in rows if row["type"] == "finding"]
     numbered = sorted(number for row in rows if row["type"] == "incident" for number in row["findings"])
     assert numbered == [number for number, row in enumerate(findings) if row["severity"] != "info"]

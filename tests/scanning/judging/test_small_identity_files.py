@@ -1,4 +1,4 @@
-"""Identity files of controllers, damaged or absent, are said as loudly as those of brokers."""
+"""Damaged or absent identity files of controllers are as severe as those of brokers."""
 
 from pathlib import Path
 
@@ -29,8 +29,10 @@ def test_of_a_controller(tmp_path: Path, data: bytes | None, severity: str, word
     (directory / "quorum-state").write_bytes(write_quorum_state(1, 0, [100]))
     path = directory.parent / "meta.properties"
     path.unlink() if data is None else path.write_bytes(data)
-    (found,) = [one for one in scan([str(tmp_path)], ScanOptions(jobs=1)).findings if one.kind == "CHECKPOINT_MALFORMED"]
+    (found,) = [
+        finding for finding in scan([str(tmp_path)], ScanOptions(jobs=1)).findings if finding.kind == "CHECKPOINT_MALFORMED"
+    ]
     assert str(found.severity) == severity
     assert words in message(found)
     put_meta(directory.parent, 100)
-    assert [one.kind for one in scan([str(tmp_path)], ScanOptions(jobs=1)).findings] == []
+    assert [finding.kind for finding in scan([str(tmp_path)], ScanOptions(jobs=1)).findings] == []

@@ -10,7 +10,7 @@ from tests.scanning.witnesses.flipped_offsets import batches_of, changed, compar
 from tests.support.places import SAMPLES
 
 BITS = (7, 0, 3, 1, 2, 5, 0, 6)
-"""The bit that is turned over in each byte of a base offset."""
+"""The bit that is flipped in each byte of a base offset."""
 
 
 def answers_as_before(root: Path, log_dirs: str, directory: str, untouched: Path) -> None:
@@ -35,9 +35,9 @@ def answers_as_before(root: Path, log_dirs: str, directory: str, untouched: Path
             after = scanned(paths, topic, partition)
             assert after["replicas"] == before["replicas"], (byte, batch)
             assert after["high_watermark"] == before["high_watermark"]
-            new = [one for one in after["findings"] if one not in before["findings"]]
-            assert [(one[0], one[1]) for one in new] == [("OFFSET_DISCONTINUITY", broker)], (byte, batch)
-            assert [one for one in before["findings"] if one not in after["findings"]] == []
+            new = [finding for finding in after["findings"] if finding not in before["findings"]]
+            assert [(finding[0], finding[1]) for finding in new] == [("OFFSET_DISCONTINUITY", broker)], (byte, batch)
+            assert [finding for finding in before["findings"] if finding not in after["findings"]] == []
             assert planned(paths, topic, partition, broker) == losses
             assert found_offsets(paths, topic, partition, end) == records, (byte, batch)
             assert changed(older, paths, topic, partition) == []

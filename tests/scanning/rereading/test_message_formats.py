@@ -206,7 +206,7 @@ def test_a_record_missing_inside_a_wrapper_is_a_fork(tmp_path: Path) -> None:
     assert (fork.place.offset_start, fork.place.offset_end) == (7, 8)
 
 
-def test_headers_that_the_old_format_lacks_are_told(tmp_path: Path) -> None:
+def test_headers_that_the_old_format_lacks_are_reported(tmp_path: Path) -> None:
     result = scanned(tmp_path, new(format_2(headers=HEADERS)), old(1))
     finding = only(result)
     assert (finding.kind, finding.severity) == ("BATCHES_REENCODED", Severity.WARNING)
@@ -258,7 +258,7 @@ def test_a_record_in_the_place_of_a_marker_is_a_fork(tmp_path: Path) -> None:
 
 
 def test_what_was_cleaned_in_another_format_is_silent(tmp_path: Path) -> None:
-    """From 4.0 on the cleaner lifts what it keeps to format 2; the other replica has not been cleaned."""
+    """From 4.0 on the cleaner writes kept records in format 2; the other replica was not cleaned."""
     lifted = write_batch(
         [RecordToWrite(b"key", VALUES[-1], offset_delta=COUNT - 1)],
         base_offset=0,
@@ -273,8 +273,8 @@ def test_what_was_cleaned_in_another_format_is_silent(tmp_path: Path) -> None:
     "options", [CollectOptions(compacted="orders"), CollectOptions(records=(RecordsAsked("orders", 0, 0, 20),))]
 )
 @pytest.mark.parametrize("right", [old(1), old(1, OTHER)], ids=["equal", "another value"])
-def test_bundles_say_the_same_by_hashes_or_by_records(tmp_path: Path, options: CollectOptions, right: bytes) -> None:
-    """Without either they say which records they need."""
+def test_bundles_give_the_same_by_hashes_or_by_records(tmp_path: Path, options: CollectOptions, right: bytes) -> None:
+    """Without either, it is reported which records are needed."""
     result = scanned(tmp_path / "copies", new(format_2(headers=HEADERS)), right)
     bundles = [bundle_of(tmp_path / "copies" / f"broker-{broker}", tmp_path / f"{broker}.kfb", options) for broker in (1, 2)]
     of_bundles = scan([str(bundle) for bundle in bundles], ScanOptions(jobs=1))

@@ -1,4 +1,4 @@
-"""Records as columns are the records that batches hold one by one, whatever the bytes, however much is read at once."""
+"""Records as columns equal the records of each batch, for any bytes and any read size."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,7 +32,7 @@ def form(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def one_by_one(data: bytes, *, payloads: bool = True) -> list[tuple[Any, ...]]:
-    """The rows of `RECORDS` as each batch's own records say them."""
+    """The rows of `RECORDS` by decoding each batch."""
     file = MemoryFile(data)
     states = RecordStates(file, goes_on=False)
     rows: list[tuple[Any, ...]] = []
@@ -63,7 +63,7 @@ def one_by_one(data: bytes, *, payloads: bool = True) -> list[tuple[Any, ...]]:
 
 
 def as_columns(data: bytes, *, payloads: bool = True) -> list[tuple[Any, ...]]:
-    """The same by columns, which must be sound Arrow."""
+    """The same by columns, which must be valid Arrow."""
     file = MemoryFile(data)
     states = LateStates(lambda: RecordStates(file, goes_on=False))
     tables = []

@@ -31,38 +31,38 @@ def busy() -> DataLog:
 
 
 def states(data: bytes, *, goes_on: bool = False, limit: int = 100) -> list[str]:
-    known = RecordStates(MemoryFile(data), goes_on=goes_on, limit=limit)
-    asked = [(APP_ID, 0), (OTHER_ID, 2), (APP_ID, 5), (APP_ID, 9)]
-    return [known.state(TXN, producer_id, position_of(offset)) for producer_id, offset in asked]
+    states_of = RecordStates(MemoryFile(data), goes_on=goes_on, limit=limit)
+    lookups = [(APP_ID, 0), (OTHER_ID, 2), (APP_ID, 5), (APP_ID, 9)]
+    return [states_of.state(TXN, producer_id, position_of(offset)) for producer_id, offset in lookups]
 
 
 def position_of(offset: int) -> int:
-    """Of the batch with this base offset."""
-    return next(one.position for one in busy().batches if one.base_offset == offset)
+    """Position of the batch with this base offset."""
+    return next(batch.position for batch in busy().batches if batch.base_offset == offset)
 
 
 def bytes_of(log: DataLog) -> bytes:
-    return b"".join(one.data for one in log.batches)
+    return b"".join(batch.data for batch in log.batches)
 
 
 def test_the_next_marker_of_the_producer_decides() -> None:
     assert states(bytes_of(busy())) == ["committed", "aborted", "aborted", "open"]
     assert states(bytes_of(busy()), goes_on=True) == ["committed", "aborted", "aborted", "unknown"]
-    known = RecordStates(MemoryFile(bytes_of(busy())), goes_on=False)
+    states_of = RecordStates(MemoryFile(bytes_of(busy())), goes_on=False)
     marker = position_of(4)
-    assert [known.state(*one) for one in ((0, APP_ID, 0), (TXN | 0x20, APP_ID, marker), (TXN, -1, 0))] == ["none"] * 3
-    assert [known.state(TXN, 77, 0), known.state(TXN, APP_ID, marker)] == ["open", "aborted"]
+    assert [states_of.state(*lookup) for lookup in ((0, APP_ID, 0), (TXN | 0x20, APP_ID, marker), (TXN, -1, 0))] == ["none"] * 3
+    assert [states_of.state(TXN, 77, 0), states_of.state(TXN, APP_ID, marker)] == ["open", "aborted"]
 
 
-def test_of_a_part_is_read_what_its_records_need() -> None:
+def test_a_part_reads_only_what_its_records_need() -> None:
     data = bytes_of(busy())
     whole = RecordStates(MemoryFile(data), goes_on=False)
-    asked = [(APP_ID, 0), (OTHER_ID, 2), (APP_ID, 5), (APP_ID, 9)]
+    lookups = [(APP_ID, 0), (OTHER_ID, 2), (APP_ID, 5), (APP_ID, 9)]
     for start, end in ((0, position_of(4)), (position_of(2), position_of(7)), (position_of(4), len(data))):
         part = RecordStates(MemoryFile(data), goes_on=False, part=(start, end))
-        inside = [(producer_id, place) for producer_id, offset in asked if start <= (place := position_of(offset)) < end]
+        inside = [(producer_id, place) for producer_id, offset in lookups if start <= (place := position_of(offset)) < end]
         assert inside
-        assert [part.state(TXN, *one) for one in inside] == [whole.state(TXN, *one) for one in inside]
+        assert [part.state(TXN, *lookup) for lookup in inside] == [whole.state(TXN, *lookup) for lookup in inside]
     more = data + b"".join(batch(100 + number, value=bytes(1 << 20)) for number in range(8))
     closed, unclosed = MemoryFile(more), MemoryFile(more)
     RecordStates(closed, goes_on=False, part=(0, position_of(7)))
@@ -71,12 +71,12 @@ def test_of_a_part_is_read_what_its_records_need() -> None:
     assert unclosed.furthest_byte == len(more)
 
 
-def test_what_may_stand_in_lost_bytes_is_unknown() -> None:
+def test_a_marker_in_lost_bytes_is_unknown() -> None:
     log = busy()
-    parts = [one.data for one in log.batches]
+    parts = [batch.data for batch in log.batches]
     parts[2] = flipped(parts[2], 70)
     assert states(b"".join(parts)) == ["unknown", "unknown", "aborted", "open"]
-    parts = [one.data for one in log.batches]
+    parts = [batch.data for batch in log.batches]
     parts[4] = bytes(len(parts[4]))
     assert states(b"".join(parts)) == ["committed", "unknown", "unknown", "open"]
 
@@ -91,16 +91,16 @@ def test_any_bytes_give_an_answer(noise: bytes, at: int) -> None:
     assert set(states(data[:at] + noise + data[at:])) <= {"committed", "aborted", "open", "unknown"}
 
 
-def test_records_as_arrow_tell_their_state(tmp_path: Path) -> None:
+def test_arrow_records_have_their_state(tmp_path: Path) -> None:
     log, directory = busy(), tmp_path / "t-0"
     directory.mkdir()
     path = directory / segment_file(0)
     path.write_bytes(bytes_of(log))
     table = pa.Table.from_batches(kf.read_records(str(path)))
-    told = dict(zip(table["offset"].to_pylist(), table["txn_state"].to_pylist(), strict=True))
+    by_offset = dict(zip(table["offset"].to_pylist(), table["txn_state"].to_pylist(), strict=True))
     expected = ["committed"] * 2 + ["aborted"] * 2 + ["none"] + ["aborted"] * 2 + ["none"] * 2 + ["open"] * 2 + ["none"]
-    assert [told[offset] for offset in range(12)] == expected
+    assert [by_offset[offset] for offset in range(12)] == expected
     put_segment(directory, 12, batch(12))
     later = pa.Table.from_batches(kf.read_records(str(path)))["txn_state"].to_pylist()
-    assert later == [{"open": "unknown"}.get(one, one) for one in expected]
+    assert later == [{"open": "unknown"}.get(state, state) for state in expected]
     assert sum(chunk.rows for chunk in SegmentReader(MemoryFile(path.read_bytes())).chunks()) == len(log.batches)

@@ -1,4 +1,4 @@
-"""Base offsets with a flipped bit in copies of real logs, and what each command answers, in values that can be compared."""
+"""Flips bits of base offsets in copies of real logs, and runs commands on them."""
 
 import struct
 from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ def batches_of(directory: Path) -> list[Batch]:
 
 @contextmanager
 def flipped(batch: Batch, byte: int, bit: int) -> Iterator[None]:
-    """The log with one bit of the batch turned over, for as long as the context lasts."""
+    """Flips one bit of the batch while the context lasts."""
     before = batch.log.read_bytes()
     changed = bytearray(before)
     changed[batch.position + byte] ^= 1 << bit
@@ -51,7 +51,7 @@ def flipped(batch: Batch, byte: int, bit: int) -> Iterator[None]:
 
 
 def scanned(paths: list[str], topic: str, partition: int) -> dict[str, Any]:
-    """What a scan says of one partition, and its findings without what a start would do."""
+    """A scan's summary of one partition, and its findings except those about a start."""
     result = scan(paths, ScanOptions(topic, partition))
     (summary,) = result.partitions
     return {
@@ -66,22 +66,22 @@ def scanned(paths: list[str], topic: str, partition: int) -> dict[str, Any]:
 
 
 def planned(paths: list[str], topic: str, partition: int, without: str) -> list[object]:
-    """What elections would lose, but for the candidate `without`: whether its broker starts is another question."""
+    """The losses of elections, except of candidate `without`, whose broker may not start."""
     return [
         (
             [
                 (candidate.broker, candidate.election, _offsets(candidate.losses))
-                for candidate in one.plan.candidates
+                for candidate in partition_plan.plan.candidates
                 if str(candidate.broker) != without
             ],
-            _offsets(one.plan.at_stake),
+            _offsets(partition_plan.plan.at_stake),
         )
-        for one in make_plans(paths, ScanOptions(topic, partition), PlanOptions()).planned
+        for partition_plan in make_plans(paths, ScanOptions(topic, partition), PlanOptions()).planned
     ]
 
 
 def _offsets(losses: Sequence[Loss]) -> dict[str, object]:
-    """Lost offsets by who holds them, whatever else sets them apart."""
+    """Lost offsets by the brokers that hold them."""
     held: dict[str, list[tuple[int, int]]] = {}
     for loss in losses:
         held.setdefault(repr(loss.held_by), []).append((loss.start, loss.end))
@@ -100,11 +100,11 @@ def found_offsets(paths: list[str], topic: str, partition: int, end: int) -> lis
 
 
 def changed(older: list[str], newer: list[str], topic: str, partition: int) -> list[object]:
-    """What changed between two copies, but for bytes that are others under the same offsets."""
+    """The changes between two copies, except bytes that differ at equal offsets."""
     result = scan_snapshots({"older": older, "newer": newer}, topic=topic, partition=partition)
-    told = [
+    changes = [
         (change.broker, change.kind, change.offset_start, change.offset_end)
         for change in result.changes
         if change.kind != "rewritten"
     ]
-    return [*(one for one in told if one[1] != "unchanged"), *(finding.kind for finding in result.findings)]
+    return [*(change for change in changes if change[1] != "unchanged"), *(finding.kind for finding in result.findings)]

@@ -55,8 +55,8 @@ def last(history: ControllerHistory) -> PartitionControl:
 
 def log(*changes: bytes, voters: tuple[int, ...] = (100, 101, 102)) -> ControllerLog:
     written = ControllerLog().lead(list(voters)).append(*CREATED)
-    for one in changes:
-        written.append(one)
+    for records in changes:
+        written.append(records)
     return written
 
 
@@ -187,7 +187,7 @@ def test_a_snapshot_of_another_history_is_not_used(tmp_path: Path) -> None:
     assert last(history_of(tmp_path / "c0")).isr == [1]
 
 
-def test_unknown_kinds_are_told_once_each_with_their_bytes_wherever_they_lie(tmp_path: Path) -> None:
+def test_each_unknown_kind_has_one_finding_with_its_bytes(tmp_path: Path) -> None:
     unknown, other = b"\1\x63\0abc", b"\1\x64\1"
     directory = log(unknown, other, unknown).put(tmp_path / "c0", start=1)
     (directory / "00000000000000000001-0000000001.checkpoint").write_bytes(snapshot(topic(), unknown, partition([1], 1)))
@@ -250,7 +250,7 @@ def test_any_bytes_have_an_answer(data: bytes, at: int) -> None:
     assert (problem_of(whole[:at] + data + whole[at:]) is not None) == (data != b"")
 
 
-def test_real_controllers_tell_isr_and_policies(archives: Path) -> None:
+def test_real_controllers_have_isr_and_policies(archives: Path) -> None:
     history = history_of(archives / "kafka-4.3.0-healthy.tar.xz")
     profiles = history.partitions["profiles", 0]
     assert (profiles.leader, profiles.isr, profiles.cleanup_policy, profiles.was_compacted) == (2, [2, 3, 1], "compact", True)
@@ -294,8 +294,8 @@ def test_a_start_on_a_log_without_its_start_needs_a_snapshot(tmp_path: Path, sna
     directory = log(change(isr=[1]), change(leader=2)).put(tmp_path / "c0", start=5)
     if snapshot_offset is not None:
         put_snapshot(directory, snapshot_offset, snapshot(topic(), partition([1], 1)))
-    [one] = [each for each in scan([str(tmp_path / "c0")], ScanOptions(jobs=1)).partitions if each.topic == "__cluster_metadata"]
-    outlook = one.replicas[0].recovery
+    [summary] = [row for row in scan([str(tmp_path / "c0")], ScanOptions(jobs=1)).partitions if row.topic == "__cluster_metadata"]
+    outlook = summary.replicas[0].recovery
     assert outlook is not None
     assert (outlook.starts, 42 in outlook.checks) == (starts, not starts)
 
@@ -317,8 +317,8 @@ def test_of_the_coordinators_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     findings = malformed(*(tmp_path / str(partition) / "broker-1" for partition in (0, 1)))
     assert [finding.place.offset_start for finding in findings] == [0, 1, 2, 0, 1][:kept]
     assert [finding.evidence.get("records_more") for finding in findings] == [*[None] * (kept - 1), more]
-    told = {None: "", 1: "; 1 further record cannot be read either.", 2: "; 2 further records cannot be read either."}
-    assert message(findings[-1]).endswith(told[more])
+    endings = {None: "", 1: "; 1 further record cannot be read either.", 2: "; 2 further records cannot be read either."}
+    assert message(findings[-1]).endswith(endings[more])
     assert "further" not in message(findings[0])
 
 

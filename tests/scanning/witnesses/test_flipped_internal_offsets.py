@@ -31,12 +31,12 @@ BITS = (7, 0, 3, 1, 2, 5, 0, 6)
 
 
 def controllers(path: Path) -> object:
-    """What the controllers' log tells, and from where to where."""
+    """The controllers' history, with its start and end."""
     return controller_events([str(path)], ScanOptions())
 
 
 def transaction_log(path: Path) -> object:
-    """What the coordinators' log tells of transactions."""
+    """The coordinators' transaction log."""
     return read_transaction_log(gather([str(path)], ScanOptions()))
 
 
@@ -68,7 +68,7 @@ def listed(path: Path) -> object:
         ("payments-0", listed),
     ],
 )
-def test_one_copy_alone_tells_what_it_told(tmp_path: Path, directory: str, ask: Callable[[Path], object]) -> None:
+def test_one_copy_gives_what_it_gave_before_the_flip(tmp_path: Path, directory: str, ask: Callable[[Path], object]) -> None:
     path = tmp_path / "broker-2"
     shutil.copytree(SAMPLE, path)
     before = ask(path)
@@ -83,21 +83,21 @@ KEY, OTHER = commit_key(), commit_key("audit")
 
 
 @pytest.mark.parametrize("bit", [0, 1, 4, 33, 61, 62, 63])
-def test_a_plain_commit_behind_a_transactions_misplaced_batch_stays_in_force(tmp_path: Path, bit: int) -> None:
+def test_a_plain_commit_after_a_misplaced_transactional_batch_stays_valid(tmp_path: Path, bit: int) -> None:
     log = log_of((OTHER, commit_value(1)), (OTHER, commit_value(2)))
     log += transaction_of((KEY, commit_value(9)), start=2) + log_of((KEY, commit_value(6)), start=3)
     log += transaction_of(start=4, commit=True) + log_of((OTHER, commit_value(3)), start=5)
     directory = put_offsets(tmp_path / "b1", log).parent
     (before,) = groups(tmp_path / "b1")
-    told = [(commit.group, commit.last.offset, commit.record_offset) for commit in before.committed]
-    assert told == [("audit", 3, 5), ("billing", 6, 3)]
+    commits = [(commit.group, commit.last.offset, commit.record_offset) for commit in before.committed]
+    assert commits == [("audit", 3, 5), ("billing", 6, 3)]
     for place in batches_of(directory):
         if place.base_offset in (2, 3):
             with flipped(place, 7 - bit // 8, bit % 8):
                 assert groups(tmp_path / "b1") == [before]
 
 
-def test_a_malformed_record_of_a_misplaced_batch_is_told_where_it_belongs(tmp_path: Path) -> None:
+def test_a_malformed_record_of_a_misplaced_batch_has_its_right_offset(tmp_path: Path) -> None:
     log = log_of((KEY, commit_value(1))) + log_of((KEY, b"\0\1"), start=1) + log_of((OTHER, commit_value(2)), start=2)
     directory = put_offsets(tmp_path / "b1", log).parent
     (before,) = groups(tmp_path / "b1")
@@ -142,7 +142,7 @@ def test_hostile_offsets_stop_no_command(tmp_path: Path, first: int, second: int
     make_plans([str(path)], ScanOptions("payments", 0), PlanOptions())
 
 
-def test_what_a_row_with_a_wrong_crc_says_is_no_log_end() -> None:
+def test_a_batch_with_a_wrong_crc_is_no_log_end() -> None:
     rows = [{BatchColumn.BASE_OFFSET: offset} for offset in (0, 1, 2)]
     rows[2] |= {BatchColumn.LAST_OFFSET: INT64_MAX, BatchColumn.CRC_COMPUTED: 1}
     placing = Placing(MemoryFile(b""), 0, 0, None, None)

@@ -110,18 +110,18 @@ ANSWERS = Path(__file__).with_name("group_logs.json")
 EXPECTED: dict[str, str] = json.loads(ANSWERS.read_text()) if ANSWERS.exists() else {}
 
 
-def told(name: str, root: Path) -> str:
-    """All that a log tells."""
+def replayed_text(name: str, root: Path) -> str:
+    """Everything that replaying a log gives, as text."""
     return repr(replayed(root, LOGS[name])).replace(str(root), "")
 
 
 @pytest.mark.parametrize("name", LOGS)
-def test_all_that_a_log_tells_is_as_it_is_kept(name: str, tmp_path: Path) -> None:
+def test_replays_give_the_golden_text(name: str, tmp_path: Path) -> None:
     """After a change of a rule: `python -m tests.scanning.witnesses.test_group_log`, and read the difference."""
-    assert told(name, tmp_path) == EXPECTED[name]
+    assert replayed_text(name, tmp_path) == EXPECTED[name]
 
 
-def test_of_endless_unreadable_records_some_are_kept_and_all_are_counted(tmp_path: Path) -> None:
+def test_of_many_unreadable_records_some_are_kept_and_all_counted(tmp_path: Path) -> None:
     records = [RecordToWrite(group_key(), b"\0\x63")] * (MALFORMED_KEPT + 500)
     read = replayed(tmp_path, write_batch(records, base_offset=0, base_timestamp=BASE_TIMESTAMP))
     assert (len(read.malformed), read.malformed_count) == (MALFORMED_KEPT, MALFORMED_KEPT + 500)
@@ -139,21 +139,21 @@ def test_the_longest_copy_is_read_and_a_damaged_one_gives_way(tmp_path: Path) ->
     assert (read.broker, read.complete) == (3, True)
 
 
-def test_logs_of_other_clusters_speak_of_their_own_partitions(tmp_path: Path) -> None:
+def test_logs_of_other_clusters_concern_their_own_partitions(tmp_path: Path) -> None:
     for cluster, offset in (("A", 5), ("B", 9)):
         put_offsets(tmp_path / cluster, log_of((KEY, commit_value(offset))))
         put_meta(tmp_path / cluster, 1, cluster_id=cluster * 22)
     group_history = history(tmp_path / "A", tmp_path / "B")
-    for told, expected in (("A" * 22, [5]), ("B" * 22, [9]), ("C" * 22, []), (None, [5, 9])):
-        assert [commit.last.offset for commit in group_history.committed("t", 0, told)] == expected
+    for cluster_id, expected in (("A" * 22, [5]), ("B" * 22, [9]), ("C" * 22, []), (None, [5, 9])):
+        assert [commit.last.offset for commit in group_history.committed("t", 0, cluster_id)] == expected
 
 
 @pytest.mark.parametrize(("clusters", "logs"), [("AA-", 1), ("---", 1), ("AB-", 3), ("-A", 1)])
-def test_a_copy_that_tells_no_cluster_is_of_the_only_one(tmp_path: Path, clusters: str, logs: int) -> None:
+def test_a_copy_without_a_cluster_id_belongs_to_the_only_cluster(tmp_path: Path, clusters: str, logs: int) -> None:
     for number, cluster in enumerate(clusters):
         put_offsets(tmp_path / str(number), log_of((KEY, commit_value(5))))
-        told = "" if cluster == "-" else f"version=1\nnode.id={number}\ncluster.id={cluster * 22}\n"
-        (tmp_path / str(number) / "meta.properties").write_text(told)
+        properties = "" if cluster == "-" else f"version=1\nnode.id={number}\ncluster.id={cluster * 22}\n"
+        (tmp_path / str(number) / "meta.properties").write_text(properties)
     group_history = history(*(tmp_path / str(number) for number in range(len(clusters))))
     assert len(group_history.logs) == logs
     assert len(group_history.committed("t", 0, None)) == logs
@@ -172,7 +172,7 @@ def test_billing_of_a_real_cluster(archives: Path, name: str) -> None:
     assert all(each.complete and not each.malformed_count for each in group_history.logs)
 
 
-def test_what_is_held_is_limited_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_bounded_and_the_limit_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafka_forensics.analysis.internal_topics.group_log.MAX_TEXT", 400)
     many = [(commit_key(f"group-{number}"), commit_value(number, metadata="m" * 20)) for number in range(40)]
     read = replayed(tmp_path / "text", log_of(*many))
@@ -189,7 +189,7 @@ def test_what_is_held_is_limited_and_said(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(replayed(tmp_path / "groups", log_of(*groups)).groups) == 3
 
 
-def test_members_of_groups_that_find_no_room_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_members_of_groups_beyond_the_limit_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_log, "MAX_KEYS", 10)
     replay = group_log.GroupReplay(GroupLog(0, 1, None))
     for number in range(1000):
@@ -199,5 +199,5 @@ def test_members_of_groups_that_find_no_room_are_not_held(monkeypatch: pytest.Mo
 
 if __name__ == "__main__":
     with TemporaryDirectory() as folder:
-        answers = {name: told(name, Path(folder) / str(number)) for number, name in enumerate(LOGS)}
+        answers = {name: replayed_text(name, Path(folder) / str(number)) for number, name in enumerate(LOGS)}
     ANSWERS.write_text(json.dumps(answers, indent=0) + "\n")

@@ -1,4 +1,4 @@
-"""Whose copies say that a coordinator does not read a group's offsets, and whose cannot tell."""
+"""Which copies show that no coordinator reads a group's offsets."""
 
 from pathlib import Path
 

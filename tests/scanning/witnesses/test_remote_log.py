@@ -72,14 +72,14 @@ def test_segments_in_their_last_states(tmp_path: Path) -> None:
     assert [history.log_of(*key) for key in (("t", 2), ("u", 0), ("t", 1, OTHER_ID))] == [None] * 3
 
 
-def test_partitions_that_the_controllers_know_and_that_are_not_there(tmp_path: Path) -> None:
+def test_partitions_of_the_controllers_without_a_copy_are_missing(tmp_path: Path) -> None:
     put_remote_log(tmp_path / "b1", copied(1, 0, 9), partition=1)
     put_controller(tmp_path / "b1", isr=[1], replicas=[1], leader=1, topic_id=bytes(16), topic_name="__remote_log_metadata")
     history, _ = history_of(tmp_path / "b1")
     assert (history.partitions_read, history.partitions_missing) == ({1}, {0})
 
 
-def test_the_newest_topic_of_a_name_is_meant_where_no_id_is_known(tmp_path: Path) -> None:
+def test_without_a_topic_id_the_newest_topic_of_a_name_counts(tmp_path: Path) -> None:
     put_remote_log(tmp_path / "b1", copied(1, 0, 9, event_timestamp_ms=7), copied(2, 0, 9, event_timestamp_ms=8, topic_id=OTHER_ID))
     history, _ = history_of(tmp_path / "b1")
     assert history.log_of("t", 0) is history.logs[OTHER_ID, 0]
@@ -97,7 +97,7 @@ def replayed(*values: bytes, max_deleted: int = 10) -> tuple[list[int], int, int
 
 @pytest.mark.parametrize("after", range(4))
 @pytest.mark.parametrize("before", [None, *range(4)])
-def test_events_that_may_not_follow_are_dropped(before: int | None, after: int) -> None:
+def test_invalid_transitions_are_dropped(before: int | None, after: int) -> None:
     """RemoteLogSegmentState.isValidTransition; a state is updated, and never begun, by an update."""
     allowed = {(0, 1), (0, 2), (1, 2), (2, 3), (1, 1), (2, 2), (3, 3)}
     path = {None: [], 0: [], 1: [1], 2: [2], 3: [2, 3]}[before]
@@ -113,7 +113,7 @@ def test_a_segment_is_begun_once_and_not_finished() -> None:
     assert replayed(copied(1, 0, 9), updated(1, COPY_FINISHED), copied(1, 0, 9)) == ([COPY_FINISHED], 1, 0)
 
 
-def test_of_very_many_deleted_segments_the_oldest_are_forgotten() -> None:
+def test_the_oldest_of_many_deleted_segments_are_forgotten() -> None:
     events = [event for number in range(5) for event in (copied(number, 0, 9), updated(number, 2), updated(number, 3))]
     assert replayed(*events, updated(4, 3), copied(9, 0, 9), max_deleted=2) == ([DELETE_FINISHED] * 2 + [COPY_STARTED], 0, 3)
 
