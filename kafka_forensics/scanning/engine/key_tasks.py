@@ -57,9 +57,7 @@ def read_keys(common: bytes, work: bytes, decided: bytes, *, strict: bool) -> It
     outcomes: TransactionOutcomes = unpack(decided)
     strict &= not key_work.plan.log_dir.source.problems  # a broken archive stays broken
     with KeyRuns(known.around.source_names) as rows:
-        cuts, seed, kept = key_work.cuts, key_work.seed, key_work.delete_retention_ms
-        reader = KeyReader(key_work.plan, outcomes, key_work.number, cuts, seed, kept, rows, key_work.next_base_offset, strict)
-        reader.hash_as(key_work.hash_key)
+        reader = KeyReader(key_work.plan, outcomes, key_work.number, key_work.options, rows, key_work.next_base_offset, strict)
         try:
             reader.read()
             for block in rows.blocks():
@@ -101,24 +99,13 @@ class QuestionsUnderWay:
         """Works that each read about `work_bytes`; a log in an archive that cannot seek is one work."""
         logs = count()
         for question_number, (plans, question) in enumerate(self._questions):
-            cuts = question.cuts
+            options = question.read_options
             for number, log in question.logs.items():
                 plan, log_number = plans[log.plan], next(logs)
                 bare, seekable = bare_plan(plan), plan.log_dir.source.seekable
-                for segments, next_base_offset in _segment_groups(plan, int(cuts[0]), work_bytes if seekable else None):
-                    part = replace(bare, directory=replace(bare.directory, segments=segments))
-                    yield KeyWork(
-                        question_number,
-                        log_number,
-                        number,
-                        segments[0].base_offset,
-                        part,
-                        next_base_offset,
-                        cuts,
-                        question.seed,
-                        question.delete_retention_ms,
-                        question.hash_key,
-                    )
+                for segments, next_base_offset in _segment_groups(plan, int(options.cuts[0]), work_bytes if seekable else None):
+                    part, first = replace(bare, directory=replace(bare.directory, segments=segments)), segments[0].base_offset
+                    yield KeyWork(question_number, log_number, number, first, part, next_base_offset, options)
 
     def decided(self) -> list[TransactionOutcomes]:
         """The transaction outcomes of each log, by `KeyWork.log`."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kafka_forensics.scanning.folding.keys import KeyAnswer, KeyPart, KeyQuestion
+    from kafka_forensics.scanning.folding.keys import KeyAnswer, KeyPart, KeyQuestion, KeyReadOptions
 
 
 @dataclass(slots=True)
@@ -273,7 +273,7 @@ class KeyWork:
     """Segments of one log of a key question; `plan` has only what reading them needs.
 
     `question` and `number` number the question and its replica, `log` the log among those of all questions; `first` is the first
-    segment's base offset. The other fields are arguments of `KeyReader`; its `decided`, which is of the whole log, is sent once.
+    segment's base offset. The last fields are arguments of `KeyReader`; its `decided`, which is of the whole log, is sent once.
     """
 
     question: int
@@ -282,10 +282,7 @@ class KeyWork:
     first: int
     plan: ReplicaPlan
     next_base_offset: int | None
-    cuts: "NDArray[np.int64]"
-    seed: int
-    delete_retention_ms: int
-    hash_key: str | None = None
+    options: "KeyReadOptions"
 
 
 @dataclass(slots=True)

@@ -319,8 +319,10 @@ def _lost_beyond_copies(
     for summary in partitions:
         key = (summary.topic, summary.partition)
         absent = _proving(by_key.get(key, ()), inputs)
-        of_several_topics = len(ids.get(key, ())) > 1
-        if not absent or of_several_topics or summary.read is not Read.WHOLE or _unread(summary, incomplete):
+        if not absent or len(ids.get(key, ())) > 1 or summary.read is not Read.WHOLE:
+            continue
+        directories = tuple(f"{replica.log_dir}/{replica.directory}/" for replica in summary.replicas)
+        if any(gap.path.startswith(directories) for gap in incomplete):
             continue
         if (beyond := _beyond_every_log(inputs, summary, absent)) is not None:
             lost.append(beyond)
@@ -336,8 +338,10 @@ def _beyond_every_log(inputs: Inputs, summary: PartitionSummary, absent: Sequenc
     committed, end = best.high_watermark or 0, max(replica.log_end_offset or 0 for replica in summary.replicas)
     brokers = {replica.broker for replica in summary.replicas}
     holders = [log_dir for log_dir in inputs.log_dirs if log_dir.broker in brokers]
+    of_witness = [log_dir for log_dir in inputs.log_dirs if (log_dir.broker, log_dir.name) == (best.broker, best.log_dir)]
+    clusters = {_cluster(log_dir) for log_dir in [*of_witness, *holders]} - {None}
     start = max(end, *(row.log_start_offset for row in absent))
-    if committed <= start or not _one_cluster(inputs, best, holders):
+    if committed <= start or len(clusters) > 1:
         return None
     running = any(log_dir.clean_shutdown is None for log_dir in holders)
     evidence = {
@@ -351,18 +355,6 @@ def _beyond_every_log(inputs: Inputs, summary: PartitionSummary, absent: Sequenc
     place = Place(summary.topic, summary.partition, offset_start=start, offset_end=committed)
     confidence = Confidence.SUSPECTED if running else Confidence.INFERRED
     return finding("COMMITTED_LOST_EVERYWHERE", place, evidence, confidence=confidence)
-
-
-def _unread(summary: PartitionSummary, incomplete: Sequence[Incomplete]) -> bool:
-    """Whether some copy of the partition could not be read completely."""
-    directories = [f"{replica.log_dir}/{replica.directory}/" for replica in summary.replicas]
-    return any(entry.path.startswith(directory) for entry in incomplete for directory in directories)
-
-
-def _one_cluster(inputs: Inputs, witness: ExpectedReplica, holders: list[LogDir]) -> bool:
-    """Whether the witness's log directory and those that hold copies have no two cluster ids."""
-    of_witness = [log_dir for log_dir in inputs.log_dirs if (log_dir.broker, log_dir.name) == (witness.broker, witness.log_dir)]
-    return len({_cluster(log_dir) for log_dir in [*of_witness, *holders]} - {None}) < 2
 
 
 def _readings(ledger: Ledger, rows: Sequence[ExpectedReplica], options: ScanOptions) -> list[Finding]:

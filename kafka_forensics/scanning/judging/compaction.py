@@ -103,9 +103,7 @@ def _answer_here(question: KeyQuestion, plans: list[ReplicaPlan], evidence: list
     with KeyRuns(evidence) as rows:
         try:
             for number, log in sorted(question.logs.items()):
-                kept = question.delete_retention_ms
-                key_reader = KeyReader(plans[number], log.decided, number, question.cuts, question.seed, kept, rows)
-                key_reader.hash_as(question.hash_key)
+                key_reader = KeyReader(plans[number], log.decided, number, question.read_options, rows)
                 key_reader.read()
                 parts[number] = key_reader.part
             keys = question.comparison(parts)

@@ -25,7 +25,6 @@ from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, LogDir, Replica
 from kafka_forensics.evidence.paths import not_read
 from kafka_forensics.model.batches import BatchColumn, has_right_crc
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONTROL_ABORT, CONTROL_COMMIT, CONTROL_MASK, TRANSACTIONAL_MASK
-from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.checkpoints import parse_partition_metadata
@@ -197,6 +196,7 @@ class _LogFactsReader:
         directory, context = self._plan.directory, self._replica.context
         logs = directory.logs()
         kraft = context.topic == CLUSTER_METADATA_TOPIC
+        epochs = [] if context.leader_epochs is None else context.leader_epochs.entries
         swaps = [file for file in directory.leftovers if file.kind is FileKind.LOG and file.suffix == "swap"]
         names = [
             *(file.name for file in directory.files()),
@@ -215,17 +215,12 @@ class _LogFactsReader:
                 SnapshotFacts(offset, f"{directory.name}/{entry.name}" not in self._corrupt)
                 for offset, entry in directory.snapshots
             ),
-            epochs=self._epochs(kraft=kraft),
+            # a start always walks the controllers' log, and takes the epochs of its batches
+            epochs=(*epochs, *(self._replica.epochs if kraft else ())),
             is_tiered=self._replica.is_tiered,
             is_metadata=kraft,
             unreadable=tuple(self._unreadable(kraft=kraft)),
         )
-
-    def _epochs(self, *, kraft: bool) -> tuple[EpochEntry, ...]:
-        """Leader epochs in the checkpoint; for the controllers' log, which is always walked, also those of its batches."""
-        epochs = self._replica.context.leader_epochs
-        entries = [] if epochs is None else epochs.entries
-        return (*entries, *(self._replica.epochs if kraft else ()))
 
     def _unreadable(self, *, kraft: bool) -> Iterator[tuple[str, str]]:
         """(name, kind of damage) of malformed small files. For the controllers' log, names include its directory, and the offset

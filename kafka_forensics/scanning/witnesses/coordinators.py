@@ -332,20 +332,9 @@ class _GroupLogReader:
         self._replay.unreadable(key, offset)
         if len(self._log.malformed) < MALFORMED_KEPT:
             context, (position, size) = self._plan.context, self._batch
-            self._log.malformed.append(
-                MalformedRecord(
-                    context.broker,
-                    context.log_dir,
-                    self._file,
-                    position,
-                    position + size,
-                    context.topic,
-                    context.partition,
-                    offset,
-                    reason,
-                    None if key is None else RECORD_TYPES.get(key.record_type),
-                )
-            )
+            place = (context.broker, context.log_dir, self._file, position, position + size, context.topic, context.partition)
+            record_type = None if key is None else RECORD_TYPES.get(key.record_type)
+            self._log.malformed.append(MalformedRecord(*place, offset, reason, record_type))
 
 
 def read_share_logs(inputs: Inputs) -> tuple[list[ShareLog], list[Finding]]:

@@ -97,7 +97,7 @@ class Checked(KeyReader):
         from_bytes, rows = read(self, self.plan)
         with pytest.MonkeyPatch.context() as patch:
             opens_nothing(patch)
-            from_hashes, same_rows = read(self, holding(self.plan, SeededHasher(self.seed)))
+            from_hashes, same_rows = read(self, holding(self.plan, SeededHasher(self.options.seed)))
         assert np.array_equal(rows, same_rows)
         assert_same(from_bytes, from_hashes)
         self.part = replace(from_hashes, problems=from_bytes.problems)
@@ -114,16 +114,6 @@ def assert_same(from_bytes: KeyPart, from_hashes: KeyPart) -> None:
 
 def read(like: KeyReader, plan: ReplicaPlan) -> "tuple[KeyPart, Ints]":
     with KeyRuns() as runs:
-        key_reader = HeldReader(
-            plan,
-            like.decided,
-            like.number,
-            like.cuts,
-            like.seed,
-            like.delete_retention_ms,
-            runs,
-            like.next_base_offset,
-            like.strict,
-        )
+        key_reader = HeldReader(plan, like.decided, like.number, like.options, runs, like.next_base_offset, like.strict)
         key_reader.read()
         return key_reader.part, np.concatenate(list(runs.blocks()))

@@ -18,7 +18,7 @@ from kafka_forensics.model.findings import Finding
 from kafka_forensics.parsers.log import HashedRecords, HashingReader, RecordHasher, StrongHasher, damage, segment
 from kafka_forensics.parsers.record_hashes import parse_record_hashes
 from kafka_forensics.scanning.engine import local
-from kafka_forensics.scanning.folding.keys import KeyReader, KeyRuns, TransactionOutcomes
+from kafka_forensics.scanning.folding.keys import KeyReader, KeyReadOptions, KeyRuns, TransactionOutcomes
 from kafka_forensics.scanning.judging import compaction
 from kafka_forensics.storage.source import ByteFile
 from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch, write_legacy_entry
@@ -89,16 +89,15 @@ def test_simulated_cleaners_leave_the_same(cluster: tuple[KnownHistory, list[Rep
 def from_bytes(plan: ReplicaPlan) -> "NDArray[np.int64]":
     """The rows of a log, read from its bytes alone."""
     with KeyRuns() as runs:
-        KeyReader(
-            plan, TransactionOutcomes(np.asfortranarray(STATES), {8: 20}, ()), 0, np.array([0, 40, 2**40], np.int64), 99, 1000, runs
-        ).read()
+        outcomes = TransactionOutcomes(np.asfortranarray(STATES), {8: 20}, ())
+        KeyReader(plan, outcomes, 0, KeyReadOptions(np.array([0, 40, 2**40], np.int64), 99, 1000), runs).read()
         return np.concatenate(list(runs.blocks()))
 
 
 def checked(plan: ReplicaPlan, runs: KeyRuns, cut: int = 0, misplaced: tuple[Misplaced, ...] = ()) -> int:
     """Number of records of a log, after comparing its rows from bytes and from hashes."""
     known = TransactionOutcomes(np.asfortranarray(STATES), {8: 20}, misplaced)
-    reader = Checked(plan, known, 0, np.array([cut, 40, 2**40], np.int64), 99, 1000, runs)
+    reader = Checked(plan, known, 0, KeyReadOptions(np.array([cut, 40, 2**40], np.int64), 99, 1000), runs)
     reader.read()
     return int(reader.part.counts.records.sum() + reader.part.counts.keyless.sum())
 
@@ -208,7 +207,8 @@ def test_hashes_that_were_written_down_find_the_same(
         return HeldReader(holding(plan, hasher), *rest)  # type: ignore[arg-type]
 
     class HashedAlike(KeyReader):
-        def hash_as(self, _digests: object) -> None:
+        def __post_init__(self) -> None:
+            super().__post_init__()
             self._reader = HashingReader(hasher)
 
     def but_one(plan: ReplicaPlan, *rest: object) -> KeyReader:

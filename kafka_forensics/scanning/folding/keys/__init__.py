@@ -6,6 +6,7 @@ from kafka_forensics.scanning.folding.keys.question import (
     KeyCounts,
     KeyPart,
     KeyQuestion,
+    KeyReadOptions,
     KeyRuns,
     KeysApart,
     TransactionOutcomes,

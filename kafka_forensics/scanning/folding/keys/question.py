@@ -152,6 +152,19 @@ class TransactionOutcomes:
         return RecordState.ABORTED if index >= start and offset <= lasts[index] else RecordState.VISIBLE
 
 
+@dataclass(slots=True)
+class KeyReadOptions:
+    """How the logs of a question are read, see `KeyReader`."""
+
+    cuts: "Ints"
+    """Ascending offsets that split rows into intervals."""
+    seed: int
+    """Seed of the hashes of keys and values."""
+    delete_retention_ms: int
+    hash_key: str | None = None
+    """See `hash_key_of`."""
+
+
 Gist = tuple[tuple[tuple[int, ...], ...], ...]
 
 
@@ -193,6 +206,11 @@ class KeyQuestion:
     def cuts(self) -> "Ints":
         """Offsets at which rows are cut."""
         return KeyComparison({}, self.pairs, self.cleaned_end, 0).cuts
+
+    @property
+    def read_options(self) -> KeyReadOptions:
+        """How its logs are read."""
+        return KeyReadOptions(self.cuts, self.seed, self.delete_retention_ms, self.hash_key)
 
     @property
     def gist(self) -> Gist:

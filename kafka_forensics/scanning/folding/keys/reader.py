@@ -26,7 +26,7 @@ from kafka_forensics.parsers.log import (
     with_records,
 )
 from kafka_forensics.scanning.folding.keys.collected import CollectedHashes, hash_key_of, hasher_of
-from kafka_forensics.scanning.folding.keys.question import KeyCounts, KeyPart, KeyRuns, TransactionOutcomes
+from kafka_forensics.scanning.folding.keys.question import KeyCounts, KeyPart, KeyReadOptions, KeyRuns, TransactionOutcomes
 from kafka_forensics.storage.bundles import CollectedLog
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ _inspect_legacy = BatchChecks(deep=False)
 
 @dataclass(slots=True)
 class KeyReader:
-    """Reads a replica, `number` among those compared, into `runs`; `cuts` are ascending offsets that split rows into intervals.
+    """Reads a replica, `number` among those compared, into `runs`.
 
-    The random `seed` of the hashes keeps keys from being crafted to collide. Tombstones expire `delete_retention_ms` after their
+    The random seed of the hashes keeps keys from being crafted to collide. Tombstones expire `delete_retention_ms` after their
     timestamp or at their batch's delete horizon, whichever is earlier, because no replica's clock is known. If the plan has only
     some of the replica's segments, `next_base_offset` is that of the segment after them. With `strict`, a log that cannot be read
     raises SourceError.
@@ -52,9 +52,7 @@ class KeyReader:
     plan: ReplicaPlan
     decided: TransactionOutcomes
     number: int
-    cuts: "Ints"
-    seed: int
-    delete_retention_ms: int
+    options: KeyReadOptions
     runs: KeyRuns
     next_base_offset: int | None = None
     strict: bool = False
@@ -64,30 +62,23 @@ class KeyReader:
     _segment: int = 0
     _reader: HashingReader = field(init=False)
     _collected: CollectedHashes | None = None
-    _hash_key: str | None = None
 
     def __post_init__(self) -> None:
-        """Start without counts."""
-        self._reader = HashingReader(SeededHasher(self.seed))
+        """Start without counts; hash keys and values as the collected logs among those compared."""
+        self._reader = HashingReader(hasher_of(self.options.hash_key, self.options.seed) or SeededHasher(self.options.seed))
         self._moved = {misplaced.place: misplaced for misplaced in self.decided.misplaced}
-        self.part = KeyPart(KeyCounts.none(len(self.cuts) + 1))
-
-    def hash_as(self, hash_key: str | None) -> None:
-        """Hash keys and values as the collected logs among those compared, see `hash_key_of`."""
-        self._hash_key = hash_key
-        if (hasher := hasher_of(hash_key, self.seed)) is not None:
-            self._reader = HashingReader(hasher)
+        self.part = KeyPart(KeyCounts.none(len(self.options.cuts) + 1))
 
     def _hashes_of(self, file: "ByteFile") -> CollectedHashes | None:
         """The hashed records of a collected log, None of any other file. Raises SourceError if missing or not comparable."""
         if not isinstance(file, CollectedLog):
-            if self._hash_key:
+            if self.options.hash_key:
                 reason = "its keys cannot be compared with those of a redacted bundle: collect it with the same --redact-map"
                 raise SourceError(self._segment_path(), reason)
             return None
         if not file.has_hashes:
             raise file.needs_hashes()
-        if self._hash_key is not None and self._hash_key != hash_key_of([self.plan]):
+        if self.options.hash_key is not None and self.options.hash_key != hash_key_of([self.plan]):
             reason = "its key hashes use another key: collect both with the same --redact-map, or both without"
             raise SourceError(self._segment_path(), reason)
         return CollectedHashes(file)
@@ -102,7 +93,7 @@ class KeyReader:
         """Read the whole log. What cannot be read goes into `part.incomplete`, and counts as damage."""
         source = self.plan.log_dir.source
         for log in self.plan.directory.logs(self.next_base_offset):
-            if not log.reaches(self.cuts[0]):
+            if not log.reaches(self.options.cuts[0]):
                 continue
             self._segment = log.base_offset
             try:
@@ -159,10 +150,10 @@ class KeyReader:
         for row in range(first, end) if self._moved else ():
             if (wrong := self._moved.get((self._segment, int(columns[BatchColumn.POSITION, row])))) is not None:
                 move(columns[:, row], wrong.offset)
-        reaches = columns[BatchColumn.LAST_OFFSET, first:end] >= self.cuts[0]
+        reaches = columns[BatchColumn.LAST_OFFSET, first:end] >= self.options.cuts[0]
         wanted, control = with_records(columns, first, end)
         marked = columns[BatchColumn.BASE_OFFSET, first:end][reaches & control]
-        np.add.at(self.part.counts.markers, np.searchsorted(self.cuts, marked, side="right"), 1)
+        np.add.at(self.part.counts.markers, np.searchsorted(self.options.cuts, marked, side="right"), 1)
         rows = np.flatnonzero(wanted & reaches) + first
         if self._collected is not None:
             self._add_collected(self._collected, columns, rows)
@@ -237,7 +228,7 @@ class KeyReader:
             self._bad.add(position)
             return
         if header is not None and header.is_control_batch:
-            interval = int(np.searchsorted(self.cuts, header.base_offset, side="right"))
+            interval = int(np.searchsorted(self.options.cuts, header.base_offset, side="right"))
             self.part.counts.markers[interval] += 1
             return
         state, flags, horizon = RecordState.VISIBLE, 0, INT64_MAX
@@ -254,7 +245,7 @@ class KeyReader:
 
     def _add(self, records: HashedRecords, states: "Ints", flags: "Ints", horizons: "Ints") -> None:
         """Add records as rows, each with its `RecordState`, its flags other than TOMBSTONE, and its batch's delete horizon."""
-        intervals = np.searchsorted(self.cuts, records.offsets, side="right")
+        intervals = np.searchsorted(self.options.cuts, records.offsets, side="right")
         wanted = intervals > 0
         keyless = wanted & (records.key_lengths < 0)
         np.add.at(self.part.counts.keyless, intervals[keyless], 1)
@@ -271,7 +262,8 @@ class KeyReader:
         rows[:, Row.OFFSET] = records.offsets[wanted]
         rows[:, Row.VALUE] = np.where(deleted, 0, records.values[wanted])
         rows[:, Row.EXPIRY] = np.minimum(
-            np.minimum(timestamps, INT64_MAX - self.delete_retention_ms) + self.delete_retention_ms, horizons[wanted]
+            np.minimum(timestamps, INT64_MAX - self.options.delete_retention_ms) + self.options.delete_retention_ms,
+            horizons[wanted],
         )
         rows[:, Row.FLAGS] = flags[wanted] + TOMBSTONE * deleted
         rows[:, Row.RECORDS] = 1
