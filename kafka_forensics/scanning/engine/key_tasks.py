@@ -51,12 +51,12 @@ def read_keys(common: bytes, work: bytes, decided: bytes, *, strict: bool) -> It
 
     With `strict`, raises SourceError where a log cannot be read, and where there is no space to sort.
     """
-    known = common_of(common)
-    compile_as_needed(known.work_bytes)
-    key_work: KeyWork = unpack(work, opener(known))
+    arguments = common_of(common)
+    compile_as_needed(arguments.work_bytes)
+    key_work: KeyWork = unpack(work, opener(arguments))
     outcomes: TransactionOutcomes = unpack(decided)
     strict &= not key_work.plan.log_dir.source.problems  # a broken archive stays broken
-    with KeyRuns(known.around.source_names) as rows:
+    with KeyRuns(arguments.around.source_names) as rows:
         reader = KeyReader(key_work.plan, outcomes, key_work.number, key_work.options, rows, key_work.next_base_offset, strict)
         try:
             reader.read()

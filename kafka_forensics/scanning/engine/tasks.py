@@ -85,19 +85,19 @@ def common_of(packed: bytes) -> Common:
     return common
 
 
-def keep_code_as(known: Common) -> None:
+def keep_code_as(arguments: Common) -> None:
     """Cache compiled kernels where the scan's user said, and outside all of its sources, of which a process opens only some."""
-    keep_in(known.options.cache_dir)
-    for place in known.around.places:
+    keep_in(arguments.options.cache_dir)
+    for place in arguments.around.places:
         keep_out_of(place)
 
 
-def opener(known: Common) -> Callable[[str, str], ByteSource]:
+def opener(arguments: Common) -> Callable[[str, str], ByteSource]:
     """A function that opens sources for `unpack`, and caches some; reading one that cannot be opened raises the error."""
 
     def open_cached(name: str, place: str) -> ByteSource:
         try:
-            return _opened(name, place, known.options, known.key.tobytes())
+            return _opened(name, place, arguments.options, arguments.key.tobytes())
         except (PathMissingError, SourceError) as error:
             return LostSource(name, error)
 
@@ -109,9 +109,9 @@ def tell_witnesses(common: bytes, plans: bytes, *, strict: bool = False) -> byte
 
     With `strict`, raises SourceError where a log cannot be read.
     """
-    known = common_of(common)
-    compile_as_needed(known.work_bytes)
-    inputs = inputs_of(Slice("", -1, unpack(plans, opener(known))), known.around)
+    arguments = common_of(common)
+    compile_as_needed(arguments.work_bytes)
+    inputs = inputs_of(Slice("", -1, unpack(plans, opener(arguments))), arguments.around)
     inputs.internal, inputs.replicas = inputs.replicas, []
     witnesses = read_witnesses(inputs)
     if strict:
@@ -126,8 +126,8 @@ def topic_ids(
 
     Yields (topic id, whether the file is malformed, why it could not be read). With `strict`, raises SourceError for the latter.
     """
-    known = common_of(common)
-    sources = list(map(opener(known), known.around.source_names, known.around.places))
+    arguments = common_of(common)
+    sources = list(map(opener(arguments), arguments.around.source_names, arguments.around.places))
 
     def read(file: tuple[int, str, int]) -> tuple[str | None, bool, str | None]:
         number, path, size_in_bytes = file
@@ -163,12 +163,12 @@ def fold(common: bytes, work: bytes, *, strict: bool) -> Iterator[StretchRow]:
 
     With `strict`, raises SourceError where a log cannot be read.
     """
-    known = common_of(common)
-    compile_as_needed(known.work_bytes)
-    fold_work: FoldWork = unpack(work, opener(known))
-    for part, split, recent in _in_reading_order(fold_work, known.split_bytes):
+    arguments = common_of(common)
+    compile_as_needed(arguments.work_bytes)
+    fold_work: FoldWork = unpack(work, opener(arguments))
+    for part, split, recent in _in_reading_order(fold_work, arguments.split_bytes):
         indexes = recent.of(part.replica, part.plan, split.segment)
-        for folded in fold_split(part.plan, split, FoldOptions(known.key, known.deep), indexes):
+        for folded in fold_split(part.plan, split, FoldOptions(arguments.key, arguments.deep), indexes):
             if strict and folded.incomplete is not None and not part.plan.log_dir.source.problems:
                 raise SourceError(folded.incomplete.path, folded.incomplete.reason)
             edges, segment = _edges(folded), split.segment.base_offset
@@ -213,11 +213,11 @@ def judge(common: bytes, rows: Iterator[StretchRow], *, strict: bool = False) ->
     The first row holds the packed `Slice`; stretches follow by replica, segment and start. If the answer has questions, the slice
     must be judged again with their answers. With `strict`, raises SourceError for what cannot be read but could when it was folded.
     """
-    known = common_of(common)
-    compile_as_needed(known.work_bytes)
-    part: Slice = unpack(next(rows).packed, opener(known))
-    apart = keys_apart(known, part.replicas, part.keys)
-    answer, _ = answered(part, known, SliceRows(rows), apart, strict=strict)
+    arguments = common_of(common)
+    compile_as_needed(arguments.work_bytes)
+    part: Slice = unpack(next(rows).packed, opener(arguments))
+    apart = keys_apart(arguments, part.replicas, part.keys)
+    answer, _ = answered(part, arguments, SliceRows(rows), apart, strict=strict)
     if apart is not None and apart.is_waiting:
         answer = SliceAnswer(None, [], [], Noticed(), apart.questions)
     return pack(answer)
@@ -225,42 +225,42 @@ def judge(common: bytes, rows: Iterator[StretchRow], *, strict: bool = False) ->
 
 def judge_whole(common: bytes, work: bytes, *, strict: bool = False) -> Iterator[tuple[int, bytes]]:
     """Fold and judge every slice of a packed list of numbered ones: (number, packed `SliceAnswer`). `strict` as for `judge`."""
-    known = common_of(common)
-    compile_as_needed(known.work_bytes)
-    parts: list[tuple[int, Slice]] = unpack(work, opener(known))
+    arguments = common_of(common)
+    compile_as_needed(arguments.work_bytes)
+    parts: list[tuple[int, Slice]] = unpack(work, opener(arguments))
     for _, part in parts:
         for plan in part.replicas:
             _believe(plan.log_dir.source, plan.directory.files())
 
     def packed_answer(numbered: tuple[int, Slice]) -> tuple[int, bytes]:
-        return numbered[0], pack(answered(numbered[1], known, None, None, strict=strict)[0])
+        return numbered[0], pack(answered(numbered[1], arguments, None, None, strict=strict)[0])
 
     waits = all(mostly_waits(part.replicas) for _, part in parts)
     yield from map_concurrently(packed_answer, parts) if waits else map(packed_answer, parts)
 
 
-def keys_apart(known: Common, plans: list[ReplicaPlan], answers: list[KeyAnswer] | None) -> KeysApart | None:
+def keys_apart(arguments: Common, plans: list[ReplicaPlan], answers: list[KeyAnswer] | None) -> KeysApart | None:
     """The key questions of a partition that get tasks of their own; None where all are answered at once."""
-    return None if known.keys_apart_bytes is None else KeysApart(known.keys_apart_bytes, plans, answers)
+    return None if arguments.keys_apart_bytes is None else KeysApart(arguments.keys_apart_bytes, plans, answers)
 
 
 def answered(
-    part: Slice, known: Common, stretches: "SliceRows | None", apart: KeysApart | None, first: int = 0, *, strict: bool = False
+    part: Slice, arguments: Common, stretches: "SliceRows | None", apart: KeysApart | None, first: int = 0, *, strict: bool = False
 ) -> tuple[SliceAnswer, list[Merged]]:
     """The answer about a slice, void while key questions wait for theirs, and its folded replicas.
 
     Rows of `stretches` number the replicas from `first` on; without `stretches`, the logs are folded here.
     """
-    inputs = inputs_of(part, known.around)
+    inputs = inputs_of(part, arguments.around)
     incomplete: list[Incomplete] = []
     gaps_when_folded: set[Incomplete] = set()
     merged: list[Merged] = []
     for number, plan in enumerate(part.replicas, first):
         rows = None if stretches is None else stretches.of(number)
-        merged.append(_replica(plan, inputs, rows, known, (incomplete, gaps_when_folded)))
-    merged = with_right_offsets(merged, known.key, deep=known.deep)
+        merged.append(_replica(plan, inputs, rows, arguments, (incomplete, gaps_when_folded)))
+    merged = with_right_offsets(merged, arguments.key, deep=arguments.deep)
     if merged:
-        answer = SliceAnswer(judged(merged, known.key, known.options, apart=apart), [], incomplete, Noticed())
+        answer = SliceAnswer(judged(merged, arguments.key, arguments.options, apart=apart), [], incomplete, Noticed())
         gaps_when_folded.update(() if apart is None else apart.gaps())
     else:
         lone = with_leftovers((part.topic, part.partition), [], inputs, [], inputs.incomplete)
@@ -290,7 +290,7 @@ def _replica(
     plan: ReplicaPlan,
     inputs: Inputs,
     rows: Iterator[StretchRow] | None,
-    known: Common,
+    arguments: Common,
     gaps: tuple[list[Incomplete], set[Incomplete]],
 ) -> Merged:
     """A replica merged from its rows, or folded here. What could not be read goes into the first of `gaps`; what a fold task could
@@ -300,7 +300,7 @@ def _replica(
         if folded.incomplete is not None:
             gaps[0].append(folded.incomplete)
 
-    options = FoldOptions(known.key, known.deep)
+    options = FoldOptions(arguments.key, arguments.deep)
     if rows is None:
         return fold_replica(plan, inputs, options, note_gap)
     refold = refolder(plan, options)

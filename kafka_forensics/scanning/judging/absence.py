@@ -492,11 +492,11 @@ def unknown_to_controller(inputs: Inputs) -> dict[tuple[str, int, str], list[int
         return {}
     end, clusters = voters_end(controller), controllers_clusters(inputs)
     contexts = (plan.context for plan in inputs.replicas)
-    known = {(context.topic, context.partition) for context in contexts if context.topic_id in controller.topics}
+    known_partitions = {(context.topic, context.partition) for context in contexts if context.topic_id in controller.topics}
     brokers: dict[tuple[str, int, str], list[int | str]] = {}
     for plan in inputs.replicas:
         context, meta = plan.context, plan.log_dir.meta
-        if end is None and (context.topic, context.partition) in known:
+        if end is None and (context.topic, context.partition) in known_partitions:
             continue  # copies of several topics are a TOPIC_ID_MISMATCH
         if context.topic == CLUSTER_METADATA_TOPIC or meta is None or meta.node_id is None or meta.cluster_id not in clusters:
             continue  # perhaps of another cluster

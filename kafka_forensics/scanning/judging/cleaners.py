@@ -180,15 +180,15 @@ def _ran(broker: _Broker, since_ms: int, until_ms: int) -> bool:
     return broker.pauses_ms[bisect_left(broker.written_ms, since_ms)] <= (until_ms - since_ms) / 2
 
 
-def _finding(broker: int | str, known: _Broker, due: list[_DueLog]) -> Finding:
+def _finding(broker: int | str, cleaned_broker: _Broker, due: list[_DueLog]) -> Finding:
     log_dirs = {log.log.log_dir for log in due}
     evidence: CleanerStoppedEvidence = {
         "partitions": len(due),
         "dirty_bytes": sum(log.dirty_bytes for log in due),
         "clean_bytes": sum(log.clean_bytes for log in due),
         "due_since_ms": min(log.since_ms for log in due),
-        "last_cleaned_ms": known.last_cleaned_ms,
-        "last_written_ms": known.newest_ms,
+        "last_cleaned_ms": cleaned_broker.last_cleaned_ms,
+        "last_written_ms": cleaned_broker.newest_ms,
         "logs": [
             {
                 "partition": "-".join(map(str, log.partition)),

@@ -63,8 +63,8 @@ def environment_findings(inputs: Inputs) -> list[Finding]:
     ids: dict[str, str] = {}
     for log_dir in inputs.log_dirs:
         if log_dir.meta is not None and log_dir.meta.cluster_id is not None:
-            known = ids.setdefault(str(log_dir.broker), log_dir.meta.cluster_id)
-            ids |= {} if known == log_dir.meta.cluster_id else {log_dir.name: log_dir.meta.cluster_id}
+            cluster_id = ids.setdefault(str(log_dir.broker), log_dir.meta.cluster_id)
+            ids |= {} if cluster_id == log_dir.meta.cluster_id else {log_dir.name: log_dir.meta.cluster_id}
     if len(set(ids.values())) > 1:
         findings.append(finding("CLUSTER_ID_MISMATCH", Place(), {"cluster_ids": ids}))
     for broker, names in inputs.clashes:
@@ -125,10 +125,10 @@ def _identity_findings(log_dir: LogDir, inputs: Inputs) -> list[Finding]:
         is_voter = any("quorum-state" in directory.entries for directory in log_dir.found.partitions)
         if is_voter or any(file in entries for file in CHECKPOINTS):
             damage = [Damage("CHECKPOINT_MALFORMED", 0, 0, detail={"reason": ABSENT})]
-    known = _identity(log_dir, inputs) if damage or (meta is not None and meta.directory_id is None) else {}
-    if not damage and "directory_id" in known:
+    proven = _identity(log_dir, inputs) if damage or (meta is not None and meta.directory_id is None) else {}
+    if not damage and "directory_id" in proven:
         damage = [Damage("CHECKPOINT_MALFORMED", 0, 0, detail={"reason": "missing", "key": "directory.id"})]
-    return _malformed(damage, log_dir.broker, log_dir.name, META_PROPERTIES, entries.get(META_PROPERTIES), known)
+    return _malformed(damage, log_dir.broker, log_dir.name, META_PROPERTIES, entries.get(META_PROPERTIES), proven)
 
 
 def log_dir_damage(log_dir: LogDir) -> dict[str, list[Damage]]:
@@ -199,11 +199,11 @@ def _malformed(
     name: str,
     file: str,
     entry: Entry | None,
-    known: "Json",
+    proven: "Json",
     place: Place | None = None,
 ) -> list[Finding]:
     """`CHECKPOINT_MALFORMED` for a damaged file, with its first damage and what a start does with the file: an error if the broker
-    then does not serve all logs. `known` is content that other files prove."""
+    then does not serve all logs. `proven` is content that other files prove."""
     if not damage:
         return []
     first = damage[0]
@@ -212,7 +212,7 @@ def _malformed(
     if entry is not None and not entry.size_in_bytes:
         evidence["empty"] = True
     if outcome in STOPPING:
-        evidence |= {"starts": False, **known}
+        evidence |= {"starts": False, **proven}
     where = place or Place(
         broker=broker, log_dir=name, file=file, byte_start=first.position, byte_end=first.position + first.size_in_bytes
     )
@@ -226,14 +226,14 @@ def _identity(log_dir: LogDir, inputs: Inputs) -> "Json":
     the broker's name, the directory id by the controllers' log."""
     others = [other for other in inputs.log_dirs if other is not log_dir and other.meta is not None and not other.meta.damage]
     clusters = {other.meta.cluster_id for other in others if other.meta is not None}
-    known: Json = {"cluster_id": clusters.pop()} if len(clusters) == 1 else {}
+    proven: Json = {"cluster_id": clusters.pop()} if len(clusters) == 1 else {}
     node = log_dir.broker if isinstance(log_dir.broker, int) or log_dir.broker.isdecimal() else None
     if node is None:
-        return known
+        return proven
     present = {(directory.topic, directory.partition) for directory in log_dir.found.partitions if directory.suffix is None}
     lost = lost_directory_ids(inputs.controller, int(node), {other.meta.directory_id for other in others if other.meta is not None})
     directories = {directory for place, directory in lost.items() if place in present}
-    return known | {"node_id": int(node)} | ({"directory_id": directories.pop()} if len(directories) == 1 else {})
+    return proven | {"node_id": int(node)} | ({"directory_id": directories.pop()} if len(directories) == 1 else {})
 
 
 def replica_file_findings(plan: ReplicaPlan, plans: list[ReplicaPlan], inputs: Inputs) -> list[Finding]:
@@ -241,10 +241,10 @@ def replica_file_findings(plan: ReplicaPlan, plans: list[ReplicaPlan], inputs: I
     context, entries = plan.context, plan.directory.entries
     findings = []
     for file, damage in partition_damage(plan, inputs).items():
-        known: Json = {**known_topic_id(plan, plans)} if file == METADATA and damage else {}
+        proven: Json = {**known_topic_id(plan, plans)} if file == METADATA and damage else {}
         place = context.place(file)
         findings += _malformed(
-            damage, context.broker, context.log_dir, f"{context.directory}/{file}", entries.get(file), known, place
+            damage, context.broker, context.log_dir, f"{context.directory}/{file}", entries.get(file), proven, place
         )
     return findings
 

@@ -121,8 +121,8 @@ class Placing:
 def witnessed_by(plan: ReplicaPlan, last: Misplaced) -> Witnessed:
     """What a replica's own files say about the end of its log, of which `last` is the last batch."""
     context = plan.context
-    known = [(context.high_watermark, "high watermark"), (context.recovery_point, "recovery point")]
-    witnessed = Witnessed([(offset, witness) for offset, witness in known if offset], [])
+    offsets_before_end = [(context.high_watermark, "high watermark"), (context.recovery_point, "recovery point")]
+    witnessed = Witnessed([(offset, witness) for offset, witness in offsets_before_end if offset], [])
     witnessed.ends += [(offset, f"snapshot {offset}") for offset, _ in plan.directory.snapshots]
     witnessed.starts += [(entry.start_offset, "leader-epoch-checkpoint") for entry in context.epoch_checkpoint or ()]
     if last.position == 0:
