@@ -59,7 +59,7 @@ def first_circle(modules: Mapping[str, Module]) -> list[str]:
 
 
 def private_imports(modules: Mapping[str, Module]) -> Iterator[tuple[str, str]]:
-    """(module, what it imports) where that lies in a sub-package outside of which the importer is, and its `__init__` does not import it."""
+    """(module, what it imports) where the import goes past the `__init__` of a sub-package that the importer is not in."""
     for module in modules.values():
         for _, origin, name in imported(module.tree):
             other = _module_of(f"{origin}.{name}", modules)

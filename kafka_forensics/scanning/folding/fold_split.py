@@ -14,7 +14,7 @@ from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, read_leader_epo
 from kafka_forensics.model.files import OffsetIndex, TimeIndex
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.indexes import parse_offset_index, parse_time_index
-from kafka_forensics.parsers.log import KeySampler, SegmentReader, check_batch_in_file, BatchChecks
+from kafka_forensics.parsers.log import BatchChecks, KeySampler, SegmentReader, check_batch_in_file
 from kafka_forensics.parsers.log_dir import SegmentFiles, max_plausible_offset
 from kafka_forensics.scanning.folding.index_files import SnapshotCheck
 from kafka_forensics.scanning.folding.splits import Split, splits_of

@@ -16,7 +16,7 @@ from kafka_forensics.model.constants import CONTROL_COMMIT, CONTROL_MASK, INT64_
 from kafka_forensics.model.coordinators import Decision, TransactionLog
 from kafka_forensics.model.offset_ranges import Ranges
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.log import MAX_BATCH_BYTES, SegmentReader, decode_batch, BatchChecks
+from kafka_forensics.parsers.log import MAX_BATCH_BYTES, SegmentReader, decode_batch
 from kafka_forensics.scanning.rereading.logs_in_order import BatchBytes
 from kafka_forensics.scanning.rereading.record_states import ABORTED, COMMITTED, MAX_MARKERS, NONE, OPEN, UNKNOWN, in_transactions
 from kafka_forensics.scanning.rereading.seeking import chunks_until, start_position_of
