@@ -6,7 +6,7 @@ Parsers return bad bytes as facts; exceptions are for questions that cannot be a
     ├── UsageError            an invalid request: wrong option, output inside an input (exit 2)
     │   └── PathMissingError  an input that does not exist (exit 2)
     ├── SourceError           bytes exist but cannot be read: permission, I/O, unsupported container (exit 3)
-    ├── PassingError          a transient failure of an output's service, or of another machine (exit 3)
+    ├── TransientError          a transient failure of an output's service, or of another machine (exit 3)
     └── FormatError           a structure breaks its format; has path and byte position
 """
 
@@ -52,11 +52,11 @@ class SourceError(ForensicsError):
         self.path = path
         self.reason = reason
         self.hint = (
-            TRY_AGAIN if may_pass(reason) else next((step for start, step in _NEXT.items() if reason.startswith(start)), None)
+            TRY_AGAIN if is_transient(reason) else next((step for start, step in _NEXT.items() if reason.startswith(start)), None)
         )
 
 
-class PassingError(ForensicsError):
+class TransientError(ForensicsError):
     """A failure that may be transient; `hint` says to try again."""
 
     hint = TRY_AGAIN
@@ -74,7 +74,7 @@ class FormatError(ForensicsError):
         self.position = position
 
 
-def may_pass(reason: str) -> bool:
+def is_transient(reason: str) -> bool:
     """Whether a reason, or a sentence with it, is of a transient failure of a storage service."""
     return STILL_FAILING in reason
 
@@ -94,7 +94,7 @@ def did_you_mean(name: str, known: Iterable[str], *, otherwise: str) -> str:
     return f"did you mean {near}?" if near else otherwise
 
 
-def perhaps_meant(name: str, known: Iterable[str]) -> str:
+def did_you_mean_prefix(name: str, known: Iterable[str]) -> str:
     """The start of a hint, with a space after it: the nearest of `known`, or ""."""
     near = nearest(name, known)
     return f"did you mean {near}? " if near else ""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from kafka_forensics.analysis.incidents import SIGNATURES, Signature, Weight, signature_key
+from kafka_forensics.analysis.incidents import SIGNATURES, IncidentSignature, Weight, signature_key
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.scanning.engine.local import scan
@@ -67,7 +67,7 @@ def page(names: Named = named) -> str:
     return HEAD + "".join(row for _, row in sorted(rows, key=lambda row: row[0])) + TAIL
 
 
-def _row(signature: Signature, names: Named) -> tuple[tuple[int, str], str]:
+def _row(signature: IncidentSignature, names: Named) -> tuple[tuple[int, str], str]:
     tree = next(tree for tree in TREES if tree.key == signature.key)
     match = names(tree.make).get(signature.key)
     missed = names(tree.make_near_miss).get(signature.key)
@@ -102,7 +102,7 @@ def _line(cells: list[str]) -> str:
     return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |\n"
 
 
-def _texts(signature: Signature, *weights: Weight) -> Iterator[str]:
+def _texts(signature: IncidentSignature, *weights: Weight) -> Iterator[str]:
     return (condition.text for condition in signature.conditions if condition.weight in weights)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from kafka_forensics.analysis.kinds import CATALOGUE
-from kafka_forensics.wording import prose
+from kafka_forensics.wording import kind_text
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "soundness.md"
 _TABLE: Final = re.compile(r"(?<=^## )(.+)(\n\n\| kind .+\n\|(?:---\|)+\n)(?:\|.+\n)*", re.MULTILINE)
@@ -18,7 +18,7 @@ def page(text: str) -> str:
     """The page with its tables made anew. Raises ValueError where a section has none, KeyError where a table has no kinds."""
     rows: dict[str, str] = {}
     for kind in CATALOGUE:
-        words = prose(kind)
+        words = kind_text(kind)
         row = f"| `{kind}` | {words.proves} | {words.cannot_see} | {words.looks_like_it} |\n"
         rows[words.section] = rows.get(words.section, "") + row
     made = _TABLE.sub(lambda table: f"{table[1]}{table[2]}{rows.pop(table[1])}", text)

@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kafka_forensics.replication.small_files import ABSENT, RIGHT, Outcome, is_movable, start_outcome
-from kafka_forensics.wording import WITHOUT
+from kafka_forensics.replication.small_files import ABSENT, RIGHT, StartOutcome, is_movable, start_outcome
+from kafka_forensics.wording import COST_OF_START_WITHOUT
 
 TABLE: Final = Path(__file__).with_name("starts.tsv")
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "starts.md"
@@ -68,14 +68,14 @@ DAMAGES: Final = {
     "broker_epoch": "a word for the broker epoch",
 }
 OUTCOMES: Final = {
-    Outcome.BROKER_STOPS: "the broker **ends**",
-    Outcome.DIRECTORY_OFFLINE: "the log directory goes **offline**",
-    Outcome.NOT_SERVED: "the broker runs, and serves **no log** of the directory",
-    Outcome.BEGINS_EMPTY: "the log is renamed to `-stray`, and an **empty** one begins",
-    Outcome.SERVES_OTHER: "the broker runs; ",
-    Outcome.CLEANER_STOPS: "the broker runs, and its **log cleaner ends** until the next start",
-    Outcome.REBUILT: "all is served, and the file is written anew",
-    Outcome.IGNORED: "all is served, and the file is not read, or stays as it is",
+    StartOutcome.BROKER_STOPS: "the broker **ends**",
+    StartOutcome.DIRECTORY_OFFLINE: "the log directory goes **offline**",
+    StartOutcome.NOT_SERVED: "the broker runs, and serves **no log** of the directory",
+    StartOutcome.BEGINS_EMPTY: "the log is renamed to `-stray`, and an **empty** one begins",
+    StartOutcome.SERVES_OTHER: "the broker runs; ",
+    StartOutcome.CLEANER_STOPS: "the broker runs, and its **log cleaner ends** until the next start",
+    StartOutcome.REBUILT: "all is served, and the file is written anew",
+    StartOutcome.IGNORED: "all is served, and the file is not read, or stays as it is",
 }
 DERIVED: Final = ("index", "timeindex", "txnindex", "snapshot")
 
@@ -90,7 +90,7 @@ class Row(NamedTuple):
     log_dirs: int
     versions: str
     """Versions of Kafka, parted by blanks."""
-    outcome: Outcome
+    outcome: StartOutcome
     served: str
     """What clients read of the log: log start, log end, records with isolation level read_uncommitted, and with read_committed."""
 
@@ -99,7 +99,7 @@ class Row(NamedTuple):
 def table() -> tuple[Row, ...]:
     """All rows."""
     cells = [line.split("\t") for line in TABLE.read_text(encoding="ascii").splitlines()[1:]]
-    return tuple(Row(cell[0], cell[1], cell[2], int(cell[3]), cell[4], Outcome(cell[5]), cell[6]) for cell in cells)
+    return tuple(Row(cell[0], cell[1], cell[2], int(cell[3]), cell[4], StartOutcome(cell[5]), cell[6]) for cell in cells)
 
 
 def page() -> str:
@@ -132,7 +132,7 @@ def _of_file(file: str, rows: tuple[Row, ...], before: str) -> Iterator[str]:
     for row in rows:
         if (row.file, row.before, row.log_dirs) == (file, before, 1):
             outcome = row.outcome if file in DERIVED else start_outcome(file, row.damage)
-            what = OUTCOMES[outcome] + (_differs(row.served, served[RIGHT]) if outcome is Outcome.SERVES_OTHER else "")
+            what = OUTCOMES[outcome] + (_differs(row.served, served[RIGHT]) if outcome is StartOutcome.SERVES_OTHER else "")
             grouped.setdefault(what, []).extend([DAMAGES[row.damage]] if row.damage != RIGHT else [])
     for what, damages in ((what, damages) for what, damages in grouped.items() if damages):
         shown = f"`{file}`" if before == "stopped" and file not in DERIVED else f"`.{file}`"
@@ -159,8 +159,8 @@ def _mending(rows: tuple[Row, ...]) -> Iterator[str]:
     """What to do with each file."""
     yield MOVED
     for file in _files(rows):
-        if is_movable(file) and file in WITHOUT:
-            yield f"| `{file}` | {WITHOUT[file]} |\n"
+        if is_movable(file) and file in COST_OF_START_WITHOUT:
+            yield f"| `{file}` | {COST_OF_START_WITHOUT[file]} |\n"
     yield from ("\n", MENDED)
 
 

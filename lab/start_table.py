@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from kafka_forensics.replication.small_files import Outcome
+from kafka_forensics.replication.small_files import StartOutcome
 from lab.combined import CombinedCluster
 from lab.errors import LabError
 from lab.kafka_jars import kafka_jars
@@ -358,20 +358,20 @@ PLAYS: Final = (
 # From observations to the table.
 
 
-def outcome(seen: Observed, right: Observed) -> Outcome:
+def outcome(seen: Observed, right: Observed) -> StartOutcome:
     """What a start did, by what one on the right file did."""
     if seen.exit_code is not None:
-        return Outcome.DIRECTORY_OFFLINE if seen.offline and seen.log_dirs == 1 else Outcome.BROKER_STOPS
+        return StartOutcome.DIRECTORY_OFFLINE if seen.offline and seen.log_dirs == 1 else StartOutcome.BROKER_STOPS
     if seen.served is None:
-        return Outcome.DIRECTORY_OFFLINE if seen.offline else Outcome.NOT_SERVED
+        return StartOutcome.DIRECTORY_OFFLINE if seen.offline else StartOutcome.NOT_SERVED
     if right.served is None:
         raise LabError(f"{seen.file}: nothing was served with the right file")
     if seen.served != right.served:
-        return Outcome.BEGINS_EMPTY if not seen.served.log_end_offset else Outcome.SERVES_OTHER
+        return StartOutcome.BEGINS_EMPTY if not seen.served.log_end_offset else StartOutcome.SERVES_OTHER
     if CLEANER_ENDS in seen.said:
-        return Outcome.CLEANER_STOPS
+        return StartOutcome.CLEANER_STOPS
     is_kept = seen.file_after == "same" or (seen.file_after == "absent" and "absent" in (seen.damage, right.file_after))
-    return Outcome.IGNORED if is_kept else Outcome.REBUILT
+    return StartOutcome.IGNORED if is_kept else StartOutcome.REBUILT
 
 
 def table_lines(observations: Iterable[Observed]) -> Iterator[str]:

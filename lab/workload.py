@@ -94,16 +94,16 @@ def write_orders(cluster: Cluster) -> None:
 def write_payments(cluster: Cluster) -> None:
     """`payments`: two partitions, eight transactions committed, four aborted, and one left open by a producer that goes away."""
     cluster.create_topic("payments", assignment=[[3, 1, 2], [1, 2, 3]], settings={"segment.index.bytes": "1024"})
-    for teller in range(3):
-        writer = Writer(cluster, transactional_id=f"teller-{teller}", transaction_timeout_ms=900_000)
+    for record_describer in range(3):
+        writer = Writer(cluster, transactional_id=f"teller-{record_describer}", transaction_timeout_ms=900_000)
         writer.producer.init_transactions(FLUSH_TIMEOUT_SECONDS)
         for turn in range(4):
-            number = teller * 4 + turn
+            number = record_describer * 4 + turn
             writer.producer.begin_transaction()
             for partition in range(2):
                 writer.batch(
                     "payments",
-                    [Message(event("payment", number, step=step), b"teller-%d" % teller) for step in range(5)],
+                    [Message(event("payment", number, step=step), b"teller-%d" % record_describer) for step in range(5)],
                     partition,
                 )
             if turn == 2 or number == 0:

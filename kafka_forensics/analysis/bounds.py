@@ -26,7 +26,7 @@ KEPT_AT_EACH_END: Final = 16
 T = TypeVar("T")
 
 
-class Sample(Generic[T]):
+class FirstAndLast(Generic[T]):
     """The first and last `KEPT_AT_EACH_END` rows of a sequence, and the exact `count` of all rows.
 
     Merging is associative: the merged samples of the parts of a sequence equal the sample of the whole.
@@ -49,7 +49,7 @@ class Sample(Generic[T]):
         else:
             self._last = [*self._last[1 - KEPT_AT_EACH_END :], item]
 
-    def extend(self, right: "Sample[T]") -> None:
+    def extend(self, right: "FirstAndLast[T]") -> None:
         """Add the rows of `right`, which follow ours."""
         hidden = right.count - len(right)
         for item in right._first:

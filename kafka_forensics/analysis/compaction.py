@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 
-class Row(IntEnum):
+class KeyColumn(IntEnum):
     """Columns of a matrix (n, ROW_WIDTH) int64: a row for the last record of each key between two cuts of a replica's offsets.
 
     After `reduced`, the rows of a log are the same however it was split, read, sorted or spilled.
@@ -60,27 +60,29 @@ class RecordState(IntEnum):
     OPEN = 2
 
 
-ROW_WIDTH: Final = len(Row)
+ROW_WIDTH: Final = len(KeyColumn)
 TOMBSTONE: Final = 1
 TRANSACTIONAL: Final = 2
 
 
 def pack_place(replica: int, interval: "Ints", state: "int | Ints") -> "Ints":
-    """`Row.PLACE`, which sorts by replica, then by interval."""
+    """`KeyColumn.PLACE`, which sorts by replica, then by interval."""
     packed: Ints = (replica << 32) + (interval << 2) + state
     return packed
 
 
-def reduced(rows: "Ints") -> "Ints":
+def reduce_rows(rows: "Ints") -> "Ints":
     """Rows sorted by key and place: for each place its last record, with the number of its records."""
-    order = np.lexsort((rows[:, Row.OFFSET], rows[:, Row.PLACE], rows[:, Row.KEY_LOW], rows[:, Row.KEY_HIGH]))
+    order = np.lexsort(
+        (rows[:, KeyColumn.OFFSET], rows[:, KeyColumn.PLACE], rows[:, KeyColumn.KEY_LOW], rows[:, KeyColumn.KEY_HIGH])
+    )
     rows = rows[order]
     if not len(rows):
         return rows
-    changes = np.any(rows[1:, : Row.OFFSET] != rows[:-1, : Row.OFFSET], axis=1)
+    changes = np.any(rows[1:, : KeyColumn.OFFSET] != rows[:-1, : KeyColumn.OFFSET], axis=1)
     first = np.flatnonzero(np.concatenate(([True], changes)))
     answer: Ints = rows[np.append(first[1:], len(rows)) - 1]
-    answer[:, Row.RECORDS] = np.add.reduceat(rows[:, Row.RECORDS], first)
+    answer[:, KeyColumn.RECORDS] = np.add.reduceat(rows[:, KeyColumn.RECORDS], first)
     return answer
 
 
@@ -91,14 +93,14 @@ class KeyBlock:
     """
 
     def __init__(self, rows: "Ints", cuts: "Ints") -> None:
-        changes = np.any(rows[1:, : Row.PLACE] != rows[:-1, : Row.PLACE], axis=1)
+        changes = np.any(rows[1:, : KeyColumn.PLACE] != rows[:-1, : KeyColumn.PLACE], axis=1)
         self._rows = rows
         self._key = np.concatenate(([0], np.cumsum(changes)))
         self.keys = int(self._key[-1]) + 1
         self._cuts = cuts
-        self._replica = rows[:, Row.PLACE] >> 32
-        self._interval = (rows[:, Row.PLACE] & 0xFFFFFFFF) >> 2
-        self._state = rows[:, Row.PLACE] & 3
+        self._replica = rows[:, KeyColumn.PLACE] >> 32
+        self._interval = (rows[:, KeyColumn.PLACE] & 0xFFFFFFFF) >> 2
+        self._state = rows[:, KeyColumn.PLACE] & 3
 
     def _within(self, replica: int, state: int, start: int, end: int | None) -> "Ints":
         """Indices of the rows of a replica's records in `[start, end)`; both are cuts, None is the log's end."""
@@ -119,7 +121,7 @@ class KeyBlock:
         """Number of visible records of the replica in `[start, end)`."""
         rows = self._within(replica, RecordState.VISIBLE, start, end)
         answer = np.zeros(self.keys, np.int64)
-        np.add.at(answer, self._key[rows], self._rows[rows, Row.RECORDS])
+        np.add.at(answer, self._key[rows], self._rows[rows, KeyColumn.RECORDS])
         return answer
 
     def fact(self, rows: "Ints", column: int) -> "Ints":
@@ -128,7 +130,7 @@ class KeyBlock:
 
     def has_flag(self, rows: "Ints", flag: int) -> "Mask":
         """Whether the row is not -1 and has the flag."""
-        flagged: Mask = (rows >= 0) & (self._rows[rows, Row.FLAGS] & flag != 0)
+        flagged: Mask = (rows >= 0) & (self._rows[rows, KeyColumn.FLAGS] & flag != 0)
         return flagged
 
 
@@ -161,7 +163,7 @@ there, or a base offset is wrong.
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class ComparedLog:
     """A compared replica: the end of its log, and the end of the last damage that may hide records (-1: none)."""
 
     log_end_offset: int
@@ -169,7 +171,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class ReplicaPair:
     """Two replicas, by number, compared over `[start, end)`."""
 
     left: int
@@ -260,7 +262,7 @@ class Unexplained:
     others: "Ints"
     transactional: "Mask"
     shown: "Ints"
-    """`Row.KEY_SHOWN`."""
+    """`KeyColumn.KEY_SHOWN`."""
 
     def listed(self, offset: int) -> DifferingRecord:
         """The record that differs at an offset; of several keys the one with the first reason, then with the lowest hash."""
@@ -278,7 +280,7 @@ class KeyComparison:
     milliseconds since 1970.
     """
 
-    def __init__(self, sides: dict[int, Side], pairs: list[Pair], cleaned_end: int, as_of_ms: int) -> None:
+    def __init__(self, sides: dict[int, ComparedLog], pairs: list[ReplicaPair], cleaned_end: int, as_of_ms: int) -> None:
         self.tally = KeyTally()
         self.sides = sides
         self.pairs = pairs
@@ -316,17 +318,17 @@ class KeyComparison:
         for name in EXPLANATIONS:
             self.tally.explanations[name] += int((explained[name] & ~differs).sum())
 
-    def _latest(self, block: KeyBlock, pair: Pair) -> "tuple[dict[str, Ints], Unexplained]":
+    def _latest(self, block: KeyBlock, pair: ReplicaPair) -> "tuple[dict[str, Ints], Unexplained]":
         """Compare the latest visible record of each key: the differing keys by explanation, and those without."""
         left, right = (block.last(number, RecordState.VISIBLE, pair.start, pair.end) for number in (pair.left, pair.right))
-        at_left, at_right = block.fact(left, Row.OFFSET), block.fact(right, Row.OFFSET)
-        contents = (at_left == at_right) & (block.fact(left, Row.VALUE) != block.fact(right, Row.VALUE))
+        at_left, at_right = block.fact(left, KeyColumn.OFFSET), block.fact(right, KeyColumn.OFFSET)
+        contents = (at_left == at_right) & (block.fact(left, KeyColumn.VALUE) != block.fact(right, KeyColumn.VALUE))
         keys = np.flatnonzero((at_left != at_right) | contents)
         left, right, contents = left[keys], right[keys], contents[keys]
         held_left = at_left[keys] >= at_right[keys]
         holder, other = np.where(held_left, left, right), np.where(held_left, right, left)
         holders, others = np.where(held_left, pair.left, pair.right), np.where(held_left, pair.right, pair.left)
-        offsets = block.fact(holder, Row.OFFSET)
+        offsets = block.fact(holder, KeyColumn.OFFSET)
         deleted = block.has_flag(holder, TOMBSTONE)
         other_lives = (other >= 0) & ~block.has_flag(other, TOMBSTONE)
         is_open, hidden = self._hidden(block, pair, keys, others, offsets)
@@ -339,9 +341,12 @@ class KeyComparison:
             "undecided": is_open & (end_of_other < end_of_holder),
             "superseded": later >= 0,
             "out_of_reach": ~other_lives & ~hidden & (end_of_other > pair.end) & (self.cleaned_end > pair.end),
-            "tombstones_expired": deleted & ~other_lives & (block.fact(holder, Row.EXPIRY) <= self.as_of_ms),
+            "tombstones_expired": deleted & ~other_lives & (block.fact(holder, KeyColumn.EXPIRY) <= self.as_of_ms),
             "tombstones_early": deleted & ~other_lives,
-            "same_value": other_lives & ~deleted & ~hidden & (block.fact(holder, Row.VALUE) == block.fact(other, Row.VALUE)),
+            "same_value": other_lives
+            & ~deleted
+            & ~hidden
+            & (block.fact(holder, KeyColumn.VALUE) == block.fact(other, KeyColumn.VALUE)),
         }
         rest = np.ones(len(keys), bool)
         by_rule = {}
@@ -352,41 +357,41 @@ class KeyComparison:
         tests = [contents, hidden, deleted, other >= 0, self.cleaned_end > offsets]
         reasons = np.select(tests, list(range(len(tests))), len(tests))
         transactional = block.has_flag(holder, TRANSACTIONAL)
-        shown = block.fact(holder, Row.KEY_SHOWN)[rest]
+        shown = block.fact(holder, KeyColumn.KEY_SHOWN)[rest]
         unexplained = Unexplained(keys[rest], reasons[rest], offsets[rest], holders[rest], others[rest], transactional[rest], shown)
         return by_rule, unexplained
 
     @staticmethod
-    def _hidden(block: KeyBlock, pair: Pair, keys: "Ints", others: "Ints", offsets: "Ints") -> "tuple[Mask, Mask]":
+    def _hidden(block: KeyBlock, pair: ReplicaPair, keys: "Ints", others: "Ints", offsets: "Ints") -> "tuple[Mask, Mask]":
         """Whether the replica in `others`, which lacks the record, has an undecided record from there on; whether it hides it."""
         states = []
         for state in (RecordState.OPEN, RecordState.ABORTED):
             of_left, of_right = (block.last(number, state, pair.start, pair.end)[keys] for number in (pair.left, pair.right))
-            states.append(block.fact(np.where(others == pair.left, of_left, of_right), Row.OFFSET))
+            states.append(block.fact(np.where(others == pair.left, of_left, of_right), KeyColumn.OFFSET))
         opened, aborted = states
         return opened >= offsets, (opened == offsets) | (aborted == offsets)
 
-    def _undecided(self, block: KeyBlock, pair: Pair, number: int) -> Unexplained:
+    def _undecided(self, block: KeyBlock, pair: ReplicaPair, number: int) -> Unexplained:
         """Records of an open transaction in a log that is not the shorter one, missing in the other log, below the cleaned end.
 
         No cleaner passes an open transaction: the other log had a marker that this log lacks, and removed it.
         """
         other = pair.right if number == pair.left else pair.left
         last = block.last(number, RecordState.OPEN, pair.start, pair.end)
-        opened = block.fact(last, Row.OFFSET)
+        opened = block.fact(last, KeyColumn.OFFSET)
         reached = np.zeros(block.keys, bool)
         for state in RecordState:
-            reached |= block.fact(block.last(other, state, pair.start, None), Row.OFFSET) >= opened
+            reached |= block.fact(block.last(other, state, pair.start, None), KeyColumn.OFFSET) >= opened
         ours, theirs = self.sides[number], self.sides[other]
         readable = opened >= max(ours.damaged_end, theirs.damaged_end, 0)
         possible = ours.log_end_offset >= theirs.log_end_offset
         keys = np.flatnonzero(readable & ~reached & (opened < self.cleaned_end)) if possible else np.empty(0, np.int64)
         reasons = np.full(len(keys), REASONS.index("markers"))
         holders, others = np.full(len(keys), number), np.full(len(keys), other)
-        shown = block.fact(last, Row.KEY_SHOWN)[keys]
+        shown = block.fact(last, KeyColumn.KEY_SHOWN)[keys]
         return Unexplained(keys, reasons, opened[keys], holders, others, np.ones(len(keys), bool), shown)
 
-    def _beyond_checkpoint(self, block: KeyBlock, pair: Pair) -> "Mask":
+    def _beyond_checkpoint(self, block: KeyBlock, pair: ReplicaPair) -> "Mask":
         """Whether a key lacks a record beyond the cleaned range, or one within it that only a record beyond supersedes."""
         if max(self.sides[number].damaged_end for number in (pair.left, pair.right)) >= 0:
             return np.zeros(block.keys, bool)
@@ -394,7 +399,7 @@ class KeyComparison:
         lacks: Mask = block.records(pair.left, middle, pair.end) != block.records(pair.right, middle, pair.end)
         if middle < pair.end:
             left, right = (block.last(number, RecordState.VISIBLE, pair.start, middle) for number in (pair.left, pair.right))
-            at_left, at_right = block.fact(left, Row.OFFSET), block.fact(right, Row.OFFSET)
+            at_left, at_right = block.fact(left, KeyColumn.OFFSET), block.fact(right, KeyColumn.OFFSET)
             lacks |= (at_left > at_right) & ~block.has_flag(left, TOMBSTONE)
             lacks |= (at_right > at_left) & ~block.has_flag(right, TOMBSTONE)
         return lacks
@@ -521,7 +526,7 @@ def _premises(replicas: list[Replica], kept: TombstoneRetention) -> list[str]:
     return [*premises, f"delete.retention.ms {kept.milliseconds} {source}"]
 
 
-def within(cuts: "Ints", counts: "Ints", start: int, end: int) -> int:
+def sum_between_cuts(cuts: "Ints", counts: "Ints", start: int, end: int) -> int:
     """Sum of the counts of the intervals in `[start, end)`; both are cuts."""
     low, high = cuts.searchsorted([start, end], side="right")
     return int(counts[low:high].sum())

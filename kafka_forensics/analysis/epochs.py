@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.analysis.segments import Survey
+from kafka_forensics.analysis.segments import ChunkFacts
 from kafka_forensics.model.batches import BatchColumn, has_right_crc
 from kafka_forensics.model.constants import NO_PARTITION_LEADER_EPOCH, NO_TIMESTAMP
 from kafka_forensics.model.controller import NO_LEADER, PartitionControl
@@ -50,7 +50,7 @@ class EpochsFold:
         self.dropped_runs = 0
         self.batches_without_epoch = 0
 
-    def step(self, columns: "NDArray[np.int64]", seen: Survey | None = None) -> None:
+    def step(self, columns: "NDArray[np.int64]", seen: ChunkFacts | None = None) -> None:
         """Add the batches of a chunk. `seen` is the survey of its columns, if it has any."""
         epoch = columns[BatchColumn.PARTITION_LEADER_EPOCH]
         if epoch.size == 0:
@@ -252,7 +252,7 @@ def epoch_starts(fold: EpochsFold, checkpoint: Sequence[EpochEntry] | None, log_
     return starts
 
 
-def with_remote_epochs(epochs: Sequence[EpochEntry], checkpoint: Sequence[EpochEntry], local_log_start: int) -> list[EpochEntry]:
+def add_remote_epochs(epochs: Sequence[EpochEntry], checkpoint: Sequence[EpochEntry], local_log_start: int) -> list[EpochEntry]:
     """The epochs of a tiered log: those of its remote part from the checkpoint, their only source on the disk, then `epochs`."""
     remote = [entry for entry in checkpoint if entry.start_offset < local_log_start]
     if not _ascend(remote):

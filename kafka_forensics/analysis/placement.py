@@ -70,10 +70,10 @@ class KeyPlacementFold:
 
     def samples(self) -> "Ints":
         """The sample, a (KEY_SAMPLE_COLUMNS, n) matrix in order of offsets."""
-        return thinned(np.concatenate([np.empty((KEY_SAMPLE_COLUMNS, 0), np.int64), *self._kept], axis=1), MOST_KEPT)
+        return sample_columns(np.concatenate([np.empty((KEY_SAMPLE_COLUMNS, 0), np.int64), *self._kept], axis=1), MOST_KEPT)
 
 
-def thinned(samples: "Ints", most: int) -> "Ints":
+def sample_columns(samples: "Ints", most: int) -> "Ints":
     """At most `most` columns, in order of offsets; the same columns however the matrix was put together."""
     offsets = samples[KeySampleColumn.OFFSET]
     if offsets.size > most:
@@ -173,7 +173,7 @@ class Placement:
         return normal and len(self.periods) < 2 and not self.scattered_keys
 
 
-def judge_topic(topic: str, partitions: Mapping[int, PartitionKeys], partition_count: int, *, exact_count: bool) -> Placement:
+def weigh_rules(topic: str, partitions: Mapping[int, PartitionKeys], partition_count: int, *, exact_count: bool) -> Placement:
     """Weigh the rules over the keys of one topic; `exact_count`: the topic has exactly `partition_count` partitions."""
     keyless = {number: keys.records * keys.keyless / keys.looked_at for number, keys in partitions.items() if keys.looked_at}
     total = sum(keyless.values())
@@ -207,7 +207,7 @@ class _Keys:
     def of(cls, partitions: Mapping[int, PartitionKeys]) -> "_Keys":
         most = max(_LEAST_OF_A_PARTITION, MOST_OF_A_TOPIC // len(partitions))
         every_nth = 1 + (most * len(partitions) - 1) // MOST_OF_A_TOPIC
-        samples = {number: thinned(keys.samples, most) for number, keys in sorted(partitions.items())[::every_nth]}
+        samples = {number: sample_columns(keys.samples, most) for number, keys in sorted(partitions.items())[::every_nth]}
         rows = np.concatenate(list(samples.values()), axis=1)
         numbers = np.repeat(np.array(list(samples), np.int64), [sample.shape[1] for sample in samples.values()])
         return cls(numbers, *(rows[KeySampleColumn[name]] for name in ("OFFSET", "TIMESTAMP", "MURMUR2", "CRC32")))

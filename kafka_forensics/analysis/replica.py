@@ -7,26 +7,26 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.analysis.epochs import EpochsFold, epoch_starts, with_remote_epochs
+from kafka_forensics.analysis.epochs import EpochsFold, add_remote_epochs, epoch_starts
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.placement import KeyPlacementFold
 from kafka_forensics.analysis.producers import EpochBumps, ProducersFold
 from kafka_forensics.analysis.segments import (
     BadEntry,
+    ChunkFacts,
     ContinuityFold,
-    Course,
     FramingFold,
     IndexFold,
-    Irregularity,
-    Misplaced,
+    MisplacedBatch,
+    OffsetAnomaly,
+    OffsetSequence,
     Run,
-    Survey,
     ZeroTail,
+    chunk_facts,
+    correct_base_offsets,
+    doubtful_last_batch,
     judge,
-    last_in_doubt,
-    out_of_line,
-    put_right,
-    survey,
+    misplaced_in_cleaned_log,
 )
 from kafka_forensics.analysis.transactions import OpenTransaction, TransactionsFold
 from kafka_forensics.evidence.context import ReplicaContext
@@ -34,14 +34,14 @@ from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.constants import HEADER_SIZE_UP_TO_MAGIC, LEGACY_V0_OVERHEAD, MAX_RELATIVE_OFFSET
 from kafka_forensics.model.files import EpochEntry, OffsetIndex, ProducerEntry, TimeIndex
 from kafka_forensics.model.findings import Place
-from kafka_forensics.model.results import Read, RecoveryOutlook
+from kafka_forensics.model.results import ReadExtent, RecoveryOutlook
 from kafka_forensics.replication.recovery import (
     BATCH_BEYOND_FILE,
     BATCH_INVALID,
     HEADER_CUT,
     LENGTH_TOO_SMALL,
     OFFSET_OVERFLOW,
-    Stop,
+    RecoveryStop,
 )
 
 if TYPE_CHECKING:
@@ -75,12 +75,16 @@ class RecoveryFold:
         self._batches = 0
         self.ends: dict[int, WalkEnd] = {}
 
-    def stop(self, segment: int) -> Stop | None:
+    def stop(self, segment: int) -> RecoveryStop | None:
         """Where recovery stops in a segment that was folded whole; None if it reaches the segment's end."""
         end = self.ends.get(segment)
-        return None if end is None else Stop(end.position, segment if end.last_offset is None else end.last_offset + 1, end.check)
+        return (
+            None
+            if end is None
+            else RecoveryStop(end.position, segment if end.last_offset is None else end.last_offset + 1, end.check)
+        )
 
-    def step(self, chunk: BatchChunk, seen: Survey | None = None) -> None:
+    def step(self, chunk: BatchChunk, seen: ChunkFacts | None = None) -> None:
         """Add the batches and the damage of a chunk. `seen` is the survey of its columns, if it has any."""
         last = chunk.columns[BatchColumn.LAST_OFFSET]
         plain = seen is not None and seen.joined and not chunk.damage
@@ -180,7 +184,7 @@ class BlockDigests:
         self.first_block = 0
         self.sums: NDArray[np.int64] = np.zeros((0, _PARTS), np.int64)
 
-    def step(self, columns: "NDArray[np.int64]", seen: Survey | None = None) -> None:
+    def step(self, columns: "NDArray[np.int64]", seen: ChunkFacts | None = None) -> None:
         """Add the batches of a chunk; `seen` is its survey. Negative (hostile) offsets count in block 0."""
         if columns.shape[1] == 0:
             return
@@ -302,7 +306,7 @@ class ReplicaState:
         self.unread: set[int] = set()
         """Base offsets of segments not read to their end: what is missing there proves nothing."""
 
-    def give_up(self, position: int) -> None:
+    def note_unread(self, position: int) -> None:
         """Record that the segment could not be read from byte `position` on."""
         self.unread.add(self._segment)
         self.continuity.damage_at_end = self.continuity.damage_at_end or (self._segment, position)
@@ -312,8 +316,8 @@ class ReplicaState:
 
     def step(self, chunk: BatchChunk) -> None:
         """Add the batches and the damage of a chunk."""
-        written, chunk = chunk, put_right(chunk, self._moved) if self._moved else chunk
-        seen = survey(chunk.columns) if chunk.rows else None
+        written, chunk = chunk, correct_base_offsets(chunk, self._moved) if self._moved else chunk
+        seen = chunk_facts(chunk.columns) if chunk.rows else None
         self.framing.step(chunk, seen)
         self.recovery.step(written, seen if written is chunk else None)
         self.continuity.step(chunk.columns, chunk.damage, seen)
@@ -386,7 +390,7 @@ class Replica:
 
     context: ReplicaContext
     state: ReplicaState
-    course: Course
+    offset_sequence: OffsetSequence
     log_start_offset: int
     """First readable offset; in a tiered topic the records before `local_log_start_offset` are in remote storage."""
     log_end_offset: int
@@ -397,15 +401,15 @@ class Replica:
     is_tiered: bool = False
     recovery: RecoveryOutlook | None = None
     """What a broker that starts on this copy makes of the log; None until that is computed."""
-    recovery_once_mended: RecoveryOutlook | None = None
+    recovery_once_repaired: RecoveryOutlook | None = None
     """The same after small files that prevent the start were moved away or written anew."""
     forgotten: list[OpenTransaction] = field(default_factory=list)
     """Transactions open in the newest snapshot whose records retention removed; without a place in the log."""
-    misplaced: tuple[Misplaced, ...] = ()
+    misplaced: tuple[MisplacedBatch, ...] = ()
     """Batches with a wrong base offset; the folded state has them at the right one."""
     snapshot_open: list[OpenTransaction] = field(default_factory=list)
     """Transactions open in the newest snapshot; without a place in the log."""
-    entries_beyond: Counter[tuple[int, str]] = field(init=False)
+    index_entries_beyond_log: Counter[tuple[int, str]] = field(init=False)
     """(segment, `index` or `timeindex`) → entries that point beyond the segment's log."""
     gap_starts: frozenset[int] = field(init=False)
     """First missing offsets."""
@@ -413,8 +417,8 @@ class Replica:
     def __post_init__(self) -> None:
         """Compute once what rules look up for every segment, gap and entry."""
         bad = self.state.bad_entries
-        self.entries_beyond = Counter((entry.segment, entry.file_kind) for entry in bad if entry.reason == "beyond_log")
-        self.gap_starts = frozenset(start for start, _ in self.course.gaps())
+        self.index_entries_beyond_log = Counter((entry.segment, entry.file_kind) for entry in bad if entry.reason == "beyond_log")
+        self.gap_starts = frozenset(start for start, _ in self.offset_sequence.gaps())
 
     @property
     def broker(self) -> int | str:
@@ -427,11 +431,11 @@ class Replica:
         return max(self.context.segment_base_offsets, default=-1) not in self.state.unread
 
     @property
-    def read(self) -> Read:
+    def read(self) -> ReadExtent:
         """How much of the log was read; NONE if a segment was not read and no batch and no damage was found."""
         if not self.state.unread:
-            return Read.WHOLE
-        return Read.PART if self.state.framing.batches or self.state.framing.bytes_damaged else Read.NONE
+            return ReadExtent.WHOLE
+        return ReadExtent.PART if self.state.framing.batches or self.state.framing.bytes_damaged else ReadExtent.NONE
 
     @property
     def first_batch_offset(self) -> int:
@@ -440,7 +444,7 @@ class Replica:
         return min((run.start_offset for run in runs), default=self.log_start_offset)
 
     @property
-    def held_from(self) -> int:
+    def first_held_offset(self) -> int:
         """First offset that it holds, on its disk or in remote storage."""
         return self.log_start_offset if self.is_tiered else self.first_batch_offset
 
@@ -450,23 +454,23 @@ class Replica:
         start, end = self.log_start_offset, self.local_log_start_offset
         return ((start, end),) if start < end else ()
 
-    def in_doubt(self) -> list[Misplaced]:
+    def in_doubt(self) -> list[MisplacedBatch]:
         """Batches of the folded log whose base offset contradicts both neighbours, each once, without those in `misplaced`."""
         found = [
-            Misplaced(*wrong.run.last_place, wrong.end - wrong.start, wrong.run.start_offset, wrong.start, wrong.start)
-            for wrong in self.course.irregularities
+            MisplacedBatch(*wrong.run.last_place, wrong.end - wrong.start, wrong.run.start_offset, wrong.start, wrong.start)
+            for wrong in self.offset_sequence.anomalies
             if wrong.kind == "OFFSET_DISCONTINUITY" and wrong.run.batches == 1
         ]
         if self.context.compacted:
-            found += out_of_line(self.state.continuity.runs)
+            found += misplaced_in_cleaned_log(self.state.continuity.runs)
         moved = {batch.place for batch in self.misplaced}
         return [batch for batch in {batch.place: batch for batch in found}.values() if batch.place not in moved]
 
-    def last_in_doubt(self) -> Misplaced | None:
+    def doubtful_last_batch(self) -> MisplacedBatch | None:
         """The last batch of the log, unless it begins where the batch before it ends or is in `misplaced`."""
         if not self.end_is_known or self.state.continuity.damage_at_end or self.state.continuity.bad_tail:
             return None
-        last = last_in_doubt(self.state.continuity.runs)
+        last = doubtful_last_batch(self.state.continuity.runs)
         return None if last is None or last.place in {batch.place for batch in self.misplaced} else last
 
     def written_end(self, segment: int, end: int) -> int:
@@ -479,12 +483,12 @@ class Replica:
         return any(run.start_offset <= start and end <= run.end_offset for run in self.state.continuity.runs)
 
 
-def kept_from(start: int, holders: Sequence[Replica]) -> int:
+def first_kept_offset(start: int, holders: Sequence[Replica]) -> int:
     """First offset from `start` on that one of `holders` (at least one) keeps: what is below all their log starts was deleted."""
     return max(start, min(replica.log_start_offset for replica in holders))
 
 
-def whole(context: ReplicaContext, state: ReplicaState, misplaced: tuple[Misplaced, ...] = ()) -> Replica:
+def whole(context: ReplicaContext, state: ReplicaState, misplaced: tuple[MisplacedBatch, ...] = ()) -> Replica:
     """The replica from its context and the merged state of its whole log.
 
     `misplaced` are batches with a wrong base offset, which the state has at the right one.
@@ -493,16 +497,16 @@ def whole(context: ReplicaContext, state: ReplicaState, misplaced: tuple[Misplac
     if context.log_unknown:
         state.unread.add(-1)
     runs = state.continuity.runs
-    course = judge([*_empty_first_segment(context, state), *runs, *_empty_last_segment(context, state)])
+    offset_sequence = judge([*_empty_first_segment(context, state), *runs, *_empty_last_segment(context, state)])
     for batch in misplaced:
         written = Run(batch.written, batch.written + batch.offsets, batch.segment, batch.position, 1)
-        irregularity = Irregularity("OFFSET_DISCONTINUITY", batch.offset, batch.end_offset, written, batch.offset)
-        course.irregularities.append(irregularity)
+        irregularity = OffsetAnomaly("OFFSET_DISCONTINUITY", batch.offset, batch.end_offset, written, batch.offset)
+        offset_sequence.anomalies.append(irregularity)
     start = context.segment_base_offsets[0] if context.segment_base_offsets else 0
     if runs and runs[0].start_offset < start:
         start = max(runs[0].start_offset, 0)
     start = local_start = max(start, context.log_start_checkpoint or 0)
-    end = course.end_offset if runs else max(context.segment_base_offsets, default=0)
+    end = offset_sequence.end_offset if runs else max(context.segment_base_offsets, default=0)
     tail = state.continuity.bad_tail
     if tail is not None and tail.start_offset <= end < tail.end_offset:
         end = tail.end_offset
@@ -514,8 +518,8 @@ def whole(context: ReplicaContext, state: ReplicaState, misplaced: tuple[Misplac
         # no entry yet, while the log starts with its first epoch
         start = min((entry.start_offset for entry in context.epoch_checkpoint or ()), default=0)
         start = min(start if context.log_start_checkpoint is None else context.log_start_checkpoint, local_start)
-        epochs = with_remote_epochs(epochs, context.epoch_checkpoint or (), local_start)
-    return Replica(context, state, course, start, end, epochs, local_start, context.is_tiered, misplaced=misplaced)
+        epochs = add_remote_epochs(epochs, context.epoch_checkpoint or (), local_start)
+    return Replica(context, state, offset_sequence, start, end, epochs, local_start, context.is_tiered, misplaced=misplaced)
 
 
 def _empty_first_segment(context: ReplicaContext, state: ReplicaState) -> list[Run]:
@@ -547,7 +551,7 @@ def snapshot_open(entries: Sequence[ProducerEntry]) -> list[OpenTransaction]:
     return [OpenTransaction.of_snapshot(entry) for entry in oldest]
 
 
-def forgotten_transactions(replica: Replica, entries: Sequence[ProducerEntry], snapshot_offset: int) -> list[OpenTransaction]:
+def expired_open_transactions(replica: Replica, entries: Sequence[ProducerEntry], snapshot_offset: int) -> list[OpenTransaction]:
     """Transactions open in a snapshot at `snapshot_offset` of which the log, which begins before that, has no batch.
 
     A broker that starts on this copy believes the snapshot: the last stable offset stays at the log start (UnifiedLog). A producer

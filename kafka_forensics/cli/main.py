@@ -288,10 +288,10 @@ def _why_not(error: OSError) -> str:
     said = str(error.strerror).lower()
     if not stat.S_ISREG(os.fstat(1).st_mode):
         return said
-    from kafka_forensics.storage.disks import disk_of
+    from kafka_forensics.storage.disks import mounted_disk
 
     try:
-        return f"{said}: {disk_of(os.readlink('/proc/self/fd/1'))}"
+        return f"{said}: {mounted_disk(os.readlink('/proc/self/fd/1'))}"
     except OSError:
         return said
 

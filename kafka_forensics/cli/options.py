@@ -310,7 +310,11 @@ class Reading(Access):
         return replace(
             self.scope(selection),
             jobs=self.jobs or cores(),
-            copied=None if self.copied_whole is None else ledger.Extent.WHOLE if self.copied_whole else ledger.Extent.PARTIAL,
+            copied=None
+            if self.copied_whole is None
+            else ledger.CopyExtent.WHOLE
+            if self.copied_whole
+            else ledger.CopyExtent.PARTIAL,
             live=self.live,
             deep=deep,
             as_of_ms=None if as_of is None else time_ms(as_of),

@@ -161,9 +161,9 @@ def _replacing(output: Path, opener: Callable[[str, int], int] | None) -> Iterat
         with target.open("w", encoding="utf-8", newline="\n") as stream:
             yield stream
         return
-    from kafka_forensics.storage.disks import whole_file
+    from kafka_forensics.storage.disks import atomic_text_file
 
-    with whole_file(target, opener) as stream:
+    with atomic_text_file(target, opener) as stream:
         yield stream
         if target.exists() and opener is None:
             os.fchmod(stream.fileno(), stat.S_IMODE(target.stat().st_mode))

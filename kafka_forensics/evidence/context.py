@@ -5,7 +5,7 @@ from typing import TypedDict, Unpack
 
 from kafka_forensics.evidence.ledger import ExpectedReplica
 from kafka_forensics.model.controller import PartitionControl
-from kafka_forensics.model.coordinators import Committed
+from kafka_forensics.model.coordinators import CommittedOffset
 from kafka_forensics.model.files import EpochEntry, LeaderEpochs
 from kafka_forensics.model.findings import Place
 from kafka_forensics.model.remote_log import RemoteLog
@@ -31,7 +31,7 @@ class ReplicaContext:
     directory: str
     """Name of the partition directory, relative to `log_dir`."""
     topic_id: str | None = None
-    topic_id_damaged: bool = False
+    has_damaged_topic_id: bool = False
     """Whether it has an invalid `partition.metadata`."""
     high_watermark: int | None = None
     """From `replication-offset-checkpoint`."""
@@ -53,7 +53,7 @@ class ReplicaContext:
     """The partition's remote segments by `__remote_log_metadata`; None also if it has none yet."""
     is_tiered: bool = False
     """Whether the topic uses tiered storage (KIP-405), so that the log begins before its first local segment."""
-    committed: list[Committed] = field(default_factory=list)
+    committed: list[CommittedOffset] = field(default_factory=list)
     """Offsets that groups committed for the partition."""
     decided: bool = False
     """Whether the transaction coordinators' log has a decision that lists the partition."""

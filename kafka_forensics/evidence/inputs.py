@@ -8,9 +8,16 @@ from typing import Any, Final, TypeVar
 
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.context import ReplicaContext
-from kafka_forensics.evidence.ledger import Extent
-from kafka_forensics.evidence.options import ScanOptions, fits, listed, raise_unless_hidden, require_match, without_secrets
-from kafka_forensics.evidence.paths import is_alone, members_left_out, not_listed, note_strangers, open_paths, typed_path
+from kafka_forensics.evidence.ledger import CopyExtent
+from kafka_forensics.evidence.options import ScanOptions, fits, listed, raise_or_warn, require_match, without_secrets
+from kafka_forensics.evidence.paths import (
+    is_lone_partition,
+    log_skipped_files,
+    open_paths,
+    skipped_members,
+    typed_path,
+    unlisted_directories,
+)
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, WITNESS_TOPICS
 from kafka_forensics.model.controller import ControllerHistory
@@ -43,29 +50,10 @@ from kafka_forensics.replication.recovery import (
 )
 from kafka_forensics.replication.small_files import BOOTSTRAP, CLEAN_SHUTDOWN, META_PROPERTIES, PARTITION_METADATA
 from kafka_forensics.storage.bundles import BundleSource
-from kafka_forensics.storage.code_cache import keep_out_of
+from kafka_forensics.storage.code_cache import exclude_input
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.open import Manifest
 from kafka_forensics.storage.source import ByteFile, ByteSource, DistantSource, Entry, EntryKind
-
-__all__ = [
-    "CHECKPOINTS",
-    "METADATA",
-    "Inputs",
-    "LogDir",
-    "NotRead",
-    "ReplicaPlan",
-    "as_collected",
-    "broker_order",
-    "gather",
-    "gather_log_dirs",
-    "misnamed",
-    "not_looked_into",
-    "read_leader_epochs",
-    "require_asked",
-    "require_or_note",
-    "typed_path",
-]
 
 _LOGGER: Final = logging.getLogger(__name__)
 Parsed = TypeVar("Parsed")
@@ -217,15 +205,15 @@ def gather(
     """
     inputs = gather_log_dirs(paths, options.storage_options)
     inputs.given = tuple(paths)
-    options = as_collected(inputs.sources, options)
-    inputs.incomplete += not_looked_into(inputs.sources) if options.deep else []
+    options = with_bundle_options(inputs.sources, options)
+    inputs.incomplete += undecoded_bundles(inputs.sources) if options.deep else []
     if any("://" in path for path in paths):
         bare, reached = without_secrets(paths, options)
         inputs.given, inputs.reached = tuple(bare), reached.storage_options
     inputs.is_unchecked = scanned
     if not (elsewhere or scanned):
-        require_or_note(inputs, options)
-    for log_dir in inputs.log_dirs if options.copied is not Extent.WHOLE else ():
+        require_requested_or_warn(inputs, options)
+    for log_dir in inputs.log_dirs if options.copied is not CopyExtent.WHOLE else ():
         if _lacks_logs(log_dir):
             log_dir.logs_left_out = True
             inputs.incomplete.append(Incomplete(log_dir.name, _NO_LOGS.format(log_dir.broker), broker=log_dir.broker))
@@ -322,7 +310,7 @@ class _ReplicaPlanner:
         elif entry is not None:
             metadata = self._inputs.read(plan.log_dir.source, entry, parse_partition_metadata)
             if metadata is not None:
-                plan.context.topic_id, plan.context.topic_id_damaged = metadata.topic_id, bool(metadata.damage)
+                plan.context.topic_id, plan.context.has_damaged_topic_id = metadata.topic_id, bool(metadata.damage)
 
 
 def _is_slow(log_dir: LogDir) -> bool:
@@ -338,24 +326,24 @@ def read_leader_epochs(inputs: Inputs, plan: ReplicaPlan) -> None:
         plan.context.leader_epochs = inputs.read(plan.log_dir.source, entry, parse_leader_epochs)
 
 
-def as_collected(sources: Iterable[ByteSource], options: ScanOptions) -> ScanOptions:
+def with_bundle_options(sources: Iterable[ByteSource], options: ScanOptions) -> ScanOptions:
     """The options for these sources: copies are live if a bundle was made of a running broker."""
     live = options.live or any(source.about.live for source in sources if isinstance(source, BundleSource))
     return replace(options, live=live)
 
 
-def not_looked_into(sources: Iterable[ByteSource]) -> list[Incomplete]:
+def undecoded_bundles(sources: Iterable[ByteSource]) -> list[Incomplete]:
     """The bundles that were collected without decoding batches, so that damage inside of these is unknown."""
     reason = "collected without a look into batches: collect it with --deep"
     return [Incomplete(source.name, reason) for source in sources if isinstance(source, BundleSource) and not source.about.is_deep]
 
 
-def require_or_note(inputs: Inputs, options: ScanOptions, also: Iterable[tuple[str, int]] = ()) -> None:
-    """`require_asked`, but only a warning if the requested partitions may be in unreadable files."""
+def require_requested_or_warn(inputs: Inputs, options: ScanOptions, also: Iterable[tuple[str, int]] = ()) -> None:
+    """`require_requested`, but only a warning if the requested partitions may be in unreadable files."""
     try:
-        require_asked(inputs, options, also)
+        require_requested(inputs, options, also)
     except UsageError as error:
-        raise_unless_hidden(error, hidden=bool(inputs.incomplete))
+        raise_or_warn(error, hidden=bool(inputs.incomplete))
 
 
 def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ...] = ()) -> Inputs:
@@ -366,12 +354,12 @@ def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ..
     inputs = Inputs()
     named: dict[int | str, list[LogDir]] = {}
     opened_paths = open_paths(paths, storage_options=storage_options)
-    note_strangers(opened_paths)
+    log_skipped_files(opened_paths)
     for opened in opened_paths:
         given, source, discovery = opened.given, opened.source, opened.discovery
         inputs.discoveries.append((source.name, discovery))
         inputs.sources.append(source)
-        inputs.incomplete += not_listed(source, discovery) + members_left_out(source)
+        inputs.incomplete += unlisted_directories(source, discovery) + skipped_members(source)
         log_dirs = [_read_log_dir(inputs, source, found, given) for found in discovery.log_directories]
         log_dirs += [_log_dir_of_file(inputs, source, entry, given) for entry in discovery.files]
         inputs.log_dirs += log_dirs
@@ -388,7 +376,7 @@ def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ..
         for log_dir in log_dirs:
             log_dir.node_id = node_id if log_dir.is_empty else log_dir.node_id
     _separate_clashes(inputs)
-    for broker, node_ids, names in misnamed(inputs.log_dirs):
+    for broker, node_ids, names in contradicting_names(inputs.log_dirs):
         given_as = f"{listed(names)} was given as broker {broker}"
         nodes = listed(map(str, node_ids))
         _LOGGER.warning("note: %s and is node %s's by meta.properties: findings call it %s", given_as, nodes, broker)
@@ -418,7 +406,7 @@ def _not_read(source: ByteSource, discovery: Discovery, log_dirs: list[LogDir]) 
                     yield not_read(entry, *place, directory.name, entry.name)
 
 
-def misnamed(log_dirs: Iterable[LogDir]) -> list[tuple[int, list[int], list[str]]]:
+def contradicting_names(log_dirs: Iterable[LogDir]) -> list[tuple[int, list[int], list[str]]]:
     """(number given as the broker's name, node ids by meta.properties, log directories) where these contradict each other."""
     by_broker: dict[int, list[tuple[int, str]]] = {}
     for log_dir in log_dirs:
@@ -431,7 +419,7 @@ def misnamed(log_dirs: Iterable[LogDir]) -> list[tuple[int, list[int], list[str]
     ]
 
 
-def require_asked(inputs: Inputs, options: ScanOptions, also: Iterable[tuple[str, int]] = ()) -> None:
+def require_requested(inputs: Inputs, options: ScanOptions, also: Iterable[tuple[str, int]] = ()) -> None:
     """Raise UsageError if neither a partition directory, renamed or not, nor a partition of `also` matches `options`."""
     present = [
         (log_dir.broker, (directory.topic or "", directory.partition or 0))
@@ -461,7 +449,7 @@ def _read_log_dir(inputs: Inputs, source: ByteSource, found: LogDirectory, given
     if folder in {".", ".."}:
         folder = os.path.basename(os.path.abspath(name)) or name
     around = None
-    if is_alone(found) and parse_partition_name(folder) is not None:
+    if is_lone_partition(found) and parse_partition_name(folder) is not None:
         folder, around = _parent_folder(source, name) or folder, _log_dir_around(inputs, source, name)
     log_dir = LogDir(source, name, found, given if given is not None else folder, identified=given is not None)
     log_dir.has_snapshots = any(directory.snapshots for directory in found.partitions)
@@ -527,7 +515,7 @@ def _log_dir_around(inputs: Inputs, source: ByteSource, path: str) -> LogDir | N
         checkpoints = ((name, _file_around(inputs, around.source, name, parse_offset_checkpoint)) for name in CHECKPOINTS)
         around.checkpoints = {name: file for name, file in checkpoints if file is not None}
         if around.meta is not None or around.checkpoints:
-            keep_out_of(parent)
+            exclude_input(parent)
         inputs.around[parent] = around
     return inputs.around[parent]
 
@@ -625,7 +613,7 @@ def _had_log(directory: PartitionDirectory) -> bool:
     return bool(directory.segments or directory.snapshots) or EPOCHS_FILE in directory.entries
 
 
-def attributed(gaps: Iterable[Incomplete], log_dirs: Sequence[LogDir]) -> list[Incomplete]:
+def with_replicas(gaps: Iterable[Incomplete], log_dirs: Sequence[LogDir]) -> list[Incomplete]:
     """`gaps` with the broker in whose log directory each is, and the partition in whose directory.
 
     A gap that is a log directory, or contains some, gets no broker, because its content is unknown.
@@ -640,7 +628,7 @@ def may_hide_log_directory(inputs: Inputs) -> bool:
     It may contain further copies, so no record can be called lost everywhere.
     """
     is_truncated = any(source.problems for source in inputs.sources)
-    return is_truncated or any(gap.broker is None for gap in attributed(inputs.incomplete, inputs.log_dirs))
+    return is_truncated or any(gap.broker is None for gap in with_replicas(inputs.incomplete, inputs.log_dirs))
 
 
 def _attributed(gap: Incomplete, by_name: dict[str, LogDir]) -> Incomplete:

@@ -41,7 +41,7 @@ class Presence(StrEnum):
     """Its directory could not be listed, or was copied without `.log` files."""
 
 
-class Extent(StrEnum):
+class CopyExtent(StrEnum):
     """How a log directory is read."""
 
     WHOLE = "whole"
@@ -69,12 +69,12 @@ class GivenDirectory:
     """Whether it has `meta.properties`."""
     has_checkpoints: bool = True
     """Whether it has any offset checkpoint: a broker writes them when it starts."""
-    is_alone: bool = False
+    is_lone_partition: bool = False
     """Whether it is a partition directory, or a file, given without its log directory."""
     stopped_cleanly: bool = False
     of_another_cluster: bool = False
     """Whether it belongs, or may belong, to another cluster than the given controllers' log."""
-    copied: Extent | None = None
+    copied: CopyExtent | None = None
     """How it was copied, if the copy itself (a bundle) says so."""
     is_empty: bool = False
     """Whether it is completely empty, without `meta.properties`: a replaced disk, given with its broker's name."""
@@ -87,7 +87,7 @@ class DirectoryReading:
     """How one log directory is read, and by which row of the table of `read_directory`."""
 
     directory: GivenDirectory
-    reading: Extent
+    reading: CopyExtent
     reason: str
 
 
@@ -132,7 +132,9 @@ UNSEEN: Final = NOT_READ | {Presence.NOT_GIVEN, Presence.NOT_COPIED}
 """Cases in which records may exist unread, so that their absence proves nothing."""
 
 
-def read_directory(directory: GivenDirectory, expected: Iterable[TopicPartition], copied: Extent | None = None) -> DirectoryReading:
+def read_directory(
+    directory: GivenDirectory, expected: Iterable[TopicPartition], copied: CopyExtent | None = None
+) -> DirectoryReading:
     """How a log directory is read, by the first row that applies; `expected` are the partitions that should be in it.
 
     | row | reading |
@@ -150,15 +152,15 @@ def read_directory(directory: GivenDirectory, expected: Iterable[TopicPartition]
     has_data = any(topic != CLUSTER_METADATA_TOPIC for topic, _ in directory.there)
     bare = (directory.has_identity or directory.is_empty) and not directory.has_checkpoints and not has_data
     rows = (
-        (directory.is_alone, Extent.PARTIAL, "alone"),
-        (copied is Extent.WHOLE and bare, Extent.WIPED, "said"),
-        (copied is not None, copied or Extent.WHOLE, "said"),
-        (directory.is_empty, Extent.WIPED, "empty"),
-        (not directory.has_identity and not directory.has_checkpoints, Extent.PARTIAL, "no_small_files"),
-        (bare and (bool(keys) or not directory.there), Extent.WIPED, "identity_alone"),
-        (len(keys) < 2 * len(absent) < 2 * len(keys), Extent.PARTIAL, "most_absent"),
+        (directory.is_lone_partition, CopyExtent.PARTIAL, "alone"),
+        (copied is CopyExtent.WHOLE and bare, CopyExtent.WIPED, "said"),
+        (copied is not None, copied or CopyExtent.WHOLE, "said"),
+        (directory.is_empty, CopyExtent.WIPED, "empty"),
+        (not directory.has_identity and not directory.has_checkpoints, CopyExtent.PARTIAL, "no_small_files"),
+        (bare and (bool(keys) or not directory.there), CopyExtent.WIPED, "identity_alone"),
+        (len(keys) < 2 * len(absent) < 2 * len(keys), CopyExtent.PARTIAL, "most_absent"),
     )
-    extent, reason = next(((extent, reason) for applies, extent, reason in rows if applies), (Extent.WHOLE, "whole"))
+    extent, reason = next(((extent, reason) for applies, extent, reason in rows if applies), (CopyExtent.WHOLE, "whole"))
     return DirectoryReading(directory, extent, reason)
 
 
@@ -166,7 +168,7 @@ class Ledger:
     """The table of expected replicas; rows of a partition are in the order of brokers."""
 
     def __init__(
-        self, directories: Sequence[GivenDirectory], controller: ControllerHistory | None = None, copied: Extent | None = None
+        self, directories: Sequence[GivenDirectory], controller: ControllerHistory | None = None, copied: CopyExtent | None = None
     ) -> None:
         self._controller = controller
         self._controlled = {} if controller is None else controller.partitions
@@ -176,7 +178,7 @@ class Ledger:
             self._of_broker.setdefault(directory.broker, []).append(directory)
             if directory.node_id is not None:
                 self._of_node.setdefault(directory.node_id, []).append(directory)
-        self.nodes_known = all(directory.node_id is not None for directory in directories)
+        self.all_nodes_known = all(directory.node_id is not None for directory in directories)
         """Whether every log directory has a node id: otherwise one of them may belong to a broker that seems not to be given."""
         assigned = self._assigned_to_directories()
         self.readings = []
@@ -184,7 +186,7 @@ class Ledger:
             expected = self._expected_in(directory, assigned.get(id(directory), ()))
             self.readings.append(read_directory(directory, expected, copied or directory.copied))
         self._extent = {id(reading.directory): reading.reading for reading in self.readings}
-        self._wiped = [reading.directory for reading in self.readings if reading.reading is Extent.WIPED]
+        self._wiped = [reading.directory for reading in self.readings if reading.reading is CopyExtent.WIPED]
         self._topics = frozenset(() if controller is None else (history.topic for history in controller.topics.values()))
         self._listed: dict[TopicPartition, list[GivenDirectory]] = {}
         """Directories whose high-watermark checkpoint lists a partition that they do not have."""
@@ -271,7 +273,7 @@ class Ledger:
         return self._row(key, directory, directory.there[key], by)
 
     def _absent_row(self, key: TopicPartition, directory: GivenDirectory, by: tuple[str, ...]) -> ExpectedReplica:
-        is_partial = self._extent[id(directory)] is Extent.PARTIAL
+        is_partial = self._extent[id(directory)] is CopyExtent.PARTIAL
         return self._row(key, directory, Presence.NOT_COPIED if is_partial else Presence.ABSENT, by)
 
     def _assigned_row(self, key: TopicPartition, node: int) -> ExpectedReplica:
@@ -279,12 +281,12 @@ class Ledger:
         given = self._of_node.get(node, [])
         directory_id = directory_of(self._controlled[key], node)
         with_id = _with_id(given, directory_id)
-        wiped = [directory for directory in given if self._extent[id(directory)] is Extent.WIPED]
+        wiped = [directory for directory in given if self._extent[id(directory)] is CopyExtent.WIPED]
         has_other_ids = directory_id is not None and all(directory.directory_id is not None for directory in given)
         if not given or (not with_id and not wiped and has_other_ids):
             broker = given[0].broker if given else node
             return ExpectedReplica(*key, broker, Presence.NOT_GIVEN, (CONTROLLER,), node=node, is_assigned=True)
-        whole = [directory for directory in given if self._extent[id(directory)] is Extent.WHOLE]
+        whole = [directory for directory in given if self._extent[id(directory)] is CopyExtent.WHOLE]
         return self._absent_row(key, (with_id or wiped or whole or given)[0], ())
 
     def _row(self, key: TopicPartition, directory: GivenDirectory, case: Presence, by: tuple[str, ...]) -> ExpectedReplica:
@@ -303,7 +305,7 @@ class Ledger:
             never_known,
             directory.watermarks.get(key),
             any(key in other.set_aside for other in self._of_broker[directory.broker]),
-            self._extent[id(directory)] is Extent.WIPED,
+            self._extent[id(directory)] is CopyExtent.WIPED,
             directory.stopped_cleanly,
             directory.log_starts.get(key, 0),
         )

@@ -8,10 +8,10 @@ from fnmatch import fnmatchcase
 from typing import Final, TypedDict, Unpack
 
 from kafka_forensics.errors import UsageError, nearest
-from kafka_forensics.evidence.ledger import Extent
+from kafka_forensics.evidence.ledger import CopyExtent
 from kafka_forensics.model.amounts import first_few
 from kafka_forensics.model.findings import Place, TopicPartition
-from kafka_forensics.storage.code_cache import keep_in
+from kafka_forensics.storage.code_cache import set_cache_directory
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class ScanOptions:
     """A broker's id, or the name it was given with `NAME=PATH`."""
     jobs: int = 1
     """Number of processes, at least 1; findings do not depend on it."""
-    copied: Extent | None = None
-    """How every log directory was copied: `Extent.WHOLE` or `Extent.PARTIAL`; None: decided for each."""
+    copied: CopyExtent | None = None
+    """How every log directory was copied: `CopyExtent.WHOLE` or `CopyExtent.PARTIAL`; None: decided for each."""
     live: bool = False
     """The copies were made of running brokers, so their files may be of different moments."""
     deep: bool | None = None
@@ -44,9 +44,9 @@ def without_secrets(paths: Sequence[str], options: ScanOptions) -> tuple[list[st
 
     Raises UsageError for an invalid URI.
     """
-    from kafka_forensics.storage.remote import apart  # `--help` does not need it
+    from kafka_forensics.storage.remote import without_uri_options  # `--help` does not need it
 
-    bare, reached = apart(paths, options.storage_options)
+    bare, reached = without_uri_options(paths, options.storage_options)
     return bare, replace(options, storage_options=reached)
 
 
@@ -54,11 +54,13 @@ def shown_storage_options(storage_options: tuple[tuple[str, str], ...]) -> list[
     """The options that are not secret and contain no secret, including those of URIs, unless these contradict each other."""
     if not storage_options:
         return []
-    from kafka_forensics.storage.remote import SHOWN, of_places  # local files do not need it
+    from kafka_forensics.storage.remote import NON_SECRET_OPTIONS, options_of_uris  # local files do not need it
 
-    options = dict.fromkeys((*storage_options, *of_places(storage_options)))
-    secrets = ["@", *(value for name, value in options if name not in SHOWN and value)]
-    shown = [(name, value) for name, value in options if name in SHOWN and not any(secret in value for secret in secrets)]
+    options = dict.fromkeys((*storage_options, *options_of_uris(storage_options)))
+    secrets = ["@", *(value for name, value in options if name not in NON_SECRET_OPTIONS and value)]
+    shown = [
+        (name, value) for name, value in options if name in NON_SECRET_OPTIONS and not any(secret in value for secret in secrets)
+    ]
     names = [name for name, _ in shown]
     return [(name, value) for name, value in shown if names.count(name) == 1]
 
@@ -92,7 +94,7 @@ def scan_options(*, jobs: int, deep: bool | None, as_of_ms: int | None, **option
         options.get("partition"),
         None if broker is None else str(broker),
         jobs,
-        None if whole is None else Extent.WHOLE if whole else Extent.PARTIAL,
+        None if whole is None else CopyExtent.WHOLE if whole else CopyExtent.PARTIAL,
         options.get("live", False),
         deep,
         as_of_ms,
@@ -105,7 +107,7 @@ def keep_code_below(cache_dir: str | None) -> None:
     """Set the directory for compiled kernels, None: the default one. Raises UsageError unless it is an absolute path."""
     if cache_dir is not None and (not os.path.isabs(cache_dir) or "\0" in cache_dir):
         raise UsageError(f"the cache directory {cache_dir!r} is no absolute path", hint="give it from the root, like /var/cache")
-    keep_in(cache_dir)
+    set_cache_directory(cache_dir)
 
 
 _NAMES_LISTED: Final = 12
@@ -123,7 +125,7 @@ def require_match(there: Iterable[tuple[int | str, TopicPartition]], brokers: It
         return
     partitions = {partition for broker, partition in there if wanted is None or str(broker) == wanted}
     if not any(fits(partition, options) for partition in partitions):
-        raise nothing_there(partitions, options)
+        raise no_match_error(partitions, options)
 
 
 def fits(topic_partition: tuple[str, int | None], options: ScanOptions) -> bool:
@@ -134,7 +136,7 @@ def fits(topic_partition: tuple[str, int | None], options: ScanOptions) -> bool:
     return options.topic_glob is None or fnmatchcase(topic, options.topic_glob)
 
 
-def concerns(place: Place, options: ScanOptions) -> bool:
+def may_match(place: Place, options: ScanOptions) -> bool:
     """Whether a place may be in a partition and on a broker that match the options; missing fields match."""
     if options.broker is not None and place.broker is not None and str(place.broker) != options.broker:
         return False
@@ -143,7 +145,7 @@ def concerns(place: Place, options: ScanOptions) -> bool:
     return fits((place.topic, place.partition), options)
 
 
-def raise_unless_hidden(error: UsageError, *, hidden: bool) -> None:
+def raise_or_warn(error: UsageError, *, hidden: bool) -> None:
     """Raise `error`, or only log it if the requested data may be `hidden` in unreadable files."""
     if not hidden:
         raise error
@@ -151,7 +153,7 @@ def raise_unless_hidden(error: UsageError, *, hidden: bool) -> None:
     logging.getLogger(__name__).warning("note: in what could be read %s%s", error, hint)
 
 
-def nothing_there(there: Iterable[TopicPartition], options: ScanOptions) -> UsageError:
+def no_match_error(there: Iterable[TopicPartition], options: ScanOptions) -> UsageError:
     """The error if no partition matches: the most similar existing one, and others, those of internal topics last."""
     partitions = sorted(there, key=lambda partition: (partition[0].startswith("__"), partition))
     if not partitions:

@@ -28,7 +28,7 @@ from kafka_forensics.parsers.log_dir import (
 from kafka_forensics.storage.archives import container_of
 from kafka_forensics.storage.bundles import SUFFIX, BundleSource
 from kafka_forensics.storage.local import OUTSIDE, LocalSource
-from kafka_forensics.storage.open import ARCHIVES, located, open_source, share_roots, spelled_out
+from kafka_forensics.storage.open import ARCHIVES, expand_patterns, follow_links_between, local_spelling, open_source
 from kafka_forensics.storage.source import ByteSource, Entry, EntryKind, Identity, LostSource, path_in
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _BY_SUFFIX: Final = {
 }
 
 
-class StrangerError(UsageError):
+class NoKafkaFilesError(UsageError):
     """A path without any file of Kafka's."""
 
 
@@ -78,7 +78,7 @@ def open_paths(paths: list[str], *, logs_only: bool = True, storage_options: tup
     """
     opened: list[OpenedPath] = []
     by_place: dict[str, OpenedPath] = {}
-    expanded = [(given, *place) for given, path in map(split_name, paths) for place in located(path, storage_options)]
+    expanded = [(given, *place) for given, path in map(split_name, paths) for place in expand_patterns(path, storage_options)]
     for given, path, options in expanded:
         place = _real_path(path)
         if place in by_place:
@@ -87,13 +87,13 @@ def open_paths(paths: list[str], *, logs_only: bool = True, storage_options: tup
             continue
         by_place[place] = OpenedPath(given, _source(path, options, is_only=len(expanded) == 1), Discovery())
         opened.append(by_place[place])
-    share_roots([opened_path.source for opened_path in opened])
+    follow_links_between([opened_path.source for opened_path in opened])
     for opened_path in opened:
         opened_path.discovery = _discovered(opened_path.source)
         _take_empty_log_directory(opened_path)
     opened = [path_or_bundle for opened_path in opened for path_or_bundle in _with_bundles(opened_path, storage_options, by_place)]
     opened = _without_strangers(opened, logs_only=logs_only)
-    return _read_once(opened) if may_repeat(opened) else opened
+    return _read_once(opened) if may_have_duplicates(opened) else opened
 
 
 def _real_path(path: str) -> str:
@@ -122,14 +122,14 @@ def _with_bundles(
     for path in sorted(opened_path.typed(entry.path) for entry in found):
         place = _real_path(path)
         if place not in by_place:
-            options = next(options for _, options in located(path, storage_options))
+            options = next(options for _, options in expand_patterns(path, storage_options))
             bundle_source = _source(path, options, is_only=False)
             by_place[place] = OpenedPath(opened_path.given, bundle_source, _discovered(bundle_source))
             bundles.append(by_place[place])
     return bundles if found and discovery == Discovery() else [opened_path, *bundles]
 
 
-def note_strangers(opened: Iterable[OpenedPath]) -> None:
+def log_skipped_files(opened: Iterable[OpenedPath]) -> None:
     """Log the files and archives beside log directories that are not read."""
     names: list[str] = []
     archives: list[str] = []
@@ -174,7 +174,7 @@ def _without_strangers(opened: list[OpenedPath], *, logs_only: bool) -> list[Ope
         try:
             _require_content(opened_path, logs_only=logs_only)
             kept.append(opened_path)
-        except StrangerError as error:
+        except NoKafkaFilesError as error:
             if opened_path.given is not None:
                 raise
             strangers.append((opened_path, error))
@@ -210,11 +210,11 @@ def split_name(path: str) -> tuple[Name | None, str]:
     """Split `NAME=PATH`, unless a file of that name exists, and resolve `file:/path`. Raises UsageError for an empty name."""
     name, equals, rest = path.partition("=")
     if not equals or os.path.lexists(path) or not rest or "/" in name:
-        return None, spelled_out(path)
+        return None, local_spelling(path)
     if not name:
         shown = re.sub("://[^/]*@", "://", rest)  # without the credentials of a URI
         raise UsageError(f"there is no name in ={shown}", hint=f"write NAME={shown}, or {shown} without a name")
-    return (int(name) if name.isascii() and name.isdigit() and len(name) < 10 else name), spelled_out(rest)
+    return (int(name) if name.isascii() and name.isdigit() and len(name) < 10 else name), local_spelling(rest)
 
 
 def typed_path(source: ByteSource, path: str) -> str:
@@ -227,18 +227,18 @@ def not_read(source: ByteSource, error: SourceError) -> Incomplete:
     return Incomplete(typed_path(source, error.path), error.reason)
 
 
-def members_left_out(source: ByteSource) -> list[Incomplete]:
+def skipped_members(source: ByteSource) -> list[Incomplete]:
     """Members of an archive that are not read: those without a safe name, and all but the last with the same name."""
     rejected = [Incomplete(source.name, f"refused member: {name}") for name in source.rejected]
     return rejected + [Incomplete(source.name, f"several members are called {name}: the last is read") for name in source.replaced]
 
 
-def not_listed(source: ByteSource, discovery: Discovery) -> list[Incomplete]:
+def unlisted_directories(source: ByteSource, discovery: Discovery) -> list[Incomplete]:
     """Directories of a source that could not be listed, possibly its root, with paths as the user would type them."""
     return [Incomplete(typed_path(source, incomplete.path), incomplete.reason) for incomplete in discovery.incomplete]
 
 
-def lone_file_name(source: ByteSource) -> FileName | None:
+def single_file_name(source: ByteSource) -> FileName | None:
     """The file name of a source that is one file, parsed; of a renamed copy only its suffix counts. None if it is not Kafka's."""
     name = os.path.basename(source.name.rstrip("/"))
     parsed = parse_file_name(name)
@@ -256,20 +256,20 @@ def _discovered(source: ByteSource) -> Discovery:
 
 
 def _require_content(opened_path: OpenedPath, *, logs_only: bool) -> None:
-    """Raise StrangerError for a path without files of Kafka's, UsageError for an archive without an archive's name."""
+    """Raise NoKafkaFilesError for a path without files of Kafka's, UsageError for an archive without an archive's name."""
     source, discovery = opened_path.source, opened_path.discovery
     if isinstance(source, LostSource):
         name = os.path.basename(source.name.rstrip("/"))
         if source.is_special and parse_file_name(name) is None and parse_partition_name(name) is None:
-            raise StrangerError(f"{source.name}: {source.reason}")
+            raise NoKafkaFilesError(f"{source.name}: {source.reason}")
     elif discovery.files:
         _require_kafka_file(source, logs_only=logs_only)
     elif not (discovery.log_directories or discovery.incomplete or source.rejected or source.problems):
-        raise StrangerError(f"there is no Kafka log in {source.name}", hint=_hint(opened_path))
+        raise NoKafkaFilesError(f"there is no Kafka log in {source.name}", hint=_hint(opened_path))
 
 
 def _require_kafka_file(source: ByteSource, *, logs_only: bool) -> None:
-    parsed = lone_file_name(source)
+    parsed = single_file_name(source)
     if parsed is None:
         container = container_of(source)
         if container is not None:
@@ -277,10 +277,10 @@ def _require_kafka_file(source: ByteSource, *, logs_only: bool) -> None:
             rename = f"let its name end in {ends[0]}" if ends else f"archives that can be read are {', '.join(ARCHIVES)}"
             raise UsageError(f"{source.name}: holds {container.words}, and its name does not say so", hint=rename)
         hint = "a renamed copy is read if its name ends in .log, .index, ..."
-        raise StrangerError(f"{source.name}: no file of Kafka's has such a name", hint=hint)
+        raise NoKafkaFilesError(f"{source.name}: no file of Kafka's has such a name", hint=hint)
     if logs_only and not source.name.endswith(".log"):
         hint = f"`kafka-forensics dump {shlex.quote(source.name)}` shows what is in it"
-        raise StrangerError(f"there is no Kafka log in {source.name}, a file of kind {parsed.kind.value}", hint=hint)
+        raise NoKafkaFilesError(f"there is no Kafka log in {source.name}, a file of kind {parsed.kind.value}", hint=hint)
 
 
 def _hint(opened_path: OpenedPath) -> str:
@@ -309,7 +309,7 @@ def _two_names(place: str, name: Name, other: Name) -> UsageError:
     return UsageError(f"{place} was given two names, {name} and {other}", hint="give each log directory one name")
 
 
-def may_repeat(opened: Collection[OpenedPath]) -> bool:
+def may_have_duplicates(opened: Collection[OpenedPath]) -> bool:
     """Whether a directory may be reached by two names."""
     return len(opened) > 1 or any(opened_path.discovery.repeated or _has_links(opened_path.discovery) for opened_path in opened)
 
@@ -332,7 +332,7 @@ def _read_once(opened: list[OpenedPath]) -> list[OpenedPath]:
     for opened_path in opened:
         directories = []
         for directory in opened_path.discovery.log_directories:
-            elsewhere = in_log_dirs.get(opened_path.key(directory.entry)) if is_alone(directory) else None
+            elsewhere = in_log_dirs.get(opened_path.key(directory.entry)) if is_lone_partition(directory) else None
             if elsewhere is not None:
                 notes.append(_read_once_note(opened_path, directory.path, elsewhere.place))
                 continue
@@ -489,7 +489,7 @@ def _keepers(opened: list[OpenedPath]) -> dict[object, tuple[OpenedPath, LogDire
 
 def _rank(directory: LogDirectory) -> int:
     """0 for log directories, 2 for folders without small files, 4 for directories given alone; links in these rank one higher."""
-    return 4 if is_alone(directory) else 0 if directory.entries else 2
+    return 4 if is_lone_partition(directory) else 0 if directory.entries else 2
 
 
 def _partition_places(opened: list[OpenedPath]) -> tuple[Places, Places]:
@@ -498,7 +498,7 @@ def _partition_places(opened: list[OpenedPath]) -> tuple[Places, Places]:
     alone: Places = {}
     for opened_path in opened:
         for directory in opened_path.discovery.log_directories:
-            places, rank = alone if is_alone(directory) else in_log_dirs, _rank(directory)
+            places, rank = alone if is_lone_partition(directory) else in_log_dirs, _rank(directory)
             for partition in directory.partitions:
                 place = _ReadPlace(opened_path.typed(partition.path), rank + _is_link(partition.entry))
                 _keep_best(places, opened_path.key(partition.entry), place)
@@ -528,7 +528,7 @@ def _keep_best(places: Places, key: object, place: _ReadPlace) -> None:
         places[key] = place
 
 
-def is_alone(directory: LogDirectory) -> bool:
+def is_lone_partition(directory: LogDirectory) -> bool:
     """Whether it is a partition directory that was found without its log directory."""
     return any(partition.path == directory.path for partition in directory.partitions)
 

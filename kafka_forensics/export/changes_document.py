@@ -14,7 +14,7 @@ from kafka_forensics.export.json_document import (
     tool,
 )
 from kafka_forensics.model.changes import Change, ChangeKind, SnapshotsResult, change_values
-from kafka_forensics.model.json_objects import Json, json_text, with_twins
+from kafka_forensics.model.json_objects import Json, json_text, with_number_texts
 from kafka_forensics.model.results import SCHEMA_VERSION, Incomplete, ScanResult
 
 
@@ -56,7 +56,7 @@ def incomplete_rows(result: SnapshotsResult) -> Iterator[tuple[str | None, Incom
 
 
 def _change(change: Change) -> Json:
-    return {**change_values(change), "evidence": with_twins(change.evidence)}
+    return {**change_values(change), "evidence": with_number_texts(change.evidence)}
 
 
 def _engine(result: SnapshotsResult) -> str:

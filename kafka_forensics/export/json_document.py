@@ -6,7 +6,7 @@ from typing import Final
 
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.incidents import Incident
-from kafka_forensics.model.json_objects import Columns, Json, attributes, json_text, object_of, times, with_twins
+from kafka_forensics.model.json_objects import Columns, Json, attributes, json_text, object_of, times, with_number_texts
 from kafka_forensics.model.results import (
     SCHEMA_VERSION,
     BrokerSummary,
@@ -16,7 +16,7 @@ from kafka_forensics.model.results import (
     ScanResult,
 )
 from kafka_forensics.version import __version__
-from kafka_forensics.wording import advice, gravity, incident_advice, incident_message, message
+from kafka_forensics.wording import advice, incident_advice, incident_message, message, severity_order
 
 _BROKER: Final = attributes("broker cluster_id log_dirs clean_shutdown")
 _TOTALS: Final = attributes(
@@ -47,7 +47,7 @@ _FINDING: Final[Columns] = {
     **attributes("kind severity=severity.value confidence=confidence.value"),
     **attributes("topic partition broker log_dir file byte_start byte_end offset_start offset_end", of="place"),
     "message": message,
-    "evidence": lambda finding: with_twins(finding.evidence),
+    "evidence": lambda finding: with_number_texts(finding.evidence),
     "advice": advice,
 }
 FINDING_COLUMNS: Final = tuple(_FINDING)
@@ -75,7 +75,7 @@ def document(result: ScanResult) -> Iterator[str]:
         for partition in result.partitions
     )
     yield from json_list(' "partitions"', partitions)
-    order = sorted(range(len(result.findings)), key=lambda number: gravity(result.findings[number]))
+    order = sorted(range(len(result.findings)), key=lambda number: severity_order(result.findings[number]))
     yield from json_list(' "findings"', (finding_object(result.findings[number]) for number in order))
     yield from json_list(' "incidents"', map(incident_object, _placed(result.incidents, order)))
     yield from json_list(' "incomplete"', map(incomplete_object, result.incomplete), "}\n")

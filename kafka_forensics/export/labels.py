@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.export.facts.rows import text
-from kafka_forensics.model.arrow import one_word
+from kafka_forensics.model.arrow import repeated_dictionary
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.model.schemas import FACTS, PARTITION_KEYS, Fact, column, maybe
+from kafka_forensics.model.schemas import FACTS, PARTITION_KEYS, Fact, column, nullable_column
 
 CLUSTER: Final = column("cluster", pa.string(), "the cluster, as it was named")
 SNAPSHOT: Final = column("snapshot", pa.string(), "the snapshot of the cluster, as it was named")
@@ -95,7 +95,7 @@ def _labelled(schema: pa.Schema, words: Json, batch: pa.RecordBatch) -> pa.Recor
             array = batch.column(name)
             arrays.append(array if pa.types.is_dictionary(array.type) or array.type == kind else array.cast(kind))
         elif kind == pa.string():
-            arrays.append(one_word(text(words[name]), batch.num_rows))
+            arrays.append(repeated_dictionary(text(words[name]), batch.num_rows))
         else:
             number: Any = pa.scalar(words[name], kind)
             arrays.append(pa.repeat(number, batch.num_rows))
@@ -110,7 +110,7 @@ def _relaxed(field: Any) -> Any:
         kind = pa.list_(_relaxed(kind.value_field).with_name("element"))
     elif pa.types.is_struct(kind):
         kind = pa.struct([_relaxed(part) for part in kind])
-    return maybe(field.name, kind, "").remove_metadata()
+    return nullable_column(field.name, kind, "").remove_metadata()
 
 
 assert not {label.name for label in LABELS} & {name for fact in FACTS.values() for name in (*fact.schema.names, *PARTITION_KEYS)}

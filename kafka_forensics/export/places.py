@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Self, TypeVar
 
-from kafka_forensics.errors import STILL_FAILING, ForensicsError, PassingError, SourceError, UsageError, may_pass
+from kafka_forensics.errors import STILL_FAILING, ForensicsError, SourceError, TransientError, UsageError, is_transient
 from kafka_forensics.export.target import (
     INCOMPLETE,
     SUCCESS,
@@ -20,17 +20,17 @@ from kafka_forensics.export.target import (
 )
 from kafka_forensics.storage.open import local_path
 from kafka_forensics.storage.remote import (
-    NATIVE,
-    Failure,
-    Given,
+    PYARROW_SCHEMES,
+    OptionsArgument,
     RemotePlace,
     RequestFailedError,
+    RequestFailure,
     StorageOptions,
     attempt,
-    children,
-    once,
+    list_children,
     open_filesystem,
     remote_place,
+    request_once,
     storage_options,
 )
 
@@ -82,7 +82,7 @@ def below(output: str, name: str) -> str:
     return f"{bare.rstrip('/')}/{name}?{query}"
 
 
-def service_at(uri: str, storage: Given = None) -> tuple[RemotePlace, StorageOptions]:
+def service_at(uri: str, storage: OptionsArgument = None) -> tuple[RemotePlace, StorageOptions]:
     """The place that a URI names in a storage service, and how it is reached: as is given, as the URI says, as is found around."""
     place = remote_place(uri)
     return place, storage_options(storage, uri=place.name).with_options(place.options)
@@ -100,7 +100,7 @@ def absolute(output: str) -> str:
 
 
 # An export at a prefix of a storage service. There are no directories and no renaming there: a file is copied to its name.
-# Where UsageError is raised because something cannot be written, it is PassingError if the service may do better the next time.
+# Where UsageError is raised because something cannot be written, it is TransientError if the service may do better the next time.
 #
 # `_UNFINISHED` and `_SUCCESS` mean what they mean in a directory (`target`). What differs: two exports that begin at the same
 # moment may both find the prefix empty (the first that looks again gives way), and a process that has been given up may still
@@ -125,7 +125,7 @@ class RemoteTarget:
         filesystem, self._root = open_filesystem(place, options)
         self._fs: Any = filesystem
         self._uploads: Any = open_filesystem(place, options, uploads=True)[0]
-        self._repeats_beginning = place.scheme not in NATIVE  # fsspec's back ends need not repeat a request
+        self._repeats_beginning = place.scheme not in PYARROW_SCHEMES  # fsspec's back ends need not repeat a request
 
     @classmethod
     def open(cls, uri: str, storage: tuple[tuple[str, str], ...]) -> "RemoteTarget":
@@ -206,7 +206,7 @@ class RemoteTarget:
     def names(self, folder: str = "") -> list[str]:
         """What is directly below the prefix, or a folder there, sorted."""
         path = f"{self._root}/{folder}" if folder else self._root
-        infos, _ = self._ask(lambda: children(self._fs, path, allow_not_found=True))
+        infos, _ = self._ask(lambda: list_children(self._fs, path, allow_not_found=True))
         return sorted(info.base_name for info in infos)
 
     def put_names_on_disk(self) -> None:
@@ -268,13 +268,15 @@ class RemoteTarget:
 
     def _ask(self, ask: Callable[[], Answer], *, repeats: bool = True) -> Answer:
         try:
-            return attempt(ask, self._options) if repeats else once(ask, self._options)
+            return attempt(ask, self._options) if repeats else request_once(ask, self._options)
         except RequestFailedError as error:
             raise self._cannot(error.failure) from None
 
-    def _cannot(self, failure: Failure) -> ForensicsError:
+    def _cannot(self, failure: RequestFailure) -> ForensicsError:
         if failure.kind == "transient":
-            return PassingError(f"cannot write to {self.path}: {STILL_FAILING}; try again later; the service said: {failure.words}")
+            return TransientError(
+                f"cannot write to {self.path}: {STILL_FAILING}; try again later; the service said: {failure.words}"
+            )
         return UsageError(
             f"cannot write to {self.path}: {failure.words}", hint="check the bucket, credentials and rights (docs/storage.md)"
         )
@@ -317,4 +319,4 @@ def _no_source(name: str) -> Iterator[None]:
         yield
     except SourceError as error:
         words = f"cannot write to {name}: {error.reason}"
-        raise (PassingError(words) if may_pass(error.reason) else UsageError(words, hint=_LOOK)) from error
+        raise (TransientError(words) if is_transient(error.reason) else UsageError(words, hint=_LOOK)) from error

@@ -18,10 +18,19 @@ from kafka_forensics.export.json_document import tool
 from kafka_forensics.export.parquet import parquet_writer
 from kafka_forensics.export.target import HashedFile
 from kafka_forensics.model.json_objects import Json, attributes, json_text, object_of, rfc3339
-from kafka_forensics.model.recovered import COMMITTED, MAYBE, RECOVERED_FACT, TALLIED, UNREADABLE, Proof, RecoveredRecord, Tally
+from kafka_forensics.model.recovered import (
+    COMMITTED,
+    MAYBE,
+    OUTCOMES_COUNTED,
+    RECOVERED_FACT,
+    UNREADABLE,
+    OutcomeCounts,
+    Proof,
+    RecoveredRecord,
+)
 from kafka_forensics.model.results import SCHEMA_VERSION
-from kafka_forensics.questions.recover import Kept, RecoveredPartition, RecoveredRange, Recovery, Undecided
-from kafka_forensics.storage.disks import UNFINISHED, sync, why
+from kafka_forensics.questions.recover import KeptSide, RecoveredPartition, RecoveredRange, Recovery, Undecided
+from kafka_forensics.storage.disks import UNFINISHED, sync_directory, why
 from kafka_forensics.storage.private import private_files
 
 if TYPE_CHECKING:
@@ -80,15 +89,15 @@ class RecoveryFolder:
 
     def finish(self) -> None:
         """Give the files their places, the report last."""
-        sync(str(self.work))
+        sync_directory(str(self.work))
         if self.work.parent != self.output:
             self.work.rename(self.output)
-            sync(str(self.output.parent))
+            sync_directory(str(self.output.parent))
             return
         for name in (RECORDS_JSONL, RECORDS_PARQUET, REPORT):
             os.link(self.work / name, self.output / name)  # never in the place of another file
         shutil.rmtree(self.work)
-        sync(str(self.output))
+        sync_directory(str(self.output))
 
 
 @contextmanager
@@ -211,7 +220,7 @@ def _table(rows: list[RecoveredRecord]) -> pa.Table:
 # The report: what was asked, which side is kept, and what became of every offset that is lost.
 
 
-_TALLY: Final = attributes(" ".join(TALLIED))
+_TALLY: Final = attributes(" ".join(OUTCOMES_COUNTED))
 _AMOUNTS: Final = attributes("committed at_least at_most at_most_is_bound")
 
 
@@ -235,7 +244,7 @@ def report_of(recovery: Recovery, asked: Json, written: list[WrittenFile]) -> Js
     }
 
 
-def tally_object(tally: Tally) -> Json:
+def tally_object(tally: OutcomeCounts) -> Json:
     """What became of offsets, by reason."""
     return object_of(_TALLY, tally)
 
@@ -260,7 +269,7 @@ def partition_object(partition: RecoveredPartition) -> Json:
     }
 
 
-def _kept_object(side: Kept | Undecided) -> Json | None:
+def _kept_object(side: KeptSide | Undecided) -> Json | None:
     if isinstance(side, Undecided):
         return None
     candidate = side.candidate

@@ -26,7 +26,7 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.export.labels import Label, encoded
 from kafka_forensics.export.target import INCOMPLETE, LOCK, SUCCESS, UNFINISHED, Target, explained, refuse_names
 from kafka_forensics.model.schemas import FACTS
-from kafka_forensics.storage.disks import sync
+from kafka_forensics.storage.disks import sync_directory
 from kafka_forensics.storage.private import FILE_MODE
 
 CLUSTER: Final = "cluster="
@@ -53,18 +53,18 @@ class Snapshot:
     def publish(self) -> bool:
         """Put the directory, which is whole, in place of the one before; whether there was one. Raises UsageError."""
         with self.target.explained():
-            sync(self.target.path)
+            sync_directory(self.target.path)
             replaces = os.path.lexists(self._place)
             try:
                 if replaces:
                     os.rename(self._place, self._aside)
-                    sync(self._folder)
+                    sync_directory(self._folder)
                 os.rename(self.target.path, self._place)
             except BaseException:
                 with contextlib.suppress(OSError):
                     os.rename(self._aside, self._place)  # fails where the new directory is there: it stays
                 raise
-            sync(self._folder)
+            sync_directory(self._folder)
             if replaces:
                 _remove(self._aside)
             return replaces
@@ -99,7 +99,7 @@ def _locked(root: str) -> Iterator[None]:
     with explained(root):
         descriptor = _lock(root, made)
         for path in made:
-            sync(os.path.dirname(path))
+            sync_directory(os.path.dirname(path))
     try:
         yield
     except BaseException:
@@ -165,7 +165,7 @@ def _mend(root: str) -> None:
                     place = os.path.join(folder, f"{SNAPSHOT}{name.removeprefix(REPLACED)}")
                     if not os.path.lexists(place):
                         os.rename(path, place)
-                        sync(folder)
+                        sync_directory(folder)
                     else:
                         _remove(path)
                 elif _WRITTEN.fullmatch(name):

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
 from kafka_forensics.errors import UsageError
-from kafka_forensics.storage.disks import sync, why
+from kafka_forensics.storage.disks import sync_directory, why
 from kafka_forensics.storage.private import DIRECTORY_MODE, FILE_MODE
 
 SUCCESS: Final = "_SUCCESS"
@@ -178,14 +178,14 @@ class Target:
         with self.file(SUCCESS if whole else INCOMPLETE):
             pass
         with self.explained():
-            sync(self.path)
+            sync_directory(self.path)
             os.unlink(os.path.join(self.path, UNFINISHED))
 
     def put_names_on_disk(self) -> None:
         """Wait until the names of all that was written are on disk."""
         with self.explained():
             for folder in sorted({*self._changed, *(os.path.dirname(path) for path in self._made)}):
-                sync(folder)
+                sync_directory(folder)
 
     def names(self, folder: str = "") -> list[str]:
         """What is directly below the directory, or a folder there, sorted; nothing where there is none. Raises UsageError."""

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import count, groupby
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.errors import PassingError, PathMissingError, SourceError, UsageError
+from kafka_forensics.errors import PathMissingError, SourceError, TransientError, UsageError
 from kafka_forensics.evidence.inputs import ReplicaPlan, broker_order
 from kafka_forensics.export.datasets import Written, folder_of, name_of, write_part
 from kafka_forensics.export.facts.answers import transaction_facts
@@ -30,7 +30,7 @@ from kafka_forensics.questions.transactions import KnownTransactions
 from kafka_forensics.scanning.engine.serialization import pack, unpack
 from kafka_forensics.scanning.engine.task_values import thin_plans
 from kafka_forensics.scanning.engine.work_plan import file_cost, packed
-from kafka_forensics.storage.code_cache import keep_in, keep_out_of
+from kafka_forensics.storage.code_cache import exclude_input, set_cache_directory
 from kafka_forensics.storage.open import address_of, open_address
 from kafka_forensics.storage.source import LostSource
 
@@ -143,9 +143,9 @@ def write_task(packed: str, known: bytes, task: Task, *, strict: bool) -> Iterat
     """
     shared = ExportCommon.unpacked(packed)
     target = shared.target()
-    keep_in(shared.cache_dir)
+    set_cache_directory(shared.cache_dir)
     for place in shared.names:
-        keep_out_of(place)
+        exclude_input(place)
     compile_as_needed(shared.work_bytes)
     gaps: list[Incomplete] = []
     attempt = uuid.uuid4().hex
@@ -167,7 +167,7 @@ def look(packed: str) -> str | None:
     try:
         with ExportCommon.unpacked(packed).target().temporary_file(f"{uuid.uuid4().hex}.look"):
             return None
-    except (UsageError, PassingError) as error:
+    except (UsageError, TransientError) as error:
         return str(error)
 
 

@@ -13,7 +13,7 @@ from kafka_forensics.model.changes import ChangeKind, SnapshotsResult
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import Drawing, PartitionSummary, ReplicaSummary, ScanResult
 from kafka_forensics.questions.changes import ComparedSnapshots
-from kafka_forensics.wording import CHANGE_HEADS, advice, change_cells, message, spelled_out
+from kafka_forensics.wording import CHANGE_HEADS, advice, change_cells, escape_unprintable, message
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -159,7 +159,7 @@ def html_severity(name: str) -> str:
 def html_cell(value: str) -> str:
     """`value` as text of a page: cut, control and bidirectional characters spelled out, nothing of it markup."""
     short = value if len(value) <= _CELL_CHARACTERS else value[: _CELL_CHARACTERS - 1] + "…"
-    return html.escape(spelled_out(short))
+    return html.escape(escape_unprintable(short))
 
 
 # The answer about several snapshots in other forms: tables with their snapshot's name, the JSON document, a page for notebooks.

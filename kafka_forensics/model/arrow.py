@@ -25,24 +25,24 @@ def numbers(values: "NDArray[np.generic]", *, null: "NDArray[np.bool_] | None" =
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), count, [valid, pa.py_buffer(contiguous.data)])
 
 
-def words(values: Sequence[str]) -> "ArrowArray":
+def strings_array(values: Sequence[str]) -> "ArrowArray":
     """Strings as an array."""
     encoded = [value.encode() for value in values]
     ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
     return pa.Array.from_buffers(pa.string(), len(encoded), [None, pa.py_buffer(ends.data), pa.py_buffer(b"".join(encoded))])
 
 
-def few_words(indices: "NDArray[Any]", spelled: Sequence[str], *, null: "NDArray[np.bool_] | None" = None) -> "ArrowArray":
+def dictionary_array(indices: "NDArray[Any]", spelled: Sequence[str], *, null: "NDArray[np.bool_] | None" = None) -> "ArrowArray":
     """A dictionary array: the string of `spelled` at each index. Those at `null` are null, whatever their indices."""
     has_nulls = null is not None and null.any()
     if not has_nulls and len(indices) and (indices == indices[0]).all():
-        return one_word(spelled[int(indices[0])], len(indices))
-    return pa.DictionaryArray.from_arrays(numbers(indices.astype(np.int32), null=null), words(spelled))
+        return repeated_dictionary(spelled[int(indices[0])], len(indices))
+    return pa.DictionaryArray.from_arrays(numbers(indices.astype(np.int32), null=null), strings_array(spelled))
 
 
-def one_word(word: str, rows: int) -> "ArrowArray":
+def repeated_dictionary(word: str, rows: int) -> "ArrowArray":
     """The same string in all `rows`, as a dictionary array."""
-    return pa.DictionaryArray.from_arrays(numbers(np.zeros(rows, np.int32)), words([word]))
+    return pa.DictionaryArray.from_arrays(numbers(np.zeros(rows, np.int32)), strings_array([word]))
 
 
 def plain(array: "ArrowArray") -> "ArrowArray":
@@ -50,11 +50,11 @@ def plain(array: "ArrowArray") -> "ArrowArray":
     if not isinstance(array, pa.DictionaryArray):
         return array
     if len(array.dictionary) == 1 and not array.null_count:
-        return same_word(array.dictionary[0].as_py(), len(array))
+        return repeated_string(array.dictionary[0].as_py(), len(array))
     return array.dictionary_decode()
 
 
-def same_word(word: str, rows: int) -> "ArrowArray":
+def repeated_string(word: str, rows: int) -> "ArrowArray":
     """The same string in all `rows`, as an array of strings."""
     encoded = word.encode()
     ends = np.arange(rows + 1, dtype=np.int32) * len(encoded)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class BundleDescription:
     """Where, how and of what a bundle was made."""
 
     broker: int | str | None

@@ -214,7 +214,7 @@ class PartitionControl:
     @property
     def premises(self) -> list[str]:
         """Premises of this state: empty if the log has no records of unknown kinds."""
-        return passed_over(self.unknown_records)
+        return unknown_records_premises(self.unknown_records)
 
     @property
     def is_tiered(self) -> bool:
@@ -241,7 +241,7 @@ class PartitionControl:
         return self.configs.get(name, self.defaults.get(name))
 
 
-def passed_over(unknown_records: int) -> list[str]:
+def unknown_records_premises(unknown_records: int) -> list[str]:
     """The premise of conclusions from a log with this number of records of unknown kinds; none for 0."""
     if not unknown_records:
         return []

@@ -110,7 +110,7 @@ class GroupMetadata:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommittedOffset:
     """The offsets that a group committed on one partition.
 
     `last` is the present commit, of the record at `record_offset`; `greatest` the largest offset committed since the last
@@ -147,7 +147,7 @@ class PendingCommit:
 
 
 @dataclass(slots=True)
-class Group:
+class GroupState:
     """A group at the end of the log; only classic groups have `metadata`, `members_count` is None if unknown."""
 
     group: str
@@ -192,9 +192,9 @@ class GroupLog:
     cluster_id: str | None = None
     """From `meta.properties`; None: unknown."""
     end_offset: int = 0
-    committed: list[Committed] = field(default_factory=list)
+    committed: list[CommittedOffset] = field(default_factory=list)
     pending: list[PendingCommit] = field(default_factory=list)
-    groups: dict[str, Group] = field(default_factory=dict)
+    groups: dict[str, GroupState] = field(default_factory=dict)
     topic_names: dict[str, str] = field(default_factory=dict)
     """Topic id → name, from records of share groups."""
     malformed: list[MalformedRecord] = field(default_factory=list)
@@ -213,7 +213,7 @@ class GroupHistory:
     logs: list[GroupLog] = field(default_factory=list)
     read_from: dict[str, int] = field(default_factory=dict)
     """Group with offsets in a wrong partition → the partition that its coordinator reads."""
-    by_partition: dict[tuple[str, int], list[tuple[str | None, Committed]]] = field(default_factory=dict)
+    by_partition: dict[tuple[str, int], list[tuple[str | None, CommittedOffset]]] = field(default_factory=dict)
     """(topic, partition) → (cluster id, commit) of every group."""
 
     def add(self, log: GroupLog) -> None:
@@ -227,7 +227,7 @@ class GroupHistory:
         logs = [log for log in self.logs if log.partition == log_partition]
         return sorted({commit.group for log in logs for commit in log.pending if commit.producer_id == producer_id})
 
-    def committed(self, topic: str, partition: int, cluster_id: str | None) -> list[Committed]:
+    def committed(self, topic: str, partition: int, cluster_id: str | None) -> list[CommittedOffset]:
         """Commits of groups on a partition of a cluster; an unknown cluster id matches any."""
         commits = self.by_partition.get((topic, partition), [])
         return [commit for cluster, commit in commits if cluster is None or cluster_id is None or cluster == cluster_id]

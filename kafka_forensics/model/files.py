@@ -198,7 +198,7 @@ class CleanShutdown:
 _ARCHIVE: Final = re.compile(r"(.*?[^/]\.(?:tar(?:\.gz|\.xz|\.zst)?|tgz|txz|tzst|zip))(?:/|$)", re.IGNORECASE | re.DOTALL)
 
 
-def typed_words(place: Place) -> list[str] | None:
+def file_arguments(place: Place) -> list[str] | None:
     """The arguments that make a command show the file at `place` and only its offsets; None: the place has no file.
 
     For an input that is a partition directory or one `.log`, `Place.file` repeats the partition's name. A path ends at an archive;

@@ -66,7 +66,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RerunArguments:
     """The arguments that make a command read the same copies again, not quoted."""
 
     paths: tuple[str, ...]
@@ -95,7 +95,7 @@ class Finding:
     evidence: Evidence = field(default_factory=dict)
     alone: bool = False
     """Whether only one copy of the partition was given, so that it could not be compared."""
-    asked: Asked | None = field(default=None, repr=False, compare=False)
+    asked: RerunArguments | None = field(default=None, repr=False, compare=False)
     """How to read it again; None: it was not read from copies."""
 
     def with_evidence(self, **more: object) -> "Finding":

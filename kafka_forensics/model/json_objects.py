@@ -30,10 +30,10 @@ def json_text(value: object) -> str:
     return json.dumps(value, ensure_ascii=True, allow_nan=False, default=operator.index).replace("\x7f", "\\u007f")
 
 
-def with_twins(evidence: JsonValue) -> JsonValue:
+def with_number_texts(evidence: JsonValue) -> JsonValue:
     """Evidence with text beside numbers: RFC 3339 beside times (`…_ms`), digits beside integers that JSON readers may round."""
     if isinstance(evidence, list | tuple):
-        return [with_twins(item) for item in evidence]
+        return [with_number_texts(item) for item in evidence]
     if not isinstance(evidence, dict):
         return evidence
     twins: Json = {}
@@ -45,7 +45,7 @@ def with_twins(evidence: JsonValue) -> JsonValue:
             twins[f"{plain}_ms"] = value
             twins[plain] = rfc3339(value)
             continue
-        twins[name] = with_twins(value)
+        twins[name] = with_number_texts(value)
         if whole and (_WIDE.search(name) or abs(value) > _EXACT_IN_JSON):
             twins[f"{name}_string"] = str(value)
         elif isinstance(value, list | tuple) and _WIDE.search(name):

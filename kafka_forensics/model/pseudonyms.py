@@ -23,7 +23,7 @@ class NameKind(StrEnum):
 PSEUDONYM_DIGITS: Final = 12
 """The least number of hexadecimal digits; equal pseudonyms get more."""
 PSEUDONYM: Final = re.compile(rf"(?P<kind>{'|'.join(NameKind)})-[0-9a-f]{{{PSEUDONYM_DIGITS},64}}")
-NUMBERED: Final = re.compile(r"(?:broker|node|controller|kafka)?[-_]?\d+", re.IGNORECASE)
+NUMBERED_BROKER: Final = re.compile(r"(?:broker|node|controller|kafka)?[-_]?\d+", re.IGNORECASE)
 """Names of brokers that reveal nothing."""
 
 
@@ -42,5 +42,5 @@ class Pseudonyms(Protocol):
     def pseudonym(self, kind: NameKind, name: str) -> str:
         """The pseudonym of a name; Kafka's own names and pseudonyms stay as they are."""
 
-    def unremembered(self, kind: NameKind, name: str) -> str:
+    def one_time_pseudonym(self, kind: NameKind, name: str) -> str:
         """The same for one of very many names, which the map does not keep."""

@@ -6,7 +6,7 @@ from typing import Final
 import pyarrow as pa
 
 from kafka_forensics.model.batches import Record
-from kafka_forensics.model.schemas import HEADER, PARTITION, TOPIC, column, fact, maybe
+from kafka_forensics.model.schemas import HEADER, PARTITION, TOPIC, column, fact, nullable_column
 
 COMMITTED: Final = "committed"
 MAYBE: Final = "maybe"
@@ -53,7 +53,7 @@ class RecoveredRecord:
 
 
 @dataclass(slots=True)
-class Tally:
+class OutcomeCounts:
     """The outcomes of the offsets of a range; each offset counts in one field."""
 
     recovered: int = 0
@@ -79,30 +79,30 @@ class Tally:
     @property
     def offsets(self) -> int:
         """The number of offsets."""
-        return sum(getattr(self, name) for name in TALLIED)
+        return sum(getattr(self, name) for name in OUTCOMES_COUNTED)
 
     @property
     def records(self) -> int:
         """The number of readable records."""
         return self.offsets - self.control - self.no_record - self.unreadable
 
-    def add(self, other: "Tally") -> None:
+    def add(self, other: "OutcomeCounts") -> None:
         """Add the outcomes of other offsets."""
-        for name in TALLIED:
+        for name in OUTCOMES_COUNTED:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
-TALLIED: Final = tuple(outcome.name for outcome in fields(Tally))
+OUTCOMES_COUNTED: Final = tuple(outcome.name for outcome in fields(OutcomeCounts))
 UNREADABLE: Final = ("damaged", "too_large", "not_collected", "in_remote_storage")
 """Reasons why no copy has the record at an offset."""
 
 
 @dataclass(slots=True)
-class Count:
+class CommittedCounts:
     """The outcomes of all offsets of a range, and of those proven committed."""
 
-    all: Tally = field(default_factory=Tally)
-    committed: Tally = field(default_factory=Tally)
+    all: OutcomeCounts = field(default_factory=OutcomeCounts)
+    committed: OutcomeCounts = field(default_factory=OutcomeCounts)
 
     def note(self, reason: str, start: int, end: int, committed_end: int) -> None:
         """Count the outcome `reason` of offsets `[start, end)`, below `committed_end` also as committed."""
@@ -110,7 +110,7 @@ class Count:
         proven = max(min(end, committed_end) - start, 0)
         setattr(self.committed, reason, getattr(self.committed, reason) + proven)
 
-    def add(self, other: "Count") -> None:
+    def add(self, other: "CommittedCounts") -> None:
         """Add the outcomes of other offsets."""
         self.all.add(other.all)
         self.committed.add(other.committed)
@@ -125,8 +125,8 @@ RECOVERED_FACT: Final = fact(
         column("offset", pa.int64(), "that it had in the losing log"),
         column("timestamp", pa.int64(), "ms since 1970; -1: none"),
         column("timestamp_type", pa.string(), "CreateTime, LogAppendTime or NoTimestampType"),
-        maybe("key", pa.binary(), "null and empty are different"),
-        maybe("value", pa.binary(), "null and empty are different"),
+        nullable_column("key", pa.binary(), "null and empty are different"),
+        nullable_column("value", pa.binary(), "null and empty are different"),
         column("headers", pa.list_(HEADER), "in order"),
         column("partition_leader_epoch", pa.int32(), "of the leader that appended it; -1: none"),
         column("producer_id", pa.int64(), "-1: none"),
@@ -135,14 +135,14 @@ RECOVERED_FACT: Final = fact(
         column("txn_state", pa.string(), "none, committed, or unknown (its marker cannot be read, or may be in lost bytes)"),
         column("held_by", pa.list_(pa.string()), "brokers whose copies hold it"),
         column("proof", pa.string(), "committed, or maybe: nothing proves it"),
-        maybe(
+        nullable_column(
             "witness_kind",
             pa.string(),
             "high_watermark, group_offset, transaction_marker, remote_segment; null: nothing proves it",
         ),
-        maybe("witness_broker", pa.string(), "for whose log the witness speaks"),
-        maybe("witness_name", pa.string(), "the group or the transactional id"),
-        maybe("witness_end_offset", pa.int64(), "up to where it proves that log committed, exclusive"),
+        nullable_column("witness_broker", pa.string(), "for whose log the witness speaks"),
+        nullable_column("witness_name", pa.string(), "the group or the transactional id"),
+        nullable_column("witness_end_offset", pa.int64(), "up to where it proves that log committed, exclusive"),
         column("source_broker", pa.string(), "whose copy it was read from"),
         column("file", pa.string(), "the file of that copy, with the partition's directory"),
         column("batch_position", pa.int64(), "byte at which its batch begins in the file"),

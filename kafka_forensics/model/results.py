@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, Final, Protocol
 
-from kafka_forensics.model.findings import Answer, Asked, Finding, Views
+from kafka_forensics.model.findings import Answer, Finding, RerunArguments, Views
 from kafka_forensics.model.incidents import Incident
 
 SCHEMA_VERSION: Final = "1.0"
@@ -13,7 +13,7 @@ VERDICTS: Final = ("clean", "info", "unknown", "warning", "error", "critical")
 """From best to worst; `unknown`: not read."""
 
 
-class Read(StrEnum):
+class ReadExtent(StrEnum):
     """How much of a log, or of a partition's logs, was read."""
 
     WHOLE = "whole"
@@ -90,7 +90,7 @@ class ReplicaSummary:
     missing_offsets: int | None = 0
     transactions: TransactionCounts = field(default_factory=TransactionCounts)
     recovery: RecoveryOutlook | None = None
-    read: Read = Read.WHOLE
+    read: ReadExtent = ReadExtent.WHOLE
     read_end_offset: int | None = None
     """End of the part that was read."""
 
@@ -146,19 +146,19 @@ class PartitionSummary:
     """None: no records were sampled, because the topic has one partition or the scan is not deep."""
 
     @property
-    def read(self) -> Read:
+    def read(self) -> ReadExtent:
         """How much of its replicas' logs was read."""
         reads = {replica.read for replica in self.replicas}
-        return reads.pop() if len(reads) == 1 else Read.PART
+        return reads.pop() if len(reads) == 1 else ReadExtent.PART
 
     @property
     def not_read(self) -> list[int | str]:
         """Brokers with a replica whose log was not read completely."""
-        return list(dict.fromkeys(replica.broker for replica in self.replicas if replica.read is not Read.WHOLE))
+        return list(dict.fromkeys(replica.broker for replica in self.replicas if replica.read is not ReadExtent.WHOLE))
 
     def judge(self, findings: Iterable[Finding]) -> None:
         """Set the verdict from all its findings."""
-        read_whole = any(replica.read is Read.WHOLE for replica in self.replicas)
+        read_whole = any(replica.read is ReadExtent.WHOLE for replica in self.replicas)
         self.verdict = worst("clean" if read_whole else "unknown", verdict_of(findings))
 
 
@@ -232,7 +232,7 @@ class ScanResult(Answer):
     """Set by `kafka_forensics.scan`; None: the result cannot be shown or read again."""
     incidents: list[Incident] = field(default_factory=list)
     """Of the findings above `info`, the worst first."""
-    asked: Asked | None = field(default=None, repr=False, compare=False)
+    asked: RerunArguments | None = field(default=None, repr=False, compare=False)
     """How to read the same copies again; None: unknown."""
     is_interrupted: bool = field(default=False, repr=False, compare=False)
     """Whether the user interrupted the scan; then the result is partial, and `incomplete` says so."""

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.constants import INT64_MAX, MAX_INT32, MAX_RELATIVE_OFFSET
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.storage.local import holding
+from kafka_forensics.storage.local import directory_kept_open
 from kafka_forensics.storage.source import ByteSource, Entry, EntryKind
 
 # Names of files and directories in a log directory (LogFileUtils, LocalLog, Snapshots).
@@ -390,7 +390,7 @@ def _children(
     """
     children = []
     nothing = Discovery()  # shared by all partitions, of which a broker has very many
-    with holding(source, folder.path):
+    with directory_kept_open(source, folder.path):
         below = {entry.path for entry in folder.directories if folder.is_log_directory and _links_below(source, folder, entry)}
         for entry in sorted(folder.directories, key=lambda entry: entry.path not in below):
             key = directory_key(entry)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.errors import SourceError, UsageError, may_pass
+from kafka_forensics.errors import SourceError, UsageError, is_transient
 from kafka_forensics.evidence.inputs import Inputs, gather
-from kafka_forensics.evidence.options import ScanOptions, listed, nothing_there
+from kafka_forensics.evidence.options import ScanOptions, listed, no_match_error
 from kafka_forensics.model.batches import NO_TIMESTAMP_TYPE, BatchColumn, Record
 from kafka_forensics.model.constants import CONTROL_MASK
-from kafka_forensics.model.results import PartitionSummary, Read, ScanResult
+from kafka_forensics.model.results import PartitionSummary, ReadExtent, ScanResult
 from kafka_forensics.parsers.log import parse_control_record
 from kafka_forensics.scanning.engine.local import Progress, scan_inputs
 from kafka_forensics.scanning.judging.partitions import PartitionResult
@@ -91,7 +91,7 @@ class HeldRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ReplicaAtOffset:
     """State of one replica at one offset; `record` is None unless `state` is RECORD."""
 
     broker: int | str
@@ -105,7 +105,7 @@ class OffsetRow:
 
     offset: int
     differs: bool
-    held: list[Held]
+    held: list[ReplicaAtOffset]
 
 
 @dataclass(slots=True)
@@ -153,11 +153,11 @@ def _select_partition(paths: list[str], options: ScanOptions) -> Inputs:
     inputs = gather(paths, options)
     partitions = _partitions(inputs)
     if len(inputs.replicas) < 2 and inputs.incomplete:
-        gap = next((gap for gap in inputs.incomplete if may_pass(gap.reason)), inputs.incomplete[0])
+        gap = next((gap for gap in inputs.incomplete if is_transient(gap.reason)), inputs.incomplete[0])
         raise SourceError(gap.path, gap.reason)
     if not partitions:
         every = gather(paths, ScanOptions(broker=options.broker, storage_options=options.storage_options))
-        raise nothing_there(_partitions(every), options)
+        raise no_match_error(_partitions(every), options)
     if len(partitions) > 1:
         hint = f"choose with --topic and --partition from {listed(f'{topic}-{number}' for topic, number in partitions)}"
         raise UsageError(f"compare takes one partition, {len(partitions)} are there", hint=hint)
@@ -195,7 +195,7 @@ class _Side:
     def read(self, start: int, end: int) -> _RangeRecords:
         """What it holds of `[start, end)`."""
         found = _RangeRecords({}, [])
-        if self.replica.read is Read.NONE:
+        if self.replica.read is ReadExtent.NONE:
             return found
         for row in self.reader.batches(self.replica, start, end).T:
             decoded = self.reader.decoded(self.replica, row)
@@ -209,7 +209,7 @@ class _Side:
                 found.unreadable.append((low, high))
         return found
 
-    def held(self, offset: int, found: _RangeRecords) -> Held:
+    def held(self, offset: int, found: _RangeRecords) -> ReplicaAtOffset:
         """Its state at an offset of the range in which `found` was read."""
         replica, record = self.replica, found.by_offset.get(offset)
         state = OffsetState.BEYOND_LOG_END if offset >= replica.log_end_offset else OffsetState.ABSENT
@@ -217,7 +217,7 @@ class _Side:
             state = OffsetState.RECORD
         elif offset in found.by_offset or any(start <= offset < end for start, end in found.unreadable):
             state = OffsetState.UNREADABLE
-        elif replica.read is Read.NONE:
+        elif replica.read is ReadExtent.NONE:
             state = OffsetState.NOT_READ
         elif offset < replica.log_start_offset:
             state = OffsetState.BEFORE_LOG_START
@@ -225,7 +225,7 @@ class _Side:
             state = OffsetState.IN_REMOTE_STORAGE
         elif replica.state.unread:
             state = OffsetState.NOT_READ
-        return Held(replica.broker, state, record)
+        return ReplicaAtOffset(replica.broker, state, record)
 
 
 def _held_record(record: Record, row: "NDArray[np.int64]", *, payloads: bool) -> HeldRecord:
@@ -267,7 +267,7 @@ def _first_difference(sides: list[_Side], result: PartitionResult) -> int | None
     ignored = {*NOT_HERE, OffsetState.BEYOND_LOG_END, *({OffsetState.ABSENT} if compacted else ())}
     for start, end in _suspects(sides, result):
         for offset, held in _read(sides, start, min(end, start + _SEARCHED_OFFSETS), lambda _: _WINDOW):
-            if are_several(held, ignored):
+            if hold_different_things(held, ignored):
                 return offset
     conflicts = [finding.place.offset_start for finding in result.findings if finding.kind in kinds_with(Trait.PARTS_REPLICAS)]
     if starts := [offset for offset in conflicts if offset is not None]:
@@ -279,7 +279,7 @@ def _first_difference(sides: list[_Side], result: PartitionResult) -> int | None
 def _suspects(sides: list[_Side], result: PartitionResult) -> list[tuple[int, int]]:
     """Ranges of offsets that may hold a difference, in order; only those of conflicts if there are any."""
     if result.summary.agreement.kind == "not_compared":
-        read = [side.replica for side in sides if side.replica.read is not Read.NONE]
+        read = [side.replica for side in sides if side.replica.read is not ReadExtent.NONE]
         if len(read) < 2:
             return []
         return [(max(replica.local_log_start_offset for replica in read), min(replica.log_end_offset for replica in read))]
@@ -290,7 +290,7 @@ def _suspects(sides: list[_Side], result: PartitionResult) -> list[tuple[int, in
     return sorted({(start or 0, end or (start or 0) + 1) for _, start, end in chosen})[:_FINDINGS_TRIED]
 
 
-def are_several(held: list[Held], beside: Collection[OffsetState]) -> bool:
+def hold_different_things(held: list[ReplicaAtOffset], beside: Collection[OffsetState]) -> bool:
     """Whether replicas, except those in states `beside`, hold different things at an offset, by the fields that all their message
     formats have."""
     states = [here for here in held if here.state not in beside]
@@ -300,7 +300,7 @@ def are_several(held: list[Held], beside: Collection[OffsetState]) -> bool:
 
 def _read(
     sides: list[_Side], start: int, end: int, width: Callable[[int], int], *, backwards: bool = False
-) -> Iterator[tuple[int, list[Held]]]:
+) -> Iterator[tuple[int, list[ReplicaAtOffset]]]:
     """(offset, states) for offsets in `[start, end)` that some replica holds, read in windows; empty windows double their width."""
     number = empty = 0
     while start < end:
@@ -326,4 +326,4 @@ def _rows_around(sides: list[_Side], first: int, context: int) -> list[OffsetRow
     highest = min(max(side.replica.log_end_offset for side in sides), first + reach)
     before = list(islice(_read(sides, lowest, first, width, backwards=True), context))
     after = islice(_read(sides, first, highest, width), context + 1)
-    return [OffsetRow(offset, are_several(held, NOT_HERE), held) for offset, held in (*reversed(before), *after)]
+    return [OffsetRow(offset, hold_different_things(held, NOT_HERE), held) for offset, held in (*reversed(before), *after)]

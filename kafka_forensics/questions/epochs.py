@@ -15,7 +15,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.controller import PartitionControl, PartitionEvent
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Finding
-from kafka_forensics.model.results import Read, ScanResult
+from kafka_forensics.model.results import ReadExtent, ScanResult
 from kafka_forensics.replication.epochs import end_offset_for
 from kafka_forensics.scanning.engine.local import Progress, scan_inputs
 from kafka_forensics.scanning.judging.partitions import PartitionResult
@@ -75,25 +75,25 @@ class Lineages:
     result: ScanResult | None = None
 
 
-def lineages(paths: list[str], options: ScanOptions, progress: Progress | None = None) -> Lineages:
+def epoch_lineages(paths: list[str], options: ScanOptions, progress: Progress | None = None) -> Lineages:
     """Read the epochs of every replica that `options` select. Raises UsageError for invalid paths."""
-    lineages = Lineages()
+    epoch_lineages = Lineages()
 
     def look(replicas: list[Replica], _reader: LogReader, _result: PartitionResult) -> None:
-        lineages.replicas += len(replicas)
+        epoch_lineages.replicas += len(replicas)
         for replica in replicas:
-            lineages.rows += replica_rows(replica)
+            epoch_lineages.rows += replica_rows(replica)
             damage = damage_of(replica)
             if damage is not None:
-                lineages.damaged.append((replica.context.topic, replica.context.partition, replica.broker, damage))
+                epoch_lineages.damaged.append((replica.context.topic, replica.context.partition, replica.broker, damage))
 
-    lineages.result = scan_inputs(gather(paths, options), options, progress, look)
-    lineages.findings = [
+    epoch_lineages.result = scan_inputs(gather(paths, options), options, progress, look)
+    epoch_lineages.findings = [
         finding
-        for finding in lineages.result.findings
+        for finding in epoch_lineages.result.findings
         if finding.kind in kinds_with(Trait.CONCERNS_EPOCHS) and finding.place.file != "meta.properties"
     ]
-    return lineages
+    return epoch_lineages
 
 
 def replica_rows(replica: Replica) -> list[EpochRow]:
@@ -119,7 +119,7 @@ def replica_rows(replica: Replica) -> list[EpochRow]:
                 epoch,
                 status,
                 None if entry is None else entry.start_offset,
-                batches=None if replica.read is Read.NONE else 0,
+                batches=None if replica.read is ReadExtent.NONE else 0,
                 truncation_offset_by_checkpoint=by_checkpoint,
                 truncation_offset_by_batches=by_batches,
                 leader=None if election is None else election.state.leader,

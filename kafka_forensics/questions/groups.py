@@ -7,10 +7,10 @@ from functools import partial
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import Readable, readable, timestamps_of
-from kafka_forensics.evidence.inputs import Inputs, gather, require_asked
+from kafka_forensics.evidence.inputs import Inputs, gather, require_requested
 from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONSUMER_OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC
-from kafka_forensics.model.coordinators import Group, GroupHistory, GroupLog, OffsetCommit, ShareLog, ShareState
+from kafka_forensics.model.coordinators import GroupHistory, GroupLog, GroupState, OffsetCommit, ShareLog, ShareState
 from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed
@@ -46,7 +46,7 @@ class GroupRow:
     """
 
     group: str | None
-    about: Group | None
+    about: GroupState | None
     topic: str | None
     partition: int | None
     commit: OffsetCommit | None = None
@@ -150,7 +150,7 @@ def groups(
     history = witnesses.groups or GroupHistory()
     names = _topic_names(inputs, witnesses) if share_logs else {}
     all_rows = _rows(history, share_logs, names)
-    require_asked(
+    require_requested(
         inputs, options, {(row.topic_or_id, row.partition) for row in all_rows if row.topic_or_id and row.partition is not None}
     )
     rows = [
@@ -206,7 +206,7 @@ def _rows(history: GroupHistory, share_logs: list[ShareLog], names: dict[str, st
     rows = [
         GroupRow(
             state.group,
-            groups.get(state.group, Group(state.group, "share")),
+            groups.get(state.group, GroupState(state.group, "share")),
             names.get(state.topic_id),
             state.partition,
             status="share",

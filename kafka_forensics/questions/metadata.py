@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from kafka_forensics.evidence.inputs import gather, require_asked
+from kafka_forensics.evidence.inputs import gather, require_requested
 from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import NO_LEADER, ControllerHistory, PartitionEvent, PartitionState, TopicHistory
@@ -82,7 +82,7 @@ def controller_events(paths: list[str], options: ScanOptions, progress: Progress
     if evidence is None:
         return ControllerEvents(None, incomplete=[*inputs.incomplete, *problems], copies=copies)
     history = evidence.history
-    require_asked(inputs, options, [(topic.topic, number) for topic in history.topics.values() for number in topic.partitions])
+    require_requested(inputs, options, [(topic.topic, number) for topic in history.topics.values() for number in topic.partitions])
     rows = list(event_rows(history, options))
     unclean = {(row.topic, row.partition) for row in rows if row.event.is_unclean}
     inputs.replicas = [plan for plan in inputs.replicas if (plan.context.topic, plan.context.partition) in unclean]

@@ -20,10 +20,10 @@ from kafka_forensics.analysis.replicas import (
     last_leader,
     refused_at,
 )
-from kafka_forensics.analysis.transactions_across import completed, proven_by
+from kafka_forensics.analysis.transactions_across import completed_decisions, proof_by_marker
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.context import ReplicaContext
-from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, broker_order, gather, misnamed
+from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, broker_order, contradicting_names, gather
 from kafka_forensics.evidence.ledger import NOT_READ, Presence
 from kafka_forensics.evidence.options import ScanOptions, fits, listed
 from kafka_forensics.model.batches import BatchColumn, Damage
@@ -32,13 +32,13 @@ from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.model.coordinators import TransactionLog
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.offset_ranges import Range, Ranges, clipped, counted, normalised, without
-from kafka_forensics.model.results import Read, ScanResult
+from kafka_forensics.model.results import ReadExtent, ScanResult
 from kafka_forensics.parsers.log import SegmentReader
 from kafka_forensics.replication.epochs import epoch_at
 from kafka_forensics.replication.planner import (
+    ASSIGNMENT_UNKNOWN,
+    NO_CONTROLLER_LOG,
     NO_END,
-    NO_WORD,
-    UNSAID,
     Broker,
     Candidate,
     ElectionNeeds,
@@ -59,9 +59,9 @@ from kafka_forensics.replication.planner import (
     plan_partition,
 )
 from kafka_forensics.scanning.engine.local import Progress, scan_inputs
-from kafka_forensics.scanning.judging.absence import ledger_of, may_delete, partitions_without_copy, unknown_to_controller
+from kafka_forensics.scanning.judging.absence import ledger_of, lost_partitions, may_delete, unknown_to_controller
 from kafka_forensics.scanning.judging.partitions import PartitionResult, identity_groups
-from kafka_forensics.scanning.judging.quorum import Quorum, quorum_of, stops_controllers, voters_end
+from kafka_forensics.scanning.judging.quorum import Quorum, blocks_controllers, quorum_of, voters_end
 from kafka_forensics.scanning.rereading.reader import LogReader
 from kafka_forensics.scanning.witnesses.controller import present_topic
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses, read_witnesses
@@ -96,7 +96,7 @@ def check_dead(dead: Collection[str], inputs: Inputs, controller: ControllerHist
 
 
 def is_dead(dead: Collection[Broker], name: Broker, node: Broker | None = None) -> bool:
-    """Whether a copy's broker is dead, by its name or its node id, which `check_names` compares."""
+    """Whether a copy's broker is dead, by its name or its node id, which `require_matching_node_ids` compares."""
     return not {str(broker) for broker in dead}.isdisjoint({str(name), str(name if node is None else node)})
 
 
@@ -106,16 +106,16 @@ def node_ids(names: Collection[str], inputs: Inputs) -> frozenset[Broker]:
     return frozenset(_as_broker(name) if (node := nodes.get(name)) is None else node for name in names)
 
 
-def name_here(requested: str, inputs: Inputs) -> str:
+def name_of_copy(requested: str, inputs: Inputs) -> str:
     """The name of a broker's copy: that of the only copy with this node id, where no copy has this name."""
     nodes = _node_ids_by_name(inputs)
     by_node = [name for name, node in nodes.items() if str(node) == requested]
     return by_node[0] if requested not in nodes and len(by_node) == 1 else requested
 
 
-def check_names(inputs: Inputs) -> None:
+def require_matching_node_ids(inputs: Inputs) -> None:
     """Raise UsageError for a copy named after another broker than its `meta.properties`: steps would address the wrong broker."""
-    for broker, nodes, names in misnamed(inputs.log_dirs):
+    for broker, nodes, names in contradicting_names(inputs.log_dirs):
         text = f"{names[0]} was given as broker {broker}, and is of broker {nodes[0]} by its meta.properties"
         raise UsageError(text, hint=f"give it as {nodes[0]}=PATH: a plan says which broker to stop and to start")
 
@@ -159,7 +159,7 @@ def _why_assignment_unknown(inputs: Inputs, history: ControllerHistory | None) -
     """Why the controllers' log does not mention a partition, as a kind of `Missing`; reads the log again to look for damage."""
     plans = [plan for plan in inputs.internal if plan.context.topic == CLUSTER_METADATA_TOPIC and not plan.context.log_unknown]
     if not plans:
-        return NO_WORD
+        return NO_CONTROLLER_LOG
     if history is None or history.unknown_after is not None or history.malformed_records or any(map(_has_damage, plans)):
         return "controller_log_damaged"
     return "controller_log_silent"
@@ -214,7 +214,7 @@ def _marker_witness(replica: Replica, transaction_log: TransactionLog) -> Witnes
     if not len(rows):
         return None
     where = replica.context.topic, replica.context.partition
-    proof = proven_by(rows, replica.log_end_offset, where, completed(transaction_log))
+    proof = proof_by_marker(rows, replica.log_end_offset, where, completed_decisions(transaction_log))
     return None if proof is None else Witness(proof.end_offset, "transaction_marker", replica.broker, proof.transactional_id)
 
 
@@ -224,7 +224,7 @@ LOSSES_COUNTED: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Amount:
+class LossSize:
     """Size of a loss: records except transaction markers, and bytes of their batches; None where the log could not be read."""
 
     records: int | None
@@ -253,20 +253,20 @@ class Planned:
     """Findings of the scan that affect elections."""
     not_read: list[ReplicaContext] = field(default_factory=list)
     """Replicas with a copy whose log could not be read at all; the plan leaves them out."""
-    sizes: dict[tuple[int, int, str], Amount] = field(default_factory=dict)
+    sizes: dict[tuple[int, int, str], LossSize] = field(default_factory=dict)
     salvage: SalvageForecast | None = None
     """A salvage that loses less than any election; None if there is none, or none was computed."""
     salvage_options: tuple[str, ...] | None = ()
     """Options that a salvage of all partitions requires for this one; None if it is refused."""
 
-    def amount(self, loss: Loss) -> Amount:
+    def amount(self, loss: Loss) -> LossSize:
         """The size of a loss of this plan."""
-        return self.sizes.get(_loss_key(loss), Amount(None, None))
+        return self.sizes.get(_loss_key(loss), LossSize(None, None))
 
-    def total(self, losses: Sequence[Loss]) -> Amount:
+    def total(self, losses: Sequence[Loss]) -> LossSize:
         """The size of all losses of an election; a batch that lies in two of them counts once."""
         sizes = [self.amount(loss) for loss in _joined(losses)]
-        return Amount(_sum_if_known(size.records for size in sizes), _sum_if_known(size.bytes for size in sizes))
+        return LossSize(_sum_if_known(size.records for size in sizes), _sum_if_known(size.bytes for size in sizes))
 
     @property
     def recommended(self) -> Candidate | None:
@@ -274,12 +274,12 @@ class Planned:
         return self.candidate(self.plan.recommended)
 
     @property
-    def names_leader(self) -> bool:
+    def recommends_one_leader(self) -> bool:
         """Whether one election is recommended: no salvage loses less, and high watermarks decide between candidates."""
         return self.salvage is None and self.plan.contested_by is None
 
     @property
-    def on_no_copy(self) -> Ranges:
+    def held_by_no_copy(self) -> Ranges:
         """Offsets of committed records that no copy here holds, by the findings."""
         places = [
             finding.place
@@ -353,7 +353,7 @@ class Plans:
     """Broker → partitions that the controllers' log assigns to it and of which it has no copy here."""
     not_read: Counter[int | str] = field(default_factory=Counter)
     """Broker → partitions with a copy whose log could not be read at all."""
-    unsaid: Counter[str] = field(default_factory=Counter)
+    assignment_unknown: Counter[str] = field(default_factory=Counter)
     """Why the controller does not tell the replicas (a kind of `Missing`) → partitions."""
     refused: Counter[int | str] = field(default_factory=Counter)
     """Broker that would not start on its copy → partitions with a replica on it."""
@@ -380,12 +380,12 @@ class Plans:
     """Broker that was not shut down cleanly → bytes of its logs."""
 
     @property
-    def of_controllers(self) -> list[Finding]:
+    def controller_findings(self) -> list[Finding]:
         """Findings that keep controllers from starting."""
-        return [] if self.result is None else [finding for finding in self.result.findings if stops_controllers(finding)]
+        return [] if self.result is None else [finding for finding in self.result.findings if blocks_controllers(finding)]
 
     @property
-    def to_mend(self) -> list[tuple[Broker, Finding]]:
+    def files_to_repair(self) -> list[tuple[Broker, Finding]]:
         """Small files of live brokers because of which the broker does not start, or does not serve its logs."""
         return [
             (finding.place.broker, finding)
@@ -455,7 +455,7 @@ def make_plans(paths: list[str], options: ScanOptions, plan_options: PlanOptions
     """
     inputs = gather(paths, options, scanned=True)
     witnesses = read_witnesses(inputs)
-    check_names(inputs)
+    require_matching_node_ids(inputs)
     check_dead(plan_options.dead, inputs, witnesses.controller)
     maker = PlanMaker(inputs, witnesses, plan_options)
     plans = maker.plans
@@ -465,7 +465,7 @@ def make_plans(paths: list[str], options: ScanOptions, plan_options: PlanOptions
         plans.recommend_by_start_order()
     ledger = ledger_of(inputs, witnesses.controller, options.copied)
     plans.quorum = quorum_of(inputs, ledger)
-    plans.without_copy = [partition for partition in partitions_without_copy(inputs, ledger) if fits(partition, options)]
+    plans.without_copy = [partition for partition in lost_partitions(inputs, ledger) if fits(partition, options)]
     partitions = {
         (directory.topic, directory.partition)
         for log_dir in inputs.log_dirs
@@ -511,8 +511,8 @@ class PlanMaker:
         plans.partitions += 1
         plans.not_read.update(context.broker for context in planned.not_read)
         for missing in planned.plan.missing:
-            if missing.kind in UNSAID:
-                plans.unsaid[missing.kind] += 1
+            if missing.kind in ASSIGNMENT_UNKNOWN:
+                plans.assignment_unknown[missing.kind] += 1
             elif missing.broker is not None and missing.kind in ABSENT:
                 plans.absent[missing.broker] += 1
             elif missing.broker is not None and missing.kind == "does_not_start":
@@ -534,7 +534,7 @@ class PlanMaker:
         brokers, not_read = {replica.broker for replica in current}, [context.node for context in planned.not_read]
         missing = []
         for lack in planned.plan.missing:
-            if lack.kind == NO_WORD:
+            if lack.kind == NO_CONTROLLER_LOG:
                 missing.append(replace(lack, kind="voters_behind" if is_newer else self._why_assignment_unknown()))
             elif lack.kind != "copy_absent" or lack.broker not in not_read:
                 missing.append(lack)
@@ -596,8 +596,8 @@ class _PartitionBuilder:
         self, replicas: list[Replica], reader: LogReader, result: PartitionResult, dead: frozenset[Broker], strays: Strays | None
     ) -> None:
         self.context = replicas[0].context
-        self.not_read = [replica.context for replica in replicas if replica.read is Read.NONE]
-        self.read = [replica for replica in replicas if replica.read is not Read.NONE]
+        self.not_read = [replica.context for replica in replicas if replica.read is ReadExtent.NONE]
+        self.read = [replica for replica in replicas if replica.read is not ReadExtent.NONE]
         self._reader, self._strays = reader, strays
         self._conflict = result.summary.agreement.kind == "conflict"
         self._differing = _differing_ranges(self.read, reader) if self._conflict else {}
@@ -652,7 +652,7 @@ class _PartitionBuilder:
 
     def _plan_replica(self, replica: Replica, witnesses: Sequence[Witness]) -> PlanReplica:
         """A replica as its broker would load it once small files are repaired: after recovery, unless its broker is running."""
-        context, outlook = replica.context, None if replica.context.live else replica.recovery_once_mended
+        context, outlook = replica.context, None if replica.context.live else replica.recovery_once_repaired
         end = replica.log_end_offset if outlook is None or outlook.log_end_offset is None else outlook.log_end_offset
         if replica.misplaced:
             end = min(end, replica.log_end_offset)  # a broker may take a wrong base offset for its log's end; no record is there
@@ -772,9 +772,9 @@ def _count_losses(planned: Planned, by_broker: Mapping[Broker, Replica], reader:
                 planned.sizes[_loss_key(loss)] = _loss_size(by_broker[min(damage, key=damage.__getitem__)], reader, loss)
 
 
-def _loss_size(replica: Replica, reader: LogReader, loss: Loss) -> Amount:
+def _loss_size(replica: Replica, reader: LogReader, loss: Loss) -> LossSize:
     if clipped(replica.remote, loss.start, loss.end):
-        return Amount(None, None)
+        return LossSize(None, None)
     problems = len(reader.incomplete)
     good = good_ranges(replica)
     damaged = without(clipped(damaged_ranges(replica), loss.start, loss.end), good)
@@ -784,8 +784,8 @@ def _loss_size(replica: Replica, reader: LogReader, loss: Loss) -> Amount:
         for batch in batches_held(replica, reader, ranges):
             records, size, offsets = records + batch.records, size + batch.size_in_bytes, offsets + batch.offsets
         if is_damaged and offsets != counted(ranges):
-            return Amount(None, None)  # headers are damaged as well
-    return Amount(None, None) if len(reader.incomplete) > problems else Amount(records, size)
+            return LossSize(None, None)  # headers are damaged as well
+    return LossSize(None, None) if len(reader.incomplete) > problems else LossSize(records, size)
 
 
 def _loses_records_after_controller_log(
@@ -819,13 +819,13 @@ def damaged_ranges(replica: Replica) -> Ranges:
     unread = unread_ranges(replica)
     between = [
         offsets
-        for place, offsets in replica.course.eaten.items()
+        for place, offsets in replica.offset_sequence.lost_to_damage.items()
         if not _is_all_zero(holes.get(place)) and offsets[1] - offsets[0] <= MAX_RELATIVE_OFFSET and offsets not in unread
     ]
     after = [
         (damage.base_offset, damage.last_offset + 1)
         for _, damage in framing.damage.get("FRAMING_LOST", ())
-        if damage.detail.get("reason") == "length_lies" and damage.base_offset == replica.course.end_offset
+        if damage.detail.get("reason") == "length_lies" and damage.base_offset == replica.offset_sequence.end_offset
     ]
     if tail is not None and 0 <= tail.start_offset < tail.end_offset:
         after += without([(tail.start_offset, tail.end_offset)], good_ranges(replica))
@@ -834,11 +834,11 @@ def damaged_ranges(replica: Replica) -> Ranges:
 
 def unread_ranges(replica: Replica) -> Ranges:
     """Offsets before the log's end that could only lie in segments that could not be read, or not to their ends."""
-    unread, eaten = replica.state.unread, replica.course.eaten
+    unread, lost_to_damage = replica.state.unread, replica.offset_sequence.lost_to_damage
     return tuple(
-        eaten[run.after_damage]
+        lost_to_damage[run.after_damage]
         for run in (replica.state.continuity.runs if unread else ())
-        if run.after_damage in eaten and any(run.after_damage[0] <= segment < run.segment for segment in unread)
+        if run.after_damage in lost_to_damage and any(run.after_damage[0] <= segment < run.segment for segment in unread)
     )
 
 
@@ -880,7 +880,7 @@ def _proven_equal(left: Replica, right: Replica, reader: LogReader, part: Range)
     epoch, *other_epochs = {
         epoch for replica in (left, right) for epoch in (_epoch_before(replica, start), epoch_at(replica.epochs, end))
     }
-    is_inside = end < min(left.course.end_offset, right.log_end_offset)
+    is_inside = end < min(left.offset_sequence.end_offset, right.log_end_offset)
     if is_inside and not other_epochs and epoch is not None and epoch >= 0:
         return (part,)
     if end - start > OFFSETS_COMPARED:

@@ -17,7 +17,7 @@ from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONTROL_ABOR
 from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.model.findings import Severity, TopicPartition
 from kafka_forensics.model.json_objects import JsonRow
-from kafka_forensics.model.results import VERDICTS, Incomplete, Read, ScanResult
+from kafka_forensics.model.results import VERDICTS, Incomplete, ReadExtent, ScanResult
 from kafka_forensics.parsers.log_dir import FileKind
 from kafka_forensics.questions.dump import DumpFile, DumpOptions, explained_rows
 from kafka_forensics.questions.plan import PlanMaker, Planned, PlanOptions
@@ -33,7 +33,7 @@ from kafka_forensics.storage.source import EntryKind
 if TYPE_CHECKING:
     from kafka_forensics.storage.source import ByteSource, Entry
 
-Gravity = tuple[int, int, bool]
+SeverityOrder = tuple[int, int, bool]
 
 DRAWN: Final = 200
 """The most severe partitions, which are drawn; each of the others gets only a row."""
@@ -104,7 +104,7 @@ class PartitionDetails:
 
 
 @dataclass(frozen=True, slots=True)
-class HashedFile:
+class InputHash:
     """A file that was read, with its path as the user would type it."""
 
     path: str
@@ -121,7 +121,7 @@ class Reported:
     details: dict[TopicPartition, PartitionDetails] = field(default_factory=dict)
     oldest_ms: int | None = None
     newest_ms: int | None = None
-    hashes: list[HashedFile] | None = None
+    hashes: list[InputHash] | None = None
     """None if not requested."""
 
 
@@ -155,7 +155,7 @@ def report(
     return Reported(result, collector.details, collector.oldest_ms, collector.newest_ms, hashes)
 
 
-def histories(inputs: Inputs) -> dict[TopicPartition, PartitionDetails]:
+def controller_histories(inputs: Inputs) -> dict[TopicPartition, PartitionDetails]:
     """The history of leaders and ISRs of every partition that was scanned elsewhere."""
     contexts = (plan.context for plan in inputs.replicas if plan.context.control is not None)
     return {(context.topic, context.partition): PartitionDetails(control=context.control) for context in contexts}
@@ -170,7 +170,7 @@ def details_of(inputs: Inputs, options: ScanOptions, witnesses: Witnesses, where
     return collector.details.get(where, PartitionDetails())
 
 
-def gravity(verdict: str, lost: Iterable[tuple[int, int | None]], agreement: str) -> Gravity:
+def severity_order(verdict: str, lost: Iterable[tuple[int, int | None]], agreement: str) -> SeverityOrder:
     """Severity of a partition, the largest is drawn first: its verdict, how many offsets critical findings name as ranges
     `[start, end)` in `lost`, and whether its replicas disagree."""
     return VERDICTS.index(verdict), sum(end - start for start, end in lost if end is not None), agreement not in _AGREEING
@@ -184,14 +184,14 @@ class _DetailsCollector:
         self.oldest_ms: int | None = None
         self.newest_ms: int | None = None
         self._partitions = 0
-        self._most_severe: list[tuple[Gravity, int, TopicPartition]] = []
+        self._most_severe: list[tuple[SeverityOrder, int, TopicPartition]] = []
         """A heap of the partitions that are kept; first the least severe, of equal ones the latest."""
         self._maker, self._options = maker, asked
         self._plan_of = {id(plan.context): plan for plan in inputs.replicas}
 
     def look(self, replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
         """Collect the details of a judged partition unless enough earlier ones are at least as severe."""
-        read = [replica for replica in replicas if replica.read is not Read.NONE]
+        read = [replica for replica in replicas if replica.read is not ReadExtent.NONE]
         self._take_times(read, reader)
         context = replicas[0].context
         if not self._is_kept((context.topic, context.partition), result):
@@ -213,7 +213,7 @@ class _DetailsCollector:
             if finding.severity is Severity.CRITICAL
         ]
         self._partitions += 1
-        entry = gravity(result.summary.verdict, lost, result.summary.agreement.kind), -self._partitions, where
+        entry = severity_order(result.summary.verdict, lost, result.summary.agreement.kind), -self._partitions, where
         if len(self._most_severe) < _KEPT * DRAWN:
             heappush(self._most_severe, entry)
             return True
@@ -325,7 +325,7 @@ def _compared_fields(row: JsonRow) -> JsonRow:
     return structure, size_in_bytes, hexadecimal, name, value
 
 
-def _hashed(inputs: Inputs, incomplete: list[Incomplete]) -> Iterator[HashedFile]:
+def _hashed(inputs: Inputs, incomplete: list[Incomplete]) -> Iterator[InputHash]:
     """Every file that was read, once each; an archive instead of its members."""
     files: dict[str, tuple[ByteSource, Entry]] = {}
     for source, entry in inputs.manifest.files():
@@ -335,6 +335,6 @@ def _hashed(inputs: Inputs, incomplete: list[Incomplete]) -> Iterator[HashedFile
         holes = 0 if entry.allocated_bytes is None else entry.size_in_bytes - entry.allocated_bytes
         try:
             digest = None if holes > MOST_HOLE_BYTES else sha256(source, entry.path)
-            yield HashedFile(path, entry.size_in_bytes, digest)
+            yield InputHash(path, entry.size_in_bytes, digest)
         except SourceError as error:
             incomplete.append(Incomplete(path, f"{error.reason}, while its SHA-256 was made"))

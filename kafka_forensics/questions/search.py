@@ -29,30 +29,30 @@ from kafka_forensics.model.constants import COMPRESSION_MASK, CONTROL_MASK, INT6
 from kafka_forensics.model.json_objects import JsonRow
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed
-from kafka_forensics.parsers.kernels.matching import mark_holding, match_records
+from kafka_forensics.parsers.kernels.matching import mark_containing, match_records
 from kafka_forensics.parsers.log import (
     HELD_BYTES,
     MAX_BATCH_BYTES,
     BatchChecks,
     FoundBlock,
     RecordMatcher,
+    RecordQuery,
     SegmentReader,
-    Sought,
     decode_batch,
     parse_control_record,
-    sought,
+    record_query,
 )
 from kafka_forensics.parsers.log_dir import FileKind, PartitionDirectory, SegmentFiles, SegmentLog
-from kafka_forensics.scanning.rereading.logs_in_order import Placing
+from kafka_forensics.scanning.rereading.logs_in_order import OffsetCorrector
 from kafka_forensics.scanning.rereading.seeking import chunks_until, start_position, start_position_for_time
-from kafka_forensics.scanning.witnesses.tiered_topics import take_tiered_topics
+from kafka_forensics.scanning.witnesses.tiered_topics import set_tiered_topics
 from kafka_forensics.storage.archives import reading_order
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from kafka_forensics.analysis.segments import Misplaced
+    from kafka_forensics.analysis.segments import MisplacedBatch
     from kafka_forensics.model.arrow import ArrowArray
     from kafka_forensics.parsers.log import BatchHeader
     from kafka_forensics.storage.source import ByteFile, ByteSource
@@ -83,10 +83,10 @@ class Conditions:
         parts = [self.key, self.value_part, *(part for header in self.headers for part in header)]
         return sorted({part for part in parts if part}, key=lambda part: (-len(part), part))
 
-    def for_kernels(self) -> Sought:
+    def for_kernels(self) -> RecordQuery:
         """The conditions in the form that kernels take."""
         offsets, times = (self.offset_start, self.offset_end), (self.timestamp_start_ms, self.timestamp_end_ms)
-        return sought(offsets, times, key=self.key, value_part=self.value_part, headers=self.headers)
+        return record_query(offsets, times, key=self.key, value_part=self.value_part, headers=self.headers)
 
     @property
     def _has_time(self) -> bool:
@@ -278,7 +278,7 @@ class Search:
     """
 
     conditions: Conditions
-    pieces: list[_LogFile]
+    log_files: list[_LogFile]
     payloads: bool = False
     limit: int | None = None
     sources: "list[ByteSource]" = field(default_factory=list)
@@ -296,7 +296,7 @@ class Search:
     """Plans by the identity of their directories."""
 
     def __post_init__(self) -> None:
-        self.bytes_total = sum(file.log.entry.size_in_bytes for file in self.pieces)
+        self.bytes_total = sum(file.log.entry.size_in_bytes for file in self.log_files)
         self._plan_of = {id(plan.directory): plan for plan in self.plans}
 
     @property
@@ -318,12 +318,12 @@ class Search:
     @property
     def replicas(self) -> list[str]:
         """Every replica to search, as `topic-partition on broker N`, in the order of the search."""
-        return list(dict.fromkeys(file.replica for file in self.pieces))
+        return list(dict.fromkeys(file.replica for file in self.log_files))
 
     @property
     def not_reached(self) -> list[str]:
         """Replicas that were not searched at all when the limit ended the search, in order."""
-        reached = {file.replica for file in self.pieces[: self._begun]}
+        reached = {file.replica for file in self.log_files[: self._begun]}
         return [replica for replica in self.replicas if replica not in reached] if self.stopped else []
 
     def rows(self, progress: Progress | None = None) -> Iterator[JsonRow]:
@@ -343,10 +343,10 @@ class Search:
         self._progress = progress
         start, end = self.conditions.offset_start or 0, self.conditions.offset_end
         few = end is not None and end - start <= _FEW_OFFSETS
-        sizes = ((file.log.entry.size_in_bytes, few and file.source.seekable) for file in self.pieces)
+        sizes = ((file.log.entry.size_in_bytes, few and file.source.seekable) for file in self.log_files)
         compile_as_needed(sum(min(size, _BYTES_FOR_FEW) if is_small else size for size, is_small in sizes))
         packed = self._rows_of_packed()
-        for file in self.pieces:
+        for file in self.log_files:
             if self.stopped:
                 break
             self._begun += 1
@@ -362,7 +362,7 @@ class Search:
     def _rows_of_packed(self) -> "dict[_Order, list[JsonRow | FoundRecords]]":
         """Rows of files in sources that cannot seek, read in archive order, one inflation each; not of files with too many rows."""
         by_source: dict[int, tuple[ByteSource, dict[str, _LogFile]]] = {}
-        for file in self.pieces:
+        for file in self.log_files:
             if not file.source.seekable:
                 _, files = by_source.setdefault(id(file.source), (file.source, {}))
                 files[file.path] = file
@@ -411,10 +411,10 @@ class Search:
         start = shown = self._start(file, log)
         base_offset = file.log.segment.base_offset
         plan = self._plan_of.get(id(file.directory)) if file.leftover is None else None  # no other file tells a leftover's end
-        placing = Placing(log, base_offset, None if start else base_offset, file.log.next_base_offset, plan)
+        placing = OffsetCorrector(log, base_offset, None if start else base_offset, file.log.next_base_offset, plan)
         for chunk in chunks_until(reader, start, log.size_in_bytes, self.conditions.offset_end):
             self.damaged_places += sum(damage.kind not in kinds_with(Trait.RECORDS_READ_ANYWAY) for damage in chunk.damage)
-            corrected, moved = placing.put_right(chunk)
+            corrected, moved = placing.correct_base_offsets(chunk)
             for candidate in candidates.of(chunk, corrected, moved):
                 if isinstance(candidate, FoundBlock):
                     yield self._table(file, candidate)
@@ -441,7 +441,7 @@ class Search:
         return start
 
     def _rows_of_batch(
-        self, file: _LogFile, log: "ByteFile", candidate: "_CandidateBatch", moved: "dict[int, Misplaced]"
+        self, file: _LogFile, log: "ByteFile", candidate: "_CandidateBatch", moved: "dict[int, MisplacedBatch]"
     ) -> Iterator[JsonRow]:
         column, data = candidate
         position, size, conditions = column[BatchColumn.POSITION], column[BatchColumn.SIZE_IN_BYTES], self.conditions
@@ -472,7 +472,7 @@ class Search:
         import pyarrow as pa
 
         from kafka_forensics.model.arrow import numbers
-        from kafka_forensics.scanning.rereading.record_columns import byte_strings, header_lists, words_by_number
+        from kafka_forensics.scanning.rereading.record_columns import byte_strings, header_lists, texts_by_index
 
         batches, block = found
         assert block.payload is not None
@@ -481,7 +481,7 @@ class Search:
         arrays: dict[str, ArrowArray] = {
             "offset": numbers(block.offsets),
             "timestamp": numbers(block.timestamps),
-            "timestamp_type": words_by_number(block.timestamp_types, RECORD_TIMESTAMP_TYPES),
+            "timestamp_type": texts_by_index(block.timestamp_types, RECORD_TIMESTAMP_TYPES),
             "partition_leader_epoch": numbers(batches[BatchColumn.PARTITION_LEADER_EPOCH]),
             "producer_id": numbers(batches[BatchColumn.PRODUCER_ID]),
             "producer_epoch": numbers(batches[BatchColumn.PRODUCER_EPOCH]),
@@ -615,8 +615,8 @@ class _Candidates:
                 starts = columns[BatchColumn.POSITION, rows[is_plain]] - position
                 sizes = columns[BatchColumn.SIZE_IN_BYTES, rows[is_plain]]
                 holding_all = np.zeros(starts.size, np.int64)
-                if mark_holding.is_ready():
-                    mark_holding.compiled(buffer, starts, sizes, self._sought.text, self._sought.spans, holding_all)
+                if mark_containing.is_ready():
+                    mark_containing.compiled(buffer, starts, sizes, self._sought.text, self._sought.spans, holding_all)
                 else:
                     low, high = int(starts[0]), int(starts[-1] + sizes[-1])
                     data = buffer[low:high].tobytes()
@@ -644,7 +644,9 @@ class _Candidates:
         self._places[rows] = self._used + starts - low
         self._used = used
 
-    def of(self, chunk: BatchChunk, corrected: BatchChunk, moved: "dict[int, Misplaced]") -> Iterator[FoundBlock | _CandidateBatch]:
+    def of(
+        self, chunk: BatchChunk, corrected: BatchChunk, moved: "dict[int, MisplacedBatch]"
+    ) -> Iterator[FoundBlock | _CandidateBatch]:
         """The batches of a chunk to decode, in order, and the records that kernels match, some of which may wait for `rest`.
 
         `corrected` is the chunk with the right offsets, `moved` the batches with wrong ones. At the end the bytes are dropped.
@@ -687,7 +689,7 @@ def search(
     It includes files that are being deleted or swapped in: they may hold the last copy. Raises UsageError for invalid paths.
     """
     inputs = gather(paths, options)
-    take_tiered_topics(inputs, None)
+    set_tiered_topics(inputs, None)
     files = [
         file
         for log_dir in inputs.log_dirs

@@ -139,7 +139,7 @@ class TransactionRow:
 
 
 @dataclass(slots=True)
-class PartitionTransactions:
+class TransactionCounts:
     """Counts of a partition's transactions, known before they are listed."""
 
     plan: ReplicaPlan
@@ -163,7 +163,7 @@ class TransactionsAnswer:
 
     rows: Iterator[TransactionRow]
     result: ScanResult
-    partitions: dict[TopicPartition, PartitionTransactions] = field(default_factory=dict)
+    partitions: dict[TopicPartition, TransactionCounts] = field(default_factory=dict)
     has_log: bool = True
     """Whether a copy of `__transaction_state` is here."""
 
@@ -183,7 +183,7 @@ def transactions(
     """
     inputs = gather(paths, options)
     plans = {id(plan.context): plan for plan in inputs.replicas}
-    partitions: dict[TopicPartition, PartitionTransactions] = {}
+    partitions: dict[TopicPartition, TransactionCounts] = {}
 
     def look(replicas: list[Replica], _reader: "LogReader", _result: "PartitionResult") -> None:
         best = best_copy(replicas)
@@ -206,7 +206,7 @@ def transactions(
     return TransactionsAnswer(rows, result, partitions, log is not None)
 
 
-def _partition_transactions(best: Replica, replicas: list[Replica], plan: ReplicaPlan) -> PartitionTransactions | None:
+def _partition_transactions(best: Replica, replicas: list[Replica], plan: ReplicaPlan) -> TransactionCounts | None:
     """The counts of the best copy of a partition; None if it has no transactions."""
     fold = best.state.transactions
     counts = fold.counts()
@@ -216,7 +216,7 @@ def _partition_transactions(best: Replica, replicas: list[Replica], plan: Replic
     stable = fold.last_stable_offset(best.context.high_watermark, best.log_end_offset)
     stable = min([stable, *(transaction.first_offset for transaction in hidden)])
     held = any(transaction.first_offset == stable for transaction in (*fold.open_transactions(1), *hidden))
-    return PartitionTransactions(
+    return TransactionCounts(
         plan,
         best.log_start_offset if best.forgotten else stable,
         best.log_end_offset if best.end_is_known else None,
@@ -230,7 +230,7 @@ def _partition_transactions(best: Replica, replicas: list[Replica], plan: Replic
 
 
 def _rows(
-    where: TopicPartition, partition: PartitionTransactions | None, known: "KnownTransactions", result: ScanResult
+    where: TopicPartition, partition: TransactionCounts | None, known: "KnownTransactions", result: ScanResult
 ) -> Iterator[TransactionRow]:
     """Every transaction of one partition: those in its best copy, ranges of damaged offsets, and those that no copy holds."""
     if partition is not None:
@@ -294,7 +294,7 @@ class KnownTransactions:
         producers = {producer_id for producer_id, _, _ in self._decisions} | {producer_id for _, producer_id, _ in self._torn}
         self._producers = np.fromiter(producers.union(() if log is None else log.ids_of_producer), np.int64)
 
-    def speaks_of(self, producer_ids: "NDArray[np.int64]") -> "NDArray[np.bool_]":
+    def may_describe(self, producer_ids: "NDArray[np.int64]") -> "NDArray[np.bool_]":
         """Which of these producers may have ended transactions that the log or the findings describe."""
         return np.isin(producer_ids, self._producers) if len(self._producers) else np.zeros(len(producer_ids), np.bool_)
 
@@ -370,7 +370,7 @@ class KnownTransactions:
             self._add_evidence(row, evidence, "lost")
             yield row
 
-    def hidden(self, where: TopicPartition, partition: PartitionTransactions) -> Iterator[TransactionRow]:
+    def hidden(self, where: TopicPartition, partition: TransactionCounts) -> Iterator[TransactionRow]:
         """Open transactions with damaged records that a producer snapshot lists."""
         for transaction in partition.hidden:
             begun = transaction.producer_id, transaction.producer_epoch, transaction.first_offset

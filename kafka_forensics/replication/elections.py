@@ -11,7 +11,7 @@ from kafka_forensics.model.controller import NO_LEADER
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
+class ElectionInput:
     """The input of an election: the assignment in order, the brokers that are alive (not fenced), ISR, ELR and present leader.
 
     `last_known_leader` is set while there is no leader, if the ELR is enabled.
@@ -26,7 +26,7 @@ class Candidates:
 
 
 @dataclass(frozen=True, slots=True)
-class Elected:
+class ElectionResult:
     """The leader (-1: none), the rule that elected it, and the ISR and ELR afterwards.
 
     `kind` is `stays`, `clean`, `elr`, `last-known-leader`, `unclean` or `none`. `last-known-leader` and `unclean` may lose
@@ -44,7 +44,7 @@ class Elected:
         return self.kind in ("last-known-leader", "unclean")
 
 
-def elect(candidates: Candidates, *, unclean: bool = False, preferred: bool = False) -> Elected:
+def elect(candidates: ElectionInput, *, unclean: bool = False, preferred: bool = False) -> ElectionResult:
     """The outcome of an election (PartitionChangeBuilder.electLeader); `unclean` is unclean.leader.election.enable, or a request
     for an unclean election.
 
@@ -59,18 +59,18 @@ def elect(candidates: Candidates, *, unclean: bool = False, preferred: bool = Fa
         if broker in candidates.alive and broker in (candidates.isr or candidates.elr):
             kind = "stays" if broker == candidates.leader else "clean" if candidates.isr else "elr"
             if candidates.isr:
-                return Elected(broker, kind, candidates.isr, candidates.elr)
-            return Elected(broker, kind, frozenset({broker}), candidates.elr - {broker})
+                return ElectionResult(broker, kind, candidates.isr, candidates.elr)
+            return ElectionResult(broker, kind, frozenset({broker}), candidates.elr - {broker})
     last = candidates.last_known_leader
     if last is not None and last in candidates.alive and not candidates.isr and not candidates.elr:
-        return Elected(last, "last-known-leader", frozenset({last}), frozenset())
+        return ElectionResult(last, "last-known-leader", frozenset({last}), frozenset())
     first = next((broker for broker in candidates.assignment if broker in candidates.alive), None)
     if unclean and not preferred and first is not None:
-        return Elected(first, "unclean", frozenset({first}), frozenset())
-    return Elected(NO_LEADER, "none", candidates.isr, candidates.elr)
+        return ElectionResult(first, "unclean", frozenset({first}), frozenset())
+    return ElectionResult(NO_LEADER, "none", candidates.isr, candidates.elr)
 
 
-def without(isr: frozenset[int], removed: Iterable[int], *, elr_enabled: bool) -> frozenset[int]:
+def isr_without(isr: frozenset[int], removed: Iterable[int], *, elr_enabled: bool) -> frozenset[int]:
     """The ISR without some brokers; its last member stays unless the ELR is enabled (ReplicationControlManager, KIP-966)."""
     remaining = isr.difference(removed)
     return remaining if remaining or elr_enabled else isr

@@ -105,7 +105,7 @@ def follower_cut(
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class EpochLog:
     """A replica's log as truncation sees it: its epochs, ascending, and its start, end and high watermark."""
 
     epochs: tuple[EpochEntry, ...]
@@ -113,14 +113,14 @@ class Log:
     high_watermark: int = 0
     log_start_offset: int = 0
 
-    def cut(self, end: int) -> "Log":
+    def cut(self, end: int) -> "EpochLog":
         """The log truncated at `end`, without epochs that start there or later (LeaderEpochFileCache.truncateFromEnd)."""
         epochs = tuple(entry for entry in self.epochs if entry.start_offset < end)
-        return Log(epochs, end, min(self.high_watermark, end), min(self.log_start_offset, end))
+        return EpochLog(epochs, end, min(self.high_watermark, end), min(self.log_start_offset, end))
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class EpochRequest:
     """A request of a follower: the epoch it names, the leader's answer, and where the follower truncates."""
 
     leader_epoch: int
@@ -129,20 +129,20 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Truncated:
+class TruncationResult:
     """Where a log ends after all requests."""
 
     log_end_offset: int
-    questions: tuple[Question, ...] = ()
+    questions: tuple[EpochRequest, ...] = ()
 
 
-def by_high_watermark(follower: Log, leader: Log) -> Truncated:
+def by_high_watermark(follower: EpochLog, leader: EpochLog) -> TruncationResult:
     """Before 0.11: a follower truncates at its high watermark, which lags behind the leader's, so it may remove committed records
     (the bug that KIP-101 fixes)."""
     return _in_range(follower.cut(min(follower.high_watermark, follower.log_end_offset)), leader, ())
 
 
-def by_kip_101(follower: Log, leader: Log) -> Truncated:
+def by_kip_101(follower: EpochLog, leader: EpochLog) -> TruncationResult:
     """0.11 to 1.1 (KIP-101): one request (OffsetsForLeaderEpoch v0) for the follower's last epoch; the answer names no epoch.
 
     The answer is the start of the first later epoch, or the leader's log end if the epoch is its last. The high watermark decides
@@ -157,13 +157,13 @@ def by_kip_101(follower: Log, leader: Log) -> Truncated:
         cut = later[0] if later else leader.log_end_offset
         answer = EpochEndOffset(epoch, cut)
     cut = min(cut, follower.log_end_offset)
-    return _in_range(follower.cut(cut), leader, (Question(epoch, answer, cut),))
+    return _in_range(follower.cut(cut), leader, (EpochRequest(epoch, answer, cut),))
 
 
-def by_kip_279(follower: Log, leader: Log) -> Truncated:
+def by_kip_279(follower: EpochLog, leader: EpochLog) -> TruncationResult:
     """2.0 to 2.6: the answer also names the epoch; a follower without that epoch truncates to the end of its last one below, and
     sends another request (AbstractFetcherThread.getOffsetTruncationState)."""
-    log, questions = follower, list[Question]()
+    log, questions = follower, list[EpochRequest]()
     while log.epochs:
         epoch = log.epochs[-1].leader_epoch
         answer = end_offset_for(leader.epochs, epoch, leader.log_end_offset)
@@ -171,32 +171,32 @@ def by_kip_279(follower: Log, leader: Log) -> Truncated:
             cut, final = min(log.high_watermark, log.log_end_offset), True
         else:
             cut, final = truncation_state(log, answer)
-        questions.append(Question(epoch, answer, cut))
+        questions.append(EpochRequest(epoch, answer, cut))
         log = log.cut(cut)
         if final:
             break
     return _in_range(log, leader, tuple(questions)) if questions else by_high_watermark(follower, leader)
 
 
-def by_fetch(follower: Log, leader: Log) -> Truncated:
+def by_fetch(follower: EpochLog, leader: EpochLog) -> TruncationResult:
     """2.7 and later (KIP-320, KIP-595): every fetch names the last epoch of the follower's log. A leader whose log diverges answers
     with the diverging epoch and its end; the follower truncates and fetches again.
 
     A log diverges if the leader lacks the epoch, or the epoch ends below the fetch offset (Partition.readRecords).
     """
-    log, questions = follower, list[Question]()
+    log, questions = follower, list[EpochRequest]()
     while log.epochs:
         epoch = log.epochs[-1].leader_epoch
         answer = end_offset_for(leader.epochs, epoch, leader.log_end_offset)
         if answer == UNDEFINED or not (answer.leader_epoch < epoch or answer.end_offset < log.log_end_offset):
             break
         cut, _ = truncation_state(log, answer)
-        questions.append(Question(epoch, answer, cut))
+        questions.append(EpochRequest(epoch, answer, cut))
         log = log.cut(cut)
     return _in_range(log, leader, tuple(questions))
 
 
-def truncation_state(follower: Log, answer: EpochEndOffset) -> tuple[int, bool]:
+def truncation_state(follower: EpochLog, answer: EpochEndOffset) -> tuple[int, bool]:
     """Where a follower truncates on an answer that is defined, and whether that is final
     (AbstractFetcherThread.getOffsetTruncationState).
 
@@ -213,8 +213,10 @@ def truncation_state(follower: Log, answer: EpochEndOffset) -> tuple[int, bool]:
     return min(mine.end_offset, answer.end_offset, end), True
 
 
-def _in_range(log: Log, leader: Log, questions: tuple[Question, ...]) -> Truncated:
+def _in_range(log: EpochLog, leader: EpochLog, questions: tuple[EpochRequest, ...]) -> TruncationResult:
     """A follower whose fetch offset is out of the leader's range truncates to the leader's log end, or restarts at the leader's log
     start (AbstractFetcherThread.fetchOffsetAndTruncate)."""
     end = log.log_end_offset
-    return Truncated(leader.log_start_offset if end < leader.log_start_offset else min(end, leader.log_end_offset), questions)
+    return TruncationResult(
+        leader.log_start_offset if end < leader.log_start_offset else min(end, leader.log_end_offset), questions
+    )

@@ -14,7 +14,7 @@ from typing import Final
 from kafka_forensics.model.constants import MAX_INT32, MAX_RELATIVE_OFFSET, MAX_SEGMENT_SIZE
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication import small_files
-from kafka_forensics.replication.small_files import STOPPING, is_read_on, start_outcome
+from kafka_forensics.replication.small_files import NOT_ALL_SERVED, is_read_on, start_outcome
 
 CLEAN_SHUTDOWN: Final = 1
 META_PROPERTIES: Final = 2
@@ -27,7 +27,7 @@ INDEX_WITHOUT_LOG: Final = 10
 LOG_NAME_OR_SIZE: Final = 11
 INDEX_FILE_MISSING: Final = 12
 TRANSACTION_INDEX: Final = 13
-SEGMENT_WALKED: Final = 17
+SEGMENT_RECOVERED: Final = 17
 HEADER_CUT: Final = 18
 LENGTH_TOO_SMALL: Final = 19
 BATCH_BEYOND_FILE: Final = 20
@@ -36,7 +36,7 @@ OFFSET_OVERFLOW: Final = 23
 OFFSET_REGRESSION: Final = 24
 PRODUCER_STATE: Final = 26
 ABORTED_TXN_ORDER: Final = 27
-SEGMENTS_BEHIND_CUT: Final = 29
+SEGMENTS_AFTER_TRUNCATION: Final = 29
 END_BELOW_START: Final = 31
 NO_SEGMENT: Final = 32
 LEADER_EPOCHS: Final = 36
@@ -54,7 +54,7 @@ EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class RecoveryStop:
     """Where recovery of a segment stops before the end of the file; the rest is truncated.
 
     `end_offset` is the offset after the last batch kept; `check` is the reason.
@@ -77,7 +77,7 @@ class SegmentFacts:
     size_in_bytes: int
     end_offset: int
     next_offset: int | None
-    stop: Stop | None = None
+    stop: RecoveryStop | None = None
     has_index: bool = True
     has_time_index: bool = True
     transaction_index: str = "sound"
@@ -147,7 +147,7 @@ class LoaderStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class LogTruncation:
     """Offsets `[start_offset, end_offset)` that the log loses: truncated at `position` of a segment because of `check`.
 
     `position` is None where no bytes are removed, but the broker reads a log end that is too low.
@@ -162,7 +162,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class LoadForecast:
     """The loaded log: its offsets (None: unknown), what is truncated, and every step in order.
 
     `refused`: the broker does not start, because of the last step.
@@ -172,7 +172,7 @@ class Forecast:
     log_end_offset: int | None
     recovery_point: int | None
     high_watermark: int | None
-    cuts: tuple[Cut, ...] = ()
+    cuts: tuple[LogTruncation, ...] = ()
     steps: tuple[LoaderStep, ...] = ()
     refused: bool = False
     segments: tuple[int, ...] = ()
@@ -227,7 +227,7 @@ class _Loading:
     log: LogFacts
     segments: list[SegmentFacts]
     steps: list[LoaderStep] = field(default_factory=list)
-    cuts: list[Cut] = field(default_factory=list)
+    cuts: list[LogTruncation] = field(default_factory=list)
     recovered: set[int] = field(default_factory=set)
     """Indexes of segments that were recovered."""
     unknown: bool = False
@@ -238,24 +238,24 @@ class _Loading:
         self.steps.append(LoaderStep(check, "refuse", file))
         return True
 
-    def forecast(self, *, refused: bool) -> Forecast:
+    def forecast(self, *, refused: bool) -> LoadForecast:
         """The forecast without offsets."""
-        return Forecast(None, None, None, None, tuple(self.cuts), tuple(self.steps), refused)
+        return LoadForecast(None, None, None, None, tuple(self.cuts), tuple(self.steps), refused)
 
 
 _UNREADABLE_CHECKS: Final = {small_files.META_PROPERTIES: META_PROPERTIES, small_files.PARTITION_METADATA: PARTITION_METADATA}
 
 
-def foretell(log: LogFacts) -> Forecast:
+def load_forecast(log: LogFacts) -> LoadForecast:
     """How a broker loads the log when it starts (LogManager.loadLog, LogLoader.load).
 
     Most damaged small files end the start, or take the log directory offline, which ends a broker without another one
     (`small_files`). A recovery point or log start that is not a number counts as 0.
     """
-    stopping = next((file for file, damage in log.unreadable if start_outcome(file, damage) in STOPPING), None)
+    stopping = next((file for file, damage in log.unreadable if start_outcome(file, damage) in NOT_ALL_SERVED), None)
     if stopping is not None:
         step = LoaderStep(_UNREADABLE_CHECKS.get(stopping, CHECKPOINT_UNREADABLE), "refuse", stopping)
-        return Forecast(None, None, None, None, steps=(step,), refused=True)
+        return LoadForecast(None, None, None, None, steps=(step,), refused=True)
     damaged = {file for file, damage in log.unreadable if not is_read_on(damage)}
     ignored = [name for name in (LOG_START_FILE, RECOVERY_POINT_FILE) if name in damaged]
     if ignored:
@@ -285,20 +285,20 @@ def _is_refused(loading: _Loading) -> bool:
     return _replay_refused(loading, _newest_snapshot(log, log.end_offset), log.end_offset)
 
 
-def _with_metadata_snapshots(log: LogFacts, loaded: Forecast) -> Forecast:
+def _with_metadata_snapshots(log: LogFacts, loaded: LoadForecast) -> LoadForecast:
     """The forecast of the controller's log after its snapshots are processed."""
     assert loaded.log_start_offset is not None
     assert loaded.log_end_offset is not None
     outcome = snapshot_outcome(log, loaded.log_start_offset, loaded.log_end_offset)
     steps = (*loaded.steps, *outcome.steps)
     if outcome.refused:
-        return Forecast(None, None, None, None, loaded.cuts, steps, refused=True)
+        return LoadForecast(None, None, None, None, loaded.cuts, steps, refused=True)
     at = outcome.start_at
     if at is None:
         return replace(loaded, steps=steps)
     emptied = [LoaderStep(METADATA_SNAPSHOT, "delete", segment_file(base_offset)) for base_offset in loaded.segments]
     created = LoaderStep(METADATA_SNAPSHOT, "create", segment_file(at), at)
-    return Forecast(at, at, at, at, loaded.cuts, (*steps, *emptied, created), segments=(at,))
+    return LoadForecast(at, at, at, at, loaded.cuts, (*steps, *emptied, created), segments=(at,))
 
 
 def segment_file(base_offset: int, suffix: str = "log") -> str:
@@ -444,12 +444,12 @@ def _split(loading: _Loading, segment: SegmentFacts) -> bool:
     return not loading.unknown
 
 
-def _cut(loading: _Loading, number: int, stop: Stop, end_offset: int, deleted: tuple[int, ...]) -> None:
+def _cut(loading: _Loading, number: int, stop: RecoveryStop, end_offset: int, deleted: tuple[int, ...]) -> None:
     """Truncate a segment at its stop, or completely if its offsets decrease; `deleted` are segments removed after it."""
     segment = loading.segments[number]
     position, end = (0, segment.base_offset) if stop.check == OFFSET_REGRESSION else (stop.position, stop.end_offset)
     loading.steps.append(LoaderStep(stop.check, "truncate", segment_file(segment.base_offset), end))
-    loading.cuts.append(Cut(segment.base_offset, position, stop.check, end, max(end_offset, end), deleted))
+    loading.cuts.append(LogTruncation(segment.base_offset, position, stop.check, end, max(end_offset, end), deleted))
     loading.segments[number] = replace(segment, size_in_bytes=position, end_offset=end, next_offset=end, stop=None)
 
 
@@ -464,7 +464,7 @@ def _recover(loading: _Loading) -> bool:
     for number, segment in enumerate(loading.segments):
         if first is not None and segment.base_offset < first:
             continue
-        loading.steps.append(LoaderStep(SEGMENT_WALKED, "recover", segment_file(segment.base_offset)))
+        loading.steps.append(LoaderStep(SEGMENT_RECOVERED, "recover", segment_file(segment.base_offset)))
         loading.recovered.add(number)
         if _recovery_refused(loading, segment):
             return True
@@ -474,13 +474,13 @@ def _recover(loading: _Loading) -> bool:
             return _split(loading, segment)
         later = [segment.base_offset for segment in loading.segments[number + 1 :]]
         _cut(loading, number, segment.stop, loading.log.end_offset, tuple(later))
-        loading.steps += [LoaderStep(SEGMENTS_BEHIND_CUT, "delete", segment_file(base_offset)) for base_offset in later]
+        loading.steps += [LoaderStep(SEGMENTS_AFTER_TRUNCATION, "delete", segment_file(base_offset)) for base_offset in later]
         del loading.segments[number + 1 :]
         break
     return False
 
 
-def _offsets(loading: _Loading) -> Forecast:
+def _offsets(loading: _Loading) -> LoadForecast:
     """Log end, log start, recovery point and high watermark from the remaining segments."""
     log, segments = loading.log, loading.segments
     log_start, stored = log.log_start or 0, log.high_watermark or 0
@@ -491,7 +491,7 @@ def _offsets(loading: _Loading) -> Forecast:
     if emptied and end is not None:
         base_offsets = tuple(segment.base_offset for segment in segments)
         loading.steps += [LoaderStep(END_BELOW_START, "delete", segment_file(base_offset)) for base_offset in base_offsets]
-        loading.cuts.append(Cut(base_offsets[0], 0, END_BELOW_START, base_offsets[0], end, base_offsets))
+        loading.cuts.append(LogTruncation(base_offsets[0], 0, END_BELOW_START, base_offsets[0], end, base_offsets))
     if end is None or emptied:
         loading.steps.append(LoaderStep(NO_SEGMENT, "create", segment_file(log_start), log_start))
         end = log_start
@@ -506,7 +506,7 @@ def _offsets(loading: _Loading) -> Forecast:
         loading.steps.append(LoaderStep(HIGH_WATERMARK, "set", HIGH_WATERMARK_FILE, high_watermark))
     point = end if log.clean_shutdown and not emptied else min(log.recovery_point or 0, end)
     base_offsets = tuple(segment.base_offset for segment in segments)
-    return Forecast(start, end, point, high_watermark, tuple(loading.cuts), tuple(loading.steps), segments=base_offsets)
+    return LoadForecast(start, end, point, high_watermark, tuple(loading.cuts), tuple(loading.steps), segments=base_offsets)
 
 
 def _next_offset(loading: _Loading) -> int | None:
@@ -517,7 +517,7 @@ def _next_offset(loading: _Loading) -> int | None:
     is_cut_at_end = any(cut.end_offset >= log.end_offset for cut in loading.cuts)
     if end is not None and end < log.end_offset and is_newest and not is_cut_at_end:
         loading.steps.append(LoaderStep(NEXT_OFFSET, "set", segment_file(last.base_offset), end))
-        loading.cuts.append(Cut(last.base_offset, None, NEXT_OFFSET, end, log.end_offset))
+        loading.cuts.append(LogTruncation(last.base_offset, None, NEXT_OFFSET, end, log.end_offset))
     return end
 
 
@@ -548,7 +548,7 @@ def _snapshot_steps(loading: _Loading, segments: list[SegmentFacts], start: int,
 # (ProducerAppendInfo, EndTransactionMarker, TransactionIndex.append of Kafka 4).
 
 
-class Marker(Enum):
+class MarkerContent(Enum):
     """The content of a control batch of a producer."""
 
     ABORT = "abort"
@@ -567,7 +567,7 @@ class ReplayedBatch:
     base_offset: int
     producer_id: int
     is_transactional: bool
-    marker: Marker | None = None
+    marker: MarkerContent | None = None
 
 
 @dataclass(slots=True)
@@ -590,16 +590,16 @@ class ProducerReplay:
 
     def _failed_check(self, batch: ReplayedBatch) -> int | None:
         is_open = batch.producer_id in self.open_producers
-        if batch.marker is Marker.INVALID or (batch.marker is None and is_open and not batch.is_transactional):
+        if batch.marker is MarkerContent.INVALID or (batch.marker is None and is_open and not batch.is_transactional):
             return PRODUCER_STATE
         if batch.marker is None:
             if batch.is_transactional:
                 self.open_producers.add(batch.producer_id)
             return None
-        if batch.marker is Marker.EMPTY or not is_open:
+        if batch.marker is MarkerContent.EMPTY or not is_open:
             return None
         self.open_producers.discard(batch.producer_id)
-        if batch.marker is Marker.COMMIT:
+        if batch.marker is MarkerContent.COMMIT:
             return None
         if self._last_aborted is not None and self._last_aborted >= batch.base_offset:
             return ABORTED_TXN_ORDER

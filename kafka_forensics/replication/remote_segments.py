@@ -37,7 +37,7 @@ def is_in_lineage(segment: RemoteSegment, epochs: Sequence[EpochEntry]) -> bool:
     return list(segment_epochs[1:]) == list(epochs[first + 1 : following]) and (end is None or segment.end_offset < end)
 
 
-def left_out(segment: RemoteSegment, epochs: Sequence[EpochEntry], log_start_offset: int) -> Ranges:
+def diverging_offsets(segment: RemoteSegment, epochs: Sequence[EpochEntry], log_start_offset: int) -> Ranges:
     """Offsets of a segment, from the log start on, at which a log with these epochs has records of another epoch."""
     if is_in_lineage(segment, epochs):
         return ()

@@ -18,7 +18,7 @@ EMPTY: Final = "empty"
 VERSION_ONLY: Final = "version_only"
 
 
-class Outcome(Enum):
+class StartOutcome(Enum):
     """The outcome of a start; the values are those of `lab/starts.tsv`."""
 
     BROKER_STOPS = "broker_stops"
@@ -40,61 +40,67 @@ class Outcome(Enum):
     """The broker serves everything and leaves the file as it is."""
 
 
-STOPPING: Final = frozenset(
-    {Outcome.BROKER_STOPS, Outcome.DIRECTORY_OFFLINE, Outcome.REFUSED, Outcome.NOT_SERVED, Outcome.BEGINS_EMPTY}
+NOT_ALL_SERVED: Final = frozenset(
+    {
+        StartOutcome.BROKER_STOPS,
+        StartOutcome.DIRECTORY_OFFLINE,
+        StartOutcome.REFUSED,
+        StartOutcome.NOT_SERVED,
+        StartOutcome.BEGINS_EMPTY,
+    }
 )
 """Outcomes after which not all logs are served."""
 _OTHER: Final = "other"
-OUTCOMES: Final[Mapping[str, Mapping[Outcome, str]]] = {
+OUTCOMES: Final[Mapping[str, Mapping[StartOutcome, str]]] = {
     "replication-offset-checkpoint": {
-        Outcome.REBUILT: "right absent empty version_only negative unterminated topic",
-        Outcome.NOT_SERVED: "offset partition",
-        Outcome.DIRECTORY_OFFLINE: _OTHER,
+        StartOutcome.REBUILT: "right absent empty version_only negative unterminated topic",
+        StartOutcome.NOT_SERVED: "offset partition",
+        StartOutcome.DIRECTORY_OFFLINE: _OTHER,
     },
     "recovery-point-offset-checkpoint": {
-        Outcome.REBUILT: "right absent empty version_only offset negative unterminated topic partition",
-        Outcome.BROKER_STOPS: _OTHER,
+        StartOutcome.REBUILT: "right absent empty version_only offset negative unterminated topic partition",
+        StartOutcome.BROKER_STOPS: _OTHER,
     },
     "log-start-offset-checkpoint": {
-        Outcome.IGNORED: "right",
-        Outcome.REBUILT: "unterminated",
-        Outcome.SERVES_OTHER: "absent empty version_only offset negative topic partition",
-        Outcome.BROKER_STOPS: _OTHER,
+        StartOutcome.IGNORED: "right",
+        StartOutcome.REBUILT: "unterminated",
+        StartOutcome.SERVES_OTHER: "absent empty version_only offset negative topic partition",
+        StartOutcome.BROKER_STOPS: _OTHER,
     },
     "cleaner-offset-checkpoint": {
-        Outcome.IGNORED: "right unterminated",
-        Outcome.REBUILT: "absent empty version_only negative topic",
-        Outcome.CLEANER_STOPS: "offset partition",
-        Outcome.DIRECTORY_OFFLINE: _OTHER,
+        StartOutcome.IGNORED: "right unterminated",
+        StartOutcome.REBUILT: "absent empty version_only negative topic",
+        StartOutcome.CLEANER_STOPS: "offset partition",
+        StartOutcome.DIRECTORY_OFFLINE: _OTHER,
     },
     META_PROPERTIES: {
-        Outcome.IGNORED: "right",
-        Outcome.NOT_SERVED: "no_directory.id",
-        Outcome.REFUSED: "cluster_id_empty",
-        Outcome.BROKER_STOPS: _OTHER,
+        StartOutcome.IGNORED: "right",
+        StartOutcome.NOT_SERVED: "no_directory.id",
+        StartOutcome.REFUSED: "cluster_id_empty",
+        StartOutcome.BROKER_STOPS: _OTHER,
     },
-    CLEAN_SHUTDOWN: {Outcome.IGNORED: _OTHER},
-    BOOTSTRAP: {Outcome.IGNORED: "right absent", Outcome.BROKER_STOPS: _OTHER},
-    f"{KRAFT_DIRECTORY}/quorum-state": {Outcome.REBUILT: "right absent", Outcome.BROKER_STOPS: _OTHER},
+    CLEAN_SHUTDOWN: {StartOutcome.IGNORED: _OTHER},
+    BOOTSTRAP: {StartOutcome.IGNORED: "right absent", StartOutcome.BROKER_STOPS: _OTHER},
+    f"{KRAFT_DIRECTORY}/quorum-state": {StartOutcome.REBUILT: "right absent", StartOutcome.BROKER_STOPS: _OTHER},
     f"{KRAFT_DIRECTORY}/leader-epoch-checkpoint": {
-        Outcome.REBUILT: "right absent empty version_only unterminated",
-        Outcome.BROKER_STOPS: _OTHER,
+        StartOutcome.REBUILT: "right absent empty version_only unterminated",
+        StartOutcome.BROKER_STOPS: _OTHER,
     },
     f"{KRAFT_DIRECTORY}/{PARTITION_METADATA}": {
-        Outcome.REBUILT: "absent",
-        Outcome.IGNORED: "right version",
-        Outcome.BROKER_STOPS: _OTHER,
+        StartOutcome.REBUILT: "absent",
+        StartOutcome.IGNORED: "right version",
+        StartOutcome.BROKER_STOPS: _OTHER,
     },
     "leader-epoch-checkpoint": {
-        Outcome.REBUILT: "right absent empty version_only unterminated",
-        Outcome.BROKER_STOPS: "epoch offset negative",
-        Outcome.DIRECTORY_OFFLINE: _OTHER,
+        StartOutcome.REBUILT: "right absent empty version_only unterminated",
+        StartOutcome.BROKER_STOPS: "epoch offset negative",
+        StartOutcome.DIRECTORY_OFFLINE: _OTHER,
     },
     PARTITION_METADATA: {
-        Outcome.BEGINS_EMPTY: "absent",
-        Outcome.IGNORED: "right version",
-        Outcome.BROKER_STOPS: "empty version_only topic_id no_topic_id",
-        Outcome.DIRECTORY_OFFLINE: _OTHER,
+        StartOutcome.BEGINS_EMPTY: "absent",
+        StartOutcome.IGNORED: "right version",
+        StartOutcome.BROKER_STOPS: "empty version_only topic_id no_topic_id",
+        StartOutcome.DIRECTORY_OFFLINE: _OTHER,
     },
 }
 """Small file → outcome → kinds of damage (`damage_name`) that lead to it. Damage that takes a directory offline and also stops a
@@ -109,13 +115,13 @@ def table_name(file: str) -> str:
     return f"{KRAFT_DIRECTORY}/{name}" if is_of_controllers else name
 
 
-def start_outcome(file: str, damage: str) -> Outcome:
+def start_outcome(file: str, damage: str) -> StartOutcome:
     """The outcome of a start with a damaged small file; `file` is its path in the log directory."""
     outcomes = {name: outcome for outcome, names in OUTCOMES[table_name(file)].items() for name in names.split()}
     return outcomes.get(damage, outcomes[_OTHER])
 
 
-def outcome_of(file: str, damage: Sequence[Damage], size_in_bytes: int | None = None) -> Outcome:
+def outcome_of(file: str, damage: Sequence[Damage], size_in_bytes: int | None = None) -> StartOutcome:
     """The same from the damage that a parser found."""
     return start_outcome(file, damage_name(damage, size_in_bytes))
 
@@ -149,4 +155,4 @@ def is_read_on(name: str) -> bool:
 def is_movable(file: str) -> bool:
     """Whether a broker starts without a small file and serves its logs, so that a damaged one may be moved out of the log
     directory."""
-    return table_name(file) in OUTCOMES and start_outcome(file, ABSENT) not in STOPPING
+    return table_name(file) in OUTCOMES and start_outcome(file, ABSENT) not in NOT_ALL_SERVED

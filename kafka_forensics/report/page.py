@@ -15,7 +15,7 @@ from kafka_forensics.model.amounts import exact_size
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import PartitionEvent
 from kafka_forensics.model.findings import TopicPartition
-from kafka_forensics.questions.report import DRAWN, HashedFile, PartitionDetails, gravity
+from kafka_forensics.questions.report import DRAWN, InputHash, PartitionDetails, severity_order
 from kafka_forensics.report.document import SEVERITIES, Document, FindingRow, IncidentPartitionRow, PartitionRow, ReplicaRow
 from kafka_forensics.report.heat_map import HEAT, heat_map
 from kafka_forensics.report.lanes import lanes
@@ -86,7 +86,7 @@ class Provenance:
     live: bool = False
     is_by_spark: bool = False
     """Whether workers of Spark judged the copies, which keep elections and transactions to themselves."""
-    hashes: Sequence[HashedFile] | None = None
+    hashes: Sequence[InputHash] | None = None
 
 
 def page(document: Document, details: Mapping[TopicPartition, PartitionDetails], provenance: Provenance) -> str:
@@ -234,7 +234,7 @@ class _Page:
     def _gravity(self, row: PartitionRow) -> tuple[int, int, bool, str, int]:
         """Sort key, the worst first."""
         lost = [(finding.offset_start or 0, finding.offset_end) for finding in self._of(row) if finding.severity == "critical"]
-        verdict, offsets, disagree = gravity(row.verdict, lost, row.agreement.kind)
+        verdict, offsets, disagree = severity_order(row.verdict, lost, row.agreement.kind)
         return -verdict, -offsets, not disagree, row.topic, row.partition
 
     def text(self) -> str:

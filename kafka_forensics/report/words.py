@@ -4,7 +4,7 @@ from typing import Final
 
 from kafka_forensics.model import amounts
 from kafka_forensics.model.json_objects import time_text
-from kafka_forensics.wording import spelled_out
+from kafka_forensics.wording import escape_unprintable
 
 UNKNOWN: Final = "not known"
 _LETTERS_SHOWN: Final = 400
@@ -19,7 +19,7 @@ def shown(value: object, limit: int = _LETTERS_SHOWN) -> str:
         more = [f"{len(value) - _ITEMS_SHOWN} more"] if len(value) > _ITEMS_SHOWN else []
         return ", ".join([*(shown(item, limit) for item in list(value)[:_ITEMS_SHOWN]), *more]) or "none"
     text = str(value)
-    return spelled_out(text if len(text) <= limit else f"{text[: limit - 1]}…")
+    return escape_unprintable(text if len(text) <= limit else f"{text[: limit - 1]}…")
 
 
 def moment(time_ms: int | None) -> str:

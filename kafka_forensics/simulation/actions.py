@@ -9,9 +9,17 @@ from kafka_forensics.model.controller import NO_LEADER
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication import elections
 from kafka_forensics.replication.acks import ACKS_ALL, ACKS_NONE, ProduceResponse, after_append, before_append
-from kafka_forensics.replication.epochs import Log, Truncated, assign_epoch, by_fetch, by_high_watermark, by_kip_101, by_kip_279
+from kafka_forensics.replication.epochs import (
+    EpochLog,
+    TruncationResult,
+    assign_epoch,
+    by_fetch,
+    by_high_watermark,
+    by_kip_101,
+    by_kip_279,
+)
 from kafka_forensics.replication.watermarks import LeaderState, follower_high_watermark, raised
-from kafka_forensics.simulation.cluster import Batch, Cluster, Partition, ProduceRequest, SimulatedReplica
+from kafka_forensics.simulation.cluster import Batch, Cluster, ProduceRequest, SimulatedPartition, SimulatedReplica
 
 UNREACHABLE: Final = "unreachable"
 FENCED: Final = "fenced"
@@ -65,19 +73,19 @@ class BatchFields(TypedDict, total=False):
     coordinator_epoch: int
 
 
-def receiving_broker(partition: Partition, options: SendOptions) -> int:
+def receiving_broker(partition: SimulatedPartition, options: SendOptions) -> int:
     """The broker that a batch is sent to."""
     leader = options.get("leader")
     return partition.leader if leader is None else leader
 
 
-def acting_leader(cluster: Cluster, partition: Partition, broker: int) -> SimulatedReplica | None:
+def acting_leader(cluster: Cluster, partition: SimulatedPartition, broker: int) -> SimulatedReplica | None:
     """The replica of a broker if the broker runs and considers itself leader."""
     replica = partition.replicas.get(broker)
     return replica if replica is not None and cluster.is_running(broker) and replica.leads else None
 
 
-def true_leader(cluster: Cluster, partition: Partition) -> SimulatedReplica | None:
+def true_leader(cluster: Cluster, partition: SimulatedPartition) -> SimulatedReplica | None:
     """The replica of the controller's leader if its broker runs and is in the current leader epoch."""
     replica = partition.replicas.get(partition.leader)
     if replica is None or not cluster.is_running(replica.broker) or replica.leader_epoch != partition.leader_epoch:
@@ -85,7 +93,7 @@ def true_leader(cluster: Cluster, partition: Partition) -> SimulatedReplica | No
     return replica
 
 
-def leader_state(cluster: Cluster, partition: Partition, leader: SimulatedReplica) -> LeaderState:
+def leader_state(cluster: Cluster, partition: SimulatedPartition, leader: SimulatedReplica) -> LeaderState:
     """A leader's view of its partition as the rules of high watermarks and acknowledgements take it."""
     followers = {broker: leader.followers.get(broker) for broker in partition.replicas if broker != leader.broker}
     return LeaderState(
@@ -100,7 +108,11 @@ def leader_state(cluster: Cluster, partition: Partition, leader: SimulatedReplic
 
 
 def append(
-    cluster: Cluster, partition: Partition, ids: tuple[int, ...], fields: BatchFields | None = None, **options: Unpack[SendOptions]
+    cluster: Cluster,
+    partition: SimulatedPartition,
+    ids: tuple[int, ...],
+    fields: BatchFields | None = None,
+    **options: Unpack[SendOptions],
 ) -> ProduceRequest:
     """Send a batch with the optional `fields`; the response may come later, when the high watermark rises."""
     broker, acks = receiving_broker(partition, options), options.get("acks", ACKS_ALL)
@@ -128,7 +140,7 @@ def append(
     return request
 
 
-def raise_high_watermark(cluster: Cluster, partition: Partition, leader: SimulatedReplica) -> None:
+def raise_high_watermark(cluster: Cluster, partition: SimulatedPartition, leader: SimulatedReplica) -> None:
     """Recompute a leader's high watermark from all log ends, and respond to the waiting requests below it."""
     state = raised(leader_state(cluster, partition, leader))
     if state.high_watermark > leader.high_watermark:
@@ -145,7 +157,9 @@ def raise_high_watermark(cluster: Cluster, partition: Partition, leader: Simulat
     leader.waiting = still_waiting
 
 
-def fetch(cluster: Cluster, partition: Partition, follower: int, *, answered: bool = True, limit: int | None = None) -> FetchResult:
+def fetch(
+    cluster: Cluster, partition: SimulatedPartition, follower: int, *, answered: bool = True, limit: int | None = None
+) -> FetchResult:
     """A follower truncates if it must, fetches from its log end, and appends the answer, at most `limit` batches.
 
     `answered=False`: the leader receives the request and its answer is lost.
@@ -170,7 +184,9 @@ def fetch(cluster: Cluster, partition: Partition, follower: int, *, answered: bo
     return FetchResult(leader.broker, truncated, start, replica.log_end_offset, joined)
 
 
-def receive_metadata(cluster: Cluster, partition: Partition, broker: int, *, restarted: bool = False) -> RemovedBatches | None:
+def receive_metadata(
+    cluster: Cluster, partition: SimulatedPartition, broker: int, *, restarted: bool = False
+) -> RemovedBatches | None:
     """A broker learns the controller's current state of a partition and becomes leader or follower; what it truncated at once."""
     replica = partition.replicas[broker]
     if not cluster.is_running(broker) or partition.leader_epoch < replica.leader_epoch:
@@ -194,7 +210,7 @@ def receive_metadata(cluster: Cluster, partition: Partition, broker: int, *, res
     return None
 
 
-def shrink_isr(cluster: Cluster, partition: Partition) -> frozenset[int]:
+def shrink_isr(cluster: Cluster, partition: SimulatedPartition) -> frozenset[int]:
     """The leader removes the ISR members that lag by its clock; returns them."""
     leader = true_leader(cluster, partition)
     if leader is None:
@@ -207,7 +223,7 @@ def shrink_isr(cluster: Cluster, partition: Partition) -> frozenset[int]:
     return lagging
 
 
-def set_isr(cluster: Cluster, partition: Partition, isr: frozenset[int]) -> None:
+def set_isr(cluster: Cluster, partition: SimulatedPartition, isr: frozenset[int]) -> None:
     """Set the controller's ISR of a partition, and the ELR that follows from it."""
     if cluster.elr_enabled:
         minimum = min(partition.min_insync_replicas, len(partition.assignment))
@@ -237,24 +253,24 @@ def _truncate(cluster: Cluster, replica: SimulatedReplica, leader: SimulatedRepl
     if cluster.has_leader_epochs and (replica.must_truncate or cluster.fences_fetches):
         result = _TRUNCATION_RULES[cluster.protocol](log, _log_of(leader))
     else:
-        result = by_fetch(Log((), log.log_end_offset, log.high_watermark), _log_of(leader))
+        result = by_fetch(EpochLog((), log.log_end_offset, log.high_watermark), _log_of(leader))
     replica.must_truncate = False
     return _truncate_to(replica, result)
 
 
-def _truncate_to(replica: SimulatedReplica, result: Truncated) -> RemovedBatches | None:
+def _truncate_to(replica: SimulatedReplica, result: TruncationResult) -> RemovedBatches | None:
     if not result.questions and result.log_end_offset == replica.log_end_offset:
         return None
     batches = replica.truncate(result.log_end_offset)
     return RemovedBatches(replica.broker, replica.log_end_offset, batches) if batches else None
 
 
-def _log_of(replica: SimulatedReplica) -> Log:
-    return Log(tuple(replica.epochs), replica.log_end_offset, replica.high_watermark)
+def _log_of(replica: SimulatedReplica) -> EpochLog:
+    return EpochLog(tuple(replica.epochs), replica.log_end_offset, replica.high_watermark)
 
 
-def _become_leader(cluster: Cluster, partition: Partition, replica: SimulatedReplica) -> None:
-    """The leader epoch starts at the log end, and nothing is known of the followers yet (Partition.makeLeader)."""
+def _become_leader(cluster: Cluster, partition: SimulatedPartition, replica: SimulatedReplica) -> None:
+    """The leader epoch starts at the log end, and nothing is known of the followers yet (SimulatedPartition.makeLeader)."""
     if cluster.has_leader_epochs:
         assign_epoch(replica.epochs, EpochEntry(replica.leader_epoch, replica.log_end_offset))
     replica.followers = {
@@ -265,7 +281,7 @@ def _become_leader(cluster: Cluster, partition: Partition, replica: SimulatedRep
     raise_high_watermark(cluster, partition, replica)
 
 
-def _expand_isr(cluster: Cluster, partition: Partition, leader: SimulatedReplica, follower: int) -> bool:
+def _expand_isr(cluster: Cluster, partition: SimulatedPartition, leader: SimulatedReplica, follower: int) -> bool:
     """Add a follower to the ISR if it has caught up and the controller agrees (AlterPartition); whether it was added."""
     is_current = leader.broker == partition.leader and leader.leader_epoch == partition.leader_epoch
     if follower in partition.isr or not is_current or follower in cluster.fenced:
@@ -278,7 +294,7 @@ def _expand_isr(cluster: Cluster, partition: Partition, leader: SimulatedReplica
     return True
 
 
-def _alter_isr(cluster: Cluster, partition: Partition, leader: SimulatedReplica, isr: frozenset[int]) -> None:
+def _alter_isr(cluster: Cluster, partition: SimulatedPartition, leader: SimulatedReplica, isr: frozenset[int]) -> None:
     """The leader changes the ISR, and the controller records that (AlterPartition)."""
     set_isr(cluster, partition, isr)
     cluster.record_change(partition, elected=False, kind="isr")

@@ -10,8 +10,8 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.parsers.kernels.compiling import use_compiled, using_compiled
 from kafka_forensics.simulation import search
 from kafka_forensics.simulation.model import (
+    HISTORY_INVARIANTS,
     INVARIANTS,
-    OF_HISTORY,
     ModelReplica,
     ModelState,
     ModelStep,
@@ -41,7 +41,7 @@ Progress = Callable[[int, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class InvariantVerdict:
     """Whether an invariant holds (None: not broken in an incomplete search), and the shortest trace that breaks it."""
 
     invariant: str
@@ -50,7 +50,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class ProtocolCheck:
     """The number of states (states that differ only in replica names count once), the largest depth, and the verdicts in the
     order of `INVARIANTS`.
 
@@ -62,9 +62,9 @@ class Checked:
     states: int
     depth: int
     complete: bool
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[InvariantVerdict, ...]
 
-    def verdict(self, invariant: str) -> Verdict:
+    def verdict(self, invariant: str) -> InvariantVerdict:
         """The verdict on one invariant."""
         return next(verdict for verdict in self.verdicts if verdict.invariant == invariant)
 
@@ -77,7 +77,7 @@ def check(
     history: bool = True,
     max_bytes: int = MAX_BYTES,
     progress: Progress | None = None,
-) -> Checked:
+) -> ProtocolCheck:
     """Visit every state of a protocol and check every invariant in each.
 
     The history of committed records multiplies the states. So its invariants take a second search, which `history=False` skips;
@@ -96,7 +96,10 @@ def check(
     return replace(
         search_result,
         complete=search_result.complete and with_history.complete,
-        verdicts=(*search_result.verdicts, *(verdict for verdict in with_history.verdicts if verdict.invariant in OF_HISTORY)),
+        verdicts=(
+            *search_result.verdicts,
+            *(verdict for verdict in with_history.verdicts if verdict.invariant in HISTORY_INVARIANTS),
+        ),
     )
 
 
@@ -119,7 +122,7 @@ class _StateSearch:
         self.count, self.depth = 1, 0
         search.fill(self.keys, 1, self.table)
 
-    def run(self, until_broken: str | None, progress: Progress | None) -> Checked:
+    def run(self, until_broken: str | None, progress: Progress | None) -> ProtocolCheck:
         """Visit all states level by level, or the levels up to the first that breaks `until_broken`."""
         before = using_compiled()
         try:
@@ -129,10 +132,10 @@ class _StateSearch:
         verdicts = []
         for invariant, breaker in zip(INVARIANTS, self.breakers.tolist(), strict=True):
             if breaker >= 0:
-                verdicts.append(Verdict(invariant, holds=False, trace=self._trace(breaker)))
-            elif self.model.history or invariant not in OF_HISTORY:
-                verdicts.append(Verdict(invariant, True if complete else None))
-        return Checked(self.model.protocol, self.model.sizes, self.count, self.depth, complete, tuple(verdicts))
+                verdicts.append(InvariantVerdict(invariant, holds=False, trace=self._trace(breaker)))
+            elif self.model.history or invariant not in HISTORY_INVARIANTS:
+                verdicts.append(InvariantVerdict(invariant, True if complete else None))
+        return ProtocolCheck(self.model.protocol, self.model.sizes, self.count, self.depth, complete, tuple(verdicts))
 
     def _visit_levels(self, until: int | None, progress: Progress | None) -> bool:
         """Whether all states were visited."""
@@ -194,17 +197,17 @@ def name_of(replica: int) -> str:
     return chr(ord("A") + replica)
 
 
-def told(step: ModelStep, after: ModelState) -> str:
+def step_text(step: ModelStep, after: ModelState) -> str:
     """A step and its result in one sentence."""
     replica = name_of(step.replica)
     other = "" if step.other is None else name_of(step.other)
     match step.action:
         case "elect":
-            return f"controller elects {replica} in epoch {step.number}, ISR {isr_of(after.isr)}"
+            return f"controller elects {replica} in epoch {step.number}, ISR {isr_text(after.isr)}"
         case "remove":
             leader = after.requests[-1].leader
             lead = "no leader" if leader is None else f"leader {name_of(leader)}"
-            return f"controller removes {replica}: epoch {step.number}, {lead}, ISR {isr_of(after.isr)}"
+            return f"controller removes {replica}: epoch {step.number}, {lead}, ISR {isr_text(after.isr)}"
         case "lead":
             return f"{replica} hears that it leads in epoch {step.number}"
         case "follow":
@@ -218,14 +221,14 @@ def told(step: ModelStep, after: ModelState) -> str:
         case "raise":
             return f"{replica} raises its high watermark to {step.number}"
         case "shrink":
-            return f"{replica} puts {other} out of the ISR, now {isr_of(after.isr)}"
+            return f"{replica} puts {other} out of the ISR, now {isr_text(after.isr)}"
         case "expand":
-            return f"{replica} takes {other} into the ISR, now {isr_of(after.isr)}"
+            return f"{replica} takes {other} into the ISR, now {isr_text(after.isr)}"
         case _:
             raise AssertionError(step.action)
 
 
-def replica_in_words(state: ModelState, number: int) -> str:
+def replica_text(state: ModelState, number: int) -> str:
     """The role, epoch, log and high watermark of a replica."""
     replica, leader = state.replicas[number], leader_of(state, number)
     if leader is None:
@@ -240,6 +243,6 @@ def log_of(replica: ModelReplica) -> str:
     return f"[{' '.join(f'r{record.number}@{record.leader_epoch}' for record in replica.log)}]"
 
 
-def isr_of(isr: frozenset[int]) -> str:
+def isr_text(isr: frozenset[int]) -> str:
     """A set of replicas."""
     return "{" + ", ".join(map(name_of, sorted(isr))) + "}"

@@ -135,7 +135,7 @@ class SimulatedReplica:
 
 
 @dataclass(slots=True)
-class Partition:
+class SimulatedPartition:
     """A partition as the controller knows it, and its replicas."""
 
     topic: str
@@ -189,7 +189,7 @@ class Cluster:
     now_ms: int = START_MS
     next_id: int = 0
     next_marker: int = 0
-    partitions: dict[TopicPartition, Partition] = field(default_factory=dict)
+    partitions: dict[TopicPartition, SimulatedPartition] = field(default_factory=dict)
     dead: set[int] = field(default_factory=set)
     paused: set[int] = field(default_factory=set)
     """Brokers that do nothing and lose nothing: SIGSTOP, a long garbage collection, a network partition."""
@@ -203,17 +203,19 @@ class Cluster:
     """Ids of records that were ever below the high watermark of a leader."""
     changes: list[PartitionChange] = field(default_factory=list)
 
-    def create(self, topic: str, number: int = 0, assignment: tuple[int, ...] = (), *, min_insync_replicas: int = 1) -> Partition:
+    def create(
+        self, topic: str, number: int = 0, assignment: tuple[int, ...] = (), *, min_insync_replicas: int = 1
+    ) -> SimulatedPartition:
         """Create a partition, led by the first of its assignment, with all replicas in sync."""
         order = assignment or self.brokers
-        partition = Partition(topic, number, order, order[0], 0, frozenset(order), min_insync_replicas=min_insync_replicas)
+        partition = SimulatedPartition(topic, number, order, order[0], 0, frozenset(order), min_insync_replicas=min_insync_replicas)
         self.partitions[partition.name] = partition
         self.committed[partition.name] = set()
         partition.replicas = {broker: SimulatedReplica(broker) for broker in order}
         self.record_change(partition, elected=True, kind="created")
         return partition
 
-    def record_change(self, partition: Partition, *, elected: bool, kind: str) -> None:
+    def record_change(self, partition: SimulatedPartition, *, elected: bool, kind: str) -> None:
         """Append the present state of a partition to the controller's log."""
         isr, elr = partition.in_order(partition.isr), partition.in_order(partition.elr)
         state = partition.leader, partition.leader_epoch, isr, elr, partition.recovering

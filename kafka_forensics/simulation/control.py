@@ -3,20 +3,20 @@
 from collections.abc import Iterable
 
 from kafka_forensics.model.controller import NO_LEADER
-from kafka_forensics.replication.elections import Candidates, Elected, elect, without
+from kafka_forensics.replication.elections import ElectionInput, ElectionResult, elect, isr_without
 from kafka_forensics.simulation.actions import RemovedBatches, checkpoint_high_watermarks, flush, receive_metadata, set_isr
-from kafka_forensics.simulation.cluster import Cluster, Partition, SimulatedReplica
+from kafka_forensics.simulation.cluster import Cluster, SimulatedPartition, SimulatedReplica
 
 
 def run_election(
     cluster: Cluster,
-    partition: Partition,
+    partition: SimulatedPartition,
     *,
     unclean: bool | None = None,
     preferred: bool = False,
     leader: int | None = None,
     receivers: Iterable[int] | None = None,
-) -> Elected:
+) -> ElectionResult:
     """The controller elects a leader, or only considers the broker `leader`; `receivers` (default: all that run) learn the result.
 
     `unclean` overrides the cluster's setting.
@@ -24,7 +24,7 @@ def run_election(
     assignment = partition.assignment if leader is None else (leader,)
     current = partition.leader if leader in (None, partition.leader) else NO_LEADER
     last = partition.last_known_leader if cluster.elr_enabled else None
-    candidates = Candidates(assignment, _alive(cluster, assignment), partition.isr, current, partition.elr, last)
+    candidates = ElectionInput(assignment, _alive(cluster, assignment), partition.isr, current, partition.elr, last)
     outcome = elect(candidates, unclean=cluster.unclean if unclean is None else unclean, preferred=preferred)
     if outcome.leader not in (NO_LEADER, partition.leader):
         _apply_election(cluster, partition, outcome)
@@ -32,7 +32,7 @@ def run_election(
     return outcome
 
 
-def publish_metadata(cluster: Cluster, partition: Partition, receivers: Iterable[int] | None = None) -> None:
+def publish_metadata(cluster: Cluster, partition: SimulatedPartition, receivers: Iterable[int] | None = None) -> None:
     """Brokers that run (or those of `receivers`) learn the controller's state of a partition, the leader first."""
     for broker in sorted(partition.assignment if receivers is None else receivers, key=lambda broker: broker != partition.leader):
         receive_metadata(cluster, partition, broker)
@@ -45,11 +45,11 @@ def fence(cluster: Cluster, broker: int, *, receivers: Iterable[int] | None = No
         led = partition.leader == broker
         if broker not in partition.assignment or not (led or broker in partition.isr):
             continue
-        set_isr(cluster, partition, without(partition.isr, {broker}, elr_enabled=cluster.elr_enabled))
+        set_isr(cluster, partition, isr_without(partition.isr, {broker}, elr_enabled=cluster.elr_enabled))
         if led:
             last = broker if cluster.elr_enabled else None
             alive = _alive(cluster, partition.assignment)
-            candidates = Candidates(partition.assignment, alive, partition.isr, NO_LEADER, partition.elr, last)
+            candidates = ElectionInput(partition.assignment, alive, partition.isr, NO_LEADER, partition.elr, last)
             _apply_election(cluster, partition, elect(candidates, unclean=cluster.unclean))
             if partition.leader == NO_LEADER:
                 partition.last_known_leader = last
@@ -111,7 +111,7 @@ def start(cluster: Cluster, broker: int, *, lossy: bool = False, receivers: Iter
             run_election(cluster, partition, receivers=receivers)
         elif partition.name in led:  # it was away for a moment only, and leads again in a new epoch
             kind = "clean" if broker in partition.isr else "elr"
-            _apply_election(cluster, partition, Elected(broker, kind, partition.isr | {broker}, partition.elr - {broker}))
+            _apply_election(cluster, partition, ElectionResult(broker, kind, partition.isr | {broker}, partition.elr - {broker}))
             publish_metadata(cluster, partition, receivers)
         if replica.leader_epoch != partition.leader_epoch or not replica.leads:
             removed.append(receive_metadata(cluster, partition, broker, restarted=True))
@@ -138,7 +138,7 @@ def resume(cluster: Cluster, broker: int, *, receives_metadata: bool = True) -> 
             receive_metadata(cluster, partition, broker)
 
 
-def _apply_election(cluster: Cluster, partition: Partition, outcome: Elected) -> None:
+def _apply_election(cluster: Cluster, partition: SimulatedPartition, outcome: ElectionResult) -> None:
     """Record a new leader, or none, in a new leader epoch."""
     partition.leader, partition.isr, partition.elr = outcome.leader, outcome.isr, outcome.elr
     partition.leader_epoch += 1
@@ -152,7 +152,7 @@ def _alive(cluster: Cluster, brokers: Iterable[int]) -> frozenset[int]:
     return frozenset(brokers) - cluster.dead - cluster.fenced
 
 
-def _remove_after_unclean_shutdown(cluster: Cluster, partition: Partition, broker: int) -> None:
+def _remove_after_unclean_shutdown(cluster: Cluster, partition: SimulatedPartition, broker: int) -> None:
     """Remove a broker that may lack its last records from the ELR, and from an ISR of which it is the only member."""
     is_only_member = partition.isr == {broker}
     if not is_only_member and broker not in partition.elr:
@@ -162,7 +162,7 @@ def _remove_after_unclean_shutdown(cluster: Cluster, partition: Partition, broke
         partition.isr = frozenset()
     if is_only_member and partition.leader == broker:
         partition.last_known_leader = broker
-        _apply_election(cluster, partition, Elected(NO_LEADER, "none", partition.isr, partition.elr))
+        _apply_election(cluster, partition, ElectionResult(NO_LEADER, "none", partition.isr, partition.elr))
     else:
         cluster.record_change(partition, elected=False, kind="isr")
 

@@ -8,13 +8,13 @@ from kafka_forensics.model.controller import NO_LEADER
 from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.simulation import actions, control, transactions
 from kafka_forensics.simulation.actions import FetchResult, SendOptions
-from kafka_forensics.simulation.cluster import ABORT, COMMIT, Batch, Cluster, Partition, ProduceRequest
+from kafka_forensics.simulation.cluster import ABORT, COMMIT, Batch, Cluster, ProduceRequest, SimulatedPartition
 from kafka_forensics.simulation.producers import ConsumedIds, Producer, base_sequence_of, consume, produce
 from kafka_forensics.simulation.transactions import FENCED, INVALID, OK, Coordinator, complete
 
 LEADS: Final = "leader"
 FOLLOWS: Final = "follower"
-FROZEN: Final = "frozen"
+PAUSED: Final = "frozen"
 DEAD: Final = "dead"
 STALE: Final = "stale leader"
 """It considers itself leader, and the controller has another."""
@@ -22,19 +22,19 @@ PLAIN_PRODUCER: Final = Producer()
 _REFUSALS: Final = {FENCED: "refused, it is fenced", INVALID: "refused, there is no such transaction"}
 
 
-class View(NamedTuple):
+class ReplicaView(NamedTuple):
     """A replica at one moment; offsets are exclusive ends, `leader_epoch` the last one that its broker learned."""
 
     broker: int
     state: str
-    """`LEADS`, `FOLLOWS`, `FROZEN`, `DEAD` or `STALE`."""
+    """`LEADS`, `FOLLOWS`, `PAUSED`, `DEAD` or `STALE`."""
     log_end_offset: int
     high_watermark: int
     leader_epoch: int
     batches: tuple[Batch, ...]
 
 
-class Moment(NamedTuple):
+class PartitionView(NamedTuple):
     """A partition at one moment: the controller's state, and the replicas by broker."""
 
     topic_partition: TopicPartition
@@ -42,7 +42,7 @@ class Moment(NamedTuple):
     leader_epoch: int
     isr: tuple[int, ...]
     elr: tuple[int, ...]
-    replicas: tuple[View, ...]
+    replicas: tuple[ReplicaView, ...]
 
 
 class Event(NamedTuple):
@@ -51,10 +51,10 @@ class Event(NamedTuple):
     step: int
     after_ms: int
     text: str
-    partitions: tuple[Moment, ...]
+    partitions: tuple[PartitionView, ...]
 
 
-class Expected(NamedTuple):
+class ExpectedFinding(NamedTuple):
     """A finding that a scan of the final state must make; offsets `[start, end)`, None where it names none."""
 
     kind: str
@@ -78,7 +78,7 @@ class History:
     cluster: Cluster
     coordinator: Coordinator | None = None
     events: list[Event] = field(default_factory=list)
-    expected: list[Expected] = field(default_factory=list)
+    expected: list[ExpectedFinding] = field(default_factory=list)
     consumed: list[ConsumedIds] = field(default_factory=list)
     """What consumers read of each partition at the end."""
     remarks: list[str] = field(default_factory=list)
@@ -93,7 +93,9 @@ class History:
         self.events.append(Event(len(self.events) + 1, cluster.now_ms - cluster.changes[0].timestamp_ms, text, partitions))
         cluster.tick()
 
-    def create(self, topic: str, number: int = 0, assignment: tuple[int, ...] = (), *, min_insync_replicas: int = 1) -> Partition:
+    def create(
+        self, topic: str, number: int = 0, assignment: tuple[int, ...] = (), *, min_insync_replicas: int = 1
+    ) -> SimulatedPartition:
         """Create a partition, led by the first of its assignment; adds no event."""
         partition = self.cluster.create(topic, number, assignment, min_insync_replicas=min_insync_replicas)
         control.publish_metadata(self.cluster, partition)
@@ -101,7 +103,7 @@ class History:
 
     def produce(
         self,
-        partition: Partition,
+        partition: SimulatedPartition,
         producer: Producer = PLAIN_PRODUCER,
         count: int = 1,
         *,
@@ -119,17 +121,17 @@ class History:
         self.add_event(f"{name} {verb} {records_text(request.ids)} to broker {request.leader}{acks}{response}")
         return request
 
-    def produce_and_copy(self, partition: Partition, count: int = 1) -> None:
+    def produce_and_copy(self, partition: SimulatedPartition, count: int = 1) -> None:
         """A producer sends a batch, then the followers copy it."""
         self.produce(partition, count=count)
         self.copy_all(partition)
 
-    def fetch(self, partition: Partition, follower: int, *, answered: bool = True, note: str = "") -> None:
+    def fetch(self, partition: SimulatedPartition, follower: int, *, answered: bool = True, note: str = "") -> None:
         """A follower fetches once."""
         result = actions.fetch(self.cluster, partition, follower, answered=answered)
         self.add_event(f"broker {follower} {_fetch_text(partition, result, answered=answered)}{note}")
 
-    def copy_all(self, *partitions: Partition) -> None:
+    def copy_all(self, *partitions: SimulatedPartition) -> None:
         """Followers that run fetch until nothing changes."""
         for partition in partitions:
             followers = [broker for broker in partition.assignment if broker != partition.leader]
@@ -145,7 +147,7 @@ class History:
 
     def elect(
         self,
-        partition: Partition,
+        partition: SimulatedPartition,
         *,
         unclean: bool | None = None,
         preferred: bool = False,
@@ -200,7 +202,7 @@ class History:
         control.resume(self.cluster, broker)
         self.add_event(f"broker {broker} goes on")
 
-    def shrink(self, partition: Partition) -> None:
+    def shrink(self, partition: SimulatedPartition) -> None:
         """The leader removes lagging followers from the ISR."""
         removed = actions.shrink_isr(self.cluster, partition)
         self.add_event(f"broker {partition.leader} puts {_brokers_text(sorted(removed))} out of the ISR")
@@ -234,7 +236,7 @@ class History:
         self,
         kind: str,
         severity: str,
-        partition: Partition,
+        partition: SimulatedPartition,
         broker: int | None = None,
         offsets: tuple[int, int] | None = None,
         held_by: Iterable[int] | None = None,
@@ -242,7 +244,7 @@ class History:
         """Add a finding about a partition that a scan must make; offsets `[start, end)`, None where it names none."""
         start, end = offsets or (None, None)
         holders = None if held_by is None else tuple(held_by)
-        self.expected.append(Expected(kind, severity, partition.topic, partition.number, broker, start, end, holders))
+        self.expected.append(ExpectedFinding(kind, severity, partition.topic, partition.number, broker, start, end, holders))
 
     def remark(self, sentence: str) -> None:
         """Add a conclusion."""
@@ -254,7 +256,7 @@ class History:
         epoch = f"has epoch {producer.producer_epoch} of producer {producer.producer_id}"
         self.add_event(f"{producer.transactional_id} {epoch if result == OK else 'has to wait for its epoch'}{note}")
 
-    def write(self, partition: Partition, producer: Producer, *, adds_partition: bool = True, note: str = "") -> None:
+    def write(self, partition: SimulatedPartition, producer: Producer, *, adds_partition: bool = True, note: str = "") -> None:
         """A transaction writes a record; it adds the partition to the transaction first unless told otherwise."""
         if adds_partition:
             transactions.add_partitions(self.cluster, self._coordinator, producer, [partition.name])
@@ -262,14 +264,14 @@ class History:
         target = f"{records_text(request.ids)} to {_name(partition)}"
         self.add_event(f"{producer.transactional_id} writes {target}{_refusal_text(request)}{note}")
 
-    def send_delayed(self, partition: Partition, producer: Producer) -> ProduceRequest:
+    def send_delayed(self, partition: SimulatedPartition, producer: Producer) -> ProduceRequest:
         """A transaction sends a record that the network delays until `arrive`."""
         ids = self.cluster.new_ids(1)
         base_sequence_of(producer, partition, ids)
         self.add_event(f"{producer.transactional_id} sends {records_text(ids)} to {_name(partition)}, and the network keeps it")
         return ProduceRequest(partition.name, ids, -1, partition.leader, partition.leader_epoch)
 
-    def arrive(self, partition: Partition, producer: Producer, delayed: ProduceRequest) -> None:
+    def arrive(self, partition: SimulatedPartition, producer: Producer, delayed: ProduceRequest) -> None:
         """A delayed record arrives."""
         request = transactions.write(self.cluster, self._coordinator, partition, producer, retry_of=delayed)
         self.add_event(f"{records_text(delayed.ids)} arrives at {_name(partition)}{_refusal_text(request)}")
@@ -310,7 +312,7 @@ class History:
                 texts.append(f"nobody leads{name}" if partition.leader == NO_LEADER else leads)
         return f"; {', '.join(texts)}" if texts else ""
 
-    def _name_if_several(self, partition: Partition) -> str:
+    def _name_if_several(self, partition: SimulatedPartition) -> str:
         """The name of a partition after a space, where there are several."""
         return f" {_name(partition)}" if len(self.cluster.partitions) > 1 else ""
 
@@ -327,9 +329,9 @@ def records_text(ids: Iterable[int]) -> str:
     return " and ".join(filter(None, (text, markers_text))) or "nothing"
 
 
-def _moment(cluster: Cluster, partition: Partition) -> Moment:
+def _moment(cluster: Cluster, partition: SimulatedPartition) -> PartitionView:
     replicas = tuple(
-        View(
+        ReplicaView(
             broker,
             _state(cluster, partition, broker),
             replica.log_end_offset,
@@ -340,12 +342,12 @@ def _moment(cluster: Cluster, partition: Partition) -> Moment:
         for broker, replica in sorted(partition.replicas.items())
     )
     isr, elr = partition.in_order(partition.isr), partition.in_order(partition.elr)
-    return Moment(partition.name, partition.leader, partition.leader_epoch, isr, elr, replicas)
+    return PartitionView(partition.name, partition.leader, partition.leader_epoch, isr, elr, replicas)
 
 
-def _state(cluster: Cluster, partition: Partition, broker: int) -> str:
+def _state(cluster: Cluster, partition: SimulatedPartition, broker: int) -> str:
     if not cluster.is_running(broker):
-        return DEAD if broker in cluster.dead else FROZEN
+        return DEAD if broker in cluster.dead else PAUSED
     if not partition.replicas[broker].leads:
         return FOLLOWS
     return LEADS if partition.leader == broker else STALE
@@ -355,7 +357,7 @@ def _brokers_text(brokers: Sequence[int]) -> str:
     return f"broker{'s' if len(brokers) > 1 else ''} {' and '.join(map(str, brokers))}"
 
 
-def _fetch_text(partition: Partition, result: FetchResult, *, answered: bool) -> str:
+def _fetch_text(partition: SimulatedPartition, result: FetchResult, *, answered: bool) -> str:
     assert not result.failure
     parts = []
     if result.truncated is not None:
@@ -379,5 +381,5 @@ def _refusal_text(request: ProduceRequest) -> str:
     return f": {_REFUSALS.get(request.response, request.response)}"
 
 
-def _name(partition: Partition) -> str:
+def _name(partition: SimulatedPartition) -> str:
     return f"{partition.topic}-{partition.number}"

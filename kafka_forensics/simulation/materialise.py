@@ -16,7 +16,15 @@ from kafka_forensics.model.files import AbortedTxn, EpochEntry, ProducerEntry
 from kafka_forensics.model.json_objects import Json, attributes, object_of
 from kafka_forensics.parsers.spec.control import CONTROL_RECORD_KEY, CONTROL_RECORD_VALUES
 from kafka_forensics.parsers.spec.metadata_records import MESSAGES, write_metadata_record
-from kafka_forensics.simulation.cluster import ABORT, START_MS, Batch, Cluster, Partition, PartitionChange, SimulatedReplica
+from kafka_forensics.simulation.cluster import (
+    ABORT,
+    START_MS,
+    Batch,
+    Cluster,
+    PartitionChange,
+    SimulatedPartition,
+    SimulatedReplica,
+)
 from kafka_forensics.simulation.transactions import Coordinator
 from kafka_forensics.writers.batches import (
     RecordToWrite,
@@ -241,7 +249,7 @@ def _topic_uuid(topic: str) -> bytes:
     return urlsafe_b64decode(topic_id(topic) + "==")
 
 
-def _topic_records(cluster: Cluster, partition: Partition) -> list[bytes]:
+def _topic_records(cluster: Cluster, partition: SimulatedPartition) -> list[bytes]:
     configs = {}
     if partition.min_insync_replicas != 1:
         configs["min.insync.replicas"] = str(partition.min_insync_replicas)
@@ -257,7 +265,7 @@ def _topic_records(cluster: Cluster, partition: Partition) -> list[bytes]:
     ]
 
 
-def _partition_record(partition: Partition, change: PartitionChange) -> bytes:
+def _partition_record(partition: SimulatedPartition, change: PartitionChange) -> bytes:
     return _metadata_record(
         _PARTITION,
         partition_id=partition.number,

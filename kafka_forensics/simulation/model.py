@@ -342,5 +342,5 @@ INVARIANTS: Final = (
     *("CommittedOnIsr", "CommittedOnLeader", "CommittedSomewhere"),
 )
 """What a protocol promises (docs/protocols.md); the first four are the specification's. The index is the bit in `search.broken`."""
-OF_HISTORY: Final = frozenset({"CommittedOnIsr", "CommittedOnLeader", "CommittedSomewhere"})
+HISTORY_INVARIANTS: Final = frozenset({"CommittedOnIsr", "CommittedOnLeader", "CommittedSomewhere"})
 """Invariants that need the history of committed records."""

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.simulation.cluster import Batch
-from kafka_forensics.simulation.history import DEAD, FROZEN, LEADS, STALE, Event, History, View
+from kafka_forensics.simulation.history import DEAD, LEADS, PAUSED, STALE, Event, History, ReplicaView
 from kafka_forensics.simulation.truth import at_the_end, lost, not_read
 
 COLOURS: Final = ("#cfe3f7", "#fbd9a5", "#cdebc5", "#e6d3f2", "#f9c9c9", "#d5e8e4", "#f3efb0", "#dcdcdc")
@@ -23,7 +23,7 @@ _SMALL_LETTER: Final = 6
 """Width of a small letter in pixels, in a wide font."""
 _LETTER: Final = 7.5
 """The same of a heading."""
-_STATE_NAMES: Final = {LEADS: "leader", STALE: "stale leader", FROZEN: "stands still", DEAD: "dead"}
+_STATE_NAMES: Final = {LEADS: "leader", STALE: "stale leader", PAUSED: "stands still", DEAD: "dead"}
 _HEADING: Final = 'font-weight="600"'
 _SMALL: Final = 'font-size="10" fill="#556"'
 _IN_BOX: Final = 'font-size="10" text-anchor="middle"'
@@ -81,7 +81,7 @@ def svg(history: History, title: str) -> str:
     )
 
 
-def _views(events: Iterable[Event]) -> Iterator[tuple[TopicPartition, View, bool]]:
+def _views(events: Iterable[Event]) -> Iterator[tuple[TopicPartition, ReplicaView, bool]]:
     """Every replica after every event: its partition, itself, and whether it is in the ISR."""
     for event in events:
         for partition in event.partitions:
@@ -121,9 +121,9 @@ def _event_row(event: Event, columns: Sequence[_Column], y: int, width: int, mis
     return rows, y + height
 
 
-def _log(view: View, x: int, y: int, missing: frozenset[int], *, in_isr: bool) -> Iterator[str]:
+def _log(view: ReplicaView, x: int, y: int, missing: frozenset[int], *, in_isr: bool) -> Iterator[str]:
     """A replica: a box for each offset, the high watermark, and a label."""
-    faded = ' opacity=".45"' if view.state in (DEAD, FROZEN) else ""
+    faded = ' opacity=".45"' if view.state in (DEAD, PAUSED) else ""
     yield f"<g{faded}>"
     yield f'<line x1="{x}" x2="{x + max(view.log_end_offset * _BOX, 8)}" y1="{y + _BOX_HEIGHT}" y2="{y + _BOX_HEIGHT}" {_OUTLINE}/>'
     for number, batch in enumerate(view.batches):
@@ -147,7 +147,7 @@ def _is_aborted(batch: Batch, later: Sequence[Batch]) -> bool:
     return batch.is_transactional and batch.marker is None and next(markers, None) == "ABORT"
 
 
-def _label(view: View, *, in_isr: bool) -> str:
+def _label(view: ReplicaView, *, in_isr: bool) -> str:
     """The state of a replica, below its log."""
     return " · ".join(filter(None, (_STATE_NAMES.get(view.state), f"epoch {view.leader_epoch}", "" if in_isr else "not in ISR")))
 

@@ -17,7 +17,7 @@ from kafka_forensics.simulation.actions import (
     receiving_broker,
     true_leader,
 )
-from kafka_forensics.simulation.cluster import ABORT, Batch, Cluster, Partition, ProduceRequest, SimulatedReplica
+from kafka_forensics.simulation.cluster import ABORT, Batch, Cluster, ProduceRequest, SimulatedPartition, SimulatedReplica
 
 FIRST_PRODUCER_ID: Final = 1000
 
@@ -48,7 +48,7 @@ class Producer:
 
 def produce(
     cluster: Cluster,
-    partition: Partition,
+    partition: SimulatedPartition,
     producer: Producer,
     count: int = 1,
     *,
@@ -81,7 +81,7 @@ def produce(
     return append(cluster, partition, ids, fields, **options)
 
 
-def base_sequence_of(producer: Producer, partition: Partition, ids: tuple[int, ...]) -> int:
+def base_sequence_of(producer: Producer, partition: SimulatedPartition, ids: tuple[int, ...]) -> int:
     """The base sequence of a batch; its first use assigns it."""
     if ids not in producer.batch_sequences:
         first = producer.sequences.get(partition.name, 0)
@@ -113,7 +113,7 @@ class ConsumedIds(NamedTuple):
     read_committed: tuple[int, ...] | None
 
 
-def consume(cluster: Cluster, partition: Partition) -> ConsumedIds:
+def consume(cluster: Cluster, partition: SimulatedPartition) -> ConsumedIds:
     """Read a partition from its start in both isolation levels."""
     leader = true_leader(cluster, partition)
     if leader is None:

@@ -6,8 +6,8 @@ from typing import Final
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.replication.acks import ACKS_LEADER
-from kafka_forensics.simulation.cluster import PROTOCOLS, Cluster, Partition, TruncationProtocol
-from kafka_forensics.simulation.history import Expected, History
+from kafka_forensics.simulation.cluster import PROTOCOLS, Cluster, SimulatedPartition, TruncationProtocol
+from kafka_forensics.simulation.history import ExpectedFinding, History
 from kafka_forensics.simulation.producers import FIRST_PRODUCER_ID, Producer
 from kafka_forensics.simulation.transactions import TV2, Coordinator
 
@@ -390,7 +390,7 @@ def _partly_lost(history: History) -> None:
     history.lose_power(3)
     history.start(3)
     history.shut_down()
-    history.expected.append(Expected("RISKY_CONFIG", "info", "payments", None))
+    history.expected.append(ExpectedFinding("RISKY_CONFIG", "info", "payments", None))
     history.expect("TXN_PARTLY_LOST", "critical", payments, 3, held_by=[])
     history.remark("orders-0 shows r2, and payments-0 does not have r3: what was one transaction is half of one.")
 
@@ -424,7 +424,7 @@ def _marker_lost(history: History) -> None:
     )
 
 
-def _two_partitions(history: History) -> tuple[Partition, Partition, Producer]:
+def _two_partitions(history: History) -> tuple[SimulatedPartition, SimulatedPartition, Producer]:
     """Partitions t-0 and t-1, and a client that has its producer id."""
     first, second = history.create("t", 0), history.create("t", 1)
     app = Producer(transactional_id="app")

@@ -11,7 +11,7 @@ from kafka_forensics.model.coordinators import TransactionMetadata
 from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.replication.acks import ACKS_ALL, ProduceResponse
 from kafka_forensics.simulation.actions import BatchFields, SendOptions, append, receiving_broker
-from kafka_forensics.simulation.cluster import ABORT, COMMIT, Cluster, Partition, ProduceRequest, SimulatedReplica
+from kafka_forensics.simulation.cluster import ABORT, COMMIT, Cluster, ProduceRequest, SimulatedPartition, SimulatedReplica
 from kafka_forensics.simulation.producers import FIRST_PRODUCER_ID, Producer, produce
 
 TIMEOUT_MS: Final = 60_000
@@ -87,7 +87,7 @@ def add_partitions(cluster: Cluster, coordinator: Coordinator, producer: Produce
 def write(
     cluster: Cluster,
     coordinator: Coordinator,
-    partition: Partition,
+    partition: SimulatedPartition,
     producer: Producer,
     count: int = 1,
     *,

@@ -11,7 +11,7 @@ from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.model.json_objects import Json, attributes, object_of
 from kafka_forensics.model.offset_ranges import Ranges, normalised
 from kafka_forensics.simulation.actions import fetch, receive_metadata
-from kafka_forensics.simulation.cluster import Batch, Cluster, Partition
+from kafka_forensics.simulation.cluster import Batch, Cluster, SimulatedPartition
 from kafka_forensics.simulation.control import run_election, start
 from kafka_forensics.simulation.history import History, records_text
 
@@ -85,7 +85,7 @@ def at_the_end(history: History) -> Iterator[str]:
         yield "No acknowledged record is missing."
 
 
-def forks(partition: Partition) -> dict[tuple[int, int], int]:
+def forks(partition: SimulatedPartition) -> dict[tuple[int, int], int]:
     """Pairs of brokers whose logs have different records at an offset → the first such offset."""
     logs = {broker: _records(replica.batches) for broker, replica in sorted(partition.replicas.items())}
     offsets = {}
@@ -103,7 +103,7 @@ def elections(cluster: Cluster, topic_partition: TopicPartition) -> Iterator[Ele
         yield _run_election(copy, copy.partitions[topic_partition], leader)
 
 
-def _run_election(cluster: Cluster, partition: Partition, leader: int) -> ElectionOutcome:
+def _run_election(cluster: Cluster, partition: SimulatedPartition, leader: int) -> ElectionOutcome:
     """Start all brokers, `leader` first as the only ISR member; changes the cluster."""
     cluster.paused.clear()
     cluster.dead.update(cluster.brokers)
@@ -127,7 +127,7 @@ def _run_election(cluster: Cluster, partition: Partition, leader: int) -> Electi
     return ElectionOutcome(leader, tuple(followers))
 
 
-def _partition(history: History, partition: Partition) -> Json:
+def _partition(history: History, partition: SimulatedPartition) -> Json:
     consumed = next((consumed for consumed in history.consumed if consumed.topic_partition == partition.name), None)
     return {
         **object_of(_PARTITION, partition),

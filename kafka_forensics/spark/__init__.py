@@ -78,14 +78,14 @@ def scan_snapshots(
     from kafka_forensics import changes_document, json_document
     from kafka_forensics.evidence.options import scan_options
     from kafka_forensics.export.views import with_views
-    from kafka_forensics.questions.changes import gather_snapshots, reached_apart, snapshot_paths
+    from kafka_forensics.questions.changes import gather_snapshots, snapshot_paths, split_storage_options
     from kafka_forensics.spark.sessions import require_pyspark
 
     require_pyspark()
     from kafka_forensics.spark.job import compare_inputs
 
     options = scan_options(jobs=1, deep=deep, as_of_ms=as_of_ms, **shared)
-    given, options = reached_apart(snapshots, options)
+    given, options = split_storage_options(snapshots, options)
     notes: list[str] = []
     gathered = gather_snapshots(snapshot_paths(given, options, order, notes), options)
     compared = compare_inputs(spark, gathered, options)

@@ -24,7 +24,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from kafka_forensics.errors import UsageError, perhaps_meant
+from kafka_forensics.errors import UsageError, did_you_mean_prefix
 from kafka_forensics.model.batches import TIMESTAMP_TYPES
 from kafka_forensics.model.schemas import RECORDS_FACT, SNAPSHOT, SNAPSHOT_FACTS, about, fact_named
 
@@ -205,7 +205,7 @@ def require_known(fact: str, names: list[str], known: list[str]) -> tuple[str, .
     """The names, all of which are known and none of which comes twice. Raises UsageError."""
     for name in names:
         if name not in known:
-            meant = perhaps_meant(name, known)
+            meant = did_you_mean_prefix(name, known)
             if name == SNAPSHOT.name:
                 meant = "say snapshots=true to read several snapshots: "
             raise UsageError(f"the fact {fact} has no column {name!r}", hint=f"{meant}it has {', '.join(known)}")

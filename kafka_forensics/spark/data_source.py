@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from kafka_forensics.errors import ForensicsError, PathMissingError, UsageError, did_you_mean
-from kafka_forensics.evidence.ledger import Extent
+from kafka_forensics.evidence.ledger import CopyExtent
 from kafka_forensics.evidence.paths import open_paths, split_name
 from kafka_forensics.export.facts.read import read_task
 from kafka_forensics.export.facts.rows import FROM_SCANS, SPLIT_BYTES, FactQuery
@@ -35,9 +35,9 @@ from kafka_forensics.spark.columns import (
     source_columns,
     struct_of,
 )
-from kafka_forensics.storage.code_cache import keep_out_of
+from kafka_forensics.storage.code_cache import exclude_input
 from kafka_forensics.storage.open import local_path
-from kafka_forensics.storage.remote import apart
+from kafka_forensics.storage.remote import without_uri_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,7 +80,7 @@ _NUMBER: Final = re.compile(r"-?\d{1,19}", re.ASCII)
 _SIZE: Final = re.compile(r"(\d{1,15})\s*([kmgt]?)(?:i?b)?", re.ASCII | re.IGNORECASE)
 _TRUTHS: Final = {"true": True, "false": False}
 Value = TypeVar("Value")
-_COPIED: Final = {reading.value: reading for reading in (Extent.WHOLE, Extent.PARTIAL)}
+_COPIED: Final = {reading.value: reading for reading in (CopyExtent.WHOLE, CopyExtent.PARTIAL)}
 _UNITS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
@@ -135,7 +135,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     order = _names(values, "order")
     if order and not snapshots:
         raise UsageError("order chooses among snapshots, and none are read", hint="say snapshots=true as well")
-    paths, storage = apart(_paths(values), storage)
+    paths, storage = without_uri_options(_paths(values), storage)
     return SourceOptions(paths, query, storage, snapshots, order, columns, names)
 
 
@@ -306,7 +306,7 @@ class KafkaLogReader(DataSourceReader):
             return  # how Spark calls this where there are no tasks
         for path in [*self._options.paths, *chain.from_iterable((self._snapshots or {}).values())]:
             if (here := local_path(split_name(path)[1])) is not None:
-                keep_out_of(here)
+                exclude_input(here)
         schema = arrow_of(self._columns)
         with in_words():
             for batch in self._rows(partition.task):

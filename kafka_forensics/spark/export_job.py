@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka_forensics.errors import ForensicsError, PassingError, UsageError, may_pass
+from kafka_forensics.errors import ForensicsError, TransientError, UsageError, is_transient
 from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
 from kafka_forensics.evidence.outputs import Output, check_outputs
@@ -104,8 +104,8 @@ def _look_at_target(spark: "SparkSession", shared: ExportCommon) -> None:
 
 def _require_none(problems: "Sequence[str | None]") -> None:
     for problem in problems:
-        if problem is not None and may_pass(problem):
-            raise PassingError(f"a worker of Spark: {problem}")
+        if problem is not None and is_transient(problem):
+            raise TransientError(f"a worker of Spark: {problem}")
         raise UsageError(f"a worker of Spark: {problem}", hint=_SHARE)
 
 
@@ -159,7 +159,7 @@ def _lines(shared: str, known: bytes, task: Task, *, strict: bool) -> Iterator[s
     """What a task tells. Where it cannot write, the last attempt tells so, those before it fail."""
     try:
         yield from write_task(shared, known, task, strict=strict)
-    except (UsageError, PassingError) as error:
+    except (UsageError, TransientError) as error:
         if strict:
             raise
         yield json.dumps({"problem": str(error)})

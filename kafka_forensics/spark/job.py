@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_forensics import json_document, lanes_of
-from kafka_forensics.errors import ForensicsError, PassingError, UsageError, may_pass
+from kafka_forensics.errors import ForensicsError, TransientError, UsageError, is_transient
 from kafka_forensics.evidence.inputs import METADATA, Inputs, gather, typed_path
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
 from kafka_forensics.export.facts.facts import FactReader
@@ -29,28 +29,28 @@ from kafka_forensics.questions.changes import (
     ChangeSlice,
     ComparedSnapshots,
     Snapshot,
-    Words,
+    SnapshotTopics,
     change_slices,
-    disks_of,
     finished,
     judge_changes,
     judge_whole_changes,
+    snapshot_log_dirs,
 )
-from kafka_forensics.scanning.engine.garbage import rarely_collected
+from kafka_forensics.scanning.engine.garbage import gc_less_often
 from kafka_forensics.scanning.engine.serialization import pack, unpack
 from kafka_forensics.scanning.engine.task_values import (
-    Common,
-    Slice,
+    PartitionSlice,
     SliceAnswer,
     StretchRow,
+    TaskArguments,
     WitnessAnswer,
-    notice,
+    merge_notes,
+    shared_inputs,
     slices,
-    surroundings,
     thin_plans,
 )
-from kafka_forensics.scanning.engine.tasks import fold, judge, judge_whole, tell_witnesses, topic_ids
-from kafka_forensics.scanning.engine.work_plan import SMALL_BYTES, fold_works, is_small, whole_works
+from kafka_forensics.scanning.engine.tasks import fold, judge, judge_small_slices, parse_topic_ids, read_witness_logs
+from kafka_forensics.scanning.engine.work_plan import SMALL_BYTES, fold_works, is_small, small_slice_works
 from kafka_forensics.scanning.judging.whole_scan import Scan, ScanInterruptedError, digest_key
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses
 from kafka_forensics.spark.keys import Batches, attempts_of, is_strict, kept, small_table
@@ -103,7 +103,7 @@ class TaskSizes:
     """Bytes of pieces that one task folds; None: what suits the size of the whole."""
     slices_a_task: int = 32
     """Partitions that one task judges, where there are many."""
-    keys_apart_bytes: int = 512 << 20
+    deferred_keys_bytes: int = 512 << 20
     """From how many bytes of logs on the keys of a compacted partition whose replicas differ are compared by many tasks."""
     small_bytes: int = SMALL_BYTES
     """Up to how many bytes of logs a partition is folded where it is judged; -1: none is."""
@@ -129,26 +129,26 @@ def scan_probed(
 ) -> tuple[ScanResult, Witnesses]:
     """`scan_inputs` where workers have been asked already whether they can do the work (`probe`)."""
     total = sum(plan.bytes for plan in [*inputs.replicas, *inputs.internal])
-    common = Common(options, digest_key(), total, sizes.split_bytes, surroundings(inputs))
+    common = TaskArguments(options, digest_key(), total, sizes.split_bytes, shared_inputs(inputs))
     read_topic_ids(spark, inputs, common)
     witnesses = witnesses_of(spark, inputs, common)
     running = Scan("spark", inputs, options, witnesses)
-    common.deep, common.around = running.deep, surroundings(inputs)
-    common.keys_apart_bytes = sizes.keys_apart_bytes
+    common.deep, common.shared = running.deep, shared_inputs(inputs)
+    common.deferred_keys_bytes = sizes.deferred_keys_bytes
     parts = list(slices(inputs))
     try:
         for answer in _answers(spark, inputs, parts, common, sizes) if parts else ():
-            notice(inputs, answer.noticed)
+            merge_notes(inputs, answer.task_notes)
             running.incomplete += answer.incomplete
-            running.findings += answer.lone
+            running.findings += answer.leftover_findings
             if answer.answer is not None:
                 running.take(answer.answer)
     except KeyboardInterrupt as interruption:
-        raise ScanInterruptedError(running.so_far()) from interruption
+        raise ScanInterruptedError(running.partial_result()) from interruption
     return running.finish(), witnesses
 
 
-def read_topic_ids(spark: "SparkSession", inputs: Inputs, common: Common) -> None:
+def read_topic_ids(spark: "SparkSession", inputs: Inputs, common: TaskArguments) -> None:
     """Let replicas have the topic ids that were left to be read (`gather`): a file each, many by a task."""
     plans, inputs.without_ids = inputs.without_ids, []
     if not plans:
@@ -167,13 +167,13 @@ def read_topic_ids(spark: "SparkSession", inputs: Inputs, common: Common) -> Non
     told = spread.mapInArrow(partial(_topic_ids, pack(common), attempts_of(spark)), schema)
     for row in told.toArrow().to_pylist():
         plan = plans[row["number"]]
-        plan.context.topic_id, plan.context.topic_id_damaged = row["topic_id"], row["damaged"]
+        plan.context.topic_id, plan.context.has_damaged_topic_id = row["topic_id"], row["damaged"]
         if row["reason"] is not None:
             path = typed_path(plan.log_dir.source, plan.directory.entries[METADATA].path)
             inputs.incomplete.append(Incomplete(path, row["reason"]))
 
 
-def witnesses_of(spark: "SparkSession", inputs: Inputs, common: Common) -> Witnesses:
+def witnesses_of(spark: "SparkSession", inputs: Inputs, common: TaskArguments) -> Witnesses:
     """What the internal topics say, read by one task."""
     plans = thin_plans(inputs.internal)
     if not plans and len({log_dir.meta.cluster_id for log_dir in inputs.log_dirs if log_dir.meta is not None} - {None}) < 2:
@@ -181,15 +181,17 @@ def witnesses_of(spark: "SparkSession", inputs: Inputs, common: Common) -> Witne
     request = small_table(spark, {"packed": [pack(plans)]}, "packed binary")
     rows = request.mapInArrow(partial(_tell, pack(common), attempts_of(spark)), "packed binary")
     answer: WitnessAnswer = unpacked(inputs, rows.toArrow().column("packed")[0])
-    notice(inputs, answer.noticed)
+    merge_notes(inputs, answer.task_notes)
     inputs.controller = answer.witnesses.controller
     return answer.witnesses
 
 
-def _answers(spark: "SparkSession", inputs: Inputs, parts: list[Slice], common: Common, sizes: TaskSizes) -> Iterator[SliceAnswer]:
+def _answers(
+    spark: "SparkSession", inputs: Inputs, parts: list[PartitionSlice], common: TaskArguments, sizes: TaskSizes
+) -> Iterator[SliceAnswer]:
     """The answers about all slices, in their order."""
     packed = pack(common)
-    there = _There(partial(judge, packed), partial(judge_whole, packed), packed)
+    there = _There(partial(judge, packed), partial(judge_small_slices, packed), packed)
 
     def states(numbers: Sequence[int]) -> "tuple[DataFrame, int]":
         return states_of(spark, packed, [(number, parts[number]) for number in numbers], sizes, deep=common.deep)
@@ -199,17 +201,17 @@ def _answers(spark: "SparkSession", inputs: Inputs, parts: list[Slice], common: 
 
 @dataclass(frozen=True, slots=True)
 class _There:
-    """What workers do with slices: judge one by the states of its logs, or fold and judge several. `common` is the packed `Common`
-    with which keys are read."""
+    """What workers do with slices: judge one by the states of its logs, or fold and judge several. `common` is the packed
+    `TaskArguments` with which keys are read."""
 
     judge: Callable[..., bytes]
-    judge_whole: Callable[..., Iterator[tuple[int, bytes]]]
+    judge_small_slices: Callable[..., Iterator[tuple[int, bytes]]]
     common: bytes
 
 
 def judged_slices(
     spark: "SparkSession",
-    parts: "Sequence[Slice | ChangeSlice]",
+    parts: "Sequence[PartitionSlice | ChangeSlice]",
     states_of_numbers: "Callable[[Sequence[int]], tuple[DataFrame, int]]",
     there: _There,
     inputs: Inputs,
@@ -255,11 +257,11 @@ def judged_slices(
 
 
 def _judged_whole(
-    spark: "SparkSession", parts: "Iterable[tuple[int, Slice | ChangeSlice]]", there: _There, attempts: int
+    spark: "SparkSession", parts: "Iterable[tuple[int, PartitionSlice | ChangeSlice]]", there: _There, attempts: int
 ) -> "DataFrame":
     """Answers about small slices, as `ANSWER_SCHEMA` says, many of a task."""
-    works = [pack(work) for work in whole_works(parts, WHOLE_WORK, MOST_WORKS)]
-    return _spread(spark, works).mapInArrow(partial(_judge_whole, there.judge_whole, attempts), ANSWER_SCHEMA)
+    works = [pack(work) for work in small_slice_works(parts, WHOLE_WORK, MOST_WORKS)]
+    return _spread(spark, works).mapInArrow(partial(_judge_whole, there.judge_small_slices, attempts), ANSWER_SCHEMA)
 
 
 def _spread(spark: "SparkSession", works: list[bytes]) -> "DataFrame":
@@ -268,17 +270,17 @@ def _spread(spark: "SparkSession", works: list[bytes]) -> "DataFrame":
     return listed.repartitionByRange(max(len(works), 1), "work")
 
 
-def _may_ask(part: "Slice | ChangeSlice", sizes: TaskSizes) -> bool:
-    """Whether judging the slice may ask for keys (`KeysApart`)."""
+def _may_ask(part: "PartitionSlice | ChangeSlice", sizes: TaskSizes) -> bool:
+    """Whether judging the slice may ask for keys (`DeferredKeys`)."""
     plans = part.replicas
     compacted = any(plan.context.compacted for plan in plans)
-    return compacted and len(plans) > 1 and sum(plan.bytes for plan in plans) >= sizes.keys_apart_bytes
+    return compacted and len(plans) > 1 and sum(plan.bytes for plan in plans) >= sizes.deferred_keys_bytes
 
 
 def states_of(
-    spark: "SparkSession", common: bytes, parts: Sequence[tuple[int, Slice]], sizes: TaskSizes, *, deep: bool
+    spark: "SparkSession", common: bytes, parts: Sequence[tuple[int, PartitionSlice]], sizes: TaskSizes, *, deep: bool
 ) -> "tuple[DataFrame, int]":
-    """Rows of the states of all stretches of numbered slices, and how many works they come of; `common` is the packed `Common`."""
+    """Rows of the states of all stretches of numbered slices, and how many works they come of; `common`: packed `TaskArguments`."""
     total = sum(plan.bytes for _, part in parts for plan in part.replicas)
     suitable = max(LEAST_WORK if deep else min(max(total // WORKS_SOUGHT, LEAST_WORK), MOST_WORK), total // MOST_WORKS)
     works = [pack(work) for work in fold_works(parts, sizes.split_bytes, sizes.work_bytes or suitable)]
@@ -325,7 +327,7 @@ def _topic_ids(common: bytes, attempts: int, batches: Batches) -> Batches:
     strict = is_strict(attempts)
     for batch in batches:
         columns = [batch.column(name).to_pylist() for name in ("source", "path", "size")]
-        told = list(topic_ids(common, zip(*columns, strict=True), strict=strict))
+        told = list(parse_topic_ids(common, zip(*columns, strict=True), strict=strict))
         ids, damaged, reasons = (
             pa.array([row[column] for row in told], of) for column, of in enumerate((pa.string(), pa.bool_(), pa.string()))
         )
@@ -339,13 +341,13 @@ def _tell(common: bytes, attempts: int, batches: Batches) -> Batches:
     strict = is_strict(attempts)
     for batch in batches:
         for work in batch.column("packed"):
-            yield pa.record_batch({"packed": pa.array([tell_witnesses(common, work.as_py(), strict=strict)], pa.binary())})
+            yield pa.record_batch({"packed": pa.array([read_witness_logs(common, work.as_py(), strict=strict)], pa.binary())})
 
 
 def fold_works_there(common: bytes, attempts: int, batches: Batches) -> Batches:
     """On a worker: fold."""
     strict = is_strict(attempts)
-    with rarely_collected():
+    with gc_less_often():
         for batch in batches:
             for work in batch.column("packed"):
                 yield from _rows_as_batches(fold(common, work.as_py(), strict=strict))
@@ -378,7 +380,7 @@ def _as_batch(rows: list[StretchRow], schema: "pa.Schema") -> "pa.RecordBatch":
 def _judge(judge_slice: Callable[..., bytes], attempts: int, batches: Batches) -> Batches:
     """On a worker: judge slice after slice, from rows in their order, the slice itself before its states."""
     strict = is_strict(attempts)
-    with rarely_collected():
+    with gc_less_often():
         for number, rows in groupby(stretch_rows(batches), key=lambda row: row.slice):
             yield _answer_batch(number, judge_slice(rows, strict=strict))
 
@@ -386,7 +388,7 @@ def _judge(judge_slice: Callable[..., bytes], attempts: int, batches: Batches) -
 def _judge_whole(judge_slices: Callable[..., Iterator[tuple[int, bytes]]], attempts: int, batches: Batches) -> Batches:
     """On a worker: fold and judge the slices of each row."""
     strict = is_strict(attempts)
-    with rarely_collected():
+    with gc_less_often():
         for batch in batches:
             for work in batch.column("packed"):
                 for number, packed in judge_slices(work.as_py(), strict=strict):
@@ -421,8 +423,8 @@ def probe(spark: "SparkSession", inputs: Inputs, options: ScanOptions) -> None:
             raise
         raise UsageError(f"Spark's workers {reason}", hint=_INSTALL) from error
     for problem in map(str, problems.column("problem").to_pylist()):
-        if may_pass(problem):
-            raise PassingError(problem)
+        if is_transient(problem):
+            raise TransientError(problem)
         other = problem.startswith(_OTHER_VERSION)
         raise UsageError(problem, hint=_INSTALL if other else _SHARE)
 
@@ -483,14 +485,18 @@ def compare_inputs(
         sum(plan.bytes for plan in plans) for inputs in gathered.values() for plans in (inputs.replicas, inputs.internal)
     )
     snapshots: list[Snapshot] = []
-    scans: list[Common] = []
+    scans: list[TaskArguments] = []
     for name, inputs in gathered.items():
-        common = Common(options, key, work_bytes, sizes.split_bytes, surroundings(inputs), keys_apart_bytes=sizes.keys_apart_bytes)
+        common = TaskArguments(
+            options, key, work_bytes, sizes.split_bytes, shared_inputs(inputs), deferred_keys_bytes=sizes.deferred_keys_bytes
+        )
         witnesses = witnesses_of(spark, inputs, common)
         running = Scan("spark", inputs, options, witnesses)
-        common.deep, common.around = running.deep, surroundings(inputs)
+        common.deep, common.shared = running.deep, shared_inputs(inputs)
         scans.append(common)
-        snapshots.append(Snapshot(name, inputs, witnesses, running, disks_of(name, inputs, options), Words(inputs)))
+        snapshots.append(
+            Snapshot(name, inputs, witnesses, running, snapshot_log_dirs(name, inputs, options), SnapshotTopics(inputs))
+        )
     parts = list(change_slices([snapshot.inputs for snapshot in snapshots], [snapshot.words for snapshot in snapshots]))
     known = ChangesCommon(scans, [snapshot.disks for snapshot in snapshots])
     changes: list[Change] = []
@@ -510,9 +516,9 @@ def _take(answer: ChangeAnswer, snapshots: list[Snapshot]) -> None:
     for slice_answer, snapshot in zip(answer.answers, snapshots, strict=True):
         if slice_answer is None:
             continue
-        notice(snapshot.inputs, slice_answer.noticed)
+        merge_notes(snapshot.inputs, slice_answer.task_notes)
         snapshot.running.incomplete += slice_answer.incomplete
-        snapshot.running.findings += slice_answer.lone
+        snapshot.running.findings += slice_answer.leftover_findings
         if slice_answer.answer is not None:
             snapshot.running.take(slice_answer.answer)
 
@@ -534,7 +540,7 @@ def _changes_answers(
             works += count
         return reduce(lambda left, right: left.unionByName(right), tables), works
 
-    packed = pack(replace(known.scans[0], around=surroundings(everything)))
+    packed = pack(replace(known.scans[0], shared=shared_inputs(everything)))
     packed_changes = pack(known)
     there = _There(partial(judge_changes, packed_changes), partial(judge_whole_changes, packed_changes), packed)
     yield from judged_slices(spark, parts, states, there, everything, sizes)
@@ -575,7 +581,7 @@ def scanned(spark: "SparkSession", paths: list[str], options: ScanOptions, input
     Raises UsageError for paths that make no sense, and where the workers cannot do the work.
     """
     paths, options = without_secrets(paths, options)
-    with rarely_collected():
+    with gc_less_often():
         inputs = gather(paths, options, ids_later=True, scanned=True) if inputs is None else inputs
         plain, witnesses = scan_inputs(spark, inputs, options)
     selection = {

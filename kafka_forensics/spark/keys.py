@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.analysis.compaction import Row
-from kafka_forensics.scanning.engine.key_tasks import KeyRows, QuestionsUnderWay, read_keys, sweep_keys
+from kafka_forensics.analysis.compaction import KeyColumn
+from kafka_forensics.scanning.engine.key_tasks import KeyQuestionRun, KeyRows, read_keys, sweep_keys
 from kafka_forensics.scanning.engine.serialization import pack, unpack
 
 if TYPE_CHECKING:
@@ -84,19 +84,19 @@ def kept(rows: "DataFrame") -> "Iterator[DataFrame]":
         held.unpersist()
 
 
-_FACTS: Final = tuple(column.name.lower() for column in Row)
+_FACTS: Final = tuple(column.name.lower() for column in KeyColumn)
 _SORTED_BY: Final = ("question", "key_high", "key_low", "place", "offset")
 KEY_SCHEMA: Final = ", ".join(["question bigint", *(f"{name} bigint" for name in _FACTS), "packed binary"])
-"""A row of a key (`Row`) of the question; or at the end of each work, with no more, a packed `KeyReading`."""
+"""A row of a key (`KeyColumn`) of the question; or at the end of each work, with no more, a packed `KeyWorkResult`."""
 
 
 def answered_keys(
     spark: "SparkSession", common: bytes, questions: "Sequence[tuple[Sequence[ReplicaPlan], KeyQuestion]]", work_bytes: int
 ) -> "list[KeyAnswer]":
-    """What came of the questions, in their order, each with the plans of all replicas; `common` is the packed `Common`."""
+    """What came of the questions, in their order, each with the plans of all replicas; `common` is the packed `TaskArguments`."""
     from pyspark.sql.functions import broadcast
 
-    under_way = QuestionsUnderWay(questions)
+    under_way = KeyQuestionRun(questions)
     works = list(under_way.works(work_bytes))
     numbers = {"work": list(range(len(works))), "log": [work.log for work in works]}
     listed = small_table(spark, numbers | {"packed": [pack(work) for work in works]}, "work bigint, log bigint, packed binary")

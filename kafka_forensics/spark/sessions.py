@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafka_forensics.errors import ForensicsError, UsageError
-from kafka_forensics.wording import spelled_out
+from kafka_forensics.wording import escape_unprintable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,7 +89,7 @@ class JavaWords:
         for line in reversed(list(self._last)):
             text = line.decode("utf-8", "backslashreplace")
             if _NO_REASON.match(text) is None and _NOISE.match(line) is None:
-                return spelled_out(text).strip().removeprefix("# ")[:_LONGEST_REASON]
+                return escape_unprintable(text).strip().removeprefix("# ")[:_LONGEST_REASON]
         return None
 
     def _listen(self) -> None:

@@ -4,8 +4,8 @@ Code in it is run, so whoever can write there, or can replace a directory above 
 directory from the root down must belong to this user or to root, and others may write to it only if its sticky bit protects this
 user's files. Then nobody else can change what the path leads to.
 
-The place is the argument of `keep_in`, else XDG_CACHE_HOME if that is absolute, else `.cache` in the home directory of the password
-database; the environment's HOME may be anything and is ignored.
+The place is the argument of `set_cache_directory`, else XDG_CACHE_HOME if that is absolute, else `.cache` in the home directory of
+the password database; the environment's HOME may be anything and is ignored.
 """
 
 import os
@@ -26,24 +26,24 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _EXPIRES_AFTER_SECONDS: Final = 30 * 24 * 3600
 
 _requested: list[str] = []
-"""The place set by `keep_in`, if any."""
+"""The place set by `set_cache_directory`, if any."""
 _inputs: dict[Identity, str] = {}
 """Identity of each input → its path, links resolved."""
 _above_inputs: dict[Identity, str] = {}
 """Identity of each directory above an input → its path, links resolved."""
 
 
-class NoPlaceError(Exception):
+class NoCacheDirectoryError(Exception):
     """Why code cannot be kept, as words that follow a colon."""
 
 
-def keep_in(place: str | None) -> None:
+def set_cache_directory(place: str | None) -> None:
     """Keep this process's code below `place`, an absolute path; None: in the default place."""
     assert place is None or os.path.isabs(place)
     _requested[:] = [] if place is None else [place]
 
 
-def keep_out_of(path: str) -> None:
+def exclude_input(path: str) -> None:
     """Never keep code inside or above `path`, a file or directory that is read as evidence; a missing path is ignored."""
     real = os.path.realpath(path)
     identity = _identity(real)
@@ -55,10 +55,10 @@ def keep_out_of(path: str) -> None:
             _above_inputs[above] = directory
 
 
-def own_directory(*names: str, make: bool) -> str:
+def private_cache_directory(*names: str, make: bool) -> str:
     """The path, without links, of directory `names` in the place; with `make` missing directories are created with mode 0700.
 
-    Raises NoPlaceError.
+    Raises NoCacheDirectoryError.
     """
     path = _safe_path(_place(), make=make)
     for name in names:
@@ -66,12 +66,12 @@ def own_directory(*names: str, make: bool) -> str:
         with suppress(FileNotFoundError):
             info = os.lstat(path)
             if info.st_uid != os.geteuid() or info.st_mode & _OTHERS:
-                raise NoPlaceError(f"{path} is not this user's alone (mode 0700)")
+                raise NoCacheDirectoryError(f"{path} is not this user's alone (mode 0700)")
     return path
 
 
 def _safe_path(path: str, *, make: bool = False) -> str:
-    """`path` without links. Raises NoPlaceError if others can change what it leads to, or it is inside or above an input.
+    """`path` without links. Raises NoCacheDirectoryError if others can change what it leads to, or it is inside or above an input.
 
     Missing directories are created if `make`, and are not checked otherwise.
     """
@@ -88,10 +88,10 @@ def _safe_path(path: str, *, make: bool = False) -> str:
             with suppress(FileNotFoundError):
                 _require_safe(directory, os.lstat(directory))
     except OSError as error:
-        raise NoPlaceError(f"{error.filename}: {(error.strerror or str(error)).lower()}") from error
+        raise NoCacheDirectoryError(f"{error.filename}: {(error.strerror or str(error)).lower()}") from error
     with suppress(OSError):
         if _is_in(_above_inputs, os.lstat(real)):
-            raise NoPlaceError(f"an input lies below {real}")
+            raise NoCacheDirectoryError(f"an input lies below {real}")
     return real
 
 
@@ -117,9 +117,9 @@ def _place() -> str:
     except KeyError:
         home = ""
     if not home.startswith("/"):
-        raise NoPlaceError(f"the password database knows no home directory of user {os.geteuid()}")
+        raise NoCacheDirectoryError(f"the password database knows no home directory of user {os.geteuid()}")
     if not os.path.isdir(home):
-        raise NoPlaceError(f"{home}: no such directory")
+        raise NoCacheDirectoryError(f"{home}: no such directory")
     return os.path.join(home, ".cache")
 
 
@@ -130,17 +130,17 @@ def _from_root(path: str) -> list[str]:
 
 def _require_safe(directory: str, info: os.stat_result) -> None:
     if not stat.S_ISDIR(info.st_mode):
-        raise NoPlaceError(f"{directory} is not a directory")
+        raise NoCacheDirectoryError(f"{directory} is not a directory")
     _require_trusted_owner(directory, info)
     if info.st_mode & _OTHERS_WRITE and not info.st_mode & stat.S_ISVTX:
-        raise NoPlaceError(f"others can write to {directory}")
+        raise NoCacheDirectoryError(f"others can write to {directory}")
     if _is_in(_inputs, info):
-        raise NoPlaceError(f"it would lie inside the input {directory}")
+        raise NoCacheDirectoryError(f"it would lie inside the input {directory}")
 
 
 def _require_trusted_owner(path: str, info: os.stat_result) -> None:
     if info.st_uid not in (0, os.geteuid()):
-        raise NoPlaceError(f"{path} belongs to another user")
+        raise NoCacheDirectoryError(f"{path} belongs to another user")
 
 
 def _identity(path: str) -> Identity | None:

@@ -60,7 +60,7 @@ def _copy_in_kernel(source: int | None, start: int, end: int, to: int, appended:
     return position
 
 
-class Growth:
+class WriteProgress:
     """Progress of a file that one thread writes, in a `with` block, while other threads read it."""
 
     def __init__(self) -> None:
@@ -96,10 +96,10 @@ class Growth:
                 raise self._error
 
 
-class GrowingFile(LocalFile):
+class FileBeingWritten(LocalFile):
     """A file of ours that will have `size_in_bytes`: reads wait for their bytes, and raise the error that ended the writing."""
 
-    def __init__(self, descriptor: int, path: str, size_in_bytes: int, growth: Growth) -> None:
+    def __init__(self, descriptor: int, path: str, size_in_bytes: int, growth: WriteProgress) -> None:
         super().__init__(descriptor, path, size_in_bytes)
         self._growth = growth
 
@@ -113,7 +113,7 @@ class GrowingFile(LocalFile):
         return super().data_ranges()
 
 
-def open_growing(path: Path, size_in_bytes: int, growth: Growth) -> GrowingFile:
+def open_while_written(path: Path, size_in_bytes: int, growth: WriteProgress) -> FileBeingWritten:
     """Open the file as soon as it exists. Raises OSError, and the error that ended the writing."""
     growth.wait_for(0)
-    return GrowingFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), path.name, size_in_bytes, growth)
+    return FileBeingWritten(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), path.name, size_in_bytes, growth)

@@ -16,10 +16,10 @@ UNFINISHED: Final = ".unfinished"
 def why(error: OSError, path: str) -> str:
     """Why nothing could be written to `path`, in the system's words; if a disk is full, also which one."""
     reason = str(error.strerror or error)
-    return f"{reason}: {disk_of(path)} is full" if error.errno in FULL else reason
+    return f"{reason}: {mounted_disk(path)} is full" if error.errno in FULL else reason
 
 
-def disk_of(path: str) -> str:
+def mounted_disk(path: str) -> str:
     """The disk of `path`, which need not exist, by its mount point."""
     place = os.path.realpath(path)
     while not os.path.ismount(place) and (parent := os.path.dirname(place)) != place:
@@ -28,7 +28,7 @@ def disk_of(path: str) -> str:
 
 
 @contextmanager
-def whole_file(path: Path, opener: Callable[[str, int], int] | None = None, *, replace: bool = True) -> Iterator[TextIO]:
+def atomic_text_file(path: Path, opener: Callable[[str, int], int] | None = None, *, replace: bool = True) -> Iterator[TextIO]:
     """Open a text file that appears at `path` only after all of it is on disk; after a failure nothing is left.
 
     With `replace` it replaces a file of that name; otherwise FileExistsError is raised if there is one. Raises OSError.
@@ -56,7 +56,7 @@ def sync_file(path: "os.PathLike[str]") -> None:
         os.close(descriptor)
 
 
-def sync(folder: str) -> None:
+def sync_directory(folder: str) -> None:
     """Wait until the names in a directory are on disk, if its file system supports that. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -14,7 +14,7 @@ _FILE_TYPES: Final = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.
 
 
 @contextmanager
-def opened_document(path: str, hint: str, *, max_bytes: int | None = MAX_BYTES) -> Iterator[BinaryIO]:
+def open_document(path: str, hint: str, *, max_bytes: int | None = MAX_BYTES) -> Iterator[BinaryIO]:
     """Open a regular file of at most `max_bytes`. Raises UsageError with `hint`, also for an OSError in the block."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
@@ -33,5 +33,5 @@ def opened_document(path: str, hint: str, *, max_bytes: int | None = MAX_BYTES) 
 
 def document_bytes(path: str, hint: str) -> bytes:
     """All bytes of a document. Raises UsageError."""
-    with opened_document(path, hint) as file:
+    with open_document(path, hint) as file:
         return file.read(MAX_BYTES)

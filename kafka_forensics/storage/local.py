@@ -362,7 +362,7 @@ _open_directories: Final = _OpenDirectories()
 
 
 @contextmanager
-def holding(source: ByteSource, directory: str) -> Iterator[None]:
+def directory_kept_open(source: ByteSource, directory: str) -> Iterator[None]:
     """Keep a directory open in this thread while the block runs, so that its entries are found without a walk.
 
     Does nothing for other sources than a LocalSource, and for a directory that cannot be opened: reading in it then says why.

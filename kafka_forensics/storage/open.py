@@ -17,8 +17,8 @@ from urllib.parse import unquote
 from kafka_forensics.errors import PathMissingError, SourceError, UsageError, nearest
 from kafka_forensics.storage.archives import ArchiveSource, TarSource, ZipSource, container_of
 from kafka_forensics.storage.bundles import SUFFIX, BundleSource
-from kafka_forensics.storage.code_cache import keep_out_of
-from kafka_forensics.storage.local import LocalSource, Roots, holding
+from kafka_forensics.storage.code_cache import exclude_input
+from kafka_forensics.storage.local import LocalSource, Roots, directory_kept_open
 from kafka_forensics.storage.source import (
     URI,
     ByteFile,
@@ -32,7 +32,7 @@ from kafka_forensics.storage.source import (
 )
 
 if TYPE_CHECKING:
-    from kafka_forensics.storage.remote import Given, StorageOptions
+    from kafka_forensics.storage.remote import OptionsArgument, StorageOptions
 
 Opener = Callable[[str], ByteSource]
 
@@ -65,7 +65,7 @@ _MOST_SIBLINGS: Final = 10_000
 """Names considered for a hint."""
 
 
-def open_source(path: str, storage_options: "Given" = None) -> ByteSource:
+def open_source(path: str, storage_options: "OptionsArgument" = None) -> ByteSource:
     """The evidence at `path`: a directory, a file, an archive (a regular file named like one), or a URI.
 
     No compiled kernels are kept inside or above it afterwards, or loaded from there. `storage_options` of storage services default
@@ -74,7 +74,7 @@ def open_source(path: str, storage_options: "Given" = None) -> ByteSource:
     if not path or "\0" in path:
         hint = "name a log directory, a folder of them, a partition directory, a file, an archive or a URI"
         raise UsageError("an empty path" if not path else "a path with a NUL character in it", hint=hint)
-    path = spelled_out(path)
+    path = local_spelling(path)
     uri = URI.match(path)
     if uri is not None and not os.path.lexists(path):
         return _open_uri(path, uri[1].lower(), storage_options)
@@ -84,7 +84,7 @@ def open_source(path: str, storage_options: "Given" = None) -> ByteSource:
         if error.errno in {errno.ENOENT, errno.ENOTDIR}:
             raise _missing(path) from error
         raise SourceError(path, (error.strerror or str(error)).lower()) from error
-    keep_out_of(path)
+    exclude_input(path)
     if stat.S_ISDIR(mode):
         return LocalSource(path)
     if not stat.S_ISREG(mode):
@@ -100,7 +100,7 @@ def open_source(path: str, storage_options: "Given" = None) -> ByteSource:
     return LocalSource(path)
 
 
-def spelled_out(path: str) -> str:
+def local_spelling(path: str) -> str:
     """The path on this machine of `file:/path` or `dbfs:/path`; any other path unchanged.
 
     Raises UsageError for a `dbfs:/` path if Databricks mounts nothing.
@@ -121,9 +121,9 @@ def spelled_out(path: str) -> str:
     return inner if in_volume else f"{mount}{inner}"
 
 
-def located(path: str, storage_options: "Given" = None) -> "list[tuple[str, StorageOptions | None]]":
+def expand_patterns(path: str, storage_options: "OptionsArgument" = None) -> "list[tuple[str, StorageOptions | None]]":
     """(path, options): the matches of a pattern in a URI, without credentials; else `path` itself."""
-    path = spelled_out(path)
+    path = local_spelling(path)
     uri = URI.match(path)
     if uri is None or uri[1].lower() in SCHEMES or os.path.lexists(path):
         return [(path, None)]
@@ -132,7 +132,7 @@ def located(path: str, storage_options: "Given" = None) -> "list[tuple[str, Stor
     return list(expand(path, gathered(storage_options, uri=path)))
 
 
-def share_roots(sources: "Iterable[ByteSource]") -> None:
+def follow_links_between(sources: "Iterable[ByteSource]") -> None:
     """Let links in each local source lead to all other local sources."""
     local = [source for source in sources if isinstance(source, LocalSource)]
     roots = Roots([source.name for source in local])
@@ -149,7 +149,7 @@ def address_of(source: ByteSource) -> str:
     return "\0" + json.dumps({"path": path, "roots": roots, "refused": source.refused})
 
 
-def open_address(place: str, storage_options: "Given" = None) -> ByteSource:
+def open_address(place: str, storage_options: "OptionsArgument" = None) -> ByteSource:
     """Open the source with this address (`address_of`). Raises as `open_source` does."""
     if not place.startswith("\0"):
         return open_source(place, storage_options)
@@ -162,7 +162,7 @@ def open_address(place: str, storage_options: "Given" = None) -> ByteSource:
     return source
 
 
-def open_beside(source: ByteSource) -> ByteSource:
+def open_parent(source: ByteSource) -> ByteSource:
     """The directory of a source that is one file. Raises PathMissingError and SourceError, here or when it is read."""
     from kafka_forensics.storage.remote import RemoteSource
 
@@ -178,7 +178,7 @@ def local_path(given: str) -> str | None:
 
     Raises UsageError for a file URI of another host, and for a `dbfs:/` path if Databricks mounts nothing.
     """
-    path = spelled_out(given)
+    path = local_spelling(given)
     uri = URI.match(path)
     if uri is None or os.path.lexists(path):
         return path
@@ -194,11 +194,11 @@ def _require_named_kind(path: str, name: str) -> None:
         raise UsageError(f"{path}: its name says otherwise, but it holds {container.words}", hint=hint)
 
 
-def _open_uri(uri: str, scheme: str, storage_options: "Given") -> ByteSource:
+def _open_uri(uri: str, scheme: str, storage_options: "OptionsArgument") -> ByteSource:
     if (opener := SCHEMES.get(scheme)) is not None:
         return opener(uri)
     if scheme == "local":
-        keep_out_of(_path_of_file_uri(uri.replace(uri[: len(scheme)], "file", 1)))
+        exclude_input(_path_of_file_uri(uri.replace(uri[: len(scheme)], "file", 1)))
     from kafka_forensics.storage.remote import open_remote, storage_options as gathered
 
     source = open_remote(uri, gathered(storage_options, uri=uri))
@@ -242,7 +242,7 @@ def _missing(path: str) -> PathMissingError:
     return PathMissingError(f"{path}: no such file or directory", hint=hint)
 
 
-def storage_words(sources: Iterable[ByteSource]) -> list[str]:
+def back_end_counts(sources: Iterable[ByteSource]) -> list[str]:
     """The back ends of these sources, each with its number of sources: `local files (3)`, `tar.xz archives (1)`."""
     counts = Counter(map(_backend, sources))
     return [f"{name} ({count})" for name, count in sorted(counts.items())]
@@ -314,7 +314,7 @@ class Manifest:
                 listed.forget_listings()
         changed: dict[str, tuple[Entry, Entry | None]] = {}
         for (name, directory), files in by_directory.items():
-            with holding(files[0][0], directory):
+            with directory_kept_open(files[0][0], directory):
                 current = [_stat(source, entry.path) for source, entry in files]
             for (_, before), after in zip(files, current, strict=True):
                 if after is None or (after != before and _identifying_fields(after) != _identifying_fields(before)):

@@ -1,7 +1,23 @@
 """Findings, incidents and changes as text. The text of each kind is in `analysis/kinds/KIND.md`."""
 
-from kafka_forensics.wording.changes import CHANGE_HEADS, change_cells, change_words
-from kafka_forensics.wording.findings import advice, asked_command, explain_page, gravity, is_background, message, title
-from kafka_forensics.wording.incidents import cost, incident_advice, incident_command, incident_message, incident_title, when
-from kafka_forensics.wording.prose import prose
-from kafka_forensics.wording.values import WITHOUT, damaged_bytes, duration, mending, offset_range, on_start, span, spelled_out
+from kafka_forensics.wording.changes import CHANGE_HEADS, change_cells, change_text
+from kafka_forensics.wording.findings import advice, explain_page, is_background, message, rerun_command, severity_order, title
+from kafka_forensics.wording.incidents import (
+    incident_advice,
+    incident_command,
+    incident_loss,
+    incident_message,
+    incident_time,
+    incident_title,
+)
+from kafka_forensics.wording.kind_text import kind_text
+from kafka_forensics.wording.values import (
+    COST_OF_START_WITHOUT,
+    damaged_bytes,
+    duration,
+    escape_unprintable,
+    offset_range,
+    on_start,
+    repair_advice,
+    span,
+)

@@ -52,10 +52,10 @@ def change_cells(change: Change) -> tuple[str, ...]:
     """A change as a row of a table with the columns `CHANGE_HEADS`."""
     place = f"{change.topic}-{change.partition}", str(change.broker), change.from_snapshot, change.to_snapshot
     offsets = offset_range(change.offset_start, change.offset_end) if change.has_offsets else "not known"
-    return *place, offsets, change_words(change)
+    return *place, offsets, change_text(change)
 
 
-def change_words(change: Change) -> str:
+def change_text(change: Change) -> str:
     """What happened to the range, without its place: `cut off in epoch 0, replaced in epoch 2; 70 records; committed below 370`."""
     parts = [_what(change)]
     if change.reason is not None:

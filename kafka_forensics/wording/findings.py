@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from kafka_forensics.analysis.kinds import CATALOGUE
 from kafka_forensics.errors import UsageError, did_you_mean
-from kafka_forensics.model.files import typed_words
-from kafka_forensics.model.findings import Asked, Finding, Severity
+from kafka_forensics.model.files import file_arguments
+from kafka_forensics.model.findings import Finding, RerunArguments, Severity
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.wording.prose import Value, filled, prose
+from kafka_forensics.wording.kind_text import Value, fill_template, kind_text
 from kafka_forensics.wording.values import (
     LIST_LIMIT,
     TEXT_LIMIT,
@@ -23,9 +23,9 @@ from kafka_forensics.wording.values import (
     copies_on,
     defect,
     listed,
-    mending,
     named_brokers,
     on_start,
+    repair_advice,
     span,
     without_underscores,
 )
@@ -60,7 +60,7 @@ def is_background(finding: Finding) -> bool:
     return unclean_election or finding.kind == "INCIDENT_SIGNATURE"
 
 
-def gravity(finding: Finding) -> tuple[int, bool, int]:
+def severity_order(finding: Finding) -> tuple[int, bool, int]:
     """Sort key: severity, then background, then the number of offsets of critical findings."""
     place, lost = finding.place, 0
     if finding.severity is Severity.CRITICAL and place.offset_start is not None and place.offset_end is not None:
@@ -70,13 +70,13 @@ def gravity(finding: Finding) -> tuple[int, bool, int]:
 
 def title(kind: str) -> str:
     """A short noun phrase for finding kind `kind`."""
-    return prose(kind).title
+    return kind_text(kind).title
 
 
 def message(finding: Finding) -> str:
     """One sentence about what was found and where: no line breaks, no control characters, no payload bytes."""
     place = finding.place
-    template = prose(finding.kind).message
+    template = kind_text(finding.kind).message
     body = _counted(finding) or _filled(template, finding)
     partition = "" if place.topic is None or place.partition is None else f"{clean(place.topic)}-{clean(place.partition)}"
     broker = "" if place.broker is None else f"broker {clean(place.broker)}"
@@ -107,7 +107,7 @@ def _counted(finding: Finding) -> str:
 
 def advice(finding: Finding) -> str | None:
     """The next step, which never destroys the last good copy in `held_by`; None if nothing need be done."""
-    text = prose(finding.kind)
+    text = kind_text(finding.kind)
     holders = finding.evidence.get("held_by")
     parts = [_filled(text.advice, finding)]
     if isinstance(holders, list) and finding.severity is not Severity.INFO:
@@ -142,11 +142,11 @@ def explain_page(kind: str) -> str:
     if name not in CATALOGUE:
         hint = did_you_mean(name, CATALOGUE, otherwise="`kafka-forensics explain` lists the kinds")
         raise UsageError(f"there is no finding kind and no known incident {kind[:TEXT_LIMIT]!r}", hint=hint)
-    return prose(name).page
+    return kind_text(name).page
 
 
 def _filled(template: str, finding: Finding) -> str:
-    return filled(template, lambda name: DERIVED[name](finding) if name in DERIVED else _evidence(finding, name))
+    return fill_template(template, lambda name: DERIVED[name](finding) if name in DERIVED else _evidence(finding, name))
 
 
 def _evidence(finding: Finding, name: str) -> Value | None:
@@ -211,7 +211,7 @@ def _not_read(finding: Finding) -> str:
 
 
 def _dump(finding: Finding) -> str | None:
-    arguments = typed_words(finding.place)
+    arguments = file_arguments(finding.place)
     access = () if finding.asked is None else finding.asked.access
     return f"`{_command_line('dump', (*arguments, *access, '--explain'))}`." if arguments else None
 
@@ -225,7 +225,7 @@ def _on_partition(command: str, finding: Finding) -> str:
     place = finding.place
     known = place.topic is not None and place.partition is not None
     options = ("--topic", str(place.topic), "--partition", str(place.partition)) if known else ()
-    return f"`{asked_command(command, finding.asked, *options)}`."
+    return f"`{rerun_command(command, finding.asked, *options)}`."
 
 
 def _misplaced(finding: Finding) -> str | None:
@@ -238,7 +238,7 @@ def _misplaced(finding: Finding) -> str | None:
     return "; ".join(shown[:_MISPLACED_SHOWN]) or None
 
 
-def asked_command(command: str, asked: Asked | None, *options: str) -> str:
+def rerun_command(command: str, asked: RerunArguments | None, *options: str) -> str:
     """The command line that reads the same copies again; with `PATH...` if their paths are not known."""
     if asked is None or not asked.paths:
         return f"kafka-forensics {command} PATH... {_shell_words(options)}".rstrip()
@@ -458,13 +458,13 @@ DERIVED: Final[Mapping[str, Callable[[Finding], str | bool | None]]] = {
     "end_transaction": _end_transaction,
     "file": _file,
     "formats": _formats,
-    "groups": lambda finding: f"`{asked_command('groups', finding.asked, '--all-partitions')}`.",
+    "groups": lambda finding: f"`{rerun_command('groups', finding.asked, '--all-partitions')}`.",
     "harmless": _harmless,
     "held": _held,
     "holders": _holders,
     "kept_by": _kept_by,
     "look": _look,
-    "mending": mending,
+    "mending": repair_advice,
     "misplaced": _misplaced,
     "not_held": _not_held,
     "not_read": _not_read,
@@ -481,7 +481,7 @@ DERIVED: Final[Mapping[str, Callable[[Finding], str | bool | None]]] = {
     "stops": lambda finding: finding.evidence.get("starts") is False,
     "successor": _successor,
     "topic": lambda finding: None if finding.place.topic is None else clean(finding.place.topic),
-    "transactions": lambda finding: f"`{asked_command('transactions', finding.asked)}`.",
+    "transactions": lambda finding: f"`{rerun_command('transactions', finding.asked)}`.",
     "uncommitted": lambda finding: finding.evidence.get("cost_finding") == "FORK_ABOVE_HW",
     "versions": _versions,
     "weigh": _weigh,

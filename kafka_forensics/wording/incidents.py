@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 from kafka_forensics.model.findings import Broker, Confidence
 from kafka_forensics.model.incidents import Cause, Incident, IncidentPartition
-from kafka_forensics.wording.prose import Value, filled
+from kafka_forensics.wording.kind_text import Value, fill_template
 from kafka_forensics.wording.values import amount, brokers_by_range, listed, named_brokers, utc_time
 
 
@@ -167,7 +167,7 @@ def incident_command(incident: Incident) -> str | None:
     return _COMMANDS.get(incident.cause)
 
 
-def when(incident: Incident) -> str | None:
+def incident_time(incident: Incident) -> str | None:
     """`2026-11-21T03:56:10Z`, or first to last time; None if unknown."""
     if incident.from_ms is None or incident.to_ms is None:
         return None
@@ -175,7 +175,7 @@ def when(incident: Incident) -> str | None:
     return first if first == last else f"{first} to {last}"
 
 
-def cost(counted: Incident | IncidentPartition, of: Incident) -> tuple[int, int, str]:
+def incident_loss(counted: Incident | IncidentPartition, of: Incident) -> tuple[int, int, str]:
     """The loss of an incident `of` or of its partition `counted`: (at least, at most, noun). It counts committed records if these
     are known for the whole incident, else committed offsets."""
     least, most = of.records_lost_at_least, of.records_lost_at_most
@@ -186,7 +186,7 @@ def cost(counted: Incident | IncidentPartition, of: Incident) -> tuple[int, int,
 
 def _loss(incident: Incident) -> str:
     """A sentence about the loss, beginning with the number; empty without a loss."""
-    least, most, noun = cost(incident, incident)
+    least, most, noun = incident_loss(incident, incident)
     if not most:
         return ""
     if not least:
@@ -263,5 +263,5 @@ def _filled(template: str, incident: Incident) -> str:
         "partitions": Value(name),
         "proven": incident.lost_at_least > 0,
     }
-    text = filled(template, values.__getitem__)
+    text = fill_template(template, values.__getitem__)
     return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith(".") else ".")

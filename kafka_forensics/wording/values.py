@@ -7,7 +7,7 @@ from typing import Final, SupportsIndex
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.json_objects import rfc3339
-from kafka_forensics.replication.small_files import ABSENT, PARTITION_METADATA, Outcome, table_name
+from kafka_forensics.replication.small_files import ABSENT, PARTITION_METADATA, StartOutcome, table_name
 
 TEXT_LIMIT: Final = 160
 LIST_LIMIT: Final = 6
@@ -24,11 +24,11 @@ def clean(value: object, limit: int = TEXT_LIMIT) -> str:
         number = int(value)
         return str(number) if number.bit_length() <= 128 else "a huge number"
     text = str(value) if isinstance(value, (str, float)) else f"({type(value).__name__})"
-    shown = spelled_out(text[:limit])
+    shown = escape_unprintable(text[:limit])
     return shown if len(text) <= limit else f"{shown}…"
 
 
-def spelled_out(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     """`text` with unprintable characters as escapes, fit for messages and pages."""
     if text.isprintable():
         return text
@@ -158,7 +158,7 @@ DEFECTS: Final = {
     "zeros": "it is filled with zeros",
 }
 """Reasons why a checkpoint or identity file cannot be read."""
-WITHOUT: Final = {
+COST_OF_START_WITHOUT: Final = {
     "__cluster_metadata-0/leader-epoch-checkpoint": "the node takes the leader epochs from the batches of the controllers' log",
     "__cluster_metadata-0/partition.metadata": "the node writes it anew",
     "__cluster_metadata-0/quorum-state": (
@@ -197,16 +197,16 @@ def defect(finding: Finding) -> str | None:
 
 
 ON_START: Final[Mapping[str, str]] = {
-    Outcome.BROKER_STOPS.value: "a broker does not start like this, even with other log directories",
-    Outcome.DIRECTORY_OFFLINE.value: (
+    StartOutcome.BROKER_STOPS.value: "a broker does not start like this, even with other log directories",
+    StartOutcome.DIRECTORY_OFFLINE.value: (
         "Kafka takes the log directory offline over it, and a broker without another one does not start"
     ),
-    Outcome.REFUSED.value: "the node runs, and the other nodes of its cluster, if any, refuse it (INCONSISTENT_CLUSTER_ID)",
-    Outcome.NOT_SERVED.value: "the broker starts and serves no log of this directory",
-    Outcome.SERVES_OTHER.value: (
+    StartOutcome.REFUSED.value: "the node runs, and the other nodes of its cluster, if any, refuse it (INCONSISTENT_CLUSTER_ID)",
+    StartOutcome.NOT_SERVED.value: "the broker starts and serves no log of this directory",
+    StartOutcome.SERVES_OTHER.value: (
         "the broker starts, and logs begin at their first segments again: records come back that DeleteRecords deleted there"
     ),
-    Outcome.CLEANER_STOPS.value: "the broker starts, and its log cleaner ends until the next start",
+    StartOutcome.CLEANER_STOPS.value: "the broker starts, and its log cleaner ends until the next start",
 }
 """What a broker does at a start with the file, unless it ignores it or writes it anew."""
 
@@ -216,9 +216,9 @@ def on_start(finding: Finding) -> str | None:
     return ON_START.get(str(finding.evidence.get("on_start")))
 
 
-def mending(finding: Finding) -> str:
+def repair_advice(finding: Finding) -> str:
     """How to repair a damaged file before the broker starts, and what that costs."""
-    cost = WITHOUT.get(table_name(str(finding.place.file)))
+    cost = COST_OF_START_WITHOUT.get(table_name(str(finding.place.file)))
     if cost is not None:
         return f"move this file (never delete it) out of its log directory: {cost}"
     if finding.evidence.get("reason") == "cluster_id_empty":

@@ -11,25 +11,25 @@ import cramjam
 
 from kafka_forensics.errors import FormatError, SourceError, UsageError
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.storage.archives import BLOCK, Member, MemberTree, TarIndex, TarPlace, padded
+from kafka_forensics.storage.archives import BLOCK, ArchiveMember, MemberTree, TarIndex, TarPlace, padded
 from kafka_forensics.storage.bundles import (
     ABOUT,
+    EXCLUSIVE_KINDS,
+    FAST_COMPRESSION_LEVEL,
     FORMAT,
     LEVEL,
     LISTING,
     MAX_PART_BYTES,
     PART_BYTES,
-    QUICK_LEVEL,
     SEAL,
-    TELLING,
     TRANSACTION_PARTITIONS,
     VERSION,
-    Section,
+    BundleSection,
     SectionKind,
-    inflated,
-    json_of,
+    decompressed,
+    parse_json,
+    part_chunks,
     part_name,
-    pieces_of_part,
     read_index,
 )
 
@@ -66,7 +66,7 @@ class BundleWriter:
         self._parts = 0
         self._members: dict[str, tuple[int, str]] = {}
         self.size_in_bytes = 0
-        self._unfinished: dict[str, list[Section]] = {}
+        self._unfinished: dict[str, list[BundleSection]] = {}
         """Sections of files that have not ended."""
         self._listing = _FileListing()
         self._kept: dict[str, bytes] = {}
@@ -94,7 +94,7 @@ class BundleWriter:
         """Add a section of the file, about its bytes `[start, end)`."""
         self._sections.append((path, kind, start, end, data))
         self._pending_bytes += len(data) + len(path) + _ROW_BYTES
-        if kind in TELLING:
+        if kind in EXCLUSIVE_KINDS:
             self._described_bytes += end - start
         if self._pending_bytes >= PART_BYTES:
             self._flush()
@@ -121,8 +121,8 @@ class BundleWriter:
             return
         # batches are as small at the quick level; it is used if the index and other sections are little next to them
         of_batches = sum(len(data) for _, kind, _, _, data in self._sections if kind is SectionKind.BATCHES)
-        level = QUICK_LEVEL if of_batches * _NEARLY > self._pending_bytes * (_NEARLY - 1) else LEVEL
-        with self._part.joined(pieces_of_part(self._sections, self._rows, self._reread)) as part:
+        level = FAST_COMPRESSION_LEVEL if of_batches * _NEARLY > self._pending_bytes * (_NEARLY - 1) else LEVEL
+        with self._part.joined(part_chunks(self._sections, self._rows, self._reread)) as part:
             for _, row in self._take_index(part):
                 self._listing.add(row)
             with self._compressed.compressed(part, level) as compressed:
@@ -178,7 +178,7 @@ class BundleWriter:
         self._keep_member(ABOUT, data)
         while (data := self._member_data(members, part_name(self._parts))) is not None:
             try:
-                self._kept.update(self._take_index(inflated(data, MAX_PART_BYTES)))
+                self._kept.update(self._take_index(decompressed(data, MAX_PART_BYTES)))
             except FormatError:
                 break
             self._keep_member(part_name(self._parts - 1), data)
@@ -189,7 +189,7 @@ class BundleWriter:
     def _member_data(self, members: MemberTree, name: str) -> bytes | None:
         """The bytes of a member if it is whole and follows the members that are kept."""
         member = members.find(name)
-        if not isinstance(member, Member) or not isinstance(member.place, TarPlace):
+        if not isinstance(member, ArchiveMember) or not isinstance(member.place, TarPlace):
             return None
         position, size = member.place.position, member.size_in_bytes
         if position != self.size_in_bytes + BLOCK:
@@ -205,7 +205,7 @@ class BundleWriter:
 def _comparable(about: bytes) -> object:
     """The description of an unfinished bundle without the fields of its run; None if it is no JSON object."""
     try:
-        fields = json_of(about)
+        fields = parse_json(about)
     except FormatError:
         return None
     return {name: value for name, value in fields.items() if name not in _OF_THIS_RUN} if isinstance(fields, dict) else None

@@ -403,13 +403,13 @@ def _group_key(raw: bytes, pseudonyms: Pseudonyms | None) -> tuple[bytes, int | 
         if key.topic is not None:
             fields["topic"] = pseudonyms.pseudonym(NameKind.TOPIC, key.topic)
         if key.member_id is not None:
-            fields["member_id"] = pseudonyms.unremembered(NameKind.CLIENT, key.member_id)
+            fields["member_id"] = pseudonyms.one_time_pseudonym(NameKind.CLIENT, key.member_id)
     return key_layout(key.record_type).build(fields), key.record_type
 
 
 def _unknown_key(raw: bytes, pseudonyms: Pseudonyms | None) -> bytes:
     """The type of a key of a newer version; with pseudonyms different keys stay different, because the reduced keys are hashed."""
-    return raw[:2] if pseudonyms is None else raw[:2] + pseudonyms.unremembered(NameKind.OTHER, raw.hex()).encode()
+    return raw[:2] if pseudonyms is None else raw[:2] + pseudonyms.one_time_pseudonym(NameKind.OTHER, raw.hex()).encode()
 
 
 def _end_of_string(data: bytes, position: int) -> int:

@@ -14,7 +14,7 @@ from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
 from kafka_forensics.model.files import EpochEntry, LeaderEpochs
 from kafka_forensics.parsers.log import decode_batch
-from kafka_forensics.scanning.rereading.message_formats import compared_across_formats, contents_of
+from kafka_forensics.scanning.rereading.message_formats import compared_across_formats, contents_of_records
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.segments import BASE_TIMESTAMP, legacy_entry, read
 
@@ -147,7 +147,7 @@ class Logs:
         for replica, row in ((left, left_row), (right, right_row)):
             position, size = int(row[BatchColumn.POSITION]), int(row[BatchColumn.SIZE_IN_BYTES])
             decoded = decode_batch(self.data[replica.broker][position : position + size])
-            contents.append(contents_of(decoded.iter_records(), row))
+            contents.append(contents_of_records(decoded.iter_records(), row))
         return compared_across_formats(contents, [left_row, right_row], common=common)
 
     def first_unlike(

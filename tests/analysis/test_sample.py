@@ -2,11 +2,11 @@
 
 from hypothesis import given, strategies as st
 
-from kafka_forensics.analysis.bounds import KEPT_AT_EACH_END, Sample
+from kafka_forensics.analysis.bounds import KEPT_AT_EACH_END, FirstAndLast
 from tests.support.strategies import cuts, merged
 
 
-class Mergeable(Sample[int]):
+class Mergeable(FirstAndLast[int]):
     """A sample with a fold's name for `extend`."""
 
     __slots__ = ()
@@ -25,7 +25,7 @@ def test_any_cut_and_association_keeps_the_ends(count: int, draw: st.DataObject)
 
 
 def test_extending_leaves_the_right_side_alone() -> None:
-    left, right = Sample([1, 2]), Sample(range(100))
+    left, right = FirstAndLast([1, 2]), FirstAndLast(range(100))
     kept = list(right)
     left.extend(right)
     left.append(7)

@@ -25,7 +25,7 @@ from kafka_forensics.model.constants import (
 )
 from kafka_forensics.model.coordinators import RECORD_TYPES, TRANSACTION_STATES
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.parsers.internal_topics import teller
+from kafka_forensics.parsers.internal_topics import record_describer
 from kafka_forensics.parsers.internal_topics.flexible_fields import UNKNOWN_TAGS
 from kafka_forensics.parsers.log.records import parse_control_record
 from kafka_forensics.parsers.spec.metadata_records import MESSAGES
@@ -398,7 +398,7 @@ _PRINTED: Final = re.compile(r"(?:key: (.*?))?(?:(?:^| )payload: (.*))?", re.DOT
 
 def agrees(topic: str, key: bytes | None, value: bytes | None, printed: str) -> bool:
     """Whether the fields of a record are those that the tool printed; where it printed an error, whether we have a problem too."""
-    take_apart = teller(topic)
+    take_apart = record_describer(topic)
     assert take_apart is not None
     ours = take_apart(key, value, True)  # noqa: FBT003 - with what only payloads show
     matched = _PRINTED.fullmatch(printed)

@@ -10,8 +10,8 @@ import pytest
 from kafka_forensics.cli.main import outcome as command_outcome
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.plan import Planned, PlanOptions, make_plans
-from kafka_forensics.questions.verify import Asked, Outcome as Kept, read_promises, verify
-from kafka_forensics.replication.elections import Candidates, Elected, elect
+from kafka_forensics.questions.verify import ExecutedPlan, Outcome as Kept, read_promises, verify
+from kafka_forensics.replication.elections import ElectionInput, ElectionResult, elect
 from lab.elections import FORCE, TOPICS, Held, Round, make_elections
 from lab.fault_base import read_log
 from lab.settings import LOOPBACK
@@ -67,14 +67,14 @@ def plan_of(done: Round, topic: str) -> Planned:
     return planned
 
 
-def foretold_leaders(planned: Planned, steps: Iterable[int]) -> list[Elected]:
+def foretold_leaders(planned: Planned, steps: Iterable[int]) -> list[ElectionResult]:
     """Who leads after each step, by the rules of elections and what the plan knows of the controller's last word."""
     control = planned.given.control
     assert control is not None
     assert control.assignment is not None
     assert control.isr is not None
     alive: set[int] = set()
-    now = Elected(control.leader or -1, "none", frozenset(control.isr), frozenset(control.elr or ()))
+    now = ElectionResult(control.leader or -1, "none", frozenset(control.isr), frozenset(control.elr or ()))
     electeds = []
     crashed = {replica.broker for replica in planned.given.replicas if replica.crashed}
     for step in steps:
@@ -83,7 +83,7 @@ def foretold_leaders(planned: Planned, steps: Iterable[int]) -> list[Elected]:
         if step in crashed and now.leader < 0:
             now = replace(now, elr=now.elr - {step})
         unclean = step == FORCE or bool(control.unclean_enabled)
-        given = Candidates(control.assignment, frozenset(alive), now.isr, now.leader, now.elr, control.last_leader)
+        given = ElectionInput(control.assignment, frozenset(alive), now.isr, now.leader, now.elr, control.last_leader)
         now = elect(given, unclean=unclean)
         electeds.append(now)
     return electeds
@@ -185,7 +185,7 @@ def test_outcomes_equal_forecast(seen: dict[tuple[int, str], Election], which: t
     document = read_promises(str(_plan_file(tmp_path, election.done, topic)))
     after = sorted(str(path) for path in election.done.after.iterdir())
     for candidate in election.planned.plan.candidates:
-        promises = verify(after, document, ScanOptions(topic), Asked(str(candidate.broker))).promises
+        promises = verify(after, document, ScanOptions(topic), ExecutedPlan(str(candidate.broker))).promises
         told = {promise.promise: promise for promise in promises if promise.broker == candidate.broker}
         if candidate.broker != first:
             assert (told["leader"].reason, told["leader"].found) == ("other_elected", first)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.broker
 
 TAKEN = [copy for copy in broker_made.COPIES if copy != broker_made.READ]
 COVERED = {(made.copy, made.topic) for made in broker_made.MADE}
-UNSAID = [(copy, topic) for copy in TAKEN for topic in TOPICS if (copy, topic) not in COVERED]
+ASSIGNMENT_UNKNOWN = [(copy, topic) for copy in TAKEN for topic in TOPICS if (copy, topic) not in COVERED]
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_what_brokers_did_is_told(
     assert told[made.copy].get(made.topic, Counter()) == Counter(spelled(row, numbers) for row in made.told)
 
 
-@pytest.mark.parametrize(("copy", "topic"), UNSAID)
+@pytest.mark.parametrize(("copy", "topic"), ASSIGNMENT_UNKNOWN)
 def test_nothing_else_is_wrong(results: dict[str, ScanResult], copy: str, topic: str) -> None:
     """Of topics that nothing new happened to in a copy: what an earlier one told lasts, or is not told of such copies."""
     told = Counter(row for row in broker_made.answers(results[copy]).get(topic, Counter()).elements() if row[2] != "info")

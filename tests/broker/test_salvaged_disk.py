@@ -12,7 +12,7 @@ import pytest
 
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.salvage import MANIFEST, Salvaged, SalvageOptions, salvage
-from kafka_forensics.questions.verify import Asked, Outcome, Verified, read_promises, verify
+from kafka_forensics.questions.verify import ExecutedPlan, Outcome, Verified, read_promises, verify
 from lab.broker_faults import BROKER_SETTINGS
 from lab.cluster import Cluster
 from lab.files import copy_tree
@@ -65,7 +65,7 @@ def brokers_on_a_salvage(request: pytest.FixtureRequest, tmp_path_factory: pytes
         log_dirs = {broker: cluster.log_dir(broker) for broker in cluster.brokers}
         given = [f"{broker}={log_dir}" for broker, log_dir in log_dirs.items()]
         options = ScanOptions(topic_glob="[aop]*")
-        promises = verify(given, read_promises(str(root / "out" / MANIFEST)), options, Asked()).promises
+        promises = verify(given, read_promises(str(root / "out" / MANIFEST)), options, ExecutedPlan()).promises
         yield Restarted(salvaged, before, started, sound, log_dirs, promises)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.replication.small_files import RIGHT, STOPPING, Outcome, start_outcome
+from kafka_forensics.replication.small_files import NOT_ALL_SERVED, RIGHT, StartOutcome, start_outcome
 from kafka_forensics.scanning.engine import local
 from lab.cluster import Cluster
 from lab.combined import CombinedCluster
@@ -39,12 +39,12 @@ def stopped_node(base: Path) -> Iterator[CombinedCluster]:
         yield cluster
 
 
-def outcome_found(cluster: CombinedCluster, path: Path) -> Outcome | None:
+def outcome_found(cluster: CombinedCluster, path: Path) -> StartOutcome | None:
     """What a scan says that a start does with a file; None where it says nothing of the file."""
     log_dir = cluster.log_dir(BROKER)
     findings = local.scan([str(log_dir)], ScanOptions(jobs=1)).findings
     name = str(path.relative_to(log_dir))
-    said = {Outcome(row.evidence["on_start"]) for row in findings if row.place.file == name and "on_start" in row.evidence}
+    said = {StartOutcome(row.evidence["on_start"]) for row in findings if row.place.file == name and "on_start" in row.evidence}
     assert len(said) <= 1
     return next(iter(said), None)
 
@@ -59,7 +59,7 @@ def test_a_start_does_what_is_said_of_a_damaged_file(cluster: CombinedCluster, b
         path, _, after = put_damage(cluster, base, STATE, file, damage)
         found = outcome_found(cluster, path)
         real = outcome(observe(cluster, base, KAFKA_VERSION, STATE, file, damage), right)
-        said = None if after is None or real not in STOPPING else start_outcome(file, damage)
+        said = None if after is None or real not in NOT_ALL_SERVED else start_outcome(file, damage)
         if real is not ALONE[file, damage] or said not in (None, found):
             wrong[damage] = (real, ALONE[file, damage], found, said)
     assert wrong == {}
@@ -72,7 +72,7 @@ def test_a_node_with_an_empty_cluster_id_is_refused_by_the_others(tmp_path: Path
         path.write_text(re.sub("cluster.id=.*", "cluster.id=", path.read_text()))
         result = local.scan([str(cluster.log_dir(BROKER))], ScanOptions(jobs=1))
         (found,) = [finding for finding in result.findings if finding.kind == "CHECKPOINT_MALFORMED"]
-        assert (found.evidence["reason"], found.evidence["on_start"]) == ("cluster_id_empty", Outcome.REFUSED.value)
+        assert (found.evidence["reason"], found.evidence["on_start"]) == ("cluster_id_empty", StartOutcome.REFUSED.value)
         with contextlib.suppress(LabTimeoutError):  # it waits for a controller that hears it
             cluster.start(BROKER)
         server = cluster.server(BROKER)

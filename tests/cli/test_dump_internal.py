@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, strategies as st
 
 from kafka_forensics.model.coordinators import RECORD_TYPES
-from kafka_forensics.parsers.internal_topics.internal_records import teller
+from kafka_forensics.parsers.internal_topics.internal_records import record_describer
 from kafka_forensics.parsers.spec.metadata_records import write_metadata_record
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support import remote_log
@@ -154,6 +154,6 @@ def test_other_topics_and_lone_files_are_left_alone(dump: Dump, tmp_path: Path) 
 @given(st.none() | st.binary(max_size=60), st.none() | st.binary(max_size=120))
 def test_any_bytes_have_an_answer(key: bytes | None, value: bytes | None) -> None:
     for name in TOPICS:
-        tell = teller(name)
+        tell = record_describer(name)
         assert tell is not None
         assert tell(key, value, key is None)["record"]

@@ -20,8 +20,8 @@ from kafka_forensics.cli.outputs.words import by_kind, headline, replica_words, 
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.export.json_document import FINDING_COLUMNS
 from kafka_forensics.model.findings import Finding, Place
-from kafka_forensics.model.json_objects import with_twins
-from kafka_forensics.model.results import Agreement, Incomplete, Read, ScanResult, TransactionCounts
+from kafka_forensics.model.json_objects import with_number_texts
+from kafka_forensics.model.results import Agreement, Incomplete, ReadExtent, ScanResult, TransactionCounts
 from tests.cli.runs import Run
 from tests.support.audit import unclean_election
 from tests.support.json_schemas import json_schema, validate
@@ -133,7 +133,7 @@ def test_times_and_wide_numbers_have_twins() -> None:
         "same": True,
     }
     renamed = {"last_timestamp_ms": -1, "last_timestamp": None}
-    assert with_twins(evidence) == evidence | renamed | {
+    assert with_number_texts(evidence) == evidence | renamed | {
         "first_timestamp": "2026-01-01T00:00:00.123Z",
         "producer_id_string": str(2**60),
         "producer_ids_string": ["1", "2"],
@@ -337,7 +337,7 @@ def test_the_worst_incident_comes_first_whatever_its_size() -> None:
 
 def test_what_was_not_read_has_a_word_of_its_own_beside_incidents() -> None:
     result = result_of(lost(0, 10), lost(1, 10))
-    unread = replica(1, 5, read=Read.NONE, log_end_offset=None)
+    unread = replica(1, 5, read=ReadExtent.NONE, log_end_offset=None)
     result.partitions = [partition("dark", number, Agreement("not_compared"), [unread], []) for number in range(9)]
     for summary in result.partitions:
         summary.judge([])

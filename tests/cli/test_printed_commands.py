@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.evidence.inputs import Inputs
-from kafka_forensics.evidence.ledger import Extent
+from kafka_forensics.evidence.ledger import CopyExtent
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Place
-from kafka_forensics.scanning.judging.whole_scan import PATHS_SHOWN, AskedAgain
-from kafka_forensics.wording import asked_command
+from kafka_forensics.scanning.judging.whole_scan import PATHS_SHOWN, ArgumentsByPlace
+from kafka_forensics.wording import rerun_command
 from tests.cli.runs import Run
 from tests.gallery.case import Case
 from tests.gallery.cases import one_of_each_fault
@@ -96,9 +96,9 @@ def test_of_very_many_paths_a_command_has_those_that_its_partition_needs(run: Ru
 
 def test_secrets_among_options_are_in_no_command() -> None:
     given = (("endpoint", "http://127.0.0.1:9000"), ("secret_key", "hush"), ("endpoint", "http://me:hush@host"))
-    options = ScanOptions(storage_options=given, live=True, copied=Extent.WHOLE)
-    asked = AskedAgain(Inputs(given=("s3://bucket/b1",), reached=given), options).of(Place())
-    assert asked_command("plan", asked, "--topic", "t") == (
+    options = ScanOptions(storage_options=given, live=True, copied=CopyExtent.WHOLE)
+    asked = ArgumentsByPlace(Inputs(given=("s3://bucket/b1",), reached=given), options).of(Place())
+    assert rerun_command("plan", asked, "--topic", "t") == (
         "kafka-forensics plan s3://bucket/b1 --storage-option endpoint=http://127.0.0.1:9000 --whole --live --topic t"
     )
     assert "hush" not in repr(asked)

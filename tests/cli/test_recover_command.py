@@ -15,9 +15,9 @@ import pytest
 
 from kafka_forensics.cli.outputs.recover import _MORE, more_lines
 from kafka_forensics.export import recovered as files
-from kafka_forensics.model.recovered import RECOVERED_FACT, TALLIED
+from kafka_forensics.model.recovered import OUTCOMES_COUNTED, RECOVERED_FACT
 from kafka_forensics.questions.recover import Recovery
-from kafka_forensics.replication.planner import UNBOUNDED
+from kafka_forensics.replication.planner import WITHOUT_UPPER_BOUND
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.cli.runs import Run
 from tests.support.brokers import put_replica
@@ -112,8 +112,8 @@ def test_json_rows_and_words_say_the_same(run: Run, odd: Path, tmp_path: Path) -
     assert lines[0] == report["partitions"][0]
     told = dict(zip(*(line.split("\t") for line in said["tsv"].splitlines()), strict=True))
     (span,) = report["partitions"][0]["ranges"]
-    assert {reason: int(told[reason]) for reason in TALLIED} == span["offsets"]
-    assert span["offsets"] == dict.fromkeys(TALLIED, 0) | {"recovered": 3, "surviving": 1}
+    assert {reason: int(told[reason]) for reason in OUTCOMES_COUNTED} == span["offsets"]
+    assert span["offsets"] == dict.fromkeys(OUTCOMES_COUNTED, 0) | {"recovered": 3, "surviving": 1}
     left_out = "Left out: 1 record that the surviving side has (same producer, epoch and sequence, same content)."
     assert left_out in " ".join(said["table"].split())
 
@@ -189,10 +189,10 @@ def test_a_log_that_hides_bytes_or_cannot_be_read_may_hold_more(run: Run, tmp_pa
 
 
 def test_every_kind_of_what_may_hold_more_has_words() -> None:
-    assert _MORE.keys() == UNBOUNDED
-    answer = Recovery(looked_at=3, may_hold_more=Counter({(kind, 7): 2 for kind in UNBOUNDED}))
+    assert _MORE.keys() == WITHOUT_UPPER_BOUND
+    answer = Recovery(looked_at=3, may_hold_more=Counter({(kind, 7): 2 for kind in WITHOUT_UPPER_BOUND}))
     lines = [*more_lines(answer)]
-    assert len(lines) == len(UNBOUNDED)
+    assert len(lines) == len(WITHOUT_UPPER_BOUND)
     assert all("2 partitions" in line and "{" not in line for line in lines)
 
 

@@ -110,8 +110,8 @@ def test_threads(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "sizes",
     [
-        {"split_bytes": 1500, "work_bytes": 3000, "seed": 7, "keys_apart_bytes": 0},
-        {"small_bytes": 20_000, "work_bytes": 1, "keys_apart_bytes": 0},
+        {"split_bytes": 1500, "work_bytes": 3000, "seed": 7, "deferred_keys_bytes": 0},
+        {"small_bytes": 20_000, "work_bytes": 1, "deferred_keys_bytes": 0},
     ],
     ids=["split", "whole"],
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafka_forensics.evidence.ledger import Extent, GivenDirectory, Ledger, Presence, read_directory
+from kafka_forensics.evidence.ledger import CopyExtent, GivenDirectory, Ledger, Presence, read_directory
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl, TopicHistory
 
 A, B, C, D = ("a", 0), ("b", 0), ("c", 0), ("d", 0)
@@ -34,33 +34,33 @@ def cases(ledger: Ledger, key: tuple[str, int]) -> dict[int | str, str]:
 @pytest.mark.parametrize(
     ("directory", "asked", "reading", "reason"),
     [
-        (given(1, A, B, named=[A, B]), None, Extent.WHOLE, "whole"),
-        (given(1, A, B, C, named=[A, B, C, D]), None, Extent.WHOLE, "whole"),
-        (given(1, A, named=[A, B]), None, Extent.WHOLE, "whole"),
-        (given(1, A, named=[A, B, C]), None, Extent.PARTIAL, "most_absent"),
-        (given(1, named=[A, B, C]), None, Extent.WHOLE, "whole"),
-        (given(1, A, has_identity=False, has_checkpoints=False), None, Extent.PARTIAL, "no_small_files"),
-        (given(1, A, is_alone=True, named=[A]), None, Extent.PARTIAL, "alone"),
-        (given(1, A, has_checkpoints=False), None, Extent.WHOLE, "whole"),
-        (given(1, has_checkpoints=False), None, Extent.WIPED, "identity_alone"),
-        (given(1, METADATA, has_checkpoints=False), None, Extent.WHOLE, "whole"),
-        (given(1, has_identity=False, has_checkpoints=False, is_empty=True), None, Extent.WIPED, "empty"),
-        (given(1, has_identity=False, has_checkpoints=False, is_empty=True), Extent.WHOLE, Extent.WIPED, "said"),
-        (given(1, has_checkpoints=False), Extent.PARTIAL, Extent.PARTIAL, "said"),
-        (given(1, has_checkpoints=False), Extent.WHOLE, Extent.WIPED, "said"),
-        (given(1, A, named=[A, B, C]), Extent.WHOLE, Extent.WHOLE, "said"),
-        (given(1, A, B, named=[A, B, C]), Extent.PARTIAL, Extent.PARTIAL, "said"),
+        (given(1, A, B, named=[A, B]), None, CopyExtent.WHOLE, "whole"),
+        (given(1, A, B, C, named=[A, B, C, D]), None, CopyExtent.WHOLE, "whole"),
+        (given(1, A, named=[A, B]), None, CopyExtent.WHOLE, "whole"),
+        (given(1, A, named=[A, B, C]), None, CopyExtent.PARTIAL, "most_absent"),
+        (given(1, named=[A, B, C]), None, CopyExtent.WHOLE, "whole"),
+        (given(1, A, has_identity=False, has_checkpoints=False), None, CopyExtent.PARTIAL, "no_small_files"),
+        (given(1, A, is_lone_partition=True, named=[A]), None, CopyExtent.PARTIAL, "alone"),
+        (given(1, A, has_checkpoints=False), None, CopyExtent.WHOLE, "whole"),
+        (given(1, has_checkpoints=False), None, CopyExtent.WIPED, "identity_alone"),
+        (given(1, METADATA, has_checkpoints=False), None, CopyExtent.WHOLE, "whole"),
+        (given(1, has_identity=False, has_checkpoints=False, is_empty=True), None, CopyExtent.WIPED, "empty"),
+        (given(1, has_identity=False, has_checkpoints=False, is_empty=True), CopyExtent.WHOLE, CopyExtent.WIPED, "said"),
+        (given(1, has_checkpoints=False), CopyExtent.PARTIAL, CopyExtent.PARTIAL, "said"),
+        (given(1, has_checkpoints=False), CopyExtent.WHOLE, CopyExtent.WIPED, "said"),
+        (given(1, A, named=[A, B, C]), CopyExtent.WHOLE, CopyExtent.WHOLE, "said"),
+        (given(1, A, B, named=[A, B, C]), CopyExtent.PARTIAL, CopyExtent.PARTIAL, "said"),
     ],
 )
-def test_each_row_of_the_table(directory: GivenDirectory, asked: Extent | None, reading: Extent, reason: str) -> None:
+def test_each_row_of_the_table(directory: GivenDirectory, asked: CopyExtent | None, reading: CopyExtent, reason: str) -> None:
     directory_reading = read_directory(directory, directory.watermarks, asked)
     assert (directory_reading.reading, directory_reading.reason) == (reading, reason)
 
 
 def test_only_a_directory_with_assigned_replicas_is_wiped() -> None:
     alone = given(1, METADATA, has_checkpoints=False)
-    assert Ledger([alone], controller(a=[2])).readings[0].reading is Extent.WHOLE
-    assert Ledger([alone], controller(a=[1])).readings[0].reading is Extent.WIPED
+    assert Ledger([alone], controller(a=[2])).readings[0].reading is CopyExtent.WHOLE
+    assert Ledger([alone], controller(a=[1])).readings[0].reading is CopyExtent.WIPED
 
 
 def test_a_checkpoint_expects_replicas_in_whole_and_partial_directories() -> None:
@@ -69,8 +69,8 @@ def test_a_checkpoint_expects_replicas_in_whole_and_partial_directories() -> Non
     assert cases(ledger, A) == {1: "whole", 2: "whole"}
     assert cases(ledger, B) == {1: "whole", 2: "not_copied"}
     assert cases(ledger, C) == {1: "absent", 2: "not_copied"}
-    assert cases(Ledger([whole, partial], copied=Extent.WHOLE), C) == {1: "absent", 2: "absent"}
-    assert cases(Ledger([whole, partial], copied=Extent.PARTIAL), C) == {1: "not_copied", 2: "not_copied"}
+    assert cases(Ledger([whole, partial], copied=CopyExtent.WHOLE), C) == {1: "absent", 2: "absent"}
+    assert cases(Ledger([whole, partial], copied=CopyExtent.PARTIAL), C) == {1: "not_copied", 2: "not_copied"}
 
 
 def test_an_offset_of_zero_expects_nothing_and_neither_does_a_directory_set_aside() -> None:

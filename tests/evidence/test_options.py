@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from kafka_forensics.evidence.ledger import Extent
+from kafka_forensics.evidence.ledger import CopyExtent
 from kafka_forensics.evidence.options import ScanOptions, scan_options
 
 
 def test_options_are_those_of_the_command() -> None:
     given = scan_options(jobs=2, deep=True, as_of_ms=5, topic="orders*", broker=3, whole=False, storage_options={"region": "here"})
-    options = ScanOptions("orders*", None, "3", 2, Extent.PARTIAL, deep=True, as_of_ms=5, storage_options=(("region", "here"),))
+    options = ScanOptions("orders*", None, "3", 2, CopyExtent.PARTIAL, deep=True, as_of_ms=5, storage_options=(("region", "here"),))
     assert given == options
     assert scan_options(jobs=1, deep=None, as_of_ms=None) == ScanOptions()
 

@@ -10,11 +10,11 @@ import pytest
 
 from kafka_forensics.cli.outputs.plan_steps import steps_of
 from kafka_forensics.cli.outputs.words import headline
-from kafka_forensics.evidence.ledger import Extent
+from kafka_forensics.evidence.ledger import CopyExtent
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.json_document import document
 from kafka_forensics.model.findings import Finding, Severity
-from kafka_forensics.model.results import Read, ScanResult
+from kafka_forensics.model.results import ReadExtent, ScanResult
 from kafka_forensics.questions.plan import PlanOptions, make_plans
 from kafka_forensics.scanning.engine.local import scan
 from tests.scanning.engine import task_engine
@@ -39,7 +39,7 @@ def drop_logs(log_dir: Path) -> None:
         path.unlink()
 
 
-def scanned(paths: Iterable[Path], copied: Extent | None = None) -> ScanResult:
+def scanned(paths: Iterable[Path], copied: CopyExtent | None = None) -> ScanResult:
     return scan([str(path) for path in paths], ScanOptions(jobs=1, copied=copied))
 
 
@@ -67,7 +67,7 @@ def test_one_broker_without_logs_is_one_finding(tmp_path: Path) -> None:
     assert (gap.path, gap.broker, gap.topic) == (str(paths[1]), 2, None)
     assert {(it.topic, it.partition): it.verdict for it in result.partitions} == whole
     for partition in result.partitions:
-        assert (partition.not_read, partition.read, partition.agreement.kind) == ([2], Read.PART, "not_compared")
+        assert (partition.not_read, partition.read, partition.agreement.kind) == ([2], ReadExtent.PART, "not_compared")
         [unread] = [replica for replica in partition.replicas if replica.broker == 2]
         check_unread(unread)
 
@@ -81,7 +81,7 @@ def test_without_any_logs_everything_is_unknown(tmp_path: Path) -> None:
 
 
 def test_logs_absent_from_a_whole_copy_are_missing(tmp_path: Path) -> None:
-    result = scanned(sample(tmp_path, 2), Extent.WHOLE)
+    result = scanned(sample(tmp_path, 2), CopyExtent.WHOLE)
     assert {"HW_BEYOND_LEO", "SEGMENT_MISSING"} <= kinds(result)
     assert "PARTIAL_COPY" not in kinds(result)
 

@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 from kafka_forensics.export.datasets import directory_of
 from kafka_forensics.export.facts.rows import own_batch, place_columns, record_batch
 from kafka_forensics.export.parquet import alike, parquet_writer
-from kafka_forensics.model.arrow import few_words, numbers, one_word, plain
+from kafka_forensics.model.arrow import dictionary_array, numbers, plain, repeated_dictionary
 from kafka_forensics.model.schemas import FACTS
 
 INDEX = FACTS["index_entries"]
@@ -49,7 +49,7 @@ def group(words: Any, first: int) -> pa.Table:
 
 
 def test_words_held_as_dictionaries_are_declared_as_text() -> None:
-    groups = [group(one_word("a", 3), 0), group(few_words(np.array([1, 0], np.int8), ("b", "c")), 3)]
+    groups = [group(repeated_dictionary("a", 3), 0), group(dictionary_array(np.array([1, 0], np.int8), ("b", "c")), 3)]
     file = written(SCHEMA, *groups)
     assert file.schema_arrow.equals(as_usual(), check_metadata=True)
     table = file.read()
@@ -61,7 +61,7 @@ def test_words_held_as_dictionaries_are_declared_as_text() -> None:
 
 
 def test_a_row_group_may_hold_words_of_several_dictionaries() -> None:
-    file = written(SCHEMA, pa.concat_tables([group(one_word("a", 3), 0), group(one_word("b", 2), 3)]))
+    file = written(SCHEMA, pa.concat_tables([group(repeated_dictionary("a", 3), 0), group(repeated_dictionary("b", 2), 3)]))
     assert file.num_row_groups == 1
     assert file.read()["word"].to_pylist() == ["a", "a", "a", "b", "b"]
     statistics = file.metadata.row_group(0).column(0).statistics
@@ -70,7 +70,7 @@ def test_a_row_group_may_hold_words_of_several_dictionaries() -> None:
 
 
 def test_numbers_that_rise_are_written_as_differences_and_others_are_not() -> None:
-    columns = [written(SCHEMA, group(one_word("a", 3), 0)).metadata.row_group(0).column(index) for index in range(5)]
+    columns = [written(SCHEMA, group(repeated_dictionary("a", 3), 0)).metadata.row_group(0).column(index) for index in range(5)]
     used = {column.path_in_schema: column.encodings for column in columns}
     assert "DELTA_BINARY_PACKED" in used["rises"]
     assert not {"DELTA_BINARY_PACKED", "RLE_DICTIONARY"} & set(used["crc"])

@@ -12,7 +12,7 @@ import pytest
 
 import kafka_forensics as kf
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.errors import PassingError, UsageError
+from kafka_forensics.errors import TransientError, UsageError
 from kafka_forensics.export.places import ExportPlace, join_place, open_place
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.storage.remote import errors as remote_errors
@@ -147,7 +147,7 @@ def test_an_upload_that_fails_for_a_moment_is_repeated(s3: S3Server, bucket: str
 def test_an_upload_that_fails_for_good_leaves_no_file(s3: S3Server, bucket: str, proxy: S3Proxy, size: int, status: int) -> None:
     target = open_place(f"s3://{bucket}/out", storage(S3Server(proxy.endpoint)))
     proxy.fault = lambda method, path, _: status if method in ("PUT", "POST") and "delete" not in path else None
-    wrong = UsageError if status == 403 else PassingError
+    wrong = UsageError if status == 403 else TransientError
     with pytest.raises(wrong, match=f"^cannot write to s3://{bucket}/out: ") as told, target.file("one.parquet") as file:
         file.write(bytes(size))
     assert SECRET_KEY not in str(told.value)

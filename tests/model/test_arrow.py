@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kafka_forensics.model.arrow import few_words, numbers, one_word, plain, same_word, words
+from kafka_forensics.model.arrow import dictionary_array, numbers, plain, repeated_dictionary, repeated_string, strings_array
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.int32, np.int64, np.uint8, np.float64, np.bool_])
@@ -22,7 +22,7 @@ def test_numbers(kind: type, count: int) -> None:
 
 @pytest.mark.parametrize("values", [[], [""], ["a", "", "\u00e9\u4e2d", "\u0000"], [str(number) for number in range(100)]])
 def test_words(values: list[str]) -> None:
-    array = words(values)
+    array = strings_array(values)
     array.validate(full=True)
     assert array.equals(pa.array(values, pa.string()))
 
@@ -30,7 +30,7 @@ def test_words(values: list[str]) -> None:
 @pytest.mark.parametrize("indices", [[], [1], [2, 2, 2], [0, 2, 1, 0]])
 def test_few_words_are_a_dictionary_of_them(indices: list[int]) -> None:
     spelled = ("", "b", "\u00e9")
-    array = few_words(np.array(indices, np.int8), spelled)
+    array = dictionary_array(np.array(indices, np.int8), spelled)
     array.validate(full=True)
     assert pa.types.is_dictionary(array.type)
     assert plain(array).equals(pa.array([spelled[index] for index in indices], pa.string()))
@@ -40,8 +40,8 @@ def test_few_words_are_a_dictionary_of_them(indices: list[int]) -> None:
 @pytest.mark.parametrize("rows", [0, 1, 1000])
 def test_one_word_in_every_row(word: str, rows: int) -> None:
     expected = pa.array([word] * rows, pa.string())
-    assert pa.types.is_dictionary(one_word(word, rows).type)
-    for array in (same_word(word, rows), plain(one_word(word, rows)), plain(expected)):
+    assert pa.types.is_dictionary(repeated_dictionary(word, rows).type)
+    for array in (repeated_string(word, rows), plain(repeated_dictionary(word, rows)), plain(expected)):
         array.validate(full=True)
         assert array.equals(expected)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafka_forensics.model.files import typed_words
+from kafka_forensics.model.files import file_arguments
 from kafka_forensics.model.findings import Place
 
 LOG = "orders-0/00000000000000000000.log"
@@ -29,15 +29,15 @@ LOG = "orders-0/00000000000000000000.log"
     ],
 )
 def test_words_reach_the_file(log_dir: str | None, file: str, expected: list[str]) -> None:
-    assert typed_words(Place("orders", 0, 1, log_dir, file)) == expected
+    assert file_arguments(Place("orders", 0, 1, log_dir, file)) == expected
 
 
 def test_offsets_are_asked_for_in_logs_only() -> None:
-    assert typed_words(Place("orders", 0, 1, "b1", LOG, offset_start=3, offset_end=9)) == ["b1/" + LOG, "--offset", "3:9"]
+    assert file_arguments(Place("orders", 0, 1, "b1", LOG, offset_start=3, offset_end=9)) == ["b1/" + LOG, "--offset", "3:9"]
     index = "orders-0/00000000000000000000.index"
-    assert typed_words(Place("orders", 0, 1, "b1", index, offset_start=3, offset_end=9)) == ["b1/" + index]
+    assert file_arguments(Place("orders", 0, 1, "b1", index, offset_start=3, offset_end=9)) == ["b1/" + index]
 
 
 def test_no_file_no_words_and_no_partition_the_whole_archive() -> None:
-    assert typed_words(Place("orders", 0, 1, "b1")) is None
-    assert typed_words(Place(None, None, 1, "b.tar/broker-1", "meta.properties")) == ["b.tar"]
+    assert file_arguments(Place("orders", 0, 1, "b1")) is None
+    assert file_arguments(Place(None, None, 1, "b.tar/broker-1", "meta.properties")) == ["b.tar"]

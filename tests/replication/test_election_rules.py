@@ -10,8 +10,8 @@ NOBODY: frozenset[int] = frozenset()
 
 def candidates(
     alive: set[int], isr: set[int], leader: int = -1, elr: set[int] | None = None, last: int | None = None
-) -> elections.Candidates:
-    return elections.Candidates((2, 3, 1), frozenset(alive), frozenset(isr), leader, frozenset(elr or ()), last)
+) -> elections.ElectionInput:
+    return elections.ElectionInput((2, 3, 1), frozenset(alive), frozenset(isr), leader, frozenset(elr or ()), last)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def candidates(
         ("nobody alive", candidates(set(), {1}), True, -1, "none", {1}),
     ],
 )
-def test_who_is_elected(why: str, given_: elections.Candidates, unclean: bool, leader: int, kind: str, isr: set[int]) -> None:
+def test_who_is_elected(why: str, given_: elections.ElectionInput, unclean: bool, leader: int, kind: str, isr: set[int]) -> None:
     elected = elections.elect(given_, unclean=unclean)
     assert (elected.leader, elected.kind, set(elected.isr)) == (leader, kind, isr), why
     assert elected.may_lose is (kind in ("unclean", "last-known-leader"))
@@ -45,9 +45,9 @@ def test_the_preferred_replica_is_the_first_assigned_if_it_may_lead() -> None:
 
 
 def test_the_last_member_of_the_isr_stays_unless_there_is_an_elr() -> None:
-    assert elections.without(frozenset({1, 2}), {2}, elr_enabled=False) == {1}
-    assert elections.without(frozenset({1}), {1}, elr_enabled=False) == {1}
-    assert elections.without(frozenset({1}), {1}, elr_enabled=True) == NOBODY
+    assert elections.isr_without(frozenset({1, 2}), {2}, elr_enabled=False) == {1}
+    assert elections.isr_without(frozenset({1}), {1}, elr_enabled=False) == {1}
+    assert elections.isr_without(frozenset({1}), {1}, elr_enabled=True) == NOBODY
 
 
 def test_the_elr_holds_who_left_while_the_watermark_stood_still() -> None:
@@ -68,7 +68,7 @@ BROKERS = st.frozensets(st.integers(1, 5))
 def test_only_the_living_lead_and_only_unclean_elections_may_lose(
     assignment: list[int], alive: frozenset[int], isr: frozenset[int], elr: frozenset[int], leader: int, unclean: bool
 ) -> None:
-    given_ = elections.Candidates(tuple(assignment), alive, isr, leader, elr - isr)
+    given_ = elections.ElectionInput(tuple(assignment), alive, isr, leader, elr - isr)
     elected = elections.elect(given_, unclean=unclean)
     assert elected.leader == -1 or elected.leader in alive & elected.isr
     assert elected.may_lose is (elected.kind == "unclean")

@@ -5,7 +5,14 @@ from dataclasses import replace
 import pytest
 
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.replication.recovery import METADATA_SNAPSHOT, LogFacts, SegmentFacts, foretell, segment_file, snapshot_outcome
+from kafka_forensics.replication.recovery import (
+    METADATA_SNAPSHOT,
+    LogFacts,
+    SegmentFacts,
+    load_forecast,
+    segment_file,
+    snapshot_outcome,
+)
 
 
 def named(offset: int, epoch: int, suffix: str = "checkpoint") -> str:
@@ -20,29 +27,29 @@ def log(*files: str, start: int = 0, end: int = 30) -> LogFacts:
 
 
 def steps(facts: LogFacts) -> list[tuple[str, str]]:
-    return [(step.action, step.file) for step in foretell(facts).steps if step.check == METADATA_SNAPSHOT]
+    return [(step.action, step.file) for step in load_forecast(facts).steps if step.check == METADATA_SNAPSHOT]
 
 
 def test_unfinished_and_deleted_ones_and_those_below_the_log_start_go() -> None:
     going = [named(5, 1), named(15, 2, "checkpoint.deleted"), f"{20:020d}-{2:010d}-8765.checkpoint.part"]
     facts = log(*going, named(12, 2), named(20, 2), start=12)
     assert steps(facts) == [("delete", name) for name in sorted(going)]
-    forecast = foretell(facts)
+    forecast = load_forecast(facts)
     assert (forecast.refused, forecast.log_start_offset, forecast.log_end_offset) == (False, 12, 30)
 
 
 @pytest.mark.parametrize("files", [(), (named(11, 2),), (f"{20:020d}-{2:010d}-8765.checkpoint.part",), ("bootstrap.checkpoint",)])
 def test_a_log_that_begins_later_needs_a_snapshot(files: tuple[str, ...]) -> None:
-    forecast = foretell(log(*files, start=12))
+    forecast = load_forecast(log(*files, start=12))
     assert (forecast.refused, forecast.log_end_offset, forecast.steps[-1].check) == (True, None, METADATA_SNAPSHOT)
-    assert not foretell(replace(log(*files, start=12), is_metadata=False)).refused
+    assert not load_forecast(replace(log(*files, start=12), is_metadata=False)).refused
 
 
 @pytest.mark.parametrize(("snapshot", "start_at"), [((30, 2), None), ((31, 2), 31), ((31, 1), None), ((5, 3), 5), ((0, 0), None)])
 def test_a_snapshot_ahead_of_the_log_takes_its_place(snapshot: tuple[int, int], start_at: int | None) -> None:
     facts = log(named(*snapshot))
     assert snapshot_outcome(facts, 0, 30).start_at == start_at
-    forecast = foretell(facts)
+    forecast = load_forecast(facts)
     assert forecast.log_end_offset == (30 if start_at is None else start_at)
     assert forecast.cuts == ()
 
@@ -50,7 +57,7 @@ def test_a_snapshot_ahead_of_the_log_takes_its_place(snapshot: tuple[int, int], 
 def test_older_snapshots_are_marked_to_be_deleted_then() -> None:
     facts = log(named(10, 1), named(40, 2))
     assert steps(facts) == [("truncate", ""), ("rename", named(10, 1)), ("delete", segment_file(0)), ("create", segment_file(40))]
-    forecast = foretell(facts)
+    forecast = load_forecast(facts)
     assert (forecast.log_start_offset, forecast.log_end_offset, forecast.segments) == (40, 40, (40,))
 
 

@@ -13,7 +13,9 @@ from kafka_forensics.replication.epochs import assign_epoch
 P, Q = 1, 2
 
 
-def batch(offset: int, producer_id: int = P, marker: recovery.Marker | None = None, *, txn: bool = True) -> recovery.ReplayedBatch:
+def batch(
+    offset: int, producer_id: int = P, marker: recovery.MarkerContent | None = None, *, txn: bool = True
+) -> recovery.ReplayedBatch:
     return recovery.ReplayedBatch(offset * 100, offset, producer_id, txn, marker)
 
 
@@ -25,12 +27,18 @@ def replayed(*batches: recovery.ReplayedBatch, opened: tuple[int, ...] = ()) -> 
 
 def test_ordinary_histories_have_no_fault() -> None:
     assert (
-        replayed(batch(0), batch(1), batch(2, marker=recovery.Marker.COMMIT), batch(3), batch(4, marker=recovery.Marker.ABORT))
+        replayed(
+            batch(0),
+            batch(1),
+            batch(2, marker=recovery.MarkerContent.COMMIT),
+            batch(3),
+            batch(4, marker=recovery.MarkerContent.ABORT),
+        )
         is None
     )
     assert replayed(batch(0, txn=False), batch(1, Q), batch(2, txn=False)) is None
-    assert replayed(batch(0, marker=recovery.Marker.ABORT), batch(1, marker=recovery.Marker.EMPTY)) is None
-    assert replayed(batch(0), batch(1, marker=recovery.Marker.COMMIT), batch(2, txn=False)) is None
+    assert replayed(batch(0, marker=recovery.MarkerContent.ABORT), batch(1, marker=recovery.MarkerContent.EMPTY)) is None
+    assert replayed(batch(0), batch(1, marker=recovery.MarkerContent.COMMIT), batch(2, txn=False)) is None
 
 
 @pytest.mark.parametrize("opened", [False, True])
@@ -40,15 +48,15 @@ def test_data_outside_an_open_transaction_ends_the_start(opened: bool) -> None:
 
 
 def test_markers_that_cannot_be_read_end_the_start() -> None:
-    assert replayed(batch(3, marker=recovery.Marker.INVALID)) == recovery.ReplayFault(0, 300, 3, 26)
+    assert replayed(batch(3, marker=recovery.MarkerContent.INVALID)) == recovery.ReplayFault(0, 300, 3, 26)
 
 
 def test_aborts_out_of_order_end_the_start_within_a_segment_alone() -> None:
-    first = (batch(1), batch(2, Q), batch(9, marker=recovery.Marker.ABORT))
-    again = batch(9, Q, recovery.Marker.ABORT)
+    first = (batch(1), batch(2, Q), batch(9, marker=recovery.MarkerContent.ABORT))
+    again = batch(9, Q, recovery.MarkerContent.ABORT)
     assert replayed(*first, again) == recovery.ReplayFault(0, 900, 9, 27)
-    assert replayed(*first, replace(again, marker=recovery.Marker.COMMIT)) is None
-    assert replayed(*first, batch(9, 3, recovery.Marker.ABORT)) is None
+    assert replayed(*first, replace(again, marker=recovery.MarkerContent.COMMIT)) is None
+    assert replayed(*first, batch(9, 3, recovery.MarkerContent.ABORT)) is None
     replay = recovery.ProducerReplay(set())
     for segment, batches in ((0, first), (20, (again,))):
         replay.begin(segment)
@@ -72,17 +80,17 @@ def fault(offset: int, check: int = 26) -> recovery.ReplayFault:
 
 def test_what_stands_behind_a_cut_is_not_replayed() -> None:
     facts = log(fault(13))
-    cut = replace(facts.segments[1], stop=recovery.Stop(200, 12, 22))
-    assert not recovery.foretell(replace(facts, segments=(facts.segments[0], cut, facts.segments[2]))).refused
+    cut = replace(facts.segments[1], stop=recovery.RecoveryStop(200, 12, 22))
+    assert not recovery.load_forecast(replace(facts, segments=(facts.segments[0], cut, facts.segments[2]))).refused
 
 
 def test_below_the_walk_only_what_no_snapshot_covers_is_replayed() -> None:
     assert recovery.replayed_from(log()) == 0
-    assert recovery.foretell(log(fault(5))).refused
-    assert not recovery.foretell(log(fault(5, 27))).refused
+    assert recovery.load_forecast(log(fault(5))).refused
+    assert not recovery.load_forecast(log(fault(5, 27))).refused
     covered = log(fault(5), snapshots=(recovery.SnapshotFacts(10),))
-    assert (recovery.replayed_from(covered), recovery.foretell(covered).refused) == (10, False)
-    assert recovery.foretell(replace(covered, snapshots=(recovery.SnapshotFacts(10, sound=False),))).refused
+    assert (recovery.replayed_from(covered), recovery.load_forecast(covered).refused) == (10, False)
+    assert recovery.load_forecast(replace(covered, snapshots=(recovery.SnapshotFacts(10, sound=False),))).refused
 
 
 SIX = [NumberedBatch(0, 2 * number, 2) for number in range(6)]

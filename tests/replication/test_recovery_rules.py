@@ -13,7 +13,7 @@ from kafka_forensics.replication import recovery
 from tests.support.kept_answers import write_answers
 
 
-def segment(base: int, end: int, stop: recovery.Stop | None = None, **given: object) -> recovery.SegmentFacts:
+def segment(base: int, end: int, stop: recovery.RecoveryStop | None = None, **given: object) -> recovery.SegmentFacts:
     return replace(recovery.SegmentFacts(base, 1000, end, end, stop), **given)  # type: ignore[arg-type]
 
 
@@ -32,13 +32,13 @@ def log(*segments: recovery.SegmentFacts, **given: object) -> recovery.LogFacts:
     return replace(facts, **given)  # type: ignore[arg-type]
 
 
-def cut_short(base: int, stop: recovery.Stop, **given: object) -> tuple[recovery.SegmentFacts, ...]:
+def cut_short(base: int, stop: recovery.RecoveryStop, **given: object) -> tuple[recovery.SegmentFacts, ...]:
     """Three segments, of which the second has this stop."""
     return (THREE[0], segment(base, base + 10, stop, **given), THREE[2])
 
 
-INVALID, BACK = recovery.Stop(400, 13, recovery.BATCH_INVALID), recovery.Stop(400, 10, recovery.OFFSET_REGRESSION)
-OVERFLOW = recovery.Stop(900, 25, recovery.OFFSET_OVERFLOW)
+INVALID, BACK = recovery.RecoveryStop(400, 13, recovery.BATCH_INVALID), recovery.RecoveryStop(400, 10, recovery.OFFSET_REGRESSION)
+OVERFLOW = recovery.RecoveryStop(900, 25, recovery.OFFSET_OVERFLOW)
 SHORT = log(*cut_short(10, INVALID), recovery_point=10, high_watermark=25)
 AT_10, AT_20 = (recovery.segment_file(base, "snapshot") for base in (10, 20))
 EPOCHS = (EpochEntry(0, 0), EpochEntry(1, 15), EpochEntry(2, 30))
@@ -85,7 +85,7 @@ STARTS: dict[str, recovery.LogFacts] = {
     "a missing index recovers its segment alone": log(*cut_short(10, INVALID, has_index=False), clean_shutdown=True),
     "kept down by a transaction index": log(THREE[0], segment(10, 20, transaction_index="version"), THREE[2]),
     "kept down by offsets that go back without an index": log(*cut_short(10, BACK, has_index=False)),
-    "kept down by an overflow at the first offset": log(*cut_short(10, recovery.Stop(400, 10, recovery.OFFSET_OVERFLOW))),
+    "kept down by an overflow at the first offset": log(*cut_short(10, recovery.RecoveryStop(400, 10, recovery.OFFSET_OVERFLOW))),
     "kept down by a size": log(THREE[0], segment(10, 20, size_in_bytes=1 << 31), THREE[2]),
     "kept down by a log without a number in its name": log(*THREE, files=(*FILES, "notes.log")),
     "a text without a number in its name": log(*THREE, files=(*FILES, "notes.txt")),
@@ -125,7 +125,7 @@ def document_of(name: str) -> Any:
         if STARTS[name].swaps
         else []
     )
-    return json.loads(json.dumps([recovery.foretell(STARTS[name]), swaps], default=asdict))
+    return json.loads(json.dumps([recovery.load_forecast(STARTS[name]), swaps], default=asdict))
 
 
 @pytest.mark.parametrize("name", STARTS)
@@ -144,10 +144,10 @@ def test_a_start_never_invents_offsets_and_a_second_changes_nothing(
     segments = []
     for number, stop in enumerate(stops):
         base = 10 * number
-        where = None if stop is None else recovery.Stop(100 * stop[0], base + stop[0], stop[1])
+        where = None if stop is None else recovery.RecoveryStop(100 * stop[0], base + stop[0], stop[1])
         segments.append(segment(base, base + 10, where, has_index=data.draw(st.booleans())))
     facts = log(*segments, recovery_point=recovery_point, log_start=log_start, clean_shutdown=clean)
-    forecast = recovery.foretell(facts)
+    forecast = recovery.load_forecast(facts)
     if forecast.refused:
         return
     assert forecast.log_end_offset is not None
@@ -161,7 +161,7 @@ def test_a_start_never_invents_offsets_and_a_second_changes_nothing(
         if segment_facts.base_offset in forecast.segments
     ]
     if kept and not any(cut.position is not None for cut in forecast.cuts):
-        again = recovery.foretell(replace(facts, segments=tuple(kept), end_offset=forecast.log_end_offset))
+        again = recovery.load_forecast(replace(facts, segments=tuple(kept), end_offset=forecast.log_end_offset))
         assert (again.log_end_offset, again.cuts) == (forecast.log_end_offset, ())
 
 

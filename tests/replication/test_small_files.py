@@ -7,7 +7,7 @@ import pytest
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.parsers import checkpoints
 from kafka_forensics.parsers.quorum_state import bootstrap_damage, quorum_state_damage
-from kafka_forensics.replication.small_files import OUTCOMES, STOPPING, Outcome, is_movable, outcome_of, start_outcome
+from kafka_forensics.replication.small_files import NOT_ALL_SERVED, OUTCOMES, StartOutcome, is_movable, outcome_of, start_outcome
 from lab.start_page import DERIVED, PAGE, page, table
 from lab.start_table import FILES, OFFSET_CHECKPOINTS, PLAYS, damages
 from tests.support.memory import MemoryFile
@@ -36,7 +36,7 @@ def test_what_is_known_of_a_start_is_what_the_newest_broker_did() -> None:
     measured = {(*row[:2], row.log_dirs): row.outcome for row in table() if row.before == "stopped" and row.file not in DERIVED}
     assert {file for file, _, _ in measured} == OUTCOMES.keys()
     for (file, damage, log_dirs), outcome in measured.items():
-        if outcome is Outcome.DIRECTORY_OFFLINE and log_dirs == 1:
+        if outcome is StartOutcome.DIRECTORY_OFFLINE and log_dirs == 1:
             outcome = measured.get((file, damage, 2), measured[file, "text", 2])
         assert start_outcome(file, damage) is outcome, (file, damage)
 
@@ -50,13 +50,13 @@ def test_what_is_said_of_damaged_bytes_is_what_a_broker_did(file: str, damage: s
     if found:
         assert outcome_of(file, found, len(data)) is expected
     else:  # the parser alone cannot know that the controllers know the directory by an id
-        assert expected not in STOPPING or damage == "no_directory.id"
+        assert expected not in NOT_ALL_SERVED or damage == "no_directory.id"
 
 
 def test_a_file_is_moved_away_only_if_a_broker_served_everything_without_it() -> None:
     stays = {file for file in FILES if file not in DERIVED and not is_movable(file)}
     assert stays == {"meta.properties", "partition.metadata"}
-    assert start_outcome("t-0/partition.metadata", "absent") is Outcome.BEGINS_EMPTY
+    assert start_outcome("t-0/partition.metadata", "absent") is StartOutcome.BEGINS_EMPTY
     assert not is_movable(f"{0:020d}.log")
 
 

@@ -10,9 +10,9 @@ from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.epochs import (
     UNDEFINED,
     EpochEndOffset,
-    Log,
-    Question,
-    Truncated,
+    EpochLog,
+    EpochRequest,
+    TruncationResult,
     by_fetch,
     by_high_watermark,
     by_kip_101,
@@ -21,12 +21,12 @@ from kafka_forensics.replication.epochs import (
     truncation_state,
 )
 
-Rule = Callable[[Log, Log], Truncated]
+Rule = Callable[[EpochLog, EpochLog], TruncationResult]
 RULES: tuple[Rule, ...] = (by_high_watermark, by_kip_101, by_kip_279, by_fetch)
 
 
-def log(end: int, *epochs: tuple[int, int], hw: int = 0, start: int = 0) -> Log:
-    return Log(tuple(EpochEntry(*pair) for pair in epochs), end, hw, start)
+def log(end: int, *epochs: tuple[int, int], hw: int = 0, start: int = 0) -> EpochLog:
+    return EpochLog(tuple(EpochEntry(*pair) for pair in epochs), end, hw, start)
 
 
 LEADER = log(200, (1, 20), (2, 80), (3, 120))
@@ -48,15 +48,15 @@ def test_a_follower_without_epochs_truncates_to_the_leaders_end(end: int, cut: i
 def test_fast_leader_changes_need_a_second_request() -> None:
     """KIP-279: B=[r1@1] follows A=[r0@0, r2@2]; the first later epoch begins at 1, where B ends anyhow."""
     follower, leader = log(1, (1, 0)), log(2, (0, 0), (2, 1))
-    assert by_kip_101(follower, leader).questions == (Question(1, EpochEndOffset(1, 1), 1),)
+    assert by_kip_101(follower, leader).questions == (EpochRequest(1, EpochEndOffset(1, 1), 1),)
     assert by_kip_101(follower, leader).log_end_offset == 1, "the fork stays"
-    assert by_kip_279(follower, leader).questions == (Question(1, EpochEndOffset(0, 1), 0),)
+    assert by_kip_279(follower, leader).questions == (EpochRequest(1, EpochEndOffset(0, 1), 0),)
     assert by_fetch(follower, leader).log_end_offset == 0
 
 
 def test_requests_repeat_until_both_logs_have_the_epoch() -> None:
     follower, leader = log(9, (1, 0), (3, 5)), log(9, (1, 0), (2, 7), (4, 8))
-    expected = (Question(3, EpochEndOffset(2, 8), 5), Question(1, EpochEndOffset(1, 7), 5))
+    expected = (EpochRequest(3, EpochEndOffset(2, 8), 5), EpochRequest(1, EpochEndOffset(1, 7), 5))
     assert by_kip_279(follower, leader).questions == expected
     assert by_fetch(follower, leader).questions == expected[:1], "the next fetch at 5 in epoch 1 is in order"
     assert {rule(follower, leader).log_end_offset for rule in RULES[2:]} == {5}
@@ -66,7 +66,7 @@ def test_an_epoch_unknown_to_the_leader_falls_back() -> None:
     """To the high watermark with separate requests, to the leader's log end since fetches carry epochs."""
     follower, leader = log(10, (3, 0), hw=4), log(9, (1, 0))
     assert [rule(follower, leader).log_end_offset for rule in RULES] == [4, 4, 4, 9]
-    assert by_kip_279(follower, leader).questions == (Question(3, UNDEFINED, 4),)
+    assert by_kip_279(follower, leader).questions == (EpochRequest(3, UNDEFINED, 4),)
     assert by_fetch(follower, leader).questions == ()
     assert by_kip_101(log(10, (0, 0), hw=4), log(20, (2, 5))).log_end_offset == 4, "older than all: the old answer was none"
     assert by_kip_279(log(10, (0, 0), hw=4), log(20, (2, 5))).log_end_offset == 5
@@ -85,15 +85,15 @@ def test_an_empty_follower_sends_no_request(rule: Rule) -> None:
 
 
 @st.composite
-def logs(draw: st.DrawFn) -> Log:
+def logs(draw: st.DrawFn) -> EpochLog:
     epochs = sorted(draw(st.sets(st.integers(0, 8), max_size=5)))
     starts = sorted(draw(st.sets(st.integers(0, 20), min_size=len(epochs), max_size=len(epochs))))
     end = draw(st.integers(starts[-1] + 1 if starts else 0, 24))
-    return Log(tuple(map(EpochEntry, epochs, starts)), end, draw(st.integers(0, end)))
+    return EpochLog(tuple(map(EpochEntry, epochs, starts)), end, draw(st.integers(0, end)))
 
 
 @given(logs(), logs(), st.sampled_from(RULES))
-def test_every_rule_ends_and_never_invents_records(follower: Log, leader: Log, rule: Rule) -> None:
+def test_every_rule_ends_and_never_invents_records(follower: EpochLog, leader: EpochLog, rule: Rule) -> None:
     outcome = rule(follower, leader)
     cuts = [question.truncation_offset for question in outcome.questions]
     assert outcome.log_end_offset <= follower.log_end_offset
@@ -103,7 +103,7 @@ def test_every_rule_ends_and_never_invents_records(follower: Log, leader: Log, r
 
 
 @given(logs(), logs())
-def test_a_leader_that_knows_later_epochs_is_asked_until_it_agrees(follower: Log, leader: Log) -> None:
+def test_a_leader_that_knows_later_epochs_is_asked_until_it_agrees(follower: EpochLog, leader: EpochLog) -> None:
     """A fetch after the last cut is in order."""
     assume(follower.epochs and leader.epochs and follower.epochs[-1].leader_epoch <= leader.epochs[-1].leader_epoch)
     once = follower.cut(by_fetch(follower, leader).log_end_offset)

@@ -11,7 +11,7 @@ from kafka_forensics import scan
 from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.findings import Finding, Place
-from kafka_forensics.model.results import Agreement, Read, ReplicaSummary
+from kafka_forensics.model.results import Agreement, ReadExtent, ReplicaSummary
 from kafka_forensics.questions.plan import Planned
 from kafka_forensics.replication.planner import plan_partition
 from kafka_forensics.report.document import partition_of
@@ -94,8 +94,10 @@ def test_damage_and_gaps_stand_on_the_lane_of_their_replica() -> None:
 
 
 def test_what_was_not_read_is_drawn_as_not_known() -> None:
-    unread = replica(1, 0, read=Read.NONE, log_start_offset=None, log_end_offset=None, leader_epochs=None, high_watermark=None)
-    part = replica(2, 0, read=Read.PART, log_end_offset=None, read_end_offset=40, high_watermark=None)
+    unread = replica(
+        1, 0, read=ReadExtent.NONE, log_start_offset=None, log_end_offset=None, leader_epochs=None, high_watermark=None
+    )
+    part = replica(2, 0, read=ReadExtent.PART, log_end_offset=None, read_end_offset=40, high_watermark=None)
     picture = drawn(Agreement("not_compared"), [unread, part, replica(3, 100, high_watermark=None)])
     assert boxes(picture, "nr") == ["", "not read from offset 40 on"]
     assert "not read: where its log starts and ends is not known" in [text.text for text in picture.texts]

@@ -85,7 +85,7 @@ def test_what_evidence_says_is_only_ever_text(result: ScanResult) -> None:
         )
         for partition in result.partitions
     }
-    hashes = [report.HashedFile(EVIL, 3, EVIL)]
+    hashes = [report.InputHash(EVIL, 3, EVIL)]
     text = page(document_of(result), details, Provenance(EVIL, (EVIL,), EVIL, hashes=hashes))
     assert_harmless(text)
     objects = given(result)
@@ -146,7 +146,7 @@ def test_incidents_of_a_document_are_told_first() -> None:
 
 
 def test_hashes_can_be_checked_by_hand(tmp_path: Path) -> None:
-    hashes = [report.HashedFile("a", 1, "00" * 32), report.HashedFile("b", 2, "ff" * 32), report.HashedFile("c", 1 << 50, None)]
+    hashes = [report.InputHash("a", 1, "00" * 32), report.InputHash("b", 2, "ff" * 32), report.InputHash("c", 1 << 50, None)]
     text = Page(page(document_of(clean_result()), {}, Provenance(hashes=hashes))).text
     listing = "".join(f"{file.sha256}  {file.path}\n" for file in hashes[:2])
     assert "not made: nearly all of it is a hole" in text

@@ -7,14 +7,14 @@ from itertools import combinations
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.planner import planner
 from kafka_forensics.replication.planner.plans import Candidate, Plan, PlanPartition, PlanReplica
-from kafka_forensics.simulation.cluster import Batch, Cluster, Partition, SimulatedReplica
+from kafka_forensics.simulation.cluster import Batch, Cluster, SimulatedPartition, SimulatedReplica
 from kafka_forensics.simulation.truth import elections
 from tests.simulation import record_ids
 from tests.simulation.random_histories import RandomHistory
 from tests.simulation.record_ids import Cut, Log
 
 
-def logs_of(partition: Partition) -> dict[int, Log]:
+def logs_of(partition: SimulatedPartition) -> dict[int, Log]:
     """Every replica's log as (leader epoch, id), by broker."""
     return {
         broker: [(batch.leader_epoch, record_id) for batch in replica.batches for record_id in batch.ids]
@@ -22,13 +22,13 @@ def logs_of(partition: Partition) -> dict[int, Log]:
     }
 
 
-def acknowledged_of(cluster: Cluster, partition: Partition) -> set[int]:
+def acknowledged_of(cluster: Cluster, partition: SimulatedPartition) -> set[int]:
     """Ids of records that were acknowledged to the producer; with acks=0 there is no acknowledgement."""
     acknowledged = cluster.acknowledged.items()
     return {number for number, request in acknowledged if request.acks != 0 and request.topic_partition == partition.name}
 
 
-def plan_partition_of(cluster: Cluster, partition: Partition, logs: Mapping[int, Log]) -> PlanPartition:
+def plan_partition_of(cluster: Cluster, partition: SimulatedPartition, logs: Mapping[int, Log]) -> PlanPartition:
     """The planner's input that a scan of the log directories would give."""
     replicas = [_replica(cluster, replica) for _, replica in sorted(partition.replicas.items())]
     pairs = combinations(enumerate(logs.values()), 2)
@@ -88,7 +88,7 @@ def unfenced(cluster: Cluster, logs: Mapping[int, Log]) -> bool:
 
 
 def planned_disagreements(
-    cluster: Cluster, partition: Partition, logs: Mapping[int, Log], plan: Plan, counted: Counter[str] | None = None
+    cluster: Cluster, partition: SimulatedPartition, logs: Mapping[int, Log], plan: Plan, counted: Counter[str] | None = None
 ) -> Iterator[str]:
     """Compares simulated and planned elections with the record ids: where followers truncate, and what is lost.
 
@@ -132,14 +132,14 @@ def _losing(candidate: Candidate, logs: Mapping[int, Log]) -> set[int]:
     }
 
 
-def _by_high_watermark(partition: Partition, broker: int, leader: int, truth: Cut) -> Cut:
+def _by_high_watermark(partition: SimulatedPartition, broker: int, leader: int, truth: Cut) -> Cut:
     """A follower of Kafka 0.10 truncates to its checkpointed high watermark and to the leader's log end, without a comparison."""
     replica = partition.replicas[broker]
     end = min(replica.checkpointed, replica.log_end_offset, partition.replicas[leader].log_end_offset)
     return Cut(end, truth.lost)
 
 
-def _missing_on_isr(cluster: Cluster, partition: Partition, logs: Mapping[int, Log]) -> Iterator[str]:
+def _missing_on_isr(cluster: Cluster, partition: SimulatedPartition, logs: Mapping[int, Log]) -> Iterator[str]:
     """Records acknowledged with acks=all that an ISR member lacks, in a history that cannot lose any."""
     acknowledged = cluster.acknowledged.items()
     promised = {number for number, request in acknowledged if request.acks < 0 and request.topic_partition == partition.name}

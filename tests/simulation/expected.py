@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from kafka_forensics.model.findings import TopicPartition
-from kafka_forensics.simulation.cluster import Batch, Cluster, Partition, PartitionChange, SimulatedReplica
+from kafka_forensics.simulation.cluster import Batch, Cluster, PartitionChange, SimulatedPartition, SimulatedReplica
 from kafka_forensics.simulation.transactions import Coordinator
 from tests.simulation import record_ids
 from tests.simulation.record_ids import Entry, Log, Ranges
@@ -24,7 +24,7 @@ MAY_LOSE = ("unclean", "last-known-leader")
 class Disk(NamedTuple):
     """A partition as the brokers' disks hold it, by broker."""
 
-    partition: Partition
+    partition: SimulatedPartition
     logs: Mapping[int, Log]
     watermarks: Mapping[int, int]
     """As checkpointed."""
@@ -49,7 +49,7 @@ class Disk(NamedTuple):
         return max(map(len, self.logs.values()))
 
 
-def disk_of(cluster: Cluster, partition: Partition, logs: Mapping[int, Log]) -> Disk:
+def mounted_disk(cluster: Cluster, partition: SimulatedPartition, logs: Mapping[int, Log]) -> Disk:
     replicas = sorted(partition.replicas.items())
     watermarks = {broker: replica.checkpointed for broker, replica in replicas}
     return Disk(partition, logs, watermarks, {broker: _last_epoch(cluster, replica) for broker, replica in replicas})
@@ -148,7 +148,7 @@ def beyond_the_log(disk: Disk) -> Iterator[FindingKey]:
             yield "HW_UNKNOWN", broker, None, None
 
 
-def unclean_elections(cluster: Cluster, partition: Partition) -> int:
+def unclean_elections(cluster: Cluster, partition: SimulatedPartition) -> int:
     return sum(change.kind in MAY_LOSE for change in _elections(cluster, partition)) if cluster.fences_fetches else 0
 
 
@@ -160,7 +160,7 @@ def losing_elections(elected: Mapping[tuple[TopicPartition, int], Log], name: To
     return {epoch for epoch, before, after_it in zip(after, has_it, has_it[1:], strict=False) if before and not after_it}
 
 
-def _elections(cluster: Cluster, partition: Partition) -> list[PartitionChange]:
+def _elections(cluster: Cluster, partition: SimulatedPartition) -> list[PartitionChange]:
     return [change for change in cluster.changes if change.topic_partition == partition.name and change.elected]
 
 
@@ -200,7 +200,7 @@ class Completion(NamedTuple):
         return marker.producer_id == self.producer_id and self.decided_ms <= marker.timestamp_ms <= self.completed_ms
 
 
-def torn(coordinator: Coordinator, partition: Partition, batches: list[Batch]) -> set[tuple[int, int]]:
+def torn(coordinator: Coordinator, partition: SimulatedPartition, batches: list[Batch]) -> set[tuple[int, int]]:
     """Producers and first offsets of transactions that are open in a log though the coordinator completed them and no log has the
     marker.
 
@@ -236,7 +236,7 @@ def short_of_markers(coordinator: Coordinator, disk: Disk) -> set[FindingKey]:
     return {(kind, member, len(disk.logs[member]), end) for end in ends for member in members if len(disk.logs[member]) < end}
 
 
-def _completions(coordinator: Coordinator, partition: Partition) -> Iterator[Completion]:
+def _completions(coordinator: Coordinator, partition: SimulatedPartition) -> Iterator[Completion]:
     """The coordinator's completed decisions on this partition."""
     for number, (decided, name, state) in enumerate(coordinator.log):
         if state.state.startswith("Prepare") and partition.name in state.partitions:

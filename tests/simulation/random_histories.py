@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.replication.acks import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 from kafka_forensics.simulation import actions, control, transactions
-from kafka_forensics.simulation.cluster import Cluster, Partition, ProduceRequest, TruncationProtocol
+from kafka_forensics.simulation.cluster import Cluster, ProduceRequest, SimulatedPartition, TruncationProtocol
 from kafka_forensics.simulation.history import History
 from kafka_forensics.simulation.producers import FIRST_PRODUCER_ID, Producer, base_sequence_of, produce
 from kafka_forensics.simulation.transactions import Coordinator
@@ -126,7 +126,7 @@ class _Player:
                 self.elected[change.topic_partition, change.leader_epoch] = log
         self.changes_seen = len(self.cluster.changes)
 
-    def partition(self) -> Partition:
+    def partition(self) -> SimulatedPartition:
         return self.rng.choice(self.partitions)
 
     def broker(self, *, running: bool) -> int | None:
@@ -152,7 +152,7 @@ class _Player:
         """The largest number of records of the next batch."""
         return min(2, MAX_RECORDS - self.cluster.next_id)
 
-    def stale_leader(self, partition: Partition) -> int | None:
+    def stale_leader(self, partition: SimulatedPartition) -> int | None:
         """A broker that only considers itself leader, to which a producer may send; None: the controller's leader."""
         stale = [replica.broker for replica in partition.replicas.values() if replica.leads and replica.broker != partition.leader]
         return self.rng.choice(stale) if stale and self.rng.random() < 0.3 else None

@@ -13,7 +13,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.questions.plan import PlanOptions, Plans, make_plans
 from kafka_forensics.questions.transactions import transactions
-from kafka_forensics.simulation.cluster import Partition
+from kafka_forensics.simulation.cluster import SimulatedPartition
 from kafka_forensics.simulation.materialise import materialise
 from kafka_forensics.simulation.transactions import Coordinator
 from tests.simulation import expected, record_ids
@@ -58,7 +58,7 @@ def disagreements_on_disk(history: RandomHistory, folder: Path, counted: Counter
         yield f"{settings} risky settings"
     for partition in cluster.partitions.values():
         here = [finding for finding in findings if finding.place.partition == partition.number]
-        disk = expected.disk_of(cluster, partition, logs_of(partition))
+        disk = expected.mounted_disk(cluster, partition, logs_of(partition))
         for disagreement in _of_partition(history, disk, here, plans, counted):
             yield f"{partition.topic}-{partition.number}: {disagreement}"
     if history.coordinator is not None:
@@ -316,7 +316,7 @@ def _ending(state: str, marker: str | None) -> str:
     return {"COMMIT": "committed", "ABORT": "aborted"}[str(marker)] if state == "torn" else state
 
 
-def _is_torn(coordinator: Coordinator, partition: Partition, finding: Finding) -> bool:
+def _is_torn(coordinator: Coordinator, partition: SimulatedPartition, finding: Finding) -> bool:
     """Whether the named decision was made and its log lacks the marker; for lost records, whether all logs lack records and
     marker."""
     decided, completed, producer_id = (

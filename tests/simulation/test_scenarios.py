@@ -11,7 +11,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.questions.plan import PlanOptions, Plans, make_plans
 from kafka_forensics.simulation.cluster import TruncationProtocol
-from kafka_forensics.simulation.history import Expected, History
+from kafka_forensics.simulation.history import ExpectedFinding, History
 from kafka_forensics.simulation.materialise import materialise
 from kafka_forensics.simulation.scenarios import SCENARIOS, play
 from kafka_forensics.simulation.truth import acknowledged, elections, forks, lost, not_read, truth
@@ -26,12 +26,12 @@ def plans_of(history: History, folder: Path) -> Plans:
     return make_plans([str(path) for path in paths], ScanOptions(jobs=1), PlanOptions())
 
 
-def expected_of(finding: Finding) -> Expected:
-    """A finding as an Expected."""
+def expected_of(finding: Finding) -> ExpectedFinding:
+    """A finding as an ExpectedFinding."""
     place, held = finding.place, finding.evidence.get("held_by")
     holders = None if held is None else tuple(held)
     assert place.broker is None or isinstance(place.broker, int)
-    return Expected(
+    return ExpectedFinding(
         finding.kind,
         finding.severity.value,
         str(place.topic),

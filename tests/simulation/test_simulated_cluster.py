@@ -4,7 +4,7 @@ import pytest
 
 from kafka_forensics.replication.acks import ACKS_LEADER
 from kafka_forensics.simulation.actions import append, checkpoint_high_watermarks, fetch, flush, receive_metadata, shrink_isr
-from kafka_forensics.simulation.cluster import PROTOCOLS, Cluster, Partition, TruncationProtocol
+from kafka_forensics.simulation.cluster import PROTOCOLS, Cluster, SimulatedPartition, TruncationProtocol
 from kafka_forensics.simulation.control import fence, kill, lose_power, pause, publish_metadata, resume, start
 from kafka_forensics.simulation.producers import Producer, produce
 from kafka_forensics.simulation.truth import acknowledged, lost
@@ -12,7 +12,7 @@ from kafka_forensics.simulation.truth import acknowledged, lost
 IDEMPOTENT = 1000
 
 
-def made(protocol: TruncationProtocol = "kip-320", brokers: int = 3) -> tuple[Cluster, Partition]:
+def made(protocol: TruncationProtocol = "kip-320", brokers: int = 3) -> tuple[Cluster, SimulatedPartition]:
     """A cluster with partition t-0, led by broker 1."""
     cluster = Cluster(tuple(range(1, brokers + 1)), protocol)
     partition = cluster.create("t")
@@ -20,17 +20,17 @@ def made(protocol: TruncationProtocol = "kip-320", brokers: int = 3) -> tuple[Cl
     return cluster, partition
 
 
-def settle(cluster: Cluster, partition: Partition) -> None:
+def settle(cluster: Cluster, partition: SimulatedPartition) -> None:
     for _ in range(3):
         for broker in cluster.brokers:
             fetch(cluster, partition, broker)
 
 
-def watermarks(partition: Partition) -> list[int]:
+def watermarks(partition: SimulatedPartition) -> list[int]:
     return [partition.replicas[replica].high_watermark for replica in sorted(partition.replicas)]
 
 
-def ends(partition: Partition) -> list[int]:
+def ends(partition: SimulatedPartition) -> list[int]:
     return [partition.replicas[replica].log_end_offset for replica in sorted(partition.replicas)]
 
 

@@ -5,7 +5,7 @@ import pytest
 from kafka_forensics.model.files import AbortedTxn, ProducerEntry
 from kafka_forensics.simulation import transactions
 from kafka_forensics.simulation.actions import fetch
-from kafka_forensics.simulation.cluster import Cluster, Partition
+from kafka_forensics.simulation.cluster import Cluster, SimulatedPartition
 from kafka_forensics.simulation.control import kill, publish_metadata, start
 from kafka_forensics.simulation.materialise import producer_state
 from kafka_forensics.simulation.producers import Producer, consume, visible_ids
@@ -14,7 +14,7 @@ from kafka_forensics.simulation.transactions import FENCED, INVALID, OK, Coordin
 APP = "app"
 
 
-def begun(coordinator: Coordinator, brokers: tuple[int, ...] = (1,)) -> tuple[Cluster, Partition, Producer]:
+def begun(coordinator: Coordinator, brokers: tuple[int, ...] = (1,)) -> tuple[Cluster, SimulatedPartition, Producer]:
     """Partition t-0 on one broker or several, and a client with an epoch."""
     cluster = Cluster(brokers)
     partition = cluster.create("t")
@@ -24,7 +24,7 @@ def begun(coordinator: Coordinator, brokers: tuple[int, ...] = (1,)) -> tuple[Cl
     return cluster, partition, producer
 
 
-def two_of_which_one_aborted(coordinator: Coordinator, *, app_again: bool) -> tuple[Cluster, Partition, Producer]:
+def two_of_which_one_aborted(coordinator: Coordinator, *, app_again: bool) -> tuple[Cluster, SimulatedPartition, Producer]:
     """The same client writes, then another, then one of them again; the other's transaction is aborted."""
     cluster, partition, producer = begun(coordinator)
     other = Producer(transactional_id="other")
@@ -39,7 +39,7 @@ def states(coordinator: Coordinator) -> list[tuple[str, int]]:
     return [(state.state, state.producer_epoch) for _, _, state in coordinator.log]
 
 
-def wrote(cluster: Cluster, coordinator: Coordinator, partition: Partition, producer: Producer) -> str:
+def wrote(cluster: Cluster, coordinator: Coordinator, partition: SimulatedPartition, producer: Producer) -> str:
     """A record of a transaction that names its partition; the answer."""
     named = transactions.add_partitions(cluster, coordinator, producer, [partition.name])
     return named if named != OK else transactions.write(cluster, coordinator, partition, producer).response

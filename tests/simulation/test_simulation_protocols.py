@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.replication.epochs import Log, by_fetch, by_high_watermark, by_kip_101, by_kip_279, truncation_offset
+from kafka_forensics.replication.epochs import EpochLog, by_fetch, by_high_watermark, by_kip_101, by_kip_279, truncation_offset
 from kafka_forensics.simulation.checker import check
 from kafka_forensics.simulation.model import (
     INVARIANTS,
@@ -144,13 +144,13 @@ def reachable(protocol: Protocol, sizes: Sizes) -> Iterator[tuple[ModelState, Mo
         seen = seen | level
 
 
-def cached(replica: ModelReplica, *, leads: bool) -> Log:
+def cached(replica: ModelReplica, *, leads: bool) -> EpochLog:
     """A log with the epochs its broker caches: of its records, and, on a leader, its log from the log's end on."""
     epochs = [record.leader_epoch for record in replica.log]
     entries = [EpochEntry(epoch, at) for at, epoch in enumerate(epochs) if at == 0 or epochs[at - 1] != epoch]
     if leads and replica.leader_epoch not in epochs:
         entries.append(EpochEntry(replica.leader_epoch, len(epochs)))
-    return Log(tuple(entries), len(epochs), replica.high_watermark)
+    return EpochLog(tuple(entries), len(epochs), replica.high_watermark)
 
 
 @pytest.mark.parametrize("sizes", [Sizes(2, 3, 3, 2), Sizes(2, 2, 2, 3)], ids=str)

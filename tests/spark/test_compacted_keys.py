@@ -22,7 +22,7 @@ from tests.support.logs import CLEANED, History, keyed_history
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
-APART = TaskSizes(keys_apart_bytes=0, work_bytes=1)
+APART = TaskSizes(deferred_keys_bytes=0, work_bytes=1)
 REFUSED = "[NOT_SUPPORTED_WITH_SERVERLESS] PERSIST TABLE is not supported on serverless compute."
 
 

@@ -131,7 +131,7 @@ def test_keys_are_sorted_within_and_between_snapshots(spark: SparkSession, tmp_p
     monkeypatch.setattr(keys, "answered_keys", noting)
     options = ScanOptions()
     here = changes(str(tmp_path), options).result
-    for sizes in (TaskSizes(), TaskSizes(work_bytes=1, keys_apart_bytes=0)):
+    for sizes in (TaskSizes(), TaskSizes(work_bytes=1, deferred_keys_bytes=0)):
         assert asked == []
         gathered = gather_snapshots(snapshot_paths(str(tmp_path), options, (), []), options)
         assert said(compare_inputs(spark, gathered, options, sizes).result) == said(here)

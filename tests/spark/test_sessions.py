@@ -12,7 +12,7 @@ import pytest
 from py4j.protocol import Py4JError
 
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.errors import STILL_FAILING, TRY_AGAIN, ForensicsError, PassingError, UsageError
+from kafka_forensics.errors import STILL_FAILING, TRY_AGAIN, ForensicsError, TransientError, UsageError
 from kafka_forensics.evidence.inputs import Inputs
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.spark import default_builder, export_job, job, session, sessions
@@ -142,12 +142,12 @@ def test_a_full_disk_of_spark_is_told_with_the_worker_it_is_on() -> None:
 
 def test_transient_worker_error_is_not_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
     busy = f"cannot write to s3://bucket/out: {STILL_FAILING}; try again later; the service said: Slow Down"
-    for problem, kind in ((busy, PassingError), ("cannot write to s3://bucket/out: Access Denied", UsageError)):
+    for problem, kind in ((busy, TransientError), ("cannot write to s3://bucket/out: Access Denied", UsageError)):
         with pytest.raises(kind, match=r"^a worker of Spark: cannot write to s3://bucket/out: "):
             export_job._require_none([problem])
 
     told = pa.record_batch({"problem": [f"a worker of Spark cannot read s3://bucket/x: s3://bucket/x: {STILL_FAILING} after 4"]})
     monkeypatch.setattr(job, "_look", lambda *_: iter([told]))
-    with pytest.raises(PassingError, match=r"^a worker of Spark cannot read s3://bucket/x: ") as caught:
+    with pytest.raises(TransientError, match=r"^a worker of Spark cannot read s3://bucket/x: ") as caught:
         probe(cast("Any", FakeSession()), Inputs(), ScanOptions())
     assert caught.value.hint == TRY_AGAIN

@@ -23,11 +23,17 @@ from kafka_forensics.parsers.kernels import compiling
 from kafka_forensics.parsers.kernels.compiling import Kernel, kernel, kernel_directory
 from kafka_forensics.parsers.kernels.crc import crc32c
 from kafka_forensics.scanning.engine.serialization import pack
-from kafka_forensics.scanning.engine.task_values import Common, surroundings
-from kafka_forensics.scanning.engine.tasks import common_of
+from kafka_forensics.scanning.engine.task_values import TaskArguments, shared_inputs
+from kafka_forensics.scanning.engine.tasks import unpack_common
 from kafka_forensics.scanning.judging.whole_scan import digest_key
 from kafka_forensics.storage import code_cache
-from kafka_forensics.storage.code_cache import NoPlaceError, keep_in, keep_out_of, mark_used, own_directory
+from kafka_forensics.storage.code_cache import (
+    NoCacheDirectoryError,
+    exclude_input,
+    mark_used,
+    private_cache_directory,
+    set_cache_directory,
+)
 from kafka_forensics.storage.open import open_source
 from tests.conftest import second_user
 from tests.support.places import SAMPLES
@@ -40,13 +46,13 @@ CHECK_CRC = 0xE3069283
 
 
 def cache_path() -> str:
-    return own_directory("kafka-forensics", KEY, make=False)
+    return private_cache_directory("kafka-forensics", KEY, make=False)
 
 
 def write() -> None:
     """Keep code, if there is a place."""
-    with suppress(NoPlaceError):
-        directory = own_directory("kafka-forensics", KEY, make=True)
+    with suppress(NoCacheDirectoryError):
+        directory = private_cache_directory("kafka-forensics", KEY, make=True)
         mark_used.__wrapped__(directory)
         Path(directory, NAME).write_bytes(b"code")
 
@@ -55,7 +61,7 @@ def kept() -> dict[str, bytes]:
     """The kernels in the directory of this process's key."""
     try:
         return {path.name: path.read_bytes() for path in Path(cache_path()).iterdir()}
-    except (NoPlaceError, FileNotFoundError):
+    except (NoCacheDirectoryError, FileNotFoundError):
         return {}
 
 
@@ -67,9 +73,9 @@ def no_place_set(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     code_cache._above_inputs.clear()
     compiling._say_not_cached.cache_clear()
     before = next(iter(code_cache._requested), None)
-    keep_in(None)
+    set_cache_directory(None)
     yield
-    keep_in(before)
+    set_cache_directory(before)
 
 
 @pytest.fixture
@@ -94,7 +100,7 @@ def reason() -> str:
     """Why there is no place; empty if there is."""
     try:
         cache_path()
-    except NoPlaceError as error:
+    except NoCacheDirectoryError as error:
         return str(error)
     return ""
 
@@ -148,7 +154,7 @@ def test_home_comes_from_the_password_database(
 
 
 def test_the_option_precedes_the_environment(place: Path, tmp_path: Path) -> None:
-    keep_in(str(tmp_path / "option"))
+    set_cache_directory(str(tmp_path / "option"))
     assert_kept(tmp_path / "option")
     assert list(place.iterdir()) == []
 
@@ -207,7 +213,7 @@ def test_old_kernels_in_an_input_are_not_removed(place: Path) -> None:
 
 def test_kernels_inside_an_input_are_not_loaded(place: Path) -> None:
     assert_kept(place)
-    keep_out_of(str(place))
+    exclude_input(str(place))
     assert kept() == {}
 
 
@@ -218,7 +224,7 @@ def test_missing_inputs_exclude_nothing(place: Path) -> None:
     for known in (code_cache._inputs, code_cache._above_inputs):
         known[directory.st_dev, directory.st_ino] = str(place / "gone")
     for path in ("/nowhere/at/all", "s3://bucket/key"):
-        keep_out_of(path)
+        exclude_input(path)
     assert_kept(place)
 
 
@@ -360,7 +366,7 @@ def test_files_read_by_themselves_are_inputs(tmp_path: Path) -> None:
     path = tmp_path / "evidence" / "00000000000000000000.log"
     path.parent.mkdir()
     shutil.copy(SAMPLE / "orders-0" / path.name, path)
-    keep_in(str(path.parent))
+    set_cache_directory(str(path.parent))
     assert sum(batch.num_rows for batch in kafka_forensics.read_records(str(path))) > 0
     assert_refused("an input lies below", tmp_path)
 
@@ -368,13 +374,13 @@ def test_files_read_by_themselves_are_inputs(tmp_path: Path) -> None:
 def test_workers_keep_code_out_of_all_inputs(tmp_path: Path) -> None:
     """A Spark worker opens only some of the inputs, but others may be on its machine."""
     inputs = gather([str(SAMPLE)], ScanOptions())
-    common = Common(
-        ScanOptions(cache_dir=str(tmp_path)), digest_key(), work_bytes=1 << 30, split_bytes=1 << 20, around=surroundings(inputs)
+    common = TaskArguments(
+        ScanOptions(cache_dir=str(tmp_path)), digest_key(), work_bytes=1 << 30, split_bytes=1 << 20, shared=shared_inputs(inputs)
     )
-    common.around.places.append(str(tmp_path))
+    common.shared.places.append(str(tmp_path))
     packed = pack(common)
-    keep_in(None)
-    common_of(packed)
+    set_cache_directory(None)
+    unpack_common(packed)
     assert code_cache._requested == [str(tmp_path)]
     assert_refused("inside the input", tmp_path)
     assert os.path.realpath(SAMPLE) in code_cache._inputs.values()

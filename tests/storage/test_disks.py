@@ -12,7 +12,7 @@ from kafka_forensics.analysis.compaction import ROW_WIDTH
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.errors import SourceError
 from kafka_forensics.scanning.folding.keys.question import KeyRuns
-from kafka_forensics.storage.disks import disk_of, why
+from kafka_forensics.storage.disks import mounted_disk, why
 from tests.support.places import SAMPLES
 
 SAMPLE = str(SAMPLES / "unclean-election")
@@ -27,8 +27,8 @@ def mounted(monkeypatch: pytest.MonkeyPatch, *places: Path) -> None:
 def test_the_disk_is_named_by_its_mount(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     mounted(monkeypatch, tmp_path)
     (tmp_path / "link").symlink_to("/")
-    assert disk_of(str(tmp_path / "not" / "there" / "yet")) == f"the disk mounted at {tmp_path}"
-    assert disk_of(str(tmp_path / "link")) == "the disk mounted at /"
+    assert mounted_disk(str(tmp_path / "not" / "there" / "yet")) == f"the disk mounted at {tmp_path}"
+    assert mounted_disk(str(tmp_path / "link")) == "the disk mounted at /"
     assert why(NO_SPACE, str(tmp_path / "x")) == f"No space left on device: the disk mounted at {tmp_path} is full"
     assert why(PermissionError(errno.EACCES, "Permission denied"), str(tmp_path)) == "Permission denied"
 

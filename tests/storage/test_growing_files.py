@@ -9,7 +9,7 @@ import pytest
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.storage import copying
-from kafka_forensics.storage.copying import Growth, open_growing
+from kafka_forensics.storage.copying import WriteProgress, open_while_written
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.open import sha256_of
 
@@ -37,8 +37,8 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 
 def test_a_read_waits_for_its_bytes_and_no_longer(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
-    path, growth = tmp_path / "log", Growth()
-    opened = pool.submit(open_growing, path, len(DATA), growth)
+    path, growth = tmp_path / "log", WriteProgress()
+    opened = pool.submit(open_while_written, path, len(DATA), growth)
     assert waits(opened)
     with growth, path.open("wb", buffering=0) as target:
         growth.begin()
@@ -64,22 +64,22 @@ def test_a_read_waits_for_its_bytes_and_no_longer(tmp_path: Path, pool: ThreadPo
 
 
 def test_the_error_that_ended_the_writing_is_raised_by_every_read(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
-    path, growth = tmp_path / "log", Growth()
+    path, growth = tmp_path / "log", WriteProgress()
     path.write_bytes(DATA[:10])
     growth.begin()
     growth.grow(10)
-    read = pool.submit(sha256_of, open_growing(path, len(DATA), growth))
+    read = pool.submit(sha256_of, open_while_written(path, len(DATA), growth))
     assert waits(read)
     with pytest.raises(SourceError), growth:
         raise SourceError("in", "input/output error")
     assert isinstance(read.exception(LONG), SourceError)
     with pytest.raises(SourceError, match="input/output error"):
-        open_growing(path, len(DATA), growth)
+        open_while_written(path, len(DATA), growth)
 
 
 def test_a_file_that_was_never_created_is_not_waited_for(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
-    growth = Growth()
-    opened = pool.submit(open_growing, tmp_path / "log", 10, growth)
+    growth = WriteProgress()
+    opened = pool.submit(open_while_written, tmp_path / "log", 10, growth)
     with pytest.raises(PermissionError), growth:
         raise PermissionError
     assert isinstance(opened.exception(LONG), PermissionError)

@@ -12,7 +12,7 @@ from kafka_forensics.errors import PathMissingError, SourceError, UsageError
 from kafka_forensics.storage import open as opening
 from kafka_forensics.storage.archives.archive import TarSource, ZipSource
 from kafka_forensics.storage.local import LocalSource
-from kafka_forensics.storage.open import local_path, open_source, spelled_out
+from kafka_forensics.storage.open import local_path, local_spelling, open_source
 from tests.storage.trees import CONTAINERS
 from tests.support.places import SAMPLES
 
@@ -82,7 +82,7 @@ def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("scheme", ["dbfs:/", "DBFS:/", "dbfs:///"])
 def test_a_dbfs_path_is_read_at_its_mount_point(mounts: Path, scheme: str) -> None:
-    assert spelled_out(f"{scheme}copies/broker-1") == str(mounts / "dbfs" / "copies" / "broker-1")
+    assert local_spelling(f"{scheme}copies/broker-1") == str(mounts / "dbfs" / "copies" / "broker-1")
     there = kf.scan(f"{scheme}copies/broker-1")
     assert [replica.log_end_offset for replica in there.replicas] == [
         replica.log_end_offset for replica in kf.scan(str(SAMPLE)).replicas
@@ -92,7 +92,7 @@ def test_a_dbfs_path_is_read_at_its_mount_point(mounts: Path, scheme: str) -> No
 
 def test_a_dbfs_path_of_a_volume_is_the_volume(mounts: Path) -> None:
     volume = str(mounts / "Volumes" / "main" / "kafka" / "copies" / "broker-1")
-    assert spelled_out(f"dbfs:{volume}") == volume
+    assert local_spelling(f"dbfs:{volume}") == volume
     assert kf.scan(f"dbfs:{volume}").replicas
 
 

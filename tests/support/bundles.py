@@ -17,7 +17,7 @@ import pytest
 from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.model.pseudonyms import PSEUDONYM
 from kafka_forensics.questions.collect import CollectOptions, collect
-from kafka_forensics.storage.bundles import SectionKind, inflated, pieces_of_part, read_index
+from kafka_forensics.storage.bundles import SectionKind, decompressed, part_chunks, read_index
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.writers.bundle_columns import write_batches
 from tests.support.brokers import put_offsets, put_replica, put_segment
@@ -72,7 +72,7 @@ class Part:
 
     def data(self) -> bytes:
         sections = [(path, SectionKind(kind), start, end, data) for path, kind, start, end, data in self.sections]
-        return b"".join(pieces_of_part(sections, self.files, self.begun))
+        return b"".join(part_chunks(sections, self.files, self.begun))
 
 
 @dataclass
@@ -135,7 +135,7 @@ def stored(path: Path) -> dict[str, bytes]:
 
 
 def inflated_members(path: Path) -> dict[str, bytes]:
-    return {name: inflated(data, 1 << 30) if name.endswith(".zst") else data for name, data in stored(path).items()}
+    return {name: decompressed(data, 1 << 30) if name.endswith(".zst") else data for name, data in stored(path).items()}
 
 
 def taken_apart(path: Path) -> TakenApart:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.errors import SourceError
-from kafka_forensics.model.results import PartitionSummary, Read, ReplicaSummary, TransactionCounts
+from kafka_forensics.model.results import PartitionSummary, ReadExtent, ReplicaSummary, TransactionCounts
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import ByteFile, Entry
 from tests.support.brokers import Brokers
@@ -50,14 +50,14 @@ def refuse_logs(monkeypatch: pytest.MonkeyPatch, brokers: Brokers, of: Collectio
 
 def check_unread(replica: ReplicaSummary) -> None:
     """Nothing is said of the replica's log."""
-    assert replica.read is Read.NONE
+    assert replica.read is ReadExtent.NONE
     assert [name for name in NULLS if getattr(replica, name) is not None] == []
     assert replica.transactions == TransactionCounts(None, None, None, None)
 
 
 def check_unknown(partition: PartitionSummary) -> None:
     """Nothing is said of the partition."""
-    assert (partition.verdict, partition.read) == ("unknown", Read.NONE)
+    assert (partition.verdict, partition.read) == ("unknown", ReadExtent.NONE)
     assert (partition.high_watermark_at_least, partition.high_watermark_witness) == (None, None)
     assert (partition.agreement.kind, partition.agreement.common_end_offset) == ("not_compared", None)
     for replica in partition.replicas:

@@ -8,13 +8,13 @@ from jinja2 import nodes
 
 from kafka_forensics.analysis.kinds import CATALOGUE
 from kafka_forensics.wording.findings import DERIVED
-from kafka_forensics.wording.prose import environment, prose
+from kafka_forensics.wording.kind_text import environment, kind_text
 
 
 def templates() -> Iterator[tuple[str, nodes.Template]]:
     """(kind, tree) of every message and advice."""
     for kind in CATALOGUE:
-        for text in (prose(kind).message, prose(kind).advice):
+        for text in (kind_text(kind).message, kind_text(kind).advice):
             yield kind, environment().parse(text)
 
 

@@ -34,7 +34,7 @@ def test_the_table_of_soundness_is_up_to_date() -> None:
     assert page(text) == text
     assert page(re.sub(r"^\| `.*\n", "", text, flags=re.MULTILINE)) == text
     for kind in KINDS:
-        words = wording.prose(kind)
+        words = wording.kind_text(kind)
         assert "|" not in words.proves + words.cannot_see + words.looks_like_it, kind
 
 

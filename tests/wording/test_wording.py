@@ -177,7 +177,7 @@ def test_the_only_holder_stays_stopped_until_it_is_copied() -> None:
 def test_advice_deletes_nothing_and_repairs_need_two_other_holders() -> None:
     given_holders: tuple[list[Any] | None, ...] = (None, [], [1], [2], [1, 2], [2, 3], ["2", "3"], [1, 3])
     destroys = re.compile(r"(?<!never )\b(?:delete|remove|wipe|format)\b", re.IGNORECASE)
-    assert [kind for kind in KINDS if destroys.search(wording.prose(kind).advice)] == []
+    assert [kind for kind in KINDS if destroys.search(wording.kind_text(kind).advice)] == []
     for kind, severity in itertools.product(KINDS, Severity):
         repaired = []
         for holders, broker in itertools.product(given_holders, (1, "1", None)):
@@ -188,7 +188,7 @@ def test_advice_deletes_nothing_and_repairs_need_two_other_holders() -> None:
                 repaired.append((holders, broker))
                 assert "move (never delete)" in text, kind
         offered = list(itertools.product(([2, 3], ["2", "3"]), (1, "1"))) if severity is not Severity.INFO else []
-        assert repaired == (offered if wording.prose(kind).repairable else []), kind
+        assert repaired == (offered if wording.kind_text(kind).repairable else []), kind
 
 
 def test_a_damaged_batch_is_repaired_but_a_loss_is_not() -> None:

@@ -10,7 +10,7 @@ import google_crc32c
 import pytest
 from hypothesis import given, strategies as st
 
-from kafka_forensics.analysis.internal_topics import GroupReplay, Replay
+from kafka_forensics.analysis.internal_topics import ControllerReplay, GroupReplay
 from kafka_forensics.analysis.internal_topics.controller import DEFAULTS
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
@@ -24,7 +24,14 @@ from kafka_forensics.model.constants import (
     WITNESS_TOPICS,
 )
 from kafka_forensics.model.controller import ControllerHistory, MetadataBatch, PartitionControl
-from kafka_forensics.model.coordinators import OFFSET_COMMIT_TYPES, RECORD_TYPES, Group, GroupLog, OffsetCommit, TransactionMetadata
+from kafka_forensics.model.coordinators import (
+    OFFSET_COMMIT_TYPES,
+    RECORD_TYPES,
+    GroupLog,
+    GroupState,
+    OffsetCommit,
+    TransactionMetadata,
+)
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.parsers import internal_topics
 from kafka_forensics.parsers.log import decode_batch, parse_control_record, plain_records
@@ -106,7 +113,7 @@ def plain(answer: Any) -> Any:
             return answer
         case _:
             values = {field.name: getattr(answer, field.name) for field in fields(answer)}
-    if isinstance(answer, Group):
+    if isinstance(answer, GroupState):
         del values["metadata"]
     if isinstance(answer, Finding):
         values["evidence"] = dict(answer.evidence)
@@ -514,7 +521,7 @@ def test_bytes_after_a_marker_and_in_control_records_of_unknown_types_do_not_get
 
 def of_metadata(batch: MetadataBatch) -> Any:
     """What a replay reads from a batch, and the problems of its records."""
-    replay = Replay(0)
+    replay = ControllerReplay(0)
     replay.step(0, 0, open_batch(TOPIC_BATCH).records[0][1])
     for offset, read in batch.records:
         replay.step(offset, batch.timestamp_ms, read)

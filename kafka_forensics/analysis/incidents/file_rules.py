@@ -14,10 +14,10 @@ from kafka_forensics.analysis.incidents.replication_rules import (
     stopped_uncleanly,
 )
 from kafka_forensics.analysis.incidents.signatures import (
-    Case,
     ConditionResult,
+    IncidentSignature,
+    PartitionEvidence,
     ReplicaFacts,
-    Signature,
     against,
     expected,
     extra,
@@ -30,7 +30,7 @@ def _is_closed(facts: ReplicaFacts, segment: int) -> bool:
     return segment < max(facts.context.segment_base_offsets, default=segment)
 
 
-def _zeroed_time_index(case: Case) -> ConditionResult:
+def _zeroed_time_index(case: PartitionEvidence) -> ConditionResult:
     """A closed segment whose `.timeindex` is all zeros although its batches have timestamps."""
     tails = ((facts, tail) for facts in case.replicas for tail in facts.replica.state.zero_tails)
     zeroed = (
@@ -41,7 +41,7 @@ def _zeroed_time_index(case: Case) -> ConditionResult:
     return next(zeroed, False)
 
 
-def _untrimmed_index(case: Case) -> ConditionResult:
+def _untrimmed_index(case: PartitionEvidence) -> ConditionResult:
     """An `.index` that ends in zeros although its segment is closed or its broker stopped cleanly."""
     tails = ((facts, tail) for facts in case.replicas for tail in facts.replica.state.zero_tails if tail.file_kind == "index")
     untrimmed = (
@@ -50,7 +50,7 @@ def _untrimmed_index(case: Case) -> ConditionResult:
     return next(untrimmed, False)
 
 
-def _forgotten_transaction(case: Case) -> ConditionResult:
+def _forgotten_transaction(case: PartitionEvidence) -> ConditionResult:
     """A transaction open in the newest snapshot although all of its records are before the log start."""
     for facts in case.replicas:
         if facts.forgotten_transactions:
@@ -58,7 +58,7 @@ def _forgotten_transaction(case: Case) -> ConditionResult:
     return False
 
 
-def _future_snapshot(case: Case) -> ConditionResult:
+def _future_snapshot(case: PartitionEvidence) -> ConditionResult:
     """A snapshot with an offset at or beyond the one in its name."""
     for shown in case.of("PRODUCER_SNAPSHOT_CORRUPT"):
         written, offset = shown.evidence.get("snapshot"), shown.evidence.get("snapshot_offset")
@@ -67,18 +67,18 @@ def _future_snapshot(case: Case) -> ConditionResult:
     return False
 
 
-def _zeros_for_a_coordinator(case: Case) -> ConditionResult:
+def _zeros_for_a_coordinator(case: PartitionEvidence) -> ConditionResult:
     return next((finding for finding in case.of("SEG_ZERO_TAIL") if finding.place.topic in COORDINATOR_TOPICS), False)
 
 
-def _largest_segment(case: Case) -> ConditionResult:
+def _largest_segment(case: PartitionEvidence) -> ConditionResult:
     """A segment whose size, plus the header bytes up to the magic byte, exceeds the largest int."""
     sizes = ((facts, segment, size) for facts in case.replicas for segment, size in facts.segment_bytes.items())
     smallest = MAX_SEGMENT_SIZE - HEADER_SIZE_UP_TO_MAGIC + 1
     return next((facts.shown(segment) for facts, segment, size in sizes if smallest <= size <= MAX_SEGMENT_SIZE), False)
 
 
-def _offset_beyond_segment(case: Case) -> ConditionResult:
+def _offset_beyond_segment(case: PartitionEvidence) -> ConditionResult:
     """A segment whose last offset is further from its base offset than 31 bits reach."""
     for facts in case.replicas:
         for segment, totals in facts.replica.state.framing.by_segment.items():
@@ -87,7 +87,7 @@ def _offset_beyond_segment(case: Case) -> ConditionResult:
     return False
 
 
-def _cleaner_in_a_hole(case: Case) -> ConditionResult:
+def _cleaner_in_a_hole(case: PartitionEvidence) -> ConditionResult:
     """A cleaner checkpoint right after the last record of a closed segment, at offsets without records."""
     for facts in case.replicas:
         context, by_segment = facts.context, facts.replica.state.framing.by_segment
@@ -98,7 +98,7 @@ def _cleaner_in_a_hole(case: Case) -> ConditionResult:
     return False
 
 
-def _two_directories(case: Case) -> ConditionResult:
+def _two_directories(case: PartitionEvidence) -> ConditionResult:
     """Two live directories of the partition in two log directories of one broker, by their ids."""
     for facts, other in itertools.combinations(case.replicas, 2):
         same_broker = facts.node_id is not None and (facts.node_id, facts.cluster_id) == (other.node_id, other.cluster_id)
@@ -108,19 +108,19 @@ def _two_directories(case: Case) -> ConditionResult:
     return False
 
 
-def _misplaced(case: Case) -> ConditionResult:
+def _misplaced(case: PartitionEvidence) -> ConditionResult:
     """A directory with the id of a topic that exists under another name."""
     return next((finding for finding in case.of("TOPIC_ID_MISMATCH") if finding.evidence.get("misplaced_on")), False)
 
 
-def _metadata_missing(case: Case) -> ConditionResult:
+def _metadata_missing(case: PartitionEvidence) -> ConditionResult:
     """A replica without partition.metadata on a broker in KRaft mode, where another replica has the file."""
     lacking = [facts for facts in case.replicas if not facts.has_partition_metadata and (facts.meta_version or 0) >= 1]
     others = any(facts.has_partition_metadata for facts in case.replicas)
     return lacking[0].shown() if lacking and others else False
 
 
-def _same_damage_everywhere(case: Case) -> ConditionResult:
+def _same_damage_everywhere(case: PartitionEvidence) -> ConditionResult:
     """A batch with the same wrong checksum on every one of at least two replicas."""
     brokers: dict[tuple[object, ...], set[int | str | None]] = {}
     for finding in case.of("BATCH_CRC_MISMATCH"):
@@ -131,25 +131,25 @@ def _same_damage_everywhere(case: Case) -> ConditionResult:
     return False
 
 
-def _any_has(case: Case, kind: str, *names: str) -> ConditionResult:
+def _any_has(case: PartitionEvidence, kind: str, *names: str) -> ConditionResult:
     """The first finding of a kind with a true value under one of these names."""
     return next((finding for finding in case.of(kind) if any(finding.evidence.get(name) for name in names)), False)
 
 
-def _cleaned_on_one(case: Case) -> ConditionResult:
+def _cleaned_on_one(case: PartitionEvidence) -> ConditionResult:
     """Keys of one replica that a tombstone or marker, removed since, deleted on another (`compaction.REASONS`)."""
     return _any_has(case, "COMPACTED_VALUE_DIFFERS", "vanished", "tombstones", "markers")
 
 
-def _other_values(case: Case) -> ConditionResult:
+def _other_values(case: PartitionEvidence) -> ConditionResult:
     return _any_has(case, "COMPACTED_VALUE_DIFFERS", "contents", "missing")
 
 
-def _transactional(case: Case) -> ConditionResult:
+def _transactional(case: PartitionEvidence) -> ConditionResult:
     return _any_has(case, "COMPACTED_VALUE_DIFFERS", "transactional")
 
 
-def _repeated(case: Case) -> ConditionResult:
+def _repeated(case: PartitionEvidence) -> ConditionResult:
     """A batch whose records a producer wrote a second time with a higher epoch."""
     for facts in case.replicas:
         if facts.repeated_batches:
@@ -157,17 +157,17 @@ def _repeated(case: Case) -> ConditionResult:
     return False
 
 
-def _not_listed(case: Case) -> ConditionResult:
+def _not_listed(case: PartitionEvidence) -> ConditionResult:
     reasons = {finding.evidence.get("reason") for finding in case.of("TXN_HANGING")}
     return not reasons.isdisjoint(("partition_not_listed", "no_transactional_id"))
 
 
-def _version_2(case: Case) -> ConditionResult:
+def _version_2(case: PartitionEvidence) -> ConditionResult:
     """Whether every transaction has its own producer epoch; a feature without a record is disabled, None without features."""
     return case.features.get("transaction.version", 0) >= 2 if case.features else None
 
 
-def _no_marker(case: Case) -> ConditionResult:
+def _no_marker(case: PartitionEvidence) -> ConditionResult:
     """A decision that the coordinator has not completed for a long time because a marker is missing."""
     for finding in case.of("TXN_TORN"):
         if finding.evidence.get("reason") == "no_marker" and str(finding.evidence.get("coordinator_state")).startswith("Prepare"):
@@ -175,7 +175,7 @@ def _no_marker(case: Case) -> ConditionResult:
     return False
 
 
-def _torn(case: Case) -> ConditionResult:
+def _torn(case: PartitionEvidence) -> ConditionResult:
     """A transaction whose markers contradict its decision or each other; a missing marker may be lost with the log's end."""
     torn = [finding for finding in case.of("TXN_TORN") if finding.evidence.get("reason") == "opposite_marker"]
     disagreeing = [finding for finding in case.of("TXN_MARKERS_DISAGREE") if finding.evidence.get("shown_as") == "aborted"]
@@ -184,21 +184,21 @@ def _torn(case: Case) -> ConditionResult:
 
 SIGNATURES: Final = (
     *HISTORIES,
-    Signature(
+    IncidentSignature(
         "d7", None, "time index of zeros, by which every segment seems expired", "2.x on file systems that lose mapped writes", ()
     ).shown_by(
         must("a closed segment's time index holds nothing but zeros", _zeroed_time_index),
         extra("files are being deleted", any_replica(lambda facts: facts.deleted_files > 0)),
         extra("the log start moved", any_replica(lambda facts: (facts.context.log_start_checkpoint or 0) > 0)),
     ),
-    Signature("d10", "KAFKA-9144 with retention", "transaction held open by a snapshot alone", "all versions", ()).shown_by(
+    IncidentSignature("d10", "KAFKA-9144 with retention", "transaction held open by a snapshot alone", "all versions", ()).shown_by(
         must("a snapshot holds a transaction open before the log start", _forgotten_transaction),
         against("the transaction is open in the log as well", has_finding("TXN_OPEN", "TXN_HANGING")),
     ),
-    Signature("d13", "KAFKA-6683", "producer snapshot from the future", "0.11.0.0 to 1.0.1", ("1.0.2", "1.1.0")).shown_by(
+    IncidentSignature("d13", "KAFKA-6683", "producer snapshot from the future", "0.11.0.0 to 1.0.1", ("1.0.2", "1.1.0")).shown_by(
         must("a snapshot knows offsets at or beyond its own", _future_snapshot)
     ),
-    Signature(
+    IncidentSignature(
         "d17",
         "KAFKA-13664",
         "coordinator that cannot load a preallocated partition",
@@ -208,25 +208,25 @@ SIGNATURES: Final = (
         must("a partition that coordinators load ends in zeros", _zeros_for_a_coordinator),
         expected("the broker was not stopped cleanly", replica_of(_zeros_for_a_coordinator, stopped_uncleanly)),
     ),
-    Signature("d18", "KAFKA-6292", "segment too large for the reader's arithmetic", "before 1.1.1", ("1.1.1", "2.0.0")).shown_by(
-        must("a segment ends within 17 bytes of 2 GiB", _largest_segment)
-    ),
-    Signature(
+    IncidentSignature(
+        "d18", "KAFKA-6292", "segment too large for the reader's arithmetic", "before 1.1.1", ("1.1.1", "2.0.0")
+    ).shown_by(must("a segment ends within 17 bytes of 2 GiB", _largest_segment)),
+    IncidentSignature(
         "d19", None, "offset index with preallocated zeros at its end", "any version after a crash; Kafka rebuilds the index", ()
     ).shown_by(
         must("an offset index that should be trimmed ends in zeros", _untrimmed_index),
         expected("the segment itself is sound", lambda case: not case.of("FRAMING_LOST", "BATCH_CRC_MISMATCH", "SEG_HOLE")),
     ),
-    Signature(
+    IncidentSignature(
         "d20", "KAFKA-6264", "segment whose offsets pass 31 bits", "before 2.0.0, segments compacted by old versions", ("2.0.0",)
     ).shown_by(
         must("a segment holds offsets more than 2^31-1 above its base", _offset_beyond_segment),
         expected("the partition is compacted", any_replica(lambda facts: facts.context.compacted)),
     ),
-    Signature("d21", "KAFKA-8764", "cleaner that cannot pass a hole", "before 2.4.1", ("2.4.1", "2.5.0")).shown_by(
+    IncidentSignature("d21", "KAFKA-8764", "cleaner that cannot pass a hole", "before 2.4.1", ("2.4.1", "2.5.0")).shown_by(
         must("the cleaner stopped in a hole at a segment's end", _cleaner_in_a_hole)
     ),
-    Signature(
+    IncidentSignature(
         "d24", "KAFKA-14616", "topic deleted and made again while a broker was away", "before 3.7.0 in KRaft mode", ("3.7.0",)
     ).shown_by(
         must("replicas of one name carry different topic ids", has_finding("TOPIC_ID_MISMATCH")),
@@ -234,27 +234,31 @@ SIGNATURES: Final = (
         against("a directory lies under another living topic's name", _misplaced),
         explains=frozenset({"TOPIC_ID_MISMATCH", "TOPIC_UNKNOWN_TO_CONTROLLER"}),
     ),
-    Signature(
+    IncidentSignature(
         "d24", "KAFKA-16234", "replica made again in another log directory", "before 3.7.1 in KRaft mode", ("3.7.1", "3.8.0")
     ).shown_by(
         must("one broker has two live directories of the partition", _two_directories),
         expected("the broker is in KRaft mode", any_replica(lambda facts: (facts.meta_version or 0) >= 1)),
     ),
-    Signature("d24", "KAFKA-16814", "partition.metadata missing in KRaft mode", "before 3.7.1", ("3.7.1", "3.8.0")).shown_by(
+    IncidentSignature(
+        "d24", "KAFKA-16814", "partition.metadata missing in KRaft mode", "before 3.7.1", ("3.7.1", "3.8.0")
+    ).shown_by(
         must("partition.metadata is missing on one replica only", _metadata_missing),
         expected("the broker was not stopped cleanly", any_replica(stopped_uncleanly)),
     ),
-    Signature("d25", None, "batches that are bad alike on every replica", "0.10.2 on FreeBSD; cause not known", ()).shown_by(
+    IncidentSignature(
+        "d25", None, "batches that are bad alike on every replica", "0.10.2 on FreeBSD; cause not known", ()
+    ).shown_by(
         must("a batch is bad in the same way on every replica", _same_damage_everywhere),
         extra("the batch is in message format 0 or 1", all_replicas(ends_in_old_format)),
     ),
-    Signature(
+    IncidentSignature(
         "d14", "confluentinc/librdkafka#4953", "duplicates of an idempotent producer", "librdkafka, not known which", ()
     ).shown_by(
         must("a producer repeats a batch under a higher epoch, from 0", _repeated),
         against("the log also misses or repeats sequences", has_finding("PRODUCER_SEQ_GAP", "DUPLICATE_BATCH")),
     ),
-    Signature("d8", "Redpanda 2026-06-25", "compaction that ran ahead of replication", "3.9 to 4.2 at least", ()).shown_by(
+    IncidentSignature("d8", "Redpanda 2026-06-25", "compaction that ran ahead of replication", "3.9 to 4.2 at least", ()).shown_by(
         must("a key lives on one replica that a cleaner took from another", _cleaned_on_one),
         must("the copies are of brokers that were stopped", all_replicas(lambda facts: facts.context.clean_shutdown)),
         must("no log ends in message format 0 or 1", all_replicas(lambda facts: not ends_in_old_format(facts))),
@@ -262,12 +266,14 @@ SIGNATURES: Final = (
         extra("transactional records are concerned", _transactional),
         expected("no replica has been damaged", lambda case: not case.of("BATCH_CRC_MISMATCH", "FRAMING_LOST", "SEG_HOLE")),
     ),
-    Signature("d21", "KAFKA-4529", "tombstone removed too early", "0.10.0.0 to 0.10.1.0", ("0.10.1.1", "0.10.2.0")).shown_by(
+    IncidentSignature(
+        "d21", "KAFKA-4529", "tombstone removed too early", "0.10.0.0 to 0.10.1.0", ("0.10.1.1", "0.10.2.0")
+    ).shown_by(
         must("a key lives on one replica that a cleaner took from another", _cleaned_on_one),
         must("a log ends in message format 0 or 1", any_replica(ends_in_old_format)),
         against("other keys differ in other ways", _other_values),
     ),
-    Signature(
+    IncidentSignature(
         "d9", "KAFKA-14402", "hanging transaction, see KIP-890", "before 4.0, or without transaction version 2", ("4.0.0",)
     ).shown_by(
         must("a transaction is open that no coordinator will end", has_finding("TXN_HANGING")),
@@ -278,15 +284,15 @@ SIGNATURES: Final = (
         fix_rules_out=False,
         explains=frozenset({"TXN_HANGING", "TXN_LATE_WRITE"}),
     ),
-    Signature("d9", "KAFKA-19999", "transaction whose marker is never accepted", "not known", ()).shown_by(
+    IncidentSignature("d9", "KAFKA-19999", "transaction whose marker is never accepted", "not known", ()).shown_by(
         must("the coordinator prepares an end that has no marker", _no_marker), whole_scan=True, fix_rules_out=False
     ),
-    Signature("d11", "KAFKA-9144", "coordinator epoch that goes backwards", "before 2.4.1", ("2.4.1", "2.5.0")).shown_by(
+    IncidentSignature("d11", "KAFKA-9144", "coordinator epoch that goes backwards", "before 2.4.1", ("2.4.1", "2.5.0")).shown_by(
         must("a marker has a lower coordinator epoch than one before", has_finding("TXN_COORDINATOR_EPOCH_REGRESSION")),
         extra("records were written behind a marker", has_finding("TXN_LATE_WRITE")),
         explains=frozenset({"TXN_COORDINATOR_EPOCH_REGRESSION", "TXN_LATE_WRITE"}),
     ),
-    Signature(
+    IncidentSignature(
         "d12",
         "KAFKA-17754",
         "transaction ended by a delayed EndTxn request of another one",

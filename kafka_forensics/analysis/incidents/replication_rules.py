@@ -5,19 +5,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.incidents.signatures import (
-    Case,
     Check,
     ConditionResult,
+    IncidentSignature,
+    PartitionEvidence,
     ReplicaFacts,
-    Signature,
     against,
     expected,
     extra,
     must,
 )
-from kafka_forensics.analysis.kinds import Trait, finding, kinds_with, on_premises
+from kafka_forensics.analysis.kinds import Trait, finding, kinds_with, with_premises
 from kafka_forensics.model.constants import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from kafka_forensics.model.controller import ControllerHistory, PartitionControl, passed_over
+from kafka_forensics.model.controller import ControllerHistory, PartitionControl, unknown_records_premises
 from kafka_forensics.model.findings import Finding, Place, Severity
 from kafka_forensics.model.json_objects import Json
 
@@ -47,7 +47,7 @@ def any_replica(test: Callable[[ReplicaFacts], bool]) -> Check:
 def replica_of(subject: Check, test: Callable[[ReplicaFacts], bool]) -> Check:
     """Whether the replica of the finding that `subject` returns passes; None without such a replica."""
 
-    def holds(case: Case) -> ConditionResult:
+    def holds(case: PartitionEvidence) -> ConditionResult:
         shown = subject(case)
         facts = case.facts(shown.place.broker) if isinstance(shown, Finding) else None
         return None if facts is None else test(facts)
@@ -58,7 +58,7 @@ def replica_of(subject: Check, test: Callable[[ReplicaFacts], bool]) -> Check:
 def _has_holders(subject: Check) -> Check:
     """Whether the finding that `subject` returns has holders of a good copy; None if it says nothing about holders."""
 
-    def holds(case: Case) -> ConditionResult:
+    def holds(case: PartitionEvidence) -> ConditionResult:
         shown = subject(case)
         holders = shown.evidence.get("held_by") if isinstance(shown, Finding) else None
         return bool(holders) if isinstance(holders, list) else None
@@ -80,7 +80,7 @@ def stopped_uncleanly(facts: ReplicaFacts) -> bool:
     return not facts.context.clean_shutdown
 
 
-def _straddling(case: Case) -> ConditionResult:
+def _straddling(case: PartitionEvidence) -> ConditionResult:
     """A batch that begins below the end of the batch before it and ends above it."""
     for shown in case.of("OFFSET_REGRESSION", "OFFSET_DISCONTINUITY"):
         start, end, expected_offset = shown.place.offset_start, shown.place.offset_end, shown.evidence.get("expected_offset")
@@ -92,7 +92,7 @@ def _straddling(case: Case) -> ConditionResult:
     return False
 
 
-def _ahead_of_peers(case: Case) -> ConditionResult:
+def _ahead_of_peers(case: PartitionEvidence) -> ConditionResult:
     """Whether other replicas hold other records at the straddling batch: its leader had fewer than its follower."""
     shown = _straddling(case)
     if not isinstance(shown, Finding) or len(case.replicas) < 2:
@@ -107,7 +107,7 @@ _Version = tuple[int, ReplicaFacts, set[int]]
 def _fork_where(test: Callable[[_Version, _Version], bool]) -> Check:
     """A fork whose versions of the lowest and the highest epoch pass; both epochs must be known and differ."""
 
-    def holds(case: Case) -> ConditionResult:
+    def holds(case: PartitionEvidence) -> ConditionResult:
         for fork in case.of(*FORKS):
             versions = []
             for version in _versions(fork):
@@ -137,7 +137,7 @@ def _start(facts: ReplicaFacts, leader_epoch: int) -> int:
     return next(entry.start_offset for entry in facts.replica.epochs if entry.leader_epoch == leader_epoch)
 
 
-def _fork_without_epochs(case: Case) -> ConditionResult:
+def _fork_without_epochs(case: PartitionEvidence) -> ConditionResult:
     """A fork below the high watermark between logs in a format without epochs."""
     for fork in case.of("FORK_BELOW_HW"):
         brokers = {broker for version in _versions(fork) for broker in version.get("brokers", [])}
@@ -147,16 +147,16 @@ def _fork_without_epochs(case: Case) -> ConditionResult:
     return False
 
 
-def _below_peers_watermark(case: Case) -> ConditionResult:
+def _below_peers_watermark(case: PartitionEvidence) -> ConditionResult:
     high_watermark = max((facts.context.high_watermark or 0 for facts in case.replicas), default=0)
     return any(facts.replica.log_end_offset < high_watermark for facts in case.replicas) and high_watermark > 0
 
 
-def _equal_log_ends(case: Case) -> ConditionResult:
+def _equal_log_ends(case: PartitionEvidence) -> ConditionResult:
     return len({facts.replica.log_end_offset for facts in case.replicas}) == 1
 
 
-def _no_copy_left(case: Case) -> ConditionResult:
+def _no_copy_left(case: PartitionEvidence) -> ConditionResult:
     """A loss in the controller's log, or a checkpointed high watermark above the equal ends of all logs."""
     findings = case.of("LRS_LOSS", "LRS_RISK")
     if findings:
@@ -166,12 +166,12 @@ def _no_copy_left(case: Case) -> ConditionResult:
     return lost[0] if lost and several_equal and any(map(stopped_uncleanly, case.replicas)) else False
 
 
-def _without_elr(case: Case) -> bool:
+def _without_elr(case: PartitionEvidence) -> bool:
     """Whether eligible leader replicas (KIP-966) are not known to be enabled; a feature without a record is disabled."""
     return case.features.get("eligible.leader.replicas.version", 0) < 1
 
 
-def _truncated_by_recovery(case: Case) -> ConditionResult:
+def _truncated_by_recovery(case: PartitionEvidence) -> ConditionResult:
     """A log that ends with a whole batch below its own high watermark while another replica has the rest."""
     torn = {shown.place.broker for shown in case.of("SEG_TORN_TAIL", "SEG_SHORT", "FRAMING_LOST", "BATCH_CRC_MISMATCH")}
     beyond_end = (shown for shown in case.of("HW_BEYOND_LEO") if shown.evidence.get("held_by") and shown.place.broker not in torn)
@@ -181,7 +181,7 @@ def _truncated_by_recovery(case: Case) -> ConditionResult:
 _start_beyond_end: Final = has_finding("CHECKPOINT_OUT_OF_ORDER", what="log start", limit_name="log end")
 
 
-def _peers_go_on(case: Case) -> ConditionResult:
+def _peers_go_on(case: PartitionEvidence) -> ConditionResult:
     """Whether another log reaches the log start that is beyond this log's end."""
     shown = _start_beyond_end(case)
     if not isinstance(shown, Finding) or not isinstance(value := shown.evidence.get("value"), int):
@@ -190,7 +190,7 @@ def _peers_go_on(case: Case) -> ConditionResult:
     return max(ends) >= value if ends else None
 
 
-def _epochs_over_old_format(case: Case) -> ConditionResult:
+def _epochs_over_old_format(case: PartitionEvidence) -> ConditionResult:
     """A log that ends in a format without epochs although the checkpoint has an epoch below its end."""
     for facts in case.replicas:
         epochs, end = facts.context.leader_epochs, facts.replica.log_end_offset
@@ -200,7 +200,7 @@ def _epochs_over_old_format(case: Case) -> ConditionResult:
     return False
 
 
-def _epochs_lost_on_one(case: Case) -> ConditionResult:
+def _epochs_lost_on_one(case: PartitionEvidence) -> ConditionResult:
     """A checkpoint without epochs of its log that another replica's checkpoint has, at the same offsets."""
     if case.of(*FORKS, "SAME_EPOCH_DIVERGENCE"):
         return False
@@ -221,7 +221,7 @@ def _several_log_dirs(facts: ReplicaFacts) -> bool:
     return facts.log_dirs > 1 or "future" in facts.relatives
 
 
-def _only_copy(case: Case) -> ConditionResult:
+def _only_copy(case: PartitionEvidence) -> ConditionResult:
     """Whether one replica alone holds what an unclean leader lacks."""
     losses = case.of("UNCLEAN_LOSS")
     remote = any(finding.evidence.get("in_remote_storage") for finding in losses)  # those that one leader copied
@@ -229,7 +229,7 @@ def _only_copy(case: Case) -> ConditionResult:
 
 
 HISTORIES: Final = (
-    Signature("d1", "KAFKA-3919", "offsets that step back after a power outage", "before 0.11.0.0", ("0.11.0",)).shown_by(
+    IncidentSignature("d1", "KAFKA-3919", "offsets that step back after a power outage", "before 0.11.0.0", ("0.11.0",)).shown_by(
         must("a batch begins below the last offset and ends above it", _straddling),
         must("the log is in a format without leader epochs", replica_of(_straddling, ends_in_old_format)),
         extra("another replica holds these offsets whole", _has_holders(_straddling)),
@@ -237,21 +237,21 @@ HISTORIES: Final = (
         extra("other replicas hold other records there", _ahead_of_peers),
         explains=frozenset({"OFFSET_REGRESSION", "OFFSET_DISCONTINUITY"}),
     ),
-    Signature(
+    IncidentSignature(
         "d2", "KAFKA-7164", "follower that missed a leader change and did not truncate", "before 2.0.1", ("2.0.1", "2.1.0")
     ).shown_by(
         must("a log goes on in the leader's epoch without being cut", _fork_where(_appends_without_truncation)),
         expected("the logs part below a known high watermark", has_finding("FORK_BELOW_HW", "UNCLEAN_LOSS")),
         explains=frozenset({"FORK_BELOW_HW", "UNCLEAN_LOSS"}),
     ),
-    Signature(
+    IncidentSignature(
         "d3", "KAFKA-6361", "logs that parted in a fast fail-over and grew together", "0.11.0.0 to 1.1.1", ("2.0.0",)
     ).shown_by(
         must("an epoch of one log is in no other, a later one in both", _fork_where(_joins_later)),
         expected("the logs part below a known high watermark", has_finding("FORK_BELOW_HW", "UNCLEAN_LOSS")),
         explains=frozenset({"FORK_BELOW_HW", "UNCLEAN_LOSS"}),
     ),
-    Signature(
+    IncidentSignature(
         "d4",
         "KAFKA-1211",
         "truncation to the high watermark, see KIP-101",
@@ -265,7 +265,7 @@ HISTORIES: Final = (
         fix_rules_out=False,
         explains=frozenset({"FORK_BELOW_HW"}),
     ),
-    Signature(
+    IncidentSignature(
         "d5",
         "KIP-966",
         "last replica standing, lost with an unclean stop",
@@ -280,13 +280,13 @@ HISTORIES: Final = (
         extra("the controller's log shows the election", has_finding("LRS_LOSS", "UNCLEAN_ELECTION")),
         fix_rules_out=False,
     ),
-    Signature("d6", "KAFKA-10751", "unclean election", "all versions, with unclean.leader.election.enable", ()).shown_by(
+    IncidentSignature("d6", "KAFKA-10751", "unclean election", "all versions, with unclean.leader.election.enable", ()).shown_by(
         must("a leader of a later epoch lacks committed records", has_finding("UNCLEAN_LOSS")),
         expected("one replica alone had the records", _only_copy),
         extra("the controller's log shows an unclean election", has_finding("UNCLEAN_ELECTION")),
         explains=frozenset({"UNCLEAN_LOSS"}),
     ),
-    Signature(
+    IncidentSignature(
         "d15", "KAFKA-10101", "log start beyond the log end, so that a start deletes all segments", "before 2.8.0", ("2.8.0",)
     ).shown_by(
         must("log-start checkpoint lies beyond the log end", _start_beyond_end),
@@ -294,12 +294,12 @@ HISTORIES: Final = (
         expected("the broker was not stopped cleanly", replica_of(_start_beyond_end, stopped_uncleanly)),
         explains=frozenset({"CHECKPOINT_OUT_OF_ORDER", "RECOVERY_WOULD_TRUNCATE"}),
     ),
-    Signature("d16", "linkedin/kafka#409", "recovery that cut good batches off", "not known", ()).shown_by(
+    IncidentSignature("d16", "linkedin/kafka#409", "recovery that cut good batches off", "not known", ()).shown_by(
         must("a log ends whole below its own watermark, others go on", _truncated_by_recovery),
         must("the broker was not stopped cleanly", replica_of(_truncated_by_recovery, stopped_uncleanly)),
         extra("a recovery point lies beyond the log end", has_finding("CHECKPOINT_OUT_OF_ORDER", what="recovery point")),
     ),
-    Signature(
+    IncidentSignature(
         "d22",
         "KAFKA-7897",
         "epoch history kept for records without epochs",
@@ -309,7 +309,7 @@ HISTORIES: Final = (
         must("the checkpoint gives an epoch to batches that carry none", _epochs_over_old_format),
         extra("logs part or are cut short", has_finding(*FORKS, "HW_BEYOND_LEO")),
     ),
-    Signature(
+    IncidentSignature(
         "d23",
         "KAFKA-15608",
         "epoch history lost on one replica",
@@ -366,7 +366,7 @@ def risky_settings(
         elif risks:
             without_findings.setdefault(risks, []).append(topic)
     risky += [_finding(risks, names, Place(names[0] if len(names) == 1 else None)) for risks, names in without_findings.items()]
-    return [on_premises(finding, passed_over(controller.unknown_records)) for finding in risky]
+    return [with_premises(finding, unknown_records_premises(controller.unknown_records)) for finding in risky]
 
 
 def _finding(risks: tuple[_Risk, ...], topics: list[str], place: Place) -> Finding:

@@ -86,7 +86,7 @@ class ReplicaFacts:
 
 
 @dataclass(slots=True)
-class Case:
+class PartitionEvidence:
     """What conditions look at: all findings of one partition and, if they are available, the facts of its replicas."""
 
     findings: list[Finding]
@@ -103,7 +103,7 @@ class Case:
         return next((facts for facts in self.replicas if facts.broker == broker), None)
 
 
-Check = Callable[[Case], ConditionResult]
+Check = Callable[[PartitionEvidence], ConditionResult]
 
 
 class Weight(Enum):
@@ -135,7 +135,7 @@ against: Final = partial(Condition, Weight.AGAINST)
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class IncidentSignature:
     """A known incident, with the conditions that identify it."""
 
     incident: str
@@ -167,7 +167,7 @@ class Signature:
 
     def shown_by(
         self, *conditions: Condition, explains: frozenset[str] = frozenset(), whole_scan: bool = False, fix_rules_out: bool = True
-    ) -> "Signature":
+    ) -> "IncidentSignature":
         """This incident with the conditions that identify it; parameters as the fields."""
         return replace(self, conditions=conditions, explains=explains, whole_scan=whole_scan, fix_rules_out=fix_rules_out)
 
@@ -177,7 +177,7 @@ def signature_key(incident: str, issue: str | None) -> str:
     return incident if issue is None else f"{incident} {issue}"
 
 
-def matches(case: Case, signatures: Iterable[Signature]) -> list[Finding]:
+def match_signatures(case: PartitionEvidence, signatures: Iterable[IncidentSignature]) -> list[Finding]:
     """One finding per signature whose required conditions all hold, in the order of the signatures.
 
     A signature with conditions against it, and none for it besides the required ones, does not match.
@@ -194,7 +194,9 @@ def matches(case: Case, signatures: Iterable[Signature]) -> list[Finding]:
     return [finding for finding in findings if finding is not None]
 
 
-def _match(case: Case, signature: Signature, required: list[tuple[Condition, ConditionResult]]) -> Finding | None:
+def _match(
+    case: PartitionEvidence, signature: IncidentSignature, required: list[tuple[Condition, ConditionResult]]
+) -> Finding | None:
     rest = [(condition, condition.holds(case)) for condition in signature.conditions if condition.weight is not Weight.MUST]
     fits = [condition.text for condition, result in (*required, *rest) if result and condition.weight is not Weight.AGAINST]
     bounds = version_bounds(case.replicas, case.features)

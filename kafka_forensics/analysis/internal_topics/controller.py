@@ -137,7 +137,7 @@ class _UnreadableOffsets:
         return self.offsets[-1] if len(self.offsets) >= MAX_MARKS else None
 
 
-class Replay:
+class ControllerReplay:
     """Takes records in offset order; `finish` returns the history.
 
     A majority has the records below `committed_end`, and may have those below `possible_end`.
@@ -516,7 +516,7 @@ class AgreedLog:
         return None if end == unknown else end
 
 
-def agree(copies: list[MetadataCopy]) -> AgreedLog:
+def merge_copies(copies: list[MetadataCopy]) -> AgreedLog:
     """The log of the copy that would win an election (highest last epoch, then longest), completed from the other copies."""
     best = max(copies, key=lambda copy: (copy.last_epoch, copy.end_offset))
     ends: dict[int | str, int] = {}

@@ -15,11 +15,11 @@ from kafka_forensics.model.coordinators import (
     SHARED_TOPICS,
     STREAMS_TOPOLOGY,
     TARGET_EPOCHS,
-    Committed,
-    Group,
+    CommittedOffset,
     GroupKey,
     GroupLog,
     GroupMetadata,
+    GroupState,
     OffsetCommit,
     PendingCommit,
     group_kind,
@@ -63,7 +63,7 @@ class UnreadableRecords(Generic[_Key]):
 
 @dataclass(slots=True)
 class _OffsetState:
-    """The records of a key: see `Committed`."""
+    """The records of a key: see `CommittedOffset`."""
 
     last: OffsetCommit
     record_offset: int
@@ -146,13 +146,13 @@ class GroupReplay:
             metadata = replace(metadata, members=())
             self._count_text(before, 0)
         state = "Stable" if metadata.members_count and metadata.protocol is not None else "Empty"
-        self._add_group(Group(name, "classic", state, metadata.members_count, metadata.generation, metadata))
+        self._add_group(GroupState(name, "classic", state, metadata.members_count, metadata.generation, metadata))
 
     def new_group(self, key: GroupKey, fields: Json) -> None:
         """Add a record of a new group (KIP-848, KIP-932, KIP-1071), no tombstone; `fields` is empty if it was not decoded."""
         group, kind = self.log.groups.get(key.group), group_kind(key.record_type)
         if group is None or group.kind != kind:
-            group = Group(key.group, kind)
+            group = GroupState(key.group, kind)
             self._add_group(group)
         if key.record_type in METADATA_OF_GROUP:
             group.generation = fields.get("epoch")
@@ -180,7 +180,7 @@ class GroupReplay:
                     return
                 names[topic["topic_id"]] = topic["topic_name"]
 
-    def _add_group(self, group: Group) -> None:
+    def _add_group(self, group: GroupState) -> None:
         if group.group not in self.log.groups and (
             self._is_full(len(self.log.groups)) or not self._count_text(0, len(group.group))
         ):
@@ -228,7 +228,7 @@ class GroupReplay:
         log = self.log
         for key, state in self._states.items():
             log.committed.append(
-                Committed(
+                CommittedOffset(
                     *_place(key),
                     state.last,
                     state.record_offset,
@@ -253,7 +253,7 @@ class GroupReplay:
                 group.state = None if group.members_count else "Empty"
         for name in dict.fromkeys(commit.group for commit in log.committed):
             if name not in log.groups and len(log.groups) < MAX_KEYS:
-                log.groups[name] = Group(name, "simple", "Empty", 0)
+                log.groups[name] = GroupState(name, "simple", "Empty", 0)
         for group in log.groups.values():
             group.unknown_after = self._unreadable_groups.after(group.group, -1)
         return log

@@ -42,7 +42,7 @@ class ApiKey(IntEnum):
 
 
 _IMAGE_EXCEPTION, _MANAGER_EXCEPTION = "IllegalStateException", "RuntimeException"
-EXCEPTIONS: Final = {
+REPLAY_EXCEPTIONS: Final = {
     "directories_do_not_match_the_replicas": ("IllegalArgumentException", "InvalidReplicaDirectoriesException"),
     "a_fencing_value_is_unknown": (_IMAGE_EXCEPTION,),
     "the_acl_does_not_exist": (_IMAGE_EXCEPTION, _MANAGER_EXCEPTION),

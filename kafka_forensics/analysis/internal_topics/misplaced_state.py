@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from kafka_forensics.analysis.internal_topics.transaction_log import java_hash
 from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.model.constants import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from kafka_forensics.model.coordinators import OPEN_STATES, Committed, GroupHistory, TransactionLog
+from kafka_forensics.model.coordinators import OPEN_STATES, CommittedOffset, GroupHistory, TransactionLog
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ def misplaced_offsets(history: GroupHistory, partition_count: PartitionCount) ->
     if _fits_default(partition_count, ((commit.group, commit.log_partition) for commit in commits)):
         return []
     read_from = {group: partition_count.partition_of(group) for group in {commit.group for commit in commits}}
-    read: dict[tuple[str, str, int], Committed] = {}
-    misplaced: list[Committed] = []
+    read: dict[tuple[str, str, int], CommittedOffset] = {}
+    misplaced: list[CommittedOffset] = []
     for commit in commits:
         if read_from[commit.group] == commit.log_partition:
             read[commit.group, commit.topic, commit.partition] = commit

@@ -241,7 +241,7 @@ def java_hash(text: str) -> int:
     return 0 if value == -(1 << 31) else abs(value)
 
 
-def describes(state: LoggedState, topic: str, partition: int) -> bool:
+def will_be_ended(state: LoggedState, topic: str, partition: int) -> bool:
     """Whether the coordinator will end a transaction of this id in the partition (KIP-664: then it is not hanging)."""
     metadata = state.metadata
     return metadata is not None and metadata.state in OPEN_STATES and (topic, partition) in metadata.partitions

@@ -290,6 +290,6 @@ def finding(
     return Finding(kind, severity or default.severity, confidence or default.confidence, place, evidence or {})
 
 
-def on_premises(subject: Finding, premises: list[str]) -> Finding:
+def with_premises(subject: Finding, premises: list[str]) -> Finding:
     """The finding with further premises after its own."""
     return subject.with_evidence(premises=[*subject.evidence.get("premises", ()), *premises]) if premises else subject

@@ -466,7 +466,7 @@ class FollowerTruncation(TypedDict):
     from_checkpoint: int | None
 
 
-class Election(TypedDict):
+class ElectionEvidence(TypedDict):
     """A change of leader in the controllers' log."""
 
     election_ms: int | None
@@ -479,7 +479,7 @@ class Election(TypedDict):
     previous_isr: list[int]
 
 
-class ElectionOfLoss(Election):
+class ElectionOfLoss(ElectionEvidence):
     """The election that caused a loss."""
 
     unclean: bool
@@ -511,7 +511,7 @@ class ForkEvidence(LaterEvidence):
     not_in_remote_storage: NotRequired[JsonArray]
 
 
-class LossByElectionEvidence(ForkEvidence, Election):
+class LossByElectionEvidence(ForkEvidence, ElectionEvidence):
     """A loss, with the election of a last known leader that caused it."""
 
 
@@ -730,7 +730,7 @@ class QuorumEvidence(LaterEvidence):
     """Voters without a given copy."""
 
 
-class UncleanElectionEvidence(LaterEvidence, Election):
+class UncleanElectionEvidence(LaterEvidence, ElectionEvidence):
     """An unclean election, and the finding about its cost or why there is none."""
 
     unclean_elections: int

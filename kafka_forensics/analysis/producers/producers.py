@@ -14,8 +14,8 @@ from kafka_forensics.analysis import bounds
 from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.producers import rules
 from kafka_forensics.analysis.producers.rules import ProducerTable, doubled, move_to_front
-from kafka_forensics.analysis.producers.runs import FirstAndLastRows, OffsetRuns, offset_behind
-from kafka_forensics.analysis.segments import Survey, survey
+from kafka_forensics.analysis.producers.runs import FirstAndLastRows, OffsetRuns, offset_after
+from kafka_forensics.analysis.segments import ChunkFacts, chunk_facts
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.batches import BatchColumn, has_right_crc
 from kafka_forensics.model.constants import CONTROL_MASK, COORDINATOR_TOPICS, MAX_SEQUENCE, TRANSACTIONAL_MASK
@@ -151,14 +151,14 @@ class ProducersFold:
         answer: NDArray[np.int64] = self._windows[at]
         return answer
 
-    def step(self, columns: "NDArray[np.int64]", seen: Survey | None = None) -> None:
+    def step(self, columns: "NDArray[np.int64]", seen: ChunkFacts | None = None) -> None:
         """Add consecutive batches of the segment, (BATCH_COLUMNS, n) int64 in file order; a wrong CRC counts as damage.
 
         `seen` is the survey of these columns, if the caller has one.
         """
         if columns.shape[1] == 0:
             return
-        seen = seen or survey(columns)
+        seen = seen or chunk_facts(columns)
         good_and_breaks = self.runs.step(columns, seen)
         if not seen.producers:
             return
@@ -264,7 +264,7 @@ class ProducersFold:
         """Whether the log had all offsets of a batch, and its producer was present at them, before the batch."""
         producer = self._table.find(row[6])
         present = producer >= 0 and int(self._table.rows[producer, rules.FIRST_OFFSET]) <= row[4]
-        return present and self.runs.covers(row[4], offset_behind(row[5]), before=(row[0], row[1]))
+        return present and self.runs.covers(row[4], offset_after(row[5]), before=(row[0], row[1]))
 
 
 def _finding(context: ReplicaContext, row: list[int], kept: FirstAndLastRows) -> Finding:
@@ -284,7 +284,7 @@ def _finding(context: ReplicaContext, row: list[int], kept: FirstAndLastRows) ->
         evidence["found_sequence"] = first
     if not kept.complete:
         evidence["occurrences"] = kept.count
-    place = context.log_place(segment, position, size, base_offset, offset_behind(last_offset))
+    place = context.log_place(segment, position, size, base_offset, offset_after(last_offset))
     return finding(_KIND_NAMES[kind], place, evidence, confidence=Confidence.INFERRED if kind == rules.BACKWARD else None)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.analysis.segments import Survey, survey
+from kafka_forensics.analysis.segments import ChunkFacts, chunk_facts
 from kafka_forensics.model.batches import BatchColumn, has_right_crc
 from kafka_forensics.model.constants import INT64_MAX
 
@@ -77,7 +77,7 @@ class OffsetRuns:
         self._damaged_before = self._damaged_before or self.start_offset < 0
 
     def step(
-        self, columns: "NDArray[np.int64]", seen: Survey | None = None
+        self, columns: "NDArray[np.int64]", seen: ChunkFacts | None = None
     ) -> "tuple[NDArray[np.bool_], NDArray[np.int64]] | None":
         """Add the next batches; `seen` is the survey of these columns, if the caller has one.
 
@@ -86,7 +86,7 @@ class OffsetRuns:
         """
         if columns.shape[1] == 0:
             return None
-        if not self._damaged_behind and (seen or survey(columns)).joined:
+        if not self._damaged_behind and (seen or chunk_facts(columns)).joined:
             first = int(columns[BatchColumn.BASE_OFFSET, 0])
             if self.start_offset < 0 or first - 1 == self.last_offset:
                 self._begin(first, int(columns[BatchColumn.POSITION, 0]))
@@ -145,7 +145,7 @@ class OffsetRuns:
     @property
     def end_offset(self) -> int:
         """Offset after the last good batch."""
-        return offset_behind(self.last_offset)
+        return offset_after(self.last_offset)
 
     def broken_between(self, earlier: tuple[int, int], later: tuple[int, int] | None = None) -> bool:
         """Whether a break is, or may be where not all were kept, after the batch at place `earlier` and up to the one at place
@@ -185,6 +185,6 @@ class OffsetRuns:
         return needed >= end_offset
 
 
-def offset_behind(last_offset: int) -> int:
+def offset_after(last_offset: int) -> int:
     """The next offset, saturated at the end of int64."""
     return min(last_offset, INT64_MAX - 1) + 1

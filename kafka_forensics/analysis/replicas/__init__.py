@@ -2,7 +2,7 @@
 
 from kafka_forensics.analysis.replicas.absent_members import with_absent_members
 from kafka_forensics.analysis.replicas.comparison import Comparison, compare, with_holders
-from kafka_forensics.analysis.replicas.controller_state import electable, judged_by_controller, last_leader, member_lacks
+from kafka_forensics.analysis.replicas.controller_state import electable, last_leader, member_lacks, with_controller_findings
 from kafka_forensics.analysis.replicas.damaged_forks import damaged_by_headers, damaged_offsets
 from kafka_forensics.analysis.replicas.diff import (
     BLOCK_OFFSETS,
@@ -15,28 +15,33 @@ from kafka_forensics.analysis.replicas.diff import (
     differences,
     is_compacted,
     replicas_disagree,
-    uncover_gaps,
+    turn_unexplained_losses_into_gaps,
 )
 from kafka_forensics.analysis.replicas.forks import brokers_epochs, lineage
 from kafka_forensics.analysis.replicas.group_offsets import group_findings, malformed_findings, timestamps_of
-from kafka_forensics.analysis.replicas.leftovers import HeldAside, LoneIndex, with_lone_index_files, with_offsets_held_aside
+from kafka_forensics.analysis.replicas.leftovers import (
+    IndexWithoutLog,
+    LeftoverLog,
+    with_leftover_findings,
+    with_segments_of_lone_indexes,
+)
 from kafka_forensics.analysis.replicas.missing_log_start import (
-    beheaded,
-    head_findings,
-    missing_heads,
+    log_starts_missing_by_epochs,
+    missing_log_start_findings,
+    missing_log_starts,
     missing_snapshots,
     newest_time,
     retention_for,
-    with_heads,
+    with_missing_log_starts,
 )
 from kafka_forensics.analysis.replicas.readers import Readable, readable
 from kafka_forensics.analysis.replicas.records_held import batches_held, records_held, with_records
 from kafka_forensics.analysis.replicas.recovery_findings import (
     Outlook,
     recovery_findings,
+    recovery_outlook,
     refused_at,
     regresses,
-    summarised,
     swap_finding,
     with_unclean_restart,
 )

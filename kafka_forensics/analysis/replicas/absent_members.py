@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.kinds import Trait, finding, kinds_with, on_premises
+from kafka_forensics.analysis.kinds import Trait, finding, kinds_with, with_premises
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas.controller_state import electable
 from kafka_forensics.analysis.replicas.diff import BatchReader
@@ -106,7 +106,7 @@ def _absent_member(replicas: list[Replica], row: ExpectedReplica, control: Parti
     confidence = None if sure and risk.witness is not None else Confidence.SUSPECTED
     place = Place(row.topic, row.partition, row.broker, row.log_dir, offset_start=risk.start, offset_end=risk.end)
     kind = "LRS_RISK" if set(members) == {row.node} else "ISR_MEMBER_MISSING_COMMITTED"
-    return on_premises(finding(kind, place, evidence, confidence=confidence), control.premises)
+    return with_premises(finding(kind, place, evidence, confidence=confidence), control.premises)
 
 
 def _premises(row: ExpectedReplica, risk: _LossUnderEmptyLeader) -> list[str]:

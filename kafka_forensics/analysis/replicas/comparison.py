@@ -6,7 +6,7 @@ from itertools import combinations, pairwise
 from typing import TYPE_CHECKING
 
 from kafka_forensics.analysis.kinds import Trait, finding, kinds_with
-from kafka_forensics.analysis.replica import Replica, equal_digests, kept_from, place_of
+from kafka_forensics.analysis.replica import Replica, equal_digests, first_kept_offset, place_of
 from kafka_forensics.analysis.replicas.damaged_forks import (
     another_history,
     doubted_epoch,
@@ -128,7 +128,7 @@ def _left_out(
             if any(formats[side] < 2 <= formats[1 - side] for formats in differing.formats):
                 left_out |= {
                     (replicas[older].broker, start, end)
-                    for start, end in replicas[older].course.gaps()
+                    for start, end in replicas[older].offset_sequence.gaps()
                     if are_control_batches(replicas[newer], reader, start, end)
                 }
     return left_out
@@ -171,8 +171,8 @@ def _with_record_offsets(forks: list[Finding], replicas: list[Replica], conflict
 def _some_missing(replicas: list[Replica], left_out: Collection[tuple[int | str, int, int]]) -> bool:
     """Whether a replica has a gap or offsets lost to damage where another has batches; except those `left_out`."""
     for replica in replicas:
-        missing = [gap for gap in replica.course.gaps() if (replica.broker, *gap) not in left_out]
-        missing += replica.course.eaten.values()
+        missing = [gap for gap in replica.offset_sequence.gaps() if (replica.broker, *gap) not in left_out]
+        missing += replica.offset_sequence.lost_to_damage.values()
         if any(other.covers(start, end) for start, end in missing for other in replicas if other is not replica):
             return True
     return False
@@ -323,7 +323,7 @@ def _lagging(replicas: list[Replica], forked: Conflicts) -> list[Finding]:
         if replica.log_end_offset >= longest or not replica.end_is_known or index in in_conflict:
             continue
         longer = [k for k, other in enumerate(replicas) if other.log_end_offset > replica.log_end_offset]
-        start = kept_from(replica.log_end_offset, [replicas[k] for k in longer])
+        start = first_kept_offset(replica.log_end_offset, [replicas[k] for k in longer])
         place = replica.context.place(offset_start=min(start, longest), offset_end=longest)
         evidence: LagsEvidence = {"behind": longest - replica.log_end_offset, "leader_end": longest}
         evidence["held_by"] = [replicas[k].broker for k in longer if k not in in_conflict]
@@ -443,7 +443,7 @@ def _without_deleted(replicas: list[Replica], lost: Finding) -> Finding:
     if no other has any of it."""
     start, end = _offsets(lost)
     others = [replica for replica in replicas if replica.broker != lost.place.broker and start < replica.log_end_offset]
-    first = kept_from(start, others) if others else start
+    first = first_kept_offset(start, others) if others else start
     return replace(lost, place=replace(lost.place, offset_start=first)) if first < end else lost
 
 

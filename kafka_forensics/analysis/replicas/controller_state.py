@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Final
 
-from kafka_forensics.analysis.kinds import Trait, finding, kinds_with, on_premises
-from kafka_forensics.analysis.replica import Replica, kept_from
+from kafka_forensics.analysis.kinds import Trait, finding, kinds_with, with_premises
+from kafka_forensics.analysis.replica import Replica, first_kept_offset
 from kafka_forensics.analysis.replicas.diff import BatchReader, Conflicts
 from kafka_forensics.analysis.replicas.forks import last_epoch, lineage
 from kafka_forensics.analysis.replicas.holders import held_ranges, holding_all, same_as, with_held_ranges
@@ -33,17 +33,17 @@ _HIDING_CONTENT: Final = kinds_with(Trait.STOPS_READERS) | {"HW_BEYOND_LEO"}
 _DIVERGENCE_KINDS: Final = kinds_with(Trait.LOST_BY_ELECTION, Trait.IS_FORK) | {"SAME_EPOCH_DIVERGENCE"}
 
 
-def judged_by_controller(
+def with_controller_findings(
     replicas: list[Replica],
     conflicts: Conflicts,
     findings: list[Finding],
     reader: BatchReader,
-    nodes_given: frozenset[int] | None = None,
+    nodes_with_copies: frozenset[int] | None = None,
     known: tuple[int | None, str | None] = (None, None),
 ) -> list[Finding]:
     """`findings` of a comparison with what the controller's log adds to them; unchanged without that log.
 
-    `nodes_given`: ids of all nodes with a log directory among the copies; None if not every directory names its node.
+    `nodes_with_copies`: ids of all nodes with a log directory among the copies; None if not every directory names its node.
     `known`: up to where all of them, and offsets of groups, prove records committed, and the witness.
     """
     control = replicas[0].context.control if replicas else None
@@ -61,8 +61,8 @@ def judged_by_controller(
             judged[index] = lagging.with_evidence(isr=control.isr, in_isr=in_isr)
     judged = [finding for finding in judged if finding.kind != "REPLICA_LAGS" or finding.place.broker not in brokers_short]
     unchanged = {id(finding) for finding in findings}
-    judged += short + _unclean_elections(replicas, conflicts, control, judged, nodes_given)
-    return [finding if id(finding) in unchanged else on_premises(finding, control.premises) for finding in judged]
+    judged += short + _unclean_elections(replicas, conflicts, control, judged, nodes_with_copies)
+    return [finding if id(finding) in unchanged else with_premises(finding, control.premises) for finding in judged]
 
 
 def election_evidence(event: PartitionEvent) -> Json:
@@ -305,7 +305,7 @@ def _members_lacking_committed(
         committed = _or_proven(_committed(replicas, conflicts, control, index), replicas, conflicts, replica, known)
         if committed is None or not _controller_log_is_newer(replicas, committed, replica, control, reader):
             continue
-        start = kept_from(replica.log_end_offset, [other for other in replicas if other.broker in committed.held_by])
+        start = first_kept_offset(replica.log_end_offset, [other for other in replicas if other.broker in committed.held_by])
         if start >= committed.end:
             continue
         place = replica.context.place(offset_start=start, offset_end=committed.end)
@@ -421,7 +421,7 @@ def _unclean_elections(
     conflicts: Conflicts,
     control: PartitionControl,
     findings: list[Finding],
-    nodes_given: frozenset[int] | None,
+    nodes_with_copies: frozenset[int] | None,
 ) -> list[Finding]:
     """A finding for each unclean election, with its cost as far as the files show it."""
     elections = [event for event in _elections(control) if event.is_unclean]
@@ -449,7 +449,7 @@ def _unclean_elections(
             if cost.assumed_harmless:
                 epochs = ", ".join(map(str, _epochs_of(cost.assumed_harmless)))
                 evidence["premises"] = [f"{_LOST_NOTHING}: epoch {epochs}"]
-        elif (why := _why_no_cost(event, start, replicas, control, findings, nodes_given)) is not None:
+        elif (why := _why_no_cost(event, start, replicas, control, findings, nodes_with_copies)) is not None:
             evidence[why] = True
         sure = Confidence.SUSPECTED if event.is_committed is False else None
         severity = Severity.WARNING if "old_leader_not_given" in evidence else None
@@ -463,13 +463,13 @@ def _why_no_cost(
     replicas: list[Replica],
     control: PartitionControl,
     findings: list[Finding],
-    nodes_given: frozenset[int] | None,
+    nodes_with_copies: frozenset[int] | None,
 ) -> str | None:
     """Why no finding has the cost of an unclean election, as a name of evidence; None if that is unknown."""
     if event.previous_leader == event.state.leader:
         return "same_leader"
-    if nodes_given is not None and _may_hold_more(replicas, control, event):
-        return "old_leader_not_compared" if event.previous_leader in nodes_given else "old_leader_not_given"
+    if nodes_with_copies is not None and _may_hold_more(replicas, control, event):
+        return "old_leader_not_compared" if event.previous_leader in nodes_with_copies else "old_leader_not_given"
     diverging = _DIVERGENCE_KINDS | kinds_with(Trait.ELECTION_MAY_LOSE)
     if len(replicas) < 2 or any(finding.kind in diverging for finding in findings):
         return None

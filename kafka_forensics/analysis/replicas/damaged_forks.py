@@ -119,7 +119,7 @@ def damaged_offsets(replica: Replica, start: int, end: int) -> Ranges:
     if replica.state.unread or continuity.dropped_runs:
         return ()
     absent = [(run.start_offset, run.end_offset) for run in continuity.runs]
-    absent += [*replica.course.gaps(), *_empty_ends(replica)]
+    absent += [*replica.offset_sequence.gaps(), *_empty_ends(replica)]
     spans = without(normalised([(max(start, replica.log_start_offset), min(end, replica.log_end_offset))]), normalised(absent))
     by_headers = [(max(start, low), min(end, high)) for low, high in damaged_by_headers(replica)]
     return normalised([*spans, *by_headers])

@@ -9,7 +9,7 @@ import numpy as np
 
 from kafka_forensics.analysis.replica import Replica, differing_blocks
 from kafka_forensics.analysis.replicas.damaged_forks import are_two_histories
-from kafka_forensics.analysis.segments import Irregularity
+from kafka_forensics.analysis.segments import OffsetAnomaly
 from kafka_forensics.model.batches import BATCH_COLUMNS, IDENTITY, BatchColumn, has_right_crc
 from kafka_forensics.model.constants import CONTROL_MASK, RECORD_BATCH_OVERHEAD
 from kafka_forensics.replication.epochs import epoch_at
@@ -363,7 +363,7 @@ def _epoch_is_confirmed(replica: Replica, row: "NDArray[np.int64]") -> bool:
 def _is_misplaced(replica: Replica, row: "NDArray[np.int64]") -> bool:
     """Whether a batch contradicts both neighbours and was not moved to its right offset: then its base offset is wrong."""
     place = (int(row[-1]), int(row[BatchColumn.POSITION]))
-    wrong = [irregularity.run for irregularity in replica.course.irregularities if irregularity.kind == "OFFSET_DISCONTINUITY"]
+    wrong = [irregularity.run for irregularity in replica.offset_sequence.anomalies if irregularity.kind == "OFFSET_DISCONTINUITY"]
     moved = any(misplaced.place == place for misplaced in replica.misplaced)
     return not moved and any((run.segment, run.position) == place for run in wrong)
 
@@ -399,7 +399,7 @@ def counted(replica: Replica, reader: BatchReader, start: int, end: int) -> Coun
     return Counts(batches, records, size)
 
 
-def uncover_gaps(replicas: list[Replica], reader: BatchReader) -> None:
+def turn_unexplained_losses_into_gaps(replicas: list[Replica], reader: BatchReader) -> None:
     """Turn missing offsets that damage at a segment's end was assumed to explain, but has too few bytes for, into gaps, if the next
     segment is missing.
 
@@ -409,7 +409,7 @@ def uncover_gaps(replicas: list[Replica], reader: BatchReader) -> None:
     for replica in replicas:
         if replica.context.compacted or replica.state.continuity.dropped_runs:
             continue
-        for place, (start, end) in list(replica.course.eaten.items()):
+        for place, (start, end) in list(replica.offset_sequence.lost_to_damage.items()):
             room = _damaged_bytes_after(replica, *place)
             if place[0] >= end or end not in replica.context.segment_base_offsets or room is None:
                 continue
@@ -417,10 +417,10 @@ def uncover_gaps(replicas: list[Replica], reader: BatchReader) -> None:
             run = next((run for run in replica.state.continuity.runs if run.start_offset == end), None)
             if fits_to >= end or run is None:
                 continue
-            del replica.course.eaten[place]
+            del replica.offset_sequence.lost_to_damage[place]
             if fits_to > start:
-                replica.course.eaten[place] = (start, fits_to)
-            replica.course.irregularities.append(Irregularity("OFFSET_GAP", fits_to, end, run, fits_to))
+                replica.offset_sequence.lost_to_damage[place] = (start, fits_to)
+            replica.offset_sequence.anomalies.append(OffsetAnomaly("OFFSET_GAP", fits_to, end, run, fits_to))
             replica.gap_starts |= {fits_to}
 
 

@@ -168,7 +168,7 @@ def versions_at(replicas: list[Replica], conflicts: Conflicts, all_conflicts: Co
     grouped = _without_conflict(epoch_of, at)
     versions = [LogVersion([replicas[k] for k in members], epoch, [batches[k] for k in members]) for epoch, members in grouped]
     for index, replica in enumerate(replicas):
-        if replica.held_from > first:
+        if replica.first_held_offset > first:
             continued = [version for version in versions if continues_version(index, version, replicas, all_conflicts)]
             if len(continued) == 1:
                 continued[0].later_starts.append(replica)
@@ -196,7 +196,7 @@ def continues_version(index: int, version: LogVersion, replicas: list[Replica], 
     peer, overlaps = replicas[index], False
     for other in version.replicas:
         at = next(k for k, replica in enumerate(replicas) if replica is other)
-        start = max(peer.held_from, other.held_from)
+        start = max(peer.first_held_offset, other.first_held_offset)
         if at == index:
             return False
         if min(peer.log_end_offset, other.log_end_offset) <= start:
@@ -382,7 +382,7 @@ def _losing_versions(
     """
     latest = max(map(last_epoch, replicas), default=-1)
     leaders = [replica for replica in replicas if last_epoch(replica) == latest]
-    leaders = [replica for replica in leaders if replica.held_from <= first] or leaders
+    leaders = [replica for replica in leaders if replica.first_held_offset <= first] or leaders
     losers = []
     for version in versions:
         cuts = (
@@ -454,7 +454,7 @@ def _loss_under(leader: Replica, follower: Replica, replicas: list[Replica], apa
     loses none."""
     last = lineage(leader)[-1]
     wrote_nothing = last.start_offset == leader.log_end_offset and last not in leader.epochs
-    cut = cut_offset(follower, leader) if wrote_nothing or follower.held_from >= leader.log_end_offset else None
+    cut = cut_offset(follower, leader) if wrote_nothing or follower.first_held_offset >= leader.log_end_offset else None
     end = min(follower.context.high_watermark or 0, follower.log_end_offset)
     if cut is None or cut >= end or not follower.end_is_known or apart.differ_below(leader, follower, end):
         return None

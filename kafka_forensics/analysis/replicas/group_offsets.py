@@ -14,7 +14,7 @@ from kafka_forensics.analysis.replicas.comparison import Comparison
 from kafka_forensics.analysis.replicas.diff import BatchReader
 from kafka_forensics.analysis.replicas.readers import TimestampAt, held_back_finding, readable
 from kafka_forensics.model.batches import BatchColumn
-from kafka_forensics.model.coordinators import Committed, GroupLog
+from kafka_forensics.model.coordinators import CommittedOffset, GroupLog
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 
 if TYPE_CHECKING:
@@ -154,14 +154,14 @@ def _timestamp(replica: Replica, offset: int, reader: BatchReader) -> int:
     return int(rows[BatchColumn.BASE_TIMESTAMP, 0]) if rows.shape[1] else -1
 
 
-def _commits_of_topic(replicas: list[Replica]) -> list[Committed]:
+def _commits_of_topic(replicas: list[Replica]) -> list[CommittedOffset]:
     """Commits without another topic id than that of the copies."""
     ids = {replica.context.topic_id for replica in replicas} - {None}
     commits = {id(commit): commit for replica in replicas for commit in replica.context.committed}
     return [commit for commit in commits.values() if not ids or commit.greatest.topic_id is None or commit.greatest.topic_id in ids]
 
 
-def _premises(replicas: list[Replica], commit: Committed, reader: BatchReader) -> _Premises:
+def _premises(replicas: list[Replica], commit: CommittedOffset, reader: BatchReader) -> _Premises:
     brokers = {replica.context.node for replica in replicas}
     control = next((replica.context.control for replica in replicas if replica.context.control is not None), None)
     assigned, isr = ((), ()) if control is None else (control.replica_assignment or (), control.isr or ())
@@ -199,7 +199,7 @@ def raise_high_watermark(replicas: list[Replica], reader: BatchReader, compariso
             return
 
 
-def _may_have_been_read(commit: Committed, replica: Replica, reader: BatchReader) -> bool:
+def _may_have_been_read(commit: CommittedOffset, replica: Replica, reader: BatchReader) -> bool:
     """Whether the replica has the record before the committed offset, not newer than the commit."""
     offset, moment = commit.greatest.offset, commit.greatest.commit_timestamp
     if replica.log_end_offset < offset or moment <= 0:

@@ -75,7 +75,7 @@ def held_offsets(replica: Replica, start: int, end: int) -> Ranges:
         covered = clipped(normalised((run.start_offset, run.end_offset) for run in continuity.runs), start, end)
         return without(covered, normalised(damaged_by_headers(replica)))
     local = clipped(normalised([(replica.local_log_start_offset, replica.log_end_offset)]), start, end)
-    return without(local, normalised([*replica.course.gaps(), *damaged_offsets(replica, start, end)])) if local else ()
+    return without(local, normalised([*replica.offset_sequence.gaps(), *damaged_offsets(replica, start, end)])) if local else ()
 
 
 def _different(replicas: Sequence[Replica], conflicts: Conflicts, left: int, right: int) -> Ranges:

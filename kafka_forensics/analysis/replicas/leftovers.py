@@ -23,7 +23,7 @@ SEARCHED: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class HeldAside:
+class LeftoverLog:
     """The good batches of a log file that is not part of a live log: `.deleted`, `.swap`, `.cleaned`, or in a directory named
     `-delete`, `-stray`, `-future` (`suffix`)."""
 
@@ -45,7 +45,7 @@ class HeldAside:
 
 
 @dataclass(frozen=True, slots=True)
-class LoneIndex:
+class IndexWithoutLog:
     """Index files of a segment without its `.log`: its base offset, their names, and the end offsets that they prove."""
 
     base_offset: int
@@ -54,7 +54,7 @@ class LoneIndex:
     """By `offset index`, `time index` and `transaction index`, of those that prove any."""
 
 
-def with_offsets_held_aside(replicas: Sequence[Replica], aside: Sequence[HeldAside], findings: list[Finding]) -> list[Finding]:
+def with_leftover_findings(replicas: Sequence[Replica], aside: Sequence[LeftoverLog], findings: list[Finding]) -> list[Finding]:
     """`LEFTOVER_HOLDS_DATA` for the files of each directory and suffix with offsets that the broker's live log lacks.
 
     Truncated segments that no live log extends to are the last copy of their records: a `warning`, suspected. Kafka keeps truncated
@@ -63,7 +63,7 @@ def with_offsets_held_aside(replicas: Sequence[Replica], aside: Sequence[HeldAsi
     Findings of missing offsets that they have get `also_in`: the files. The live log of a recreated topic has none of the old
     topic's offsets, whatever other brokers have.
     """
-    groups: dict[tuple[object, ...], list[HeldAside]] = {}
+    groups: dict[tuple[object, ...], list[LeftoverLog]] = {}
     for leftover in aside:
         groups.setdefault(leftover.group, []).append(leftover)
     leftovers = []
@@ -73,7 +73,7 @@ def with_offsets_held_aside(replicas: Sequence[Replica], aside: Sequence[HeldAsi
     return findings + leftovers
 
 
-def _contents(members: Sequence[HeldAside], lacking: Sequence[Range], live: Sequence[Replica]) -> Json:
+def _contents(members: Sequence[LeftoverLog], lacking: Sequence[Range], live: Sequence[Replica]) -> Json:
     evidence: Json = {
         "files": [leftover.file for leftover in members[:LISTED]],
         "suffix": members[0].suffix,
@@ -88,7 +88,7 @@ def _contents(members: Sequence[HeldAside], lacking: Sequence[Range], live: Sequ
 
 
 def _leftover(
-    members: Sequence[HeldAside], replicas: Sequence[Replica], findings: list[Finding]
+    members: Sequence[LeftoverLog], replicas: Sequence[Replica], findings: list[Finding]
 ) -> tuple[Finding | None, list[Finding]]:
     """The finding about the files of one directory and suffix, None if the live log has all their offsets or is not known; and
     `findings`, with those files where they have missing offsets."""
@@ -119,7 +119,7 @@ def _leftover(
     return finding("LEFTOVER_HOLDS_DATA", place, evidence), findings
 
 
-def _lacking(members: Sequence[HeldAside], live: Sequence[Replica]) -> Ranges:
+def _lacking(members: Sequence[LeftoverLog], live: Sequence[Replica]) -> Ranges:
     """Offsets of these files that no live log of their broker has, ascending and joined.
 
     Offsets missing inside a compacted log were removed by its cleaner.
@@ -130,7 +130,7 @@ def _lacking(members: Sequence[HeldAside], live: Sequence[Replica]) -> Ranges:
     return without(runs, normalised(covered))
 
 
-def _with_leftovers(members: Sequence[HeldAside], findings: list[Finding]) -> tuple[list[Finding], list[str]]:
+def _with_leftovers(members: Sequence[LeftoverLog], findings: list[Finding]) -> tuple[list[Finding], list[str]]:
     """`findings`, with the files in those about missing offsets that they have; and names of these findings."""
     spans = sorted((run.start_offset, run.end_offset, number) for number, aside in enumerate(members) for run in aside.runs)
     starts = [start for start, _, _ in spans]
@@ -155,7 +155,7 @@ def _with_leftovers(members: Sequence[HeldAside], findings: list[Finding]) -> tu
     return answer, list(fills)
 
 
-def _proves_gap(index: LoneIndex, gaps: list[tuple[int, int]], findings: list[Finding]) -> bool:
+def _proves_gap(index: IndexWithoutLog, gaps: list[tuple[int, int]], findings: list[Finding]) -> bool:
     """Whether an index is in one of the gaps, (start, number of the finding); adds it as evidence there."""
     after = bisect_right(gaps, index.base_offset, key=lambda gap: gap[0])
     number = gaps[after - 1][1] if after else -1
@@ -166,8 +166,8 @@ def _proves_gap(index: LoneIndex, gaps: list[tuple[int, int]], findings: list[Fi
     return True
 
 
-def with_lone_index_files(
-    replica: Replica, lone: Sequence[LoneIndex], snapshots: Sequence[int], findings: list[Finding]
+def with_segments_of_lone_indexes(
+    replica: Replica, lone: Sequence[IndexWithoutLog], snapshots: Sequence[int], findings: list[Finding]
 ) -> list[Finding]:
     """`findings`, with the segments that index files without a log prove: evidence for `SEGMENT_MISSING` inside the log, a finding
     before or after it. `snapshots`: offsets in the names of producer snapshots.
@@ -180,7 +180,7 @@ def with_lone_index_files(
     start = replica.local_log_start_offset if replica.is_tiered else context.log_start_checkpoint or 0
     gaps = sorted((gap.place.offset_start or 0, number) for number, gap in enumerate(findings) if gap.kind == "SEGMENT_MISSING")
     findings = list(findings)
-    edges: dict[bool, list[LoneIndex]] = {}
+    edges: dict[bool, list[IndexWithoutLog]] = {}
     for index in lone:
         if _proves_gap(index, gaps, findings):
             continue
@@ -198,7 +198,7 @@ def with_lone_index_files(
     return findings
 
 
-def _at_end(replica: Replica, lone: Sequence[LoneIndex], snapshots: Sequence[int]) -> Finding:
+def _at_end(replica: Replica, lone: Sequence[IndexWithoutLog], snapshots: Sequence[int]) -> Finding:
     """`SEGMENT_MISSING` for the last segments without logs, as far as remaining files prove offsets; a `warning` if none does.
     After a clean shutdown the end is known: the broker writes the log end twice."""
     start, evidence = _remaining_files(replica, lone)
@@ -220,14 +220,14 @@ def _at_end(replica: Replica, lone: Sequence[LoneIndex], snapshots: Sequence[int
     return finding("SEGMENT_MISSING", replica.context.place(offset_start=start, offset_end=end_offset), evidence)
 
 
-def _remaining_files(replica: Replica, lone: Sequence[LoneIndex]) -> "tuple[int, SegmentMissingEvidence]":
+def _remaining_files(replica: Replica, lone: Sequence[IndexWithoutLog]) -> "tuple[int, SegmentMissingEvidence]":
     """Where the first of these segments began, and evidence of their remaining files."""
     start = min(index.base_offset for index in lone)
     files = [name for index in lone for name in index.files][:LISTED]
     return start, {"file": replica.context.log_file(start), "index_files": files}
 
 
-def _ends(context: "ReplicaContext", lone: Sequence[LoneIndex], snapshots: Sequence[int]) -> dict[str, int]:
+def _ends(context: "ReplicaContext", lone: Sequence[IndexWithoutLog], snapshots: Sequence[int]) -> dict[str, int]:
     """How far the log extended at least, by file: a snapshot's name, an epoch's first offset, the high watermark and the recovery
     point are past log ends or lower (ProducerStateManager, LeaderEpochFileCache, LogManager)."""
     by_file = {

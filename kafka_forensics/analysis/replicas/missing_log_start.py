@@ -46,7 +46,7 @@ class MissingLogStart:
     is_sure: bool
 
 
-def missing_heads(replicas: Sequence[Replica], reader: BatchReader) -> list[MissingLogStart]:
+def missing_log_starts(replicas: Sequence[Replica], reader: BatchReader) -> list[MissingLogStart]:
     """Log starts that replicas of one partition lack for no known reason; also where logs differ further on.
 
     Nothing is reported of tiered topics, of live copies, and of logs that are not whole.
@@ -63,7 +63,7 @@ def missing_heads(replicas: Sequence[Replica], reader: BatchReader) -> list[Miss
     return starts
 
 
-def beheaded(replicas: Sequence[Replica]) -> list[Finding]:
+def log_starts_missing_by_epochs(replicas: Sequence[Replica]) -> list[Finding]:
     """`LOG_HEAD_MISSING` of logs whose own epochs begin before their first segment, if no other copy has the missing records.
 
     Epochs of a topic with remote storage begin with its records there; if the topic may have some, this is only info.
@@ -174,7 +174,7 @@ def newest_time(replicas: Sequence[Replica], reader: BatchReader) -> int:
     return max(times)
 
 
-def head_findings(missing: Sequence[MissingLogStart]) -> list[Finding]:
+def missing_log_start_findings(missing: Sequence[MissingLogStart]) -> list[Finding]:
     """`LOG_HEAD_MISSING` of each; critical if the replica may lead by the controller's log."""
     findings = []
     for start in missing:
@@ -209,7 +209,7 @@ def _why_not_deleted(start: MissingLogStart) -> tuple[str, str]:
     return "Kafka's default retention", _IN_SERVER_PROPERTIES
 
 
-def with_heads(heads: Sequence[Finding], known_findings: Sequence[Finding]) -> list[Finding]:
+def with_missing_log_starts(heads: Sequence[Finding], known_findings: Sequence[Finding]) -> list[Finding]:
     """`known_findings` and those about missing log starts; a missing segment at the start of its log replaces such a finding, with
     the higher severity."""
     by_place = {_place_of(missing): missing for missing in heads}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.kinds import finding, on_premises
+from kafka_forensics.analysis.kinds import finding, with_premises
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.controller import NO_LEADER, PartitionControl
 from kafka_forensics.model.findings import Finding, Place
@@ -175,4 +175,4 @@ def held_back_finding(replicas: list[Replica], answer: Readable) -> list[Finding
     premises = [] if context.control is None else context.control.premises
     if not answer.brokers:
         premises = [*premises, "the leader's high watermark has not moved since it was checkpointed"]
-    return [on_premises(finding("READERS_HELD_BACK", place, known), premises)]
+    return [with_premises(finding("READERS_HELD_BACK", place, known), premises)]

@@ -13,7 +13,7 @@ from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CONTROL_MASK
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.offset_ranges import Ranges, clipped, counted, normalised, without
-from kafka_forensics.model.results import Read
+from kafka_forensics.model.results import ReadExtent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +56,7 @@ def with_records(
     """The findings; those of `kinds` above `info` with the number of records at their offsets (evidence `records_held`): by the
     good copy with the most, or by the version of a fork with the most; not if such a log was not read completely, is damaged there,
     or is too large to count."""
-    readable = {replica.broker: replica for replica in replicas if replica.read is Read.WHOLE}
+    readable = {replica.broker: replica for replica in replicas if replica.read is ReadExtent.WHOLE}
     return [
         _counted(finding, readable, reader) if finding.kind in kinds and finding.severity is not Severity.INFO else finding
         for finding in findings
@@ -93,7 +93,7 @@ def records_held(replica: Replica, reader: "BatchReader", start: int, end: int) 
     if gaps and not replica.context.compacted:
         return None
     outside = without(((first, last),), ((start, end),)) if runs else ()
-    if replica.state.framing.broker_timestamp < 0 and not replica.course.irregularities and counted(outside) < counted(inside):
+    if replica.state.framing.broker_timestamp < 0 and not replica.offset_sequence.anomalies and counted(outside) < counted(inside):
         others = _sum(replica, reader, clipped(runs, first, start) + clipped(runs, end, last))
         return None if others is None else replica.state.framing.records - others
     return _sum(replica, reader, inside)

@@ -18,10 +18,10 @@ from kafka_forensics.replication.recovery import (
     LENGTH_TOO_SMALL,
     NEXT_OFFSET,
     OFFSET_REGRESSION,
-    Cut,
-    Forecast,
     LoaderStep,
+    LoadForecast,
     LogFacts,
+    LogTruncation,
     segment_file,
 )
 
@@ -52,15 +52,15 @@ class Outlook:
     """What becomes of a replica if its broker starts on this copy, and if it had crashed before (`unclean`)."""
 
     facts: LogFacts
-    forecast: Forecast
-    unclean: Forecast
+    forecast: LoadForecast
+    unclean: LoadForecast
 
 
 def regresses(replica: Replica, base_offset: int) -> bool:
     """Whether offsets of a segment go back, so that rebuilding its index may fail."""
     return any(
         irregularity.kind in kinds_with(Trait.OUT_OF_ORDER) and irregularity.run.segment == base_offset
-        for irregularity in replica.course.irregularities
+        for irregularity in replica.offset_sequence.anomalies
     )
 
 
@@ -95,7 +95,7 @@ def recovery_findings(replica: Replica, outlook: Outlook) -> list[Finding]:
     return findings
 
 
-def _batches_after(replica: Replica, cut: Cut) -> int | None:
+def _batches_after(replica: Replica, cut: LogTruncation) -> int | None:
     """Whole batches after the first byte cut; None if no byte is cut."""
     if cut.position is None:
         return None
@@ -168,7 +168,7 @@ def swap_finding(replica: Replica, facts: LogFacts, steps: list[LoaderStep], swa
     return finding("INTERRUPTED_SWAP", place, evidence, severity=Severity.CRITICAL if critical else None)
 
 
-def summarised(forecast: Forecast) -> RecoveryOutlook:
+def recovery_outlook(forecast: LoadForecast) -> RecoveryOutlook:
     """The forecast for a replica's summary: of very many steps the first, and the last."""
     steps = forecast.steps if len(forecast.steps) <= STEPS_LISTED else (*forecast.steps[: STEPS_LISTED - 1], forecast.steps[-1])
     return RecoveryOutlook(

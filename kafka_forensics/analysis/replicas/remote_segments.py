@@ -16,7 +16,7 @@ from kafka_forensics.model.findings import Finding, Place
 from kafka_forensics.model.offset_ranges import Ranges, clipped, normalised, without
 from kafka_forensics.model.remote_log import RemoteLogHistory, RemoteSegment
 from kafka_forensics.model.results import PartitionSummary
-from kafka_forensics.replication.remote_segments import is_in_lineage, left_out, remote_fate
+from kafka_forensics.replication.remote_segments import diverging_offsets, is_in_lineage, remote_fate
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.kinds.evidence_classes import TieredEvidence
@@ -96,7 +96,7 @@ def _left_out(leader: Replica, segments: Sequence[RemoteSegment]) -> dict[Remote
     """Segments with other records than the leader's log, each with the offsets of these."""
     epochs, latest = lineage(leader), last_epoch(leader)
     older = [segment for segment in segments if segment.leader_epochs[-1].leader_epoch < latest]
-    spans = {segment: left_out(segment, epochs, leader.log_start_offset) for segment in older}
+    spans = {segment: diverging_offsets(segment, epochs, leader.log_start_offset) for segment in older}
     return {segment: parts for segment, parts in spans.items() if parts}
 
 

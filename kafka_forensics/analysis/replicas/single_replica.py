@@ -45,7 +45,10 @@ def damage_findings(replica: Replica) -> list[Finding]:
         totals = framing.by_segment.get(segment)
         if totals is None or not stop.runs_past_end or totals.batches <= stop.batches_before:
             continue
-        first, size = replica.course.eaten.get((segment, stop.position), (-1, -1))[1], totals.end_position - stop.position
+        first, size = (
+            replica.offset_sequence.lost_to_damage.get((segment, stop.position), (-1, -1))[1],
+            totals.end_position - stop.position,
+        )
         place = context.log_place(segment, stop.position, size, None if first < 0 else first, totals.last_offset + 1)
         evidence = {
             "bytes": size,
@@ -63,8 +66,8 @@ def damage_finding(replica: Replica, kind: str, segment: int, damage: Damage, *,
     evidence: Json = dict(damage.detail)
     severity = None
     start, end = (damage.base_offset, damage.last_offset + 1) if damage.base_offset >= 0 else (None, None)
-    if (segment, damage.position) in replica.course.eaten:
-        start, end = replica.course.eaten[(segment, damage.position)]
+    if (segment, damage.position) in replica.offset_sequence.lost_to_damage:
+        start, end = replica.offset_sequence.lost_to_damage[(segment, damage.position)]
     stop, totals = framing.readers_stop.get(segment), framing.by_segment.get(segment)
     if stop is not None and stop.position == damage.position and totals is not None:
         evidence["batches_recovered"] = totals.batches - stop.batches_before
@@ -74,7 +77,7 @@ def damage_finding(replica: Replica, kind: str, segment: int, damage: Damage, *,
         end_of_log = replica.log_end_offset - 1 if last and replica.log_end_offset > replica.log_start_offset else None
         evidence["last_valid_offset"] = end_of_log if totals is None else totals.last_offset
         start, end = None, None
-        beyond = replica.entries_beyond[(segment, "index")]
+        beyond = replica.index_entries_beyond_log[(segment, "index")]
         if beyond:
             evidence["index_entries_beyond"] = beyond
         if not last:
@@ -93,7 +96,7 @@ def order_findings(replica: Replica) -> list[Finding]:
     context = replica.context
     misplaced = {moved.place: moved for moved in replica.misplaced}
     findings = []
-    for irregularity in replica.course.irregularities:
+    for irregularity in replica.offset_sequence.anomalies:
         run, start, end = irregularity.run, irregularity.start, irregularity.end
         evidence: Json = {"expected_offset": irregularity.expected, "found_offset": run.start_offset}
         severity = confidence = None
@@ -121,7 +124,7 @@ def _cut_between_batches(replica: Replica, end_offset: int) -> Finding | None:
     """`SEG_SHORT` for the segment that ends with a complete batch before `end_offset` though its index has later entries."""
     context, framing = replica.context, replica.state.framing
     for segment, totals in framing.by_segment.items():
-        beyond = replica.entries_beyond[(segment, "index")]
+        beyond = replica.index_entries_beyond_log[(segment, "index")]
         if totals.last_offset + 1 == end_offset and beyond and not _torn(replica, segment):
             place = context.place(context.log_file(segment), byte_start=totals.end_position, byte_end=totals.end_position)
             evidence: FramingEvidence = {"reason": "index", "index_entries_beyond": beyond, "last_valid_offset": totals.last_offset}
@@ -137,8 +140,8 @@ def _is_missing_segment(replica: Replica, start: int, end: int) -> bool:
     if number == 0 or number == len(bases) or bases[number] != end:
         return False
     before = bases[number - 1]
-    cut = any(replica.entries_beyond[(before, kind)] for kind in ("index", "timeindex"))
-    lost = any(lost_end == start for _, lost_end in replica.course.eaten.values())
+    cut = any(replica.index_entries_beyond_log[(before, kind)] for kind in ("index", "timeindex"))
+    lost = any(lost_end == start for _, lost_end in replica.offset_sequence.lost_to_damage.values())
     return not _torn(replica, before) and not cut and not lost and start > before
 
 
@@ -178,7 +181,7 @@ def _epoch_field_findings(replica: Replica, strays: Sequence[tuple[EpochRun, int
     context = replica.context
     displaced = {
         (irregularity.run.segment, irregularity.run.position)
-        for irregularity in replica.course.irregularities
+        for irregularity in replica.offset_sequence.anomalies
         if irregularity.kind != "OFFSET_GAP"
     }
     for run, expected in [*strays, *replica.state.epochs.regressions()]:
@@ -201,7 +204,7 @@ def _epoch_checkpoint_finding(replica: Replica, stray_epochs: Collection[int]) -
         return None
     lineage = [entry for entry in epochs.lineage() if entry.leader_epoch not in stray_epochs]
     start, end = replica.local_log_start_offset, replica.log_end_offset
-    lacks_batches = bool(replica.state.framing.bytes_damaged or replica.course.irregularities or replica.state.unread)
+    lacks_batches = bool(replica.state.framing.bytes_damaged or replica.offset_sequence.anomalies or replica.state.unread)
     reason = checkpoint_contradiction(checkpoint, lineage, start, end, compacted=context.compacted or lacks_batches)
     if reason is None:
         return None
@@ -260,7 +263,9 @@ def _log_start_moved(replica: Replica, checkpoint: list[EpochEntry], lineage: li
 def index_findings(replica: Replica) -> list[Finding]:
     """Index entries that contradict the log, one finding for each index file."""
     by_file: dict[tuple[int, str], list[BadEntry]] = {}
-    disordered = {irregularity.run.segment for irregularity in replica.course.irregularities if irregularity.kind != "OFFSET_GAP"}
+    disordered = {
+        irregularity.run.segment for irregularity in replica.offset_sequence.anomalies if irregularity.kind != "OFFSET_GAP"
+    }
     disordered |= {segment for segment, _ in replica.state.framing.damage.get("BATCH_RANGE_INCONSISTENT", ())}
     disordered |= {segment for segment, _ in misnamed(replica)}
     for bad in replica.state.bad_entries:
@@ -339,7 +344,7 @@ def _proves_lost_bytes(replica: Replica, bad: BadEntry) -> bool:
     totals = replica.state.framing.by_segment.get(bad.segment)
     if bad.reason == "beyond_log" and totals is None and (lost or bad.segment in replica.gap_starts):
         return True
-    beyond = replica.entries_beyond[(bad.segment, "index")] > 0
+    beyond = replica.index_entries_beyond_log[(bad.segment, "index")] > 0
     short = totals is not None and totals.last_offset + 1 in replica.gap_starts and beyond
     return bad.reason == "beyond_log" and (short or _torn(replica, bad.segment))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
-from kafka_forensics.analysis.segments.framing import Survey
+from kafka_forensics.analysis.segments.framing import ChunkFacts
 from kafka_forensics.model.batches import BatchColumn, Damage, has_right_crc
 from kafka_forensics.model.constants import INT64_MAX, MAX_RELATIVE_OFFSET
 
@@ -128,7 +128,7 @@ class ContinuityFold:
         self.first_in_segment: dict[int, int] = {}
         """Segment base offset → base offset of its first batch."""
 
-    def step(self, columns: "NDArray[np.int64]", damage: list[Damage], seen: Survey | None = None) -> None:
+    def step(self, columns: "NDArray[np.int64]", damage: list[Damage], seen: ChunkFacts | None = None) -> None:
         """Add the batches of a chunk and the damage between them; `seen` is the survey of these columns, if the caller has one."""
         explained = [place.position for place in damage if place.kind in kinds_with(Trait.HIDES_OFFSETS)]
         if seen is not None and seen.joined and not explained:
@@ -253,7 +253,7 @@ def _counted_end(column: "NDArray[np.int64]") -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Irregularity:
+class OffsetAnomaly:
     """An irregularity in the order of runs: offsets `[start, end)`, and the run at which it shows."""
 
     kind: str
@@ -264,28 +264,28 @@ class Irregularity:
 
 
 @dataclass(slots=True)
-class Course:
+class OffsetSequence:
     """The offsets of a log: where they end, irregularities, offsets lost to damage."""
 
     end_offset: int
-    irregularities: list[Irregularity]
-    eaten: dict[tuple[int, int], tuple[int, int]]
+    anomalies: list[OffsetAnomaly]
+    lost_to_damage: dict[tuple[int, int], tuple[int, int]]
     """(segment, byte position of damage) → missing offsets `[start, end)`."""
 
     def gaps(self) -> list[tuple[int, int]]:
         """Offsets `[start, end)` that no batch covers."""
-        return [(gap.start, gap.end) for gap in self.irregularities if gap.kind == "OFFSET_GAP"]
+        return [(gap.start, gap.end) for gap in self.anomalies if gap.kind == "OFFSET_GAP"]
 
 
-def judge(runs: list[Run]) -> Course:
+def judge(runs: list[Run]) -> OffsetSequence:
     """Judge the runs in file order: offsets never seen are a gap, seen before a regression, filling an earlier gap non-monotonic; a
     single batch between neighbours that join without it, or that its segment cannot hold, is a discontinuity."""
     start = runs[0].start_offset if runs else 0
     if len(runs) > 1 and runs[0].batches == 1 and runs[1].start_offset == runs[0].segment + runs[0].end_offset - start:
         start = runs[0].segment  # only the first batch is wrong: the next run continues from the segment's name
-    course = Course(start, [], {})
-    gaps: list[Irregularity] = []
-    expected = course.end_offset
+    offset_sequence = OffsetSequence(start, [], {})
+    gaps: list[OffsetAnomaly] = []
+    expected = offset_sequence.end_offset
     for index, run in enumerate(runs):
         following = runs[index + 1] if index + 1 < len(runs) else None
         size = run.end_offset - run.start_offset
@@ -293,29 +293,29 @@ def judge(runs: list[Run]) -> Course:
         # Kafka refuses a batch with offsets that its segment cannot hold
         is_refused = run.start_offset < 0 or run.end_offset - 1 - run.segment > MAX_RELATIVE_OFFSET
         if index == 0 and run.after_damage is not None and run.after_damage[0] < run.start_offset:
-            course.eaten[run.after_damage] = (run.after_damage[0], run.start_offset)
+            offset_sequence.lost_to_damage[run.after_damage] = (run.after_damage[0], run.start_offset)
         if run.start_offset == expected:
             expected = run.end_offset
         elif run.batches == 1 and (joins or (following is None and is_refused)):
-            course.irregularities.append(Irregularity("OFFSET_DISCONTINUITY", expected, expected + size, run, expected))
+            offset_sequence.anomalies.append(OffsetAnomaly("OFFSET_DISCONTINUITY", expected, expected + size, run, expected))
             expected += size
         elif run.start_offset > expected:
             if run.after_damage is not None:
-                course.eaten[run.after_damage] = (expected, run.start_offset)
+                offset_sequence.lost_to_damage[run.after_damage] = (expected, run.start_offset)
             else:
-                gaps.append(Irregularity("OFFSET_GAP", expected, run.start_offset, run, expected))
+                gaps.append(OffsetAnomaly("OFFSET_GAP", expected, run.start_offset, run, expected))
             expected = run.end_offset
         elif _fill(gaps, run):
-            course.irregularities.append(Irregularity("OFFSET_NON_MONOTONIC", run.start_offset, run.end_offset, run, expected))
+            offset_sequence.anomalies.append(OffsetAnomaly("OFFSET_NON_MONOTONIC", run.start_offset, run.end_offset, run, expected))
         else:
-            course.irregularities.append(Irregularity("OFFSET_REGRESSION", run.start_offset, run.end_offset, run, expected))
+            offset_sequence.anomalies.append(OffsetAnomaly("OFFSET_REGRESSION", run.start_offset, run.end_offset, run, expected))
             expected = max(expected, run.end_offset)
-    course.irregularities.extend(gaps)
-    course.end_offset = expected
-    return course
+    offset_sequence.anomalies.extend(gaps)
+    offset_sequence.end_offset = expected
+    return offset_sequence
 
 
-def _fill(gaps: list[Irregularity], run: Run) -> bool:
+def _fill(gaps: list[OffsetAnomaly], run: Run) -> bool:
     """Whether `run` is inside one of `gaps`, which then shrinks to what is still missing."""
     for index, gap in enumerate(gaps):
         if gap.start <= run.start_offset and run.end_offset <= gap.end:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from kafka_forensics.analysis.bounds import Sample
+from kafka_forensics.analysis.bounds import FirstAndLast
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage, has_right_crc
 from kafka_forensics.model.constants import (
@@ -25,7 +25,7 @@ _MOST_RECORDS: Final = 1 << 20
 """A batch is counted as at most this many records."""
 
 
-class Survey(NamedTuple):
+class ChunkFacts(NamedTuple):
     """Properties of a chunk of at least one batch, from one look before the folds: most chunks are sound and need no rule's own
     look."""
 
@@ -44,7 +44,7 @@ class Survey(NamedTuple):
     """Some batch is a control batch or uses LogAppendTime: its timestamps are a broker's."""
 
 
-def survey(columns: "NDArray[np.int64]") -> Survey:
+def chunk_facts(columns: "NDArray[np.int64]") -> ChunkFacts:
     """Properties of a chunk's (BATCH_COLUMNS, n) matrix, n ≥ 1."""
     good = has_right_crc(columns)
     base, last = columns[BatchColumn.BASE_OFFSET], columns[BatchColumn.LAST_OFFSET]
@@ -54,7 +54,7 @@ def survey(columns: "NDArray[np.int64]") -> Survey:
     count = sound[BatchColumn.RECORDS_COUNT]
     believed = count.min(initial=0) >= 0 and count.max(initial=0) <= _MOST_RECORDS
     too_many = count * MIN_RECORD_SIZE > sound[BatchColumn.SIZE_IN_BYTES] - RECORD_BATCH_OVERHEAD
-    return Survey(
+    return ChunkFacts(
         joined=all_good and not is_odd_place,
         one_epoch=not (columns[BatchColumn.PARTITION_LEADER_EPOCH] != columns[BatchColumn.PARTITION_LEADER_EPOCH, 0]).any(),
         producers=bool((columns[BatchColumn.PRODUCER_ID] >= 0).any()),
@@ -99,11 +99,11 @@ class FramingFold:
         self.max_timestamp = -1
         self.broker_timestamp = -1
         """The newest timestamp set by a broker, not a client: of control batches and of LogAppendTime, with right CRCs."""
-        self.damage: dict[str, Sample[tuple[int, Damage]]] = {}
+        self.damage: dict[str, FirstAndLast[tuple[int, Damage]]] = {}
         self.by_segment: dict[int, SegmentTotals] = {}
         self.readers_stop: dict[int, ReadersStop] = {}
 
-    def step(self, chunk: BatchChunk, seen: Survey | None = None) -> None:
+    def step(self, chunk: BatchChunk, seen: ChunkFacts | None = None) -> None:
         """Add a chunk: its batches, its damage, its bytes; `seen` is the survey of its columns, if the caller has one."""
         columns = chunk.columns
         self.bytes_decoded += chunk.bytes_decoded
@@ -115,7 +115,7 @@ class FramingFold:
             self._find_readers_stop(chunk)
             return
         self.batches += columns.shape[1]
-        seen = seen or survey(columns)
+        seen = seen or chunk_facts(columns)
         self.records += seen.records
         self.max_timestamp = max(self.max_timestamp, seen.max_timestamp)
         if seen.timed:
@@ -140,7 +140,7 @@ class FramingFold:
                 return
 
     def _add_damage(self, damage: Damage) -> None:
-        self.damage.setdefault(damage.kind, Sample()).append((self._segment, damage))
+        self.damage.setdefault(damage.kind, FirstAndLast()).append((self._segment, damage))
 
     def _check_headers(self, columns: "NDArray[np.int64]", reported: set[tuple[str, int]]) -> None:
         """Report impossible counts and ranges: a record takes at least seven bytes and one offset. `reported` are (kind, position)
@@ -166,7 +166,7 @@ class FramingFold:
         self.max_timestamp = max(self.max_timestamp, right.max_timestamp)
         self.broker_timestamp = max(self.broker_timestamp, right.broker_timestamp)
         for kind, sample in right.damage.items():
-            self.damage.setdefault(kind, Sample()).extend(sample)
+            self.damage.setdefault(kind, FirstAndLast()).extend(sample)
         for segment, stop in right.readers_stop.items():
             if segment not in self.readers_stop:
                 before = self.by_segment.get(segment, SegmentTotals()).batches

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.analysis.bounds import Sample
-from kafka_forensics.analysis.segments.framing import Survey
+from kafka_forensics.analysis.bounds import FirstAndLast
+from kafka_forensics.analysis.segments.framing import ChunkFacts
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import INDEX_ENTRY_SIZE, INT64_MAX, TIME_INDEX_ENTRY_SIZE
 from kafka_forensics.model.files import OffsetIndex
@@ -125,7 +125,7 @@ class IndexFold:
         self._segment = segment_base_offset
         self._index = index
         self._time = time_index
-        self.bad: Sample[BadEntry] = Sample()
+        self.bad: FirstAndLast[BadEntry] = FirstAndLast()
         self.max_timestamp = -1
         self.last_offset = -1
         self.end_position = 0
@@ -136,7 +136,7 @@ class IndexFold:
         self._sound: dict[str, list[NDArray[np.int64]]] = {"index": [], "timeindex": []}
         """Numbers of the entries that point into this part and agree with it; the part before may still contradict them."""
 
-    def step(self, columns: "NDArray[np.int64]", seen: Survey | None = None) -> None:
+    def step(self, columns: "NDArray[np.int64]", seen: ChunkFacts | None = None) -> None:
         """Check the entries that point into this chunk; `seen` is the survey of these columns, if the caller has one."""
         if columns.shape[1] == 0:
             return
@@ -220,7 +220,7 @@ class IndexFold:
             )
         return summaries
 
-    def lighten(self) -> None:
+    def drop_entries(self) -> None:
         """Replace the entries by summaries, so that the state is small to send; no batch can be added after that."""
         self.summaries = self._summaries()
         self._index = self._time = None

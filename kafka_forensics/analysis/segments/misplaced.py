@@ -28,7 +28,7 @@ segment, cleaning or a leader leaves such a gap almost never. Earlier cleaning m
 
 
 @dataclass(frozen=True, slots=True)
-class Misplaced:
+class MisplacedBatch:
     """A batch of `offsets` offsets at a byte of a segment, the base offset written there, and the right one.
 
     The right offset is in `[lowest, highest]`; on logs that were never cleaned the two are equal.
@@ -68,7 +68,7 @@ class Misplaced:
         return _OFFSET.pack(offset) + batch[_OFFSET.size :] if -(2**63) <= offset < 2**63 else batch
 
 
-def put_right(chunk: BatchChunk, offsets: Mapping[int, int]) -> BatchChunk:
+def correct_base_offsets(chunk: BatchChunk, offsets: Mapping[int, int]) -> BatchChunk:
     """The chunk with other base offsets for the batches at these byte positions; unchanged if it contains none of them."""
     rows = np.flatnonzero(np.isin(chunk.columns[BatchColumn.POSITION], np.array(list(offsets), np.int64)))
     columns = chunk.columns.copy() if rows.size else chunk.columns
@@ -77,7 +77,9 @@ def put_right(chunk: BatchChunk, offsets: Mapping[int, int]) -> BatchChunk:
     return replace(chunk, columns=columns) if rows.size else chunk
 
 
-def by_neighbours(columns: "NDArray[np.int64]", segment: int, before: int | None, after: int | None) -> list[Misplaced]:
+def misplaced_between_neighbours(
+    columns: "NDArray[np.int64]", segment: int, before: int | None, after: int | None
+) -> list[MisplacedBatch]:
     """Batches of a matrix of one segment whose neighbours leave exactly room for them, at another offset.
 
     `before` is the end of the batch before the matrix, `after` the start of the one after it, both int64; None if unknown. No
@@ -93,7 +95,7 @@ def by_neighbours(columns: "NDArray[np.int64]", segment: int, before: int | None
     starts[-1:] = last[-1:] + 1 if after is None else after
     wrong = np.flatnonzero((base != ends) & (ends + size == starts) & (size > 0) & (ends >= 0) & (starts > ends))
     facts = np.stack((columns[BatchColumn.POSITION], size, base, ends, ends))[:, wrong]
-    return [Misplaced(segment, *batch) for batch in facts.T.tolist()]
+    return [MisplacedBatch(segment, *batch) for batch in facts.T.tolist()]
 
 
 def move(column: "NDArray[np.int64]", offset: int) -> None:
@@ -102,7 +104,7 @@ def move(column: "NDArray[np.int64]", offset: int) -> None:
     column[[BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET]] = moved - moved[:1] + np.array([offset], np.int64)
 
 
-def out_of_line(runs: "Sequence[Run]") -> Iterator[Misplaced]:
+def misplaced_in_cleaned_log(runs: "Sequence[Run]") -> Iterator[MisplacedBatch]:
     """Batches of a cleaned log, where gaps are legal, that are above the next batch or below the previous one.
 
     Of two contradicting batches, the wrong one is the one without which the others are in order and which a single bit moves to a
@@ -113,7 +115,7 @@ def out_of_line(runs: "Sequence[Run]") -> Iterator[Misplaced]:
             yield batch
 
 
-def _below_segment(runs: "Sequence[Run]") -> Misplaced | None:
+def _below_segment(runs: "Sequence[Run]") -> MisplacedBatch | None:
     """The first batch of the log, if it alone is below the base offset of its segment."""
     first = runs[0] if runs else None
     if first is None or first.start_offset >= first.segment or first.second_start is None or first.after_damage is not None:
@@ -121,10 +123,10 @@ def _below_segment(runs: "Sequence[Run]") -> Misplaced | None:
     highest = first.second_start - first.first_offsets
     if highest < first.segment:
         return None
-    return Misplaced(first.segment, first.position, first.first_offsets, first.start_offset, first.segment, highest)
+    return MisplacedBatch(first.segment, first.position, first.first_offsets, first.start_offset, first.segment, highest)
 
 
-def _wrong_neighbour(runs: "Sequence[Run]", number: int) -> Misplaced | None:
+def _wrong_neighbour(runs: "Sequence[Run]", number: int) -> MisplacedBatch | None:
     """Which of two batches is wrong: the last of a run or the first of the next."""
     left, right = runs[number], runs[number + 1]
     if right.start_offset >= left.end_offset or right.after_damage is not None:
@@ -136,14 +138,14 @@ def _wrong_neighbour(runs: "Sequence[Run]", number: int) -> Misplaced | None:
     back = after is not None and left.end_offset + right.first_offsets <= after
     if ahead and not back and before is not None:
         highest = right.start_offset - left.last_offsets
-        return Misplaced(*left.last_place, left.last_offsets, left.last_start, before, highest)
+        return MisplacedBatch(*left.last_place, left.last_offsets, left.last_start, before, highest)
     if back and not ahead and after is not None:
         highest = after - right.first_offsets
-        return Misplaced(right.segment, right.position, right.first_offsets, right.start_offset, left.end_offset, highest)
+        return MisplacedBatch(right.segment, right.position, right.first_offsets, right.start_offset, left.end_offset, highest)
     return None
 
 
-def _one_bit(batch: Misplaced) -> bool:
+def _one_bit(batch: MisplacedBatch) -> bool:
     return (batch.offset ^ batch.written).bit_count() == 1 or batch.written == batch.offset - 2**63
 
 
@@ -158,18 +160,18 @@ def _end_without_last(runs: "Sequence[Run]", number: int) -> int | None:
     return runs[number - 1].end_offset if number else run.segment
 
 
-def last_in_doubt(runs: "Sequence[Run]") -> Misplaced | None:
+def doubtful_last_batch(runs: "Sequence[Run]") -> MisplacedBatch | None:
     """The last batch of a log if it does not begin where the previous one ends; after damage it may begin anywhere."""
     if not runs:
         return None
     run, before = runs[-1], _end_without_last(runs, len(runs) - 1)
     if before is None or before == run.last_start or before < 0:
         return None
-    return Misplaced(*run.last_place, run.last_offsets, run.last_start, before, before, (BATCH_BEFORE,))
+    return MisplacedBatch(*run.last_place, run.last_offsets, run.last_start, before, before, (BATCH_BEFORE,))
 
 
 @dataclass(slots=True)
-class Witnessed:
+class LogEndWitnesses:
     """Witnesses of the end of a log other than its own batches: offsets, each with the name of the witness."""
 
     ends: list[tuple[int, str]]
@@ -180,7 +182,7 @@ class Witnessed:
     """Ends of other replicas, which may be longer or shorter."""
 
 
-def at_end(last: Misplaced, witnesses: Witnessed, *, cleaned: bool) -> Misplaced | None:
+def misplaced_last_batch(last: MisplacedBatch, witnesses: LogEndWitnesses, *, cleaned: bool) -> MisplacedBatch | None:
     """The last batch if its written offset contradicts the witnesses; None if any supports it, or none contradicts it.
 
     A high watermark or a recovery point may be old, so an end supports the right offset only if it equals its end, and contradicts

@@ -79,7 +79,7 @@ class NonCommitEndings:
         self._parts = [rows] if len(rows) else []
 
 
-def as_endings(rows: "NDArray[np.int64]") -> list[Ending]:
+def endings_of(rows: "NDArray[np.int64]") -> list[Ending]:
     """Rows as objects."""
     return [
         Ending(row[PRODUCER_ID], bool(row[IS_ABORT]), row[FIRST_OFFSET], row[LAST_OFFSET], (row[4], row[5]), (row[6], row[7]))

@@ -12,8 +12,8 @@ import numpy as np
 
 from kafka_forensics.analysis import bounds
 from kafka_forensics.analysis.kinds import finding
-from kafka_forensics.analysis.producers import OffsetRuns, ProducerState, offset_behind
-from kafka_forensics.analysis.transactions.endings import FIRST_OFFSET, IS_ABORT, LAST_OFFSET, SEGMENT, Ending, as_endings, paired
+from kafka_forensics.analysis.producers import OffsetRuns, ProducerState, offset_after
+from kafka_forensics.analysis.transactions.endings import FIRST_OFFSET, IS_ABORT, LAST_OFFSET, SEGMENT, Ending, endings_of, paired
 from kafka_forensics.analysis.transactions.transactions import TransactionState
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.constants import INT64_MAX, TXN_INDEX_ENTRY_SIZE
@@ -51,7 +51,7 @@ class IndexCheck:
         self._unlisted_counts: dict[int, int] = {}
         """Segment → number of aborted transactions that were dropped though no entry lists them."""
 
-    def passed(self, fold: "TransactionsFold", runs: OffsetRuns) -> None:
+    def drop_listed(self, fold: "TransactionsFold", runs: OffsetRuns) -> None:
         """Drop listed transactions if there are many, after a merge; no part of the log may precede `fold`. Compacted logs keep
         all, to know what readers see."""
         if len(fold.non_commit_endings) > bounds.MAX_ENDINGS and not self._context.compacted:
@@ -60,7 +60,7 @@ class IndexCheck:
 
     def findings(self, fold: "TransactionsFold", segments: list[int], log_start_offset: int, runs: OffsetRuns) -> list[Finding]:
         """Differences between the files of `segments` and the whole log; `runs` are those of the producers fold."""
-        rows = fold.ending_rows()
+        rows = fold.non_commit_ending_rows()
         if len(rows) > bounds.MAX_ENDINGS or self._partly_compared:
             rows = self._without_pairs(rows, runs)
         indexes: dict[int, TransactionIndex] = {}
@@ -75,7 +75,7 @@ class IndexCheck:
         indexes |= {segment: entries.remaining() for segment, entries in self._partly_compared.items() if entries is not None}
         if runs.breaks.count:
             rows = self._without_repeated(rows)
-        return self._compare(as_endings(rows), indexes, _Log(self._context, log_start_offset, runs))
+        return self._compare(endings_of(rows), indexes, _Log(self._context, log_start_offset, runs))
 
     def _compare(self, endings: list[Ending], indexes: dict[int, TransactionIndex], log: "_Log") -> list[Finding]:
         """Aborted transactions without an entry, entries without one, and entries with a wrong first offset."""
@@ -219,7 +219,7 @@ class _Log(NamedTuple):
         """Whether the log has an offset in good bytes and not cleaned."""
         checkpoint = self.context.cleaner_checkpoint
         cleaned = self.context.compacted and (checkpoint is None or offset < checkpoint)
-        return not cleaned and self.runs.covers(offset, offset_behind(offset))
+        return not cleaned and self.runs.covers(offset, offset_after(offset))
 
 
 def _agrees(entry: AbortedTxn, ending: Ending, log: _Log) -> bool:
@@ -270,7 +270,7 @@ def _listed(
             byte_start=byte_start,
             byte_end=byte_end,
             offset_start=min(entry.first_offset, entry.last_offset),
-            offset_end=offset_behind(max(entry.first_offset, entry.last_offset)),
+            offset_end=offset_after(max(entry.first_offset, entry.last_offset)),
         )
         answer.append(finding(kind, place, evidence))
     return answer

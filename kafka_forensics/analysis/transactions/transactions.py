@@ -12,7 +12,7 @@ import numpy as np
 
 from kafka_forensics.analysis import bounds
 from kafka_forensics.analysis.kinds import finding
-from kafka_forensics.analysis.producers import FirstAndLastRows, OffsetRuns, ProducerTable, offset_behind
+from kafka_forensics.analysis.producers import FirstAndLastRows, OffsetRuns, ProducerTable, offset_after
 from kafka_forensics.analysis.transactions import rules
 from kafka_forensics.analysis.transactions.endings import NonCommitEndings
 from kafka_forensics.analysis.transactions.markers import (
@@ -46,7 +46,7 @@ def coordinator_epoch_regressions(context: ReplicaContext, markers: "NDArray[np.
     answer = []
     for row, higher in lower_epochs[:EPOCH_REGRESSIONS_LISTED]:
         segment, position, size, producer_id, epoch, offset, _, coordinator_epoch, _ = markers[row].tolist()
-        place = context.log_place(segment, position, size, offset, offset_behind(offset))
+        place = context.log_place(segment, position, size, offset, offset_after(offset))
         evidence: CoordinatorEpochEvidence = {
             "producer_id": producer_id,
             "producer_epoch": epoch,
@@ -72,7 +72,7 @@ def late_writes(context: ReplicaContext, late: FirstAndLastRows) -> list[Finding
         if not late.complete:
             evidence["occurrences"] = late.count
         segment, position, _, size, offset, last_offset = row[:6]
-        place = context.log_place(segment, position, size, offset, offset_behind(last_offset))
+        place = context.log_place(segment, position, size, offset, offset_after(last_offset))
         answer.append(finding("TXN_LATE_WRITE", place, evidence))
     return answer
 
@@ -140,7 +140,7 @@ class OpenTransaction:
 
     def place(self, context: ReplicaContext) -> Place:
         """Its offsets and first batch in a log."""
-        end_offset = offset_behind(self.last_offset)
+        end_offset = offset_after(self.last_offset)
         return context.log_place(self.segment, self.position, self.size_in_bytes, self.first_offset, end_offset)
 
 
@@ -381,8 +381,8 @@ class TransactionsFold:
         answer: NDArray[np.int64] = rows[np.lexsort((rows[:, 1], rows[:, 0]))][-MARKERS_KEPT:]
         return answer
 
-    def ending_rows(self) -> "NDArray[np.int64]":
-        """Every ABORT marker, and every unreadable one, in file order; `as_endings` makes objects of these rows."""
+    def non_commit_ending_rows(self) -> "NDArray[np.int64]":
+        """Every ABORT marker, and every unreadable one, in file order; `endings_of` makes objects of these rows."""
         if self._is_empty:
             return NonCommitEndings().rows()
         return self.non_commit_endings.rows(self._first_endings())

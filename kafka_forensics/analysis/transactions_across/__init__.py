@@ -9,4 +9,4 @@ from kafka_forensics.analysis.transactions_across.facts import (
     hidden_by_damage,
     partition_transactions,
 )
-from kafka_forensics.analysis.transactions_across.judging import TransactionsAcross, completed, proven_by
+from kafka_forensics.analysis.transactions_across.judging import CrossPartitionTransactions, completed_decisions, proof_by_marker

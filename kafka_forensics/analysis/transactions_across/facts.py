@@ -15,7 +15,7 @@ from kafka_forensics.analysis.transactions import OFFSET, PRODUCER_EPOCH, PRODUC
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.constants import WITNESS_TOPICS
 from kafka_forensics.model.findings import TopicPartition
-from kafka_forensics.model.results import Read
+from kafka_forensics.model.results import ReadExtent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -146,13 +146,13 @@ def partition_facts(replicas: Sequence[Replica]) -> PartitionFacts | None:
         len(fold.last_markers.markers.rows) or fold.open_transactions(1) or replica.forgotten
         for fold, replica in zip(folds, replicas, strict=True)
     )
-    if all(replica.read is Read.NONE for replica in replicas) or not (present or replicas[0].context.decided):
+    if all(replica.read is ReadExtent.NONE for replica in replicas) or not (present or replicas[0].context.decided):
         return None
     best = best_copy(replicas)
     since = _entire_since(best)
     if not present and since is None:
         return None
-    fold, context, gaps = best.state.transactions, best.context, best.course.gaps()
+    fold, context, gaps = best.state.transactions, best.context, best.offset_sequence.gaps()
     runs = [run for replica in replicas if gaps for run in replica.state.continuity.runs]
     same_end = [replica for replica in replicas if replica is best or (_is_whole(replica) and _end(replica) == _end(best))]
     facts = PartitionFacts(

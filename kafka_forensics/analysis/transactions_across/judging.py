@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.internal_topics import describes
-from kafka_forensics.analysis.kinds import Trait, finding, kinds_with, on_premises
+from kafka_forensics.analysis.internal_topics import will_be_ended
+from kafka_forensics.analysis.kinds import Trait, finding, kinds_with, with_premises
 from kafka_forensics.analysis.replicas import electable, member_lacks
 from kafka_forensics.analysis.transactions import OFFSET, PRODUCER_EPOCH, PRODUCER_ID, TIMESTAMP, TYPE
 from kafka_forensics.analysis.transactions_across.decisions import (
@@ -30,7 +30,7 @@ from kafka_forensics.model.coordinators import (
 )
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity, TopicPartition
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.model.results import PartitionSummary, Read
+from kafka_forensics.model.results import PartitionSummary, ReadExtent
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,7 +48,7 @@ Decided = Mapping[tuple[int, int], Sequence[Decision]]
 """(producer id, producer epoch) → what the coordinators completed."""
 
 
-class TransactionsAcross:
+class CrossPartitionTransactions:
     """Collects the facts of every partition, and judges once all are known."""
 
     def __init__(
@@ -111,7 +111,7 @@ class TransactionsAcross:
         if self._log is None:
             judged += disagreements(facts, self._broker_as_of)
         else:
-            decided = completed(self._log)
+            decided = completed_decisions(self._log)
             by_partition: dict[TopicPartition, list[Finding]] = {where: [] for where, of in facts.items() if of.beyond}
             for found in judged if by_partition else ():
                 if (where := (found.place.topic or "", found.place.partition or 0)) in by_partition:
@@ -140,7 +140,7 @@ class TransactionsAcross:
         timeout = max([DEFAULT_MAX_TIMEOUT_MS, *timeouts])
         late = evidence["age_ms"] > timeout + LATE_BUFFER_MS
         unknown = self._unknown(producer_id)
-        listing = [logged_state for logged_state in owners if describes(logged_state, *where)]
+        listing = [logged_state for logged_state in owners if will_be_ended(logged_state, *where)]
         overdue = self._overdue(listing)
         if overdue is not None:
             return replace(subject, severity=Severity.WARNING, confidence=Confidence.SUSPECTED, evidence=evidence | overdue)
@@ -388,7 +388,7 @@ class MarkerProof:
     """Of the marker, by its leader's clock."""
 
 
-def completed(log: TransactionLog) -> Decided:
+def completed_decisions(log: TransactionLog) -> Decided:
     """The decisions that the coordinators' log shows as completed."""
     decisions: dict[tuple[int, int], list[Decision]] = {}
     for decision in log.decisions:
@@ -397,7 +397,9 @@ def completed(log: TransactionLog) -> Decided:
     return decisions
 
 
-def proven_by(rows: "NDArray[np.int64]", log_end_offset: int, partition: TopicPartition, decided: Decided) -> MarkerProof | None:
+def proof_by_marker(
+    rows: "NDArray[np.int64]", log_end_offset: int, partition: TopicPartition, decided: Decided
+) -> MarkerProof | None:
     """The last marker of a log that proves all records before it committed.
 
     A coordinator completes a transaction when every partition's leader has its marker from the whole ISR, so all records up to the
@@ -427,7 +429,7 @@ def committed_beyond(
     if `known_findings` report a loss, nor for a broker with several copies.
     """
     control = facts.context.control
-    agrees = summary.agreement.kind in _AGREEING and summary.read is Read.WHOLE
+    agrees = summary.agreement.kind in _AGREEING and summary.read is ReadExtent.WHOLE
     if control is None or not facts.beyond or not agrees or any(found.kind in _REPORTED_KINDS for found in known_findings):
         return
     furthest = _furthest_proof(facts, decided, control.as_of_ms)
@@ -447,7 +449,7 @@ def committed_beyond(
         place = Place(*topic_partition, replica.broker, replica.log_dir, offset_start=start, offset_end=proof.end_offset)
         log = {"witness": witness, "log_end_offset": end}
         lacking = member_lacks(control, node, place, log, [holder.broker for holder in holders], stopped=facts.clean)
-        yield on_premises(lacking, control.premises)
+        yield with_premises(lacking, control.premises)
     if proof.end_offset > (summary.high_watermark_at_least or 0):
         summary.high_watermark_at_least, summary.high_watermark_witness = proof.end_offset, witness
 
@@ -457,7 +459,7 @@ def _furthest_proof(facts: PartitionFacts, decided: Decided, as_of_ms: int | Non
     if as_of_ms is None:
         return None
     key = facts.context.topic, facts.context.partition
-    proofs = ((proven_by(beyond.rows, beyond.log_end_offset, key, decided), beyond.broker) for beyond in facts.beyond)
+    proofs = ((proof_by_marker(beyond.rows, beyond.log_end_offset, key, decided), beyond.broker) for beyond in facts.beyond)
     older = [(proof, broker) for proof, broker in proofs if proof is not None and proof.timestamp_ms <= as_of_ms]
     return max(older, key=lambda pair: pair[0].end_offset, default=None)
 

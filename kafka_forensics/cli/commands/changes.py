@@ -87,10 +87,10 @@ def _run_on_spark(
     quiet: bool,
 ) -> "SnapshotsResult":
     from kafka_forensics.cli.spark_session import stopping
-    from kafka_forensics.questions.changes import gather_snapshots, reached_apart, snapshot_paths
+    from kafka_forensics.questions.changes import gather_snapshots, snapshot_paths, split_storage_options
     from kafka_forensics.spark.job import compare_inputs
 
-    snapshots, scan_options = reached_apart(given, scan_options)
+    snapshots, scan_options = split_storage_options(given, scan_options)
     notes: list[str] = []
     gathered = gather_snapshots(snapshot_paths(snapshots, scan_options, chosen, notes), scan_options)
     with stopping(screen, where, scan_options.jobs, quiet=quiet) as spark:

@@ -18,7 +18,7 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.storage.disks import UNFINISHED
 
 if TYPE_CHECKING:
-    from kafka_forensics.questions.collect import Collected, CollectOptions, Estimate, PseudonymMap, RecordsAsked
+    from kafka_forensics.questions.collect import Collected, CollectOptions, Estimate, PseudonymMap, RequestedRecords
 
 _RECORDS: Final = re.compile(
     r"(?P<topic>[a-zA-Z0-9._-]{1,249}):(?P<partition>[0-9]{1,10}):(?P<start>[0-9]{1,19})-(?P<end>[0-9]{1,19})"
@@ -104,7 +104,7 @@ class Privacy:
         from kafka_forensics.questions.collect import PseudonymMap
 
         if not kept:
-            return PseudonymMap.unkept()
+            return PseudonymMap.in_memory()
         if self.redact_map is None:
             hint = "add --redact-map names.json: it keeps the key and the name behind each pseudonym; keep it to yourself"
             raise UsageError("--redact needs --redact-map FILE", hint=hint)
@@ -136,7 +136,7 @@ def collect(
     """
     from dataclasses import replace
 
-    from kafka_forensics.questions.collect import CollectOptions, behind_all_others
+    from kafka_forensics.questions.collect import CollectOptions, at_low_priority
 
     if output is not None:
         _check_name(output)
@@ -160,11 +160,11 @@ def collect(
     if output is None or estimate:
         from kafka_forensics.questions.collect import estimate_of
 
-        with behind_all_others():
+        with at_low_priority():
             estimated = estimate_of(log_dirs, wanted)
         sys.stdout.write(_estimate_line(estimated))
         return 0
-    with behind_all_others():
+    with at_low_priority():
         done = _made(log_dirs, wanted, output, pseudonyms, screen, quiet=printing.quiet)
     say(screen, [] if printing.quiet else _summary(done, output))
     say(screen, [f"incomplete: {printable(gap.path)}: {printable(gap.reason)}" for gap in done.incomplete])
@@ -236,13 +236,13 @@ def _in_use(path: Path) -> UsageError:
     return UsageError(f"{path} is being written by another process", hint="wait for it, or give --output another name")
 
 
-def _records(text: str) -> "RecordsAsked":
-    from kafka_forensics.questions.collect import RecordsAsked
+def _records(text: str) -> "RequestedRecords":
+    from kafka_forensics.questions.collect import RequestedRecords
 
     match = _RECORDS.fullmatch(text)
     if match is None or int(match["start"]) >= int(match["end"]):
         raise UsageError(f"--with-records {text} names no records", hint="write TOPIC:PARTITION:FROM-TO, such as orders:0:300-345")
-    return RecordsAsked(match["topic"], int(match["partition"]), int(match["start"]), int(match["end"]))
+    return RequestedRecords(match["topic"], int(match["partition"]), int(match["start"]), int(match["end"]))
 
 
 def _summary(done: "Collected", output: Path) -> list[str]:

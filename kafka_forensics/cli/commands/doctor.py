@@ -137,11 +137,11 @@ def _speed(name: str, work: Callable[[], object]) -> Check:
 def cached_kernels() -> Check:
     """Where compiled kernels are kept; without such a place they are compiled anew in each process."""
     from kafka_forensics.parsers.kernels.compiling import kernel_directory
-    from kafka_forensics.storage.code_cache import NoPlaceError
+    from kafka_forensics.storage.code_cache import NoCacheDirectoryError
 
     try:
         where = kernel_directory(make=False)
-    except NoPlaceError as error:
+    except NoCacheDirectoryError as error:
         return Check("kernel cache", "absent", f"kernels are compiled in each process: {error}", needed=False)
     files = glob(f"{escape(where)}/**/*.nbc", recursive=True)
     return Check("kernel cache", "ok" if files else "absent", f"{where}: {len(files)} files", needed=False)

@@ -62,10 +62,10 @@ def epochs(
     screen = screen_of(printing)
 
     from kafka_forensics.cli.progress import Progress
-    from kafka_forensics.questions.epochs import lineages
+    from kafka_forensics.questions.epochs import epoch_lineages
 
     with Progress(screen, quiet=printing.quiet) as progress:
-        answer = lineages(paths, scan_options, progress)
+        answer = epoch_lineages(paths, scan_options, progress)
     with open_output(form.output, color=printing.color) as to:
         Listing(COLUMNS, _HEADS, _RIGHT, _cells).write(answer.rows, wanted, to)
     _say_rest(answer, screen, quiet=printing.quiet)
@@ -100,35 +100,37 @@ def _notes(row: "EpochRow") -> Iterator[str]:
         yield "UNKNOWN to the controller"
 
 
-def _say_rest(lineages: "Lineages", screen: Destination, *, quiet: bool) -> None:
+def _say_rest(epoch_lineages: "Lineages", screen: Destination, *, quiet: bool) -> None:
     """What disagrees, in the words of a scan, and what could not be read, on stderr."""
     from kafka_forensics.cli.outputs.words import finding_lines, incomplete_lines
     from kafka_forensics.model.amounts import plural
 
-    lines = [] if quiet else [*finding_lines(lineages.findings)]
-    if not lineages.rows or not (quiet or lineages.findings):
-        lines.append(_summary(lineages))
+    lines = [] if quiet else [*finding_lines(epoch_lineages.findings)]
+    if not epoch_lineages.rows or not (quiet or epoch_lineages.findings):
+        lines.append(_summary(epoch_lineages))
     if not quiet:
-        lines += [printable(_damaged(*damage)) for damage in lineages.damaged[:_MESSAGES]]
-    if len(lineages.damaged) > _MESSAGES and not quiet:
-        lines.append(f"and {plural(len(lineages.damaged) - _MESSAGES, 'more damaged log')}; a scan of the same paths tells all")
-    if lineages.result is not None:
-        lines += incomplete_lines(lineages.result)
+        lines += [printable(_damaged(*damage)) for damage in epoch_lineages.damaged[:_MESSAGES]]
+    if len(epoch_lineages.damaged) > _MESSAGES and not quiet:
+        lines.append(
+            f"and {plural(len(epoch_lineages.damaged) - _MESSAGES, 'more damaged log')}; a scan of the same paths tells all"
+        )
+    if epoch_lineages.result is not None:
+        lines += incomplete_lines(epoch_lineages.result)
     say(screen, lines)
 
 
-def _summary(lineages: "Lineages") -> str:
+def _summary(epoch_lineages: "Lineages") -> str:
     """Whether checkpoints and batches agree, or why there is nothing to hold against each other."""
     from kafka_forensics.model.amounts import plural
     from kafka_forensics.questions.epochs import DISAGREEMENTS
 
-    if not lineages.replicas:
+    if not epoch_lineages.replicas:
         return "nothing to show: no replica was found, or none is asked for"
-    replicas = plural(lineages.replicas, "replica")
-    if not lineages.rows:
+    replicas = plural(epoch_lineages.replicas, "replica")
+    if not epoch_lineages.rows:
         return f"{replicas}: no leader epochs; logs from before Kafka 0.11 have none"
-    differing = sum(row.status in DISAGREEMENTS for row in lineages.rows)
-    unread = bool(lineages.damaged) or any(row.status == "not_read" for row in lineages.rows)
+    differing = sum(row.status in DISAGREEMENTS for row in epoch_lineages.rows)
+    unread = bool(epoch_lineages.damaged) or any(row.status == "not_read" for row in epoch_lineages.rows)
     agree = "checkpoints and batches agree" + (", as far as batches can be read" if unread else "")
     return f"{replicas}: " + (f"{plural(differing, 'epoch')} to be looked at" if differing else agree)
 

@@ -13,7 +13,7 @@ from kafka_forensics.cli.streams import Destination, destination, printable
 from kafka_forensics.errors import UsageError, nearest
 
 if TYPE_CHECKING:
-    from kafka_forensics.analysis.incidents import Signature
+    from kafka_forensics.analysis.incidents import IncidentSignature
 
 _CODE: Final = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 """Code within a paragraph."""
@@ -119,7 +119,7 @@ def _refuse_mistyped(name: str) -> None:
         raise UsageError(f"there is no finding kind and no known incident {name!r}", hint=f"did you mean {near}?")
 
 
-def _names(signature: "Signature") -> Iterator[str]:
+def _names(signature: "IncidentSignature") -> Iterator[str]:
     """What the incident may be called: its row, its issue, and the issue's number where more is said of it."""
     yield signature.incident
     if signature.issue is not None:
@@ -131,7 +131,7 @@ def _plain(name: str) -> str:
     return name.casefold().replace("_", "-")
 
 
-def _blocks(signature: "Signature") -> Iterator[str]:
+def _blocks(signature: "IncidentSignature") -> Iterator[str]:
     """The page in paragraphs."""
     from kafka_forensics.analysis.incidents import Weight
 

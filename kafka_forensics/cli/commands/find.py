@@ -154,8 +154,8 @@ def _say_rest(answer: "Search", screen: Destination, *, quiet: bool) -> None:
     from kafka_forensics.model.amounts import plural, size
 
     lines = []
-    searched = f"{plural(len(answer.pieces), 'segment')}, {size(answer.bytes_total)}"
-    if not answer.pieces:
+    searched = f"{plural(len(answer.log_files), 'segment')}, {size(answer.bytes_total)}"
+    if not answer.log_files:
         lines.append("nothing found: no log was there to be searched, or none is asked for")
     elif not answer.found:
         lines.append(f"nothing found: no readable record in {searched} fulfils all that is asked")

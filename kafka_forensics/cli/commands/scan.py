@@ -140,8 +140,8 @@ def _run_on_spark(
 ) -> _Answer:
     from kafka_forensics.cli.spark_session import stopping
     from kafka_forensics.evidence.inputs import gather
-    from kafka_forensics.questions.report import Reported, histories
-    from kafka_forensics.scanning.judging.whole_scan import ScanInterruptedError, nothing_judged
+    from kafka_forensics.questions.report import Reported, controller_histories
+    from kafka_forensics.scanning.judging.whole_scan import ScanInterruptedError, interrupted_result
     from kafka_forensics.spark.job import scanned
     from kafka_forensics.spark.sessions import require_pyspark
 
@@ -154,8 +154,8 @@ def _run_on_spark(
     except ScanInterruptedError as interruption:
         result = interruption.result
     except KeyboardInterrupt:
-        result = nothing_judged("spark", inputs, scan_options)
-    return _Answer(result, reported=Reported(result, histories(inputs)))
+        result = interrupted_result("spark", inputs, scan_options)
+    return _Answer(result, reported=Reported(result, controller_histories(inputs)))
 
 
 def exit_status(result: ScanResult, fail_on: str) -> int:

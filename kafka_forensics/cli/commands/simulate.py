@@ -20,7 +20,7 @@ from kafka_forensics.model.json_objects import Json, attributes, object_of
 from kafka_forensics.storage.disks import why
 
 if TYPE_CHECKING:
-    from kafka_forensics.simulation.checker import Checked, Verdict
+    from kafka_forensics.simulation.checker import InvariantVerdict, ProtocolCheck
     from kafka_forensics.simulation.history import History
 
 
@@ -236,26 +236,26 @@ def _reporter(screen: Destination, clock: Callable[[], float] = time.monotonic) 
     return report
 
 
-def _write(checked: "Checked", wanted: str, to: Destination) -> None:
+def _write(checked: "ProtocolCheck", wanted: str, to: Destination) -> None:
     if wanted == "table":
         to.stream.writelines(line + "\n" for line in _page(checked))
     else:
         write_rows(COLUMNS, (_row(checked, verdict) for verdict in checked.verdicts), wanted, to)
 
 
-def _row(checked: "Checked", verdict: "Verdict") -> Json:
-    from kafka_forensics.simulation.checker import told
+def _row(checked: "ProtocolCheck", verdict: "InvariantVerdict") -> Json:
+    from kafka_forensics.simulation.checker import step_text
 
     return {
         **object_of(_CHECKED, checked),
         "invariant": verdict.invariant,
         "holds": verdict.holds,
         "steps": len(verdict.trace) or None,
-        "counterexample": [told(*step) for step in verdict.trace] or None,
+        "counterexample": [step_text(*step) for step in verdict.trace] or None,
     }
 
 
-def _page(checked: "Checked") -> Iterator[str]:
+def _page(checked: "ProtocolCheck") -> Iterator[str]:
     """What a person reads: the verdicts, then the shortest way to break the invariant that matters most."""
     from kafka_forensics.model.amounts import plural
 
@@ -282,18 +282,18 @@ def _page(checked: "Checked") -> Iterator[str]:
         yield from _story(first)
 
 
-def _story(verdict: "Verdict") -> Iterator[str]:
+def _story(verdict: "InvariantVerdict") -> Iterator[str]:
     """The steps of a counterexample, then where every replica stands in the end."""
-    from kafka_forensics.simulation.checker import isr_of, name_of, replica_in_words, told
+    from kafka_forensics.simulation.checker import isr_text, name_of, replica_text, step_text
 
     for number, (step, after) in enumerate(verdict.trace, 1):
-        yield f"  {number:2}  {told(step, after)}"
+        yield f"  {number:2}  {step_text(step, after)}"
     end = verdict.trace[-1][1]
     yield ""
-    yield f"In the end the ISR is {isr_of(end.isr)}:"
+    yield f"In the end the ISR is {isr_text(end.isr)}:"
     yield ""
     for replica in range(len(end.replicas)):
-        yield f"  {name_of(replica)}  {replica_in_words(end, replica)}"
+        yield f"  {name_of(replica)}  {replica_text(end, replica)}"
 
 
 SUBCOMMANDS: Final[dict[str, tuple[Callable[..., int], str]]] = {

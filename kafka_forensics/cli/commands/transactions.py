@@ -15,7 +15,7 @@ from kafka_forensics.model.json_objects import Columns, attributes, rfc3339, tim
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.transactions_across import DamagedLog
-    from kafka_forensics.questions.transactions import PartitionTransactions, TransactionRow, TransactionsAnswer
+    from kafka_forensics.questions.transactions import TransactionCounts, TransactionRow, TransactionsAnswer
 
 
 COLUMNS: Final[Columns] = {
@@ -198,7 +198,7 @@ def _say_rest(answer: "TransactionsAnswer", screen: Destination, nothing: str | 
     say(screen, lines)
 
 
-def _counts(partition: "PartitionTransactions") -> str:
+def _counts(partition: "TransactionCounts") -> str:
     """`23 committed, 17 aborted, 1 open; the last stable offset 0 is held by an open transaction (log end 25)`."""
     counts = f"{partition.committed} committed, {partition.aborted} aborted, {partition.open} open"
     hanging = f" ({partition.hanging} of them hanging)" if partition.hanging else ""
@@ -211,7 +211,7 @@ def _counts(partition: "PartitionTransactions") -> str:
     return f"{counts}{hanging}; {stable} (log end {end})"
 
 
-def _beside_damage(partition: "PartitionTransactions", damage: "DamagedLog") -> str:
+def _beside_damage(partition: "TransactionCounts", damage: "DamagedLog") -> str:
     """`126 damaged bytes (offsets 0 to 4): transactions in them are not told, and …`."""
     from kafka_forensics.wording import damaged_bytes
 

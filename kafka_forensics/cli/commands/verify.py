@@ -44,10 +44,10 @@ def verify(
     screen = screen_of(printing)
 
     from kafka_forensics.cli.progress import Progress
-    from kafka_forensics.questions.verify import Asked, Outcome, read_lost_records, read_promises, verify as checked_by
+    from kafka_forensics.questions.verify import ExecutedPlan, Outcome, read_lost_records, read_promises, verify as checked_by
 
     document = read_promises(against)
-    asked = Asked(elected, {} if recovered is None else read_lost_records(recovered))
+    asked = ExecutedPlan(elected, {} if recovered is None else read_lost_records(recovered))
     with Progress(screen, quiet=printing.quiet) as progress:
         checked = checked_by(paths, document, scan_options, asked, progress)
     from kafka_forensics.cli.outputs.verify import summary_line, write_promises

@@ -15,12 +15,12 @@ from kafka_forensics.model.incidents import Incident
 from kafka_forensics.wording import (
     CHANGE_HEADS,
     advice,
-    asked_command,
     change_cells,
     incident_advice,
     incident_message,
     incident_title,
     message,
+    rerun_command,
 )
 
 
@@ -61,7 +61,7 @@ def _within_newest(result: SnapshotsResult) -> str:
     if not scan.findings:
         return ""
     sentence = f"{printable(name)} by itself is {scan.verdict} ({by_severity(scan.findings)})"
-    return f"; {sentence}: `{asked_command('scan', scan.asked)}` shows it"
+    return f"; {sentence}: `{rerun_command('scan', scan.asked)}` shows it"
 
 
 def _table(result: SnapshotsResult, width: int, *, verbose: bool) -> Iterator[str]:

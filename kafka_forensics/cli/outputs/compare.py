@@ -26,8 +26,8 @@ from kafka_forensics.export.json_document import json_line, json_list
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.json_objects import Columns, Json, attributes, json_text, object_of, rfc3339, times
-from kafka_forensics.model.results import SCHEMA_VERSION, Read, ReplicaSummary
-from kafka_forensics.questions.compare import Held, HeldRecord, OffsetRow, OffsetState, SideBySide, are_several
+from kafka_forensics.model.results import SCHEMA_VERSION, ReadExtent, ReplicaSummary
+from kafka_forensics.questions.compare import HeldRecord, OffsetRow, OffsetState, ReplicaAtOffset, SideBySide, hold_different_things
 from kafka_forensics.wording import is_background, message, span
 
 if TYPE_CHECKING:
@@ -81,9 +81,9 @@ def lines_of(compared: SideBySide) -> list[Line]:
     return lines
 
 
-def groups(row: OffsetRow) -> list[tuple[list[int], Held]]:
+def groups(row: OffsetRow) -> list[tuple[list[int], ReplicaAtOffset]]:
     """(indexes of the replicas, what they hold) for each thing held at one offset, in the order of the replicas."""
-    groups_by_held: dict[tuple[object, ...], tuple[list[int], Held]] = {}
+    groups_by_held: dict[tuple[object, ...], tuple[list[int], ReplicaAtOffset]] = {}
     for index, held in enumerate(row.held):
         alone = index if held.state in _OUTSIDE else None
         groups_by_held.setdefault((held.state, held.record, alone), ([], held))[0].append(index)
@@ -145,7 +145,7 @@ def _short(digest: str | None) -> str:
     return "" if digest is None else digest[:_DIGEST_DIGITS]
 
 
-def _nothing(held: Held, replica: ReplicaSummary) -> str:
+def _nothing(held: ReplicaAtOffset, replica: ReplicaSummary) -> str:
     match held.state:
         case OffsetState.BEYOND_LOG_END:
             return f"nothing: its log ends at {replica.log_end_offset}"
@@ -182,7 +182,7 @@ def difference_sentence(compared: SideBySide) -> str:
     first, replicas = compared.first_difference, partition.replicas
     starts = [replica.local_log_start_offset for replica in replicas if replica.local_log_start_offset is not None]
     ends = [replica.log_end_offset for replica in replicas if replica.log_end_offset is not None]
-    read = [replica for replica in replicas if replica.read is not Read.NONE]
+    read = [replica for replica in replicas if replica.read is not ReadExtent.NONE]
     if len(read) < 2:
         which = f"only {plural(len(read), 'replica')}" if read else "no replica"
         return f"nothing could be compared: the log of {which} could be read"
@@ -223,7 +223,7 @@ def title(compared: SideBySide) -> str:
 
 def _held_differently(compared: SideBySide) -> bool:
     row = next((offset_row for offset_row in compared.rows if offset_row.offset == compared.first_difference), None)
-    return row is not None and are_several(row.held, _BEYOND)
+    return row is not None and hold_different_things(row.held, _BEYOND)
 
 
 def summary_line(compared: SideBySide) -> str:
@@ -277,7 +277,7 @@ def _columns(payloads: bool) -> Columns:
     return {**RECORD_COLUMNS, **PAYLOAD_COLUMNS} if payloads else RECORD_COLUMNS
 
 
-def _held_object(held: Held, payloads: bool) -> Json:
+def _held_object(held: ReplicaAtOffset, payloads: bool) -> Json:
     """What one replica holds at one offset."""
     columns = _columns(payloads)
     values = dict.fromkeys(columns) if held.record is None else object_of(columns, held.record)

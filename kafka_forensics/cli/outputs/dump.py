@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafka_forensics.cli.outputs.rows import TIMES, WIDE, markdown, plain, table_lines, text_of
 from kafka_forensics.cli.streams import Destination, printable, write_pieces
 from kafka_forensics.model.batches import PAYLOAD_COLUMNS
-from kafka_forensics.model.json_objects import Json, JsonRow, JsonValue, json_text, rfc3339, time_text, with_twins
+from kafka_forensics.model.json_objects import Json, JsonRow, JsonValue, json_text, rfc3339, time_text, with_number_texts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -153,7 +153,7 @@ def _json_writer(name: str) -> Callable[[Json, JsonValue], None]:
         evidence[f"{name}_string"] = None if value is None else str(value)
 
     def detail(evidence: Json, value: object) -> None:
-        evidence[name] = with_twins(plain(value))
+        evidence[name] = with_number_texts(plain(value))
 
     def other(evidence: Json, value: object) -> None:
         evidence[name] = plain(value) if isinstance(value, bytes | dict | list | tuple) else value

@@ -95,7 +95,7 @@ def unseen_lines(plans: Plans) -> Iterator[str]:
         majority = "" if plans.quorum.has_majority else ", which is no majority"
         text = f"Of the {voters} voters of the controllers' log {count} {'was' if count == 1 else 'were'} given{majority}"
         yield f"{text}: what {plan_words.brokers(plans.quorum.not_given)} may add or delete is not known."
-    for kind, count in plans.unsaid.items():
+    for kind, count in plans.assignment_unknown.items():
         yield f"{_UNSAID[kind].format(plural(count, 'partition'))} whether there are further replicas, which may hold more."
 
 
@@ -116,7 +116,7 @@ def summary_line(plans: Plans) -> str:
         return f"nothing to plan: {why}{_scan_found(plans)}"
     if not plans.partitions:
         return f"nothing to plan: no partition was found, or none is asked for{_scan_found(plans)}"
-    first = "; controllers must not start before step 1 is done" if plans.of_controllers else ""
+    first = "; controllers must not start before step 1 is done" if plans.controller_findings else ""
     return f"{plural(plans.partitions, 'partition')}: {'; '.join(_summary(plans))}{first}"
 
 
@@ -156,7 +156,7 @@ def _at_stake(every: list[Planned], *, alone: bool) -> Iterator[str]:
         yield "no log could be read" + ("" if alone else f" of {unread}")
     if costly:
         yield "an election could lose records" + ("" if alone else f" of {costly}")
-    gone = sum(bool(planned.on_no_copy) for planned in every)
+    gone = sum(bool(planned.held_by_no_copy) for planned in every)
     if gone:
         yield "committed offsets" + ("" if alone else f" of {gone}") + " are on no copy here"
     matter = [planned.plan for planned in every if planned.plan.matters]
@@ -171,7 +171,9 @@ def _at_stake(every: list[Planned], *, alone: bool) -> Iterator[str]:
 
 def _nothing_lost(plans: Plans) -> str:
     no_election = "no election" + (" of a broker that would start" if plans.refused else "")
-    in_part = " that the copies here hold" if plans.absent or plans.unsaid or plans.not_read or plans.without_copy else ""
+    in_part = (
+        " that the copies here hold" if plans.absent or plans.assignment_unknown or plans.not_read or plans.without_copy else ""
+    )
     if any(missing.kind == "unknown_bytes" for planned in plans.planned for missing in planned.plan.missing):
         in_part = " that could be read of the copies here"
     return f"{no_election} would lose anything{in_part}"
@@ -264,7 +266,7 @@ def _advice(planned: Planned, elect: str | None, plans: Plans | None = None) -> 
     """What is recommended, and what it costs; with `plans`, whether it waits for the controllers."""
     chosen = planned.chosen(elect)
     words = list(plan_words.nobody(planned)) if chosen is None else [plan_words.verdict(planned, chosen)]
-    waits = plans is not None and plans.of_controllers
+    waits = plans is not None and plans.controller_findings
     return [*words, "Nothing may start before step 1 is done: it is about the controllers."] if waits else words
 
 
@@ -336,7 +338,7 @@ def _partition_object(planned: Planned, elect: str | None) -> Json:
         **object_of(attributes("topic partition truncate_by"), plan),
         "controller": None if control is None else object_of(_CONTROLLER, control),
         "replicas": _replica_objects(planned),
-        "recommended": plan.recommended if planned.names_leader else None,
+        "recommended": plan.recommended if planned.recommends_one_leader else None,
         "salvage": _salvage_object(planned),
         **object_of(attributes("loses_alike=alike chosen_by contested_by"), plan),
         "candidates": [_candidate_object(planned, candidate) for candidate in shown_of(planned, elect)],
@@ -371,7 +373,7 @@ def _cost(planned: Planned, candidate: Candidate) -> Json:
 
 
 def _is_recommended(planned: Planned, candidate: Candidate) -> bool:
-    return candidate.broker == planned.plan.recommended and planned.names_leader
+    return candidate.broker == planned.plan.recommended and planned.recommends_one_leader
 
 
 def _salvage_object(planned: Planned) -> Json | None:
@@ -435,7 +437,7 @@ def _tool(plans: Plans, elect: str | None) -> Json:
         "copies_absent": _by_broker(plans.absent),
         "do_not_start": _by_broker(plans.refused),
         "copies_not_read": _by_broker(plans.not_read),
-        "controller_unsaid": [{"kind": kind, "partitions": count} for kind, count in sorted(plans.unsaid.items())],
+        "controller_unsaid": [{"kind": kind, "partitions": count} for kind, count in sorted(plans.assignment_unknown.items())],
         "steps": [step.document(minutes) for step in steps_of(plans, elect)],
     }
 

@@ -30,9 +30,9 @@ from kafka_forensics.model.amounts import first_few, plural
 from kafka_forensics.model.constants import REMOTE_LOG_METADATA_TOPIC
 from kafka_forensics.model.json_objects import rfc3339
 from kafka_forensics.questions.plan import Planned, Plans
-from kafka_forensics.replication.planner import UNSAID, Broker, Candidate, ElectionNeeds, Round, StartOrder
+from kafka_forensics.replication.planner import ASSIGNMENT_UNKNOWN, Broker, Candidate, ElectionNeeds, StartOrder, StartRound
 from kafka_forensics.replication.small_files import ABSENT
-from kafka_forensics.wording import asked_command
+from kafka_forensics.wording import rerun_command
 
 _SETTING: Final = "unclean.leader.election.enable"
 _TOPICS: Final = 5
@@ -107,7 +107,7 @@ def _salvaged(plans: Plans, rescued: Sequence[Planned]) -> Iterator[Step]:
     held = sorted(live, key=broker_order)
     yield Step("stop", f"Stop {brokers(held)}, if running. If a broker ran since it was copied, plan again.", None, tuple(held))
     asked = None if plans.result is None else plans.result.asked
-    command = asked_command("salvage", asked, *plans.salvage_options, "--output", "DIR")
+    command = rerun_command("salvage", asked, *plans.salvage_options, "--output", "DIR")
     why = "A salvage loses less of {} than any election"
     if not any(planned.salvage for planned in rescued):
         why = "No order of starts has the best leaders of {} elected: somebody else in sync comes first"
@@ -139,11 +139,11 @@ def named(partitions: Sequence[Partition]) -> str:
 
 def _plan_again(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]:
     """What must be known or mended before any other step is right: each ends with another plan."""
-    yield from controllers_first(plans.of_controllers)
+    yield from controllers_first(plans.controller_findings)
     if plans.without_logs:
         text = f"Copy the log directories of {brokers(plans.without_logs)} again, with their .log files, and plan again."
         yield Step("copy", text, None, plans.without_logs)
-    for broker, finding in plans.to_mend:
+    for broker, finding in plans.files_to_repair:
         if finding.evidence.get("reason") != ABSENT:
             yield Step("mend", mend_words(broker, finding), None, (broker,))
     missing = [missing for election in elections for missing in election.planned.plan.missing]
@@ -184,11 +184,11 @@ def _find_watermarks(elections: Sequence[_Election]) -> Iterator[Step]:
 
 def _asked_first(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]:
     """What to make sure of before anything else is done."""
-    for broker, finding in plans.to_mend:
+    for broker, finding in plans.files_to_repair:
         yield Step("mend", mend_words(broker, finding), None, (broker,))
-    if any(missing.kind in UNSAID for election in elections for missing in election.planned.plan.missing):
+    if any(missing.kind in ASSIGNMENT_UNKNOWN for election in elections for missing in election.planned.plan.missing):
         yield Step("ask", "Make sure that no other broker has a replica: no controller's log here says so, and it may hold more.")
-    if lost := tuple(election.partition for election in elections if election.planned.on_no_copy):
+    if lost := tuple(election.partition for election in elections if election.planned.held_by_no_copy):
         text = (
             f"Start no broker yet: committed offsets of {partitions_words(lost)} are on no copy here. Look for further copies"
             " (other log directories, backups, names ending in .deleted), and plan again with them."
@@ -207,14 +207,16 @@ def _running(elections: Sequence[_Election]) -> Iterator[Step]:
 
 def _any_order(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]:
     """That nobody need be stopped or forced, as far as all that could be elected was seen."""
-    unsaid = any(missing.kind in UNSAID for election in elections for missing in election.planned.plan.missing)
+    assignment_unknown = any(
+        missing.kind in ASSIGNMENT_UNKNOWN for election in elections for missing in election.planned.plan.missing
+    )
     yield from _mended(elections, None)
     yield from _formatted(plans)
     candidates = [candidate for election in elections for candidate in election.planned.plan.candidates]
     trimmed = any(follower.below_leaders_start for candidate in candidates for follower in candidate.followers)
     except_start = " but what was deleted already from the leader's log" if trimmed else ""
-    whoever = "whoever of them" if unsaid else "whoever"
-    is_partial = plans.without_copy or any(election.planned.on_no_copy for election in elections)
+    whoever = "whoever of them" if assignment_unknown else "whoever"
+    is_partial = plans.without_copy or any(election.planned.held_by_no_copy for election in elections)
     nothing = "nothing that the copies hold" if is_partial else "nothing"
     text = f"Start the brokers in any order: {whoever} is elected, {nothing} is lost{except_start}."
     if len(elections) == 1 and elections[0].candidate.broker != elections[0].planned.plan.recommended:
@@ -297,7 +299,7 @@ def _formatted(plans: Plans) -> Iterator[Step]:
         yield Step("format", text, f"kafka-storage.sh format --cluster-id {known} --config server.properties", (broker,))
 
 
-def _start(start: Round, *, alone: bool) -> Iterator[Step]:
+def _start(start: StartRound, *, alone: bool) -> Iterator[Step]:
     """Start one broker, and have it elected for all that it must lead."""
     who, partitions = brokers([start.broker]), start.leads
     topics = sorted({topic for topic, _ in partitions})

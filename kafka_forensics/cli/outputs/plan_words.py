@@ -24,7 +24,7 @@ from kafka_forensics.replication.planner import (
     truncates_by,
 )
 from kafka_forensics.replication.small_files import ABSENT
-from kafka_forensics.wording import mending, message, offset_range, on_start
+from kafka_forensics.wording import message, offset_range, on_start, repair_advice
 
 ELECTIONS: Final = {
     "leads": "leads now",
@@ -436,7 +436,7 @@ def verdict(planned: Planned, candidate: Candidate) -> str:
         alike = sorted(planned.plan.alike, key=str) if best else []
         whoever = f", nor if {brokers(alike)} led" if alike else ""
         if planned.needs(candidate).any_order:
-            any_order = "" if planned.on_no_copy else ": any order will do"
+            any_order = "" if planned.held_by_no_copy else ": any order will do"
             whoever = f", whoever leads{_deleted_already(planned.plan.candidates)}{any_order}"
         else:
             whoever = _deleted_already([candidate]) + whoever
@@ -444,7 +444,7 @@ def verdict(planned: Planned, candidate: Candidate) -> str:
         subject = "Nothing that could be read of the copies" if unknown else "Nothing that the copies hold"
         segments = plural(candidate.remote.deleted, "remote segment")
         deletes = f" As the leader it deletes {segments}." if candidate.remote.deleted and planned.plan.matters else ""
-        gone = planned.on_no_copy
+        gone = planned.held_by_no_copy
         nowhere = f" Committed and on no copy here: {offsets_words(gone)}." if gone else ""
         return f"{lead}. {subject} would be lost{whoever}.{nowhere}{deletes}{rotten}"
     costs = "; ".join(loss_words(planned, loss) for loss in candidate.losses[:4])
@@ -500,7 +500,7 @@ def _rotten(planned: Planned, candidate: Candidate) -> str:
 def mend_words(broker: Broker, finding: Finding) -> str:
     """What to do about a small file over which a broker does not start, or does not serve its logs."""
     file = printable(str(finding.place.file))
-    what = f"{on_start(finding)}. Copy its log directories elsewhere, then {mending(finding)}."
+    what = f"{on_start(finding)}. Copy its log directories elsewhere, then {repair_advice(finding)}."
     if finding.evidence.get("reason") == ABSENT:
         return f"Before {brokers([broker])} starts, look for its {file}, which is not in this copy: {printable(what)}"
     return f"Before {brokers([broker])} starts, mend its {file}, which cannot be read: {printable(what)} Copy again and plan again."

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from kafka_forensics.analysis.incidents import covered
+from kafka_forensics.analysis.incidents import count_offsets
 from kafka_forensics.analysis.kinds import CATALOGUE, Trait, kinds_with
 from kafka_forensics.analysis.kinds.evidence_classes import (
     BatchDamageEvidence,
@@ -20,7 +20,7 @@ from kafka_forensics.analysis.kinds.evidence_classes import (
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.export.json_document import severity_counts
 from kafka_forensics.model.findings import Confidence, Finding, Severity
-from kafka_forensics.model.results import VERDICTS, Read, ScanResult
+from kafka_forensics.model.results import VERDICTS, ReadExtent, ScanResult
 from kafka_forensics.version import __version__
 
 MOST_TOPICS: Final = 200
@@ -64,7 +64,7 @@ def _size(result: ScanResult) -> Iterator[str]:
     )
     by_read = Counter(replica.read for partition in result.partitions for replica in partition.replicas)
     yield from _metric(
-        "replicas", "Replicas by how much of their log was read.", [({"read": read.value}, by_read[read]) for read in Read]
+        "replicas", "Replicas by how much of their log was read.", [({"read": read.value}, by_read[read]) for read in ReadExtent]
     )
     for name, count in (("segments", totals.segments), ("batches", totals.batches), ("records", totals.records)):
         yield from _metric(name, f"{name.capitalize()} that were read.", [({}, count)])
@@ -141,10 +141,10 @@ def _told_topics(findings: Iterable[Finding]) -> dict[str, _Topic]:
             partitions.setdefault((place.topic, place.partition), []).append(finding)
     for (topic, _), own in partitions.items():
         ranged = [finding for finding in own if finding.place.offset_start is None or finding.place.offset_start >= 0]
-        topics[topic].at_least += covered(
+        topics[topic].at_least += count_offsets(
             each for each in ranged if each.kind in kinds_with(Trait.LOST_COMMITTED) and each.confidence is Confidence.PROVEN
         )
-        topics[topic].at_most += covered(filter(_is_at_risk, ranged))
+        topics[topic].at_most += count_offsets(filter(_is_at_risk, ranged))
     return topics
 
 

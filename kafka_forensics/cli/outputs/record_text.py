@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_forensics.cli.outputs.rows import TIMES, WIDE, plain, text_of
-from kafka_forensics.model.arrow import numbers, words
+from kafka_forensics.model.arrow import numbers, strings_array
 from kafka_forensics.model.json_objects import LAST_TIME_MS, json_text
 
 Column = Any
@@ -47,13 +47,13 @@ def records_as_json_lines(table: pa.RecordBatch, file: str, columns: Sequence[st
 
 def _members(name: str, values: Column) -> list[tuple[str, list[Column]]]:
     """(key, pieces of the JSON of each value) of a column, with the twins of times and of wide integers."""
-    words = _json_words(values)
+    strings_array = _json_words(values)
     if name in TIMES:
         short = name.removesuffix("_ms")
-        return [(f"{short}_ms", words), (short, _times(values))]
+        return [(f"{short}_ms", strings_array), (short, _times(values))]
     if name in WIDE:
-        return [(name, words), (f"{name}_string", _quoted(_mapped(values, _text)))]
-    return [(name, words)]
+        return [(name, strings_array), (f"{name}_string", _quoted(_mapped(values, _text)))]
+    return [(name, strings_array)]
 
 
 def _quoted(values: Column) -> list[Column]:
@@ -71,10 +71,10 @@ def _mapped(values: Column, spell: Callable[[Column], Column]) -> Column:
     """What `spell` makes of a column, of a dictionary's values once each; one word where all are alike."""
     if not isinstance(values, pa.DictionaryArray):
         return spell(values)
-    words = spell(values.dictionary)
-    if isinstance(words, str):
-        return words
-    return words[0].as_py() if len(words) == 1 else words.take(values.indices)
+    strings_array = spell(values.dictionary)
+    if isinstance(strings_array, str):
+        return strings_array
+    return strings_array[0].as_py() if len(strings_array) == 1 else strings_array.take(values.indices)
 
 
 def _text(values: Column) -> Column:
@@ -157,7 +157,7 @@ def _needs_no_escape(values: Column, *, in_quotes: bool = False) -> bool:
 
 def _join(pieces: Sequence[Column]) -> Column:
     """The pieces of every row behind each other, nothing where one is null; at least one is a column."""
-    return pc.binary_join_element_wise(*(words([piece])[0] if isinstance(piece, str) else piece for piece in [*pieces, ""]))
+    return pc.binary_join_element_wise(*(strings_array([piece])[0] if isinstance(piece, str) else piece for piece in [*pieces, ""]))
 
 
 def _joined(pieces: Sequence[Column], rows: int) -> memoryview:

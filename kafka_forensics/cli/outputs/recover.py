@@ -12,7 +12,7 @@ from kafka_forensics.export.json_document import json_line, json_list
 from kafka_forensics.export.recovered import RECORDS_JSONL, RECORDS_PARQUET, REPORT
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.json_objects import Columns, Json, attributes, json_text
-from kafka_forensics.model.recovered import TALLIED, Tally
+from kafka_forensics.model.recovered import OUTCOMES_COUNTED, OutcomeCounts
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.questions.recover import RecoveredPartition, RecoveredRange, Recovery, Undecided
 from kafka_forensics.wording import offset_range
@@ -63,7 +63,7 @@ COLUMNS: Final[Columns] = {
     **attributes("topic=of.topic partition=of.partition kept=of.kept"),
     **attributes("offset_start=start offset_end=end committed_end_offset=committed_end held_by", of="span.loss"),
     **attributes("planned_records=records", of="span.planned"),
-    **attributes(" ".join(TALLIED), of="span.count.all"),
+    **attributes(" ".join(OUTCOMES_COUNTED), of="span.count.all"),
 }
 """Of a row a range, in tsv and Markdown: offsets but for `planned_records`."""
 
@@ -138,7 +138,7 @@ def _cells(recovered: RecoveredRange) -> list[str]:
     return [offset_range(loss.start, loss.end), held_by, *(str(number) if number else "" for number in numbers)]
 
 
-def _filtered(tally: Tally) -> int:
+def _filtered(tally: OutcomeCounts) -> int:
     return sum(getattr(tally, reason) for reason in REASONS)
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from kafka_forensics.cli.streams import open_output
 from kafka_forensics.errors import UsageError
-from kafka_forensics.evidence.ledger import Extent
+from kafka_forensics.evidence.ledger import CopyExtent
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
 from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.questions.report import PartitionDetails, Reported
@@ -70,7 +70,7 @@ def page_of(reported: Reported, asked: Asked) -> Page:
 
 def selecting(options: ScanOptions) -> list[str]:
     """The options of a scan as they are typed, but for those that change no answer; values that may be secret are masked."""
-    copied = {None: [], Extent.WHOLE: ["--whole"], Extent.PARTIAL: ["--partial"]}
+    copied = {None: [], CopyExtent.WHOLE: ["--whole"], CopyExtent.PARTIAL: ["--partial"]}
     deep = {None: [], True: ["--deep"], False: ["--no-deep"]}
     words: list[str] = []
     for name, value in (

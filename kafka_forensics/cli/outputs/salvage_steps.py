@@ -23,7 +23,7 @@ from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.questions.salvage import ELECTION_FILE, MANIFEST, METADATA_LOG, PassedLimit, Salvaged
 from kafka_forensics.replication.small_files import KRAFT_DIRECTORY
-from kafka_forensics.wording import asked_command, mending
+from kafka_forensics.wording import repair_advice, rerun_command
 
 
 def head(salvaged: Salvaged) -> str:
@@ -46,15 +46,15 @@ def steps_of(salvaged: Salvaged) -> list[Step]:
         text = (
             "DIR holds only what --topic, --partition or --broker chose, and brokers start for all. Salvage all before any starts:"
         )
-        return [Step("salvage", text, asked_command("salvage", salvaged.asked, *salvaged.options, "--output", "DIR"))]
+        return [Step("salvage", text, rerun_command("salvage", salvaged.asked, *salvaged.options, "--output", "DIR"))]
     if refused := tuple((one.topic, one.partition) for one in salvaged.refused if one.topic != CLUSTER_METADATA_TOPIC):
         text = (
             f"Start no broker on DIR, which lacks {partitions_words(refused)}. Do as the reasons say, and salvage again. Where "
             "that cannot be done, the steps of plan --elect N need no salvage."
         )
         return [Step("refused", text, None, (), refused)]
-    if salvaged.of_controllers:
-        return list(controllers_first(salvaged.of_controllers))
+    if salvaged.controller_findings:
+        return list(controllers_first(salvaged.controller_findings))
     return [*_put(salvaged), *_start(salvaged)]
 
 
@@ -82,7 +82,7 @@ def _put(salvaged: Salvaged) -> Iterator[Step]:
     yield Step("move_aside", text, "mv LOG_DIR LOG_DIR.before", nodes)
     places = [
         f"{target.directory} for {target.log_dir}{', which was empty,' if target.is_empty else ''} of "
-        f"{f'controller {target.node}' if target.is_of_controller else brokers([target.node])}"
+        f"{f'controller {target.node}' if target.is_only_of_controller else brokers([target.node])}"
         for target in targets
     ]
     command = f"cp -a {shlex.quote(f'{salvaged.output}/broker-N/NAME')}/. LOG_DIR"
@@ -96,13 +96,13 @@ def _put(salvaged: Salvaged) -> Iterator[Step]:
         )
         aside = f"mv LOG_DIR/{KRAFT_DIRECTORY} LOG_DIR.before"
         yield Step("copy", text, f"{aside} && cp -a {shlex.quote(source)} LOG_DIR", (voter,))
-    mended = {(finding.place.log_dir or "").rstrip("/") for finding in salvaged.to_mend}
+    mended = {(finding.place.log_dir or "").rstrip("/") for finding in salvaged.files_to_repair}
     unbuilt = [target for target in targets if target.meta_properties is None and target.log_dir not in mended]
     if unbuilt:
         names = printable(", ".join(target.directory for target in unbuilt))
         text = f"Copy meta.properties back, too, which nothing here could build: {names}."
         yield Step("copy_back", text, "cp -a LOG_DIR.before/meta.properties LOG_DIR")
-    if without_id := tuple((one.topic, one.partition) for one in salvaged.partitions if one.wants_topic_id):
+    if without_id := tuple((one.topic, one.partition) for one in salvaged.partitions if one.needs_topic_id):
         text = (
             f"Write partition.metadata for {partitions_words(without_id)}, with the topic's id from kafka-topics.sh --describe: "
             "without it a broker puts the log aside and begins anew."
@@ -112,10 +112,10 @@ def _put(salvaged: Salvaged) -> Iterator[Step]:
     if salvaged.refused:
         text = f"Copy back the controllers' log, which was refused, to those of {brokers(nodes)} that had one."
         yield Step("copy_back", text, f"cp -a LOG_DIR.before/{KRAFT_DIRECTORY} LOG_DIR", (), (METADATA_LOG,))
-    for finding in salvaged.to_mend:
+    for finding in salvaged.files_to_repair:
         whose = () if finding.place.broker is None else (finding.place.broker,)
         file, log_dir = printable(str(finding.place.file)), printable(str(finding.place.log_dir))
-        yield Step("mend", f"Mend {file} in the place of {log_dir}: {printable(mending(finding))}.", None, whose)
+        yield Step("mend", f"Mend {file} in the place of {log_dir}: {printable(repair_advice(finding))}.", None, whose)
     text = "Give them to KAFKA, the user that runs Kafka: so far only the user who ran salvage can read them."
     yield Step("own", text, "chown -R KAFKA: LOG_DIR", (*nodes, *voters))
 
@@ -124,7 +124,7 @@ def _start(salvaged: Salvaged) -> Iterator[Step]:
     """Controllers, then brokers: first those whose copies say what the lineages are, which plans recommend as leaders."""
     order, limits = _order(salvaged), _topics_by_limits(salvaged)
     if salvaged.is_kraft:
-        yield controllers_step([node for node in order if node in salvaged.combined])
+        yield controllers_step([node for node in order if node in salvaged.controller_voters])
     for passed, topics in limits.items():
         yield from _retention_suspended(passed, topics, is_kraft=salvaged.is_kraft)
     if order:
@@ -139,7 +139,7 @@ def _start(salvaged: Salvaged) -> Iterator[Step]:
         command = f"{DESCRIBE} --under-replicated-partitions"
         lacking = f" but partitions that lack only {brokers(absent)}" if absent else ""
         yield Step("in_sync", f"See that all replicas are in sync: this prints nothing{lacking}.", command, order)
-    command = asked_command("verify", None, "--against", f"{salvaged.output}/{MANIFEST}")
+    command = rerun_command("verify", None, "--against", f"{salvaged.output}/{MANIFEST}")
     yield Step("verify", "Copy the log directories again, and see that every byte is there:", command)
     for passed, topics in limits.items() if salvaged.is_kraft else ():
         yield from _retention_restored(passed, topics)
@@ -190,14 +190,14 @@ def _retention_restored(passed: Sequence[PassedLimit], topics: Sequence[str]) ->
         noted = ",".join(f"{limit.setting}=NOTED" for limit in passed)
         yield Step("restore_retention", text, of_topics(["TOPIC"], f"--add-config {noted}"))
         return
-    changes = [f"--add-config {limit.setting}={limit.of_topic}" for limit in passed if limit.of_topic is not None]
-    changes += [f"--delete-config {limit.setting}" for limit in passed if limit.of_topic is None]
+    changes = [f"--add-config {limit.setting}={limit.topic_value}" for limit in passed if limit.topic_value is not None]
+    changes += [f"--delete-config {limit.setting}" for limit in passed if limit.topic_value is None]
     yield from (Step("restore_retention", f"{text}:", of_topics(topics, change)) for change in changes)
 
 
 def _unknown_settings(passed: Sequence[PassedLimit]) -> str:
     """The settings of which no controllers' log tells whether the topics have values of their own; empty where one does."""
-    return " and ".join(limit.setting for limit in passed if not limit.of_topic_is_known)
+    return " and ".join(limit.setting for limit in passed if not limit.topic_value_is_known)
 
 
 def _voters(salvaged: Salvaged) -> set[int]:
@@ -215,5 +215,5 @@ def _absent(salvaged: Salvaged) -> tuple[int | str, ...]:
 def _order(salvaged: Salvaged) -> tuple[int | str, ...]:
     """Brokers as they start: who is the base of most partitions first, replaced disks last."""
     bases = Counter(one.base for one in salvaged.partitions if one.quorum is None)
-    counts = {target.node: bases[target.broker] for target in salvaged.log_dirs if not target.is_of_controller}
+    counts = {target.node: bases[target.broker] for target in salvaged.log_dirs if not target.is_only_of_controller}
     return tuple(sorted(counts, key=lambda node: (-counts[node], broker_order(node))))

@@ -27,7 +27,16 @@ from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding, without_payloads
 from kafka_forensics.model.incidents import Incident
 from kafka_forensics.model.results import VERDICTS, BrokerSummary, PartitionSummary, ScanResult
-from kafka_forensics.wording import advice, gravity, incident_advice, incident_message, incident_title, message, title, when
+from kafka_forensics.wording import (
+    advice,
+    incident_advice,
+    incident_message,
+    incident_time,
+    incident_title,
+    message,
+    severity_order,
+    title,
+)
 
 
 def write_result(
@@ -57,7 +66,7 @@ def write_result(
             lines = wrapped([*summary_lines(result), *incomplete_lines(result)], to.width)
             to.stream.writelines(f"{line}\n" for line in (*[""][: bool(result.partitions or result.findings)], *lines))
         case "tsv":
-            gravest_first = sorted(result.findings, key=gravity)
+            gravest_first = sorted(result.findings, key=severity_order)
             to.stream.writelines(tsv_lines(json_document.FINDING_COLUMNS, map(json_document.finding_object, gravest_first)))
         case "json":
             to.stream.writelines(json_document.document(result))
@@ -93,7 +102,7 @@ class LinesAsSettled:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._open.__exit__(kind, error, trace)
 
-    def begun(self, brokers: list[BrokerSummary]) -> None:
+    def on_start(self, brokers: list[BrokerSummary]) -> None:
         """Write the brokers."""
         self._stream = self._open.enter_context(open_output(self._output, color="never", private=self._show_payloads)).stream
         self._write(json_document.broker_lines(brokers))
@@ -108,7 +117,7 @@ class LinesAsSettled:
     def end(self, result: ScanResult) -> None:
         """Write what is left of the whole answer, all of it where no scan told of itself."""
         if self._stream is None:
-            self.begun(result.brokers)
+            self.on_start(result.brokers)
         self._write(json_document.lines_at_end(result, self._written))
 
     def _write(self, lines: Iterable[str]) -> None:
@@ -137,8 +146,8 @@ def report_lines(result: ScanResult) -> Iterator[str]:
     if partitions:
         yield "\n## Partitions\n\n| partition | verdict | replicas |\n| --- | --- | --- |\n"
         gravest: dict[tuple[str | None, int | None], tuple[int, bool, int]] = {}
-        for finding in sorted(result.findings, key=gravity):
-            gravest.setdefault((finding.place.topic, finding.place.partition), gravity(finding))
+        for finding in sorted(result.findings, key=severity_order):
+            gravest.setdefault((finding.place.topic, finding.place.partition), severity_order(finding))
         none = (1, True, 0)
 
         def order(summary: PartitionSummary) -> tuple[int, tuple[int, bool, int]]:
@@ -164,7 +173,7 @@ def report_lines(result: ScanResult) -> Iterator[str]:
 
 def _called(incident: Incident) -> str:
     """What happened, when, and to how many partitions."""
-    moment, name = when(incident), f" ({incident.known_as})" if incident.known_as is not None else ""
+    moment, name = incident_time(incident), f" ({incident.known_as})" if incident.known_as is not None else ""
     cost = cost_words(incident)
     words = f"{incident_title(incident)}{f', {moment}' if moment else ''}{name}: {plural(len(incident.partitions), 'partition')}"
     return words + (f", {cost}" if cost else "")

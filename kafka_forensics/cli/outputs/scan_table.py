@@ -26,21 +26,21 @@ from kafka_forensics.cli.outputs.words import (
 )
 from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.model.amounts import plural
-from kafka_forensics.model.findings import Asked, Finding, Severity
+from kafka_forensics.model.findings import Finding, RerunArguments, Severity
 from kafka_forensics.model.incidents import Incident, IncidentPartition
 from kafka_forensics.model.results import VERDICTS, PartitionSummary, ScanResult, verdict_of
 from kafka_forensics.wording import (
     advice,
-    asked_command,
-    gravity,
     incident_advice,
     incident_command,
     incident_message,
+    incident_time,
     incident_title,
     is_background,
     message,
+    rerun_command,
+    severity_order,
     span,
-    when,
 )
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def _gravity(group: Group) -> tuple[int, tuple[int, bool, int]]:
     """Sort key, the worst verdict first."""
     partition, _, findings = group
     verdict = verdict_of(findings) if partition is None else partition.verdict
-    return -VERDICTS.index(verdict), min(map(gravity, findings), default=(0, False, 0))
+    return -VERDICTS.index(verdict), min(map(severity_order, findings), default=(0, False, 0))
 
 
 def _groups(result: ScanResult) -> list[Group]:
@@ -222,7 +222,7 @@ def _cut_at_slashes(body: Text, width: int) -> Text:
 
 def _in_a_line(incident: Incident) -> str:
     """What an incident of one partition has that its findings do not say by themselves: time, name, sum; nothing without."""
-    moment, cost = when(incident), cost_words(incident)
+    moment, cost = incident_time(incident), cost_words(incident)
     if moment is None and incident.known_as is None and not cost:
         return ""
     words = incident_title(incident) + (f", {moment}" if moment else "")
@@ -268,7 +268,7 @@ def _in_column(word: str, column: int, width: int) -> str:
 
 
 class _Page:
-    def __init__(self, console: "Console", crowded: frozenset[str], asked: Asked | None, *, verbose: bool) -> None:
+    def __init__(self, console: "Console", crowded: frozenset[str], asked: RerunArguments | None, *, verbose: bool) -> None:
         self._console = console
         self._asked = asked
         self._begun = False
@@ -285,7 +285,7 @@ class _Page:
 
     def incident(self, incident: Incident, findings: list[Finding]) -> None:
         """What happened, when, to whom, what it cost, what to do first; then its partitions, the longest loss first."""
-        moment = when(incident)
+        moment = incident_time(incident)
         title = Text.assemble((incident_title(incident), "bold"))
         cost = cost_words(incident)
         title.append(f"{f', {moment}' if moment else ''}: {plural(len(incident.partitions), 'partition')}")
@@ -301,7 +301,7 @@ class _Page:
         topics = {partition.topic for partition in incident.partitions}
         of_topic = ("--topic", *topics) if len(topics) == 1 else ()
         if (command := incident_command(incident)) is not None:
-            self._command(asked_command(command, self._asked, *of_topic), _GUTTER + 2)
+            self._command(rerun_command(command, self._asked, *of_topic), _GUTTER + 2)
         self._console.print()
         rows = incident.partitions if self._verbose else incident.partitions[:SHOWN_PARTITIONS]
         for line in partition_lines(incident, rows, findings, self._console.width - 2):
@@ -313,7 +313,7 @@ class _Page:
     def more(self, what: str, *options: str) -> None:
         """Where the rest is to be seen: the command that shows it."""
         self._hanging(Text(), Text(f"{what}:", "dim"), 2)
-        self._command(asked_command("scan", self._asked, *options), 2)
+        self._command(rerun_command("scan", self._asked, *options), 2)
 
     def block(
         self, partition: PartitionSummary | None, key: Key, findings: list[Finding], incidents: Sequence[Incident] = ()

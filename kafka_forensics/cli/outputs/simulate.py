@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.cli.outputs.rows import drawn, plain_table
 from kafka_forensics.model.json_objects import Json, attributes, object_of
-from kafka_forensics.simulation.history import DEAD, FROZEN, LEADS, STALE, Event, History, Moment
+from kafka_forensics.simulation.history import DEAD, LEADS, PAUSED, STALE, Event, History, PartitionView
 from kafka_forensics.simulation.truth import at_the_end
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ COLUMNS: Final = (
     *("topic", "partition", "leader", "leader_epoch", "isr", "elr", "replicas"),
 )
 _VIEW: Final = attributes("broker state log_end_offset high_watermark leader_epoch")
-_MARKS: Final = {LEADS: "*", STALE: "?", FROZEN: "~", DEAD: "x"}
+_MARKS: Final = {LEADS: "*", STALE: "?", PAUSED: "~", DEAD: "x"}
 _LEGEND: Final = (
     "log end/high watermark, leader epoch of each broker; * leader, x dead, ~ stands still, ? leads in its own eyes only"
 )
@@ -88,14 +88,14 @@ def _table(history: History, to: "Destination") -> Iterator[str]:
     return drawn(table, to)
 
 
-def _changed(event: Event, before: Event | None) -> list[Moment]:
+def _changed(event: Event, before: Event | None) -> list[PartitionView]:
     """Partitions that a step changed; the first one if it changed none."""
     known = {} if before is None else {moment.topic_partition: moment for moment in before.partitions}
     changed = [moment for moment in event.partitions if known.get(moment.topic_partition) != moment]
     return changed or list(event.partitions[:1])
 
 
-def _cell(moment: Moment, broker: int) -> "Text":
+def _cell(moment: PartitionView, broker: int) -> "Text":
     from rich.text import Text
 
     view = next((replica for replica in moment.replicas if replica.broker == broker), None)

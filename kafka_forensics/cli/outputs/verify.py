@@ -10,7 +10,7 @@ from kafka_forensics.cli.outputs.words import name
 from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.json_objects import Columns, attributes
-from kafka_forensics.questions.verify import Checked, Outcome, Verified
+from kafka_forensics.questions.verify import Outcome, Verified, VerifyResult
 
 _WORDS: Final = {
     "elected": "",
@@ -96,7 +96,7 @@ def _filled(words: str, verified: Verified) -> str:
     return words.format(planned=planned, found=found, **names)
 
 
-def summary_line(checked: Checked) -> str:
+def summary_line(checked: VerifyResult) -> str:
     """What is said on stderr at the end."""
     if not checked.promises:
         return "nothing to verify: nothing is promised of these partitions"
@@ -112,5 +112,5 @@ def _counted(counts: list[tuple[int, str]]) -> Iterator[str]:
             noun = ""
 
 
-def _rest(checked: Checked) -> str:
+def _rest(checked: VerifyResult) -> str:
     return f"; {plural(checked.without_promise, 'partition')} of which nothing is promised" if checked.without_promise else ""

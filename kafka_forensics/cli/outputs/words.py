@@ -8,16 +8,16 @@ from typing import Final
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.cli.streams import printable
-from kafka_forensics.errors import TRY_AGAIN, may_pass
+from kafka_forensics.errors import TRY_AGAIN, is_transient
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.export.json_document import severity_counts
 from kafka_forensics.model.amounts import first_few, plural, size
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.findings import Finding, Place, Severity
 from kafka_forensics.model.incidents import Incident, IncidentPartition
-from kafka_forensics.model.results import Incomplete, PartitionSummary, Read, ReplicaSummary, ScanResult
+from kafka_forensics.model.results import Incomplete, PartitionSummary, ReadExtent, ReplicaSummary, ScanResult
 from kafka_forensics.storage.local import OUTSIDE
-from kafka_forensics.wording import asked_command, cost, gravity, message, span
+from kafka_forensics.wording import incident_loss, message, rerun_command, severity_order, span
 
 _TOLD_FINDINGS: Final = 20
 _NAMED_PARTITIONS: Final = 3
@@ -43,7 +43,7 @@ _HELD: Final = "the replicas agree in what they still hold"
 def headline(partition: PartitionSummary) -> str:
     """How the replicas agree and what is known to be committed, in a sentence without a full stop."""
     agreement = partition.agreement
-    if partition.read is Read.NONE:
+    if partition.read is ReadExtent.NONE:
         return "nothing of its log could be read" if len(partition.replicas) == 1 else "nothing of any replica's log could be read"
     text = _AGREEMENTS[agreement.kind] if len(partition.replicas) > 1 else "one replica was given"
     if len(partition.replicas) > 1 and agreement.kind in ("identical", "compacted") and partition.verdict in {"error", "critical"}:
@@ -75,7 +75,7 @@ def place_words(place: Place, crowded: Iterable[str]) -> str:
 
 def lost_words(incident: Incident, partition: IncidentPartition | None = None) -> str:
     """`70`, `30 to 70`, `up to 70`, nothing for none: how many records, or offsets, are lost, of one of its partitions if given."""
-    least, most, _ = cost(partition or incident, incident)
+    least, most, _ = incident_loss(partition or incident, incident)
     if not most:
         return ""
     return str(most) if least == most else f"{least} to {most}" if least else f"up to {most}"
@@ -83,7 +83,7 @@ def lost_words(incident: Incident, partition: IncidentPartition | None = None) -
 
 def cost_words(incident: Incident) -> str:
     """`30 to 70 committed records`, or offsets where records are not known; nothing for none."""
-    _, most, noun = cost(incident, incident)
+    _, most, noun = incident_loss(incident, incident)
     return f"{lost_words(incident)} {noun}{'s' if most > 1 else ''}" if most else ""
 
 
@@ -118,9 +118,9 @@ def replica_words(replica: ReplicaSummary) -> list[str]:
 def _offsets_held(replica: ReplicaSummary) -> str:
     """Which offsets its log has, as far as it was read."""
     start, end = replica.log_start_offset or 0, replica.log_end_offset
-    if replica.read is Read.NONE:
+    if replica.read is ReadExtent.NONE:
         return "its log could not be read"
-    if replica.read is Read.PART:
+    if replica.read is ReadExtent.PART:
         reached = replica.read_end_offset if end is None else end
         held = span(start, reached, "offset") if reached is not None and reached > start else f"offset {start} on"
         return f"{held} read in part" + (", its end is not known" if end is None else "")
@@ -143,7 +143,7 @@ def kinds_and_places(findings: Iterable[Finding]) -> str:
 
 def by_kind(findings: Iterable[Finding]) -> list[list[Finding]]:
     """Findings worst first, those of one severity and kind together, of them the gravest first."""
-    ordered = sorted(findings, key=lambda finding: (-finding.severity.rank, finding.kind, gravity(finding)))
+    ordered = sorted(findings, key=lambda finding: (-finding.severity.rank, finding.kind, severity_order(finding)))
     return [list(group) for _, group in groupby(ordered, key=lambda finding: (finding.severity, finding.kind))]
 
 
@@ -264,7 +264,7 @@ def gap_hints(gaps: Iterable[Incomplete]) -> list[str]:
     """What to do about links that lead out of what was given, and about a storage service that failed; nothing without either."""
     reasons = [gap.reason for gap in gaps]
     hints = ["hint: give what links lead to as paths, too"] if any(reason.endswith(OUTSIDE) for reason in reasons) else []
-    return [*hints, f"hint: {TRY_AGAIN}"] if any(map(may_pass, reasons)) else hints
+    return [*hints, f"hint: {TRY_AGAIN}"] if any(map(is_transient, reasons)) else hints
 
 
 def command_lines(command: str, width: int) -> list[str]:
@@ -297,4 +297,4 @@ def finding_lines(findings: list[Finding]) -> Iterator[str]:
     """The first findings in a sentence each, and how many more there are, for commands that are not about findings."""
     yield from (f"{finding.severity.value}: {printable(message(finding))}" for finding in findings[:_TOLD_FINDINGS])
     if len(findings) > _TOLD_FINDINGS:
-        yield f"and {len(findings) - _TOLD_FINDINGS} more; `{asked_command('scan', findings[0].asked)}` tells all"
+        yield f"and {len(findings) - _TOLD_FINDINGS} more; `{rerun_command('scan', findings[0].asked)}` tells all"

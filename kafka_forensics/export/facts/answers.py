@@ -11,10 +11,10 @@ from kafka_forensics.analysis.transactions import TransactionColumn
 from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.export.facts.log import FactReading
 from kafka_forensics.export.facts.rows import MAX_ROWS, json_text, own_batch, record_batches, rows_of, text
-from kafka_forensics.model.arrow import few_words, numbers, one_word, plain
+from kafka_forensics.model.arrow import dictionary_array, numbers, plain, repeated_dictionary
 from kafka_forensics.model.changes import CHANGE_COLUMNS, Change, change_values
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONTROL_ABORT, CONTROL_COMMIT
-from kafka_forensics.model.coordinators import Committed, GroupLog, OffsetCommit, PendingCommit
+from kafka_forensics.model.coordinators import CommittedOffset, GroupLog, OffsetCommit, PendingCommit
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.json_objects import Columns, Json, attributes
 from kafka_forensics.model.results import Incomplete, PartitionSummary, ReplicaSummary
@@ -83,7 +83,7 @@ def _transaction_batches(
     for paired, ended in _many_at_once(paired_transactions(reading.plan, incomplete)):
         if not paired.size:
             continue
-        plain_ones = np.full(paired.shape[1], ended) & ~known.speaks_of(paired[TransactionColumn.PRODUCER_ID])
+        plain_ones = np.full(paired.shape[1], ended) & ~known.may_describe(paired[TransactionColumn.PRODUCER_ID])
         rows = known.rows(reading.plan.context, paired[:, ~plain_ones], last_stable_offset, ended=ended)
         batches = list(record_batches(FACTS["transactions"].own, _rows_of_transactions(reading, rows)))
         if not batches:
@@ -130,9 +130,9 @@ def _ended_columns(reading: FactReading, paired: "NDArray[np.int64]") -> "list[A
     unread = (marker != CONTROL_ABORT) & (marker != CONTROL_COMMIT)
     states = np.where(without_data, 3, np.where(unread, 2, marker))
     columns: dict[str, ArrowArray] = {
-        "log_dir": one_word(text(reading.plan.log_dir.name), rows),
-        "state": few_words(states, [ENDED[CONTROL_ABORT], ENDED[CONTROL_COMMIT], "unknown", "empty"]),
-        "marker": few_words(marker, [MARKERS[CONTROL_ABORT], MARKERS[CONTROL_COMMIT]], null=unread),
+        "log_dir": repeated_dictionary(text(reading.plan.log_dir.name), rows),
+        "state": dictionary_array(states, [ENDED[CONTROL_ABORT], ENDED[CONTROL_COMMIT], "unknown", "empty"]),
+        "marker": dictionary_array(marker, [MARKERS[CONTROL_ABORT], MARKERS[CONTROL_COMMIT]], null=unread),
         "coordinator_epoch": numbers(paired[TransactionColumn.COORDINATOR_EPOCH].astype(np.int32), null=unread),
         "holds_last_stable_offset": numbers(np.zeros(rows, bool)),
     }
@@ -186,11 +186,11 @@ def _group_rows(witnesses: Witnesses, options: ScanOptions, *, payloads: bool) -
                 )
 
 
-def _by_group(offset: Committed | PendingCommit) -> tuple[str, str, int, int]:
+def _by_group(offset: CommittedOffset | PendingCommit) -> tuple[str, str, int, int]:
     return offset.group, offset.topic, offset.partition, offset.record_offset
 
 
-def _place(log: GroupLog, offset: Committed | PendingCommit) -> tuple[object, ...]:
+def _place(log: GroupLog, offset: CommittedOffset | PendingCommit) -> tuple[object, ...]:
     group = log.groups.get(offset.group)
     about = ("simple", None) if group is None else (group.kind, group.state)
     return offset.topic, offset.partition, str(log.broker), offset.group, *about

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, attributed, gather
+from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, gather, with_replicas
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.facts.answers import group_facts, metadata_facts, replica_facts, transaction_facts
 from kafka_forensics.export.facts.log import FactReading
@@ -29,12 +29,12 @@ from kafka_forensics.questions.transactions import KnownTransactions
 from kafka_forensics.scanning.engine.local import Progress, scan_inputs
 from kafka_forensics.scanning.judging.environment import changed_findings
 from kafka_forensics.scanning.rereading.record_columns import record_arrays
-from kafka_forensics.scanning.rereading.record_states import LateStates, RecordStates, base_offsets
+from kafka_forensics.scanning.rereading.record_states import LazyRecordStates, RecordStates, base_offsets
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses, read_witnesses
 from kafka_forensics.storage.open import open_source
 
 if TYPE_CHECKING:
-    from kafka_forensics.storage.remote import Given
+    from kafka_forensics.storage.remote import OptionsArgument
     from kafka_forensics.storage.source import ByteSource
 
 Words = Callable[[Finding], tuple[str, str | None]]
@@ -54,7 +54,7 @@ LOG_FACTS: Final = ("batches", "records", "spans", "control_records", "transacti
 """Facts for which every `.log` is read once more."""
 
 
-def read_batches(path: str, storage_options: "Given" = None) -> Batches:
+def read_batches(path: str, storage_options: "OptionsArgument" = None) -> Batches:
     """Batches of a `.log` file, as `model.schemas.BATCHES`; damaged stretches are left out, batches with a bad CRC are not.
 
     Raises PathMissingError and SourceError.
@@ -71,7 +71,7 @@ def _reach(source: "ByteSource") -> int:
     return INT64_MAX if base_offset is None else max_plausible_offset(base_offset, following)
 
 
-def read_records(path: str, storage_options: "Given" = None) -> Batches:
+def read_records(path: str, storage_options: "OptionsArgument" = None) -> Batches:
     """Records of every good batch of a `.log` file, as `model.schemas.RECORDS`, many batches at a time.
 
     Raises PathMissingError and SourceError.
@@ -79,7 +79,7 @@ def read_records(path: str, storage_options: "Given" = None) -> Batches:
     source = open_source(path, storage_options)
     with source.open("") as file:
         reach, goes_on = _reach(source), base_offsets(source)[1] is not None
-        states = LateStates(lambda: RecordStates(file, goes_on=goes_on, max_plausible_offset=reach))
+        states = LazyRecordStates(lambda: RecordStates(file, goes_on=goes_on, max_plausible_offset=reach))
         for chunk in SegmentReader(file, reach).chunks():
             columns = chunk.columns
             good = np.flatnonzero(has_right_crc(columns))
@@ -206,7 +206,7 @@ class FactReader:
 
     def gaps(self) -> list[Incomplete]:
         """What could not be read, when the scan was made and since."""
-        every = [*self.result.incomplete, *attributed(self.incomplete, self.inputs.log_dirs)]
+        every = [*self.result.incomplete, *with_replicas(self.incomplete, self.inputs.log_dirs)]
         seen = {(incomplete.path, incomplete.reason): incomplete for incomplete in every}
         return [seen[key] for key in sorted(seen)]
 

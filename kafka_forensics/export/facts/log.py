@@ -12,7 +12,7 @@ import pyarrow as pa
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
 from kafka_forensics.export.facts.rows import json_text, own_batch, place_columns, record_batches
-from kafka_forensics.model.arrow import few_words, numbers
+from kafka_forensics.model.arrow import dictionary_array, numbers
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, MarkerColumn, has_right_crc
 from kafka_forensics.model.constants import (
     CONTROL_ABORT,
@@ -36,7 +36,7 @@ from kafka_forensics.parsers.log import (
 )
 from kafka_forensics.parsers.log_dir import SegmentFiles, max_plausible_offset
 from kafka_forensics.scanning.rereading.record_columns import record_arrays
-from kafka_forensics.scanning.rereading.record_states import LateStates, RecordStates
+from kafka_forensics.scanning.rereading.record_states import LazyRecordStates, RecordStates
 from kafka_forensics.storage.bundles import CollectedLog
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class FactReading:
         """How the transactions of a segment's records ended, read when the first of them asks."""
         following = self.following(segment)
         reach = max_plausible_offset(segment.base_offset, following)
-        return LateStates(lambda: RecordStates(file, goes_on=following is not None, max_plausible_offset=reach))
+        return LazyRecordStates(lambda: RecordStates(file, goes_on=following is not None, max_plausible_offset=reach))
 
     def missing(self, entry: "Entry", error: SourceError) -> None:
         """Note that a file could not be read (further)."""
@@ -182,7 +182,9 @@ def _markers(chunk: LogChunk, rows: "NDArray[np.int64]") -> "list[ArrowArray] | 
         return None
     if not rows.size:
         return []
-    markers = marker_block(batches, rows, chunk.file.read_kept if isinstance(chunk.file, CollectedLog) else chunk.file.read_at)
+    markers = marker_block(
+        batches, rows, chunk.file.read_raw_batches if isinstance(chunk.file, CollectedLog) else chunk.file.read_at
+    )
     if markers is None:
         return None
     kinds = markers.columns[MarkerColumn.CONTROL_RECORD_TYPE]
@@ -195,7 +197,7 @@ def _markers(chunk: LogChunk, rows: "NDArray[np.int64]") -> "list[ArrowArray] | 
         numbers(batches[BatchColumn.PRODUCER_ID, rows]),
         numbers(batches[BatchColumn.PRODUCER_EPOCH, rows].astype(np.int16)),
         numbers(kinds.astype(np.int16)),
-        few_words(kinds, [control_record_name(kind) for kind in (CONTROL_ABORT, CONTROL_COMMIT)]),
+        dictionary_array(kinds, [control_record_name(kind) for kind in (CONTROL_ABORT, CONTROL_COMMIT)]),
         numbers(markers.columns[MarkerColumn.VERSION].astype(np.int16)),
         numbers(markers.columns[MarkerColumn.COORDINATOR_EPOCH].astype(np.int32)),
         pa.nulls(len(rows), pa.string()),

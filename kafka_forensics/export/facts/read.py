@@ -26,7 +26,7 @@ from kafka_forensics.parsers.indexes import parse_offset_index, parse_producer_s
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed
 from kafka_forensics.parsers.log import BatchChecks, SegmentReader, check_batch_in_file
 from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory, SegmentFiles, max_plausible_offset
-from kafka_forensics.scanning.rereading.record_states import LateStates, RecordStates
+from kafka_forensics.scanning.rereading.record_states import LazyRecordStates, RecordStates
 from kafka_forensics.scanning.rereading.seeking import start_position, start_position_for_time
 from kafka_forensics.storage.open import open_address
 
@@ -99,7 +99,7 @@ class PieceReading(FactReading):
                 self.missing(log, error)
                 raise
 
-        return LateStates(read if "txn_state" in self.query.columns else None)
+        return LazyRecordStates(read if "txn_state" in self.query.columns else None)
 
     def missing(self, entry: "Entry", error: SourceError) -> None:
         """Raise the error with the path as a person would type it."""

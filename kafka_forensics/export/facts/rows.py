@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, SupportsIndex
 import pyarrow as pa
 
 from kafka_forensics.errors import UsageError
-from kafka_forensics.evidence.ledger import Extent
-from kafka_forensics.model.arrow import one_word, plain, same_word
+from kafka_forensics.evidence.ledger import CopyExtent
+from kafka_forensics.model.arrow import plain, repeated_dictionary, repeated_string
 from kafka_forensics.model.json_objects import Columns
 from kafka_forensics.model.schemas import PARTITION_KEYS, Fact
 
@@ -73,12 +73,12 @@ def array(values: list[Any], kind: pa.DataType) -> "ArrowArray":
 
 def repeated(value: str, rows: int) -> "ArrowArray":
     """`value` in every one of `rows`."""
-    return same_word(text(value), rows)
+    return repeated_string(text(value), rows)
 
 
 def place_columns(place: Iterable[str], rows: int) -> "list[ArrowArray]":
     """Each name of a place in every one of `rows`, as dictionaries."""
-    return [one_word(text(name), rows) for name in place]
+    return [repeated_dictionary(text(name), rows) for name in place]
 
 
 def own_batch(fact: Fact, arrays: "Iterable[ArrowArray]") -> pa.RecordBatch:
@@ -223,7 +223,7 @@ class FactQuery:
     payloads: bool = True
     deep: bool | None = None
     live: bool = False
-    copied: Extent | None = None
+    copied: CopyExtent | None = None
     as_of_ms: int | None = None
 
     def __post_init__(self) -> None:

@@ -20,7 +20,7 @@ from kafka_forensics.export.facts.splits import require_brokers, require_readabl
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.schemas import FACTS, SNAPSHOT, SNAPSHOT_FACTS, fact_named
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed
-from kafka_forensics.questions.changes import compared, gather_snapshots, require_several
+from kafka_forensics.questions.changes import compared, gather_snapshots, require_two_snapshots
 from kafka_forensics.scanning.engine.local import scan_inputs
 from kafka_forensics.scanning.witnesses.witnesses import read_witnesses
 
@@ -118,7 +118,7 @@ def plan_snapshots(snapshots: Mapping[str, list[str]], query: FactQuery, storage
     sense and for limits that fit nothing in any snapshot, and SourceError for what cannot be listed or read.
     """
     if query.fact in FROM_COMPARISONS:
-        require_several(snapshots)
+        require_two_snapshots(snapshots)
     if query.fact in FROM_COMPARISONS or (query.fact == "findings" and len(snapshots) > 1):
         return [json.dumps({"compare": dict(snapshots)})]
     gathered = {name: gather_log_dirs(paths, storage_options) for name, paths in snapshots.items()}

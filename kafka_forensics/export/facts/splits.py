@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from kafka_forensics.errors import SourceError, UsageError, perhaps_meant
+from kafka_forensics.errors import SourceError, UsageError, did_you_mean_prefix
 from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan, broker_order, gather_log_dirs
 from kafka_forensics.evidence.options import listed
-from kafka_forensics.evidence.paths import members_left_out
+from kafka_forensics.evidence.paths import skipped_members
 from kafka_forensics.export.facts.rows import FROM_LOGS, FROM_SCANS, FactQuery
 from kafka_forensics.export.facts.spans import SPAN_BYTES
 from kafka_forensics.model.json_objects import JsonArray
@@ -180,7 +180,7 @@ def _tasks(units: Iterable[tuple[ByteSource, Iterable[Unit]]], query: FactQuery,
 
 def require_readable(inputs: Inputs) -> None:
     """Raise SourceError if something could not be listed or read; members of archives that are not read are only told of."""
-    left_out = {(incomplete.path, incomplete.reason) for source in inputs.sources for incomplete in members_left_out(source)}
+    left_out = {(incomplete.path, incomplete.reason) for source in inputs.sources for incomplete in skipped_members(source)}
     missing = [incomplete for incomplete in inputs.incomplete if (incomplete.path, incomplete.reason) not in left_out]
     for incomplete in inputs.incomplete:
         if (incomplete.path, incomplete.reason) in left_out:
@@ -218,7 +218,7 @@ def require_brokers(inputs: Inputs, query: FactQuery) -> None:
 
 
 def _nothing(option: str, wanted: str, there: list[str]) -> UsageError:
-    meant = perhaps_meant(wanted, there)
+    meant = did_you_mean_prefix(wanted, there)
     return UsageError(
         f"nothing fits {option}={wanted}", hint=f"{meant}there is {listed(there)}" if there else "there is none at all"
     )

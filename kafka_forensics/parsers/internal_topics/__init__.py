@@ -8,7 +8,7 @@ from kafka_forensics.parsers.internal_topics.consumer_offsets import (
     read_key,
     read_offset_commit,
 )
-from kafka_forensics.parsers.internal_topics.internal_records import teller
+from kafka_forensics.parsers.internal_topics.internal_records import record_describer
 from kafka_forensics.parsers.internal_topics.metadata_log import REPLAYED_FIELDS, decode_metadata_record, is_no_op_batch
 from kafka_forensics.parsers.internal_topics.remote_log_metadata import decode_remote_log_record
 from kafka_forensics.parsers.internal_topics.share_state import (

@@ -41,7 +41,7 @@ _SECRETS: Final = frozenset({"salt", "stored_key", "server_key"})
 """Fields of SCRAM credentials."""
 
 
-def teller(topic: str | None) -> Describe | None:
+def record_describer(topic: str | None) -> Describe | None:
     """The function that describes (key, value, payloads) of a topic's records; None for topics that are not internal.
 
     Its result has the type of the record as `record`, the fields of `key` and `value` (None for a tombstone), and a reason as

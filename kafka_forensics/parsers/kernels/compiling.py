@@ -27,7 +27,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, Final, Generic, Literal, TypeVar
 
-from kafka_forensics.storage.code_cache import NoPlaceError, mark_used, own_directory
+from kafka_forensics.storage.code_cache import NoCacheDirectoryError, mark_used, private_cache_directory
 
 Answer = TypeVar("Answer")
 ArgumentTypes = tuple[object, ...]
@@ -188,7 +188,7 @@ class Kernel(Generic[Answer]):
         """Whether the cache has code for argument types whose digest begins with `digest`; a wrong answer only costs time."""
         try:
             names = os.listdir(kernel_directory(make=False))
-        except (NoPlaceError, OSError):
+        except (NoCacheDirectoryError, OSError):
             return False
         return any(name.startswith(f"{self._cache_name}-{digest}") for name in names)
 
@@ -252,7 +252,7 @@ class Kernel(Generic[Answer]):
         config = import_numba()
         try:
             directory = os.path.join(kernel_directory(make=True), f"{self._cache_name}-{_digest(types)}")
-        except NoPlaceError as error:
+        except NoCacheDirectoryError as error:
             _say_not_cached(str(error))
             return self.dispatcher
         before = config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES
@@ -353,11 +353,11 @@ def _with_types(arguments: tuple[Any, ...]) -> "tuple[list[Any], ArgumentTypes]"
 
 
 def kernel_directory(*, make: bool) -> str:
-    """The cache directory for compiled kernels of this version, created if `make`. Raises NoPlaceError."""
+    """The cache directory for compiled kernels of this version, created if `make`. Raises NoCacheDirectoryError."""
     key = _cache_key(_PACKAGE)
     if key is None:
-        raise NoPlaceError("this package has no sources, or they have changed since this process began")
-    directory = own_directory("kafka-forensics", key, make=make)
+        raise NoCacheDirectoryError("this package has no sources, or they have changed since this process began")
+    directory = private_cache_directory("kafka-forensics", key, make=make)
     if make:
         mark_used(directory)
     return directory

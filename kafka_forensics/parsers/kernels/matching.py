@@ -283,7 +283,7 @@ def match_records(  # noqa: C901 - one walk; a call for each step of it would co
 
 
 @kernel
-def mark_holding(
+def mark_containing(
     buffer: "Buffer", starts: "Columns", sizes: "Columns", text: "Bytes", spans: "Columns", holding: "Columns"
 ) -> None:
     """Set `holding` to 1 for each range of `buffer` that contains all byte strings, or may, and to 0 for any other."""

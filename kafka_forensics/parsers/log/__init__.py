@@ -1,6 +1,6 @@
 """`.log` files: segments as chunks of batches, records, decompression, and damage as rows."""
 
-from kafka_forensics.parsers.log.blocks import RecordBlock, marker_block, record_blocks, sound_blocks
+from kafka_forensics.parsers.log.blocks import RecordBlock, marker_block, record_blocks, valid_blocks
 from kafka_forensics.parsers.log.codecs import HELD_BYTES, decompress, last_entry, read_next_offset
 from kafka_forensics.parsers.log.collected import (
     COLUMNS_HEAD,
@@ -21,11 +21,11 @@ from kafka_forensics.parsers.log.hashed_records import (
     SeededHasher,
     SegmentHashes,
     StrongHasher,
-    plain_rows,
-    with_records,
+    data_batches,
+    split_plain_rows,
 )
 from kafka_forensics.parsers.log.legacy import LegacyWrapper
-from kafka_forensics.parsers.log.matching import FoundBlock, RecordMatcher, Sought, sought
+from kafka_forensics.parsers.log.matching import FoundBlock, RecordMatcher, RecordQuery, record_query
 from kafka_forensics.parsers.log.record_stream import PlainRecord, plain_records
 from kafka_forensics.parsers.log.records import (
     MARKER_VALUE_SIZE,
@@ -42,10 +42,10 @@ from kafka_forensics.parsers.log.records import (
 )
 from kafka_forensics.parsers.log.segment import (
     SegmentReader,
+    damage_inside_batch,
     find_batch,
-    found_inside,
     read_batch,
     read_digest,
-    read_sizes,
+    read_offset_and_length,
 )
 from kafka_forensics.parsers.spec.batch_header import BatchHeader

@@ -60,14 +60,14 @@ def record_blocks(batches: "Ints", rows: "Ints", read: Read) -> Iterator[RecordB
 
     The next block overwrites each.
     """
-    for block in sound_blocks(batches, rows, read):
+    for block in valid_blocks(batches, rows, read):
         if isinstance(block, RecordBlock):
             yield block
         else:
             yield from _blocks_of_batch(batches, *block)
 
 
-def sound_blocks(batches: "Ints", rows: "Ints", read: Read) -> Iterator[RecordBlock | tuple[int, memoryview]]:
+def valid_blocks(batches: "Ints", rows: "Ints", read: Read) -> Iterator[RecordBlock | tuple[int, memoryview]]:
     """The same for valid batches; (row, bytes) of a batch that may be damaged, is large or has an old format."""
     matrix = np.empty((RECORD_COLUMNS, BLOCK_RECORDS), np.int64)
     batch_of = np.empty(BLOCK_RECORDS, np.int64)

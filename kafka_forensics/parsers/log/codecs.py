@@ -473,7 +473,7 @@ def _collected_frames(log: CollectedLog, position: int) -> Iterator[tuple[int, i
         while position < min(section.end, log.size_in_bytes - HEADER_SIZE_UP_TO_MAGIC):
             frame = frames.get(position)
             if frame is None:
-                raise log.needs_records()
+                raise log.missing_records_error()
             if frame.batch_length < LEGACY_V0_OVERHEAD:
                 yield None
                 return

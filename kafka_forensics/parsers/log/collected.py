@@ -291,7 +291,7 @@ def contradiction_of_batches(facts: CollectedBatches, batches: Iterable[tuple[Se
             return "a batch is held where none begins"
         column = facts.columns[:, rows[position]]
         magic = column[BatchColumn.MAGIC]
-        if kind is SectionKind.KEPT:
+        if kind is SectionKind.RAW:
             matches = len(batch) == column[BatchColumn.SIZE_IN_BYTES] and batch[MAGIC_AT] == magic
             crc = int(column[BatchColumn.CRC])
         else:

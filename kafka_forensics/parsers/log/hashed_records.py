@@ -267,7 +267,7 @@ def encode_headers(headers: tuple[tuple[bytes, bytes | None], ...]) -> bytes:
     return b"".join(parts)
 
 
-def with_records(columns: "Ints", first: int, end: int) -> "tuple[NDArray[np.bool_], NDArray[np.bool_]]":
+def data_batches(columns: "Ints", first: int, end: int) -> "tuple[NDArray[np.bool_], NDArray[np.bool_]]":
     """(which rows of `[first, end)` are data batches with the right CRC, which are control batches with the right CRC)."""
     rows = columns[:, first:end]
     good = has_right_crc(rows)
@@ -275,7 +275,7 @@ def with_records(columns: "Ints", first: int, end: int) -> "tuple[NDArray[np.boo
     return good & ~control & (rows[BatchColumn.RECORDS_COUNT] != 0), good & control
 
 
-def plain_rows(columns: "Ints", rows: "Ints") -> "tuple[Ints, Ints]":
+def split_plain_rows(columns: "Ints", rows: "Ints") -> "tuple[Ints, Ints]":
     """(rows that `HashingReader.plain` reads, other rows)."""
     plain = (columns[BatchColumn.MAGIC, rows] >= 2) & (columns[BatchColumn.ATTRIBUTES, rows] & COMPRESSION_MASK == 0)
     return rows[plain], rows[~plain]
@@ -295,8 +295,8 @@ class SegmentHashes:
         self, buffer: "NDArray[np.uint8]", buffer_position: int, columns: "Ints", first_row: int, end_row: int
     ) -> list[Damage]:
         """Hash the records of rows `[first_row, end_row)`, see `Inspector`; returns no damage."""
-        data_rows = np.flatnonzero(with_records(columns, first_row, end_row)[0]) + first_row
-        plain, others = plain_rows(columns, data_rows)
+        data_rows = np.flatnonzero(data_batches(columns, first_row, end_row)[0]) + first_row
+        plain, others = split_plain_rows(columns, data_rows)
         separate = others.tolist()
         for rows, records in self._reader.plain(buffer, buffer_position, columns, plain):
             if records is None:

@@ -37,7 +37,7 @@ _RARE_BYTES: Final = 6
 """The rarest bytes of a byte string, from which two are chosen for the search."""
 
 
-class Sought(NamedTuple):
+class RecordQuery(NamedTuple):
     """A query for records, as `kernels.matching` describes it."""
 
     criteria: "Ints"
@@ -46,14 +46,14 @@ class Sought(NamedTuple):
     spans: "Ints"
 
 
-def sought(
+def record_query(
     offsets: tuple[int | None, int | None],
     times: tuple[int | None, int | None],
     *,
     key: bytes | None = None,
     value_part: bytes | None = None,
     headers: Sequence[tuple[bytes, bytes | None]] = (),
-) -> Sought:
+) -> RecordQuery:
     """A query: offset and time in these ranges (ends exclusive, None: any), the key, a part of the value, all of the headers."""
     parts = {part for part in (key, value_part, *(part for header in headers for part in header)) if part is not None}
     strings = sorted(parts, key=lambda string: (-len(string), string))
@@ -67,7 +67,7 @@ def sought(
     named = np.array([[number[name], number[value]] for name, value in headers], np.int64).reshape(-1, 2)
     text = np.frombuffer(bytearray(b"".join(strings) or b"\0"), np.uint8)
     spans = np.stack([np.cumsum(lengths) - lengths, lengths, np.zeros_like(lengths), np.maximum(lengths - 1, 0)])
-    return Sought(criteria, np.ascontiguousarray(named.T), text, spans)
+    return RecordQuery(criteria, np.ascontiguousarray(named.T), text, spans)
 
 
 def _bounds(start: int | None, end: int | None) -> tuple[int, int]:
@@ -77,7 +77,7 @@ def _bounds(start: int | None, end: int | None) -> tuple[int, int]:
     )
 
 
-def choose_rare_bytes(query: Sought, sample: "Bytes") -> None:
+def choose_rare_bytes(query: RecordQuery, sample: "Bytes") -> None:
     """Choose the two bytes of each byte string that the search compares first: the pair that is rarest in `sample`."""
     sample = sample[:_SAMPLE_BYTES]
     counts = np.bincount(sample, minlength=256)
@@ -106,7 +106,7 @@ class RecordMatcher:
     Matches of several calls are collected into one block; `rest` returns those that are left.
     """
 
-    def __init__(self, query: Sought) -> None:
+    def __init__(self, query: RecordQuery) -> None:
         self._query = query
         self._has_rare_bytes = not query.spans.shape[1]
         self._waiting: list[tuple[Ints, Ints]] = []

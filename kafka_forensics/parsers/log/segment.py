@@ -23,7 +23,7 @@ from kafka_forensics.parsers.log.collected import (
 from kafka_forensics.parsers.log.damage import MAX_CHAIN, MAX_WINDOW_BYTES, DamageScanner, Window, crc_damage_of_rows
 from kafka_forensics.parsers.log.records import BatchChecks
 from kafka_forensics.parsers.log_dir import max_plausible_offset
-from kafka_forensics.storage.bundles import CollectedLog, Section
+from kafka_forensics.storage.bundles import BundleSection, CollectedLog
 from kafka_forensics.storage.source import range_reader
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class SegmentReader:
             yield _chunk_of(np.empty((BATCH_COLUMNS, 0), np.int64), [], 0)
 
     def _section(
-        self, log: CollectedLog, section: Section, packed: bytes, *, deep: bool
+        self, log: CollectedLog, section: BundleSection, packed: bytes, *, deep: bool
     ) -> "tuple[NDArray[np.int64], list[Damage]]":
         """The batches and the damage of a section. Raises SourceError where they contradict each other."""
         facts = read_section(log, packed)
@@ -174,7 +174,7 @@ class SegmentReader:
         rows = columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES, BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET]]
         for position, size, base_offset, last_offset in rows[:, has_right_crc(columns)].T.tolist():
             if self._inspect_alone is None:
-                raise log.needs_records((base_offset, last_offset + 1))
+                raise log.missing_records_error((base_offset, last_offset + 1))
             self._inspect_alone(log, position, size)
 
     def _check_rows(self, first: int) -> None:
@@ -238,7 +238,7 @@ def read_batch(file: "ByteFile", position: int, size: int) -> bytes:
         return file.read_at(position, size)
     data = file.batch(position)
     if data is None:
-        raise file.needs_records()
+        raise file.missing_records_error()
     return data
 
 
@@ -254,7 +254,7 @@ def read_digest(log: CollectedLog, position: int) -> bytes | None:
     return digest if any(digest) else None
 
 
-def found_inside(log: CollectedLog, position: int) -> list[Damage] | None:
+def damage_inside_batch(log: CollectedLog, position: int) -> list[Damage] | None:
     """Damage inside the batch at `position` of a collected log; None if the bundle was not made with `deep`. Raises SourceError."""
     facts = _facts_at(log, position) if log.is_deep else None
     return None if facts is None else [damage for damage, inside in facts.damage if inside and damage.position == position]
@@ -271,7 +271,7 @@ def _facts_at(log: CollectedLog, position: int) -> CollectedBatches | None:
     return None
 
 
-def read_sizes(file: "ByteFile", position: int) -> bytes:
+def read_offset_and_length(file: "ByteFile", position: int) -> bytes:
     """The stored base offset and length of the batch at `position`, 12 bytes; fewer where the file ends, or for a collected log
     where no batch begins. Raises SourceError."""
     if position >= file.size_in_bytes:

@@ -5,11 +5,11 @@ from kafka_forensics.questions.changes.partition import (
     ChangeAnswer,
     ChangesCommon,
     ChangeSlice,
-    Words,
+    SnapshotTopics,
     change_slices,
-    disks_of,
     judge_changes,
     judge_whole_changes,
+    snapshot_log_dirs,
 )
 from kafka_forensics.questions.changes.snapshots import (
     ComparedSnapshots,
@@ -19,7 +19,7 @@ from kafka_forensics.questions.changes.snapshots import (
     finished,
     gather_snapshots,
     named_snapshots,
-    reached_apart,
-    require_several,
+    require_two_snapshots,
     snapshot_paths,
+    split_storage_options,
 )

@@ -8,21 +8,30 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.over_time import Between, LogChanges, Newer, Went, change, committed_gone, keys_lost, log_changes
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import Counts, is_compacted
+from kafka_forensics.analysis.snapshot_changes import (
+    LogChanges,
+    LostOffsets,
+    NewerSnapshot,
+    SnapshotPair,
+    change,
+    committed_truncated_findings,
+    keys_lost,
+    log_changes,
+)
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, broker_order
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.changes import UNREADABLE, Change, ChangeKind
 from kafka_forensics.model.findings import Broker, Finding
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.model.results import Incomplete, PartitionSummary, Read
+from kafka_forensics.model.results import Incomplete, PartitionSummary, ReadExtent
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed
 from kafka_forensics.scanning.engine.serialization import make_serializable, pack, unpack
-from kafka_forensics.scanning.engine.task_values import Common, Slice, SliceAnswer, StretchRow, inputs_of, slices
-from kafka_forensics.scanning.engine.tasks import SliceRows, answered, keep_code_as, keys_apart, opener
-from kafka_forensics.scanning.folding.fold_split import Merged
+from kafka_forensics.scanning.engine.task_values import PartitionSlice, SliceAnswer, StretchRow, TaskArguments, inputs_of, slices
+from kafka_forensics.scanning.engine.tasks import SliceRows, answer_slice, configure_code_cache, deferred_keys, opener
+from kafka_forensics.scanning.folding.fold_split import FoldedReplica
 from kafka_forensics.scanning.folding.keys import KeyAnswer, KeyQuestion
 from kafka_forensics.scanning.rereading.reader import LogReader
 
@@ -30,7 +39,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kafka_forensics.scanning.folding.keys import KeysApart
+    from kafka_forensics.scanning.folding.keys import DeferredKeys
 
 
 @dataclass(slots=True)
@@ -64,7 +73,7 @@ class PartitionInSnapshot:
 
     disks: SnapshotDirs
     topic: TopicFacts
-    merged: Sequence[Merged] = ()
+    merged: Sequence[FoldedReplica] = ()
     summary: PartitionSummary | None = None
     evidence: list[str] = field(default_factory=list)
     """Names of the inputs, which must not be written into."""
@@ -87,7 +96,7 @@ class PartitionChanges:
     incomplete: list[Incomplete] = field(default_factory=list)
 
 
-def disks_of(snapshot: str, inputs: Inputs, options: ScanOptions) -> SnapshotDirs:
+def snapshot_log_dirs(snapshot: str, inputs: Inputs, options: ScanOptions) -> SnapshotDirs:
     """The log directories of a snapshot, of the requested broker."""
     disks = SnapshotDirs(snapshot, {})
     for log_dir in inputs.log_dirs:
@@ -99,7 +108,7 @@ def disks_of(snapshot: str, inputs: Inputs, options: ScanOptions) -> SnapshotDir
     return disks
 
 
-class Words:
+class SnapshotTopics:
     """The topics of a snapshot, indexed by name."""
 
     def __init__(self, inputs: Inputs) -> None:
@@ -131,7 +140,7 @@ class Words:
 
 
 def partition_changes(
-    snapshots: Sequence[PartitionInSnapshot], key: "NDArray[np.int64]", apart: "KeysApart | None" = None
+    snapshots: Sequence[PartitionInSnapshot], key: "NDArray[np.int64]", deferred: "DeferredKeys | None" = None
 ) -> PartitionChanges:
     """Every change of one partition between consecutive snapshots, and what was lost; incomplete while `apart` waits for answers.
 
@@ -140,7 +149,7 @@ def partition_changes(
     result = PartitionChanges()
     for older, newer in pairwise(snapshots):
         if older.merged or newer.merged:
-            _SnapshotPair(older, newer, key, apart, result).compare()
+            _SnapshotPair(older, newer, key, deferred, result).compare()
     return result
 
 
@@ -159,18 +168,18 @@ class _SnapshotPair:
         older: PartitionInSnapshot,
         newer: PartitionInSnapshot,
         key: "NDArray[np.int64]",
-        apart: "KeysApart | None",
+        deferred: "DeferredKeys | None",
         result: PartitionChanges,
     ) -> None:
         self._older, self._newer, self._result = older, newer, result
         self._before, self._after = older.replicas, newer.replicas
-        self._between = Between(older.disks.snapshot, newer.disks.snapshot)
+        self._between = SnapshotPair(older.disks.snapshot, newer.disks.snapshot)
         self._plans = {id(plan.context): plan for plan, _, _ in [*older.merged, *newer.merged]}
         self._reader = LogReader(list(self._plans.values()), key)
-        self._reader.apart = apart
+        self._reader.deferred = deferred
         self._changes: list[Change] = []
         self._findings: list[Finding] = []
-        self._lost: list[Went] = []
+        self._lost: list[LostOffsets] = []
 
     def compare(self) -> None:
         """Add the changes of every broker's replica, and what was lost by them."""
@@ -182,16 +191,16 @@ class _SnapshotPair:
             if old is not None:
                 kind, reason, evidence = self._why_deleted(old, new)
                 if reason in _NEEDS_OTHER_REPLICA:
-                    self._lost.append(Went(old, old.log_start_offset, len(self._changes)))
+                    self._lost.append(LostOffsets(old, old.log_start_offset, len(self._changes)))
                 self._changes.append(self._whole(kind, reason, old, None, evidence))
             if new is not None:
                 kind, reason = self._why_created(new, old)
-                if reason not in _NEW_PARTITION or new.read is not Read.WHOLE or new.log_end_offset:
+                if reason not in _NEW_PARTITION or new.read is not ReadExtent.WHOLE or new.log_end_offset:
                     self._changes.append(self._whole(kind, reason, None, new, {}))
         findings, summary = self._findings, self._older.summary
         if summary is not None and self._lost:
             held = [self._before[broker] for broker in sorted(self._before, key=broker_order)]
-            findings += committed_gone(self._lost, held, self._newer_replicas(), summary, self._changes, self._reader)
+            findings += committed_truncated_findings(self._lost, held, self._newer_replicas(), summary, self._changes, self._reader)
         if len(self._after) == 1:
             findings = [replace(finding, alone=True) for finding in findings]
         self._result.changes += sorted(self._changes, key=Change.sort_key)
@@ -211,13 +220,13 @@ class _SnapshotPair:
             rows.append(change(ChangeKind.UNCHANGED, offsets, old, new, self._between))
         lossy = (number for number, row in enumerate(rows) if row.kind in _TRUNCATED or row.reason == "content")
         if result.lost_from is not None and (number := next(lossy, None)) is not None:
-            self._lost.append(Went(old, result.lost_from, len(self._changes) + number, result.lost_to))
+            self._lost.append(LostOffsets(old, result.lost_from, len(self._changes) + number, result.lost_to))
         self._changes += rows
 
     def _cleaned(self, old: Replica, new: Replica, result: LogChanges) -> list[Change]:
         """The row about what compaction removed; adds a finding if it removed what it must keep."""
-        from kafka_forensics.analysis.compaction import EXPLANATIONS, REASONS, Pair  # few partitions pay for it
-        from kafka_forensics.scanning.judging.compaction import sweep
+        from kafka_forensics.analysis.compaction import EXPLANATIONS, REASONS, ReplicaPair  # few partitions pay for it
+        from kafka_forensics.scanning.judging.compaction import compare_keys
 
         start = max(old.log_start_offset, new.log_start_offset)
         end = min(old.log_end_offset, new.log_end_offset)
@@ -226,7 +235,7 @@ class _SnapshotPair:
             return []
         pair = [self._plans[id(replica.context)] for replica in (old, new)]
         evidence_names = [*self._older.evidence, *self._newer.evidence]
-        swept = sweep(pair, [old, new], [Pair(0, 1, start, end)], self._reader, evidence_names)
+        swept = compare_keys(pair, [old, new], [ReplicaPair(0, 1, start, end)], self._reader, evidence_names)
         self._reader.problems.clear()  # the scans report them
         if swept is None:
             return [change(ChangeKind.NOT_COMPARED, (start, end), old, new, self._between, reason="unreadable")]
@@ -256,7 +265,7 @@ class _SnapshotPair:
         self._findings += [] if lost is None else [lost]
         return [row]
 
-    def _newer_replicas(self) -> Newer:
+    def _newer_replicas(self) -> NewerSnapshot:
         """The replicas in the newer snapshot of the topic that the older one has."""
         older, newer = self._older, self._newer
         ids = {replica.context.topic_id for replica in self._before.values()} - {None}
@@ -270,7 +279,7 @@ class _SnapshotPair:
         assignment = newer.topic.assignment or older.topic.assignment
         brokers = {str(broker): broker for broker in [*self._before, *newer.disks.left_out, *(assignment or [])]}
         missing = [broker for name, broker in brokers.items() if name not in given]
-        return Newer(self._between, replicas, sorted(missing, key=broker_order), assignment is not None)
+        return NewerSnapshot(self._between, replicas, sorted(missing, key=broker_order), assignment is not None)
 
     def _whole(self, kind: ChangeKind, reason: str, old: Replica | None, new: Replica | None, evidence: Json) -> Change:
         """A row about all of a replica that one of the snapshots lacks."""
@@ -279,8 +288,8 @@ class _SnapshotPair:
         framing = replica.state.framing
         epochs = tuple(entry.leader_epoch for entry in replica.epochs)
         offsets = (replica.log_start_offset, replica.log_end_offset)
-        counts = Counts(framing.batches, framing.records, framing.bytes_decoded) if replica.read is Read.WHOLE else None
-        if replica.read is Read.NONE:
+        counts = Counts(framing.batches, framing.records, framing.bytes_decoded) if replica.read is ReadExtent.WHOLE else None
+        if replica.read is ReadExtent.NONE:
             kind, reason, offsets, epochs = ChangeKind.NOT_COMPARED, UNREADABLE, (0, 0), ()
         details: Json = {"reason": reason, "evidence": evidence, "leader_epochs": epochs}
         return change(kind, offsets, old, new, self._between, counts=counts, **details)
@@ -349,7 +358,7 @@ REPLICAS_A_SNAPSHOT: Final = 1 << 16
 class ChangesCommon:
     """Values shared by all slices of a comparison: of each snapshot those of its scan's tasks, and its log directories."""
 
-    scans: list[Common]
+    scans: list[TaskArguments]
     disks: list[SnapshotDirs]
 
 
@@ -359,7 +368,7 @@ class ChangeSlice:
 
     topic: str
     partition: int
-    parts: list[Slice] = field(default_factory=list)
+    parts: list[PartitionSlice] = field(default_factory=list)
     words: list[TopicFacts] = field(default_factory=list)
     keys: list[KeyAnswer] | None = None
     """Answers about its keys, None before there are any."""
@@ -380,11 +389,11 @@ class ChangeAnswer:
     """Questions that must be answered first, as in a `SliceAnswer`."""
 
 
-def change_slices(every: Sequence[Inputs], words: Sequence[Words]) -> Iterator[ChangeSlice]:
+def change_slices(every: Sequence[Inputs], words: Sequence[SnapshotTopics]) -> Iterator[ChangeSlice]:
     """A slice for every partition in any of the snapshots, by topic and partition."""
     by_partition = [{(partition.topic, partition.partition): partition for partition in slices(inputs)} for inputs in every]
     for key in sorted({key for of_snapshot in by_partition for key in of_snapshot}):
-        parts = [of_snapshot.get(key) or Slice(*key) for of_snapshot in by_partition]
+        parts = [of_snapshot.get(key) or PartitionSlice(*key) for of_snapshot in by_partition]
         yield ChangeSlice(*key, parts, [topics.of(*key) for topics in words])
 
 
@@ -395,7 +404,7 @@ make_serializable(sys.modules[__name__])
 def _common(packed: bytes) -> ChangesCommon:
     common: ChangesCommon = unpack(packed)
     for scan in common.scans:
-        keep_code_as(scan)
+        configure_code_cache(scan)
     return common
 
 
@@ -423,7 +432,7 @@ def judge_whole_changes(common: bytes, work: bytes, *, strict: bool = False) -> 
 
 def _changes_of(change_slice: ChangeSlice, common: ChangesCommon, stretches: SliceRows | None, *, strict: bool) -> ChangeAnswer:
     """The answer about a partition, whose logs are folded here if there are no `stretches`."""
-    apart = None if stretches is None else keys_apart(common.scans[0], change_slice.replicas, change_slice.keys)
+    deferred = None if stretches is None else deferred_keys(common.scans[0], change_slice.replicas, change_slice.keys)
     answers: list[SliceAnswer | None] = []
     snapshots = []
     for part, scan, disks, topic in zip(change_slice.parts, common.scans, common.disks, change_slice.words, strict=True):
@@ -431,15 +440,15 @@ def _changes_of(change_slice: ChangeSlice, common: ChangesCommon, stretches: Sli
             answers.append(None)
             snapshots.append(PartitionInSnapshot(disks, topic))
             continue
-        answer, merged = answered(part, scan, stretches, apart, len(snapshots) * REPLICAS_A_SNAPSHOT, strict=strict)
+        answer, merged = answer_slice(part, scan, stretches, deferred, len(snapshots) * REPLICAS_A_SNAPSHOT, strict=strict)
         answers.append(answer)
         summary = None if answer.answer is None else answer.answer.result.summary
-        snapshots.append(PartitionInSnapshot(disks, topic, merged, summary, inputs_of(part, scan.around).evidence))
-    compared = partition_changes(snapshots, common.scans[0].key, apart)
-    if apart is not None and apart.is_waiting:
-        return ChangeAnswer([], PartitionChanges(), apart.questions)
-    reported = {gap for answer in answers if answer is not None for gap in (*answer.incomplete, *answer.noticed.incomplete)}
-    reported.update(() if apart is None else apart.gaps())
+        snapshots.append(PartitionInSnapshot(disks, topic, merged, summary, inputs_of(part, scan.shared).evidence))
+    compared = partition_changes(snapshots, common.scans[0].key, deferred)
+    if deferred is not None and deferred.is_waiting:
+        return ChangeAnswer([], PartitionChanges(), deferred.questions)
+    reported = {gap for answer in answers if answer is not None for gap in (*answer.incomplete, *answer.task_notes.incomplete)}
+    reported.update(() if deferred is None else deferred.gaps())
     for gap in compared.incomplete if strict else ():
         if gap not in reported:
             raise SourceError(gap.path, gap.reason)

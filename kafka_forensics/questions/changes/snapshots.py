@@ -9,11 +9,11 @@ from itertools import pairwise
 from typing import Final
 
 from kafka_forensics.analysis.incidents import incidents_between
-from kafka_forensics.analysis.kinds import on_premises
-from kafka_forensics.errors import SourceError, UsageError, perhaps_meant
+from kafka_forensics.analysis.kinds import with_premises
+from kafka_forensics.errors import SourceError, UsageError, did_you_mean_prefix
 from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions, listed, require_match, without_secrets
-from kafka_forensics.evidence.paths import StrangerError, split_name
+from kafka_forensics.evidence.paths import NoKafkaFilesError, split_name
 from kafka_forensics.model.changes import Change, ChangeKind, SnapshotsResult
 from kafka_forensics.model.findings import Confidence, Finding, Severity, TopicPartition
 from kafka_forensics.model.results import Incomplete, ScanResult
@@ -22,17 +22,17 @@ from kafka_forensics.questions.changes.partition import (
     PartitionChanges,
     PartitionInSnapshot,
     SnapshotDirs,
-    Words,
-    disks_of,
+    SnapshotTopics,
     partition_changes,
+    snapshot_log_dirs,
 )
 from kafka_forensics.scanning.engine.local import Progress, answers_in_order
-from kafka_forensics.scanning.folding.fold_split import Merged
+from kafka_forensics.scanning.folding.fold_split import FoldedReplica
 from kafka_forensics.scanning.judging.recovery_files import lone_leftovers
-from kafka_forensics.scanning.judging.whole_scan import PartitionAnswer, Scan, digest_key, judged
+from kafka_forensics.scanning.judging.whole_scan import PartitionAnswer, Scan, digest_key, judge_replicas
 from kafka_forensics.scanning.rereading.right_offsets import with_right_offsets
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses, read_witnesses
-from kafka_forensics.storage.open import ARCHIVES, OTHER_CONTAINERS, located, open_source
+from kafka_forensics.storage.open import ARCHIVES, OTHER_CONTAINERS, expand_patterns, open_source
 from kafka_forensics.storage.source import EntryKind
 
 Given = str | Sequence[str] | Mapping[str, str | Sequence[str]]
@@ -53,7 +53,7 @@ class Snapshot:
     witnesses: Witnesses
     running: Scan
     disks: SnapshotDirs
-    words: Words
+    words: SnapshotTopics
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ def _natural_order(name: str) -> tuple[object, ...]:
     return tuple((0, int(part), "") if _DIGITS.fullmatch(part) else (1, 0, part) for part in parts), name
 
 
-def reached_apart(given: Given, options: ScanOptions) -> tuple[Given, ScanOptions]:
+def split_storage_options(given: Given, options: ScanOptions) -> tuple[Given, ScanOptions]:
     """Snapshots without the storage options in their URIs, and the options with them (`options.without_secrets`)."""
     if isinstance(given, str):
         bare, options = without_secrets([given], options)
@@ -86,16 +86,16 @@ def reached_apart(given: Given, options: ScanOptions) -> tuple[Given, ScanOption
 def snapshot_paths(given: Given, options: ScanOptions, chosen: Sequence[str], notes: list[str]) -> dict[str, list[str]]:
     """Name → paths of each snapshot, the oldest first; `chosen` are the names of the requested ones in their order.
 
-    URIs are those of `reached_apart`. Adds to `notes` what in a folder resembles a snapshot and is not read.
+    URIs are those of `split_storage_options`. Adds to `notes` what in a folder resembles a snapshot and is not read.
 
     Raises UsageError for fewer than two snapshots, for a path in two of them, and for an unknown name.
     """
     paths_by_name = named_snapshots(given, options, chosen, notes)
-    require_several(paths_by_name, notes)
+    require_two_snapshots(paths_by_name, notes)
     return paths_by_name
 
 
-def require_several(paths_by_name: Mapping[str, Sequence[str]], notes: Sequence[str] = ()) -> None:
+def require_two_snapshots(paths_by_name: Mapping[str, Sequence[str]], notes: Sequence[str] = ()) -> None:
     """Raise UsageError for fewer than two snapshots; `notes` are those of `snapshot_paths`."""
     if len(paths_by_name) < 2:
         hint = "; ".join(["give two snapshots, or a folder with two or more", *notes])
@@ -115,7 +115,7 @@ def named_snapshots(given: Given, options: ScanOptions, chosen: Sequence[str], n
             raise UsageError(complaint, hint="give each snapshot a name and at least one path")
     for name in chosen:
         if name not in paths_by_name:
-            meant = perhaps_meant(name, paths_by_name)
+            meant = did_you_mean_prefix(name, paths_by_name)
             hint = "; ".join([f"{meant}snapshots here: {listed(paths_by_name)}", *notes])
             raise UsageError(f"there is no snapshot {name}", hint=hint)
         if list(chosen).count(name) > 1:
@@ -135,7 +135,7 @@ def named_snapshots(given: Given, options: ScanOptions, chosen: Sequence[str], n
 
 def _in_folder(root: str, options: ScanOptions, notes: list[str]) -> dict[str, list[str]]:
     """Every directory and archive in a folder as a snapshot; links are not followed, since one may name another snapshot again."""
-    matches = located(root, options.storage_options)
+    matches = expand_patterns(root, options.storage_options)
     if len(matches) > 1:
         return _one_by_one([path for path, _ in matches])
     ((path, reached),) = matches
@@ -199,7 +199,7 @@ def gather_snapshots(paths: Mapping[str, list[str]], options: ScanOptions) -> di
     for name, given in paths.items():
         try:
             snapshots[name] = gather(given, options, elsewhere=True)
-        except StrangerError as error:
+        except NoKafkaFilesError as error:
             if any(os.path.isdir(split_name(path)[1]) or "://" in path for path in given):
                 raise
             strangers += given
@@ -247,7 +247,7 @@ def _require_comparable(snapshots: Mapping[str, Inputs]) -> None:
 
 def changes(given: Given, options: ScanOptions, progress: Progress | None = None, chosen: Sequence[str] = ()) -> ComparedSnapshots:
     """Scan every snapshot and compare each with the next, on the local engine. Raises UsageError for invalid arguments."""
-    given, options = reached_apart(given, options)
+    given, options = split_storage_options(given, options)
     notes: list[str] = []
     answer = compared(gather_snapshots(snapshot_paths(given, options, chosen, notes), options), options, progress)
     answer.result.notes[:0] = notes
@@ -263,21 +263,23 @@ def compared(gathered: Mapping[str, Inputs], options: ScanOptions, progress: Pro
         witnesses = read_witnesses(inputs)
         running = Scan("local", inputs, options, witnesses)
         running.findings += lone_leftovers(inputs)
-        snapshots.append(Snapshot(name, inputs, witnesses, running, disks_of(name, inputs, options), Words(inputs)))
+        snapshots.append(
+            Snapshot(name, inputs, witnesses, running, snapshot_log_dirs(name, inputs, options), SnapshotTopics(inputs))
+        )
     key = digest_key()
     rows: list[Change] = []
     findings: list[Finding] = []
     incomplete: list[Incomplete] = []
 
-    def answer(partition: TopicPartition, folded: Iterable[tuple[Scan, Merged]]) -> _PartitionOverTime:
-        merged: dict[int, list[Merged]] = {}
+    def answer(partition: TopicPartition, folded: Iterable[tuple[Scan, FoldedReplica]]) -> _PartitionOverTime:
+        merged: dict[int, list[FoldedReplica]] = {}
         for running, replica in folded:
             merged.setdefault(id(running), []).append(replica)
         answers, partition_in = list[PartitionAnswer | None](), []
         for snapshot in snapshots:
             replicas = merged.get(id(snapshot.running), [])
             replicas = with_right_offsets(replicas, key, deep=snapshot.running.deep) if replicas else []
-            answers.append(judged(replicas, key, options) if replicas else None)
+            answers.append(judge_replicas(replicas, key, options) if replicas else None)
             summary = None if answers[-1] is None else answers[-1].result.summary
             topic, evidence = snapshot.words.of(*partition), snapshot.inputs.evidence
             partition_in.append(PartitionInSnapshot(snapshot.disks, topic, replicas, summary, evidence))
@@ -341,4 +343,4 @@ def _newest_change_ms(inputs: Inputs) -> int:
 
 def _doubted(finding: Finding, note: str) -> Finding:
     severity = finding.severity if finding.severity is Severity.INFO else Severity.WARNING
-    return replace(on_premises(finding, [note]), severity=severity, confidence=Confidence.SUSPECTED)
+    return replace(with_premises(finding, [note]), severity=severity, confidence=Confidence.SUSPECTED)

@@ -50,7 +50,7 @@ _KIND_NAMES: Final = {EntryKind.FILE: "f", EntryKind.SYMLINK: "l", EntryKind.OTH
 
 
 @dataclass(frozen=True, slots=True)
-class RecordsAsked:
+class RequestedRecords:
     """Offsets [start, end) of a partition whose batches are collected whole."""
 
     topic: str
@@ -64,7 +64,7 @@ class CollectOptions:
     """What to collect; `scan` selects partitions, and says how deep to read and whether brokers run."""
 
     scan: ScanOptions = field(default_factory=ScanOptions)
-    records: tuple[RecordsAsked, ...] = ()
+    records: tuple[RequestedRecords, ...] = ()
     compacted: str | None = None
     """Pattern of topics that are compacted although no input may say so."""
     hashes: bool = False

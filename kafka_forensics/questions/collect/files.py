@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.options import ScanOptions, fits
-from kafka_forensics.evidence.paths import OpenedPath, is_alone, may_repeat, typed_path
+from kafka_forensics.evidence.paths import OpenedPath, is_lone_partition, may_have_duplicates, typed_path
 from kafka_forensics.model.constants import REMOTE_LOG_METADATA_TOPIC, WITNESS_TOPICS
 from kafka_forensics.model.pseudonyms import Pseudonyms
 from kafka_forensics.parsers.log_dir import (
@@ -162,7 +162,7 @@ class FileTree:
 
 def _read_as(opened: Sequence[OpenedPath]) -> dict[object, tuple[ByteSource, str]]:
     """The path under which each log or partition directory is read, if several names may lead to it."""
-    if not may_repeat(opened):
+    if not may_have_duplicates(opened):
         return {}
     return {
         directory_key(entry): (opened_path.source, path)
@@ -192,7 +192,7 @@ def prefixes(opened: Sequence[OpenedPath]) -> list[str]:
     """The directory of the bundle for each path: its own name, below a number if that is taken; none for a single path that is not
     a partition's."""
     if len(opened) == 1 and not any(
-        is_alone(directory) and not directory.path for directory in opened[0].discovery.log_directories
+        is_lone_partition(directory) and not directory.path for directory in opened[0].discovery.log_directories
     ):
         return [""]
     names: list[str] = []

@@ -22,7 +22,7 @@ from kafka_forensics.parsers.log import (
 )
 from kafka_forensics.parsers.log_dir import max_plausible_offset
 from kafka_forensics.questions.collect.redacted_logs import FRAME, MAX_BATCH_LENGTH, redacted_log, right_batches
-from kafka_forensics.storage.bundles import MAX_SECTION_BYTES, Frame, SectionKind, write_frames, write_held
+from kafka_forensics.storage.bundles import MAX_SECTION_BYTES, Frame, SectionKind, write_batches_section, write_frames
 from kafka_forensics.writers.bundle_columns import write_batches
 from kafka_forensics.writers.record_hashes import write_record_hashes
 from kafka_forensics.writers.witness_batches import is_marker, witness_batch
@@ -119,18 +119,18 @@ def _held_batches(
     start, end = span
     topic = "" if entry.partition is None else entry.partition.topic
     is_witness = topic in WITNESS_TOPICS
-    kind = SectionKind.TOLD if is_witness else SectionKind.KEPT
+    kind = SectionKind.REDUCED if is_witness else SectionKind.RAW
     rows = _witness_batches(topic, file, columns, options) if is_witness else _whole_batches(file, columns, options)
     pending: list[tuple[int, bytes]] = []
     size = 0
     for position, batch in rows:
         if pending and size + len(batch) > SECTION_BYTES:
-            yield kind, start, position, write_held(pending)
+            yield kind, start, position, write_batches_section(pending)
             start, pending, size = position, [], 0
         pending.append((position, batch))
         size += len(batch)
     if pending or is_witness:
-        yield kind, start, end, write_held(pending)
+        yield kind, start, end, write_batches_section(pending)
 
 
 def _witness_batches(topic: str, file: "ByteFile", columns: "Ints", options: FactOptions) -> Iterator[tuple[int, bytes]]:

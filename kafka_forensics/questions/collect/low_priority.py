@@ -28,7 +28,7 @@ _MOST_CREDIT_SECONDS: Final = 1.0
 
 
 @contextmanager
-def behind_all_others() -> Iterator[None]:
+def at_low_priority() -> Iterator[None]:
     """Give this thread idle disk time and little processor time in the `with` block, as far as the system allows; logs which.
 
     Only privileged processes may lower the nice value again; any other process keeps it until it ends.

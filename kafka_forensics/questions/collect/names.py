@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from kafka_forensics.model.pseudonyms import NUMBERED, NameKind, Pseudonyms
+from kafka_forensics.model.pseudonyms import NUMBERED_BROKER, NameKind, Pseudonyms
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.log_dir import (
     LOG_DIRECTORY_KINDS,
@@ -41,7 +41,7 @@ class BundleNames:
             return name
         is_log_dir = is_log_directory(listed)
         directories = [entry.name for entry in listed if entry.kind is EntryKind.DIRECTORY]
-        if NUMBERED.fullmatch(name) and (is_log_dir or directories):
+        if NUMBERED_BROKER.fullmatch(name) and (is_log_dir or directories):
             return name
         partition = None if is_log_dir else parse_partition_name(name)
         if partition is not None:
@@ -64,7 +64,7 @@ class BundleNames:
         """The sort key of an entry in its directory: pseudonyms are not in the order of the names."""
         if self._pseudonyms is None or parse_file_name(name) is not None:
             return False, name
-        return True, self._pseudonyms.unremembered(NameKind.OTHER, name)
+        return True, self._pseudonyms.one_time_pseudonym(NameKind.OTHER, name)
 
     def reason(self, reason: str | None) -> str | None:
         """Why something could not be read; the text may name the target of a link."""
@@ -78,7 +78,7 @@ class BundleNames:
 
     def broker(self, broker: int | str | None) -> int | str | None:
         """The name of the broker."""
-        if self._pseudonyms is None or not isinstance(broker, str) or NUMBERED.fullmatch(broker):
+        if self._pseudonyms is None or not isinstance(broker, str) or NUMBERED_BROKER.fullmatch(broker):
             return broker
         return self._pseudonyms.pseudonym(NameKind.BROKER, broker)
 

@@ -14,8 +14,8 @@ from typing import Final
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.constants import WITNESS_TOPICS
 from kafka_forensics.model.pseudonyms import PSEUDONYM_DIGITS, NameKind
-from kafka_forensics.storage.disks import whole_file
-from kafka_forensics.storage.documents import opened_document
+from kafka_forensics.storage.disks import atomic_text_file
+from kafka_forensics.storage.documents import open_document
 from kafka_forensics.storage.private import open_private
 
 _VERSION: Final = 1
@@ -46,7 +46,7 @@ class PseudonymMap:
                     raise
                 return cls.at(path)  # another process made it meanwhile
             return made
-        with opened_document(str(path), _HINT) as file:
+        with open_document(str(path), _HINT) as file:
             if os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
                 raise UsageError(f"others may read or write {path}, which holds all names", hint=f"chmod 600 {path}")
             try:
@@ -59,7 +59,7 @@ class PseudonymMap:
                 raise UsageError(f"{path} is no map of pseudonyms", hint=_HINT) from error
 
     @classmethod
-    def unkept(cls) -> "PseudonymMap":
+    def in_memory(cls) -> "PseudonymMap":
         """A map with a new key and without a file, for an estimate."""
         return cls(token_hex(_KEY_BYTES), {})
 
@@ -86,7 +86,7 @@ class PseudonymMap:
         self._names[pseudonym] = kind, name
         return pseudonym
 
-    def unremembered(self, kind: NameKind, name: str) -> str:
+    def one_time_pseudonym(self, kind: NameKind, name: str) -> str:
         """The pseudonym of a name, which is not added to the map because there may be very many."""
         if self._stays(name):
             return name
@@ -116,7 +116,7 @@ class PseudonymMap:
         names = {pseudonym: {"kind": kind, "name": name} for pseudonym, (kind, name) in sorted(self._names.items())}
         text = json.dumps({"version": _VERSION, "key": self._key.hex(), "names": names}, indent=1) + "\n"
         try:
-            with whole_file(path, open_private, replace=replace) as file:
+            with atomic_text_file(path, open_private, replace=replace) as file:
                 file.write(text)
         except OSError as error:
             raise UsageError(f"cannot write to {path}: {error.strerror}", hint="give --redact-map another place") from error

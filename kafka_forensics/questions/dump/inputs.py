@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kafka_forensics.errors import PathMissingError, SourceError, UsageError
-from kafka_forensics.evidence.options import ScanOptions, fits, nothing_there, raise_unless_hidden
-from kafka_forensics.evidence.paths import lone_file_name, members_left_out, not_listed, open_paths, typed_path
+from kafka_forensics.evidence.options import ScanOptions, fits, no_match_error, raise_or_warn
+from kafka_forensics.evidence.paths import open_paths, single_file_name, skipped_members, typed_path, unlisted_directories
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INT64_MAX
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed
@@ -24,7 +24,7 @@ from kafka_forensics.parsers.log_dir import (
     parse_partition_name,
 )
 from kafka_forensics.scanning.rereading.record_states import base_offsets
-from kafka_forensics.storage.open import open_beside
+from kafka_forensics.storage.open import open_parent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -88,7 +88,7 @@ class DumpFile:
             if self.path:
                 folder, slash, _ = self.path.rpartition("/")
                 return self.source.open(f"{folder}{slash}{name}")
-            return open_beside(self.source).open(name)
+            return open_parent(self.source).open(name)
         except (SourceError, PathMissingError):
             return None
 
@@ -148,7 +148,7 @@ def find_files(paths: list[str], options: DumpOptions) -> DumpInputs:
     opened_paths = open_paths(paths, logs_only=False, storage_options=options.storage_options)
     for opened_path in opened_paths:
         source, discovery = opened_path.source, opened_path.discovery
-        inputs.incomplete += not_listed(source, discovery) + members_left_out(source)
+        inputs.incomplete += unlisted_directories(source, discovery) + skipped_members(source)
         inputs.incomplete += [Incomplete(source.name, problem) for problem in source.problems]
         _leave_out(inputs, source, [*discovery.unknown, *discovery.unsearched], discovery.irregular)
         partitions |= _take_lone_files(inputs, source, discovery.files, options, is_only_path=len(opened_paths) == 1)
@@ -157,7 +157,7 @@ def find_files(paths: list[str], options: DumpOptions) -> DumpInputs:
             partitions |= _take_log_directory(inputs, source, log_directory, options)
     selection = options.selection
     if selection is not None and not inputs.files and not any(fits(partition, selection) for partition in partitions):
-        raise_unless_hidden(nothing_there(partitions, selection), hidden=bool(inputs.incomplete))
+        raise_or_warn(no_match_error(partitions, selection), hidden=bool(inputs.incomplete))
     compile_as_needed(sum(file.size_in_bytes for file in inputs.files if file.kind in LOG_KINDS))
     return inputs
 
@@ -178,7 +178,7 @@ def _take_lone_files(
     Raises UsageError for the only path if partitions are selected and its directory is no partition's.
     """
     partitions = set()
-    selection, named = options.selection, lone_file_name(source) if files else None
+    selection, named = options.selection, single_file_name(source) if files else None
     for entry in files:
         assert named is not None, source.name
         if selection is not None:

@@ -28,7 +28,7 @@ from kafka_forensics.model.constants import (
     control_record_name,
 )
 from kafka_forensics.model.json_objects import Json, JsonRow
-from kafka_forensics.parsers.internal_topics import teller
+from kafka_forensics.parsers.internal_topics import record_describer
 from kafka_forensics.parsers.kernels.compiling import using_compiled
 from kafka_forensics.parsers.kernels.records import gather_records
 from kafka_forensics.parsers.log import (
@@ -38,10 +38,10 @@ from kafka_forensics.parsers.log import (
     SegmentReader,
     decode_batch,
     parse_control_record,
-    sound_blocks,
+    valid_blocks,
 )
 from kafka_forensics.questions.dump.inputs import BytesOf, DumpFile, DumpOptions
-from kafka_forensics.scanning.rereading.record_states import NONE, STATES, UNKNOWN, RecordStates, in_transactions, txn_facts
+from kafka_forensics.scanning.rereading.record_states import NONE, STATES, UNKNOWN, RecordStates, in_transactions, transaction_facts
 from kafka_forensics.scanning.rereading.seeking import chunks_until, start_position
 from kafka_forensics.storage.bundles import CollectedLog
 
@@ -97,7 +97,7 @@ def log_runs(file: DumpFile, options: DumpOptions) -> "Iterator[JsonRow | pa.Rec
     They are rows alone if kernels are not compiled, the file cannot be read at any position, or Kafka gives its records a meaning
     (`teller`). Raises SourceError.
     """
-    if not using_compiled() or not file.source.seekable or teller(file.topic) is not None:
+    if not using_compiled() or not file.source.seekable or record_describer(file.topic) is not None:
         yield from log_rows(file, options)
         return
     with file.open() as log:
@@ -130,7 +130,7 @@ def _runs(
                 yield from _record_rows(column, batch, options, context)
         elif rows.size:
             states = context.states(batches, rows)
-            for block in sound_blocks(batches, rows, log.read_at):
+            for block in valid_blocks(batches, rows, log.read_at):
                 if isinstance(block, RecordBlock):
                     yield _record_table(block, batches, states, options)
                 else:
@@ -144,8 +144,8 @@ def _record_table(
     """The selected records of a block in the columns of `log_columns`; values that a batch shares are dictionaries."""
     import pyarrow as pa
 
-    from kafka_forensics.model.arrow import numbers, words
-    from kafka_forensics.scanning.rereading.record_columns import byte_strings, header_lists, words_by_number
+    from kafka_forensics.model.arrow import numbers, strings_array
+    from kafka_forensics.scanning.rereading.record_columns import byte_strings, header_lists, texts_by_index
 
     rows, of_row = np.unique(block.batches, return_inverse=True)
 
@@ -158,12 +158,12 @@ def _record_table(
     batches = batches[:, rows]
     transactional = (batches[BatchColumn.MAGIC] >= 2) & (batches[BatchColumn.ATTRIBUTES] & TRANSACTIONAL_MASK != 0)
     columns = {
-        "span": same(words(["record"])),
+        "span": same(strings_array(["record"])),
         "position": of_batch(numbers(batches[BatchColumn.POSITION])),
         "size_in_bytes": numbers(block.columns[RecordColumn.SIZE_IN_BYTES]),
         "offset": numbers(block.offsets),
         "timestamp": numbers(block.timestamps),
-        "timestamp_type": words_by_number(block.timestamp_types, RECORD_TIMESTAMP_TYPES),
+        "timestamp_type": texts_by_index(block.timestamp_types, RECORD_TIMESTAMP_TYPES),
         "partition_leader_epoch": of_batch(numbers(batches[BatchColumn.PARTITION_LEADER_EPOCH])),
         "is_transactional": of_batch(numbers(transactional)),
         "producer_id": of_batch(numbers(batches[BatchColumn.PRODUCER_ID])),
@@ -175,7 +175,7 @@ def _record_table(
         "is_valid": of_batch(numbers(has_right_crc(batches))),
         "control_record_type": same(pa.nulls(1)),
         "coordinator_epoch": same(pa.nulls(1)),
-        "txn_state": of_batch(words_by_number(states[rows], STATES)),
+        "txn_state": of_batch(texts_by_index(states[rows], STATES)),
         "detail": same(pa.nulls(1)),
     }
     if options.show_payloads:
@@ -287,13 +287,13 @@ class _RecordContext:
 
     def __init__(self, log: "ByteFile", file: DumpFile) -> None:
         self._states = cache(partial(RecordStates, log, goes_on=file.goes_on, max_plausible_offset=file.reach))
-        self._tell = teller(file.topic)
+        self._tell = record_describer(file.topic)
 
     def state(self, column: list[int], *, is_valid: bool) -> str:
         """The transaction state of the records of a batch; unknown if its CRC is wrong, whatever its attributes are."""
         if not is_valid:
             return UNKNOWN
-        attributes, producer_id = txn_facts(column)
+        attributes, producer_id = transaction_facts(column)
         if not attributes & TRANSACTIONAL_MASK:
             return NONE
         return self._states().state(attributes, producer_id, column[BatchColumn.POSITION])

@@ -15,7 +15,7 @@ import numpy as np
 from kafka_forensics.model.batches import BatchColumn, Record, RecordColumn
 from kafka_forensics.model.constants import INT64_MAX, NO_PRODUCER_ID, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK
 from kafka_forensics.model.offset_ranges import Ranges, clipped, holds, normalised
-from kafka_forensics.scanning.rereading.log_ranges import Endings, ReadBatch, ReadLog
+from kafka_forensics.scanning.rereading.log_ranges import LogRangeReader, ReadBatch, TransactionEndings
 from kafka_forensics.scanning.rereading.record_states import COMMITTED, NONE
 
 if TYPE_CHECKING:
@@ -135,12 +135,12 @@ class Matches:
     _latest: dict[bytes, tuple[int, int]] = field(default_factory=dict)
     """Digest of a key → (largest offset where logs are equal, largest timestamp elsewhere), see `_NEVER`."""
 
-    def search(self, log: ReadLog, ranges: Ranges, endings: Endings) -> None:
+    def search(self, log: LogRangeReader, ranges: Ranges, endings: TransactionEndings) -> None:
         """Match them with the committed records in some ranges of a log."""
         for batch, record in _committed(log, ranges, endings, self.searched):
             self._match(record, _producer(record, batch.facts))
 
-    def search_keys(self, log: ReadLog, equal: Ranges, others: Ranges, endings: Endings) -> None:
+    def search_keys(self, log: LogRangeReader, equal: Ranges, others: Ranges, endings: TransactionEndings) -> None:
         """Find later records of their keys: by offset where the log equals the losing one, by timestamp in its other ranges."""
         for _, record in _committed(log, normalised((*others, *equal)), endings, self.searched):
             key = None if record.key is None else digest(record.key)
@@ -187,7 +187,9 @@ class Matches:
         return offset in self.by_producer or offset in self.by_content
 
 
-def _committed(log: ReadLog, ranges: Ranges, endings: Endings, searched: SearchedRecords) -> Iterator[tuple[ReadBatch, Record]]:
+def _committed(
+    log: LogRangeReader, ranges: Ranges, endings: TransactionEndings, searched: SearchedRecords
+) -> Iterator[tuple[ReadBatch, Record]]:
     """Records of some ranges that consumers with `read_committed` see and that may match."""
     if not searched.count or not ranges:
         return

@@ -9,7 +9,7 @@ from kafka_forensics.model.coordinators import TransactionLog
 from kafka_forensics.model.offset_ranges import Range, Ranges, clipped, counted, normalised, without
 from kafka_forensics.questions.plan import good_ranges
 from kafka_forensics.replication.planner import NO_END, Broker, Loss, PlanPartition
-from kafka_forensics.scanning.rereading.log_ranges import Endings, ReadLog
+from kafka_forensics.scanning.rereading.log_ranges import LogRangeReader, TransactionEndings
 from kafka_forensics.scanning.rereading.record_states import ABORTED, COMMITTED, UNKNOWN
 
 if TYPE_CHECKING:
@@ -43,16 +43,16 @@ class PartitionLogs:
             self._numbers.setdefault(planned_replica.broker, number)
             if number < len(copies):
                 end = max(lost_end, planned_replica.log_end_offset if planned_replica.broker == kept else 0)
-                self._logs.append(ReadLog(*copies[number], self.incomplete, (self._start, end)))
-        self._endings: dict[tuple[Broker, int], Endings] = {}
+                self._logs.append(LogRangeReader(*copies[number], self.incomplete, (self._start, end)))
+        self._endings: dict[tuple[Broker, int], TransactionEndings] = {}
         self._sources: dict[Loss, list[LossSource]] = {}
 
-    def log(self, broker: Broker) -> ReadLog | None:
+    def log(self, broker: Broker) -> LogRangeReader | None:
         """A broker's log; None if it has no copy here, and starts with an empty log."""
         number = self._numbers[broker]
         return self._logs[number] if number < len(self._logs) else None
 
-    def endings(self, broker: Broker, end: int = NO_END) -> Endings:
+    def endings(self, broker: Broker, end: int = NO_END) -> TransactionEndings:
         """How transactions ended in a broker's log, from the first lost offset on.
 
         `end` is where recovery will truncate the log: then no coordinator writes missing markers again.
@@ -62,10 +62,12 @@ class PartitionLogs:
             doubtful = clipped(normalised((*replica.damaged, *replica.unread)), self._start, end)
             open_end = end == NO_END and (not replica.end_is_known or replica.has_unknown_bytes)
             coordinators = self._coordinators if end == NO_END else None
-            self._endings[broker, end] = Endings(log, (self._start, end), doubtful, open_end=open_end, coordinators=coordinators)
+            self._endings[broker, end] = TransactionEndings(
+                log, (self._start, end), doubtful, open_end=open_end, coordinators=coordinators
+            )
         return self._endings[broker, end]
 
-    def surviving_endings(self) -> Endings:
+    def surviving_endings(self) -> TransactionEndings:
         """How transactions ended in what recovery leaves of the kept log."""
         replica = self.planned.replicas[self._numbers[self.kept]]
         is_truncated = bool(clipped(replica.on_disk, replica.log_end_offset, NO_END))
@@ -84,7 +86,7 @@ class PartitionLogs:
 
         def order(broker: Broker) -> tuple[bool, int]:
             log, damaged = self.log(broker), self.planned.replicas[self._numbers[broker]].damaged
-            return log is not None and log.in_bundle, counted(clipped(damaged, loss.start, loss.end))
+            return log is not None and log.is_collected, counted(clipped(damaged, loss.start, loss.end))
 
         if loss not in self._sources:
             left: Ranges = ((loss.start, loss.end),)

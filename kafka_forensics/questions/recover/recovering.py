@@ -10,13 +10,13 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.offset_ranges import normalised, without
-from kafka_forensics.model.recovered import Count, RecoveredRecord
-from kafka_forensics.model.results import Incomplete, Read, ScanResult
-from kafka_forensics.questions.plan import Amount, PlanMaker, Planned, PlanOptions, check_dead, check_names
+from kafka_forensics.model.recovered import CommittedCounts, RecoveredRecord
+from kafka_forensics.model.results import Incomplete, ReadExtent, ScanResult
+from kafka_forensics.questions.plan import LossSize, PlanMaker, Planned, PlanOptions, check_dead, require_matching_node_ids
 from kafka_forensics.questions.recover.partition_logs import PartitionLogs
-from kafka_forensics.questions.recover.sides import Kept, Undecided, kept_side, name_of_kept
+from kafka_forensics.questions.recover.sides import KeptSide, Undecided, kept_side, name_of_kept
 from kafka_forensics.questions.recover.versions import LosingVersions, RecoveredRange
-from kafka_forensics.replication.planner import UNBOUNDED, Broker, Candidate, Loss
+from kafka_forensics.replication.planner import WITHOUT_UPPER_BOUND, Broker, Candidate, Loss
 from kafka_forensics.scanning.engine.local import Progress, scan_inputs
 from kafka_forensics.scanning.judging.partitions import PartitionResult
 from kafka_forensics.scanning.rereading.reader import LogReader
@@ -32,8 +32,8 @@ class RecoveredPartition:
 
     topic: str
     partition: int
-    side: Kept | Undecided
-    planned: Amount = field(default_factory=lambda: Amount(0, 0))
+    side: KeptSide | Undecided
+    planned: LossSize = field(default_factory=lambda: LossSize(0, 0))
     """The size of all losses by the plan."""
     committed: int = 0
     """Lost offsets that the plan proves committed."""
@@ -56,10 +56,10 @@ class RecoveredPartition:
     @property
     def kept(self) -> Broker | None:
         """The broker whose copy is kept, None where the side is undecided."""
-        return self.side.candidate.broker if isinstance(self.side, Kept) else None
+        return self.side.candidate.broker if isinstance(self.side, KeptSide) else None
 
     @property
-    def count(self) -> Count:
+    def count(self) -> CommittedCounts:
         """The outcome of all offsets."""
         return _total(recovered.count for recovered in self.ranges)
 
@@ -81,7 +81,7 @@ class Recovery:
     result: ScanResult | None = None
 
     @property
-    def count(self) -> Count:
+    def count(self) -> CommittedCounts:
         """The outcome of all offsets of all partitions."""
         return _total(partition.count for partition in self.partitions)
 
@@ -96,8 +96,8 @@ class Recovery:
         return not (self.incomplete or self.undecided or self.count.all.unreadable)
 
 
-def _total(counts: Iterable[Count]) -> Count:
-    total = Count()
+def _total(counts: Iterable[CommittedCounts]) -> CommittedCounts:
+    total = CommittedCounts()
     for count in counts:
         total.add(count)
     return total
@@ -119,7 +119,7 @@ def recover(
     """
     inputs = gather(paths, options)
     witnesses = read_witnesses(inputs)
-    check_names(inputs)
+    require_matching_node_ids(inputs)
     check_dead(dead, inputs, witnesses.controller)
     recoverer = _Recoverer(inputs, witnesses, name_of_kept(keep, inputs, dead), frozenset(dead), sink)
     answer = recoverer.answer
@@ -148,11 +148,11 @@ class _Recoverer:
         partition = RecoveredPartition(plan.topic, plan.partition, side, at_most_is_bound=plan.at_most_is_bound)
         partition.missing = [(missing.kind, missing.broker) for missing in plan.missing]
         loses = bool(plan.at_stake) or any(candidate.losses for candidate in plan.candidates)
-        if isinstance(side, Kept):
+        if isinstance(side, KeptSide):
             loses = bool(side.candidate.losses)
             self._take_losses(partition, planned, side.candidate, self._maker.present(replicas)[0])
         _add_remote_losses(partition, result.findings)
-        answer.may_hold_more.update(missing for missing in partition.missing if missing[0] in UNBOUNDED)
+        answer.may_hold_more.update(missing for missing in partition.missing if missing[0] in WITHOUT_UPPER_BOUND)
         answer.looked_at += 1
         if (
             answer.looked_at == 2
@@ -175,7 +175,7 @@ class _Recoverer:
             return
         losses = sorted(kept.losses, key=lambda loss: (loss.start, loss.end, str(loss.held_by)))
         lost = losses[0].start, max(loss.end for loss in losses)
-        copies = [(replica, self._plan_of[id(replica.context)]) for replica in replicas if replica.read is not Read.NONE]
+        copies = [(replica, self._plan_of[id(replica.context)]) for replica in replicas if replica.read is not ReadExtent.NONE]
         logs = PartitionLogs(planned.given, copies, self._coordinators, lost, kept.broker)
         partition.ranges = [RecoveredRange(loss, planned.amount(loss), logs.sources(loss)) for loss in losses]
         versions = LosingVersions(logs, partition.ranges)
@@ -196,7 +196,7 @@ def _add_remote_losses(partition: RecoveredPartition, findings: Sequence[Finding
         if partition.kept not in (None, *finding.evidence["leaders"]):
             continue
         for low, high in without([(start, end)], planned):
-            recovered = RecoveredRange(Loss(low, high, (), (), high), Amount(None, None))
+            recovered = RecoveredRange(Loss(low, high, (), (), high), LossSize(None, None))
             recovered.count.note("unreadable", low, high, high)
             partition.ranges.append(recovered)
             partition.unreadable["in_remote_storage"] += high - low

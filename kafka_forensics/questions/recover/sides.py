@@ -7,12 +7,12 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.inputs import Inputs, broker_order
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
-from kafka_forensics.questions.plan import Planned, is_dead, name_here, node_ids
+from kafka_forensics.questions.plan import Planned, is_dead, name_of_copy, node_ids
 from kafka_forensics.replication.planner import Candidate
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptSide:
     """The election whose losses count, and who chose it: `asked` (--keep), `leader` (controllers' log), `recommended` (plan)."""
 
     candidate: Candidate
@@ -51,7 +51,7 @@ def name_of_kept(keep: str | None, inputs: Inputs, dead: Collection[str]) -> str
     if contradicting:
         text = f"--keep {keep} and --dead {keep if keep in contradicting else contradicting[0]} contradict each other"
         raise UsageError(text, hint="a broker that will not come back keeps no records")
-    name = name_here(keep, inputs)
+    name = name_of_copy(keep, inputs)
     brokers = {plan.context.broker for plan in inputs.replicas if plan.context.topic != CLUSTER_METADATA_TOPIC}
     if name in map(str, {*brokers, *(log_dir.broker for log_dir in inputs.log_dirs)}):
         return name
@@ -63,7 +63,7 @@ def name_of_kept(keep: str | None, inputs: Inputs, dead: Collection[str]) -> str
     raise UsageError(f"no copy here is of broker {keep}", hint=hint)
 
 
-def kept_side(planned: Planned, keep: str | None) -> Kept | Undecided:
+def kept_side(planned: Planned, keep: str | None) -> KeptSide | Undecided:
     """The requested side, else that of the current leader, else the recommended one if no copies conflict."""
     partition, candidates = planned.given, planned.plan.candidates
     if not candidates:
@@ -75,9 +75,9 @@ def kept_side(planned: Planned, keep: str | None) -> Kept | Undecided:
         requested = next((candidate for candidate in candidates if str(candidate.broker) == keep), None)
         if requested is None:
             return Undecided(f"broker {keep} cannot lead on these copies", f"brokers that can lead here: {names}")
-        return Kept(requested, "asked")
+        return KeptSide(requested, "asked")
     if planned.current_leader is not None:
-        return Kept(planned.current_leader, "leader")
+        return KeptSide(planned.current_leader, "leader")
     if any(ranges for (i, j), ranges in partition.differing.items() if is_live[i] and is_live[j]):
         leader = None if partition.control is None else partition.control.leader
         if leader is None:
@@ -93,4 +93,4 @@ def kept_side(planned: Planned, keep: str | None) -> Kept | Undecided:
             f"say which copy stays with --keep N: {names}; `plan` says what each would lose",
         )
     assert planned.recommended is not None
-    return Kept(planned.recommended, "recommended", of_some=not all(is_live))
+    return KeptSide(planned.recommended, "recommended", of_some=not all(is_live))

@@ -10,12 +10,12 @@ from typing import Final, NamedTuple
 
 from kafka_forensics.model.batches import BatchColumn, Record
 from kafka_forensics.model.offset_ranges import normalised
-from kafka_forensics.model.recovered import Count, Proof, RecoveredRecord
-from kafka_forensics.questions.plan import Amount
+from kafka_forensics.model.recovered import CommittedCounts, Proof, RecoveredRecord
+from kafka_forensics.questions.plan import LossSize
 from kafka_forensics.questions.recover.matching import Matches, SearchedRecords
 from kafka_forensics.questions.recover.partition_logs import LossSource, PartitionLogs
 from kafka_forensics.replication.planner import NO_END, Broker, Loss
-from kafka_forensics.scanning.rereading.log_ranges import ReadBatch, ReadLog
+from kafka_forensics.scanning.rereading.log_ranges import LogRangeReader, ReadBatch
 from kafka_forensics.scanning.rereading.record_states import ABORTED, OPEN
 
 _BY_STATE: Final = {ABORTED: "aborted", OPEN: "open"}
@@ -26,10 +26,10 @@ class RecoveredRange:
     """One loss of the election that is kept, and the outcome of its offsets."""
 
     loss: Loss
-    planned: Amount
+    planned: LossSize
     """The size of the loss by the plan."""
     sources: list[LossSource] = field(default_factory=list)
-    count: Count = field(default_factory=Count)
+    count: CommittedCounts = field(default_factory=CommittedCounts)
 
 
 class _LostRecord(NamedTuple):
@@ -37,7 +37,7 @@ class _LostRecord(NamedTuple):
 
     record: Record
     batch: ReadBatch
-    log: ReadLog
+    log: LogRangeReader
     txn_state: str
 
 
@@ -186,7 +186,7 @@ class LosingVersions:
             holders,
             proof,
             lost.log.replica.broker,
-            lost.log.shown(lost.batch.segment),
+            lost.log.log_path(lost.batch.segment),
             facts[BatchColumn.POSITION],
         )
 
@@ -202,7 +202,7 @@ class LosingVersions:
             else:
                 yield from self._read_log(log, spans)
 
-    def _read_log(self, log: ReadLog, spans: list[tuple[int, int, int]]) -> Iterator[tuple[int, _Offsets]]:
+    def _read_log(self, log: LogRangeReader, spans: list[tuple[int, int, int]]) -> Iterator[tuple[int, _Offsets]]:
         """The same for spans (number of the range, start, end) that one log is read for."""
         left = iter(spans)
         number, at, end = next(left)
@@ -233,12 +233,12 @@ class LosingVersions:
             is_cleaned = planned.compacted and not self._logs.is_damaged(loss, local_start, end)
             yield number, _no_record(local_start, end, is_certain=is_cleaned)
 
-    def _of_batch(self, loss: Loss, batch: ReadBatch, log: ReadLog, at: int, end: int) -> Iterator[_Offsets]:
+    def _of_batch(self, loss: Loss, batch: ReadBatch, log: LogRangeReader, at: int, end: int) -> Iterator[_Offsets]:
         if batch.is_control:
             yield _Offsets(at, end, "control")
             return
         if batch.data is None:
-            yield _unreadable(at, end, "not_collected" if log.in_bundle else "too_large")
+            yield _unreadable(at, end, "not_collected" if log.is_collected else "too_large")
             return
         state = self._logs.txn_state(loss, batch.facts)
         records, is_whole = batch.opened()

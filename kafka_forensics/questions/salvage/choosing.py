@@ -13,7 +13,7 @@ from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.constants import INTERNAL_TOPICS
 from kafka_forensics.model.offset_ranges import Range, Ranges, clipped, normalised, without
-from kafka_forensics.model.results import Read
+from kafka_forensics.model.results import ReadExtent
 from kafka_forensics.questions.plan import Planned, SalvageForecast
 from kafka_forensics.questions.salvage.lineage import LeftBehind, LogCopy, LogLineage, committed_end, common, trace
 from kafka_forensics.questions.salvage.manifest import Refused, RefusedError
@@ -135,7 +135,7 @@ def forecast(
     copies: Sequence[tuple[ReplicaPlan, Replica]], planned: Planned, result: PartitionResult, reader: LogReader
 ) -> SalvageForecast | None:
     """The losses of a salvage with the fewest options, or with the recommended broker preferred; None if it is refused."""
-    read = [(plan, replica) for plan, replica in copies if replica.read is not Read.NONE]
+    read = [(plan, replica) for plan, replica in copies if replica.read is not ReadExtent.NONE]
     sources = [SourceCopy.of(plan, replica, result.findings, deep=False) for plan, replica in read]
     preferred = (None,) if planned.plan.contested_by is not None else (None, str(planned.plan.recommended))
     for options in starmap(SalvageOptions, product(preferred, (False, True))):
@@ -175,7 +175,7 @@ def _log_copy(source: SourceCopy, replica: PlanReplica) -> LogCopy:
         replica.epochs,
         replica.damaged,
         min(committed_end(replica), log_end_offset),
-        replica.head_start,
+        replica.expected_log_start,
         0 if source.replica.context.live else replica.high_watermark or 0,
     )
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.controller import VoterSet
-from kafka_forensics.model.results import Read
+from kafka_forensics.model.results import ReadExtent
 from kafka_forensics.parsers.log_dir import FileKind
 from kafka_forensics.parsers.quorum_state import MAX_EPOCH
 from kafka_forensics.questions.salvage.lineage import BASE, LeftBehind, LineageRange, LogLineage
@@ -116,7 +116,7 @@ def _defect(source: SourceCopy, copy: ControllerCopy) -> str | None:
         return f"could not be read: {copy.problem}"
     if copy.damaged_snapshots:
         return f"has a snapshot that is not whole ({', '.join(file.entry.name for file in copy.damaged_snapshots)})"
-    if replica.read is not Read.WHOLE or plan.context.log_unknown:
+    if replica.read is not ReadExtent.WHOLE or plan.context.log_unknown:
         return "could not be read whole"
     if not source.is_whole:
         return "is damaged"
@@ -126,7 +126,7 @@ def _defect(source: SourceCopy, copy: ControllerCopy) -> str | None:
         return "lacks a part in the middle, or its beginning"
     if any(offset > end for offset in (*ends, *(offset for offset, _ in plan.directory.snapshots))):
         return "ends before a snapshot of it"
-    if any(entry.start_offset > end for entry in plan.context.epoch_checkpoint or ()) or replica.entries_beyond:
+    if any(entry.start_offset > end for entry in plan.context.epoch_checkpoint or ()) or replica.index_entries_beyond_log:
         return "has lost its end: files beside it know of more"
     if not copy.is_led:
         return "has a batch of a leader epoch that no leader began there"

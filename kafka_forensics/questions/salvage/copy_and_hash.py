@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from kafka_forensics.storage.copying import Growth, open_growing
+from kafka_forensics.storage.copying import WriteProgress, open_while_written
 from kafka_forensics.storage.disks import sync_file
 from kafka_forensics.storage.open import sha256_of
 
@@ -23,13 +23,13 @@ class OutputFile:
     """A file of the output that is copied, hashed and put on disk in the background."""
 
     def __init__(self, path: Path, sizes: Sequence[int]) -> None:
-        self._path, self._sizes, self._growth = path, sizes, Growth()
+        self._path, self._sizes, self._growth = path, sizes, WriteProgress()
         self._copy: Future[tuple[Future[None], Future[list[str]]]]
         """Gives the pending sync and the pending hashes."""
 
     def open(self) -> "ByteFile":
         """The file, whose reads wait for the bytes. Raises SourceError, OSError, as its reads do."""
-        return open_growing(self._path, sum(self._sizes), self._growth)
+        return open_while_written(self._path, sum(self._sizes), self._growth)
 
     def digests(self) -> list[str]:
         """SHA-256 of each of its parts, once it is on disk. Raises OSError, SourceError."""
@@ -56,14 +56,14 @@ class CopyAndHash:
         for pool in (self._copiers, self._finishers):
             pool.shutdown(cancel_futures=True)
 
-    def start(self, copy: Callable[[Growth], None], path: Path, sizes: Sequence[int]) -> OutputFile:
+    def start(self, copy: Callable[[WriteProgress], None], path: Path, sizes: Sequence[int]) -> OutputFile:
         """Start `copy`, which creates and fills a file and reports its growth, after the earlier copies. Parts of `sizes` bytes are
         hashed."""
         output = OutputFile(path, sizes)
         output._copy = self._copiers.submit(self._run, copy, output)
         return output
 
-    def _run(self, copy: Callable[[Growth], None], output: OutputFile) -> tuple[Future[None], Future[list[str]]]:
+    def _run(self, copy: Callable[[WriteProgress], None], output: OutputFile) -> tuple[Future[None], Future[list[str]]]:
         while len(self._pending) >= _MOST_PENDING:
             wait([self._pending.popleft()])
         digests = self._finishers.submit(output._hash)

@@ -18,7 +18,7 @@ from typing import Final
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.inputs import Inputs, LogDir
 from kafka_forensics.evidence.ledger import HIGH_WATERMARKS, directory_of, lost_directory_ids
-from kafka_forensics.evidence.paths import is_alone
+from kafka_forensics.evidence.paths import is_lone_partition
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import ControllerHistory
 from kafka_forensics.model.findings import TopicPartition
@@ -63,7 +63,7 @@ class TargetDir:
         return self.broker if self.node_id is None else self.node_id
 
     @property
-    def is_of_controller(self) -> bool:
+    def is_only_of_controller(self) -> bool:
         """Whether only the controllers' log is known to belong there."""
         return not self.is_empty and self.expected == {METADATA_LOG} and {*self.partitions} <= {METADATA_LOG}
 
@@ -99,7 +99,7 @@ def target_dirs(inputs: Inputs, controller: ControllerHistory | None, voters: Ma
 def _path(log_dir: LogDir) -> str:
     """The path of a log directory; if a partition directory or a file was given separately, of the directory that contains it."""
     path = log_dir.name.rstrip("/") or "/"
-    if is_alone(log_dir.found):
+    if is_lone_partition(log_dir.found):
         logs = [segment.log for part in log_dir.found.partitions for segment in part.segments]
         for _ in range(2 if any(log is not None and not log.path for log in logs) else 1):
             path = os.path.dirname(path if "://" in path else os.path.abspath(path))
@@ -172,7 +172,7 @@ def targets_of(key: TopicPartition, targets: Sequence[TargetDir], controller: Co
         return list(by_node.values())
     chosen = []
     for node in control.replica_assignment:
-        of_node = [target for target in targets if target.node == node and not target.is_of_controller]
+        of_node = [target for target in targets if target.node == node and not target.is_only_of_controller]
         assigned = directory_of(control, node)
         if assigned is not None and all(target.directory_id is not None for target in of_node):
             chosen += [target for target in of_node if target.directory_id == assigned][:1]

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Final
 
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.model.findings import Asked, Finding, TopicPartition
+from kafka_forensics.model.findings import Finding, RerunArguments, TopicPartition
 from kafka_forensics.model.json_objects import Json, attributes, object_of
 from kafka_forensics.model.offset_ranges import Ranges
 from kafka_forensics.model.results import SCHEMA_VERSION, Incomplete
@@ -86,9 +86,9 @@ class PassedLimit:
     value: int
     is_known: bool
     """Whether the value is from the controllers' log; else it is Kafka's default."""
-    of_topic: str | None
+    topic_value: str | None
     """The topic's own value, if it has one."""
-    of_topic_is_known: bool = True
+    topic_value_is_known: bool = True
     """Whether a controllers' log says what the topic's own value is."""
 
 
@@ -139,7 +139,7 @@ class SalvagedPartition:
         return self.topic, self.partition
 
     @property
-    def wants_topic_id(self) -> bool:
+    def needs_topic_id(self) -> bool:
         """Whether the user must write its `partition.metadata` before a broker accepts the log as this topic's."""
         return NO_TOPIC_ID in self.unseen
 
@@ -199,15 +199,15 @@ class Salvaged:
     """Bytes of the segments in all log directories, before they are written."""
     is_kraft: bool = False
     """Whether nodes are known to run with KRaft controllers."""
-    combined: frozenset[int] = frozenset()
+    controller_voters: frozenset[int] = frozenset()
     """Voters among the controllers; those that are also brokers have both roles."""
     is_selection: bool = False
     """Whether --topic, --partition or --broker excluded partitions."""
-    of_controllers: list[Finding] = field(default_factory=list)
+    controller_findings: list[Finding] = field(default_factory=list)
     """If the controllers' log was refused: what must be repaired before controllers start."""
-    to_mend: list[Finding] = field(default_factory=list)
+    files_to_repair: list[Finding] = field(default_factory=list)
     """Findings about small files that are kept from the copies and keep a broker from starting or from serving its logs."""
-    asked: Asked | None = None
+    asked: RerunArguments | None = None
     options: tuple[str, ...] = ()
     """The options of this salvage except `--output`."""
 

@@ -26,7 +26,7 @@ from kafka_forensics.questions.salvage.lineage import LogLineage
 from kafka_forensics.questions.salvage.rebuilding import IndexBuilder, LeaderEpochBuilder, ProducerStateBuilder
 from kafka_forensics.questions.salvage.slices import SegmentSlice
 from kafka_forensics.replication.recovery import EPOCHS_FILE, segment_file
-from kafka_forensics.storage.copying import Growth, copy_range, write_all
+from kafka_forensics.storage.copying import WriteProgress, copy_range, write_all
 from kafka_forensics.storage.private import FILE_MODE
 from kafka_forensics.writers.files import (
     write_leader_epochs,
@@ -221,7 +221,7 @@ class _PartitionWriter:
     def _write_snapshot(self, offset: int) -> None:
         write_file(self._directory / segment_file(offset, "snapshot"), write_producer_snapshot(self._producers.entries()))
 
-    def _copy(self, name: str, slices: Sequence[SegmentSlice], growth: Growth) -> None:
+    def _copy(self, name: str, slices: Sequence[SegmentSlice], growth: WriteProgress) -> None:
         with new_file(self._directory / name) as descriptor:
             growth.begin()
             for part in slices:

@@ -24,8 +24,8 @@ from kafka_forensics.model.controller import ControllerHistory
 from kafka_forensics.model.findings import Finding, Severity, TopicPartition
 from kafka_forensics.model.json_objects import json_text
 from kafka_forensics.model.offset_ranges import clipped
-from kafka_forensics.model.results import Read, ScanResult
-from kafka_forensics.questions.plan import PlanMaker, PlanOptions, check_names, name_here
+from kafka_forensics.model.results import ReadExtent, ScanResult
+from kafka_forensics.questions.plan import PlanMaker, PlanOptions, name_of_copy, require_matching_node_ids
 from kafka_forensics.questions.salvage import controllers_log
 from kafka_forensics.questions.salvage.choosing import SalvageOptions, choose
 from kafka_forensics.questions.salvage.controllers_log import ControllersLog
@@ -58,14 +58,14 @@ from kafka_forensics.questions.salvage.remote_parts import log_start_line, produ
 from kafka_forensics.questions.salvage.slices import Choice, SegmentSlice, SourceCopy
 from kafka_forensics.questions.salvage.target import output_directory
 from kafka_forensics.questions.salvage.whole_copies import first_dirty_offset, known_epochs
-from kafka_forensics.replication.planner import NO_END, UNSEEN, Broker
+from kafka_forensics.replication.planner import MAY_HIDE_RECORDS, NO_END, Broker
 from kafka_forensics.replication.recovery import CLEANER_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from kafka_forensics.replication.retention import Retention, explains
 from kafka_forensics.replication.small_files import BOOTSTRAP, META_PROPERTIES
 from kafka_forensics.scanning.engine.local import Progress, scan, scan_inputs
-from kafka_forensics.scanning.judging.absence import ledger_of, partitions_without_copy
+from kafka_forensics.scanning.judging.absence import ledger_of, lost_partitions
 from kafka_forensics.scanning.judging.partitions import PartitionResult
-from kafka_forensics.scanning.judging.quorum import stops_controllers
+from kafka_forensics.scanning.judging.quorum import blocks_controllers
 from kafka_forensics.scanning.judging.whole_scan import is_deep
 from kafka_forensics.scanning.rereading.reader import LogReader
 from kafka_forensics.scanning.witnesses.controller_copies import read_copies
@@ -96,10 +96,10 @@ def salvage(
     directory of an unknown node, and if the output cannot be written or its disk is too small.
     """
     inputs = gather(paths, options, scanned=True)
-    check_names(inputs)
+    require_matching_node_ids(inputs)
     salvaged = Salvaged(str(output), options=salvage_options.words)
     if salvage_options.prefer_broker is not None:
-        salvage_options = replace(salvage_options, prefer_broker=name_here(salvage_options.prefer_broker, inputs))
+        salvage_options = replace(salvage_options, prefer_broker=name_of_copy(salvage_options.prefer_broker, inputs))
     _check_inputs(inputs, salvage_options)
     with output_directory(output) as directory, CopyAndHash() as copier:
         salvager = _Salvager(inputs, options, salvage_options, salvaged, directory, copier)
@@ -108,7 +108,7 @@ def salvage(
         salvaged.is_selection = (options.topic_glob, options.partition, options.broker) != (None, None, None)
         salvaged.is_kraft = any(log_dir.meta is not None and log_dir.meta.version == 1 for log_dir in inputs.log_dirs)
         if salvager.witnesses.controller is not None:
-            salvaged.combined = frozenset(salvager.witnesses.controller.voters or ())
+            salvaged.controller_voters = frozenset(salvager.witnesses.controller.voters or ())
         salvager.refuse_unread(result)
         salvager.find_targets()
         free = shutil.disk_usage(directory).free
@@ -138,11 +138,11 @@ def _check_inputs(inputs: Inputs, salvage_options: SalvageOptions) -> None:
 
 def _finish(salvaged: Salvaged, result: ScanResult, inputs: Inputs) -> None:
     """Add what must be repaired before a start, and sort the refused partitions."""
-    salvaged.to_mend = [
+    salvaged.files_to_repair = [
         finding for finding in result.findings if finding.evidence.get("starts") is False and _is_kept(finding, salvaged)
     ]
     if any(refused.topic == CLUSTER_METADATA_TOPIC for refused in salvaged.refused):
-        salvaged.of_controllers = [finding for finding in result.findings if stops_controllers(finding)]
+        salvaged.controller_findings = [finding for finding in result.findings if blocks_controllers(finding)]
     tiered = {(plan.context.topic, plan.context.partition) for plan in inputs.replicas if plan.context.is_tiered}
     salvaged.refused = [
         replace(refused, is_tiered=refused.is_tiered or refused.key in tiered)
@@ -197,7 +197,7 @@ class _Salvager:
                 self._add_controllers_log(replicas, result)
             else:
                 planned = self._maker.plan_of(replicas, reader, result)
-                read = [replica for replica in self._maker.present(replicas)[0] if replica.read is not Read.NONE]
+                read = [replica for replica in self._maker.present(replicas)[0] if replica.read is not ReadExtent.NONE]
                 sources = [self._source(replica, result) for replica in read]
                 self._partitions.append(self._to_write(choose(sources, planned, result, reader, self._salvage_options)))
         except RefusedError as error:
@@ -232,7 +232,7 @@ class _Salvager:
         context, replica = base.plan.context, base.replica
         topic_id = _topic_id(choice.sources) or (controllers_log.TOPIC_ID if context.topic == CLUSTER_METADATA_TOPIC else None)
         missing = [] if choice.planned is None else choice.planned.plan.missing
-        unseen = [absent for absent in missing if absent.kind in UNSEEN or absent.kind == "topic_unknown"]
+        unseen = [absent for absent in missing if absent.kind in MAY_HIDE_RECORDS or absent.kind == "topic_unknown"]
         partition = SalvagedPartition(
             *base.key,
             topic_id,
@@ -317,7 +317,7 @@ class _Salvager:
                 self._salvaged.refused.append(Refused(*key, "nothing_read", "no copy of it could be read"))
         ledger = ledger_of(self._inputs, self.witnesses.controller, self._options.copied)
         without_copy = self._salvaged.begun_empty if self._salvage_options.allow_gaps else self._salvaged.refused
-        for key, rows in partitions_without_copy(self._inputs, ledger).items():
+        for key, rows in lost_partitions(self._inputs, ledger).items():
             if fits(key, self._options):
                 control = self.witnesses.control(*key)
                 is_tiered = REMOTE_LOG_METADATA_TOPIC in rows[0].expected_by or (control is not None and control.is_tiered)
@@ -395,14 +395,14 @@ class _Salvager:
             for target in to_write.targets:
                 target.partitions.append(partition.key)
                 target.size_in_bytes += partition.size_in_bytes
-        used = [target for target in self._salvaged.log_dirs if target.partitions or not target.is_of_controller]
+        used = [target for target in self._salvaged.log_dirs if target.partitions or not target.is_only_of_controller]
         self._salvaged.log_dirs = used if self._partitions else []
         for target in self._salvaged.log_dirs:
             directory = self._directory / target.directory
             directory.mkdir(parents=True)
             for name, data in target.files.items():
                 write_file(directory / name, data)
-            if not target.is_of_controller:
+            if not target.is_only_of_controller:
                 partitions = [to_write for to_write in self._partitions if to_write.partition.key in target.partitions]
                 self._write_checkpoints(directory, partitions, target.given)
         for to_write in self._partitions:
@@ -475,8 +475,8 @@ def _passed_limits(to_write: _PartitionToWrite, written: WrittenLog, controller:
         applies = setting in settings or context.topic not in WITNESS_TOPICS
         if applies and explains(limit, first[0], now, first[1]):
             value_of_topic = None if control is None else control.setting(setting)
-            of_topic_is_known = control is not None and controller is not None and controller.is_complete
-            yield PassedLimit(setting, value, value_of_topic is not None, settings.get(setting), of_topic_is_known)
+            topic_value_is_known = control is not None and controller is not None and controller.is_complete
+            yield PassedLimit(setting, value, value_of_topic is not None, settings.get(setting), topic_value_is_known)
 
 
 def _first_segment(written: WrittenLog, now_ms: int) -> tuple[int, int] | None:

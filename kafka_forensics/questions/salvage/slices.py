@@ -108,7 +108,7 @@ class SourceCopy:
             if kind in LOG_DAMAGE
         )
         return not (
-            damaged or self.untrusted or state.unread or self.replica.course.irregularities or state.continuity.dropped_runs
+            damaged or self.untrusted or state.unread or self.replica.offset_sequence.anomalies or state.continuity.dropped_runs
         )
 
 
@@ -214,7 +214,8 @@ def _whole_segment(source: SourceCopy, log: SegmentLog, reader: "_RangeReader") 
         log.next_base_offset is None or end <= log.next_base_offset
     )
     is_irregular = any(
-        base_offset == found.run.segment or first <= found.run.start_offset < end for found in source.replica.course.irregularities
+        base_offset == found.run.segment or first <= found.run.start_offset < end
+        for found in source.replica.offset_sequence.anomalies
     )
     if base_offset in doubted or is_irregular or not (is_contiguous and is_in_segment):
         return None

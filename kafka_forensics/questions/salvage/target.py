@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from kafka_forensics.errors import UsageError
-from kafka_forensics.storage.disks import UNFINISHED, sync, sync_file, why
+from kafka_forensics.storage.disks import UNFINISHED, sync_directory, sync_file, why
 from kafka_forensics.storage.private import private_files
 
 _SYNC_THREADS: Final = 8
@@ -38,7 +38,7 @@ def output_directory(output: Path) -> Iterator[Path]:
         text = f"cannot write {output}: {why(error, str(output.parent))}"
         raise UsageError(text, hint="nothing of it is left there; choose another place, or make room") from error
     try:
-        sync(str(output.parent))
+        sync_directory(str(output.parent))
     except OSError as error:
         text = f"{output} is whole, but its name may not be on disk: {why(error, str(output.parent))}"
         raise UsageError(text, hint="look for it after the next start of this machine, before the copies go") from error
@@ -63,4 +63,4 @@ def sync_tree(root: Path) -> None:
     with ThreadPoolExecutor(_SYNC_THREADS) as pool:
         for folder, _, names in os.walk(root, topdown=False):
             list(pool.map(sync_file, [Path(folder, name) for name in names]))
-            sync(folder)
+            sync_directory(folder)

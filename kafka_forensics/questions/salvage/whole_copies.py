@@ -16,7 +16,7 @@ from kafka_forensics.model.constants import INTERNAL_TOPICS
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.offset_ranges import Range, Ranges, clipped, normalised, without
-from kafka_forensics.model.results import Read
+from kafka_forensics.model.results import ReadExtent
 from kafka_forensics.questions.plan import Planned
 from kafka_forensics.questions.salvage.lineage import BASE, LeftBehind, LineageRange, LogLineage, committed_end, conflicting
 from kafka_forensics.questions.salvage.manifest import Refused, RefusedError, open_ended
@@ -127,7 +127,7 @@ class WholeCopyChooser:
         replica = source.replica
         start = replica.log_start_offset
         check = _CopyCheck(number, source.broker)
-        if replica.read is not Read.WHOLE:
+        if replica.read is not ReadExtent.WHOLE:
             check.problems, check.was_read = ["could not be read to its end"], False
             return check
         wanted = without([(start, NO_END)], self._doubted(number))
@@ -221,7 +221,7 @@ class WholeCopyChooser:
         lacked = list(self._lacked_values(ours))
         left = []
         for number, (source, replica) in enumerate(zip(self._sources, self._planned.given.replicas, strict=False)):
-            if number == base or source.replica.read is not Read.WHOLE:
+            if number == base or source.replica.read is not ReadExtent.WHOLE:
                 continue
             values = [span for span, held_by, _ in lacked if replica.broker in held_by]
             absent = [(0, start), *lineage.gaps, (end, NO_END)]
@@ -303,7 +303,7 @@ def _holes(source: SourceCopy, slices: Sequence[SegmentSlice], log_end_offset: i
         rest = 0 if segment.log is None or starts_below else segment.log.size_in_bytes - position
         if following is None:
             rest -= _tail(source, segment.base_offset, position)
-        elif segment.log is None or replica.entries_beyond[segment.base_offset, "index"]:
+        elif segment.log is None or replica.index_entries_beyond_log[segment.base_offset, "index"]:
             rest = 1
         if rest > 0:
             end = following.base_offset if following is not None else log_end_offset if offset < log_end_offset else NO_END

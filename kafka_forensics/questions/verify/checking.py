@@ -25,7 +25,7 @@ _Look = Callable[[Key, list[Replica], LogReader, PartitionResult], list[Verified
 
 
 @dataclass(slots=True)
-class Checked:
+class VerifyResult:
     """Every promise of the selected partitions, in their order."""
 
     promises: list[Verified] = field(default_factory=list)
@@ -40,7 +40,7 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ExecutedPlan:
     """How a plan was carried out: `elected` is the broker that was made leader, None for the recommended one; `recovered` are the
     records that were produced again, by topic and partition."""
 
@@ -49,8 +49,12 @@ class Asked:
 
 
 def verify(
-    paths: list[str], document: PlanDocument | SalvageManifest, options: ScanOptions, asked: Asked, progress: Progress | None = None
-) -> Checked:
+    paths: list[str],
+    document: PlanDocument | SalvageManifest,
+    options: ScanOptions,
+    asked: ExecutedPlan,
+    progress: Progress | None = None,
+) -> VerifyResult:
     """Compare the promises of a plan, or of a salvage, with newer copies at `paths`.
 
     Raises UsageError for invalid paths, for a broker unknown to the plan, and for options of a plan with a salvage.
@@ -58,12 +62,14 @@ def verify(
     inputs = gather(paths, options)
     if isinstance(document, PlanDocument):
         return _of_plan(inputs, document, options, asked, progress)
-    if asked != Asked():
+    if asked != ExecutedPlan():
         raise UsageError("--elected and --recovered go with a plan, and this is the manifest of a salvage", hint="leave them out")
     return _of_salvage(inputs, document, options, progress)
 
 
-def _of_plan(inputs: Inputs, document: PlanDocument, options: ScanOptions, asked: Asked, progress: Progress | None) -> Checked:
+def _of_plan(
+    inputs: Inputs, document: PlanDocument, options: ScanOptions, asked: ExecutedPlan, progress: Progress | None
+) -> VerifyResult:
     wanted = {(row.topic, row.partition): row for row in document.partitions if _is_selected(row.topic, row.partition, options)}
     of_plan.check_elected(wanted.values(), asked.elected)
     elections = {key: election for key, row in wanted.items() if (election := row.election(asked.elected)) is not None}
@@ -100,7 +106,7 @@ def _require_one_cluster(document: PlanDocument, inputs: Inputs) -> None:
         raise UsageError(text, hint="give the copies of the cluster that was planned for, or the plan of this one")
 
 
-def _of_salvage(inputs: Inputs, manifest: SalvageManifest, options: ScanOptions, progress: Progress | None) -> Checked:
+def _of_salvage(inputs: Inputs, manifest: SalvageManifest, options: ScanOptions, progress: Progress | None) -> VerifyResult:
     wanted = {(row.topic, row.partition): row for row in manifest.partitions if _is_selected(row.topic, row.partition, options)}
     refused = sum(_is_selected(row.topic, row.partition, options) for row in manifest.refused)
     plans = {id(plan.context): plan for plan in inputs.replicas}
@@ -120,7 +126,7 @@ def _checked(
     partitions: int,
     progress: Progress | None,
     witnesses: Witnesses | None = None,
-) -> Checked:
+) -> VerifyResult:
     """Check every promise; `without` has those of each partition as they are without a copy of it."""
     inputs.replicas = [plan for plan in inputs.replicas if (plan.context.topic, plan.context.partition) in without]
     by_partition = dict(without)
@@ -132,7 +138,7 @@ def _checked(
 
     result = scan_inputs(inputs, options, progress, look_at, witnesses)
     promises = [promise for key in sorted(by_partition) for promise in by_partition[key]]
-    return Checked(promises, partitions, partitions - len(without), result)
+    return VerifyResult(promises, partitions, partitions - len(without), result)
 
 
 def _is_selected(topic: str, partition: int, options: ScanOptions) -> bool:

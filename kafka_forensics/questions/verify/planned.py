@@ -16,13 +16,13 @@ from kafka_forensics.model.controller import NO_LEADER, PartitionControl
 from kafka_forensics.model.coordinators import TransactionLog
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.offset_ranges import normalised
-from kafka_forensics.model.results import Read
+from kafka_forensics.model.results import ReadExtent
 from kafka_forensics.questions.verify.documents import Broker, PlannedElection, PlannedPartition
-from kafka_forensics.questions.verify.promises import REASONS, Judgement, Verified, end_of, grave_kinds, start_of
+from kafka_forensics.questions.verify.promises import REASONS, Judgement, Verified, end_of, error_kinds, start_of
 from kafka_forensics.questions.verify.records_back import LostRecords, are_back
 from kafka_forensics.replication.epochs import epoch_at
 from kafka_forensics.scanning.judging.partitions import PartitionResult
-from kafka_forensics.scanning.rereading.log_ranges import Endings, ReadLog
+from kafka_forensics.scanning.rereading.log_ranges import LogRangeReader, TransactionEndings
 from kafka_forensics.scanning.rereading.reader import LogReader
 
 
@@ -58,9 +58,9 @@ def back_on_leader(
     else:
         replica, start = leader[0], _planned_end(planned, election) or 0
         offsets = start, INT64_MAX
-        log = ReadLog(*leader, [], offsets)
-        doubtful = normalised(damaged_offsets(replica, *offsets)) if replica.read is Read.WHOLE else (offsets,)
-        endings = Endings(log, offsets, doubtful, open_end=not replica.end_is_known, coordinators=coordinators)
+        log = LogRangeReader(*leader, [], offsets)
+        doubtful = normalised(damaged_offsets(replica, *offsets)) if replica.read is ReadExtent.WHOLE else (offsets,)
+        endings = TransactionEndings(log, offsets, doubtful, open_end=not replica.end_is_known, coordinators=coordinators)
         judgement = are_back(lost, log, start, endings, compacted=replica.context.compacted)
     return Verified.of(planned, "records", broker, *judgement)
 
@@ -119,7 +119,7 @@ class _ElectionPromises:
         yield Verified.of(planned, "leader", broker, reason, broker, found)
         before = planned.replica(broker)
         start, end = None if before is None else before.log_start_offset, _planned_end(planned, self._election)
-        if self._leader is None or self._leader.read is Read.NONE:
+        if self._leader is None or self._leader.read is ReadExtent.NONE:
             reason = "no_copy" if self._leader is None else "not_read"
             judgements = Judgement(reason, start), Judgement(reason, end)
         else:
@@ -131,8 +131,8 @@ class _ElectionPromises:
             if follower.truncation_offset is not None:
                 judgement = self._follows(follower.broker, follower.truncation_offset)
                 yield replace(Verified.of(planned, "cut", follower.broker, *judgement), leader=broker)
-        kinds = grave_kinds([finding for finding in self._findings if not self._is_earlier_watermark(finding)])
-        read = {replica.broker for replica in self._replicas.values() if replica.read is Read.WHOLE}
+        kinds = error_kinds([finding for finding in self._findings if not self._is_earlier_watermark(finding)])
+        read = {replica.broker for replica in self._replicas.values() if replica.read is ReadExtent.WHOLE}
         all_read = all(replica.broker in read for replica in planned.replicas)
         reason = "found" if kinds else "nothing_found" if all_read else "not_all_given"
         yield Verified.of(planned, "intact", broker, reason, kinds=kinds)
@@ -166,7 +166,7 @@ class _ElectionPromises:
         replica, leader = self._replicas.get(broker), self._leader
         if replica is None or leader is None:
             return Judgement("no_copy", truncation_offset)
-        if Read.NONE in (replica.read, leader.read):
+        if ReadExtent.NONE in (replica.read, leader.read):
             return Judgement("not_read", truncation_offset)
         for difference in differences(leader, replica, self._reader):
             if difference.kind == "content" or difference.lacks_content:

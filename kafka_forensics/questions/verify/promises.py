@@ -104,7 +104,7 @@ def end_of(
     if end is None:
         return Judgement("not_planned", None, log.log_end_offset)
     if not log.end_is_known:
-        return Judgement("not_read", end, log.course.end_offset)
+        return Judgement("not_read", end, log.offset_sequence.end_offset)
     before = [(epoch, start) for epoch, start in epochs if start < end]
     newest = max((epoch for epoch, _ in before), default=-1)
     went_on = next((entry.start_offset for entry in log.epochs if entry.leader_epoch > newest), log.log_end_offset)
@@ -120,6 +120,6 @@ def end_of(
     return Judgement("as_planned" if went_on == end or not before else "went_on_before", end, went_on)
 
 
-def grave_kinds(findings: Sequence[Finding]) -> tuple[str, ...]:
+def error_kinds(findings: Sequence[Finding]) -> tuple[str, ...]:
     """Kinds of findings above warning."""
     return tuple(sorted({finding.kind for finding in findings if finding.severity.rank >= Severity.ERROR.rank}))

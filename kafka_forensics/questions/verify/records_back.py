@@ -21,10 +21,10 @@ from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.questions.recover import content, digest
 from kafka_forensics.questions.verify.documents import Broker
 from kafka_forensics.questions.verify.promises import Judgement
-from kafka_forensics.scanning.rereading.log_ranges import Endings, ReadLog
+from kafka_forensics.scanning.rereading.log_ranges import LogRangeReader, TransactionEndings
 from kafka_forensics.scanning.rereading.record_states import COMMITTED, NONE, UNKNOWN
 from kafka_forensics.storage.bundles import BundleSource
-from kafka_forensics.storage.documents import MAX_BYTES, document_bytes, opened_document
+from kafka_forensics.storage.documents import MAX_BYTES, document_bytes, open_document
 
 OFFSET_HEADER: Final = b"kafka-forensics-original-offset"
 _HOW: Final = "give the directory that `recover --output` wrote"
@@ -104,7 +104,7 @@ def read_lost_records(directory: str) -> dict[tuple[str, int], LostRecords]:
     try:
         report = msgspec.convert(json.loads(document_bytes(f"{directory}/report.json", _HOW)), _RecoveryReport)
         hasher = sha256()
-        with opened_document(f"{directory}/records.jsonl", _HOW, max_bytes=None) as lines:
+        with open_document(f"{directory}/records.jsonl", _HOW, max_bytes=None) as lines:
             while line := lines.readline(MAX_BYTES):
                 hasher.update(line)
                 row = msgspec.convert(json.loads(line), _RecordLine)
@@ -136,7 +136,7 @@ def _bytes(content: str | _Base64 | None) -> bytes | None:
     return None if content is None else content.encode("utf-8", "surrogateescape")
 
 
-def are_back(lost: LostRecords, log: ReadLog, start: int, endings: Endings, *, compacted: bool) -> Judgement:
+def are_back(lost: LostRecords, log: LogRangeReader, start: int, endings: TransactionEndings, *, compacted: bool) -> Judgement:
     """Whether every record is in a log once from offset `start` on, and how many are."""
     search = _RecordSearch(lost)
     for batch in log.batches(((start, INT64_MAX),)):

@@ -6,9 +6,9 @@ from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.model.findings import Finding
-from kafka_forensics.model.results import Read
+from kafka_forensics.model.results import ReadExtent
 from kafka_forensics.questions.verify.documents import Broker, SalvagedPartition
-from kafka_forensics.questions.verify.promises import Judgement, Verified, end_of, grave_kinds, start_of
+from kafka_forensics.questions.verify.promises import Judgement, Verified, end_of, error_kinds, start_of
 from kafka_forensics.scanning.judging.partitions import PartitionResult
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.storage.open import sha256_of
@@ -23,16 +23,16 @@ def promised(salvaged: SalvagedPartition, replicas: list[tuple[Replica, ReplicaP
     promises = [
         Verified.of(salvaged, promise, broker, "no_copy") for broker in _absent(salvaged, replicas) for promise in _PROMISES
     ]
-    unseen = bool(promises) or any(replica.read is not Read.WHOLE for replica, _ in replicas)
+    unseen = bool(promises) or any(replica.read is not ReadExtent.WHOLE for replica, _ in replicas)
     for replica, plan in replicas:
-        if replica.read is Read.NONE:
+        if replica.read is ReadExtent.NONE:
             promises += [Verified.of(salvaged, promise, replica.broker, "not_read") for promise in _PROMISES]
             continue
         start = start_of(replica, salvaged.log_start_offset, new)
         end = end_of(replica, salvaged.log_end_offset, salvaged.leader_epochs)
         answers = ("start", start), ("end", end), ("bytes", _bytes_of(salvaged, replica, plan))
         promises += [Verified.of(salvaged, promise, replica.broker, *answer) for promise, answer in answers]
-    grave = grave_kinds(new)
+    grave = error_kinds(new)
     intact = "found" if grave else "not_all_given" if unseen else "nothing_found"
     return [*promises, Verified.of(salvaged, "intact", salvaged.base, intact, kinds=grave)]
 

@@ -10,11 +10,11 @@ from kafka_forensics.replication.planner.planner import (
     truncates_by,
 )
 from kafka_forensics.replication.planner.plans import (
+    ASSIGNMENT_UNKNOWN,
+    MAY_HIDE_RECORDS,
+    NO_CONTROLLER_LOG,
     NO_END,
-    NO_WORD,
-    UNBOUNDED,
-    UNSAID,
-    UNSEEN,
+    WITHOUT_UPPER_BOUND,
     Candidate,
     FollowerPlan,
     Loss,
@@ -28,4 +28,4 @@ from kafka_forensics.replication.planner.plans import (
     Witness,
     costs_of,
 )
-from kafka_forensics.replication.planner.start_order import LeaderRequest, Round, StartOrder, leader_request, order_of_starts
+from kafka_forensics.replication.planner.start_order import LeaderRequest, StartOrder, StartRound, leader_request, order_of_starts

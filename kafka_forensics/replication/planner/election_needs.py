@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from kafka_forensics.model.findings import Broker
 from kafka_forensics.model.offset_ranges import clipped, normalised, without
 from kafka_forensics.replication.planner.plans import (
-    CANNOT_TELL,
-    NO_WORD,
+    LOSS_UNKNOWN,
+    NO_CONTROLLER_LOG,
     Candidate,
     FollowerPlan,
     Missing,
@@ -69,7 +69,7 @@ def _any_order(given: PlanPartition, plan: Plan) -> bool:
     Nothing is planned for a broker that does not start. Without a controller's log all brokers of the plan must come back, because
     any of them may be the only ISR member.
     """
-    cannot_tell = any(missing.kind in CANNOT_TELL for missing in plan.missing)
+    cannot_tell = any(missing.kind in LOSS_UNKNOWN for missing in plan.missing)
     if plan.matters or cannot_tell or not all(replica.starts for replica in given.replicas):
         return False
     best = next(candidate.election for candidate in plan.candidates if candidate.broker == plan.recommended)
@@ -100,7 +100,7 @@ def missing_witnesses(given: PlanPartition, regime: TruncateBy) -> Iterator[Miss
     if given.strays is not None:
         yield Missing("topic_unknown")
     elif given.control is None or given.control.assignment is None:
-        yield Missing(NO_WORD)
+        yield Missing(NO_CONTROLLER_LOG)
         present = set(nodes.values())
         yield from (Missing("dead_copy_absent", node) for node in sorted(given.dead, key=str) if node not in present)
     else:

@@ -14,7 +14,7 @@ from typing import Final
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Broker
 from kafka_forensics.model.offset_ranges import Ranges, clipped, counted, holds, normalised, without
-from kafka_forensics.replication.epochs import Log, assign_epoch, by_high_watermark, epoch_at, follower_cut
+from kafka_forensics.replication.epochs import EpochLog, assign_epoch, by_high_watermark, epoch_at, follower_cut
 from kafka_forensics.replication.planner.election_needs import missing_witnesses
 from kafka_forensics.replication.planner.plans import (
     CHOSEN_BY,
@@ -30,7 +30,7 @@ from kafka_forensics.replication.planner.plans import (
     TruncateBy,
     Witness,
 )
-from kafka_forensics.replication.remote_segments import is_in_lineage, left_out, remote_fate
+from kafka_forensics.replication.remote_segments import diverging_offsets, is_in_lineage, remote_fate
 
 _ELECTION_ORDER: Final = {"leads": 0, "clean": 1, "elr": 2, "last-known-leader": 3, "unclean": 4, "unknown": 4}
 """Kinds of elections, from ordinary to forced."""
@@ -106,7 +106,7 @@ def high_watermark_truncation(follower_end: int, high_watermark: int | None, lea
     It first truncates to its high watermark (0 without a checkpoint). A log that is still longer than the leader's is out of range
     and truncated to the leader's log end, unless that is not allowed (ReplicaFetcherThread of 0.10).
     """
-    done = by_high_watermark(Log((), follower_end, high_watermark or 0), Log((), leader_end))
+    done = by_high_watermark(EpochLog((), follower_end, high_watermark or 0), EpochLog((), leader_end))
     return done.log_end_offset, min(high_watermark or 0, follower_end) > leader_end
 
 
@@ -223,7 +223,7 @@ class _Planning:
         own_cut = clipped(self._on_disk[leader], replica.log_end_offset, NO_END)
         lost = own_cut or damaged or deleted or any(follower.lost for follower in followers)
         losses = tuple(self._losses(leader, normalised((*own_cut, *deleted)), damaged, followers)) if lost else ()
-        if replica.head_may_be_expired:
+        if replica.start_may_be_expired:
             losses = tuple(loss if loss.end > replica.log_start_offset else loss.unproven() for loss in losses)
         kind = election_kind(self._given.control, self.node(leader), crashed=replica.crashed)
         losses += tuple(_merged([*self._remote_losses(replica, loaded, losses)]))
@@ -234,7 +234,7 @@ class _Planning:
         """Offsets that remote segments prove committed, and neither this leader's log nor any copy here has."""
         listed = normalised((loss.start, loss.end) for loss in losses)
         for segment in self._remote_segments:
-            for start, end in without(left_out(segment, loaded, leader.log_start_offset), listed):
+            for start, end in without(diverging_offsets(segment, loaded, leader.log_start_offset), listed):
                 yield Loss(start, end, (), (), end, Witness(end, "remote_segment", segment.broker_id, segment.segment_id))
 
     def _deleted_remotely(self, leader: int) -> Ranges:
@@ -269,7 +269,7 @@ class _Planning:
         below_start = counted(clipped(self._on_disk[number], 0, new.log_start_offset)) if new.log_start_offset else 0
         kept = lost if replica.is_live and not begins_anew else ()
         if kept and cut is not None:
-            kept = clipped(kept, 0 if new.head_start is None else new.log_start_offset, cut)
+            kept = clipped(kept, 0 if new.expected_log_start is None else new.log_start_offset, cut)
         if kept and replica.local_log_start_offset is not None:
             kept = without(kept, ((0, replica.copied_from),))
         end = replica.log_end_offset
@@ -290,7 +290,7 @@ class _Planning:
     def _lost(self, number: int, leader: int, sound: Ranges) -> Ranges:
         """Offsets from the leader's log start on that a replica has, and the leader's log lacks or has differently."""
         new, on_disk = self._replicas[leader], self._on_disk[number]
-        start = new.log_start_offset if new.head_start is None else new.head_start
+        start = new.log_start_offset if new.expected_log_start is None else new.expected_log_start
         differing = self._differing(number, leader)
         if not differing and on_disk == sound:
             return ()

@@ -13,18 +13,18 @@ from kafka_forensics.replication.remote_segments import RemoteFate
 
 TruncateBy = Literal["epochs", "high-watermark"]
 Strays = Literal["deleted", "set_aside"]
-NO_WORD: Final = "no_controller_log"
-UNSAID: Final = (NO_WORD, "controller_log_damaged", "controller_log_silent", "voters_behind")
-UNSEEN: Final = frozenset(
+NO_CONTROLLER_LOG: Final = "no_controller_log"
+ASSIGNMENT_UNKNOWN: Final = (NO_CONTROLLER_LOG, "controller_log_damaged", "controller_log_silent", "voters_behind")
+MAY_HIDE_RECORDS: Final = frozenset(
     {
         *("copy_absent", "copy_not_read", "copy_unnamed", "dead_copy_absent"),
         *("log_not_read", "not_copied", "topic_undecided", "unknown_bytes"),
     }
 )
 """Kinds of `Missing`: records may exist that nobody has read."""
-CANNOT_TELL: Final = UNSEEN | {"controller_log_older", "voters_behind"}
+LOSS_UNKNOWN: Final = MAY_HIDE_RECORDS | {"controller_log_older", "voters_behind"}
 """Kinds of `Missing`: it is unknown whether an ordinary start loses anything."""
-UNBOUNDED: Final = UNSEEN.union(UNSAID)
+WITHOUT_UPPER_BOUND: Final = MAY_HIDE_RECORDS.union(ASSIGNMENT_UNKNOWN)
 """Kinds of `Missing`: there is no upper bound of the loss."""
 CHOSEN_BY: Final = ("replicas_to_mend", "checkpoints", "force", "log_start", "election", "high_watermark", "assignment", "order")
 """What decides between candidates with equal losses, in the order of `planner._Planning.preference`."""
@@ -82,9 +82,9 @@ class PlanReplica:
     """Whether bytes of unknown offsets follow its last batch."""
     unread: Ranges = ()
     """Offsets before its log end that could not be read; they do not count as on disk."""
-    head_start: int | None = None
+    expected_log_start: int | None = None
     """Where its log would start if the start were not missing for no known reason; None: nothing is missing."""
-    head_may_be_expired: bool = False
+    start_may_be_expired: bool = False
     """Whether an unknown retention may have deleted that start; then none of it is proven to be committed still."""
     is_absent: bool = False
     """Whether the log directory has no directory of it, so that its broker starts with an empty log."""
@@ -340,7 +340,7 @@ class Plan:
     @property
     def ordinary_loss(self) -> int | None:
         """Number of offsets proven committed that an ordinary start may lose; None: unknown, because copies are missing."""
-        if any(missing.kind in CANNOT_TELL for missing in self.missing):
+        if any(missing.kind in LOSS_UNKNOWN for missing in self.missing):
             return None
         if self.strays is not None:
             return costs_of(self.at_stake)[0]
@@ -349,7 +349,7 @@ class Plan:
     @property
     def at_most_is_bound(self) -> bool:
         """Whether `Candidate.at_most` is an upper bound: every replica was read."""
-        return not any(missing.kind in UNBOUNDED for missing in self.missing)
+        return not any(missing.kind in WITHOUT_UPPER_BOUND for missing in self.missing)
 
     @property
     def matters(self) -> bool:

@@ -33,7 +33,7 @@ class LeaderRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class StartRound:
     """A broker that starts, and the partitions that it must lead before the next broker starts."""
 
     broker: Broker
@@ -48,7 +48,7 @@ class Round:
 class StartOrder:
     """The order for all partitions."""
 
-    rounds: tuple[Round, ...]
+    rounds: tuple[StartRound, ...]
     others: tuple[Broker, ...]
     """Brokers that start when all partitions have their leaders."""
     forbid_unclean: bool
@@ -112,7 +112,7 @@ def order_of_starts(requests: Mapping[Partition, LeaderRequest], brokers: Sequen
 
 
 def _impossible(
-    requests: Mapping[Partition, LeaderRequest], rounds: Sequence[Round], others: Sequence[Broker]
+    requests: Mapping[Partition, LeaderRequest], rounds: Sequence[StartRound], others: Sequence[Broker]
 ) -> Iterator[Partition]:
     """Partitions of which another broker in sync starts between the stop and the next start of their leader."""
     for number, start in enumerate(rounds):
@@ -122,10 +122,10 @@ def _impossible(
             yield from (partition for partition in start.leads if meanwhile.intersection(requests[partition].in_sync))
 
 
-def _rounds(left: dict[LeaderRequest, list[Partition]], brokers: Sequence[Broker], *, forbid_unclean: bool) -> list[Round]:
+def _rounds(left: dict[LeaderRequest, list[Partition]], brokers: Sequence[Broker], *, forbid_unclean: bool) -> list[StartRound]:
     """The rounds; removes the served requests from `left`. While unclean elections are allowed it ends where a broker would
     have to stop again."""
-    rounds: list[Round] = []
+    rounds: list[StartRound] = []
     contenders = {request: request.rivals if forbid_unclean else request.replicas for request in left}
     while left:
         contested = {broker for request in left for broker in contenders[request] if broker not in request.leaders}
@@ -154,11 +154,11 @@ def _rounds(left: dict[LeaderRequest, list[Partition]], brokers: Sequence[Broker
                 forced += partitions
                 to_stop.update(request.replicas)
         stopped = _running(rounds) & to_stop
-        rounds.append(Round(chosen, tuple(broker for broker in brokers if broker in stopped), tuple(leads), tuple(forced)))
+        rounds.append(StartRound(chosen, tuple(broker for broker in brokers if broker in stopped), tuple(leads), tuple(forced)))
     return rounds
 
 
-def _running(rounds: Sequence[Round]) -> set[Broker]:
+def _running(rounds: Sequence[StartRound]) -> set[Broker]:
     running: set[Broker] = set()
     for start in rounds:
         running = (running - set(start.stopped)) | {start.broker}

@@ -10,7 +10,7 @@ OBJECTS_BETWEEN: Final = 20_000
 
 
 @contextmanager
-def rarely_collected() -> Iterator[None]:
+def gc_less_often() -> Iterator[None]:
     """Raise the collector's first threshold to `OBJECTS_BETWEEN` inside the block, unless it is off or already that high."""
     first, *others = gc.get_threshold()
     if not 0 < first < OBJECTS_BETWEEN:

@@ -1,7 +1,7 @@
 """Tasks that answer key questions about large compacted logs.
 
-`read_keys` turns a `KeyWork` into rows of keys and a `KeyReading`. The engine sorts the rows of all replicas by key, and
-`sweep_keys` compares them and gives tallies. `QuestionsUnderWay` makes the works and assembles the answers in the driver.
+`read_keys` turns a `KeyWork` into rows of keys and a `KeyWorkResult`. The engine sorts the rows of all replicas by key, and
+`sweep_keys` compares them and gives tallies. `KeyQuestionRun` makes the works and assembles the answers in the driver.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kafka_forensics.analysis.compaction import ROW_WIDTH, KeyComparison, KeyTally, Row, reduced
+from kafka_forensics.analysis.compaction import ROW_WIDTH, KeyColumn, KeyComparison, KeyTally, reduce_rows
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed
 from kafka_forensics.parsers.log_dir import SegmentFiles
 from kafka_forensics.scanning.engine.serialization import pack, unpack
-from kafka_forensics.scanning.engine.task_values import KeyReading, KeyWork
-from kafka_forensics.scanning.engine.tasks import common_of, opener
+from kafka_forensics.scanning.engine.task_values import KeyWork, KeyWorkResult
+from kafka_forensics.scanning.engine.tasks import opener, unpack_common
 from kafka_forensics.scanning.engine.work_plan import bare_plan, file_cost
 from kafka_forensics.scanning.folding.keys import (
     KeyAnswer,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KeyRows:
-    """Rows of a question, ascending by key and place; or, at the end of a work, no rows and its packed `KeyReading`."""
+    """Rows of a question, ascending by key and place; or, at the end of a work, no rows and its packed `KeyWorkResult`."""
 
     question: int
     rows: "Rows"
@@ -51,12 +51,12 @@ def read_keys(common: bytes, work: bytes, decided: bytes, *, strict: bool) -> It
 
     With `strict`, raises SourceError where a log cannot be read, and where there is no space to sort.
     """
-    arguments = common_of(common)
+    arguments = unpack_common(common)
     compile_as_needed(arguments.work_bytes)
     key_work: KeyWork = unpack(work, opener(arguments))
     outcomes: TransactionOutcomes = unpack(decided)
     strict &= not key_work.plan.log_dir.source.problems  # a broken archive stays broken
-    with KeyRuns(arguments.around.source_names) as rows:
+    with KeyRuns(arguments.shared.source_names) as rows:
         reader = KeyReader(key_work.plan, outcomes, key_work.number, key_work.options, rows, key_work.next_base_offset, strict)
         try:
             reader.read()
@@ -66,7 +66,7 @@ def read_keys(common: bytes, work: bytes, decided: bytes, *, strict: bool) -> It
             if strict:
                 raise
             reader.part.failed = error.reason
-    reading = KeyReading(key_work.question, key_work.number, key_work.first, reader.part)
+    reading = KeyWorkResult(key_work.question, key_work.number, key_work.first, reader.part)
     yield KeyRows(key_work.question, np.empty((0, ROW_WIDTH), np.int64), pack(reading))
 
 
@@ -77,15 +77,15 @@ def sweep_keys(comparisons: bytes, sorted_rows: Iterable[KeyRows]) -> Iterator[t
         comparison, waiting = by_question[number], np.empty((0, ROW_WIDTH), np.int64)
         for key_rows in of_question:
             waiting = np.concatenate((waiting, key_rows.rows))
-            complete = count_below(waiting, tuple(waiting[-1, : Row.PLACE].tolist())) if len(waiting) else 0
+            complete = count_below(waiting, tuple(waiting[-1, : KeyColumn.PLACE].tolist())) if len(waiting) else 0
             if complete:
-                comparison.step(reduced(waiting[:complete]))
+                comparison.step(reduce_rows(waiting[:complete]))
                 waiting = waiting[complete:]
-        comparison.step(reduced(waiting))
+        comparison.step(reduce_rows(waiting))
         yield number, pack(comparison.tally)
 
 
-class QuestionsUnderWay:
+class KeyQuestionRun:
     """Numbered key questions, each with the plans of all replicas of its partition, in every snapshot."""
 
     def __init__(self, questions: Sequence[tuple[Sequence[ReplicaPlan], KeyQuestion]]) -> None:
@@ -111,7 +111,7 @@ class QuestionsUnderWay:
         """The transaction outcomes of each log, by `KeyWork.log`."""
         return [log.decided for _, question in self._questions for log in question.logs.values()]
 
-    def take_readings(self, readings: Iterable[KeyReading]) -> None:
+    def take_readings(self, readings: Iterable[KeyWorkResult]) -> None:
         """Add the readings of all works."""
         for reading in sorted(readings, key=lambda reading: (reading.question, reading.number, reading.first)):
             self._parts[reading.question][reading.number].merge(reading.part)
@@ -130,7 +130,7 @@ class QuestionsUnderWay:
         key_answers = []
         for (_, question), parts, tally in zip(self._questions, self._parts, self._tallies, strict=True):
             failed = next((part.failed for _, part in sorted(parts.items()) if part.failed is not None), None)
-            key_answers.append(KeyAnswer(question.gist, parts, tally, failed))
+            key_answers.append(KeyAnswer(question.identity, parts, tally, failed))
         return key_answers
 
 

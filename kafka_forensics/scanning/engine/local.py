@@ -17,16 +17,16 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed, worth_threads
-from kafka_forensics.scanning.engine.garbage import rarely_collected
+from kafka_forensics.scanning.engine.garbage import gc_less_often
 from kafka_forensics.scanning.engine.processes import can_fork, forked
 from kafka_forensics.scanning.engine.serialization import pack, unpack
-from kafka_forensics.scanning.engine.task_values import Noticed, notice
+from kafka_forensics.scanning.engine.task_values import TaskNotes, merge_notes
 from kafka_forensics.scanning.engine.waiting import map_concurrently
 from kafka_forensics.scanning.engine.work_plan import is_small, mostly_waits, packed
 from kafka_forensics.scanning.folding.fold_split import (
+    FoldedReplica,
     FoldedStretch,
     FoldOptions,
-    Merged,
     Pause,
     RecentIndexes,
     fold_split,
@@ -37,13 +37,13 @@ from kafka_forensics.scanning.folding.prefetch import LARGE, MAX_WAITING_BYTES, 
 from kafka_forensics.scanning.folding.splits import Split, splits_of
 from kafka_forensics.scanning.judging.recovery_files import lone_leftovers
 from kafka_forensics.scanning.judging.whole_scan import (
+    InspectPartition,
     Listener,
-    Look,
     PartitionAnswer,
     Scan,
     ScanInterruptedError,
     digest_key,
-    judged,
+    judge_replicas,
 )
 from kafka_forensics.scanning.rereading.right_offsets import with_right_offsets
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses, read_witnesses
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int], None]
 """Called as `progress(bytes_done, bytes_total)`, from one thread."""
 Answer = TypeVar("Answer")
-Answering = Callable[[TopicPartition, Iterable[tuple[Scan, Merged]]], Answer]
+Answering = Callable[[TopicPartition, Iterable[tuple[Scan, FoldedReplica]]], Answer]
 """Turns all folded replicas of a partition into an answer about it."""
 
 _Planned = tuple[Scan, ReplicaPlan]
@@ -71,18 +71,18 @@ TASK_REPLICAS: Final = 192
 """Replicas in a task of a forked process, which take a tenth of a second."""
 
 
-@rarely_collected()
+@gc_less_often()
 def scan(paths: list[str], options: ScanOptions, progress: Progress | None = None, listener: Listener | None = None) -> ScanResult:
     """Scan log directories, archives and files. Raises UsageError for paths that cannot be scanned; bad bytes are findings."""
     return scan_inputs(gather(paths, options, scanned=True), options, progress, listener=listener)
 
 
-@rarely_collected()
+@gc_less_often()
 def scan_inputs(
     inputs: Inputs,
     options: ScanOptions,
     progress: Progress | None = None,
-    look: Look | None = None,
+    look: InspectPartition | None = None,
     witnesses: Witnesses | None = None,
     listener: Listener | None = None,
 ) -> ScanResult:
@@ -93,15 +93,15 @@ def scan_inputs(
     running.findings += lone_leftovers(inputs)
     key = digest_key()
 
-    def answer(_partition: TopicPartition, folded: Iterable[tuple[Scan, Merged]]) -> PartitionAnswer:
+    def answer(_partition: TopicPartition, folded: Iterable[tuple[Scan, FoldedReplica]]) -> PartitionAnswer:
         merged = with_right_offsets([replica for _, replica in folded], key, deep=running.deep)
-        return judged(merged, key, options, look)
+        return judge_replicas(merged, key, options, look)
 
     try:
         for partition_answer in answers_in_order([running], key, options.jobs, answer, progress, here=look is not None):
             running.take(partition_answer)
     except KeyboardInterrupt as interruption:
-        raise ScanInterruptedError(running.so_far()) from interruption
+        raise ScanInterruptedError(running.partial_result()) from interruption
     return running.finish()
 
 
@@ -153,7 +153,7 @@ def _answers_of_distant(
 ) -> Generator[Answer, None, None]:
     """Answers about small partitions on storage services, folded concurrently and judged in order."""
 
-    def folded(part: _Partition) -> list[tuple[Scan, Merged]]:
+    def folded(part: _Partition) -> list[tuple[Scan, FoldedReplica]]:
         return list(_folded_replicas(part[1], key, 1, _Reporter(None, 0)))
 
     with closing(map_concurrently(folded, parts)) as every:
@@ -184,7 +184,7 @@ def _answers_of_processes(
         answers = list(_answers_here(tasks[number], key, 1, answer, _Reporter(None, 0)))
         gaps = [run.incomplete[count:] for run, (count, _, _) in zip(runs, before, strict=True)]
         seen = [
-            Noticed(run.inputs.manifest.files(files), run.inputs.incomplete[count:])
+            TaskNotes(run.inputs.manifest.files(files), run.inputs.incomplete[count:])
             for run, (_, count, files) in zip(runs, before, strict=True)
         ]
         return pack((answers, gaps, seen))
@@ -194,7 +194,7 @@ def _answers_of_processes(
         answers, gaps, seen = unpack(packed_answers, lambda name, _: by_name[name])
         for running, gaps_of_run, seen_by_run in zip(runs, gaps, seen, strict=True):
             running.incomplete += gaps_of_run
-            notice(running.inputs, seen_by_run)
+            merge_notes(running.inputs, seen_by_run)
         reporter.add_bytes(sum(plan.bytes for _, planned in done for _, plan in planned))
         yield from answers
 
@@ -222,7 +222,7 @@ class _Reporter:
 
 def _folded_replicas(
     every: "list[_Planned]", key: "NDArray[np.int64]", jobs: int, reporter: _Reporter
-) -> Iterator[tuple[Scan, Merged]]:
+) -> Iterator[tuple[Scan, FoldedReplica]]:
     """These replicas, folded, in order; threads fold splits of later replicas ahead."""
     plans = [plan for _, plan in every]
     recent = RecentIndexes()

@@ -36,7 +36,7 @@ class OtherLogDir:
 
 
 @dataclass(slots=True)
-class Surroundings:
+class SharedInputs:
     """The inputs that all slices share."""
 
     log_dirs: list[OtherLogDir]
@@ -47,7 +47,7 @@ class Surroundings:
 
 
 @dataclass(slots=True)
-class Slice:
+class PartitionSlice:
     """The inputs for judging one partition, small enough to be sent to the task that does it."""
 
     topic: str
@@ -62,29 +62,29 @@ class Slice:
 
 
 @dataclass(slots=True)
-class Noticed:
+class TaskNotes:
     """What the driver has to record of small files that a task read: their entries, and what could not be read."""
 
     files: list[tuple[ByteSource, Entry]] = field(default_factory=list)
     incomplete: list[Incomplete] = field(default_factory=list)
 
 
-def surroundings(inputs: Inputs) -> Surroundings:
+def shared_inputs(inputs: Inputs) -> SharedInputs:
     """The inputs that all slices share, once the controller's log is read."""
     log_dirs = [
         OtherLogDir(log_dir.broker, log_dir.name, log_dir.meta, log_dir.clean_shutdown, log_dir.node_id)
         for log_dir in inputs.log_dirs
     ]
     names, places = [source.name for source in inputs.sources], [place_of(source) for source in inputs.sources]
-    return Surroundings(log_dirs, names, places, inputs.features)
+    return SharedInputs(log_dirs, names, places, inputs.features)
 
 
-def slices(inputs: Inputs) -> Iterator[Slice]:
+def slices(inputs: Inputs) -> Iterator[PartitionSlice]:
     """A slice for every partition with replicas or directories aside, by topic and partition."""
-    by_partition: dict[TopicPartition, Slice] = {}
+    by_partition: dict[TopicPartition, PartitionSlice] = {}
 
-    def slice_of(key: TopicPartition) -> Slice:
-        return by_partition.setdefault(key, Slice(*key))
+    def slice_of(key: TopicPartition) -> PartitionSlice:
+        return by_partition.setdefault(key, PartitionSlice(*key))
 
     for plan in inputs.replicas:
         slice_of((plan.context.topic, plan.context.partition)).replicas.append(plan)
@@ -99,10 +99,10 @@ def slices(inputs: Inputs) -> Iterator[Slice]:
 
 def thin_plans(plans: list[ReplicaPlan]) -> list[ReplicaPlan]:
     """The plans, with log directories that list only these replicas."""
-    return _trimmed(Slice("", -1, plans), None).replicas
+    return _trimmed(PartitionSlice("", -1, plans), None).replicas
 
 
-def _trimmed(whole: Slice, controller: ControllerHistory | None) -> Slice:
+def _trimmed(whole: PartitionSlice, controller: ControllerHistory | None) -> PartitionSlice:
     """The slice, with log directories that list only its partition."""
     directories: dict[int, list[PartitionDirectory]] = {}
     log_dirs: dict[int, LogDir] = {}
@@ -129,7 +129,7 @@ def _thin(log_dir: LogDir, directories: list[PartitionDirectory]) -> LogDir:
     return replace(log_dir, found=LogDirectory(directory.path, entries, directories, [], []), checkpoints=checkpoints)
 
 
-def _identities(part: Slice, controller: ControllerHistory) -> ControllerHistory:
+def _identities(part: PartitionSlice, controller: ControllerHistory) -> ControllerHistory:
     """The controller's state of this partition, and the topics, without histories, whose ids its copies carry."""
     key = part.topic, part.partition
     ids = {plan.context.topic_id for plan in part.replicas}
@@ -139,17 +139,17 @@ def _identities(part: Slice, controller: ControllerHistory) -> ControllerHistory
     )
 
 
-def inputs_of(part: Slice, around: Surroundings) -> Inputs:
+def inputs_of(part: PartitionSlice, shared: SharedInputs) -> Inputs:
     """The slice as `Inputs`, which the judging functions take."""
     log_dirs = {
         id(log_dir): log_dir for log_dir in [*(plan.log_dir for plan in part.replicas), *(log_dir for log_dir, _ in part.aside)]
     }
     by_name = {(str(log_dir.broker), log_dir.name): log_dir for log_dir in log_dirs.values()}
-    every = [by_name.get((str(other.broker), other.name)) or _unread_log_dir(other) for other in around.log_dirs]
-    inputs = Inputs(every, part.replicas, relatives=part.relatives, features=around.features, controller=part.controller)
+    every = [by_name.get((str(other.broker), other.name)) or _unread_log_dir(other) for other in shared.log_dirs]
+    inputs = Inputs(every, part.replicas, relatives=part.relatives, features=shared.features, controller=part.controller)
     if part.aside:
         inputs.aside[part.topic, part.partition] = part.aside
-    inputs.elsewhere = around.source_names
+    inputs.elsewhere = shared.source_names
     inputs.sources = list({id(log_dir.source): log_dir.source for log_dir in log_dirs.values()}.values())
     return inputs
 
@@ -159,13 +159,13 @@ def _unread_log_dir(other: OtherLogDir) -> LogDir:
     return LogDir(source, other.name, found, other.broker, other.meta, other.clean_shutdown, node_id=other.node_id)
 
 
-def noticed(inputs: Inputs) -> Noticed:
+def task_notes(inputs: Inputs) -> TaskNotes:
     """What has to be recorded of the small files that were read from these inputs."""
     broken = [Incomplete(source.name, problem) for source in inputs.sources for problem in source.problems]
-    return Noticed(inputs.manifest.files(), [*inputs.incomplete, *broken])
+    return TaskNotes(inputs.manifest.files(), [*inputs.incomplete, *broken])
 
 
-def notice(inputs: Inputs, seen: Noticed) -> None:
+def merge_notes(inputs: Inputs, seen: TaskNotes) -> None:
     """Record in the driver's inputs what a task noticed."""
     inputs.incomplete += seen.incomplete
     for source, entry in seen.files:
@@ -177,7 +177,7 @@ EDGES_FIRST: Final = 1 << 62
 
 
 @dataclass(slots=True)
-class Common:
+class TaskArguments:
     """Arguments that all tasks of a scan share."""
 
     options: ScanOptions
@@ -186,11 +186,11 @@ class Common:
     work_bytes: int
     """Size of all logs that the scan reads, which decides whether compiled kernels are worth their start-up time."""
     split_bytes: int
-    around: Surroundings
+    shared: SharedInputs
     deep: bool = False
     """Whether every record is decoded."""
-    keys_apart_bytes: int | None = None
-    """Size of logs from which key questions of a compacted partition get tasks of their own (`KeysApart`); None: never."""
+    deferred_keys_bytes: int | None = None
+    """Size of logs from which key questions of a compacted partition get tasks of their own (`DeferredKeys`); None: never."""
 
 
 @dataclass(slots=True)
@@ -198,7 +198,7 @@ class WitnessAnswer:
     """What the logs of internal topics say."""
 
     witnesses: Witnesses
-    noticed: Noticed
+    task_notes: TaskNotes
 
 
 @dataclass(slots=True)
@@ -261,9 +261,9 @@ class SliceAnswer:
     """The result of judging a slice: `answer` about its replicas, None without any; `lone` about leftovers without a replica."""
 
     answer: PartitionAnswer | None
-    lone: list[Finding]
+    leftover_findings: list[Finding]
     incomplete: list[Incomplete]
-    noticed: Noticed
+    task_notes: TaskNotes
     questions: "list[KeyQuestion]" = field(default_factory=list)
     """Key questions to answer first; then the slice must be judged again with the answers, and the rest of this is void."""
 
@@ -286,7 +286,7 @@ class KeyWork:
 
 
 @dataclass(slots=True)
-class KeyReading:
+class KeyWorkResult:
     """The result of reading a `KeyWork`, except its rows."""
 
     question: int

@@ -1,8 +1,9 @@
 """The steps of a scan as tasks that any process can run, with bytes as arguments and results.
 
-Every task gets the packed `Common` and its own packed work. `tell_witnesses` reads the logs of internal topics, `fold` turns a
-`FoldWork` into states of stretches, and `judge` turns a `Slice` and the states of its replicas into the answer about a partition;
-`judge_whole` folds and judges many small slices. Results depend on the files alone, so every attempt gives the same.
+Every task gets the packed `TaskArguments` and its own packed work. `read_witness_logs` reads the logs of internal topics, `fold`
+turns a `FoldWork` into states of stretches, and `judge` turns a `PartitionSlice` and the states of its replicas into the answer
+about a partition; `judge_small_slices` folds and judges many small slices. Results depend on the files alone, so every attempt
+gives the same.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -22,24 +23,24 @@ from kafka_forensics.parsers.kernels.compiling import compile_as_needed
 from kafka_forensics.scanning.engine.serialization import pack, unpack
 from kafka_forensics.scanning.engine.task_values import (
     EDGES_FIRST,
-    Common,
     FoldPart,
     FoldWork,
-    Noticed,
-    Slice,
+    PartitionSlice,
     SliceAnswer,
     StretchEdges,
     StretchRow,
+    TaskArguments,
+    TaskNotes,
     WitnessAnswer,
     inputs_of,
-    noticed,
+    task_notes,
 )
 from kafka_forensics.scanning.engine.waiting import map_concurrently
 from kafka_forensics.scanning.engine.work_plan import mostly_waits
 from kafka_forensics.scanning.folding.fold_split import (
+    FoldedReplica,
     FoldedStretch,
     FoldOptions,
-    Merged,
     RecentIndexes,
     Refold,
     fold_replica,
@@ -47,14 +48,14 @@ from kafka_forensics.scanning.folding.fold_split import (
     merge_replica,
     refolder,
 )
-from kafka_forensics.scanning.folding.keys import KeyAnswer, KeysApart
+from kafka_forensics.scanning.folding.keys import DeferredKeys, KeyAnswer
 from kafka_forensics.scanning.folding.splits import Split, numbered_range
 from kafka_forensics.scanning.judging.recovery_files import with_leftovers
-from kafka_forensics.scanning.judging.whole_scan import judged
+from kafka_forensics.scanning.judging.whole_scan import judge_replicas
 from kafka_forensics.scanning.rereading.right_offsets import with_right_offsets
 from kafka_forensics.scanning.witnesses.witnesses import read_witnesses
 from kafka_forensics.storage.archives import ArchiveSource, reading_order
-from kafka_forensics.storage.code_cache import keep_in, keep_out_of
+from kafka_forensics.storage.code_cache import exclude_input, set_cache_directory
 from kafka_forensics.storage.open import open_address
 from kafka_forensics.storage.source import ByteSource, Entry, EntryKind, ListedSource, LostSource
 
@@ -77,22 +78,22 @@ def _opened(name: str, place: str, options: ScanOptions, scan: bytes) -> ByteSou
 
 
 @lru_cache(maxsize=4)
-def common_of(packed: bytes) -> Common:
-    """Unpack `Common` once in a process, which then forgets the sources of other scans."""
+def unpack_common(packed: bytes) -> TaskArguments:
+    """Unpack `TaskArguments` once in a process, which then forgets the sources of other scans."""
     _opened.cache_clear()
-    common: Common = unpack(packed)
-    keep_code_as(common)
+    common: TaskArguments = unpack(packed)
+    configure_code_cache(common)
     return common
 
 
-def keep_code_as(arguments: Common) -> None:
+def configure_code_cache(arguments: TaskArguments) -> None:
     """Cache compiled kernels where the scan's user said, and outside all of its sources, of which a process opens only some."""
-    keep_in(arguments.options.cache_dir)
-    for place in arguments.around.places:
-        keep_out_of(place)
+    set_cache_directory(arguments.options.cache_dir)
+    for place in arguments.shared.places:
+        exclude_input(place)
 
 
-def opener(arguments: Common) -> Callable[[str, str], ByteSource]:
+def opener(arguments: TaskArguments) -> Callable[[str, str], ByteSource]:
     """A function that opens sources for `unpack`, and caches some; reading one that cannot be opened raises the error."""
 
     def open_cached(name: str, place: str) -> ByteSource:
@@ -104,30 +105,30 @@ def opener(arguments: Common) -> Callable[[str, str], ByteSource]:
     return open_cached
 
 
-def tell_witnesses(common: bytes, plans: bytes, *, strict: bool = False) -> bytes:
+def read_witness_logs(common: bytes, plans: bytes, *, strict: bool = False) -> bytes:
     """Read the internal topics of packed replica plans: a packed `WitnessAnswer`.
 
     With `strict`, raises SourceError where a log cannot be read.
     """
-    arguments = common_of(common)
+    arguments = unpack_common(common)
     compile_as_needed(arguments.work_bytes)
-    inputs = inputs_of(Slice("", -1, unpack(plans, opener(arguments))), arguments.around)
+    inputs = inputs_of(PartitionSlice("", -1, unpack(plans, opener(arguments))), arguments.shared)
     inputs.internal, inputs.replicas = inputs.replicas, []
     witnesses = read_witnesses(inputs)
     if strict:
         _raise_first(inputs.incomplete, inputs)
-    return pack(WitnessAnswer(witnesses, noticed(inputs)))
+    return pack(WitnessAnswer(witnesses, task_notes(inputs)))
 
 
-def topic_ids(
+def parse_topic_ids(
     common: bytes, files: Iterable[tuple[int, str, int]], *, strict: bool = False
 ) -> Iterator[tuple[str | None, bool, str | None]]:
-    """Read `partition.metadata` files, given as (number of the source in `Surroundings`, path, size in bytes).
+    """Read `partition.metadata` files, given as (number of the source in `SharedInputs`, path, size in bytes).
 
     Yields (topic id, whether the file is malformed, why it could not be read). With `strict`, raises SourceError for the latter.
     """
-    arguments = common_of(common)
-    sources = list(map(opener(arguments), arguments.around.source_names, arguments.around.places))
+    arguments = unpack_common(common)
+    sources = list(map(opener(arguments), arguments.shared.source_names, arguments.shared.places))
 
     def read(file: tuple[int, str, int]) -> tuple[str | None, bool, str | None]:
         number, path, size_in_bytes = file
@@ -163,7 +164,7 @@ def fold(common: bytes, work: bytes, *, strict: bool) -> Iterator[StretchRow]:
 
     With `strict`, raises SourceError where a log cannot be read.
     """
-    arguments = common_of(common)
+    arguments = unpack_common(common)
     compile_as_needed(arguments.work_bytes)
     fold_work: FoldWork = unpack(work, opener(arguments))
     for part, split, recent in _in_reading_order(fold_work, arguments.split_bytes):
@@ -202,7 +203,7 @@ def _edges(folded: FoldedStretch) -> StretchEdges:
     """The edges of a stretch; takes the index out of its state."""
     split, index = folded.split, folded.state.index
     if index is not None:
-        index.lighten()
+        index.drop_entries()
     folded.state.index = None
     return StretchEdges(split.start, split.end, split.first, split.next_base_offset, folded.landed, folded.incomplete, index)
 
@@ -210,65 +211,74 @@ def _edges(folded: FoldedStretch) -> StretchEdges:
 def judge(common: bytes, rows: Iterator[StretchRow], *, strict: bool = False) -> bytes:
     """Judge one slice from its rows: a packed `SliceAnswer`.
 
-    The first row holds the packed `Slice`; stretches follow by replica, segment and start. If the answer has questions, the slice
-    must be judged again with their answers. With `strict`, raises SourceError for what cannot be read but could when it was folded.
+    The first row holds the packed `PartitionSlice`; stretches follow by replica, segment and start. If the answer has questions,
+    the slice must be judged again with their answers. With `strict`, raises SourceError for what cannot be read but could when it
+    was folded.
     """
-    arguments = common_of(common)
+    arguments = unpack_common(common)
     compile_as_needed(arguments.work_bytes)
-    part: Slice = unpack(next(rows).packed, opener(arguments))
-    apart = keys_apart(arguments, part.replicas, part.keys)
-    answer, _ = answered(part, arguments, SliceRows(rows), apart, strict=strict)
-    if apart is not None and apart.is_waiting:
-        answer = SliceAnswer(None, [], [], Noticed(), apart.questions)
+    part: PartitionSlice = unpack(next(rows).packed, opener(arguments))
+    deferred = deferred_keys(arguments, part.replicas, part.keys)
+    answer, _ = answer_slice(part, arguments, SliceRows(rows), deferred, strict=strict)
+    if deferred is not None and deferred.is_waiting:
+        answer = SliceAnswer(None, [], [], TaskNotes(), deferred.questions)
     return pack(answer)
 
 
-def judge_whole(common: bytes, work: bytes, *, strict: bool = False) -> Iterator[tuple[int, bytes]]:
+def judge_small_slices(common: bytes, work: bytes, *, strict: bool = False) -> Iterator[tuple[int, bytes]]:
     """Fold and judge every slice of a packed list of numbered ones: (number, packed `SliceAnswer`). `strict` as for `judge`."""
-    arguments = common_of(common)
+    arguments = unpack_common(common)
     compile_as_needed(arguments.work_bytes)
-    parts: list[tuple[int, Slice]] = unpack(work, opener(arguments))
+    parts: list[tuple[int, PartitionSlice]] = unpack(work, opener(arguments))
     for _, part in parts:
         for plan in part.replicas:
             _believe(plan.log_dir.source, plan.directory.files())
 
-    def packed_answer(numbered: tuple[int, Slice]) -> tuple[int, bytes]:
-        return numbered[0], pack(answered(numbered[1], arguments, None, None, strict=strict)[0])
+    def packed_answer(numbered: tuple[int, PartitionSlice]) -> tuple[int, bytes]:
+        return numbered[0], pack(answer_slice(numbered[1], arguments, None, None, strict=strict)[0])
 
     waits = all(mostly_waits(part.replicas) for _, part in parts)
     yield from map_concurrently(packed_answer, parts) if waits else map(packed_answer, parts)
 
 
-def keys_apart(arguments: Common, plans: list[ReplicaPlan], answers: list[KeyAnswer] | None) -> KeysApart | None:
+def deferred_keys(arguments: TaskArguments, plans: list[ReplicaPlan], answers: list[KeyAnswer] | None) -> DeferredKeys | None:
     """The key questions of a partition that get tasks of their own; None where all are answered at once."""
-    return None if arguments.keys_apart_bytes is None else KeysApart(arguments.keys_apart_bytes, plans, answers)
+    return None if arguments.deferred_keys_bytes is None else DeferredKeys(arguments.deferred_keys_bytes, plans, answers)
 
 
-def answered(
-    part: Slice, arguments: Common, stretches: "SliceRows | None", apart: KeysApart | None, first: int = 0, *, strict: bool = False
-) -> tuple[SliceAnswer, list[Merged]]:
+def answer_slice(
+    part: PartitionSlice,
+    arguments: TaskArguments,
+    stretches: "SliceRows | None",
+    deferred: DeferredKeys | None,
+    first: int = 0,
+    *,
+    strict: bool = False,
+) -> tuple[SliceAnswer, list[FoldedReplica]]:
     """The answer about a slice, void while key questions wait for theirs, and its folded replicas.
 
     Rows of `stretches` number the replicas from `first` on; without `stretches`, the logs are folded here.
     """
-    inputs = inputs_of(part, arguments.around)
+    inputs = inputs_of(part, arguments.shared)
     incomplete: list[Incomplete] = []
     gaps_when_folded: set[Incomplete] = set()
-    merged: list[Merged] = []
+    merged: list[FoldedReplica] = []
     for number, plan in enumerate(part.replicas, first):
         rows = None if stretches is None else stretches.of(number)
         merged.append(_replica(plan, inputs, rows, arguments, (incomplete, gaps_when_folded)))
     merged = with_right_offsets(merged, arguments.key, deep=arguments.deep)
     if merged:
-        answer = SliceAnswer(judged(merged, arguments.key, arguments.options, apart=apart), [], incomplete, Noticed())
-        gaps_when_folded.update(() if apart is None else apart.gaps())
+        answer = SliceAnswer(
+            judge_replicas(merged, arguments.key, arguments.options, deferred=deferred), [], incomplete, TaskNotes()
+        )
+        gaps_when_folded.update(() if deferred is None else deferred.gaps())
     else:
-        lone = with_leftovers((part.topic, part.partition), [], inputs, [], inputs.incomplete)
-        answer = SliceAnswer(None, lone, incomplete, Noticed())
+        leftover_findings = with_leftovers((part.topic, part.partition), [], inputs, [], inputs.incomplete)
+        answer = SliceAnswer(None, leftover_findings, incomplete, TaskNotes())
     if strict:
         gaps = [*incomplete, *inputs.incomplete, *(answer.answer.result.incomplete if answer.answer is not None else ())]
         _raise_first((gap for gap in gaps if gap not in gaps_when_folded), inputs)
-    answer.noticed = noticed(inputs)
+    answer.task_notes = task_notes(inputs)
     return answer, merged
 
 
@@ -290,9 +300,9 @@ def _replica(
     plan: ReplicaPlan,
     inputs: Inputs,
     rows: Iterator[StretchRow] | None,
-    arguments: Common,
+    arguments: TaskArguments,
     gaps: tuple[list[Incomplete], set[Incomplete]],
-) -> Merged:
+) -> FoldedReplica:
     """A replica merged from its rows, or folded here. What could not be read goes into the first of `gaps`; what a fold task could
     not read, into the second."""
 

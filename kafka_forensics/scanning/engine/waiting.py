@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-from kafka_forensics.scanning.engine.work_plan import AT_ONCE
+from kafka_forensics.scanning.engine.work_plan import CONCURRENT_PARTITIONS
 
 _Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer")
@@ -13,12 +13,12 @@ _Answer = TypeVar("_Answer")
 
 def map_concurrently(work: Callable[[_Item], _Answer], items: Iterable[_Item]) -> Generator[_Answer, None, None]:
     """Yield `work(item)` for every item, in order, computed on threads a few items ahead. Raises what `work` raises."""
-    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="waiting") as pool:
+    with ThreadPoolExecutor(CONCURRENT_PARTITIONS, thread_name_prefix="waiting") as pool:
         ahead: deque[Future[_Answer]] = deque()
         try:
             for item in items:
                 ahead.append(pool.submit(work, item))
-                if len(ahead) > 2 * AT_ONCE:
+                if len(ahead) > 2 * CONCURRENT_PARTITIONS:
                     yield ahead.popleft().result()
             while ahead:
                 yield ahead.popleft().result()

@@ -7,7 +7,7 @@ from typing import Final, Protocol, TypeVar
 
 from kafka_forensics.evidence.inputs import LogDir, ReplicaPlan
 from kafka_forensics.parsers.log_dir import LogDirectory
-from kafka_forensics.scanning.engine.task_values import FoldPart, FoldWork, NumberedSplit, Slice
+from kafka_forensics.scanning.engine.task_values import FoldPart, FoldWork, NumberedSplit, PartitionSlice
 from kafka_forensics.scanning.folding.splits import split_count
 from kafka_forensics.storage.source import ByteSource, DistantSource
 
@@ -21,7 +21,7 @@ LONGEST_REQUEST: Final = 0.1
 """Seconds; a longer request was retried."""
 SMALL_BYTES: Final = 16 << 20
 """Largest size of the logs of all replicas of a small partition: its cost is mostly not reading."""
-AT_ONCE: Final = 24
+CONCURRENT_PARTITIONS: Final = 24
 """Small partitions on storage services that a process reads at once: an S3 client has 25 connections."""
 _Unit = TypeVar("_Unit")
 
@@ -55,7 +55,7 @@ def file_cost(source: ByteSource) -> int:
     return FILE_COST_BYTES + int(min(source.request_seconds, LONGEST_REQUEST) / REQUESTS_AT_ONCE * BYTES_A_SECOND)
 
 
-def fold_works(parts: Iterable[tuple[int, Slice]], split_bytes: int, work_bytes: int) -> Iterator[FoldWork]:
+def fold_works(parts: Iterable[tuple[int, PartitionSlice]], split_bytes: int, work_bytes: int) -> Iterator[FoldWork]:
     """Group the splits of numbered slices into works of at most `work_bytes`; a larger split is a work.
 
     An archive that cannot seek is one work.
@@ -90,14 +90,14 @@ def mostly_waits(plans: Sequence[ReplicaPlan]) -> bool:
     return bool(plans) and is_small(plans) and all(isinstance(plan.log_dir.source, DistantSource) for plan in plans)
 
 
-def whole_works(parts: Iterable[tuple[int, _Slice]], limit: int, most_works: int) -> Iterator[list[tuple[int, _Slice]]]:
+def small_slice_works(parts: Iterable[tuple[int, _Slice]], limit: int, most_works: int) -> Iterator[list[tuple[int, _Slice]]]:
     """Group small numbered slices into works that each cost as much as reading `limit` bytes, or more to stay below `most_works`.
 
     A work of slices on storage services has at least twice as many slices as a task reads at once.
     """
     costs = [(numbered, sum(map(_cost, numbered[1].replicas))) for numbered in parts]
     limit = max(limit, sum(cost for _, cost in costs) // most_works)
-    most = limit // (2 * AT_ONCE)
+    most = limit // (2 * CONCURRENT_PARTITIONS)
     return packed(((part, min(cost, most) if mostly_waits(part[1].replicas) else cost) for part, cost in costs), limit)
 
 

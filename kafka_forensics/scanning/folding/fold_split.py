@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_forensics.analysis.replica import Replica, ReplicaState, whole
-from kafka_forensics.analysis.segments import Misplaced
+from kafka_forensics.analysis.segments import MisplacedBatch
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, read_leader_epochs, typed_path
 from kafka_forensics.model.files import OffsetIndex, TimeIndex
@@ -18,7 +18,7 @@ from kafka_forensics.parsers.log import BatchChecks, KeySampler, SegmentReader, 
 from kafka_forensics.parsers.log_dir import SegmentFiles, max_plausible_offset
 from kafka_forensics.scanning.folding.index_files import SnapshotCheck
 from kafka_forensics.scanning.folding.splits import Split, splits_of
-from kafka_forensics.storage.local import holding
+from kafka_forensics.storage.local import directory_kept_open
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,7 +29,7 @@ Pause = Callable[[int], None]
 """Called with the size in bytes of the current stretch; may block."""
 Refold = Callable[[Split], Iterator["FoldedStretch"]]
 """Folds a split again."""
-Merged = tuple[ReplicaPlan, Replica, SnapshotCheck]
+FoldedReplica = tuple[ReplicaPlan, Replica, SnapshotCheck]
 """A replica whose log is folded."""
 
 SEGMENTS_KEPT: Final = 4
@@ -149,13 +149,13 @@ def fold_split(
             landed = max(reader.landed, landed)
     except SourceError as error:
         state.framing.bytes_skipped += max(split.end - landed, 0)
-        state.give_up(landed)
+        state.note_unread(landed)
         yield FoldedStretch(split, state, split.end, Incomplete(typed_path(source, log.path), error.reason))
         return
     yield FoldedStretch(split, state, landed, indexes.incomplete)
 
 
-def refolder(plan: ReplicaPlan, options: FoldOptions, misplaced: Iterable[Misplaced] = ()) -> Refold:
+def refolder(plan: ReplicaPlan, options: FoldOptions, misplaced: Iterable[MisplacedBatch] = ()) -> Refold:
     """A function that folds splits of a replica, with the base offsets of `misplaced` batches corrected."""
 
     def refold(split: Split) -> Iterator[FoldedStretch]:
@@ -170,8 +170,8 @@ def fold_replica(
     inputs: Inputs,
     options: FoldOptions,
     show: Callable[[FoldedStretch], None] = lambda _: None,
-    misplaced: tuple[Misplaced, ...] = (),
-) -> Merged:
+    misplaced: tuple[MisplacedBatch, ...] = (),
+) -> FoldedReplica:
     """Fold a whole replica here; `show` and `misplaced` as for `merge_replica`."""
     refold = refolder(plan, options, misplaced)
     return merge_replica(plan, inputs, chain.from_iterable(map(refold, splits_of(0, plan))), refold, show, misplaced)
@@ -183,15 +183,15 @@ def merge_replica(
     stretches: Iterable[FoldedStretch],
     refold: Refold,
     show: Callable[[FoldedStretch], None],
-    misplaced: tuple[Misplaced, ...] = (),
-) -> Merged:
+    misplaced: tuple[MisplacedBatch, ...] = (),
+) -> FoldedReplica:
     """Merge the stretches of a replica, in file order, and read its epochs, snapshots and `.txnindex` files on the way.
 
     A stretch is folded again if the walk before it did not end at its start. `show` gets every stretch that is merged. `misplaced`
     batches were folded where they belong, not where their base offsets say.
     """
     snapshot = SnapshotCheck(plan, inputs)
-    with holding(plan.log_dir.source, plan.directory.path):
+    with directory_kept_open(plan.log_dir.source, plan.directory.path):
         read_leader_epochs(inputs, plan)
         merged = _merged(stretches, refold, show, snapshot)
         state = merged or ReplicaState(0, compacted=plan.context.compacted)

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from kafka_forensics.analysis.kinds import finding
-from kafka_forensics.analysis.replica import Replica, ReplicaState, forgotten_transactions, snapshot_open
+from kafka_forensics.analysis.replica import Replica, ReplicaState, expired_open_transactions, snapshot_open
 from kafka_forensics.analysis.transactions import IndexCheck, compare_with_snapshot
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
@@ -47,7 +47,7 @@ class SnapshotCheck:
 
     def merged(self, state: ReplicaState) -> None:
         """Call it when a stretch was merged into `state`, the state of the log from its start."""
-        self._aborted.passed(state.transactions, state.producers.runs)
+        self._aborted.drop_listed(state.transactions, state.producers.runs)
 
     def aborted(self, replica: Replica) -> list[Finding]:
         """Differences between the `.txnindex` files and the log."""
@@ -94,7 +94,7 @@ def transaction_findings(plan: ReplicaPlan, replica: Replica, snapshots: Snapsho
         findings += [txn for txn in of_transactions if replica.end_is_known or txn.kind != "TXN_OPEN"]
         findings += snapshots.aborted(replica)
         findings += _missing_snapshots(plan, replica)
-        replica.forgotten = forgotten_transactions(replica, snapshots.open_entries, snapshots.newest_offset)
+        replica.forgotten = expired_open_transactions(replica, snapshots.open_entries, snapshots.newest_offset)
         replica.snapshot_open = snapshot_open(snapshots.open_entries)
     return findings + snapshots.findings
 

@@ -3,26 +3,26 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.kinds import finding, on_premises
+from kafka_forensics.analysis.kinds import finding, with_premises
 from kafka_forensics.analysis.replicas import electable
 from kafka_forensics.evidence.inputs import Inputs, LogDir, read_leader_epochs
 from kafka_forensics.evidence.ledger import (
     CONTROLLER,
     HIGH_WATERMARKS,
     UNSEEN,
+    CopyExtent,
     DirectoryReading,
     ExpectedReplica,
-    Extent,
     GivenDirectory,
     Ledger,
     Presence,
 )
-from kafka_forensics.evidence.options import ScanOptions, concerns
-from kafka_forensics.evidence.paths import is_alone
+from kafka_forensics.evidence.options import ScanOptions, may_match
+from kafka_forensics.evidence.paths import is_lone_partition
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, REMOTE_LOG_METADATA_TOPIC, WITNESS_TOPICS
-from kafka_forensics.model.controller import ControllerHistory, passed_over
+from kafka_forensics.model.controller import ControllerHistory, unknown_records_premises
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity, TopicPartition
-from kafka_forensics.model.results import Incomplete, PartitionSummary, Read
+from kafka_forensics.model.results import Incomplete, PartitionSummary, ReadExtent
 from kafka_forensics.parsers.log_dir import PartitionDirectory, parse_partition_name
 from kafka_forensics.replication.recovery import LOG_START_FILE
 from kafka_forensics.scanning.judging.quorum import Quorum, voters_end
@@ -51,7 +51,7 @@ _DELETED_LONG_AGO: Final = "the topic was deleted before the controller's oldest
 _MADE_EARLIER: Final = "the other copies were made before that checkpoint was written, while their brokers ran"
 
 
-def ledger_of(inputs: Inputs, controller: ControllerHistory | None, copied: Extent | None = None) -> Ledger:
+def ledger_of(inputs: Inputs, controller: ControllerHistory | None, copied: CopyExtent | None = None) -> Ledger:
     """The ledger of the inputs; `copied`: what the user says was copied of every log directory."""
     clusters = controllers_clusters(inputs)
     return Ledger([_given(log_dir, clusters) for log_dir in inputs.log_dirs], controller, copied)
@@ -66,7 +66,7 @@ def _cluster(log_dir: LogDir) -> str | None:
     return None if log_dir.meta is None else log_dir.meta.cluster_id
 
 
-def nodes_given(inputs: Inputs) -> frozenset[int] | None:
+def nodes_with_copies(inputs: Inputs) -> frozenset[int] | None:
     """Ids of the nodes whose log directories are among the inputs; None if a directory has no node id."""
     nodes = {log_dir.node_id for log_dir in inputs.log_dirs}
     known = frozenset(node for node in nodes if node is not None)
@@ -104,10 +104,10 @@ def _given(log_dir: LogDir, controllers: frozenset[str | None]) -> GivenDirector
         {} if watermarks is None else watermarks.offsets,
         meta is not None,
         bool(log_dir.checkpoints) or any(name.endswith("-checkpoint") for name in log_dir.found.entries),
-        is_alone(log_dir.found),
+        is_lone_partition(log_dir.found),
         log_dir.clean_shutdown is not None,
         controllers != {_cluster(log_dir)} or meta is None,
-        Extent.PARTIAL if isinstance(log_dir.source, BundleSource) and log_dir.source.about.is_selected else None,
+        CopyExtent.PARTIAL if isinstance(log_dir.source, BundleSource) and log_dir.source.about.is_selected else None,
         log_dir.is_empty,
         {} if log_starts is None else log_starts.offsets,
     )
@@ -130,7 +130,7 @@ def take_expectations(inputs: Inputs, ledger: Ledger) -> None:
         plan.context.without_copy = without[key]
 
 
-def partitions_without_copy(inputs: Inputs, ledger: Ledger) -> dict[TopicPartition, list[ExpectedReplica]]:
+def lost_partitions(inputs: Inputs, ledger: Ledger) -> dict[TopicPartition, list[ExpectedReplica]]:
     """Partitions without any directory that should be in the given log directories → absent replicas that may have held records."""
     found = (part for log_dir in inputs.log_dirs for part in log_dir.found.partitions if part.suffix is None)
     served = {(part.topic, part.partition) for part in found}
@@ -150,7 +150,7 @@ def _known_by_remote_log(inputs: Inputs, ledger: Ledger) -> Iterable[ExpectedRep
     controllers' log names the replicas."""
     if inputs.controller is not None or inputs.remote_log is None:
         return
-    directories = (reading.directory for reading in ledger.readings if reading.reading is not Extent.PARTIAL)
+    directories = (reading.directory for reading in ledger.readings if reading.reading is not CopyExtent.PARTIAL)
     given = {directory.node_id: directory.broker for directory in directories}
     for log in inputs.remote_log.logs.values():
         last = max(log.finished, key=lambda segment: segment.event_timestamp_ms, default=None)
@@ -209,14 +209,14 @@ def absence_findings(
     """
     rows = list(ledger.without_copy())
     findings = [_missing(row, inputs, ledger) for row in rows if _has_finding(row, inputs.controller)]
-    findings = [finding for finding in findings if concerns(finding.place, options)]
+    findings = [finding for finding in findings if may_match(finding.place, options)]
     by_key = _by_partition(rows)
     if options.broker is None and not hidden:
-        findings += [finding for finding in _lost_everywhere(inputs, ledger, by_key) if concerns(finding.place, options)]
+        findings += [finding for finding in _lost_everywhere(inputs, ledger, by_key) if may_match(finding.place, options)]
     if options.broker is None and not hidden and not options.live:
         findings += _lost_beyond_copies(inputs, by_key, partitions, incomplete)
     findings += _readings(ledger, rows, options) + _not_given(inputs, rows, ledger, quorum)
-    findings += [finding for finding in _without_logs(inputs) if concerns(finding.place, options)]
+    findings += [finding for finding in _without_logs(inputs) if may_match(finding.place, options)]
     if (options.topic_glob, options.partition, options.broker) == (None, None, None):
         findings += _all_empty(inputs, partitions)
     return findings + _unknown_to_controller(inputs, partitions)
@@ -319,7 +319,7 @@ def _lost_beyond_copies(
     for summary in partitions:
         key = (summary.topic, summary.partition)
         absent = _proving(by_key.get(key, ()), inputs)
-        if not absent or len(ids.get(key, ())) > 1 or summary.read is not Read.WHOLE:
+        if not absent or len(ids.get(key, ())) > 1 or summary.read is not ReadExtent.WHOLE:
             continue
         directories = tuple(f"{replica.log_dir}/{replica.directory}/" for replica in summary.replicas)
         if any(gap.path.startswith(directories) for gap in incomplete):
@@ -360,14 +360,14 @@ def _beyond_every_log(inputs: Inputs, summary: PartitionSummary, absent: Sequenc
 def _readings(ledger: Ledger, rows: Sequence[ExpectedReplica], options: ScanOptions) -> list[Finding]:
     """Findings about incomplete log directories: one `PARTIAL_COPY` a broker, one `LOG_DIR_WIPED` a log directory; counts only
     replicas that a limited scan includes."""
-    replicas = [row for row in rows if concerns(Place(row.topic, row.partition, row.broker), options)]
+    replicas = [row for row in rows if may_match(Place(row.topic, row.partition, row.broker), options)]
     findings = []
     partial: dict[int | str, list[DirectoryReading]] = {}
     for reading in ledger.readings:
         directory = reading.directory
-        if reading.reading is Extent.PARTIAL and not directory.is_alone:
+        if reading.reading is CopyExtent.PARTIAL and not directory.is_lone_partition:
             partial.setdefault(directory.broker, []).append(reading)
-        elif reading.reading is Extent.WIPED:
+        elif reading.reading is CopyExtent.WIPED:
             gone = [row for row in replicas if row.is_wiped and (row.broker, row.log_dir) == (directory.broker, directory.name)]
             nothing_expected = not rows and ledger.is_empty
             if gone or nothing_expected or directory.is_empty:
@@ -447,7 +447,7 @@ def _not_given(inputs: Inputs, rows: Sequence[ExpectedReplica], ledger: Ledger, 
     """`REPLICA_NOT_GIVEN` for each broker whose assigned replicas are in no given log directory, and for each such voter of the
     controllers' quorum if other voters were given. A limited scan counts only partitions that it reads."""
     controller = inputs.controller
-    if controller is None or not ledger.nodes_known:
+    if controller is None or not ledger.all_nodes_known:
         return []
     wanted = _partitions_of_limited_scan(inputs)
     by_node: dict[int, list[ExpectedReplica]] = {}
@@ -471,7 +471,9 @@ def _not_given(inputs: Inputs, rows: Sequence[ExpectedReplica], ledger: Ledger, 
         evidence |= {"other_log_dirs": True} if ledger.has_node(node) else {}
         evidence |= {"votes": True} if node in voters else {}
         place = Place(broker=of_node[0].broker if of_node else node)
-        findings.append(on_premises(finding("REPLICA_NOT_GIVEN", place, evidence), passed_over(controller.unknown_records)))
+        findings.append(
+            with_premises(finding("REPLICA_NOT_GIVEN", place, evidence), unknown_records_premises(controller.unknown_records))
+        )
     return findings
 
 

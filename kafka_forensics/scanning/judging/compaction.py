@@ -7,12 +7,12 @@ from kafka_forensics.analysis.compaction import (
     ComparedRange,
     KeyComparison,
     KeyTally,
-    Pair,
     RecordState,
+    ReplicaPair,
     TombstoneRetention,
     compaction_findings,
     retention,
-    within,
+    sum_between_cuts,
 )
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import Comparison, is_compacted
@@ -37,7 +37,7 @@ def compacted_findings(
     file may be written. What cannot be read again is added to the reader's lists.
     """
     pairs = _pairs(replicas, comparison)
-    swept = sweep(plans, replicas, pairs, reader, evidence) if pairs else None
+    swept = compare_keys(plans, replicas, pairs, reader, evidence) if pairs else None
     if swept is None:
         return []
     tally, start, end = swept.keys.tally, max(pair.start for pair in pairs), min(pair.end for pair in pairs)
@@ -48,7 +48,7 @@ def compacted_findings(
 
 
 @dataclass(slots=True)
-class Swept:
+class ComparedKeys:
     """The comparison of replicas by key, and what else their logs hold, by replica number."""
 
     keys: KeyComparison
@@ -58,7 +58,10 @@ class Swept:
     def counted(self, name: str, start: int, end: int) -> dict[int, int]:
         """Replica number → count of `records` (visible), `aborted`, `keyless` or `markers` in `[start, end)`, which are ends of
         pairs."""
-        return {number: within(self.keys.cuts, _by_interval(part.counts, name), start, end) for number, part in self.parts.items()}
+        return {
+            number: sum_between_cuts(self.keys.cuts, _by_interval(part.counts, name), start, end)
+            for number, part in self.parts.items()
+        }
 
 
 def _by_interval(counts: KeyCounts, name: str) -> "NDArray[np.int64]":
@@ -71,19 +74,19 @@ def _by_interval(counts: KeyCounts, name: str) -> "NDArray[np.int64]":
 _STATES: Final = {"records": RecordState.VISIBLE, "aborted": RecordState.ABORTED}
 
 
-def sweep(
-    plans: list[ReplicaPlan], replicas: list[Replica], pairs: list[Pair], reader: LogReader, evidence: list[str]
-) -> Swept | None:
+def compare_keys(
+    plans: list[ReplicaPlan], replicas: list[Replica], pairs: list[ReplicaPair], reader: LogReader, evidence: list[str]
+) -> ComparedKeys | None:
     """Compare the latest record of every key between pairs of replicas; None if they cannot be read, which the reader notes, or
     while its key questions wait for answers."""
-    apart = reader.apart
-    question = key_question(plans, replicas, pairs, plans if apart is None else apart.plans, reader.as_of_ms)
+    deferred = reader.deferred
+    question = key_question(plans, replicas, pairs, plans if deferred is None else deferred.plans, reader.as_of_ms)
     answer = None
-    if apart is not None and apart.wanted(question):
-        apart.questions.append(question)
-        if apart.answers is None:
+    if deferred is not None and deferred.is_deferred(question):
+        deferred.questions.append(question)
+        if deferred.answers is None:
             return None
-        answer = apart.answer(question)
+        answer = deferred.answer(question)
     answer = answer or _answer_here(question, plans, evidence)
     for number, part in answer.parts.items():
         reader.incomplete += part.incomplete
@@ -94,7 +97,7 @@ def sweep(
         return None
     keys = question.comparison(answer.parts)
     keys.tally = answer.tally
-    return Swept(keys, answer.parts, retention(replicas))
+    return ComparedKeys(keys, answer.parts, retention(replicas))
 
 
 def _answer_here(question: KeyQuestion, plans: list[ReplicaPlan], evidence: list[str]) -> KeyAnswer:
@@ -112,10 +115,10 @@ def _answer_here(question: KeyQuestion, plans: list[ReplicaPlan], evidence: list
             tally = keys.tally
         except SourceError as error:
             failed = error.reason
-    return KeyAnswer(question.gist, parts, tally, failed)
+    return KeyAnswer(question.identity, parts, tally, failed)
 
 
-def _pairs(replicas: list[Replica], comparison: Comparison) -> list[Pair]:
+def _pairs(replicas: list[Replica], comparison: Comparison) -> list[ReplicaPair]:
     """Pairs of compacted replicas whose batches differ, and the offsets that both have, up to their first conflict."""
     pairs = []
     for left, right in comparison.unlike:
@@ -127,5 +130,5 @@ def _pairs(replicas: list[Replica], comparison: Comparison) -> list[Pair]:
             end = min(end, conflicts[0].offset)
         readable = not ours.state.unread and not theirs.state.unread
         if is_compacted(*replicas) and readable and start < end:
-            pairs.append(Pair(left, right, start, end))
+            pairs.append(ReplicaPair(left, right, start, end))
     return pairs

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Final
 from kafka_forensics.analysis.kinds import Trait, finding, kinds_with
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import brokers_epochs, lacks_remote_epochs
-from kafka_forensics.evidence.inputs import CHECKPOINTS, METADATA, Inputs, LogDir, ReplicaPlan, misnamed
+from kafka_forensics.evidence.inputs import CHECKPOINTS, METADATA, Inputs, LogDir, ReplicaPlan, contradicting_names
 from kafka_forensics.evidence.ledger import lost_directory_ids
-from kafka_forensics.evidence.paths import is_alone
+from kafka_forensics.evidence.paths import is_lone_partition
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
-from kafka_forensics.model.results import Read
+from kafka_forensics.model.results import ReadExtent
 from kafka_forensics.parsers.checkpoints import parse_partition_metadata
 from kafka_forensics.parsers.log_dir import PartitionDirectory
 from kafka_forensics.parsers.quorum_state import quorum_state_damage
@@ -23,7 +23,15 @@ from kafka_forensics.replication.recovery import (
     RECOVERY_POINT_FILE,
     loads_as_partition,
 )
-from kafka_forensics.replication.small_files import ABSENT, BOOTSTRAP, CLEAN_SHUTDOWN, EMPTY, META_PROPERTIES, STOPPING, outcome_of
+from kafka_forensics.replication.small_files import (
+    ABSENT,
+    BOOTSTRAP,
+    CLEAN_SHUTDOWN,
+    EMPTY,
+    META_PROPERTIES,
+    NOT_ALL_SERVED,
+    outcome_of,
+)
 from kafka_forensics.storage.source import Entry
 
 if TYPE_CHECKING:
@@ -69,7 +77,7 @@ def environment_findings(inputs: Inputs) -> list[Finding]:
         findings.append(finding("CLUSTER_ID_MISMATCH", Place(), {"cluster_ids": ids}))
     for broker, names in inputs.clashes:
         findings.append(finding("NODE_ID_CLASH", Place(broker=broker), {"node_id": broker, "log_dirs": names}))
-    for node, node_ids, names in misnamed(inputs.log_dirs):
+    for node, node_ids, names in contradicting_names(inputs.log_dirs):
         evidence = {"node_ids": node_ids, "named": node, "log_dirs": names}
         findings.append(finding("NODE_ID_MISMATCH", Place(broker=node, log_dir=names[0], file="meta.properties"), evidence))
     return findings
@@ -211,14 +219,14 @@ def _malformed(
     evidence: Json = dict(first.detail) | {"places": len(damage), "on_start": outcome.value}
     if entry is not None and not entry.size_in_bytes:
         evidence["empty"] = True
-    if outcome in STOPPING:
+    if outcome in NOT_ALL_SERVED:
         evidence |= {"starts": False, **proven}
     where = place or Place(
         broker=broker, log_dir=name, file=file, byte_start=first.position, byte_end=first.position + first.size_in_bytes
     )
     if first.detail.get("reason") in (ABSENT, EMPTY) and file != HIGH_WATERMARK_FILE:
         return [finding(first.kind, where, evidence, severity=Severity.INFO, confidence=Confidence.SUSPECTED)]
-    return [finding(first.kind, where, evidence, severity=None if outcome in STOPPING else Severity.WARNING)]
+    return [finding(first.kind, where, evidence, severity=None if outcome in NOT_ALL_SERVED else Severity.WARNING)]
 
 
 def _identity(log_dir: LogDir, inputs: Inputs) -> "Json":
@@ -255,7 +263,7 @@ def partition_damage(plan: ReplicaPlan, inputs: Inputs) -> dict[str, list[Damage
     damage: dict[str, list[Damage]] = {}
     if context.leader_epochs is not None:
         damage[EPOCHS_FILE] = context.leader_epochs.damage
-    if context.topic_id_damaged:
+    if context.has_damaged_topic_id:
         metadata = inputs.read(plan.log_dir.source, entries[METADATA], parse_partition_metadata)
         damage[METADATA] = [] if metadata is None else metadata.damage
     if context.topic == CLUSTER_METADATA_TOPIC and (entry := entries.get("quorum-state")) is not None:
@@ -334,7 +342,7 @@ def left_out_topic_ids(log_dir: LogDir) -> list[Finding]:
     """`TOPIC_ID_MISSING`, once, for a log directory that was copied without small files."""
     directories = (part for part in log_dir.found.partitions if _lacks_id(log_dir, part) and _has_no_small_files(log_dir, part))
     lacking = [directory.name for directory in directories if any(log.entry.size_in_bytes for log in directory.logs())]
-    if not lacking or is_alone(log_dir.found):
+    if not lacking or is_lone_partition(log_dir.found):
         return []
     evidence: TopicIdMissingEvidence = {"partitions": len(lacking), "examples": lacking[:EXAMPLES], "harmless_if": _NOT_COPIED}
     place = Place(broker=log_dir.broker, log_dir=log_dir.name)
@@ -352,7 +360,7 @@ def _was_emptied(replica: Replica, directory: PartitionDirectory) -> bool:
     """Whether a log without batches once had some, which were deleted rather than lost or not read."""
     damage = {kind for kind, sample in replica.state.framing.damage.items() if sample}
     has_only_tail = damage <= kinds_with(Trait.IS_TAIL) and all(segment.log for segment in directory.segments)
-    return replica.read is Read.WHOLE and has_only_tail and replica.log_end_offset > 0
+    return replica.read is ReadExtent.WHOLE and has_only_tail and replica.log_end_offset > 0
 
 
 def _has_no_small_files(log_dir: LogDir, directory: PartitionDirectory) -> bool:

@@ -2,24 +2,24 @@
 
 from dataclasses import dataclass, field, replace
 
-from kafka_forensics.analysis.incidents import SIGNATURES, Case, ReplicaFacts, matches
+from kafka_forensics.analysis.incidents import SIGNATURES, PartitionEvidence, ReplicaFacts, match_signatures
 from kafka_forensics.analysis.kinds import Trait, finding as new_finding, kinds_with
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import (
     Comparison,
-    beheaded,
     compare,
     damage_finding,
     group_findings,
-    head_findings,
-    judged_by_controller,
-    missing_heads,
+    log_starts_missing_by_epochs,
+    missing_log_start_findings,
+    missing_log_starts,
     missing_snapshots,
     own_findings,
-    uncover_gaps,
+    turn_unexplained_losses_into_gaps,
     with_absent_members,
-    with_heads,
+    with_controller_findings,
     with_holders,
+    with_missing_log_starts,
     with_records,
     with_remote_losses,
 )
@@ -29,9 +29,9 @@ from kafka_forensics.model.controller import ControllerHistory, TopicHistory
 from kafka_forensics.model.findings import Finding, Place, Severity
 from kafka_forensics.model.json_objects import Json, rfc3339
 from kafka_forensics.model.offset_ranges import counted
-from kafka_forensics.model.results import Agreement, Incomplete, PartitionSummary, Read, ReplicaSummary, TransactionCounts
+from kafka_forensics.model.results import Agreement, Incomplete, PartitionSummary, ReadExtent, ReplicaSummary, TransactionCounts
 from kafka_forensics.scanning.folding.index_files import SnapshotCheck, transaction_findings
-from kafka_forensics.scanning.judging.absence import nodes_given
+from kafka_forensics.scanning.judging.absence import nodes_with_copies
 from kafka_forensics.scanning.judging.environment import missing_epochs, missing_topic_ids, replica_file_findings
 from kafka_forensics.scanning.judging.recovery_files import with_leftovers, with_lone_indexes, with_recovery
 from kafka_forensics.scanning.rereading.reader import LogReader, repeated_batches
@@ -44,8 +44,8 @@ def scan_matches(findings: list[Finding], inputs: Inputs) -> list[Finding]:
     for finding in findings:
         by_partition.setdefault((finding.place.topic, finding.place.partition), []).append(finding)
     signatures = [signature for signature in SIGNATURES if signature.whole_scan]
-    cases = (Case(of_partition, [], inputs.features) for of_partition in by_partition.values())
-    return [incident for case in cases for incident in matches(case, signatures)]
+    cases = (PartitionEvidence(of_partition, [], inputs.features) for of_partition in by_partition.values())
+    return [incident for case in cases for incident in match_signatures(case, signatures)]
 
 
 def _replica_facts(plan: ReplicaPlan, replica: Replica, snapshots: SnapshotCheck, reader: LogReader) -> ReplicaFacts:
@@ -134,15 +134,17 @@ class _PartitionJudge:
         groups, findings = identity_groups(self.plans, self.inputs.controller)
         findings += missing_topic_ids(self.plans, self.replicas, self.inputs)
         for group in groups:
-            uncover_gaps([self.replicas[number] for number in group], self.reader)
+            turn_unexplained_losses_into_gaps([self.replicas[number] for number in group], self.reader)
         of_replicas = [self._replica_findings(number) for number in range(len(self.replicas))]
         comparisons = []
         for group in groups:
             comparison, judged = self._group_findings(group, of_replicas, is_only=len(groups) == 1)
             findings += judged
-            members = [replica for replica in map(self.replicas.__getitem__, group) if replica.read is not Read.NONE]
-            heads = missing_heads(members, self.reader)
-            findings = with_heads([*head_findings(heads), *beheaded(members), *missing_snapshots(members)], findings)
+            members = [replica for replica in map(self.replicas.__getitem__, group) if replica.read is not ReadExtent.NONE]
+            heads = missing_log_starts(members, self.reader)
+            findings = with_missing_log_starts(
+                [*missing_log_start_findings(heads), *log_starts_missing_by_epochs(members), *missing_snapshots(members)], findings
+            )
             comparisons.append(comparison)
         return _over_groups(comparisons, present_topic(groups, self.replicas)[0]), findings
 
@@ -150,7 +152,7 @@ class _PartitionJudge:
         """What a replica's own files prove."""
         plan, replica = self.plans[number], self.replicas[number]
         findings = replica_file_findings(plan, self.plans, self.inputs)
-        if replica.read is Read.NONE:
+        if replica.read is ReadExtent.NONE:
             return findings
         findings = [*findings, *missing_epochs(plan, replica), *own_findings(replica)]
         findings += transaction_findings(plan, replica, self.snapshots[number])
@@ -163,7 +165,7 @@ class _PartitionJudge:
         """Compare the replicas of one topic id, and add the findings of each; `is_only`: there are no others."""
         reader = self.reader
         every = [self.replicas[number] for number in group]
-        read = [number for number in group if self.replicas[number].read is not Read.NONE]
+        read = [number for number in group if self.replicas[number].read is not ReadExtent.NONE]
         members = [self.replicas[number] for number in read]
         comparison = _compared(members, every, reader)
         comparison.findings = with_remote_losses(members, comparison.findings)
@@ -179,17 +181,23 @@ class _PartitionJudge:
         ]
         reader.problems.clear()
         findings = [*(finding for number in read for finding in of_replicas[number]), *comparison.findings, *problems, *of_groups]
-        with_copies = with_holders(members, findings, comparison, all_read=all(replica.read is Read.WHOLE for replica in every))
+        with_copies = with_holders(
+            members, findings, comparison, all_read=all(replica.read is ReadExtent.WHOLE for replica in every)
+        )
         watermark = comparison.high_watermark, comparison.witness
-        judged = judged_by_controller(members, comparison.conflicts, with_copies, reader, nodes_given(self.inputs), watermark)
+        judged = with_controller_findings(
+            members, comparison.conflicts, with_copies, reader, nodes_with_copies(self.inputs), watermark
+        )
         return comparison, with_absent_members(members, judged, reader) if members else judged
 
     def incidents(self, findings: list[Finding]) -> list[Finding]:
         """The known incidents that the partition matches, by all its findings."""
         every = zip(self.plans, self.replicas, self.snapshots, strict=True)
-        facts = [_replica_facts(*replica, self.reader) for replica in every if replica[1].read is not Read.NONE]
+        facts = [_replica_facts(*replica, self.reader) for replica in every if replica[1].read is not ReadExtent.NONE]
         features = self.snapshots[0].inputs.features if self.snapshots else {}
-        return matches(Case(findings, facts, features), [signature for signature in SIGNATURES if not signature.whole_scan])
+        return match_signatures(
+            PartitionEvidence(findings, facts, features), [signature for signature in SIGNATURES if not signature.whole_scan]
+        )
 
     def summary(self, comparison: Comparison, findings: list[Finding]) -> PartitionSummary:
         """The row of the partition."""
@@ -230,7 +238,7 @@ def _compared(members: list[Replica], every: list[Replica], reader: LogReader) -
     if not members:
         return Comparison(Agreement("not_compared"))
     comparison = compare(members, reader)
-    unread = any(replica.read is not Read.WHOLE for replica in every) or bool(reader.incomplete)
+    unread = any(replica.read is not ReadExtent.WHOLE for replica in every) or bool(reader.incomplete)
     if unread and len(every) > 1 and comparison.agreement.kind in ("identical", "prefix", "compacted"):
         comparison.agreement = Agreement("not_compared")
     return comparison
@@ -250,24 +258,24 @@ def summarise(replica: Replica) -> ReplicaSummary:
         last_stable_offset=None,
         recovery_point=context.recovery_point,
         leader_epochs=None,
-        segments=None if read is Read.NONE and context.log_unknown else len(context.segment_base_offsets),
+        segments=None if read is ReadExtent.NONE and context.log_unknown else len(context.segment_base_offsets),
         read=read,
     )
-    if read is Read.NONE:
+    if read is ReadExtent.NONE:
         summary.batches = summary.records = summary.bytes = summary.missing_offsets = None
         summary.transactions = TransactionCounts(None, None, None, None)
         return summary
     summary.log_start_offset, summary.local_log_start_offset = replica.log_start_offset, replica.local_log_start_offset
     summary.log_end_offset = replica.log_end_offset if replica.end_is_known else None
-    if read is Read.WHOLE:
+    if read is ReadExtent.WHOLE:
         summary.last_stable_offset = state.transactions.last_stable_offset(context.high_watermark, replica.log_end_offset)
     else:
-        summary.read_end_offset = replica.course.end_offset
+        summary.read_end_offset = replica.offset_sequence.end_offset
     summary.leader_epochs = [(entry.leader_epoch, entry.start_offset) for entry in replica.epochs]
     framing = state.framing
     summary.batches, summary.records = framing.batches, framing.records
     summary.bytes = framing.bytes_decoded + framing.bytes_damaged + framing.bytes_skipped
-    summary.missing_offsets = counted(replica.course.gaps()) + state.continuity.missing_by_compaction
+    summary.missing_offsets = counted(replica.offset_sequence.gaps()) + state.continuity.missing_by_compaction
     summary.transactions, summary.recovery = state.transactions.counts(), replica.recovery
     return summary
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.placement import PartitionKeys, judge_topic, placement_finding
+from kafka_forensics.analysis.placement import PartitionKeys, placement_finding, weigh_rules
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.evidence.inputs import Inputs
 from kafka_forensics.model.findings import Finding, TopicPartition
@@ -71,7 +71,7 @@ class TopicPlacements:
         if topic is None or not partitions or not self._is_sampled(topic):
             return
         is_exact = topic in self._exact_counts
-        placement = judge_topic(topic, partitions, self._count(topic), exact_count=is_exact)
+        placement = weigh_rules(topic, partitions, self._count(topic), exact_count=is_exact)
         self.placements[topic] = placement
         finding = placement_finding(placement, partitions, _BY_CONTROLLER if is_exact else _BY_DIRECTORIES)
         self._findings += [] if finding is None else [finding]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kafka_forensics.analysis.kinds import CATALOGUE, finding
 from kafka_forensics.evidence.inputs import Inputs
-from kafka_forensics.evidence.ledger import NOT_READ, Extent, Ledger
+from kafka_forensics.evidence.ledger import NOT_READ, CopyExtent, Ledger
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import ControllerHistory, QuorumLog
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
@@ -68,7 +68,7 @@ def quorum_of(inputs: Inputs, ledger: Ledger) -> Quorum | None:
     unknown = {
         reading.directory.node_id
         for reading in ledger.readings
-        if reading.reading is Extent.PARTIAL or reading.directory.there.get((CLUSTER_METADATA_TOPIC, 0)) in NOT_READ
+        if reading.reading is CopyExtent.PARTIAL or reading.directory.there.get((CLUSTER_METADATA_TOPIC, 0)) in NOT_READ
     }
     logs = [log for log in controller.quorum if log.end_offset or log.node not in unknown]
     with_log = {log.node for log in logs}
@@ -119,7 +119,7 @@ def quorum_findings(quorum: Quorum | None, inputs: Inputs, *, live: bool) -> lis
     return [finding("QUORUM_WOULD_TRUNCATE", place, evidence, severity=severity, confidence=confidence)]
 
 
-def stops_controllers(finding: Finding) -> bool:
+def blocks_controllers(finding: Finding) -> bool:
     """Whether controllers must not start, or cannot, until the subject of a finding is repaired."""
     evidence = finding.evidence
     cannot_start = "needs_snapshot" in evidence and not evidence["held_by"]

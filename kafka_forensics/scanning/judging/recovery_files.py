@@ -8,15 +8,15 @@ import numpy as np
 
 from kafka_forensics.analysis.replica import RecoveryFold, Replica
 from kafka_forensics.analysis.replicas import (
-    HeldAside,
-    LoneIndex,
+    IndexWithoutLog,
+    LeftoverLog,
     Outlook,
     recovery_findings,
+    recovery_outlook,
     regresses,
-    summarised,
     swap_finding,
-    with_lone_index_files,
-    with_offsets_held_aside,
+    with_leftover_findings,
+    with_segments_of_lone_indexes,
     with_unclean_restart,
 )
 from kafka_forensics.analysis.segments import ContinuityFold, Run
@@ -42,13 +42,13 @@ from kafka_forensics.parsers.log_dir import FileKind, PartitionDirectory, Segmen
 from kafka_forensics.replication.recovery import (
     OFFSET_REGRESSION,
     LogFacts,
-    Marker,
+    MarkerContent,
     ProducerReplay,
+    RecoveryStop,
     ReplayedBatch,
     SegmentFacts,
     SnapshotFacts,
-    Stop,
-    foretell,
+    load_forecast,
     replayed_from,
     swap_steps,
 )
@@ -122,18 +122,20 @@ def _replayed_batches(file: "ByteFile", first: int) -> "Iterator[ReplayedBatch |
             yield None
 
 
-def _marker(file: "ByteFile", column: "NDArray[np.int64]") -> Marker:
+def _marker(file: "ByteFile", column: "NDArray[np.int64]") -> MarkerContent:
     """The marker in a control batch, which is decoded only if its columns do not show it."""
-    kind = {CONTROL_ABORT: Marker.ABORT, CONTROL_COMMIT: Marker.COMMIT}.get(int(column[BatchColumn.CONTROL_RECORD_TYPE]))
+    kind = {CONTROL_ABORT: MarkerContent.ABORT, CONTROL_COMMIT: MarkerContent.COMMIT}.get(
+        int(column[BatchColumn.CONTROL_RECORD_TYPE])
+    )
     if kind is not None and column[BatchColumn.COORDINATOR_EPOCH] >= 0:
         return kind
     position, size = int(column[BatchColumn.POSITION]), int(column[BatchColumn.SIZE_IN_BYTES])
     batch = decode_batch(read_batch(file, position, min(size, MAX_BATCH_BYTES)), position=position)
     record = next(batch.iter_records(), None)
     if record is None:
-        return Marker.INVALID if batch.problems else Marker.EMPTY
+        return MarkerContent.INVALID if batch.problems else MarkerContent.EMPTY
     control_record = parse_control_record(record.key, record.value)
-    return Marker.INVALID if kind is None or control_record.problem is not None else kind
+    return MarkerContent.INVALID if kind is None or control_record.problem is not None else kind
 
 
 INDEX_INTERVAL_BYTES: Final = 4096
@@ -164,14 +166,14 @@ def with_recovery(
     except SourceError as error:
         incomplete.append(not_read(plan.log_dir.source, error))
         return findings
-    forecast = foretell(facts)
-    replica.recovery = replica.recovery_once_mended = summarised(forecast)
+    forecast = load_forecast(facts)
+    replica.recovery = replica.recovery_once_repaired = recovery_outlook(forecast)
     if facts.unreadable:
         facts = replace(facts, unreadable=tuple((file, ABSENT) for file, _ in facts.unreadable if is_movable(file)))
-        forecast = foretell(facts)
-        replica.recovery_once_mended = summarised(forecast)
+        forecast = load_forecast(facts)
+        replica.recovery_once_repaired = recovery_outlook(forecast)
     damaged = bool(replica.state.recovery.ends)
-    unclean = foretell(replace(facts, clean_shutdown=False)) if facts.clean_shutdown and damaged else forecast
+    unclean = load_forecast(replace(facts, clean_shutdown=False)) if facts.clean_shutdown and damaged else forecast
     outlook = Outlook(facts, forecast, unclean)
     judged = with_unclean_restart(findings, replica, outlook) + recovery_findings(replica, outlook)
     if any(name.endswith((".swap", ".cleaned")) for name in facts.files):
@@ -277,7 +279,7 @@ class _LogFactsReader:
             return "version"
         return "below_base" if any(txn.last_offset < segment.base_offset for txn in entries) else "sound"
 
-    def _regression(self, log: Entry, base_offset: int) -> Stop | None:
+    def _regression(self, log: Entry, base_offset: int) -> RecoveryStop | None:
         """Where rebuilding the segment's indexes throws, because an offset is not above that of the last entry."""
         interval = INDEX_INTERVAL_BYTES
         if self._replica.context.control is not None:
@@ -285,7 +287,7 @@ class _LogFactsReader:
             interval = int(setting) if setting.isascii() and setting.isdigit() and len(setting) < 10 else interval
         with self._plan.log_dir.source.open(log.path) as file:
             position = index_regression(file, base_offset, interval)
-        return None if position is None else Stop(position, base_offset, OFFSET_REGRESSION)
+        return None if position is None else RecoveryStop(position, base_offset, OFFSET_REGRESSION)
 
     def _swap(self, entry: Entry, base_offset: int) -> SegmentFacts:
         """Facts of a `.log.swap`."""
@@ -341,7 +343,7 @@ def with_leftovers(
     leftovers = []
     for log_dir, directory in inputs.aside.get(key, ()):
         leftovers += _leftover_logs(log_dir, directory, key, inputs, incomplete)
-    return with_offsets_held_aside(replicas, leftovers, findings)
+    return with_leftover_findings(replicas, leftovers, findings)
 
 
 def lone_leftovers(inputs: Inputs) -> list[Finding]:
@@ -355,7 +357,7 @@ def lone_leftovers(inputs: Inputs) -> list[Finding]:
 
 def _leftover_logs(
     log_dir: LogDir, directory: PartitionDirectory, key: tuple[str, int], inputs: Inputs, incomplete: list[Incomplete]
-) -> list[HeldAside]:
+) -> list[LeftoverLog]:
     """The leftover logs of a directory that hold a good batch."""
     entry = directory.entries.get("partition.metadata")
     metadata = None if entry is None else inputs.read(log_dir.source, entry, parse_partition_metadata)
@@ -375,7 +377,7 @@ def _leftover_logs(
             incomplete.append(Incomplete(typed_path(log_dir.source, log.path), error.reason))
         if fold.runs:
             name = f"{directory.name}/{log.name}"
-            leftovers.append(HeldAside(*key, log_dir.broker, log_dir.name, name, suffix, topic_id, tuple(fold.runs), batches))
+            leftovers.append(LeftoverLog(*key, log_dir.broker, log_dir.name, name, suffix, topic_id, tuple(fold.runs), batches))
     return leftovers
 
 
@@ -384,10 +386,10 @@ def with_lone_indexes(plan: ReplicaPlan, replica: Replica, inputs: Inputs, findi
     leftovers = {file.base_offset for file in plan.directory.leftovers if file.kind is FileKind.LOG}
     missing = [segment for segment in plan.directory.segments if segment.log is None and segment.base_offset not in leftovers]
     lone = [_lone_index(segment, plan, inputs) for segment in missing]
-    return with_lone_index_files(replica, lone, [offset for offset, _ in plan.directory.snapshots], findings)
+    return with_segments_of_lone_indexes(replica, lone, [offset for offset, _ in plan.directory.snapshots], findings)
 
 
-def _lone_index(segment: SegmentFiles, plan: ReplicaPlan, inputs: Inputs) -> LoneIndex:
+def _lone_index(segment: SegmentFiles, plan: ReplicaPlan, inputs: Inputs) -> IndexWithoutLog:
     source, base_offset = plan.log_dir.source, segment.base_offset
     offsets: dict[str, NDArray[np.int64]] = {}
     if segment.index is not None:
@@ -405,4 +407,4 @@ def _lone_index(segment: SegmentFiles, plan: ReplicaPlan, inputs: Inputs) -> Lon
         aborted = inputs.read(source, segment.transaction_index, parse_transaction_index)
         ends |= {"transaction index": aborted.entries[-1].last_offset + 1} if aborted is not None and aborted.entries else {}
     entries = [entry for entry in (segment.index, segment.time_index, segment.transaction_index) if entry is not None]
-    return LoneIndex(segment.base_offset, tuple(entry.name for entry in entries), ends)
+    return IndexWithoutLog(segment.base_offset, tuple(entry.name for entry in entries), ends)

@@ -13,22 +13,26 @@ from kafka_forensics.analysis.incidents import incidents, risky_settings
 from kafka_forensics.analysis.placement import PartitionKeys
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import tiered_topics
-from kafka_forensics.analysis.transactions_across import PartitionTransactionFacts, TransactionsAcross, partition_transactions
+from kafka_forensics.analysis.transactions_across import (
+    CrossPartitionTransactions,
+    PartitionTransactionFacts,
+    partition_transactions,
+)
 from kafka_forensics.evidence.inputs import (
     Inputs,
-    as_collected,
-    attributed,
     broker_order,
     may_hide_log_directory,
-    not_looked_into,
-    require_or_note,
+    require_requested_or_warn,
+    undecoded_bundles,
+    with_bundle_options,
+    with_replicas,
 )
-from kafka_forensics.evidence.options import ScanOptions, concerns, shown_storage_options
+from kafka_forensics.evidence.options import ScanOptions, may_match, shown_storage_options
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CODEC_BACK_ENDS, WITNESS_TOPICS
-from kafka_forensics.model.findings import Asked, Confidence, Finding, Place, Severity
+from kafka_forensics.model.findings import Confidence, Finding, Place, RerunArguments, Severity
 from kafka_forensics.model.results import BrokerSummary, Incomplete, PartitionSummary, ScanResult, Totals, worst
 from kafka_forensics.parsers.kernels.compiling import have_compiled
-from kafka_forensics.scanning.folding.fold_split import Merged
+from kafka_forensics.scanning.folding.fold_split import FoldedReplica
 from kafka_forensics.scanning.judging.absence import absence_findings, ledger_of, may_be_lost, take_expectations
 from kafka_forensics.scanning.judging.cleaners import stopped_cleaners
 from kafka_forensics.scanning.judging.environment import changed_findings, environment_findings
@@ -36,16 +40,16 @@ from kafka_forensics.scanning.judging.partitions import PartitionResult, judge_p
 from kafka_forensics.scanning.judging.placement import TopicPlacements, partition_keys
 from kafka_forensics.scanning.judging.quorum import quorum_findings, quorum_of
 from kafka_forensics.scanning.rereading.reader import LogReader
-from kafka_forensics.scanning.witnesses.tiered_topics import take_tiered_topics
-from kafka_forensics.scanning.witnesses.witnesses import Witnesses, take_commits, take_control, take_decisions
+from kafka_forensics.scanning.witnesses.tiered_topics import set_tiered_topics
+from kafka_forensics.scanning.witnesses.witnesses import Witnesses, set_controller_state, take_commits, take_decisions
 from kafka_forensics.storage.bundles import BundleSource
-from kafka_forensics.storage.open import storage_words
+from kafka_forensics.storage.open import back_end_counts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafka_forensics.model.json_objects import Json
-    from kafka_forensics.scanning.folding.keys import KeysApart
+    from kafka_forensics.scanning.folding.keys import DeferredKeys
 
 
 LIMIT: Final = 100
@@ -112,28 +116,28 @@ PATHS_SHOWN: Final = 2000
 """Most characters of all paths in a command; if there are more, commands about a partition get only the paths that they need."""
 
 
-class AskedAgain:
+class ArgumentsByPlace:
     """Arguments of commands that read the same copies again."""
 
     def __init__(self, inputs: Inputs, options: ScanOptions) -> None:
         copied = () if options.copied is None else (f"--{options.copied.value}",)
         shown = shown_storage_options(inputs.reached)
-        self._all = Asked(
+        self._all = RerunArguments(
             inputs.given,
             tuple(argument for name, value in shown for argument in ("--storage-option", f"{name}={value}")),
             (*copied, *(("--live",) if options.live else ())),
         )
-        self._of_partitions: dict[tuple[str, int], Asked] = {}
+        self._of_partitions: dict[tuple[str, int], RerunArguments] = {}
         if sum(len(path) + 1 for path in inputs.given) > PATHS_SHOWN:
             self._of_partitions = self._paths_of_partitions(inputs)
 
-    def of(self, place: Place) -> Asked:
+    def of(self, place: Place) -> RerunArguments:
         """The arguments of a command about a place."""
         if place.topic is None or place.partition is None:
             return self._all
         return self._of_partitions.get((place.topic, place.partition), self._all)
 
-    def _paths_of_partitions(self, inputs: Inputs) -> dict[tuple[str, int], Asked]:
+    def _paths_of_partitions(self, inputs: Inputs) -> dict[tuple[str, int], RerunArguments]:
         """For every partition, the paths as typed that hold a replica of it or a controllers' log."""
         typed = {path.partition("=")[2]: path for path in inputs.given if "=" in path} | {path: path for path in inputs.given}
         order = {path: number for number, path in enumerate(inputs.given)}
@@ -159,7 +163,7 @@ def is_deep(asked: bool | None, bytes_in_all: int) -> bool:
     return bytes_in_all <= DEEP_BELOW_BYTES if asked is None else asked
 
 
-Look = Callable[[list[Replica], LogReader, PartitionResult], None]
+InspectPartition = Callable[[list[Replica], LogReader, PartitionResult], None]
 """Called for each partition after it is judged: its replicas, the reader of their logs, and the result, which it may extend."""
 
 
@@ -177,18 +181,18 @@ def digest_key() -> "NDArray[np.int64]":
     return np.array([[secrets.randbits(63), secrets.randbits(63)]], np.int64)
 
 
-def judged(
-    merged: Sequence[Merged],
+def judge_replicas(
+    merged: Sequence[FoldedReplica],
     key: "NDArray[np.int64]",
     options: ScanOptions,
-    look: Look | None = None,
-    apart: "KeysApart | None" = None,
+    look: InspectPartition | None = None,
+    deferred: "DeferredKeys | None" = None,
 ) -> PartitionAnswer:
     """Judge one partition from all its folded replicas; the answer is void while key questions wait for their answers."""
     plans = [plan for plan, _, _ in merged]
     replicas = [replica for _, replica, _ in merged]
     reader = LogReader(plans, key, options.as_of_ms)
-    reader.apart = apart
+    reader.deferred = deferred
     snapshots = [snapshot for _, _, snapshot in merged]
     result = judge_partition(plans, replicas, snapshots, reader, snapshots[0].inputs)
     if look is not None:
@@ -207,7 +211,7 @@ class ScanInterruptedError(KeyboardInterrupt):
 class Listener(Protocol):
     """Receives results of a scan while it runs."""
 
-    def begun(self, brokers: list[BrokerSummary]) -> None:
+    def on_start(self, brokers: list[BrokerSummary]) -> None:
         """Called before any partition is judged."""
 
     def settled(self, partition: PartitionSummary, findings: list[Finding]) -> None:
@@ -221,43 +225,43 @@ class Scan:
         self, engine: str, inputs: Inputs, options: ScanOptions, witnesses: Witnesses, listener: Listener | None = None
     ) -> None:
         assert not inputs.without_ids, "topic ids are read before anything is judged"
-        options = as_collected(inputs.sources, options)
+        options = with_bundle_options(inputs.sources, options)
         self.engine, self.inputs, self.options, self.witnesses = engine, inputs, options, witnesses
         self.bytes_total = sum(plan.bytes for plan in inputs.replicas)
         self.deep = is_deep(options.deep, self.bytes_total)
         self.findings: list[Finding] = []
         self.partitions: list[PartitionSummary] = []
         self.incomplete: list[Incomplete] = []
-        self._totals = Totals(records_decoded=self.deep and not not_looked_into(inputs.sources))
+        self._totals = Totals(records_decoded=self.deep and not undecoded_bundles(inputs.sources))
         controller = witnesses.controller
         inputs.features = {} if controller is None else controller.features
         for plan in inputs.replicas:
-            take_control(plan, witnesses)
+            set_controller_state(plan, witnesses)
             take_commits(plan, witnesses)
         take_decisions(inputs.replicas, witnesses)
-        take_tiered_topics(inputs, witnesses.remote_log)
+        set_tiered_topics(inputs, witnesses.remote_log)
         self.ledger = ledger_of(inputs, controller, options.copied)
         if inputs.is_unchecked and not inputs.replicas:
-            require_or_note(inputs, options, self.ledger.keys())
+            require_requested_or_warn(inputs, options, self.ledger.keys())
         take_expectations(inputs, self.ledger)
         self._quorum = quorum_of(inputs, self.ledger)
         elections = quorum_findings(self._quorum, inputs, live=options.live)
-        self._witness_findings = [*(finding for finding in elections if concerns(finding.place, options)), *witnesses.findings]
+        self._witness_findings = [*(finding for finding in elections if may_match(finding.place, options)), *witnesses.findings]
         self._verdicts: dict[tuple[str | None, int | None], str] = {}
         for finding in self._witness_findings:
             key = finding.place.topic, finding.place.partition
             self._verdicts[key] = worst(self._verdicts.get(key, "clean"), finding.severity.value)
-        self._across = TransactionsAcross(
+        self._across = CrossPartitionTransactions(
             witnesses.transaction_log, options.as_of_ms, None if controller is None else controller.last_ms, witnesses.groups
         )
         self._placements = TopicPlacements(inputs, witnesses)
-        self._arguments = AskedAgain(inputs, options)
+        self._arguments = ArgumentsByPlace(inputs, options)
         self._final = _FinalPartitions(may_be_lost(inputs, self.ledger))
         self._listener = listener
         if listener is not None:
-            listener.begun(_brokers(inputs))
+            listener.on_start(_brokers(inputs))
         log = logging.getLogger(__name__)
-        log.info("engine %s; storage: %s", engine, ", ".join(storage_words(inputs.sources)) or "none")
+        log.info("engine %s; storage: %s", engine, ", ".join(back_end_counts(inputs.sources)) or "none")
         if any(isinstance(source, BundleSource) for source in inputs.sources):
             log.info("bundles have no keys: how these are placed (KEY_PLACEMENT) is told of log directories only")
         log.info("codecs: %s", ", ".join(f"{codec} by {back_end}" for codec, back_end in CODEC_BACK_ENDS.items()))
@@ -304,12 +308,12 @@ class Scan:
         gaps = {(gap.path, gap.reason): gap for gap in [*inputs.incomplete, *self.incomplete, *broken]}
         not_read = {read.path for read in inputs.not_read}
         ordered = sorted(gaps, key=lambda key: (key[0] not in not_read, key))
-        incomplete = attributed([gaps[key] for key in ordered], inputs.log_dirs)
+        incomplete = with_replicas([gaps[key] for key in ordered], inputs.log_dirs)
         result = ScanResult(self.engine, brokers, self.partitions, findings, self._totals, incomplete)
         result.incidents, result.asked, result.settled = incidents(findings), self._arguments.of(Place()), final
         return result
 
-    def so_far(self) -> ScanResult:
+    def partial_result(self) -> ScanResult:
         """The result of an interrupted scan: the partitions taken, without findings that need all of them."""
         partitions = self.partitions[: self._totals.partitions]  # the last may have been taken only in part
         taken = {(partition.topic, partition.partition) for partition in partitions}
@@ -327,7 +331,7 @@ class Scan:
         """Add findings about log directories, replicas without a copy, and witnesses' logs."""
         inputs = self.inputs
         around = [*environment_findings(inputs), *stopped_cleaners(inputs, self.witnesses.controller)]
-        around = [finding for finding in around if concerns(finding.place, self.options)]
+        around = [finding for finding in around if may_match(finding.place, self.options)]
         gaps = [*inputs.incomplete, *self.incomplete]
         hidden = may_hide_log_directory(inputs)
         absent = absence_findings(inputs, self.ledger, self.partitions, self.options, gaps, quorum=self._quorum, hidden=hidden)
@@ -364,10 +368,12 @@ class Scan:
         totals.bytes_total += decoded + damaged + skipped
 
 
-def nothing_judged(engine: str, inputs: Inputs, options: ScanOptions) -> ScanResult:
+def interrupted_result(engine: str, inputs: Inputs, options: ScanOptions) -> ScanResult:
     """The result of a scan that was interrupted before any partition was judged."""
     brokers, gap = _brokers(inputs), _interrupted(engine, inputs, 0)
-    result = ScanResult(engine, brokers, [], [], Totals(brokers=len(brokers)), [gap], asked=AskedAgain(inputs, options).of(Place()))
+    result = ScanResult(
+        engine, brokers, [], [], Totals(brokers=len(brokers)), [gap], asked=ArgumentsByPlace(inputs, options).of(Place())
+    )
     result.is_interrupted = True
     return result
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.analysis.segments import Misplaced, put_right
+from kafka_forensics.analysis.segments import MisplacedBatch, correct_base_offsets
 from kafka_forensics.analysis.transactions_across import SKEW_MS, TV2
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
@@ -56,7 +56,7 @@ class ReadBatch(NamedTuple):
 
 
 @dataclass(slots=True)
-class ReadLog:
+class LogRangeReader:
     """Reads ranges of the log of one replica; what could not be read is added to `incomplete` once."""
 
     replica: Replica
@@ -68,7 +68,7 @@ class ReadLog:
     """Whether the bytes of a batch that may hold a lost record were not available."""
 
     @property
-    def in_bundle(self) -> bool:
+    def is_collected(self) -> bool:
         """Whether it is a collected log, which may lack records."""
         return isinstance(self.plan.log_dir.source, BundleSource)
 
@@ -101,7 +101,7 @@ class ReadLog:
             columns, _ = self._corrected(chunk, log)
             yield columns[:, has_right_crc(columns)]
 
-    def shown(self, segment: int) -> str:
+    def log_path(self, segment: int) -> str:
         """The `.log` of a segment, as in findings."""
         context = self.replica.context
         return f"{context.directory}/{context.log_file(segment)}"
@@ -125,12 +125,12 @@ class ReadLog:
             except SourceError as error:
                 self._add_incomplete(typed_path(source, error.path), error.reason)
 
-    def _corrected(self, chunk: "BatchChunk", log: "SegmentLog") -> "tuple[Ints, dict[int, Misplaced]]":
+    def _corrected(self, chunk: "BatchChunk", log: "SegmentLog") -> "tuple[Ints, dict[int, MisplacedBatch]]":
         """The chunk's columns with right base offsets, and the misplaced batches of the segment by byte position."""
         misplaced = {batch.position: batch for batch in self.replica.misplaced if batch.segment == log.base_offset}
         if not misplaced:
             return chunk.columns, {}
-        return put_right(chunk, {position: batch.offset for position, batch in misplaced.items()}).columns, misplaced
+        return correct_base_offsets(chunk, {position: batch.offset for position, batch in misplaced.items()}).columns, misplaced
 
     def _collected_batch(self, log: "SegmentLog", file: "ByteFile", facts: list[int]) -> bytes | None:
         """A batch of a collected log, or a very large one; None if it is not available, which is noted."""
@@ -142,7 +142,7 @@ class ReadLog:
         data = file.batch(position)
         if data is not None and len(data) == facts[BatchColumn.SIZE_IN_BYTES]:
             return data
-        self._add_incomplete(path, file.needs_records(self.asked).reason)
+        self._add_incomplete(path, file.missing_records_error(self.asked).reason)
         return None
 
     def _add_incomplete(self, path: str, reason: str) -> None:
@@ -152,14 +152,20 @@ class ReadLog:
             self.incomplete.append(gap)
 
 
-class Endings:
+class TransactionEndings:
     """How transactions in some offsets of one log ended: by the markers after their records, or else by the coordinators' log.
 
     Markers are read when the first transactional batch is looked up.
     """
 
     def __init__(
-        self, log: ReadLog, offsets: tuple[int, int], doubtful: Ranges, *, open_end: bool, coordinators: TransactionLog | None
+        self,
+        log: LogRangeReader,
+        offsets: tuple[int, int],
+        doubtful: Ranges,
+        *,
+        open_end: bool,
+        coordinators: TransactionLog | None,
     ) -> None:
         """`doubtful` are offsets at which markers may be lost; `open_end`: more batches may follow the last one."""
         self._log, self._offsets, self._doubtful, self._open_end = log, offsets, doubtful, open_end

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
-from kafka_forensics.analysis.segments import ContinuityFold, Misplaced, Witnessed, at_end, by_neighbours, out_of_line, put_right
+from kafka_forensics.analysis.segments import (
+    ContinuityFold,
+    LogEndWitnesses,
+    MisplacedBatch,
+    correct_base_offsets,
+    misplaced_between_neighbours,
+    misplaced_in_cleaned_log,
+    misplaced_last_batch,
+)
 from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Record, has_right_crc
 from kafka_forensics.model.constants import CONTROL_COMMIT, CONTROL_MASK, TRANSACTIONAL_MASK
@@ -19,7 +27,7 @@ from kafka_forensics.parsers.log import (
     decode_batch,
     plain_records,
     read_batch,
-    read_sizes,
+    read_offset_and_length,
 )
 from kafka_forensics.scanning.folding.fold_split import read_indexes
 from kafka_forensics.storage.bundles import CollectedLog
@@ -37,7 +45,7 @@ _END_OF_OFFSETS: Final = 2**63
 WINDOW_BYTES: Final = 1 << 20
 
 
-class Placing:
+class OffsetCorrector:
     """Corrects wrong base offsets in the chunks of a `.log`, in file order.
 
     `before` is the log end offset before the first chunk, `behind` the base offset of the next segment; None if not known. With a
@@ -53,7 +61,7 @@ class Placing:
         self._position = 0
         """End of the last good batch so far."""
 
-    def put_right(self, chunk: BatchChunk) -> tuple[BatchChunk, dict[int, Misplaced]]:
+    def correct_base_offsets(self, chunk: BatchChunk) -> tuple[BatchChunk, dict[int, MisplacedBatch]]:
         """The next chunk with right base offsets, and its misplaced batches by byte position.
 
         A chunk without any is returned as it is. Raises SourceError.
@@ -63,7 +71,7 @@ class Placing:
         if not good.size:
             return chunk, {}
         next_offset, is_end = self._after(chunk)
-        wrong = by_neighbours(columns, self._segment, self._end_offset, next_offset)
+        wrong = misplaced_between_neighbours(columns, self._segment, self._end_offset, next_offset)
         right = _moved(chunk, wrong)
         if self._plan is not None and self._plan.context.compacted:
             cleaned = self._out_of_line(right)
@@ -79,21 +87,21 @@ class Placing:
     def _after(self, chunk: BatchChunk) -> tuple[int | None, bool]:
         """(base offset after the chunk, None if not known; whether the chunk's last batch is the file's)."""
         end = _end_position(chunk.columns[:, -1])
-        header = read_sizes(self._file, end)
+        header = read_offset_and_length(self._file, end)
         kinds = {damage.kind for damage in chunk.damage if damage.position >= end}
         if kinds - kinds_with(Trait.IS_TAIL):
             return None, False
         base_offset, batch_length = _BATCH_START.unpack(header) if len(header) == _BATCH_START.size else (0, 0)
         return (self._next_base_offset, True) if kinds or batch_length <= 0 else (base_offset, False)
 
-    def _out_of_line(self, chunk: BatchChunk) -> list[Misplaced]:
+    def _out_of_line(self, chunk: BatchChunk) -> list[MisplacedBatch]:
         """Batches of a cleaned log's chunk that contradict the order of the others; the first may follow on an earlier chunk."""
         fold = ContinuityFold(self._segment, compacted=True)
         fold.step(chunk.columns, chunk.damage)
         first = int(chunk.columns[BatchColumn.POSITION, 0]) if self._position else None
-        return [batch for batch in out_of_line(fold.runs) if batch.position != first]
+        return [batch for batch in misplaced_in_cleaned_log(fold.runs) if batch.position != first]
 
-    def _last(self, plan: ReplicaPlan, columns: "NDArray[np.int64]") -> list[Misplaced]:
+    def _last(self, plan: ReplicaPlan, columns: "NDArray[np.int64]") -> list[MisplacedBatch]:
         """The last batch of the log, if the replica's other files show that its base offset is wrong.
 
         `columns` are good batches; nothing is known of a batch after damage, which may begin at any offset.
@@ -113,16 +121,16 @@ class Placing:
             or end_offset + offsets > _END_OF_OFFSETS
         ):
             return []
-        doubted = Misplaced(self._segment, position, offsets, base, end_offset, end_offset)
-        wrong = at_end(doubted, witnessed_by(plan, doubted), cleaned=plan.context.compacted)
+        doubted = MisplacedBatch(self._segment, position, offsets, base, end_offset, end_offset)
+        wrong = misplaced_last_batch(doubted, witnessed_by(plan, doubted), cleaned=plan.context.compacted)
         return [] if wrong is None else [wrong]
 
 
-def witnessed_by(plan: ReplicaPlan, last: Misplaced) -> Witnessed:
+def witnessed_by(plan: ReplicaPlan, last: MisplacedBatch) -> LogEndWitnesses:
     """What a replica's own files say about the end of its log, of which `last` is the last batch."""
     context = plan.context
     offsets_before_end = [(context.high_watermark, "high watermark"), (context.recovery_point, "recovery point")]
-    witnessed = Witnessed([(offset, witness) for offset, witness in offsets_before_end if offset], [])
+    witnessed = LogEndWitnesses([(offset, witness) for offset, witness in offsets_before_end if offset], [])
     witnessed.ends += [(offset, f"snapshot {offset}") for offset, _ in plan.directory.snapshots]
     witnessed.starts += [(entry.start_offset, "leader-epoch-checkpoint") for entry in context.epoch_checkpoint or ()]
     if last.position == 0:
@@ -138,8 +146,8 @@ def witnessed_by(plan: ReplicaPlan, last: Misplaced) -> Witnessed:
     return witnessed
 
 
-def _moved(chunk: BatchChunk, batches: list[Misplaced]) -> BatchChunk:
-    return put_right(chunk, {batch.position: batch.offset for batch in batches}) if batches else chunk
+def _moved(chunk: BatchChunk, batches: list[MisplacedBatch]) -> BatchChunk:
+    return correct_base_offsets(chunk, {batch.position: batch.offset for batch in batches}) if batches else chunk
 
 
 def _end_position(batch: "NDArray[np.int64]") -> int:
@@ -147,10 +155,12 @@ def _end_position(batch: "NDArray[np.int64]") -> int:
     return int(batch[BatchColumn.POSITION] + batch[BatchColumn.SIZE_IN_BYTES])
 
 
-def corrected_chunks(plan: ReplicaPlan, log: "SegmentLog", file: "ByteFile") -> Iterator[tuple[BatchChunk, dict[int, Misplaced]]]:
+def corrected_chunks(
+    plan: ReplicaPlan, log: "SegmentLog", file: "ByteFile"
+) -> Iterator[tuple[BatchChunk, dict[int, MisplacedBatch]]]:
     """Chunks of a `.log` with right base offsets, and their misplaced batches by byte position. Raises SourceError."""
-    placing = Placing(file, log.base_offset, log.base_offset, log.next_base_offset, plan)
-    yield from map(placing.put_right, SegmentReader(file, log.max_plausible_offset).chunks())
+    placing = OffsetCorrector(file, log.base_offset, log.base_offset, log.next_base_offset, plan)
+    yield from map(placing.correct_base_offsets, SegmentReader(file, log.max_plausible_offset).chunks())
 
 
 class BatchBytes:

@@ -43,7 +43,7 @@ class Contents:
         yield from self.offsets[bisect_left(self.offsets, start) : bisect_right(self.offsets, end)]
 
 
-def contents_of(records: Iterable[Record], row: "NDArray[np.int64]") -> Contents:
+def contents_of_records(records: Iterable[Record], row: "NDArray[np.int64]") -> Contents:
     """The records of a decoded batch; values too large to be held differ by their sizes alone."""
 
     def content(record: Record) -> Content:

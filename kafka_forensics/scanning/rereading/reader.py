@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
-from kafka_forensics.analysis.producers import offset_behind
+from kafka_forensics.analysis.producers import offset_after
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import AcrossFormats
-from kafka_forensics.analysis.segments import put_right
+from kafka_forensics.analysis.segments import correct_base_offsets
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
 from kafka_forensics.evidence.paths import not_read
@@ -22,8 +22,8 @@ from kafka_forensics.parsers.log import (
     HashingReader,
     SegmentReader,
     content_digest,
+    damage_inside_batch,
     decode_batch,
-    found_inside,
     read_batch,
     read_digest,
 )
@@ -35,7 +35,12 @@ from kafka_forensics.scanning.rereading.batch_comparison import (
     same_hashes_where_both,
     surely_equal_where_both,
 )
-from kafka_forensics.scanning.rereading.message_formats import Contents, compared_across_formats, contents_by_hash, contents_of
+from kafka_forensics.scanning.rereading.message_formats import (
+    Contents,
+    compared_across_formats,
+    contents_by_hash,
+    contents_of_records,
+)
 from kafka_forensics.scanning.rereading.seeking import start_position_of
 from kafka_forensics.storage.bundles import BundleSource, CollectedLog
 
@@ -46,7 +51,7 @@ if TYPE_CHECKING:
 
     from kafka_forensics.analysis.producers import EpochBump
     from kafka_forensics.parsers.log_dir import SegmentLog
-    from kafka_forensics.scanning.folding.keys import KeysApart
+    from kafka_forensics.scanning.folding.keys import DeferredKeys
     from kafka_forensics.storage.source import ByteFile, ByteSource
 
     Ints = NDArray[np.int64]
@@ -65,7 +70,7 @@ class LogReader:
     def __init__(self, plans: list[ReplicaPlan], key: "Ints", as_of_ms: int | None = None) -> None:
         self._plans = {id(plan.context): plan for plan in plans}
         self.as_of_ms = as_of_ms
-        self.apart: KeysApart | None = None
+        self.deferred: DeferredKeys | None = None
         """Key questions about large logs; None: all are answered here."""
         self._key = key
         self.incomplete: list[Incomplete] = []
@@ -99,7 +104,7 @@ class LogReader:
             limit = log.max_plausible_offset
             reader = SegmentReader.with_checks(file, limit, key=self._key)
             for chunk in reader.chunks(start_position_of(plan, log, start)):
-                columns = put_right(chunk, moved).columns if moved else chunk.columns
+                columns = correct_base_offsets(chunk, moved).columns if moved else chunk.columns
                 base, last = columns[BatchColumn.BASE_OFFSET], columns[BatchColumn.LAST_OFFSET]
                 rows = columns[:, (last >= start) & (base < end)]
                 parts.append(np.vstack((rows, np.full(rows.shape[1], log.base_offset, np.int64))))
@@ -168,7 +173,7 @@ class LogReader:
         contents = self._decoded.pop(place, None)
         if contents is None:
             decoded = self._sound(replica, row)
-            contents = None if decoded is None else contents_of(decoded.iter_records(), row)
+            contents = None if decoded is None else contents_of_records(decoded.iter_records(), row)
         if contents is not None:
             self._decoded[place] = contents
             if len(self._decoded) > _BATCHES_KEPT:
@@ -226,7 +231,7 @@ class LogReader:
             return None
         try:
             with self._open_segment(replica, int(row[BATCH_COLUMNS])) as file:
-                return found_inside(file, int(row[BatchColumn.POSITION])) if isinstance(file, CollectedLog) else None
+                return damage_inside_batch(file, int(row[BatchColumn.POSITION])) if isinstance(file, CollectedLog) else None
         except SourceError as error:
             self._note_unread(replica, error)
             return None
@@ -246,7 +251,7 @@ class LogReader:
         start, end, number = self._needed.get(path, (*offsets, len(self.incomplete)))
         start, end = min(start, offsets[0]), max(end, offsets[1])
         self._needed[path] = start, end, number
-        self.incomplete[number : number + 1] = [Incomplete(path, log.needs_records((start, end)).reason)]
+        self.incomplete[number : number + 1] = [Incomplete(path, log.missing_records_error((start, end)).reason)]
 
     def _note_unread(self, replica: Replica, error: SourceError) -> None:
         self.incomplete.append(not_read(self._source(replica), error))
@@ -347,7 +352,7 @@ def repeated_batches(replica: "Replica", reader: "LogReader") -> list[tuple[int,
     """(offset of a batch, offset of the batch whose records it repeats under a higher producer epoch), in the order of the log."""
     repeated = []
     for bump in replica.state.bumps.kept:
-        rows = reader.batches(replica, max(bump.base_offset - LOOK_BACK, 0), offset_behind(bump.last_offset))
+        rows = reader.batches(replica, max(bump.base_offset - LOOK_BACK, 0), offset_after(bump.last_offset))
         of_producer = [row for row in rows.T if int(row[BatchColumn.PRODUCER_ID]) == bump.producer_id]
         batch = next((row for row in of_producer if int(row[BatchColumn.BASE_OFFSET]) == bump.base_offset), None)
         if batch is None:

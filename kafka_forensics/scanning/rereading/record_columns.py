@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from kafka_forensics.model.arrow import few_words, numbers, words
+from kafka_forensics.model.arrow import dictionary_array, numbers, strings_array
 from kafka_forensics.model.batches import RECORD_TIMESTAMP_TYPES, BatchColumn, RecordColumn
 from kafka_forensics.model.schemas import RECORDS
 from kafka_forensics.parsers.kernels.records import locate_headers
@@ -54,7 +54,7 @@ def _arrays(block: RecordBlock, batches: "Ints", states: "NDArray[np.int8]", *, 
     return [
         numbers(block.offsets),
         numbers(block.timestamps),
-        few_words(block.timestamp_types, RECORD_TIMESTAMP_TYPES),
+        dictionary_array(block.timestamp_types, RECORD_TIMESTAMP_TYPES),
         numbers(block.sequences.astype(np.int32)),
         key,
         value,
@@ -64,13 +64,13 @@ def _arrays(block: RecordBlock, batches: "Ints", states: "NDArray[np.int8]", *, 
         numbers(key_length),
         numbers(value_length),
         numbers(np.full(count, block.payload is None)),
-        few_words(states[block.batches], STATES),
+        dictionary_array(states[block.batches], STATES),
     ]
 
 
-def words_by_number(indices: "NDArray[np.int8]", spelled: tuple[str, ...]) -> "ArrowArray":
+def texts_by_index(indices: "NDArray[np.int8]", spelled: tuple[str, ...]) -> "ArrowArray":
     """The texts at these indices of `spelled`."""
-    return words(spelled).take(numbers(indices))
+    return strings_array(spelled).take(numbers(indices))
 
 
 def byte_strings(buffer: "Buffer", positions: "Ints", lengths: "Ints") -> "ArrowArray":

@@ -14,7 +14,7 @@ from kafka_forensics.model.batches import BatchChunk, BatchColumn, has_right_crc
 from kafka_forensics.model.constants import CONTROL_ABORT, CONTROL_COMMIT, CONTROL_MASK, INT64_MAX, TRANSACTIONAL_MASK
 from kafka_forensics.parsers.log import SegmentReader
 from kafka_forensics.parsers.log_dir import FileKind, parse_file_name
-from kafka_forensics.storage.open import open_beside
+from kafka_forensics.storage.open import open_parent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -120,7 +120,7 @@ class RecordStates:
         return answer
 
 
-class LateStates(RecordStates):
+class LazyRecordStates(RecordStates):
     """The states of a segment's records, which `read` reads when the first transactional batch is looked up; None: all are none."""
 
     def __init__(self, read: Callable[[], RecordStates] | None) -> None:
@@ -144,7 +144,7 @@ def in_transactions(columns: "NDArray[np.int64]") -> "NDArray[np.bool_]":
     return answer
 
 
-def txn_facts(column: "Sequence[int] | NDArray[np.int64]") -> tuple[int, int]:
+def transaction_facts(column: "Sequence[int] | NDArray[np.int64]") -> tuple[int, int]:
     """(attributes, producer id) of a batch by BatchColumn, as arguments of `RecordStates.state`; 0 for attributes of old formats,
     whose bits mean something else."""
     attributes = int(column[BatchColumn.ATTRIBUTES]) if column[BatchColumn.MAGIC] >= 2 else 0
@@ -181,7 +181,7 @@ def base_offsets(source: "ByteSource") -> tuple[int | None, int | None]:
     if base_offset is None:
         return None, None
     try:
-        beside = [_base_offset(entry.name) for entry in open_beside(source).list("")]
+        beside = [_base_offset(entry.name) for entry in open_parent(source).list("")]
     except (PathMissingError, SourceError):
         return base_offset, None
     return base_offset, min((offset for offset in beside if offset is not None and offset > base_offset), default=None)

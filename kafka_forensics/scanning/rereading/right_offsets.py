@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.analysis.segments import Misplaced, Witnessed, at_end
+from kafka_forensics.analysis.segments import LogEndWitnesses, MisplacedBatch, misplaced_last_batch
 from kafka_forensics.model.batches import BatchColumn
-from kafka_forensics.scanning.folding.fold_split import FoldOptions, Merged, fold_replica
+from kafka_forensics.scanning.folding.fold_split import FoldedReplica, FoldOptions, fold_replica
 from kafka_forensics.scanning.rereading.logs_in_order import witnessed_by
 from kafka_forensics.scanning.rereading.reader import LogReader
 
@@ -20,7 +20,7 @@ _ROUNDS: Final = 3
 _CONTENT_COLUMNS: Final = [BatchColumn.CRC, BatchColumn.SIZE_IN_BYTES, BatchColumn.MAGIC]
 
 
-def with_right_offsets(merged: "Sequence[Merged]", key: "NDArray[np.int64]", *, deep: bool) -> "list[Merged]":
+def with_right_offsets(merged: "Sequence[FoldedReplica]", key: "NDArray[np.int64]", *, deep: bool) -> "list[FoldedReplica]":
     """The replicas of one partition, with all batches at the base offsets that belong to their places.
 
     Only a replica with wrong base offsets is read again. `key` and `deep` are those of the first fold.
@@ -39,25 +39,27 @@ def with_right_offsets(merged: "Sequence[Merged]", key: "NDArray[np.int64]", *, 
     return folded
 
 
-def _corrected(merged: "Merged", batches: list[Misplaced], options: FoldOptions) -> "Merged":
+def _corrected(merged: "FoldedReplica", batches: list[MisplacedBatch], options: FoldOptions) -> "FoldedReplica":
     """The replica folded with the offsets of these batches corrected as well."""
     plan, replica, snapshot = merged
     return fold_replica(plan, snapshot.inputs, options, misplaced=(*replica.misplaced, *batches))
 
 
-def _misplaced_last_batch(folded: "Sequence[Merged]", number: int, key: "NDArray[np.int64]") -> Misplaced | None:
+def _misplaced_last_batch(folded: "Sequence[FoldedReplica]", number: int, key: "NDArray[np.int64]") -> MisplacedBatch | None:
     """The last batch of a replica, if its base offset is wrong."""
     plan, replica, _ = folded[number]
-    last = replica.last_in_doubt()
+    last = replica.doubtful_last_batch()
     if last is None:
         return None
     witnessed = witnessed_by(plan, last)
     others = [other for index, (_, other, _) in enumerate(folded) if index != number]
     _add_replicas(witnessed, LogReader([plan for plan, _, _ in folded], key), replica, others, last)
-    return at_end(last, witnessed, cleaned=replica.context.compacted)
+    return misplaced_last_batch(last, witnessed, cleaned=replica.context.compacted)
 
 
-def _add_replicas(witnessed: Witnessed, reader: LogReader, replica: Replica, others: list[Replica], last: Misplaced) -> None:
+def _add_replicas(
+    witnessed: LogEndWitnesses, reader: LogReader, replica: Replica, others: list[Replica], last: MisplacedBatch
+) -> None:
     """Add where other replicas hold a batch of equal bytes, and where the log itself does: such a batch was appended twice."""
     batch = reader.batch_at(replica, last.place)
     if batch is None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from kafka_forensics.analysis.internal_topics import EXCEPTIONS, AgreedLog, MetadataChecks, Replay, agree
+from kafka_forensics.analysis.internal_topics import REPLAY_EXCEPTIONS, AgreedLog, ControllerReplay, MetadataChecks, merge_copies
 from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.evidence.context import ReplicaContext
@@ -39,7 +39,7 @@ def read_controller(inputs: Inputs) -> ControllerEvidence | None:
     metas = [copy.plan.log_dir.meta for copy in copies.copies]
     if not copies.copies or len({meta.cluster_id for meta in metas if meta is not None} - {None}) > 1:
         return None
-    log = agree([copy.log for copy in copies.copies])
+    log = merge_copies([copy.log for copy in copies.copies])
     if not log.base_offsets.size and not copies.snapshots:
         return None
     evidence = _replayed(copies, log)
@@ -110,7 +110,10 @@ class _Replayer:
         usable = [file for file in files if file.check.problem is None and log.agrees_with(file.offset, file.leader_epoch)]
         snapshot_end = max((file.offset for file in usable), default=0)  # a snapshot holds only committed records
         ends = [None if end is None else max(end, snapshot_end) for end in (log.committed_end(voters), log.possible_end(voters))]
-        self._replay, self._checks = Replay(log.start_offset, committed_end=ends[0], possible_end=ends[1]), MetadataChecks()
+        self._replay, self._checks = (
+            ControllerReplay(log.start_offset, committed_end=ends[0], possible_end=ends[1]),
+            MetadataChecks(),
+        )
         self._malformed, self._unknown, self._rejected = MalformedRecords(), UnknownKinds(), MalformedRecords()
         self._copies = copies
         self._snapshots = usable[::-1]
@@ -217,7 +220,7 @@ def _rejected(copies: ControllerCopies, key: BatchKey, offset: int, record: Meta
     evidence: Json = {
         "record_type": _kind(record),
         "reason": problem,
-        "exception": " or ".join(EXCEPTIONS.get(problem, ("RuntimeException",))),
+        "exception": " or ".join(REPLAY_EXCEPTIONS.get(problem, ("RuntimeException",))),
         "brokers": [copy.plan.context.broker for copy in holders],
     }
     evidence |= {name: fields[name] for name in _SUBJECT_FIELDS if name in fields}

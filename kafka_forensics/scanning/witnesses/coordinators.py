@@ -50,7 +50,7 @@ from kafka_forensics.parsers.internal_topics import (
 )
 from kafka_forensics.parsers.kernels.commits import Superseded, mark_alive
 from kafka_forensics.parsers.log import MAX_BATCH_BYTES, PlainRecord, SegmentReader, decode_batch, plain_records, read_batch
-from kafka_forensics.scanning.rereading.logs_in_order import LoggedRecords, Placing, logged_records
+from kafka_forensics.scanning.rereading.logs_in_order import LoggedRecords, OffsetCorrector, logged_records
 from kafka_forensics.scanning.witnesses.malformed_records import MalformedRecords
 from kafka_forensics.storage.bundles import BundleSource
 
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafka_forensics.analysis.kinds.evidence_classes import MetadataMalformedEvidence
-    from kafka_forensics.analysis.segments import Misplaced
+    from kafka_forensics.analysis.segments import MisplacedBatch
     from kafka_forensics.storage.source import ByteFile
 
 
@@ -183,7 +183,7 @@ class _GroupLogReader:
         self._file = ""
         self._segment = 0
         self._batch = (0, 0)
-        self._misplaced: dict[tuple[int, int], Misplaced] = {}
+        self._misplaced: dict[tuple[int, int], MisplacedBatch] = {}
 
     def replayed(self) -> GroupLog:
         """Read the whole log."""
@@ -206,9 +206,9 @@ class _GroupLogReader:
                     reader = SegmentReader(
                         file, max_plausible_offset=limit, inspect=self._inspect, inspect_alone=self._inspect_alone
                     )
-                    placing = Placing(file, log.base_offset, log.base_offset, log.next_base_offset, self._plan)
+                    placing = OffsetCorrector(file, log.base_offset, log.base_offset, log.next_base_offset, self._plan)
                     for chunk in reader.chunks():
-                        right, wrong = placing.put_right(chunk)
+                        right, wrong = placing.correct_base_offsets(chunk)
                         self._misplaced |= {batch.place: batch for batch in wrong.values()}
                         self._note_end(right)
             except SourceError as error:

@@ -7,7 +7,7 @@ from kafka_forensics.model.remote_log import RemoteLog, RemoteLogHistory
 from kafka_forensics.parsers.log_dir import REMOTE_INDEX_CACHE
 
 
-def take_tiered_topics(inputs: Inputs, history: RemoteLogHistory | None) -> None:
+def set_tiered_topics(inputs: Inputs, history: RemoteLogHistory | None) -> None:
     """Set `is_tiered` of all replicas.
 
     It is decided by finished segments in `__remote_log_metadata`, then by the topic's setting in the controllers' log, then by the

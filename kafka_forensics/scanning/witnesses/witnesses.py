@@ -72,7 +72,7 @@ def read_witnesses(inputs: Inputs) -> Witnesses:
     return witnesses
 
 
-def take_control(plan: ReplicaPlan, witnesses: Witnesses) -> None:
+def set_controller_state(plan: ReplicaPlan, witnesses: Witnesses) -> None:
     """Set a replica's controller state, remote log and `compacted`.
 
     Internal topics stay compacted whatever their settings say. The cleaner's checkpoint decides where the controller state does

@@ -5,7 +5,7 @@ from kafka_forensics.storage.archives.decoders import container_of
 from kafka_forensics.storage.archives.members import (
     MAX_MEMBERS,
     MAX_NAME,
-    Member,
+    ArchiveMember,
     MemberDirectory,
     MemberFile,
     MemberTree,

@@ -12,7 +12,7 @@ from kafka_forensics.storage.archives.decoders import Decoder, DeflateDecoder, G
 from kafka_forensics.storage.archives.inflate import CACHE, KEPT, InflatedStream
 from kafka_forensics.storage.archives.members import (
     MAX_NAME,
-    Member,
+    ArchiveMember,
     MemberDirectory,
     MemberFile,
     MemberTree,
@@ -98,13 +98,13 @@ class ArchiveSource(SourceState, ABC):
         node = self._resolve(path).node
         if node is None and self._tree.find(path) is None:
             raise SourceError(path, "no such member")
-        return node.place.position if isinstance(node, Member) and node.place is not None else 0
+        return node.place.position if isinstance(node, ArchiveMember) and node.place is not None else 0
 
     @abstractmethod
-    def _open_member(self, path: str, member: Member) -> ByteFile:
+    def _open_member(self, path: str, member: ArchiveMember) -> ByteFile:
         """The bytes of a regular member."""
 
-    def _node(self, path: str) -> MemberDirectory | Member:
+    def _node(self, path: str) -> MemberDirectory | ArchiveMember:
         """What `path` leads to, links followed. Raises SourceError."""
         resolved = self._resolve(path)
         if resolved.node is None:
@@ -117,7 +117,7 @@ class ArchiveSource(SourceState, ABC):
             return Resolved(node, path)
         return self._tree.follow(path, self._target)
 
-    def _target(self, path: str, link: Member) -> str:
+    def _target(self, path: str, link: ArchiveMember) -> str:
         """The target of a link; if that is not readable, a name that no member can have, so that the link leads nowhere."""
         if link.target is None:
             link.target = ""
@@ -129,7 +129,7 @@ class ArchiveSource(SourceState, ABC):
                     note(self.problems, f"{path}: {error.reason}")
         return link.target if 0 < len(link.target) <= MAX_NAME and "\0" not in link.target else "\0"
 
-    def _entry(self, path: str, node: MemberDirectory | Member) -> Entry:
+    def _entry(self, path: str, node: MemberDirectory | ArchiveMember) -> Entry:
         """The entry of a node under the name `path`; of a link that is followed, its target's."""
         if isinstance(node, MemberDirectory):
             return Entry(path, EntryKind.DIRECTORY, 0, node.mtime_ns, None)
@@ -176,7 +176,7 @@ class TarSource(ArchiveSource):
         finally:
             weakref.finalize(self, _release, self._number, index.kept_bytes)
 
-    def _open_member(self, path: str, member: Member) -> ByteFile:
+    def _open_member(self, path: str, member: ArchiveMember) -> ByteFile:
         place = member.place
         assert isinstance(place, TarPlace)
         if place.unreadable:
@@ -197,7 +197,7 @@ class ZipSource(ArchiveSource):
         self._read_index(ZipIndex(self._file, self._tree, self.problems).run)
         weakref.finalize(self, _release, self._number, 0)
 
-    def _open_member(self, path: str, member: Member) -> ByteFile:
+    def _open_member(self, path: str, member: ArchiveMember) -> ByteFile:
         place = member.place
         assert isinstance(place, ZipPlace)
         if place.flags & ENCRYPTED:

@@ -85,7 +85,7 @@ class Positioned(Protocol):
 
 
 @dataclass(slots=True)
-class Member:
+class ArchiveMember:
     """A member other than a directory; `place` is None for what is never opened."""
 
     kind: EntryKind
@@ -101,14 +101,14 @@ class MemberDirectory:
     """A directory, which has a member, or is implied by the paths of others (then without a time)."""
 
     mtime_ns: int = 0
-    children: "dict[str, MemberDirectory | Member]" = field(default_factory=dict)
+    children: "dict[str, MemberDirectory | ArchiveMember]" = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
     """What a path leads to: a `node` and its own `path`; without a node, `reason` says why a link is not followed."""
 
-    node: MemberDirectory | Member | None
+    node: MemberDirectory | ArchiveMember | None
     path: str
     is_linked: bool = False
     """Whether there were links."""
@@ -126,7 +126,7 @@ class MemberTree:
         self._members_count = 0
         self._names_size = 0
 
-    def add(self, name: str, member: Member) -> None:
+    def add(self, name: str, member: ArchiveMember) -> None:
         """Put `member` at `name`, as the archive spells it. Raises TooManyMembersError."""
         self._count(name)
         parts = safe_parts(name)
@@ -148,14 +148,14 @@ class MemberTree:
         else:
             directory.mtime_ns = mtime_ns
 
-    def find(self, path: str) -> MemberDirectory | Member | None:
+    def find(self, path: str) -> MemberDirectory | ArchiveMember | None:
         """The node at `path` ("" is the root), links not followed; None if there is none."""
-        node: MemberDirectory | Member | None = self.root
+        node: MemberDirectory | ArchiveMember | None = self.root
         for part in path.split("/") if path else ():
             node = node.children.get(part) if isinstance(node, MemberDirectory) else None
         return node
 
-    def follow(self, path: str, target_of: Callable[[str, Member], str]) -> Resolved:
+    def follow(self, path: str, target_of: Callable[[str, ArchiveMember], str]) -> Resolved:
         """What `path` leads to if links are followed, by names of members only; `target_of` gives the target of a link.
 
         An absolute target is looked up below the root, because archives keep names without the `/` at the start.
@@ -190,11 +190,11 @@ class MemberTree:
                 parts.extendleft(reversed(path_parts(text)))
         return Resolved(above[-1][1], "/".join(name for name, _ in above[1:]), is_linked=bool(links))
 
-    def resolve(self, name: str) -> Member | None:
+    def resolve(self, name: str) -> ArchiveMember | None:
         """The member that the target `name` of a hard link means, None if there is none so far."""
         parts = safe_parts(name)
         node = self.find("/".join(parts)) if parts else None
-        return node if isinstance(node, Member) else None
+        return node if isinstance(node, ArchiveMember) else None
 
     def _directory(self, parts: tuple[str, ...]) -> MemberDirectory | None:
         """The directory at `parts`, created if needed; None if one of the parts is something else."""

@@ -13,7 +13,7 @@ from typing import Final
 
 from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.storage.archives.inflate import BLOCK_SIZE, Budget
-from kafka_forensics.storage.archives.members import MAX_NAME, ArchiveBytes, Extents, Member, MemberTree, TarPlace, note
+from kafka_forensics.storage.archives.members import MAX_NAME, ArchiveBytes, ArchiveMember, Extents, MemberTree, TarPlace, note
 from kafka_forensics.storage.source import EntryKind
 
 # Headers of tar archives: POSIX ustar and pax, GNU, star, V7 (IEEE 1003.1 `pax`, GNU tar manual, "Basic Tar Format").
@@ -337,16 +337,16 @@ class TarIndex:
             self._tree.add_directory(name, header.mtime_ns)
         elif kind == b"1":
             target = self._tree.resolve(header.link_name.decode("utf-8", "surrogateescape"))
-            self._tree.add(name, target or Member(EntryKind.OTHER, 0, header.mtime_ns))
+            self._tree.add(name, target or ArchiveMember(EntryKind.OTHER, 0, header.mtime_ns))
         elif kind == b"2":
             target_name = header.link_name.decode("utf-8", "surrogateescape")[: MAX_NAME + 1]
-            self._tree.add(name, Member(EntryKind.SYMLINK, 0, header.mtime_ns, target=target_name))
+            self._tree.add(name, ArchiveMember(EntryKind.SYMLINK, 0, header.mtime_ns, target=target_name))
         elif kind != _VOLUME_LABEL:
             if kind == b"M":
                 note(self._problems, f"a part of several: {name} began in the part before")
-            self._tree.add(name, Member(EntryKind.OTHER, 0, header.mtime_ns))
+            self._tree.add(name, ArchiveMember(EntryKind.OTHER, 0, header.mtime_ns))
 
-    def _regular(self, header: TarHeader, name: str, pax: dict[bytes, bytes]) -> Member:
+    def _regular(self, header: TarHeader, name: str, pax: dict[bytes, bytes]) -> ArchiveMember:
         """A regular file; moves past its data."""
         size_in_bytes = header.size_in_bytes
         if header.type_flag == b"S" or any(keyword.startswith(b"GNU.sparse.") for keyword in pax):
@@ -357,12 +357,12 @@ class TarIndex:
                 self.kept_bytes += size_in_bytes
                 data = self._reader.read_at(self._position, size_in_bytes)
                 place.kept = data if len(data) == size_in_bytes else None
-            member = Member(EntryKind.FILE, size_in_bytes, header.mtime_ns, place)
+            member = ArchiveMember(EntryKind.FILE, size_in_bytes, header.mtime_ns, place)
         self._last = (name, self._position + size_in_bytes)
         self._position += padded(size_in_bytes)
         return member
 
-    def _sparse(self, header: TarHeader, pax: dict[bytes, bytes]) -> Member:
+    def _sparse(self, header: TarHeader, pax: dict[bytes, bytes]) -> ArchiveMember:
         """A sparse file in any of the four formats; unreadable if its map is damaged."""
         declared = decimal(pax.get(b"GNU.sparse.realsize", pax.get(b"GNU.sparse.size", b"")))
         real_size = header.size_in_bytes if declared is None else declared
@@ -381,7 +381,7 @@ class TarIndex:
         except SparseMapError as error:
             place.extents = None
             place.unreadable = str(error)
-        return Member(EntryKind.FILE, real_size, header.mtime_ns, place)
+        return ArchiveMember(EntryKind.FILE, real_size, header.mtime_ns, place)
 
     def _count_extents(self, extents: Extents) -> None:
         self._extents_left -= len(extents.starts)

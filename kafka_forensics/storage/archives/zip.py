@@ -13,7 +13,7 @@ from typing import Final
 
 from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.storage.archives.decoders import measure_deflate
-from kafka_forensics.storage.archives.members import Member, MemberTree, ZipPlace, note
+from kafka_forensics.storage.archives.members import ArchiveMember, MemberTree, ZipPlace, note
 from kafka_forensics.storage.source import ByteFile, EntryKind
 
 # Records of zip archives: local headers, directory entries, end records, 64-bit fields (PKWARE APPNOTE 6.3, chapter 4).
@@ -102,12 +102,12 @@ class ZipRecord:
             return 0
         return calendar.timegm((year, month, day, time >> 11, time >> 5 & 0x3F, (time & 0x1F) * 2)) * 10**9
 
-    def member(self) -> Member:
+    def member(self) -> ArchiveMember:
         """The member for the tree; the target of a link is its content."""
         if self.kind is EntryKind.OTHER:
-            return Member(self.kind, 0, self.mtime_ns)
+            return ArchiveMember(self.kind, 0, self.mtime_ns)
         place = ZipPlace(self.position, self.compressed_size, self.method, self.flags, self.crc)
-        return Member(self.kind, self.size_in_bytes, self.mtime_ns, place)
+        return ArchiveMember(self.kind, self.size_in_bytes, self.mtime_ns, place)
 
 
 def central_record(data: bytes, start: int, shift: int) -> tuple[ZipRecord, int] | None:

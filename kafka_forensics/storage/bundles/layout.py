@@ -28,7 +28,7 @@ PART_BYTES: Final = 4 << 20
 """A part ends as soon as its sections have this many bytes."""
 LEVEL: Final = 1
 """zstd's compression level: delta-coded columns hardly get smaller at higher levels,"""
-QUICK_LEVEL: Final = -1
+FAST_COMPRESSION_LEVEL: Final = -1
 """and alone they are as small at this one, which is faster."""
 MAX_PART_BYTES: Final = 48 << 20
 """A part that decompresses to more is refused."""
@@ -57,9 +57,9 @@ class SectionKind(StrEnum):
     """Bytes `[start, end)` unchanged."""
     BATCHES = "batches"
     """Columns of the batches in `[start, end)`, and the damage there."""
-    KEPT = "kept"
+    RAW = "kept"
     """Batches as they are stored, by position."""
-    TOLD = "told"
+    REDUCED = "told"
     """Batches reduced to what the analysis uses of their records, by position."""
     FRAMES = "frames"
     """The bytes at each place in `[start, end)` where damage begins, read as a batch header."""
@@ -68,11 +68,11 @@ class SectionKind(StrEnum):
 
 
 SECTION_KINDS: Final = frozenset(kind.value for kind in SectionKind)
-TELLING: Final = frozenset({SectionKind.BYTES, SectionKind.BATCHES})
+EXCLUSIVE_KINDS: Final = frozenset({SectionKind.BYTES, SectionKind.BATCHES})
 """Kinds of which at most one section covers any byte of a file."""
 
 
-class Section(NamedTuple):
+class BundleSection(NamedTuple):
     """A section: its part, its place in the decompressed part, and the bytes `[start, end)` of the file that it describes."""
 
     part: int
@@ -93,11 +93,11 @@ class PartIndex(NamedTuple):
     (path, section) of its sections; the rows of the files that end in it."""
 
     begun: list[str]
-    sections: list[tuple[str, Section]]
+    sections: list[tuple[str, BundleSection]]
     files: list[object]
 
 
-def pieces_of_part(
+def part_chunks(
     sections: list[tuple[str, SectionKind, int, int, bytes]], files: list[list[object]], begun: Sequence[str] = ()
 ) -> list[bytes]:
     """The uncompressed bytes of a part, in chunks: `sections` are (path, kind, start, end, data); for `files` and `begun` see
@@ -115,7 +115,7 @@ def read_index(part: bytes | memoryview, number: int) -> PartIndex:
     if magic != _MAGIC or size > len(part) - _PART_HEADER.size:
         raise FormatError("no part of a bundle")
     position = _PART_HEADER.size + size
-    match json_of(bytes(part[_PART_HEADER.size : position])):
+    match parse_json(bytes(part[_PART_HEADER.size : position])):
         case {"begun": list(begun), "sections": list(rows), "files": list(files)} if all(isinstance(path, str) for path in begun):
             sections = []
             for row in rows:
@@ -128,11 +128,11 @@ def read_index(part: bytes | memoryview, number: int) -> PartIndex:
     raise FormatError("a part of a bundle without an index")
 
 
-def _section(row: object, number: int, position: int) -> tuple[str, Section]:
+def _section(row: object, number: int, position: int) -> tuple[str, BundleSection]:
     match row:
         case [str(path), str(kind), int(start), int(end), int(size)] if kind in SECTION_KINDS:
             if all(map(is_number, (start, end, size))) and start <= end and size <= MAX_SECTION_BYTES:
-                return path, Section(number, position, size, SectionKind(kind), start, end)
+                return path, BundleSection(number, position, size, SectionKind(kind), start, end)
     raise FormatError("a section of a bundle that makes no sense")
 
 
@@ -141,7 +141,7 @@ def is_number(value: object, least: int = 0, end: int = MAX_FILE_BYTES) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value < end
 
 
-def json_of(data: bytes, most: int = MAX_VALUES) -> object:
+def parse_json(data: bytes, most: int = MAX_VALUES) -> object:
     """Parse JSON. Raises FormatError if it is invalid, nested too deeply, or may have more than `most` values, which would need
     many times the memory of their bytes."""
     if data.count(b",") + data.count(b"[") + data.count(b"{") > most:
@@ -181,12 +181,12 @@ def read_frames(section: bytes) -> list[Frame]:
     return [Frame(*numbers) for numbers in _FRAME.iter_unpack(section)]
 
 
-def write_held(batches: list[tuple[int, bytes]]) -> bytes:
+def write_batches_section(batches: list[tuple[int, bytes]]) -> bytes:
     """The bytes of a section of (position in the file, batch)."""
     return b"".join(piece for position, data in batches for piece in (_BATCH_HEADER.pack(position, len(data)), data))
 
 
-def read_held(section: bytes) -> dict[int, bytes]:
+def read_batches_section(section: bytes) -> dict[int, bytes]:
     """Batches by position. Raises FormatError."""
     batches: dict[int, bytes] = {}
     start = 0
@@ -204,7 +204,7 @@ def read_held(section: bytes) -> dict[int, bytes]:
     return batches
 
 
-def inflated(data: bytes, limit: int) -> bytes:
+def decompressed(data: bytes, limit: int) -> bytes:
     """Decompress one or more zstd frames. Raises FormatError if they are damaged, or give more than `limit` bytes."""
     import pyarrow as pa  # slow to import, and bundles are rare
 

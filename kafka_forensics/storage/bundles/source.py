@@ -11,12 +11,12 @@ from hashlib import sha256
 from typing import Any, Final
 
 from kafka_forensics.errors import FormatError, SourceError
-from kafka_forensics.model.bundles import About
+from kafka_forensics.model.bundles import BundleDescription
 from kafka_forensics.model.offset_ranges import normalised
 from kafka_forensics.storage.archives import (
     BLOCK,
+    ArchiveMember,
     ArchiveSource,
-    Member,
     MemberDirectory,
     MemberTree,
     TarIndex,
@@ -26,7 +26,7 @@ from kafka_forensics.storage.archives import (
     parse_header,
 )
 from kafka_forensics.storage.bundles import layout
-from kafka_forensics.storage.bundles.layout import Frame, Section, SectionKind, inflated, is_number, json_of
+from kafka_forensics.storage.bundles.layout import BundleSection, Frame, SectionKind, decompressed, is_number, parse_json
 from kafka_forensics.storage.source import NOT_REGULAR, ByteFile, ByteSource, Entry, EntryKind, OpenFile, errors_named
 
 KEPT_BYTES: Final = 96 << 20
@@ -52,7 +52,7 @@ CUT: Final = "the bundle was cut short before the end of this file"
 _KEY_NAME: Final = re.compile(r"[0-9a-f]{16}")
 _ABSOLUTE_PATH: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*://")
 
-_PartSections = tuple[bytes, frozenset[tuple[str, Section]]]
+_PartSections = tuple[bytes, frozenset[tuple[str, BundleSection]]]
 """A decompressed part, and (path, section) of its sections."""
 
 
@@ -60,7 +60,7 @@ _PartSections = tuple[bytes, frozenset[tuple[str, Section]]]
 class BundlePlace:
     """What a bundle holds of a file: its sections, ascending, or why there are none."""
 
-    sections: list[Section] = field(default_factory=list)
+    sections: list[BundleSection] = field(default_factory=list)
     allocated_bytes: int | None = None
     left_out: str | None = None
     is_log: bool = False
@@ -88,7 +88,7 @@ class BundleSource(ArchiveSource):
         """`container` is the file on a storage service; None: it is a local file."""
         super().__init__(path, container)
         self._lock = threading.Lock()
-        self.remembered: tuple[tuple[str, Section] | None, object] = None, None
+        self.remembered: tuple[tuple[str, BundleSection] | None, object] = None, None
         """(path, section) that was read last, and its content."""
         self._parts: OrderedDict[int, _PartSections] = OrderedDict()
         self._parts_bytes = 0
@@ -126,29 +126,29 @@ class BundleSource(ArchiveSource):
     def _add_members(self, seal: bytes, end: int) -> bool:
         """Add the members that a seal names, if they fill the file up to its own header at byte `end`."""
         try:
-            sealed = json_of(seal, layout.MAX_SEALED_VALUES)
+            sealed = parse_json(seal, layout.MAX_SEALED_VALUES)
         except FormatError:
             return False
         rows = sealed.get("members") if isinstance(sealed, dict) else None
-        position, members = 0, list[tuple[str, Member]]()
+        position, members = 0, list[tuple[str, ArchiveMember]]()
         for name, row in rows.items() if isinstance(rows, dict) else ():
             match row:
                 case [size, str()] if is_number(size, 0, end):
-                    members.append((str(name), Member(EntryKind.FILE, size, 0, TarPlace(position + BLOCK))))
+                    members.append((str(name), ArchiveMember(EntryKind.FILE, size, 0, TarPlace(position + BLOCK))))
                     position += BLOCK + padded(size)
                 case _:
                     return False
         if position != end or not members:
             return False
-        for name, member in [*members, (layout.SEAL, Member(EntryKind.FILE, len(seal), 0, TarPlace(end + BLOCK)))]:
+        for name, member in [*members, (layout.SEAL, ArchiveMember(EntryKind.FILE, len(seal), 0, TarPlace(end + BLOCK)))]:
             self._members.add(name, member)
         return True
 
     def _member(self, name: str, limit: int) -> bytes:
         """The bytes of a member of the tar. Raises SourceError if it is missing, too large, truncated, or differs from the seal."""
         member = self._members.find(name)
-        place = member.place if isinstance(member, Member) and member.kind is EntryKind.FILE else None
-        if not isinstance(member, Member) or not isinstance(place, TarPlace):
+        place = member.place if isinstance(member, ArchiveMember) and member.kind is EntryKind.FILE else None
+        if not isinstance(member, ArchiveMember) or not isinstance(place, TarPlace):
             raise SourceError(self.name, f"a bundle without {name}")
         if place.extents is not None or place.unreadable:
             raise SourceError(self.name, f"{name} is a sparse member, and no bundle has any")
@@ -164,7 +164,7 @@ class BundleSource(ArchiveSource):
     def _read_seal(self) -> dict[str, object] | None:
         """[size, SHA-256] of every member; None without a readable seal."""
         try:
-            sealed = json_of(self._member(layout.SEAL, layout.MAX_SEAL_BYTES), layout.MAX_SEALED_VALUES)
+            sealed = parse_json(self._member(layout.SEAL, layout.MAX_SEAL_BYTES), layout.MAX_SEALED_VALUES)
         except (SourceError, FormatError):
             note(self.problems, "without a seal: it was cut short, or its making is not finished; what it holds is read")
             return None
@@ -187,10 +187,10 @@ class BundleSource(ArchiveSource):
                 count = f"{len(names)} members" if len(names) > 1 else "1 member"
                 note(self.problems, f"{count} {difference}, such as {min(names)[:_MAX_TEXT]}: the bundle was changed or damaged")
 
-    def _read_about(self) -> About:
+    def _read_about(self) -> BundleDescription:
         """The content of bundle.json. Raises SourceError if it is not of a bundle of this version."""
         try:
-            fields: Any = json_of(self._member(layout.ABOUT, layout.MAX_ABOUT_BYTES))
+            fields: Any = parse_json(self._member(layout.ABOUT, layout.MAX_ABOUT_BYTES))
         except FormatError as error:
             raise SourceError(self.name, f"no bundle: {error.reason}") from error
         match fields:
@@ -208,8 +208,8 @@ class BundleSource(ArchiveSource):
     def _read_listing(self) -> None:
         """Fill the tree by the listing; without a readable one, by the indexes of all complete parts."""
         try:
-            listing = inflated(self._member(layout.LISTING, layout.MAX_LISTING_BYTES), layout.MAX_LISTING_BYTES)
-            self._add_listed(json_of(listing, layout.MAX_LISTED_VALUES))
+            listing = decompressed(self._member(layout.LISTING, layout.MAX_LISTING_BYTES), layout.MAX_LISTING_BYTES)
+            self._add_listed(parse_json(listing, layout.MAX_LISTED_VALUES))
         except (FormatError, SourceError) as error:
             note(self.problems, f"its listing cannot be read ({error.reason}): files are known by what is in the parts")
             self._set_tree(MemberTree())
@@ -248,7 +248,7 @@ class BundleSource(ArchiveSource):
                 if not all(_is_text(text) for text in (path, refused, left_out, checksum)):
                     raise FormatError("a file with a name that none can have")
                 place = BundlePlace(list(map(_section, sections)), allocated, left_out, is_log, refused, checksum, is_cut)
-                self._tree.add(path, Member(_KINDS[kind], size, mtime_ns, place, target=_NOWHERE))
+                self._tree.add(path, ArchiveMember(_KINDS[kind], size, mtime_ns, place, target=_NOWHERE))
                 if left_out is None and _KINDS[kind] is EntryKind.FILE:
                     place.contradiction = _contradiction(path, size, place)
                 if place.contradiction is not None:
@@ -259,7 +259,7 @@ class BundleSource(ArchiveSource):
     def _list_parts(self) -> None:
         """Fill the tree by the indexes of all readable parts; a file without its row, which ends it, has the sections so far."""
         parts = self._members.find(layout.PARTS)
-        sections: dict[str, list[Section]] = {}
+        sections: dict[str, list[BundleSection]] = {}
         rows: dict[str, list[object]] = {}
         names = parts.children if isinstance(parts, MemberDirectory) else ()
         for number in sorted(int(name[: -len(_PART_END)]) for name in names if _PART_NAME.fullmatch(name)):
@@ -285,7 +285,7 @@ class BundleSource(ArchiveSource):
 
     def _inflate(self, number: int) -> bytes:
         """A decompressed part. Raises SourceError and FormatError."""
-        return inflated(self._member(layout.part_name(number), layout.MAX_PART_BYTES), layout.MAX_PART_BYTES)
+        return decompressed(self._member(layout.part_name(number), layout.MAX_PART_BYTES), layout.MAX_PART_BYTES)
 
     def _part(self, number: int) -> _PartSections:
         """A part, which is kept in memory. Raises SourceError and FormatError."""
@@ -303,7 +303,7 @@ class BundleSource(ArchiveSource):
                 self._parts_bytes -= _memory_size(self._parts.popitem(last=False)[1])
         return part
 
-    def section(self, path: str, section: Section) -> bytes:
+    def section(self, path: str, section: BundleSection) -> bytes:
         """The bytes of a section of the file at `path`. Raises SourceError."""
         try:
             with errors_named(path):
@@ -314,15 +314,15 @@ class BundleSource(ArchiveSource):
             raise SourceError(path, f"the listing of the bundle contradicts its part {section.part}")
         return part[section.position : section.position + section.size_in_bytes]
 
-    def _node(self, path: str) -> MemberDirectory | Member:
+    def _node(self, path: str) -> MemberDirectory | ArchiveMember:
         """The node at `path`. Raises SourceError, for a link or a pipe with the reason why `collect` did not read it."""
         node = self._tree.find(path)
-        if isinstance(node, Member) and node.kind is not EntryKind.FILE:
+        if isinstance(node, ArchiveMember) and node.kind is not EntryKind.FILE:
             assert isinstance(node.place, BundlePlace)
             raise SourceError(path, node.place.refused or NOT_REGULAR)
         return super()._node(path)
 
-    def _entry(self, path: str, node: MemberDirectory | Member) -> Entry:
+    def _entry(self, path: str, node: MemberDirectory | ArchiveMember) -> Entry:
         """The entry of a node; links in a bundle are never followed."""
         if isinstance(node, MemberDirectory):
             return super()._entry(path, node)
@@ -330,7 +330,7 @@ class BundleSource(ArchiveSource):
         assert isinstance(place, BundlePlace)
         return Entry(path, node.kind, node.size_in_bytes, node.mtime_ns, None, place.allocated_bytes, refused=place.refused)
 
-    def _open_member(self, path: str, member: Member) -> ByteFile:
+    def _open_member(self, path: str, member: ArchiveMember) -> ByteFile:
         place = member.place
         assert isinstance(place, BundlePlace)
         if member.kind is not EntryKind.FILE:
@@ -345,7 +345,7 @@ class BundleSource(ArchiveSource):
             raise SourceError(path, CUT)
         return CollectedFile(self, path, member.size_in_bytes, place.sections)
 
-    def needs_records(self, path: str, offsets: tuple[int, int] | None) -> SourceError:
+    def missing_records_error(self, path: str, offsets: tuple[int, int] | None) -> SourceError:
         """The error for bytes of a log, with these offsets (first, last), that the bundle does not hold."""
         directory = path.rpartition("/")[0].rpartition("/")[2]
         topic, _, partition = directory.rpartition("-")
@@ -363,7 +363,7 @@ class BundleSource(ArchiveSource):
 class CollectedFile(OpenFile):
     """A small file with its bytes; zeros where the bundle holds none."""
 
-    def __init__(self, source: BundleSource, path: str, size_in_bytes: int, sections: list[Section]) -> None:
+    def __init__(self, source: BundleSource, path: str, size_in_bytes: int, sections: list[BundleSection]) -> None:
         self.size_in_bytes = size_in_bytes
         self._source, self._path = source, path
         self._sections = sections
@@ -388,20 +388,20 @@ class CollectedLog(OpenFile):
     """A log as facts; only of batches that were collected as they are stored are there bytes."""
 
     def __init__(
-        self, source: BundleSource, path: str, size_in_bytes: int, sections: list[Section], *, is_cut: bool = False
+        self, source: BundleSource, path: str, size_in_bytes: int, sections: list[BundleSection], *, is_cut: bool = False
     ) -> None:
         self.size_in_bytes = size_in_bytes
         self.is_deep = source.about.is_deep
         """Whether `collect` decoded every batch to find damage."""
         self._source, self._path = source, path
         self._is_cut = is_cut
-        self._by_kind: dict[SectionKind, list[Section]] = {kind: [] for kind in SectionKind}
+        self._by_kind: dict[SectionKind, list[BundleSection]] = {kind: [] for kind in SectionKind}
         for section in sections:
             self._by_kind[section.kind].append(section)
-        self._last_batches: tuple[Section | None, dict[int, bytes]] = None, {}
+        self._last_batches: tuple[BundleSection | None, dict[int, bytes]] = None, {}
         """The section of stored or reduced batches that was read last, and its batches by position."""
 
-    def _after(self, kind: SectionKind, start: int, end: int) -> Iterator[Section]:
+    def _after(self, kind: SectionKind, start: int, end: int) -> Iterator[BundleSection]:
         """The sections of a kind that end after `start` and begin before `end`, in file order."""
         sections = self._by_kind[kind]
         for section in sections[bisect.bisect_right(sections, start, key=lambda section: section.end) :]:
@@ -409,7 +409,7 @@ class CollectedLog(OpenFile):
                 return
             yield section
 
-    def batches(self, start: int, end: int) -> Iterator[tuple[Section, bytes]]:
+    def batches(self, start: int, end: int) -> Iterator[tuple[BundleSection, bytes]]:
         """The sections of batches in `[start, end)`, in file order. Raises SourceError if one is missing or unreadable."""
         sections = self._by_kind[SectionKind.BATCHES]
         first = bisect.bisect_right(sections, start, key=lambda section: section.end)
@@ -427,8 +427,8 @@ class CollectedLog(OpenFile):
             raise SourceError(self._path, CUT)
 
     def held(self, start: int, end: int) -> Iterator[tuple[SectionKind, int, bytes]]:
-        """(KEPT or TOLD, position, bytes) of the batches in `[start, end)` that the bundle holds. Raises SourceError."""
-        for kind in (SectionKind.KEPT, SectionKind.TOLD):
+        """(RAW or REDUCED, position, bytes) of the batches in `[start, end)` that the bundle holds. Raises SourceError."""
+        for kind in (SectionKind.RAW, SectionKind.REDUCED):
             for section in self._after(kind, start, end):
                 for position, batch in self._batches_of(section).items():
                     if start <= position < end:
@@ -437,12 +437,12 @@ class CollectedLog(OpenFile):
     def batch(self, position: int) -> bytes | None:
         """The batch at byte `position`, stored or reduced, b"" if the analysis uses nothing of it; None if the bundle does not
         hold it. Raises SourceError."""
-        for kind in (SectionKind.KEPT, SectionKind.TOLD):
+        for kind in (SectionKind.RAW, SectionKind.REDUCED):
             sections = self._by_kind[kind]
             index = bisect.bisect_right(sections, position, key=lambda section: section.start) - 1
             if index >= 0 and position < sections[index].end:
                 data = self._batches_of(sections[index]).get(position)
-                if data is not None or kind is SectionKind.TOLD:
+                if data is not None or kind is SectionKind.REDUCED:
                     return data or b""
         return None
 
@@ -471,7 +471,7 @@ class CollectedLog(OpenFile):
         if covered_end < end:
             raise SourceError(self._path, f"the bundle has no hashes of bytes {covered_end} to {end}")
 
-    def needs_hashes(self) -> SourceError:
+    def missing_hashes_error(self) -> SourceError:
         """The error for a request of keys, if it was collected without their hashes."""
         topic = self._path.rpartition("/")[0].rpartition("/")[2].rpartition("-")[0]
         if self._source.about.redaction is not None:
@@ -480,13 +480,13 @@ class CollectedLog(OpenFile):
         command = f"kafka-forensics collect LOG_DIR --compacted {shlex.quote(topic)} --output FILE.kfb"
         return SourceError(self._path, f"needs hashes of its keys, as the topic is compacted: run `{command}`")
 
-    def _batches_of(self, section: Section) -> dict[int, bytes]:
+    def _batches_of(self, section: BundleSection) -> dict[int, bytes]:
         """Batches of a section by position. Raises SourceError."""
         last_section, batches = self._last_batches
         if section == last_section:
             return batches
         try:
-            batches = layout.read_held(self._source.section(self._path, section))
+            batches = layout.read_batches_section(self._source.section(self._path, section))
         except FormatError as error:
             raise SourceError(self._path, f"part {section.part} of the bundle: {error.reason}") from error
         if not all(section.start <= position < section.end for position in batches):
@@ -494,11 +494,11 @@ class CollectedLog(OpenFile):
         self._last_batches = section, batches
         return batches
 
-    def known(self, section: Section) -> object:
+    def known(self, section: BundleSection) -> object:
         """What `remember` stored for the section; None if another section was remembered since."""
         return self._source.remembered[1] if self._source.remembered[0] == (self._path, section) else None
 
-    def remember(self, section: Section, facts: object) -> None:
+    def remember(self, section: BundleSection, facts: object) -> None:
         """Store the decoded content of one section: the next read is likely to be of the same section."""
         self._source.remembered = (self._path, section), facts
 
@@ -506,9 +506,9 @@ class CollectedLog(OpenFile):
         """The error for facts that contradict each other."""
         return SourceError(self._path, f"the bundle contradicts itself: {reason}")
 
-    def needs_records(self, offsets: tuple[int, int] | None = None) -> SourceError:
+    def missing_records_error(self, offsets: tuple[int, int] | None = None) -> SourceError:
         """The error for a request of records with these offsets (first, last)."""
-        return self._source.needs_records(self._path, offsets)
+        return self._source.missing_records_error(self._path, offsets)
 
     def read_at(self, position: int, size: int) -> bytes:
         """The batch at `position`, if it is stored and has `size` bytes. Raises SourceError otherwise."""
@@ -516,13 +516,13 @@ class CollectedLog(OpenFile):
             return b""
         data = self.batch(position)
         if data is None or len(data) != size:
-            raise self.needs_records()
+            raise self.missing_records_error()
         return data
 
-    def read_kept(self, position: int, size: int) -> bytes:
+    def read_raw_batches(self, position: int, size: int) -> bytes:
         """Bytes `[position, position + size)` of stored batches, and zeros in place of all others. Raises SourceError."""
         buffer = bytearray(self.available(position, size))
-        for section in self._after(SectionKind.KEPT, position, position + len(buffer)):
+        for section in self._after(SectionKind.RAW, position, position + len(buffer)):
             for batch_position, data in self._batches_of(section).items():
                 start, end = batch_position - position, batch_position - position + len(data)
                 if 0 <= start <= end <= len(buffer):
@@ -534,19 +534,19 @@ def _memory_size(part: _PartSections) -> int:
     return len(part[0]) + _SECTION_SIZE * len(part[1])
 
 
-def _row_of_cut_file(path: str, sections: list[Section]) -> list[object]:
+def _row_of_cut_file(path: str, sections: list[BundleSection]) -> list[object]:
     """The row of a file whose end is missing; sections after the bytes that are described are removed from `sections`."""
     is_log = _LOG_NAME.fullmatch(path.rpartition("/")[2]) is not None
-    size = max((section.end for section in sections if section.kind in layout.TELLING), default=0)
+    size = max((section.end for section in sections if section.kind in layout.EXCLUSIVE_KINDS), default=0)
     sections[:] = [section for section in sections if section.end <= size]
     return [path, "f", size, 0, None, None, None, is_log, None]
 
 
-def _section(row: object) -> Section:
+def _section(row: object) -> BundleSection:
     match row:
         case [int(part), int(position), int(size), str(kind), int(start), int(end)] if kind in layout.SECTION_KINDS:
             if all(map(is_number, (part, position, size, start, end))) and start <= end:
-                return Section(part, position, size, SectionKind(kind), start, end)
+                return BundleSection(part, position, size, SectionKind(kind), start, end)
     raise FormatError("a section that makes no sense")
 
 
@@ -600,10 +600,10 @@ def _is_text(text: str | None) -> bool:
         return False
 
 
-def _about(fields: dict[str, Any]) -> About:
+def _about(fields: dict[str, Any]) -> BundleDescription:
     broker, paths = fields.get("broker"), fields.get("paths")
     partitions = fields.get(layout.TRANSACTION_PARTITIONS, 0)
-    return About(
+    return BundleDescription(
         broker if is_number(broker, -1, 1 << 31) or (isinstance(broker, str) and _is_text(broker)) else None,
         tuple(filter(_is_path, paths))[:_MAX_PATHS] if isinstance(paths, list) else (),
         fields.get("deep") is True,

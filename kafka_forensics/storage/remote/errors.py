@@ -30,7 +30,7 @@ _LONGEST: Final = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class RequestFailure:
     """Why a request failed: `kind` is `missing`, `forbidden`, `final` or `transient`; `words`: the service's, no secrets."""
 
     kind: str
@@ -40,7 +40,7 @@ class Failure:
 class RequestFailedError(Exception):
     """A request that failed, after all attempts."""
 
-    def __init__(self, failure: Failure) -> None:
+    def __init__(self, failure: RequestFailure) -> None:
         super().__init__(failure.words)
         self.failure = failure
 
@@ -52,7 +52,7 @@ class _Caught:
     """
 
     def __init__(self, options: StorageOptions) -> None:
-        self.failure: Failure | None = None
+        self.failure: RequestFailure | None = None
         self._options = options
 
     def __enter__(self) -> Self:
@@ -71,7 +71,7 @@ class _Caught:
 def attempt(
     request: Callable[[], Answer],
     options: StorageOptions,
-    give_up: "Callable[[Failure], Failure | None] | None" = None,
+    give_up: "Callable[[RequestFailure], RequestFailure | None] | None" = None,
     *,
     pauses: Iterable[float] | None = None,
 ) -> Answer:
@@ -94,7 +94,7 @@ def attempt(
         time.sleep(pause)
 
 
-def once(request: Callable[[], Answer], options: StorageOptions) -> Answer:
+def request_once(request: Callable[[], Answer], options: StorageOptions) -> Answer:
     """The result of `request`, which is not repeated. Raises RequestFailedError."""
     return attempt(request, options, pauses=())
 
@@ -108,7 +108,7 @@ def failures_named(path: str) -> Iterator[None]:
         raise source_error(path, error.failure) from None
 
 
-def source_error(path: str, failure: Failure) -> SourceError:
+def source_error(path: str, failure: RequestFailure) -> SourceError:
     """The error for the user: the reason, and what to do about it."""
     reason = failure.words
     if failure.kind == "missing":
@@ -120,14 +120,14 @@ def source_error(path: str, failure: Failure) -> SourceError:
     return SourceError(path, reason)
 
 
-def _failure(error: Exception, options: StorageOptions) -> Failure:
+def _failure(error: Exception, options: StorageOptions) -> RequestFailure:
     text = " ".join(options.hide(str(error) or type(error).__name__).split())[:_LONGEST]
     status = getattr(error, "status", getattr(error, "status_code", None))
     if isinstance(error, FileNotFoundError) or _MISSING.search(text) or status == 404:
-        return Failure("missing", text)
+        return RequestFailure("missing", text)
     if isinstance(error, PermissionError) or _FORBIDDEN.search(text) or status in {401, 403}:
-        return Failure("forbidden", text)
+        return RequestFailure("forbidden", text)
     is_permanent = isinstance(error, ImportError | ValueError | RuntimeError | IsADirectoryError)
     if is_permanent or _FINAL.search(text) or getattr(error, "errno", None) in FULL:
-        return Failure("final", text)
-    return Failure("transient", text)
+        return RequestFailure("final", text)
+    return RequestFailure("transient", text)

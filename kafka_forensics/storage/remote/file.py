@@ -8,7 +8,7 @@ from concurrent.futures import CancelledError, Executor, Future
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafka_forensics.errors import SourceError
-from kafka_forensics.storage.remote.errors import Failure, RequestFailedError, attempt, failures_named, once
+from kafka_forensics.storage.remote.errors import RequestFailedError, RequestFailure, attempt, failures_named, request_once
 from kafka_forensics.storage.remote.options import StorageOptions
 from kafka_forensics.storage.source import OpenFile
 
@@ -260,19 +260,19 @@ class ObjectReader:
             self._idle.append(file)
         return data
 
-    def _explain(self, failure: Failure) -> Failure | None:
+    def _explain(self, failure: RequestFailure) -> RequestFailure | None:
         """The permanent reason of a failed read, None if it may be transient: the object is missing or shorter, access is denied.
 
         S3's client reports a connection error if the message of a refusal is longer than the buffer for a small object.
         """
         try:
-            info = once(lambda: self._filesystem.get_file_info(self._full), self._options)
+            info = request_once(lambda: self._filesystem.get_file_info(self._full), self._options)
         except RequestFailedError as error:
             return error.failure if error.failure.kind == "forbidden" else None
         if not info.is_file:
-            return Failure("missing", failure.words)
+            return RequestFailure("missing", failure.words)
         if info.size is not None and info.size < self.size_in_bytes:
-            return Failure("final", _shorter(info.size, self.size_in_bytes))
+            return RequestFailure("final", _shorter(info.size, self.size_in_bytes))
         return None
 
 

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 from kafka_forensics.errors import PathMissingError, SourceError, UsageError, nearest
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.storage.remote.errors import PAUSES, Failure, RequestFailedError, attempt, source_error
+from kafka_forensics.storage.remote.errors import PAUSES, RequestFailedError, RequestFailure, attempt, source_error
 from kafka_forensics.storage.remote.options import StorageOptions
 from kafka_forensics.storage.remote.source import LISTED_AHEAD, RemoteSource
-from kafka_forensics.storage.remote.uris import NATIVE, RemotePlace, remote_place
+from kafka_forensics.storage.remote.uris import PYARROW_SCHEMES, RemotePlace, remote_place
 from kafka_forensics.storage.source import EntryKind, errors_named
 
 if TYPE_CHECKING:
@@ -148,9 +148,9 @@ def open_filesystem(place: RemotePlace, options: StorageOptions, *, uploads: boo
     raise SourceError(place.name, f"{place.scheme}:// does not come up: {failure.words}{how}")
 
 
-def _permanent_java_failure(failure: Failure) -> Failure | None:
+def _permanent_java_failure(failure: RequestFailure) -> RequestFailure | None:
     """A missing Java is a permanent failure; a name node that does not answer may be transient."""
-    return None if _NAME_NODE.search(failure.words) else Failure("final", failure.words)
+    return None if _NAME_NODE.search(failure.words) else RequestFailure("final", failure.words)
 
 
 def _s3(place: RemotePlace, options: StorageOptions, uploads: bool) -> "tuple[FileSystem, str]":
@@ -235,7 +235,7 @@ def _fsspec(place: RemotePlace, options: StorageOptions, _uploads: bool) -> "tup
     try:
         import fsspec
     except ImportError:
-        natives = ", ".join(f"{scheme}://" for scheme in NATIVE)
+        natives = ", ".join(f"{scheme}://" for scheme in PYARROW_SCHEMES)
         raise UsageError(
             f"{place.name}: {place.scheme}:// needs fsspec; without it there are {natives} and file://",
             hint="pip install 'kafka-forensics[fsspec]' and the back end's own package",
@@ -250,7 +250,7 @@ def _fsspec(place: RemotePlace, options: StorageOptions, _uploads: bool) -> "tup
     try:
         filesystem, path = fsspec.core.url_to_fs(uri, **given)
     except (ValueError, TypeError) as error:
-        known = ", ".join(f"{scheme}://" for scheme in NATIVE)
+        known = ", ".join(f"{scheme}://" for scheme in PYARROW_SCHEMES)
         raise UsageError(
             f"{place.name}: {options.hide(str(error))}", hint=f"there are {known}, file:// and what fsspec knows; docs/storage.md"
         ) from None

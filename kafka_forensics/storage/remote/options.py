@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
 from kafka_forensics.errors import UsageError
-from kafka_forensics.storage.remote.uris import holding_at
+from kafka_forensics.storage.remote.uris import options_for_uri
 
 MIN_BLOCK_MIB: Final = 8
 MAX_BLOCK_MIB: Final = 32
@@ -16,7 +16,7 @@ HIDDEN: Final = "***"
 
 _YES: Final = frozenset({"1", "true", "yes"})
 _NO: Final = frozenset({"0", "false", "no"})
-SHOWN: Final = frozenset({"endpoint", "region", "scheme", "anonymous", "block_mib"})
+NON_SECRET_OPTIONS: Final = frozenset({"endpoint", "region", "scheme", "anonymous", "block_mib"})
 """Options whose values may be shown."""
 _HARMLESS: Final = frozenset({"account_name", "host", "port", "user", "project", "tenant_id", "client_id", "kerb_ticket"})
 """Other options whose values may appear in errors; all the rest are secret."""
@@ -63,7 +63,7 @@ class StorageOptions:
     """Secrets in the environment, which must not be shown."""
 
     def __repr__(self) -> str:
-        named = [f"{name}={value!r}" if name in SHOWN else f"{name}={HIDDEN}" for name, value in self._named()]
+        named = [f"{name}={value!r}" if name in NON_SECRET_OPTIONS else f"{name}={HIDDEN}" for name, value in self._named()]
         other = [f"{name}={value!r}" if name in _HARMLESS else f"{name}={HIDDEN}" for name, value in self.other]
         return f"StorageOptions({', '.join([*named, *other])})"
 
@@ -90,11 +90,11 @@ class StorageOptions:
         return text
 
 
-Given: TypeAlias = StorageOptions | Mapping[str, str] | Iterable[tuple[str, str]] | None
+OptionsArgument: TypeAlias = StorageOptions | Mapping[str, str] | Iterable[tuple[str, str]] | None
 """Forms in which a caller may pass options."""
 
 
-def storage_options(given: Given, environment: Mapping[str, str] | None = None, *, uri: str = "") -> StorageOptions:
+def storage_options(given: OptionsArgument, environment: Mapping[str, str] | None = None, *, uri: str = "") -> StorageOptions:
     """Options from a mapping or pairs, else from the environment (by default this process's).
 
     Options that apply to certain URIs only (`uris.apart`) are included if they apply to `uri`. Credentials in the environment are
@@ -103,7 +103,7 @@ def storage_options(given: Given, environment: Mapping[str, str] | None = None, 
     if isinstance(given, StorageOptions):
         return given
     pairs = given.items() if isinstance(given, Mapping) else given or ()
-    return from_pairs(holding_at(uri, pairs), os.environ if environment is None else environment)
+    return from_pairs(options_for_uri(uri, pairs), os.environ if environment is None else environment)
 
 
 def from_pairs(pairs: Iterable[tuple[str, str]], environment: Mapping[str, str]) -> StorageOptions:

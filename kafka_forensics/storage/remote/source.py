@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileInfo, FileSystem
 
 
-def children(filesystem: "FileSystem", directory: str, *, allow_not_found: bool) -> "tuple[list[FileInfo], int]":
+def list_children(filesystem: "FileSystem", directory: str, *, allow_not_found: bool) -> "tuple[list[FileInfo], int]":
     """Objects and directories directly in `directory`, in no order, and how many objects the service listed for that.
 
     Raises OSError, as the file system does.
@@ -271,7 +271,7 @@ class RemoteSource(SourceState):
         full, begin = self._full(path), time.monotonic()
         with failures_named(path):
             infos, count = attempt(
-                lambda: children(self._filesystem, full, allow_not_found=bool(self._old_listings)), self._options
+                lambda: list_children(self._filesystem, full, allow_not_found=bool(self._old_listings)), self._options
             )
         with self._lock:
             self.request_seconds = min(self.request_seconds, time.monotonic() - begin)

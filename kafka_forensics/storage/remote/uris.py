@@ -13,7 +13,7 @@ from kafka_forensics.storage.source import URI
 
 ALIASES: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "viewfs": "hdfs"}
 """Aliases of the schemes that pyarrow opens."""
-NATIVE: Final = ("s3", "gs", "abfs", "hdfs")
+PYARROW_SCHEMES: Final = ("s3", "gs", "abfs", "hdfs")
 """Schemes that pyarrow opens itself."""
 OPTIONS_IN_URIS: Final = frozenset(
     {"endpoint", "endpoint_override", "region", "scheme", "access_key", "secret_key", "session_token", "anonymous", "block_mib"}
@@ -27,7 +27,7 @@ class RemotePlace:
 
     name: str
     scheme: str
-    """One of `NATIVE`, or a scheme of fsspec."""
+    """One of `PYARROW_SCHEMES`, or a scheme of fsspec."""
     root: str
     options: tuple[tuple[str, str], ...] = ()
     """Credentials and options of the URI."""
@@ -51,7 +51,7 @@ def remote_place(uri: str) -> RemotePlace:
         authority = f"{kept}@{host}" if kept else host
     root = (authority + slash + path).rstrip("/")
     name = f"{typed}://{root}"
-    if scheme in NATIVE and scheme != "hdfs" and not authority:
+    if scheme in PYARROW_SCHEMES and scheme != "hdfs" and not authority:
         raise UsageError(f"{name}: names no bucket", hint=f"write {typed}://bucket/path")
     if "\0" in root or any(part in {".", ".."} for part in root.split("/")):
         raise UsageError(f"{name}: a path with . or .. in it", hint="write the path of the object or directory itself")
@@ -59,14 +59,14 @@ def remote_place(uri: str) -> RemotePlace:
 
 
 def _without_query(rest: str, scheme: str) -> tuple[str, list[tuple[str, str]]]:
-    """(text before the `?`, options after it); for other schemes than `NATIVE` the whole query is one option."""
+    """(text before the `?`, options after it); for other schemes than `PYARROW_SCHEMES` the whole query is one option."""
     before, mark, query = rest.rpartition("?")
     if not mark or "=" not in query:
         return rest, []
     pairs = parse_qsl(query, keep_blank_values=True)
-    if not pairs or (scheme in NATIVE and not {name for name, _ in pairs} <= OPTIONS_IN_URIS):
+    if not pairs or (scheme in PYARROW_SCHEMES and not {name for name, _ in pairs} <= OPTIONS_IN_URIS):
         return rest, []
-    if scheme not in NATIVE:
+    if scheme not in PYARROW_SCHEMES:
         return before, [("query", query)]
     return before, [("endpoint" if name == "endpoint_override" else name, value) for name, value in pairs]
 
@@ -102,7 +102,7 @@ _PATTERN: Final = re.compile(r"[*?\[]")
 _LOCAL: Final = frozenset({"file"})
 
 
-def apart(paths: Sequence[str], options: Iterable[tuple[str, str]]) -> tuple[list[str], Pairs]:
+def without_uri_options(paths: Sequence[str], options: Iterable[tuple[str, str]]) -> tuple[list[str], Pairs]:
     """(`paths` without credentials and options of URIs, all options); names before paths (`NAME=PATH`) stay.
 
     Raises UsageError for an invalid URI.
@@ -125,7 +125,7 @@ def apart(paths: Sequence[str], options: Iterable[tuple[str, str]]) -> tuple[lis
     return bare, (*general, *((f"at_{number}", value) for number, value in enumerate(uri_options)))
 
 
-def of_places(options: Iterable[tuple[str, str]]) -> Pairs:
+def options_of_uris(options: Iterable[tuple[str, str]]) -> Pairs:
     """The options of all URIs among the paths (see `apart`)."""
     return tuple(
         (str(name), str(value))
@@ -135,7 +135,7 @@ def of_places(options: Iterable[tuple[str, str]]) -> Pairs:
     )
 
 
-def holding_at(uri: str, options: Iterable[tuple[str, str]]) -> Pairs:
+def options_for_uri(uri: str, options: Iterable[tuple[str, str]]) -> Pairs:
     """The general options, then those of URIs at or above `uri`, the longest of these last. Raises UsageError."""
     general: list[tuple[str, str]] = []
     near: list[tuple[str, list[tuple[str, str]]]] = []

@@ -16,15 +16,15 @@ from kafka_forensics.analysis.compaction import (
     ROW_WIDTH,
     TOMBSTONE,
     TRANSACTIONAL,
+    ComparedLog,
+    KeyColumn,
     KeyComparison,
     KeyTally,
-    Pair,
     RecordState,
-    Row,
-    Side,
+    ReplicaPair,
     Unexplained,
     pack_place,
-    reduced,
+    reduce_rows,
 )
 from kafka_forensics.scanning.folding.keys.question import KeyRuns
 
@@ -52,8 +52,8 @@ class Kept:
 class Case:
     """Replicas of one history: their ends, their records, and the end of the cleaned range."""
 
-    sides: dict[int, Side]
-    pairs: list[Pair]
+    sides: dict[int, ComparedLog]
+    pairs: list[ReplicaPair]
     cleaned_end: int
     records: list[Kept]
 
@@ -65,14 +65,14 @@ class Case:
         rows = np.zeros((len(self.records), ROW_WIDTH), np.int64)
         for row, kept in zip(rows, self.records, strict=True):
             interval = np.searchsorted(cuts, [kept.offset], side="right")
-            row[Row.KEY_HIGH], row[Row.KEY_LOW] = kept.key % 3 - 1, -kept.key
-            row[Row.PLACE] = pack_place(kept.replica, interval, kept.state)[0]
-            row[Row.OFFSET], row[Row.RECORDS] = kept.offset, 1
-            row[Row.VALUE] = kept.value or 0
-            row[Row.EXPIRY] = kept.expiry
-            row[Row.FLAGS] = TOMBSTONE * (kept.value is None) + TRANSACTIONAL * (kept.state != RecordState.VISIBLE)
-            row[Row.KEY_SHOWN] = kept.key
-        return rows[rows[:, Row.PLACE] & 0xFFFFFFFF >= 4]
+            row[KeyColumn.KEY_HIGH], row[KeyColumn.KEY_LOW] = kept.key % 3 - 1, -kept.key
+            row[KeyColumn.PLACE] = pack_place(kept.replica, interval, kept.state)[0]
+            row[KeyColumn.OFFSET], row[KeyColumn.RECORDS] = kept.offset, 1
+            row[KeyColumn.VALUE] = kept.value or 0
+            row[KeyColumn.EXPIRY] = kept.expiry
+            row[KeyColumn.FLAGS] = TOMBSTONE * (kept.value is None) + TRANSACTIONAL * (kept.state != RecordState.VISIBLE)
+            row[KeyColumn.KEY_SHOWN] = kept.key
+        return rows[rows[:, KeyColumn.PLACE] & 0xFFFFFFFF >= 4]
 
 
 @st.composite
@@ -91,8 +91,10 @@ def cases(draw: st.DrawFn) -> Case:
                 state = draw(st.sampled_from([RecordState.VISIBLE] * 6 + [RecordState.ABORTED, RecordState.OPEN]))
                 other = draw(st.integers(0, 9)) == 0 and kept.value is not None
                 records.append(replace(kept, replica=number, state=state, value=9 if other else kept.value))
-    sides = {number: Side(end, draw(st.sampled_from([-1, -1, -1, 10]))) for number, end in enumerate(ends)}
-    pairs = [Pair(i, j, max(starts[i], starts[j]), min(ends[i], ends[j])) for i in range(replicas) for j in range(i + 1, replicas)]
+    sides = {number: ComparedLog(end, draw(st.sampled_from([-1, -1, -1, 10]))) for number, end in enumerate(ends)}
+    pairs = [
+        ReplicaPair(i, j, max(starts[i], starts[j]), min(ends[i], ends[j])) for i in range(replicas) for j in range(i + 1, replicas)
+    ]
     return Case(sides, pairs, draw(st.integers(0, LOG_END)), records)
 
 
@@ -124,7 +126,7 @@ def records_of(case: Case, key: int, replica: int, state: RecordState, low: int,
     return {kept.offset: kept for kept in mine if low <= kept.offset < high}
 
 
-def naive_latest(case: Case, key: int, pair: Pair) -> list[str]:
+def naive_latest(case: Case, key: int, pair: ReplicaPair) -> list[str]:
     """Why the latest records of a key differ, or what explains it."""
     left, right = (records_of(case, key, number, RecordState.VISIBLE, pair.start, pair.end) for number in (pair.left, pair.right))
     if not left and not right:
@@ -160,7 +162,7 @@ def naive_latest(case: Case, key: int, pair: Pair) -> list[str]:
     return ["stale" if rest else "vanished" if case.cleaned_end > record.offset else "missing"]
 
 
-def naive_stuck(case: Case, key: int, pair: Pair) -> list[str]:
+def naive_stuck(case: Case, key: int, pair: ReplicaPair) -> list[str]:
     """Whether one side has a record that stays undecided."""
     for mine, other in ((pair.left, pair.right), (pair.right, pair.left)):
         latest = max(records_of(case, key, mine, RecordState.OPEN, pair.start, pair.end), default=-1)
@@ -175,7 +177,7 @@ def naive_stuck(case: Case, key: int, pair: Pair) -> list[str]:
 
 @given(cases())
 def test_the_comparison_equals_a_naive_one(case: Case) -> None:
-    tally = tallied(case, [reduced(case.rows())])
+    tally = tallied(case, [reduce_rows(case.rows())])
     assert (tally.reasons, tally.explanations) == naive(case)
     if tally.differing:
         assert tally.first_offset == min(tally.listed)
@@ -193,15 +195,15 @@ def test_order_and_spilling_do_not_change_the_result(case: Case, capacity: int, 
             runs.add(shuffled[position : position + step])
             position += step
         blocks = list(runs.blocks())
-    assert np.array_equal(np.concatenate(blocks), reduced(rows))
+    assert np.array_equal(np.concatenate(blocks), reduce_rows(rows))
     order.shuffle(blocks)
-    assert tallied(case, blocks) == tallied(case, [reduced(rows)])
+    assert tallied(case, blocks) == tallied(case, [reduce_rows(rows)])
 
 
 @given(cases(), st.lists(st.integers(0, 3), min_size=5, max_size=5), st.permutations(range(4)))
 def test_tallies_of_any_split_of_the_keys_merge_to_the_whole_tally(case: Case, part_of: list[int], order: list[int]) -> None:
-    rows = reduced(case.rows())
-    tallies = [tallied(case, [rows[np.isin(rows[:, Row.KEY_SHOWN], mine)]]) for mine in _keys_of_parts(part_of)]
+    rows = reduce_rows(case.rows())
+    tallies = [tallied(case, [rows[np.isin(rows[:, KeyColumn.KEY_SHOWN], mine)]]) for mine in _keys_of_parts(part_of)]
     merged = KeyTally()
     for number in order:
         merged.merge(tallies[number])
@@ -239,4 +241,4 @@ def _unexplained(found: list[tuple[int, int, int, bool]]) -> Unexplained:
 @given(cases(), st.integers(0, 60))
 def test_reducing_in_parts_gives_the_same_rows(case: Case, cut: int) -> None:
     rows = case.rows()
-    assert np.array_equal(reduced(np.concatenate((reduced(rows[:cut]), reduced(rows[cut:])))), reduced(rows))
+    assert np.array_equal(reduce_rows(np.concatenate((reduce_rows(rows[:cut]), reduce_rows(rows[cut:])))), reduce_rows(rows))

@@ -8,12 +8,12 @@ import pytest
 from kafka_forensics.analysis.incidents import SIGNATURES
 from kafka_forensics.analysis.incidents.replication_rules import risky_settings
 from kafka_forensics.analysis.incidents.signatures import (
-    Case,
     Condition,
     ConditionResult,
-    Signature,
+    IncidentSignature,
+    PartitionEvidence,
     Weight,
-    matches,
+    match_signatures,
     version_bounds,
 )
 from kafka_forensics.analysis.kinds import finding
@@ -29,12 +29,12 @@ def condition(weight: Weight, answer: ConditionResult, text: str = "") -> Condit
     return Condition(weight, text or f"{weight.value} {answer}"[:60], lambda _: answer)
 
 
-def signature(*conditions: Condition, fixed_in: tuple[str, ...] = ()) -> Signature:
-    return Signature("d99", "KAFKA-99", "a thing", "before 9", fixed_in, conditions)
+def signature(*conditions: Condition, fixed_in: tuple[str, ...] = ()) -> IncidentSignature:
+    return IncidentSignature("d99", "KAFKA-99", "a thing", "before 9", fixed_in, conditions)
 
 
 def match(*conditions: Condition) -> Finding | None:
-    findings = matches(Case([SHOWN]), [signature(*conditions)])
+    findings = match_signatures(PartitionEvidence([SHOWN]), [signature(*conditions)])
     assert len(findings) <= 1
     return findings[0] if findings else None
 
@@ -100,18 +100,18 @@ def test_the_level_of_a_feature_bounds_the_version(level: int | None, bounds: li
 
 
 def test_a_version_with_the_fix_counts_against_a_match_unless_told_otherwise() -> None:
-    case = Case([SHOWN], [], {"metadata.version": 22})
+    case = PartitionEvidence([SHOWN], [], {"metadata.version": 22})
     for fix_rules_out in (True, False):
         known = signature(condition(Weight.MUST, YES), condition(Weight.EXTRA, YES), fixed_in=("2.0.1", "4.0.0"))
-        [finding] = matches(case, [replace(known, fix_rules_out=fix_rules_out)])
+        [finding] = match_signatures(case, [replace(known, fix_rules_out=fix_rules_out)])
         assert finding.evidence["does_not_fit"] == ["metadata.version 22: Kafka 4.0.0 or later"] * fix_rules_out
         assert finding.evidence["version_at_least"] == "4.0.0"
 
 
 @pytest.mark.parametrize("known", SIGNATURES, ids=lambda signature: signature.key)
-def test_no_findings_match_no_signature(known: Signature) -> None:
-    assert matches(Case([]), [known]) == []
-    assert all(condition.holds(Case([])) in (True, False, None) for condition in known.conditions)
+def test_no_findings_match_no_signature(known: IncidentSignature) -> None:
+    assert match_signatures(PartitionEvidence([]), [known]) == []
+    assert all(condition.holds(PartitionEvidence([])) in (True, False, None) for condition in known.conditions)
 
 
 SAFE = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}

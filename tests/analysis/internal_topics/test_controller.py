@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kafka_forensics.analysis.internal_topics import controller
-from kafka_forensics.analysis.internal_topics.controller import MetadataCopy, Replay, add_copy, agree
+from kafka_forensics.analysis.internal_topics.controller import ControllerReplay, MetadataCopy, add_copy, merge_copies
 from kafka_forensics.model.controller import ControllerHistory, MetadataBatch, MetadataSnapshot, PartitionControl, PartitionEvent
 from tests.support.brokers import TOPIC, TOPIC_ID
 from tests.support.controllers import HUGE, change, partition, read, record, setting, topic
@@ -24,12 +24,12 @@ BAD_SETTING = b"\1\4\0" + HUGE
 def replayed(
     *values: bytes, start: int = 0, committed_end: int | None = None, possible_end: int | None = None
 ) -> ControllerHistory:
-    replay = Replay(start, committed_end=committed_end, possible_end=possible_end)
+    replay = ControllerReplay(start, committed_end=committed_end, possible_end=possible_end)
     feed(replay, values, start)
     return replay.finish(start + len(values))
 
 
-def feed(replay: Replay, values: Sequence[bytes], start: int = 0) -> None:
+def feed(replay: ControllerReplay, values: Sequence[bytes], start: int = 0) -> None:
     for offset, value in enumerate(values, start):
         replay.step(offset, 1000 + offset, read(value))
 
@@ -143,7 +143,7 @@ def test_which_elections_are_unclean(before: bytes, then: bytes, unclean: bool) 
 
 
 def test_clearing_elrs_of_another_topic_takes_no_time() -> None:
-    replay = Replay(0)
+    replay = ControllerReplay(0)
     feed(replay, [topic(), *(partition([1], 1, partition_id=number, eligible_leader_replicas=[2]) for number in range(10_000))])
     start = process_time()
     feed(replay, [record(28, topic_name="other")] * 10_000, start=20_000)
@@ -156,7 +156,7 @@ def restated(offset: int, *values: bytes) -> MetadataSnapshot:
 
 
 def test_a_snapshot_completes_a_log_that_begins_later() -> None:
-    replay = Replay(40)
+    replay = ControllerReplay(40)
     assert replay.in_doubt
     replay.restate(restated(40, topic(), setting("cleanup.policy", "compact"), partition([3, 1], 3, leader_epoch=7)))
     assert not replay.in_doubt
@@ -169,7 +169,7 @@ def test_a_snapshot_completes_a_log_that_begins_later() -> None:
 
 
 def test_a_snapshot_makes_state_known_and_adds_events_only_for_differences() -> None:
-    replay = Replay(0)
+    replay = ControllerReplay(0)
     feed(replay, [topic(), partition([1, 2], 1), topic("gone", OTHER_ID), BAD_CHANGE])
     replay.restate(restated(4, topic(), partition([1, 2], 1)))
     feed(replay, [change(isr=[1])], 4)
@@ -267,7 +267,7 @@ SAME = [(0, 1, 7), (2, 1, 8), (4, 1, 9)]
 
 
 def test_a_longer_copy_of_an_older_epoch_does_not_win() -> None:
-    log = agree([copy(1, *SAME, (6, 1, 1), (8, 1, 2)), copy(2, *SAME, (6, 2, 3)), copy(3, *SAME)])
+    log = merge_copies([copy(1, *SAME, (6, 1, 1), (8, 1, 2)), copy(2, *SAME, (6, 2, 3)), copy(3, *SAME)])
     assert (log.start_offset, log.end_offset, log.gaps) == (0, 8, [])
     assert log.agreed_ends == {1: 6, 2: 8, 3: 6}
     assert (log.identities >> 32).tolist() == [1, 1, 1, 2]
@@ -278,7 +278,7 @@ def test_a_longer_copy_of_an_older_epoch_does_not_win() -> None:
 
 @pytest.mark.parametrize("voters", [None, [], [4, 5, 6], [1, 4, 5]])
 def test_too_few_copies_of_voters_show_no_majority(voters: list[int] | None) -> None:
-    assert agree([copy(1, *SAME)]).committed_end(voters) is None
+    assert merge_copies([copy(1, *SAME)]).committed_end(voters) is None
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ def test_too_few_copies_of_voters_show_no_majority(voters: list[int] | None) -> 
 )
 def test_what_a_majority_may_hold_if_copies_are_missing(voters: list[int], ends: tuple[int | None, int | None]) -> None:
     """A voter without a given copy may have everything."""
-    log = agree([copy(1, *SAME), copy(2, *SAME, (6, 2, 3)), copy(3, *SAME)])
+    log = merge_copies([copy(1, *SAME), copy(2, *SAME, (6, 2, 3)), copy(3, *SAME)])
     assert (log.committed_end(voters), log.possible_end(voters)) == ends
 
 
@@ -312,7 +312,7 @@ def test_what_a_majority_may_hold_if_copies_are_missing(voters: list[int], ends:
 def test_copies_complete_each_other(
     copies: tuple[list[tuple[int, int, int]], ...], base_offsets: list[int], gaps: list[tuple[int, int]], end: int
 ) -> None:
-    log = agree([copy(node, *batches) for node, batches in enumerate(copies)])
+    log = merge_copies([copy(node, *batches) for node, batches in enumerate(copies)])
     assert (log.base_offsets.tolist(), log.gaps, log.end_offset) == (base_offsets, gaps, end)
 
 
@@ -338,7 +338,7 @@ def test_copies_of_parts_of_one_log_agree(cuts: list[tuple[int, int, int]]) -> N
     copies: list[MetadataCopy] = []
     for node, (a, b, _) in enumerate(cuts):
         add_copy(copies, copy(node, *whole[min(a, b) : max(a, b) + 1]))
-    log = agree(copies)
+    log = merge_copies(copies)
     batches = {batch for a, b, _ in cuts for batch in whole[min(a, b) : max(a, b) + 1]}
     assert log.base_offsets.tolist() == sorted(base for base, _, _ in batches)
     assert log.end_offset == max(metadata_copy.end_offset for metadata_copy in copies)

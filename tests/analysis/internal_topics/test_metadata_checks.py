@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafka_forensics.analysis.internal_topics import EXCEPTIONS, MetadataChecks
+from kafka_forensics.analysis.internal_topics import REPLAY_EXCEPTIONS, MetadataChecks
 from kafka_forensics.model.controller import MetadataBatch, MetadataSnapshot
 from kafka_forensics.parsers.internal_topics import decode_metadata_record
 from tests.analysis.internal_topics.rejected_records import CASES, MADE
@@ -21,7 +21,7 @@ def test_only_the_last_record_cannot_be_applied(name: str) -> None:
 
 
 def test_every_exception_belongs_to_a_tested_problem() -> None:
-    assert EXCEPTIONS.keys() <= {reason for _, reason in CASES.values()}
+    assert REPLAY_EXCEPTIONS.keys() <= {reason for _, reason in CASES.values()}
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -4,7 +4,7 @@ import pytest
 
 from kafka_forensics.analysis.internal_topics import PartitionCount, misplaced_ids, misplaced_offsets
 from kafka_forensics.analysis.internal_topics.transaction_log import TransactionLogReplay, java_hash
-from kafka_forensics.model.coordinators import Committed, GroupHistory, GroupLog, OffsetCommit, TransactionMetadata
+from kafka_forensics.model.coordinators import CommittedOffset, GroupHistory, GroupLog, OffsetCommit, TransactionMetadata
 from kafka_forensics.model.findings import Finding
 
 EXACT, BY_COPIES = PartitionCount(60, is_exact=True), PartitionCount(60, is_exact=False)
@@ -12,12 +12,12 @@ OLD, NEW = 9, 49
 """The partition of the group `billing` among 50 partitions and among 60."""
 
 
-def committed(partition: int, offset: int, group: str = "billing", topic: str = "t") -> Committed:
+def committed(partition: int, offset: int, group: str = "billing", topic: str = "t") -> CommittedOffset:
     commit = OffsetCommit(offset, -1, "", 1000, -1, None)
-    return Committed(group, topic, 0, commit, 3, commit, 3, partition, 1)
+    return CommittedOffset(group, topic, 0, commit, 3, commit, 3, partition, 1)
 
 
-def history(*commits: Committed) -> GroupHistory:
+def history(*commits: CommittedOffset) -> GroupHistory:
     logs = GroupHistory()
     for commit in commits:
         logs.add(GroupLog(commit.log_partition, 1, committed=[commit]))
@@ -47,7 +47,7 @@ def test_the_hash_equals_that_of_kafka() -> None:
         ([], None),
     ],
 )
-def test_offsets_in_a_partition_that_the_coordinator_does_not_read(commits: list[Committed], severity: str | None) -> None:
+def test_offsets_in_a_partition_that_the_coordinator_does_not_read(commits: list[CommittedOffset], severity: str | None) -> None:
     """Nothing is reported once the group has an equal offset in the right partition."""
     logs = history(*commits)
     found = misplaced_offsets(logs, EXACT)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from kafka_forensics.analysis.internal_topics import transaction_log
-from kafka_forensics.analysis.internal_topics.transaction_log import TransactionLogReplay, describes, java_hash, partition_count
+from kafka_forensics.analysis.internal_topics.transaction_log import TransactionLogReplay, java_hash, partition_count, will_be_ended
 from kafka_forensics.model.coordinators import LoggedState, TransactionLog, TransactionMetadata
 
 P0, P1 = ("t", 0), ("t", 1)
@@ -152,11 +152,11 @@ def test_which_transactions_the_coordinator_will_end() -> None:
     def state(metadata: TransactionMetadata | None) -> LoggedState:
         return LoggedState("a", 0, 0, 0, metadata)
 
-    assert describes(state(meta("Ongoing", P0)), *P0)
-    assert describes(state(meta("PrepareAbort", P0, P1)), *P1)
-    assert not describes(state(meta("Ongoing", P0)), *P1)
-    assert not describes(state(meta("CompleteAbort", P0)), *P0)
-    assert not describes(state(None), *P0)
+    assert will_be_ended(state(meta("Ongoing", P0)), *P0)
+    assert will_be_ended(state(meta("PrepareAbort", P0, P1)), *P1)
+    assert not will_be_ended(state(meta("Ongoing", P0)), *P1)
+    assert not will_be_ended(state(meta("CompleteAbort", P0)), *P0)
+    assert not will_be_ended(state(None), *P0)
 
 
 def test_an_implausible_partition_does_not_count() -> None:

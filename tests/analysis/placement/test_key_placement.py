@@ -19,8 +19,8 @@ from kafka_forensics.analysis.placement import (
     PartitionKeys,
     Placement,
     Rule,
-    judge_topic,
     placement_finding,
+    weigh_rules,
 )
 from kafka_forensics.model.batches import KEY_SAMPLE_COLUMNS
 from kafka_forensics.model.findings import Confidence, Severity
@@ -68,7 +68,7 @@ def placed(by: Callable[[bytes, int], int], count: int, named: list[bytes], star
 
 
 def judged(sent: Sequence[Sent | tuple[bytes, int, int]], count: int, *, exact: bool = True) -> Placement:
-    return judge_topic("orders", topic(sent, count), count, exact_count=exact)
+    return weigh_rules("orders", topic(sent, count), count, exact_count=exact)
 
 
 def rules(placement: Placement) -> list[Rule]:
@@ -231,7 +231,7 @@ def test_the_share_of_records_without_a_key() -> None:
     assert judged(sent, 2).keyless_share == {0: 75, 1: 25}
     partitions = topic(sent, 2)
     partitions[1].records *= 9
-    assert judge_topic("orders", partitions, 2, exact_count=True).keyless_share == {0: 25, 1: 75}
+    assert weigh_rules("orders", partitions, 2, exact_count=True).keyless_share == {0: 25, 1: 75}
 
 
 @given(
@@ -251,7 +251,7 @@ def test_the_share_of_records_without_a_key() -> None:
 def test_any_samples_are_accepted(rows: list[tuple[int, ...]], count: int, exact: bool) -> None:
     matrix = np.array(rows, np.int64).reshape(-1, KEY_SAMPLE_COLUMNS).T
     partitions = {number: PartitionKeys(matrix, len(rows), 0, len(rows)) for number in (0, count - 1)}
-    placement = judge_topic("t", partitions, count, exact_count=exact)
+    placement = weigh_rules("t", partitions, count, exact_count=exact)
     finding = placement_finding(placement, partitions, "x")
     assert finding is None or broken([finding]) == []
     assert placement.scattered_keys <= placement.keys

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from kafka_forensics.analysis.producers.producers import BUMPS_KEPT, EpochBump, EpochBumps, ProducersFold, ProducerState
 from kafka_forensics.analysis.producers.rules import ProducerTable, find_producer
-from kafka_forensics.analysis.producers.runs import FirstAndLastRows, OffsetRuns, offset_behind
+from kafka_forensics.analysis.producers.runs import FirstAndLastRows, OffsetRuns, offset_after
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CONTROL_MASK, TRANSACTIONAL_MASK
 from kafka_forensics.model.findings import Confidence, Finding, Severity
@@ -339,7 +339,7 @@ def test_many_breaks_hide_the_middle_but_not_the_ends() -> None:
 
 @pytest.mark.parametrize("last_offset", [5, 2**63 - 2, 2**63 - 1])
 def test_the_offset_after_the_last_fits(last_offset: int) -> None:
-    assert offset_behind(last_offset) == min(last_offset + 1, 2**63 - 1)
+    assert offset_after(last_offset) == min(last_offset + 1, 2**63 - 1)
 
 
 def test_damage_is_a_break_at_its_place() -> None:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kafka_forensics.analysis.replica import RecoveryFold, WalkEnd
-from kafka_forensics.analysis.segments.framing import survey
+from kafka_forensics.analysis.segments.framing import chunk_facts
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchChunk
 from kafka_forensics.parsers.log.codecs import last_entry, read_next_offset
-from kafka_forensics.replication.recovery import LENGTH_TOO_SMALL, OFFSET_OVERFLOW, Stop
+from kafka_forensics.replication.recovery import LENGTH_TOO_SMALL, OFFSET_OVERFLOW, RecoveryStop
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.memory import MemoryFile
 from tests.support.segments import read
@@ -86,7 +86,7 @@ def test_any_damage_and_any_cut_end_like_a_naive_walk(noise: bytes, at: int, poi
 @pytest.mark.parametrize(("segment", "stopped_at"), [(BASE, None), (BASE - 2**31 + 30, 15), (BASE + 1, None), (BASE + 2, 0)])
 def test_offsets_beyond_a_segments_range_end_the_walk(segment: int, stopped_at: int | None) -> None:
     (chunk,) = read(DATA).chunks
-    seen = survey(chunk.columns)
+    seen = chunk_facts(chunk.columns)
     assert seen.joined
     fold = RecoveryFold(segment)
     fold.step(chunk, seen)
@@ -101,7 +101,7 @@ def test_an_end_in_a_later_segment_is_independent_of_the_one_before() -> None:
     right.step(BatchChunk(np.empty((BATCH_COLUMNS, 0), np.int64), read(bytes(50)).chunks[0].damage, 0, 0, 0))
     left.merge(right)
     assert left.ends == {200: WalkEnd(0, LENGTH_TOO_SMALL, None, 0)}
-    assert left.stop(200) == Stop(0, 200, LENGTH_TOO_SMALL)
+    assert left.stop(200) == RecoveryStop(0, 200, LENGTH_TOO_SMALL)
 
 
 @pytest.mark.parametrize(

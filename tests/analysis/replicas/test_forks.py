@@ -15,7 +15,7 @@ from hypothesis import assume, given, strategies as st
 from kafka_forensics.analysis.replica import Replica, ReplicaState, whole
 from kafka_forensics.analysis.replicas import diff as differences
 from kafka_forensics.analysis.replicas.comparison import compare, with_holders
-from kafka_forensics.analysis.replicas.controller_state import judged_by_controller
+from kafka_forensics.analysis.replicas.controller_state import with_controller_findings
 from kafka_forensics.analysis.replicas.forks import brokers_epochs, fork_findings
 from kafka_forensics.analysis.replicas.single_replica import own_findings
 from kafka_forensics.model.batches import Damage
@@ -348,7 +348,7 @@ def findings_of(name: str) -> Any:
     findings_of = [[compared.agreement.kind, compared.agreement.common_end_offset], rows(compared.findings)]
     findings_of += [rows(with_holders(replicas, own, compared, all_read=all_read)) for all_read in ((True, False) if own else ())]
     if replicas[0].context.control is not None:
-        findings_of.append(rows(judged_by_controller(replicas, compared.conflicts, compared.findings, logs)))
+        findings_of.append(rows(with_controller_findings(replicas, compared.conflicts, compared.findings, logs)))
     return json.loads(json.dumps(findings_of, default=asdict))
 
 
@@ -418,7 +418,7 @@ def test_a_truncated_segment_is_reported_once(beyond: int, cut: int) -> None:
         following.step(chunk)
     state.merge(following)
     replica = whole(context(segment_base_offsets=[0, 10]), state)
-    replica.entries_beyond[0, "index"] = beyond
+    replica.index_entries_beyond_log[0, "index"] = beyond
     findings_of = {"SEG_SHORT": 1} if cut or beyond else {"SEGMENT_MISSING": 1}
     assert Counter(finding.kind for finding in own_findings(replica)) == {"OFFSET_GAP": 1} | findings_of
 

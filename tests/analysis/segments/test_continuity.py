@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kafka_forensics.analysis.segments import continuity
-from kafka_forensics.analysis.segments.continuity import BadTail, ContinuityFold, Course, Run, judge
+from kafka_forensics.analysis.segments.continuity import BadTail, ContinuityFold, OffsetSequence, Run, judge
 from kafka_forensics.model.batches import BatchColumn, Damage
 from tests.support.segments import columns_of
 from tests.support.strategies import folded
@@ -162,7 +162,7 @@ def test_the_first_and_last_of_too_many_runs_are_kept_at_any_cut(count: int, dra
     assert state.dropped_runs == max(0, count - 8)
 
 
-def course_of(*batches: tuple[int, int], damage: tuple[int, ...] = (), segment: int = 0) -> Course:
+def course_of(*batches: tuple[int, int], damage: tuple[int, ...] = (), segment: int = 0) -> OffsetSequence:
     """The judged batches `[base, end)`, with damage before those whose number is in `damage`."""
     state = ContinuityFold(segment)
     rows = []
@@ -173,9 +173,10 @@ def course_of(*batches: tuple[int, int], damage: tuple[int, ...] = (), segment: 
     return judge(state.runs)
 
 
-def kinds_and_offsets(course: Course) -> list[tuple[str, int, int]]:
+def kinds_and_offsets(offset_sequence: OffsetSequence) -> list[tuple[str, int, int]]:
     return [
-        (irregularity.kind.removeprefix("OFFSET_"), irregularity.start, irregularity.end) for irregularity in course.irregularities
+        (irregularity.kind.removeprefix("OFFSET_"), irregularity.start, irregularity.end)
+        for irregularity in offset_sequence.anomalies
     ]
 
 
@@ -223,9 +224,13 @@ OF_SEVERAL = [("DISCONTINUITY", 20, 22), ("GAP", 2, 4), ("NON_MONOTONIC", 10, 12
 def test_kinds_of_irregularities(
     batches: list[tuple[int, int]], damage: tuple[int, ...], expected: list[tuple[str, int, int]], end: int, lost: object
 ) -> None:
-    course = course_of(*batches, damage=damage)
-    assert (sorted(kinds_and_offsets(course)), course.end_offset, course.eaten) == (expected, end, lost)
-    for irregularity in course.irregularities:
+    offset_sequence = course_of(*batches, damage=damage)
+    assert (sorted(kinds_and_offsets(offset_sequence)), offset_sequence.end_offset, offset_sequence.lost_to_damage) == (
+        expected,
+        end,
+        lost,
+    )
+    for irregularity in offset_sequence.anomalies:
         assert irregularity.kind != "OFFSET_GAP" or irregularity.run.start_offset == irregularity.end
 
 
@@ -234,10 +239,10 @@ def test_kinds_of_irregularities(
 def test_a_flipped_base_offset_is_a_discontinuity_of_its_batch(which: int, wrong: int) -> None:
     batches = log_of()
     batches[which] = (wrong, wrong + 2)
-    course = course_of(*batches)
-    assert kinds_and_offsets(course) == [("DISCONTINUITY", 2 * which, 2 * which + 2)]
-    assert course.irregularities[0].run.start_offset == wrong
-    assert course.end_offset == 20
+    offset_sequence = course_of(*batches)
+    assert kinds_and_offsets(offset_sequence) == [("DISCONTINUITY", 2 * which, 2 * which + 2)]
+    assert offset_sequence.anomalies[0].run.start_offset == wrong
+    assert offset_sequence.end_offset == 20
 
 
 def test_a_flip_in_the_first_batch_of_a_later_segment() -> None:
@@ -245,9 +250,9 @@ def test_a_flip_in_the_first_batch_of_a_later_segment() -> None:
     left.step(columns_of([{BatchColumn.BASE_OFFSET: n} for n in range(4)]), [])
     right.step(columns_of([{BatchColumn.BASE_OFFSET: n} for n in (2**33, 5, 6)]), [])
     left.merge(right)
-    course = judge(left.runs)
-    assert kinds_and_offsets(course) == [("DISCONTINUITY", 4, 5)]
-    assert (course.irregularities[0].run.segment, course.end_offset) == (4, 7)
+    offset_sequence = judge(left.runs)
+    assert kinds_and_offsets(offset_sequence) == [("DISCONTINUITY", 4, 5)]
+    assert (offset_sequence.anomalies[0].run.segment, offset_sequence.end_offset) == (4, 7)
 
 
 @pytest.mark.parametrize(("delta", "count"), [(7, 2), (0, 2), (2**31 - 1, 2)])
@@ -264,21 +269,21 @@ def test_a_wrong_last_offset_is_no_break_if_the_records_join(delta: int, count: 
 def test_missing_offsets_are_exactly_the_gaps(order: list[int], lost: set[int]) -> None:
     """With batches in any order, the gaps are the offsets between the first and the end that no batch has."""
     batches = [(2 * n, 2 * n + 2) for n in order if n not in lost]
-    course = course_of(*batches, segment=10**6)
-    if any(kind == "DISCONTINUITY" for kind, _, _ in kinds_and_offsets(course)) or not batches:
+    offset_sequence = course_of(*batches, segment=10**6)
+    if any(kind == "DISCONTINUITY" for kind, _, _ in kinds_and_offsets(offset_sequence)) or not batches:
         return
     held = {offset for base, end in batches for offset in range(base, end)}
-    gaps = {offset for kind, start, end in kinds_and_offsets(course) if kind == "GAP" for offset in range(start, end)}
+    gaps = {offset for kind, start, end in kinds_and_offsets(offset_sequence) if kind == "GAP" for offset in range(start, end)}
     assert gaps == set(range(batches[0][0], max(held) + 1)) - held
-    assert course.end_offset == max(held) + 1
+    assert offset_sequence.end_offset == max(held) + 1
 
 
 @given(items())
 def test_judging_never_fails(log: list[Item]) -> None:
     runs, _ = naive(log, compacted=False)
-    course = judge(runs)
-    for irregularity in course.irregularities:
+    offset_sequence = judge(runs)
+    for irregularity in offset_sequence.anomalies:
         assert irregularity.run in runs
         assert irregularity.kind in ("OFFSET_GAP", "OFFSET_REGRESSION", "OFFSET_NON_MONOTONIC", "OFFSET_DISCONTINUITY")
     if len(runs) == 1:
-        assert course.end_offset == runs[0].end_offset
+        assert offset_sequence.end_offset == runs[0].end_offset

@@ -109,10 +109,10 @@ def parts(index: OffsetIndex, times: TimeIndex, *logs: Rows) -> list[IndexFold]:
 def test_the_end_of_an_open_index_is_known_over_several_parts() -> None:
     """With entries or summaries, the last entry that agrees with the log is the same."""
     index = replace(offset_index((4, 0), (14, 200), (19, 300), (7, 100), (40, 900)), zero_tail_bytes=80)
-    for lighten in (False, True):
+    for drop_entries in (False, True):
         a, b = parts(index, time_index(), LOG[:2], LOG[2:])
-        for state in (a, b) if lighten else ():
-            state.lighten()
+        for state in (a, b) if drop_entries else ():
+            state.drop_entries()
         a.merge(b)
         assert [(tail.file_kind, tail.entries, tail.last_sound) for tail in a.zero_tails()] == [("index", 5, 3)]
 

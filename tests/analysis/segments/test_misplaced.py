@@ -14,13 +14,13 @@ from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas.diff import walked
 from kafka_forensics.analysis.segments.continuity import ContinuityFold, Run
 from kafka_forensics.analysis.segments.misplaced import (
-    Misplaced,
-    Witnessed,
-    at_end,
-    by_neighbours,
-    last_in_doubt,
-    out_of_line,
-    put_right,
+    LogEndWitnesses,
+    MisplacedBatch,
+    correct_base_offsets,
+    doubtful_last_batch,
+    misplaced_between_neighbours,
+    misplaced_in_cleaned_log,
+    misplaced_last_batch,
 )
 from kafka_forensics.model.batches import BatchChunk, BatchColumn
 from tests.analysis.replica_logs import Logs, batches
@@ -77,18 +77,18 @@ FLIPS = st.integers(0, 63)
 
 @given(logs(gaps=False), st.data(), FLIPS)
 def test_neighbours_that_join_give_the_right_offset(spans: Spans, data: st.DataObject, bit: int) -> None:
-    assert by_neighbours(matrix(spans), 0, spans[0][0], None) == []
+    assert misplaced_between_neighbours(matrix(spans), 0, spans[0][0], None) == []
     row = data.draw(st.integers(0, len(spans) - 2))
-    (misplaced,) = by_neighbours(matrix(moved(spans, row, bit)), 0, spans[0][0], None)
+    (misplaced,) = misplaced_between_neighbours(matrix(moved(spans, row, bit)), 0, spans[0][0], None)
     assert (misplaced.position, misplaced.offset, misplaced.end_offset) == (100 * row, *spans[row])
 
 
 @given(logs(gaps=True), st.data(), FLIPS)
 def test_no_sound_batch_of_a_cleaned_log_is_reported(spans: Spans, data: st.DataObject, bit: int) -> None:
-    assert list(out_of_line(runs_of(spans, spans[0][0]))) == []
-    assert by_neighbours(matrix(spans), 0, spans[0][0], None) == []
+    assert list(misplaced_in_cleaned_log(runs_of(spans, spans[0][0]))) == []
+    assert misplaced_between_neighbours(matrix(spans), 0, spans[0][0], None) == []
     wrong = moved(spans, data.draw(st.integers(0, len(spans) - 1)), bit)
-    for misplaced in out_of_line(runs_of(wrong, spans[0][0])):
+    for misplaced in misplaced_in_cleaned_log(runs_of(wrong, spans[0][0])):
         others = [span for index, span in enumerate(wrong) if index != misplaced.position // 100]
         assert others == sorted(others)
         room = [(0, 0), *others, (2**63, 2**63)]
@@ -99,7 +99,7 @@ def test_no_sound_batch_of_a_cleaned_log_is_reported(spans: Spans, data: st.Data
 @given(logs(gaps=True), st.data(), st.integers(14, 63))
 def test_a_distant_batch_of_a_cleaned_log_is_reported(spans: Spans, data: st.DataObject, bit: int) -> None:
     row = data.draw(st.integers(0, len(spans) - 2))
-    (misplaced,) = out_of_line(runs_of(moved(spans, row, bit), spans[0][0]))
+    (misplaced,) = misplaced_in_cleaned_log(runs_of(moved(spans, row, bit), spans[0][0]))
     assert (misplaced.position, misplaced.offset, misplaced.end_offset) == (100 * row, *spans[row])
 
 
@@ -123,7 +123,7 @@ def test_edges_of_runs_by_any_cut(drawn: list[tuple[int, int]], compacted: bool,
         row = end
 
 
-LAST = Misplaced(0, 500, 5, 100 ^ 1 << 12, 100, 100, ("the batch before",))
+LAST = MisplacedBatch(0, 500, 5, 100 ^ 1 << 12, 100, 100, ("the batch before",))
 NEAR = replace(LAST, written=100 ^ 1 << 3)
 TWO_BITS = replace(LAST, written=100 ^ 0x3000)
 BELOW = replace(LAST, written=100 ^ 1 << 6)
@@ -153,19 +153,19 @@ BELOW = replace(LAST, written=100 ^ 1 << 6)
     ],
 )
 def test_the_last_batch_by_its_witnesses(
-    last: Misplaced, ends: list[int], starts: list[int], elsewhere: list[int], cleaned: bool, is_wrong: bool
+    last: MisplacedBatch, ends: list[int], starts: list[int], elsewhere: list[int], cleaned: bool, is_wrong: bool
 ) -> None:
-    heard = Witnessed(*([(offset, "somebody") for offset in each] for each in (ends, starts, elsewhere)))
-    misplaced = at_end(last, heard, cleaned=cleaned)
+    heard = LogEndWitnesses(*([(offset, "somebody") for offset in each] for each in (ends, starts, elsewhere)))
+    misplaced = misplaced_last_batch(last, heard, cleaned=cleaned)
     assert (misplaced is not None) is is_wrong
     assert misplaced is None or misplaced.offset == 100
 
 
 def test_the_doubtful_last_batch() -> None:
-    assert last_in_doubt([]) is None
-    assert last_in_doubt(runs_of([(0, 3), (3, 5)])) is None
-    assert last_in_doubt([Run(0, 5, 0, 0, 1), Run(7, 9, 0, 100, 1, after_damage=(0, 50))]) is None
-    last = last_in_doubt(runs_of([(0, 3), (4, 5), (99, 101)]))
+    assert doubtful_last_batch([]) is None
+    assert doubtful_last_batch(runs_of([(0, 3), (3, 5)])) is None
+    assert doubtful_last_batch([Run(0, 5, 0, 0, 1), Run(7, 9, 0, 100, 1, after_damage=(0, 50))]) is None
+    last = doubtful_last_batch(runs_of([(0, 3), (4, 5), (99, 101)]))
     assert last is not None
     assert (last.position, last.offsets, last.written, last.offset) == (200, 2, 99, 5)
 
@@ -173,16 +173,16 @@ def test_the_doubtful_last_batch() -> None:
 def test_base_offsets_are_corrected_in_a_copy() -> None:
     columns = matrix([(0, 3), (99, 101), (5, 6)])
     chunk = BatchChunk(columns, [], 300, 0, 0)
-    right = put_right(chunk, {100: 3}).columns
+    right = correct_base_offsets(chunk, {100: 3}).columns
     assert right[BatchColumn.BASE_OFFSET].tolist() == [0, 3, 5]
     assert right[BatchColumn.LAST_OFFSET].tolist() == [2, 4, 5]
     assert columns[BatchColumn.BASE_OFFSET].tolist() == [0, 99, 5]
-    assert put_right(chunk, {999: 3}) is chunk
+    assert correct_base_offsets(chunk, {999: 3}) is chunk
 
 
 def test_bytes_are_rewritten_by_the_difference() -> None:
     """The first field of an old compressed message is its last offset."""
-    wrong = Misplaced(0, 0, 3, 1000, 8, 8)
+    wrong = MisplacedBatch(0, 0, 3, 1000, 8, 8)
     assert wrong.rewritten((1002).to_bytes(8, "big") + b"rest") == (10).to_bytes(8, "big") + b"rest"
     assert wrong.rewritten(b"short") == b"short"
     assert wrong.rewritten((-(2**63)).to_bytes(8, "big", signed=True)) == (-(2**63)).to_bytes(8, "big", signed=True)

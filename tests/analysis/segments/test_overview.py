@@ -10,7 +10,7 @@ from kafka_forensics.analysis.epochs import EpochsFold
 from kafka_forensics.analysis.producers.producers import ProducersFold
 from kafka_forensics.analysis.replica import BlockDigests
 from kafka_forensics.analysis.segments.continuity import ContinuityFold
-from kafka_forensics.analysis.segments.framing import FramingFold, survey
+from kafka_forensics.analysis.segments.framing import FramingFold, chunk_facts
 from kafka_forensics.analysis.segments.indexes import IndexFold
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchChunk, BatchColumn, Damage
 
@@ -81,7 +81,7 @@ def naive(columns: "np.ndarray[Any, np.dtype[np.int64]]") -> tuple[int, ...]:
 @given(chunks())
 def test_the_chunk_facts_equal_naive_ones(columns: "np.ndarray[Any, np.dtype[np.int64]]") -> None:
     rough, changes, producers, *others = naive(columns)
-    assert survey(columns) == (rough == 0, changes == 0, producers > 0, *others)
+    assert chunk_facts(columns) == (rough == 0, changes == 0, producers > 0, *others)
 
 
 def state_of(fold: Any) -> Any:
@@ -107,7 +107,7 @@ def test_folds_give_the_same_with_and_without_chunk_facts(parts: list[Any], comp
     framings = FramingFold(0), FramingFold(0)
     for columns in parts:
         damage = [Damage("FRAMING_LOST", int(columns[BatchColumn.POSITION, -1]) + 61, 10)] if damaged else []
-        seen = survey(columns)
+        seen = chunk_facts(columns)
         for states, given_survey in ((surveyed, (seen,)), (plain, ())):
             continuity, *others = states
             continuity.step(columns, damage, *given_survey)

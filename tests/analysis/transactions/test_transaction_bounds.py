@@ -8,7 +8,7 @@ import pytest
 from kafka_forensics.analysis.internal_topics import transaction_log
 from kafka_forensics.analysis.internal_topics.transaction_log import TransactionLogReplay
 from kafka_forensics.analysis.kinds import finding
-from kafka_forensics.analysis.transactions_across.judging import TransactionsAcross
+from kafka_forensics.analysis.transactions_across.judging import CrossPartitionTransactions
 from kafka_forensics.model.coordinators import TransactionLog, TransactionMetadata
 from kafka_forensics.model.findings import Finding, Place
 
@@ -32,7 +32,7 @@ def judged(log: TransactionLog, producer_id: int, as_of: int | None = None) -> M
     """What is said of an open transaction of a producer in `t-0`."""
     numbers = {"first_offset": 0, "last_offset": 1, "first_timestamp": NOW, "last_timestamp": NOW, "last_stable_offset": 0}
     opened: Finding = finding("TXN_OPEN", Place(*P0, 1), {"producer_id": producer_id, "producer_epoch": 0, **numbers})
-    (one,) = TransactionsAcross(log, as_of).finish([opened], [])
+    (one,) = CrossPartitionTransactions(log, as_of).finish([opened], [])
     return one.evidence
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.analysis.producers.producers import ProducersFold
-from kafka_forensics.analysis.transactions.endings import as_endings
+from kafka_forensics.analysis.transactions.endings import endings_of
 from kafka_forensics.analysis.transactions.index_check import IndexCheck
 from kafka_forensics.analysis.transactions.transactions import TransactionsFold
 from kafka_forensics.model.batches import BatchColumn
@@ -98,7 +98,8 @@ def test_transactions_are_those_counted(archives: Path, topic: str, counts: Tran
         assert (log_end, transactions.counts(), transactions.last_stable_offset(None, log_end)) == (end, counts, stable)
         expected = expected_entries(partition)
         assert [
-            (ending.producer_id, ending.first_offset, ending.last_offset) for ending in as_endings(transactions.ending_rows())
+            (ending.producer_id, ending.first_offset, ending.last_offset)
+            for ending in endings_of(transactions.non_commit_ending_rows())
         ] == [e[:3] for e in expected]
         written = entries_of(partition)
         assert [(e.producer_id, e.first_offset, e.last_offset, e.last_stable_offset) for e in written] == expected

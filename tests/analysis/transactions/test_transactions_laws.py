@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, strategies as st
 
 from kafka_forensics.analysis.producers.runs import OffsetRuns
-from kafka_forensics.analysis.transactions.endings import Ending, as_endings
+from kafka_forensics.analysis.transactions.endings import Ending, endings_of
 from kafka_forensics.analysis.transactions.transactions import OpenTransaction, TransactionsFold, TransactionState
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
 from kafka_forensics.model.results import TransactionCounts
@@ -23,7 +23,7 @@ LOG_END = 2**63 - 1
 def facts(fold: TransactionsFold) -> list[Any]:
     """Everything that a fold returns."""
     stable = [fold.last_stable_offset(limit, LOG_END) for limit in LIMITS]
-    shape = [fold.counts(), fold.open_transactions(), as_endings(fold.ending_rows()), fold.view(), stable]
+    shape = [fold.counts(), fold.open_transactions(), endings_of(fold.non_commit_ending_rows()), fold.view(), stable]
     return [*shape, fold.findings(context(), OffsetRuns(0), LOG_END)]
 
 
@@ -123,7 +123,7 @@ def test_a_plain_answer_agrees(log: Log, cuts: set[int]) -> None:
     fold = log.fold(TransactionsFold, cuts)
     assert fold.counts() == TransactionCounts(plain.committed, plain.aborted, len(plain.current))
     assert fold.open_transactions() == plain.open_transactions()
-    assert as_endings(fold.ending_rows()) == plain.endings
+    assert endings_of(fold.non_commit_ending_rows()) == plain.endings
     assert [fold.last_stable_offset(limit, LOG_END) for limit in LIMITS] == [plain.last_stable_offset(limit) for limit in LIMITS]
     findings = [finding for finding in fold.findings(context(), OffsetRuns(0), LOG_END) if finding.kind == "TXN_LATE_WRITE"]
     assert [finding.place.offset_start for finding in findings] == plain.late
@@ -143,7 +143,9 @@ def test_more_than_fits_the_first_arrays() -> None:
     for cuts in ((), (900,), (1, 500, 1000)):
         fold = log.fold(TransactionsFold, cuts, chunk=10_000)
         assert fold.counts() == TransactionCounts(300, 600, 0)
-        assert [ending.last_offset for ending in as_endings(fold.ending_rows())] == [2 * n + 1 for n in range(900) if n % 3]
+        assert [ending.last_offset for ending in endings_of(fold.non_commit_ending_rows())] == [
+            2 * n + 1 for n in range(900) if n % 3
+        ]
 
 
 def test_no_batches_at_all() -> None:

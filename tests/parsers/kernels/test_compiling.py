@@ -24,7 +24,7 @@ from kafka_forensics.parsers.kernels.compiling import (
     using_compiled,
     worth_threads,
 )
-from kafka_forensics.storage.code_cache import keep_in
+from kafka_forensics.storage.code_cache import set_cache_directory
 
 WORK = 1 << 30
 
@@ -49,9 +49,9 @@ def clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Clock]:
     ours = Clock()
     monkeypatch.setattr(compiling, "time", ours)
     (tmp_path / "cache").mkdir(mode=0o700)
-    keep_in(str(tmp_path / "cache"))
+    set_cache_directory(str(tmp_path / "cache"))
     yield ours
-    keep_in(None)
+    set_cache_directory(None)
 
 
 def native_form() -> Any:

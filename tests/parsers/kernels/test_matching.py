@@ -17,7 +17,7 @@ from kafka_forensics.parsers.kernels.matching import (
     UNSURE,
     PayloadRow,
     find_bytes,
-    mark_holding,
+    mark_containing,
     match_records,
     move_records,
     small_or_varint,
@@ -33,7 +33,7 @@ from kafka_forensics.parsers.kernels.records import (
     readable,
     scan_records,
 )
-from kafka_forensics.parsers.log.matching import Sought, choose_rare_bytes, sought
+from kafka_forensics.parsers.log.matching import RecordQuery, choose_rare_bytes, record_query
 from kafka_forensics.parsers.log.records import decode_batch
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.kernels import FORMS, both
@@ -72,7 +72,7 @@ def test_bytes_are_found_where_they_stand_first(data: bytes, wanted: bytes, star
     if draw.draw(st.booleans()) and data:
         begin = draw.draw(st.integers(0, len(data) - 1))
         wanted = data[begin : begin + draw.draw(st.integers(1, 60))]
-    asked = sought((None, None), (None, None), key=wanted)
+    asked = record_query((None, None), (None, None), key=wanted)
     if tuned:
         choose_rare_bytes(asked, np.frombuffer(data, np.uint8))
     end = draw.draw(st.integers(0, len(data)))
@@ -82,24 +82,26 @@ def test_bytes_are_found_where_they_stand_first(data: bytes, wanted: bytes, star
 
 @given(st.lists(AB, min_size=1, max_size=5), st.lists(AB, min_size=1, max_size=3))
 def test_stretches_that_hold_all_pieces_are_marked(stretches: list[bytes], pieces: list[bytes]) -> None:
-    asked = sought((None, None), (None, None), headers=[(piece, None) for piece in pieces])
+    asked = record_query((None, None), (None, None), headers=[(piece, None) for piece in pieces])
     sizes = np.array(list(map(len, stretches)), np.int64)
     starts, marks = np.cumsum(sizes) - sizes, [np.full(len(sizes), 7, np.int64) for _ in FORMS]
     for form, holding in zip(FORMS, marks, strict=True):
         data = readable(b"".join(stretches), compiled=form == "compiled")
-        getattr(mark_holding, form)(data, starts, sizes, asked.text, asked.spans, holding)
+        getattr(mark_containing, form)(data, starts, sizes, asked.text, asked.spans, holding)
         assert holding.tolist() == [all(piece in stretch for piece in pieces) for stretch in stretches]
 
 
 def test_bytes_that_cost_too_much_are_left_to_another_way() -> None:
     data, wanted = b"ab" * 5000, b"ab" * 400 + b"cb" + b"ab" * 400
-    asked = sought((None, None), (None, None), value_part=wanted)
+    asked = record_query((None, None), (None, None), value_part=wanted)
     assert both(find_bytes, data, 0, len(data), asked.text, asked.spans, 0) == COSTLY
     choose_rare_bytes(asked, np.frombuffer(data, np.uint8))
     assert both(find_bytes, data, 0, len(data), asked.text, asked.spans, 0) == NOT_FOUND
     marks = np.zeros(1, np.int64)
-    ordinary = sought((None, None), (None, None), value_part=wanted)
-    mark_holding.compiled(readable(data, compiled=True), np.array([0]), np.array([len(data)]), ordinary.text, ordinary.spans, marks)
+    ordinary = record_query((None, None), (None, None), value_part=wanted)
+    mark_containing.compiled(
+        readable(data, compiled=True), np.array([0]), np.array([len(data)]), ordinary.text, ordinary.spans, marks
+    )
     assert marks.tolist() == [1], "it may hold them"
 
 
@@ -180,7 +182,7 @@ GATHERED = [PayloadRow.START, PayloadRow.END, PayloadRow.RECORDS_COUNT]
 POSITIONS = (RecordColumn.POSITION, RecordColumn.KEY_POSITION, RecordColumn.VALUE_POSITION, RecordColumn.HEADERS_POSITION)
 
 
-def walked(form: str, kernel: Any, batches: list[bytes], payloads: "NDArray[np.int64]", room: int, *asked: Sought) -> Walked:
+def walked(form: str, kernel: Any, batches: list[bytes], payloads: "NDArray[np.int64]", room: int, *asked: RecordQuery) -> Walked:
     """Records of all batches but those where the kernel stopped with no room left for it, or for good; and these."""
     starts = payloads_of(batches)[PayloadRow.START]
     buffer = readable(b"".join(batches), compiled=form == "compiled")
@@ -253,7 +255,7 @@ def naive(batch: bytes, asked: dict[str, Any]) -> list[list[int]]:
 
 @given(st.lists(SOUND | BROKEN, max_size=6), asked_for(), st.integers(1, 9), st.booleans())
 def test_records_that_fit_are_those_of_each_batch(batches: list[bytes], asked: dict[str, Any], room: int, tuned: bool) -> None:
-    wanted = sought(**asked)
+    wanted = record_query(**asked)
     if tuned:
         choose_rare_bytes(wanted, np.frombuffer(b"".join(batches), np.uint8))
     given, refused = walked("interpreted", match_records, batches, payloads_of(batches), room, wanted)
@@ -279,7 +281,7 @@ def test_records_that_fit_are_those_of_each_batch(batches: list[bytes], asked: d
 @pytest.mark.parametrize("row", [PayloadRow.BASE_OFFSET, PayloadRow.BASE_TIMESTAMP])
 def test_numbers_too_large_to_be_added_are_left_to_another_way(row: PayloadRow) -> None:
     batch = write_batch([RecordToWrite(b"a", b"b")], base_offset=5, base_timestamp=7)
-    payloads, asked = payloads_of([batch]), sought((None, None), (None, None))
+    payloads, asked = payloads_of([batch]), record_query((None, None), (None, None))
     out, batch_of = np.empty((RECORD_COLUMNS, 2), np.int64), np.empty(2, np.int64)
     for number, code in ((FAR, OK), (-FAR, OK), (FAR + 1, UNSURE), (-FAR - 1, UNSURE)):
         payloads[row] = number
@@ -288,7 +290,7 @@ def test_numbers_too_large_to_be_added_are_left_to_another_way(row: PayloadRow) 
 
 def test_no_room_is_told_and_nothing_of_that_batch_given() -> None:
     batches = [write_batch([RecordToWrite(b"a", b"b")] * 3, base_offset=5, base_timestamp=7)] * 2
-    payloads, asked = payloads_of(batches), sought((None, None), (None, None), key=b"a")
+    payloads, asked = payloads_of(batches), record_query((None, None), (None, None), key=b"a")
     for room, answer in ((2, (0, 0, FULL)), (3, (1, 3, FULL)), (5, (1, 3, FULL)), (6, (2, 6, OK))):
         out, batch_of = np.empty((RECORD_COLUMNS, room), np.int64), np.empty(room, np.int64)
         assert both(match_records, b"".join(batches), payloads, 0, asked, out, batch_of) == answer
@@ -315,7 +317,7 @@ def test_records_are_moved_with_all_their_places(pieces: list[tuple[bytes, int]]
 
 
 def test_values_of_any_length_end_within_their_records() -> None:
-    asked = sought((None, None), (None, None))
+    asked = record_query((None, None), (None, None))
     for length in range(200):
         batch = write_batch([RecordToWrite(b"a", bytes(length))], base_offset=5, base_timestamp=7)
         out, batch_of = np.empty((RECORD_COLUMNS, 2), np.int64), np.empty(2, np.int64)

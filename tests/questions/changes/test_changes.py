@@ -10,7 +10,7 @@ import pytest
 
 from kafka_forensics.model.changes import ChangeKind
 from kafka_forensics.model.findings import Confidence
-from kafka_forensics.wording import advice, change_words, message
+from kafka_forensics.wording import advice, change_text, message
 from lab.mutations import in_batch
 from tests.gallery.of_tiered import LONG, tiered
 from tests.support.brokers import BROKERS, DIRECTORY, Brokers, put_compacted, put_partition, put_topic_id, write_checkpoint
@@ -85,7 +85,7 @@ def test_a_missing_replica_loses_only_what_no_other_holds(trees: Snapshots) -> N
     (row,) = [change for change in result.changes if change.broker == 2]
     assert (row.committed_end, row.held_by) == (HIGH_WATERMARK, ())
     assert row.evidence["lost"] == [[LOST, HIGH_WATERMARK]]
-    assert change_words(row).endswith("committed below 72, still on 1, 3 but for 55 to 71")
+    assert change_text(row).endswith("committed below 72, still on 1, 3 but for 55 to 71")
 
 
 def test_each_part_of_a_truncation_is_judged_by_its_holders(trees: Snapshots) -> None:
@@ -243,7 +243,7 @@ def test_an_empty_log_that_starts_later_has_appended_records(trees: Snapshots) -
     gone, came = result.changes[:2]
     assert (gone.batches, gone.records, gone.bytes) == (None, None, None)
     assert came.batches == sum(batch.last_offset >= 60 for batch in HEALTHY.batches)
-    assert change_words(gone).startswith("deleted; appended since the older snapshot and below the log start again")
+    assert change_text(gone).startswith("deleted; appended since the older snapshot and below the log start again")
     assert result.findings == []
 
 

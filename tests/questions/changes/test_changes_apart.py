@@ -9,7 +9,7 @@ import pytest
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.changes.snapshots import changes
-from kafka_forensics.scanning.engine.key_tasks import QuestionsUnderWay, read_keys
+from kafka_forensics.scanning.engine.key_tasks import KeyQuestionRun, read_keys
 from kafka_forensics.scanning.engine.serialization import pack
 from kafka_forensics.scanning.folding.keys.question import KeyAnswer
 from kafka_forensics.scanning.judging import compaction
@@ -40,7 +40,7 @@ def bytes_of(root: Path, name: str, broker: int) -> int:
 
 def test_all_questions_are_asked_in_one_round(root: Path) -> None:
     assert [finding.place.broker for finding in with_keys_apart(str(root), ScanOptions()).findings] == [1, 3]
-    _, key_questions = task_changes.changes(str(root), ScanOptions(), keys_apart_bytes=0)
+    _, key_questions = task_changes.changes(str(root), ScanOptions(), deferred_keys_bytes=0)
     within = [sorted(keyed_log.plan for keyed_log in question.logs.values()) for question in key_questions]
     assert within == [[0, 1, 2], [3, 4, 5], [0, 3], [2, 5]]  # broker 2's log is unchanged
 
@@ -57,10 +57,10 @@ def test_only_large_logs_are_read_separately(root: Path, monkeypatch: pytest.Mon
     here = said(changes(str(root), ScanOptions()).result)
     least = min(bytes_of(root, OLD, broker) + bytes_of(root, NEW, broker) for broker in (1, 3))
     monkeypatch.setattr(compaction, "KeyRuns", refuse)
-    result, key_questions = task_changes.changes(str(root), ScanOptions(), keys_apart_bytes=least)
+    result, key_questions = task_changes.changes(str(root), ScanOptions(), deferred_keys_bytes=least)
     assert (said(result), len(key_questions)) == (here, 4)
     with pytest.raises(ReadHereError):
-        task_changes.changes(str(root), ScanOptions(), keys_apart_bytes=least + 1)
+        task_changes.changes(str(root), ScanOptions(), deferred_keys_bytes=least + 1)
 
 
 def test_a_log_missing_when_its_keys_are_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +68,7 @@ def test_a_log_missing_when_its_keys_are_read(root: Path, monkeypatch: pytest.Mo
     right = task_engine.answered
     raised: list[str] = []
 
-    def answered(common: bytes, under_way: QuestionsUnderWay, work_bytes: int, order: random.Random) -> list[KeyAnswer]:
+    def answered(common: bytes, under_way: KeyQuestionRun, work_bytes: int, order: random.Random) -> list[KeyAnswer]:
         aside = gone.rename(root.parent / "aside")
         for work in under_way.works(work_bytes):
             try:
@@ -80,7 +80,7 @@ def test_a_log_missing_when_its_keys_are_read(root: Path, monkeypatch: pytest.Mo
         return key_answers
 
     monkeypatch.setattr(task_changes, "answered", answered)
-    result, _ = task_changes.changes(str(root), ScanOptions(), keys_apart_bytes=0)
+    result, _ = task_changes.changes(str(root), ScanOptions(), deferred_keys_bytes=0)
     assert [Path(path).name for path in raised] == [gone.name] * 2, "within the newer snapshot, and between the two"
     assert [Path(incomplete.path) for incomplete in result.incomplete] == [gone]
     assert [Path(incomplete.path) for incomplete in result.snapshots[NEW].incomplete] == [gone]

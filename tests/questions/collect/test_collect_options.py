@@ -12,7 +12,7 @@ import kafka_forensics as kf
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.questions.collect import CollectOptions, RecordsAsked, collect, estimate_of, low_priority
+from kafka_forensics.questions.collect import CollectOptions, RequestedRecords, collect, estimate_of, low_priority
 from kafka_forensics.storage.bundles import BundleSource, SectionKind
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.bundles import HASHED, LOG, OFFSETS, ORDERS, PAYMENTS, bundle_of, put_broker, taken_apart
@@ -38,8 +38,8 @@ def judged(path: Path) -> Json:
 
 
 def test_requested_records_are_collected(broker: Path, tmp_path: Path) -> None:
-    path = bundle_of(broker, tmp_path / "some.kfb", CollectOptions(records=(RecordsAsked("orders", 0, 3, 5),)))
-    kept = taken_apart(path).sections(ORDERS, SectionKind.KEPT)
+    path = bundle_of(broker, tmp_path / "some.kfb", CollectOptions(records=(RequestedRecords("orders", 0, 3, 5),)))
+    kept = taken_apart(path).sections(ORDERS, SectionKind.RAW)
     log_bytes = (broker / ORDERS).read_bytes()
     size = len(log_bytes) // 6
     assert b"".join(section[4] for section in kept).count(SECRET) == 4
@@ -53,12 +53,12 @@ def test_requested_records_are_collected(broker: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("requested", "words"),
     [
-        (RecordsAsked("__consumer_offsets", 0, 0, 9), "no part of a bundle"),
-        (RecordsAsked("__cluster_metadata", 0, 0, 9), "no part of a bundle"),
-        (RecordsAsked("orders", 7, 0, 9), "there is no partition orders-7"),
+        (RequestedRecords("__consumer_offsets", 0, 0, 9), "no part of a bundle"),
+        (RequestedRecords("__cluster_metadata", 0, 0, 9), "no part of a bundle"),
+        (RequestedRecords("orders", 7, 0, 9), "there is no partition orders-7"),
     ],
 )
-def test_records_that_cannot_be_requested(requested: RecordsAsked, words: str, broker: Path, tmp_path: Path) -> None:
+def test_records_that_cannot_be_requested(requested: RequestedRecords, words: str, broker: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=words):
         bundle_of(broker, tmp_path / "no.kfb", CollectOptions(records=(requested,)))
 
@@ -148,7 +148,7 @@ def test_an_estimate_counts_records_and_indexes(broker: Path, tmp_path: Path) ->
     places = sorted(numbers.sample(range(1, 4000), 2000))
     entries = b"".join((2 * place).to_bytes(4, "big") + (150 * place).to_bytes(4, "big") for place in places)
     (directory / LOG.replace("log", "index")).write_bytes(entries)
-    for records in ((), (RecordsAsked("large", 0, 1000, 3000),)):
+    for records in ((), (RequestedRecords("large", 0, 1000, 3000),)):
         options = CollectOptions(records=records)
         size = bundle_of(broker, tmp_path / "one.kfb", options).stat().st_size
         assert 0.7 * size < estimate_of([str(broker)], options).bundle_bytes < 1.4 * size

@@ -19,7 +19,7 @@ from kafka_forensics.parsers.log import content_digest, decode_batch, read_batch
 from kafka_forensics.parsers.spec.record_batch import encode_unsigned
 from kafka_forensics.questions.collect import CollectOptions, PseudonymMap
 from kafka_forensics.storage.bundles import SectionKind
-from kafka_forensics.storage.bundles.layout import read_held
+from kafka_forensics.storage.bundles.layout import read_batches_section
 from kafka_forensics.writers.batches import (
     RecordToWrite,
     write_batch,
@@ -75,7 +75,7 @@ def replaced(batch: bytes, names: dict[bytes, bytes]) -> bytes:
 
 def guesses(parts_of: TakenApart, names: dict[str, set[bytes]]) -> Iterator[tuple[tuple[bytes, ...], bytes]]:
     """Names of a dictionary by kind, and a batch with them instead of pseudonyms, for all batches in a bundle."""
-    for batch in {batch for section in sections(parts_of, SectionKind.TOLD) for batch in read_held(section).values()}:
+    for batch in {batch for section in sections(parts_of, SectionKind.REDUCED) for batch in read_batches_section(section).values()}:
         pseudonyms = sorted({match[0] for match in _PSEUDONYM.finditer(batch)})
         choices = [names.get(pseudonym.decode().partition("-")[0], set()) for pseudonym in pseudonyms]
         if pseudonyms and prod(map(len, choices)) <= MOST_GUESSES_AT_A_BATCH:
@@ -120,7 +120,7 @@ class Numbered(PseudonymMap):
             return name
         return self._pseudonyms.setdefault((kind, name), f"{kind}-{len(self._pseudonyms):012x}")
 
-    unremembered = pseudonym
+    one_time_pseudonym = pseudonym
 
 
 @pytest.mark.parametrize("damage", [b"", bytes(2000), b"\1" * 30], ids=["sound", "zeros", "torn"])

@@ -6,7 +6,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.evidence.paths import open_paths
 from kafka_forensics.model.batches import CHUNK_ROWS
 from kafka_forensics.questions.collect import CollectOptions, collect
-from kafka_forensics.questions.collect.collecting import RecordsAsked
+from kafka_forensics.questions.collect.collecting import RequestedRecords
 from kafka_forensics.scanning.engine.local import scan
 from kafka_forensics.storage.bundles import CollectedLog
 from tests.questions.salvage.salvaged import NAME, TOPIC
@@ -25,7 +25,7 @@ def collected(folder: Path, options: CollectOptions) -> Path:
 
 def test_the_smallest_batches_with_their_records(tmp_path: Path) -> None:
     put_replica(tmp_path / "in", 1, [legacy_entry(offset, 0, value=b"") for offset in range(BATCHES)])
-    bundle = collected(tmp_path, CollectOptions(records=(RecordsAsked(TOPIC, 0, 0, BATCHES),)))
+    bundle = collected(tmp_path, CollectOptions(records=(RequestedRecords(TOPIC, 0, 0, BATCHES),)))
     expected, read = (scan([str(path)], ScanOptions(deep=False)) for path in (tmp_path / "in", bundle))
     assert not read.incomplete
     assert [finding.kind for finding in read.findings] == [finding.kind for finding in expected.findings]

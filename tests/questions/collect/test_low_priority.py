@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from kafka_forensics.questions.collect import low_priority
-from kafka_forensics.questions.collect.low_priority import IDLE, NICE, behind_all_others
+from kafka_forensics.questions.collect.low_priority import IDLE, NICE, at_low_priority
 from tests.support.places import ROOT
 
 MAY_LOWER = os.geteuid() == 0
@@ -25,10 +25,10 @@ def priorities():
     return os.getpriority(os.PRIO_PROCESS, 0), low_priority._disk_priority()
 
 before = priorities()
-with low_priority.{behind_all_others.__name__}():
+with low_priority.{at_low_priority.__name__}():
     inside = priorities()
 after = priorities()
-with contextlib.suppress(ZeroDivisionError), low_priority.{behind_all_others.__name__}():
+with contextlib.suppress(ZeroDivisionError), low_priority.{at_low_priority.__name__}():
     1 / 0
 print(*before, *inside, *after, *priorities())
 """
@@ -51,7 +51,7 @@ def test_other_machines_set_only_the_nice_value(monkeypatch: pytest.MonkeyPatch,
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     monkeypatch.setattr(os, "nice", lambda _: 0)
-    with behind_all_others():
+    with at_low_priority():
         assert low_priority._disk_priority() is None
     [message] = caplog.messages
     assert message.endswith("the disk's time as any other, for no idle priority can be set here")

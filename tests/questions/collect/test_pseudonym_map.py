@@ -109,7 +109,7 @@ def test_two_names_never_share_a_pseudonym() -> None:
 
 def test_names_without_an_entry_have_the_same_pseudonyms() -> None:
     names = PseudonymMap(KEY, {})
-    pseudonym = names.unremembered(NameKind.CLIENT, "app-1")
+    pseudonym = names.one_time_pseudonym(NameKind.CLIENT, "app-1")
     assert PseudonymMap(KEY, {}).pseudonym(NameKind.CLIENT, "app-1") == pseudonym
     assert names.pseudonym(NameKind.TOPIC, pseudonym) != pseudonym
     assert names.pseudonym(NameKind.CLIENT, "app-1") == pseudonym
@@ -119,4 +119,4 @@ def test_names_without_an_entry_have_the_same_pseudonyms() -> None:
 @pytest.mark.parametrize("name", ["", "__consumer_offsets", "__transaction_state", "__cluster_metadata"])
 def test_internal_topics_keep_their_names(name: str) -> None:
     names = PseudonymMap(KEY, {})
-    assert names.pseudonym(NameKind.TOPIC, name) == names.unremembered(NameKind.TOPIC, name) == name
+    assert names.pseudonym(NameKind.TOPIC, name) == names.one_time_pseudonym(NameKind.TOPIC, name) == name

@@ -19,7 +19,7 @@ from kafka_forensics.model.coordinators import TransactionMetadata
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.pseudonyms import NameKind
 from kafka_forensics.parsers.log_dir import parse_partition_name
-from kafka_forensics.questions.collect import CollectOptions, PseudonymMap, RecordsAsked, collect, collecting
+from kafka_forensics.questions.collect import CollectOptions, PseudonymMap, RequestedRecords, collect, collecting
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.writers.batches import (
     RecordToWrite,
@@ -225,7 +225,7 @@ def test_an_index_of_a_log_with_names_has_no_entries(tmp_path: Path) -> None:
 
 
 def test_whole_records_are_refused(tmp_path: Path) -> None:
-    options = CollectOptions(records=(RecordsAsked("audit", 0, 1, 2),), pseudonyms=pseudonyms(tmp_path))
+    options = CollectOptions(records=(RequestedRecords("audit", 0, 1, 2),), pseudonyms=pseudonyms(tmp_path))
     with (tmp_path / "bundle.kfb").open("w+b") as file, pytest.raises(UsageError, match="pseudonyms"):
         collect([str(SAMPLES / "unclean-election" / "broker-1")], options, file)
 

@@ -9,7 +9,7 @@ from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.controller import PartitionControl, PartitionEvent, PartitionHistory, PartitionState
-from kafka_forensics.questions.epochs import DISAGREEMENTS, EpochRow, lineages, replica_rows
+from kafka_forensics.questions.epochs import DISAGREEMENTS, EpochRow, epoch_lineages, replica_rows
 from tests.analysis.replica_logs import Batch, Logs, batches
 from tests.support.segments import BASE_TIMESTAMP
 
@@ -136,7 +136,7 @@ def test_an_epoch_is_unknown_only_to_a_history_without_holes(arguments: dict[str
 
 @pytest.mark.parametrize(("archive", "unclean"), [("kafka-4.3.0-healthy", 0), ("kafka-4.3.0-unclean", 3)])
 def test_real_brokers_agree_with_themselves_and_with_their_controller(archives: object, archive: str, unclean: int) -> None:
-    found = lineages([f"{archives}/{archive}.tar.xz"], ScanOptions(deep=False))
+    found = epoch_lineages([f"{archives}/{archive}.tar.xz"], ScanOptions(deep=False))
     assert [row for row in found.rows if row.status in DISAGREEMENTS or row.controller == "unknown"] == []
     assert found.findings == []
     assert sum(bool(row.is_unclean) for row in found.rows if row.topic == "audit") == unclean

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.questions.plan import Amount, Planned, PlanOptions, Plans, make_plans
+from kafka_forensics.questions.plan import LossSize, Planned, PlanOptions, Plans, make_plans
 from kafka_forensics.replication.planner.plans import Candidate, Missing
 from tests.support import brokers
 from tests.support.controllers import CONTROLLER, ControllerLog, partition as controlled_partition, setting, topic
@@ -206,7 +206,7 @@ def test_the_only_copy_of_the_tail_is_damaged(tmp_path: Path, clean: bool) -> No
     planned = planned_of(tmp_path, b"".join(LOG[:2]), flipped(WHOLE, len(WHOLE) - 3, 6), clean=clean)
     (loss,) = candidate_of(planned, 1).losses
     assert (loss.start, loss.end, loss.held_by, loss.committed) == (6, 10, (2,), 4)
-    assert planned.amount(loss) == Amount(4, len(LOG[2]))
+    assert planned.amount(loss) == LossSize(4, len(LOG[2]))
     assert costs(planned, 1) == (4, 4)
     assert costs(planned, 2) == ((0, 4) if clean else (4, 4)), "what recovery does not cut stays there, damaged"
     assert planned.plan.at_most_is_bound is False, "no controller's log is here"
@@ -220,7 +220,7 @@ def test_a_loss_is_measured_in_the_good_copy(tmp_path: Path) -> None:
     third = candidate_of(planned, 3)
     (loss,) = third.losses
     assert (loss.start, loss.end, loss.held_by) == (3, 10, (1, 2))
-    assert planned.amount(loss) == planned.total(third.losses) == Amount(7, len(LOG[1] + LOG[2]))
+    assert planned.amount(loss) == planned.total(third.losses) == LossSize(7, len(LOG[1] + LOG[2]))
 
 
 def test_a_damaged_batch_of_another_epoch_is_a_version_of_its_own(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ import kafka_forensics as kf
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.recovered import RecoveredRecord
-from kafka_forensics.questions.collect import CollectOptions, RecordsAsked
+from kafka_forensics.questions.collect import CollectOptions, RequestedRecords
 from kafka_forensics.questions.plan import PlanOptions, make_plans
-from kafka_forensics.questions.recover import Kept, Undecided, matching, recover
-from kafka_forensics.scanning.rereading.log_ranges import ReadLog
+from kafka_forensics.questions.recover import KeptSide, Undecided, matching, recover
+from kafka_forensics.scanning.rereading.log_ranges import LogRangeReader
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.questions.recover.recoveries import recovered
 from tests.support.brokers import put_brokers, put_replica, write_checkpoint
@@ -49,7 +49,7 @@ def test_the_recommended_side_is_kept_without_a_leader_if_copies_only_lag(tmp_pa
     put_replica(tmp_path, 1, values(0, "a", "b"), high_watermark=2)
     put_replica(tmp_path, 2, values(0, "a", "b") + values(2, "c"), high_watermark=3)
     done = recovered(tmp_path)
-    assert isinstance(done.only_partition.side, Kept)
+    assert isinstance(done.only_partition.side, KeptSide)
     assert (done.only_partition.kept, done.only_partition.side.why, done.rows) == (2, "recommended", [])
     assert recovered(tmp_path, 1).values == [(2, b"c")]
 
@@ -105,13 +105,13 @@ def test_alternating_versions_are_read_a_few_times_each(tmp_path: Path, monkeypa
     put_replica(tmp_path, 2, common + b"".join(lost), high_watermark=2)
     put_replica(tmp_path, 3, common + b"".join(lost[::2]), high_watermark=2)
     passes = []
-    right = ReadLog.batches
+    right = LogRangeReader.batches
 
-    def noted(log: ReadLog, *arguments: Any) -> Any:
+    def noted(log: LogRangeReader, *arguments: Any) -> Any:
         passes.append(log.replica.broker)
         return right(log, *arguments)
 
-    monkeypatch.setattr(ReadLog, "batches", noted)
+    monkeypatch.setattr(LogRangeReader, "batches", noted)
     done = recovered(tmp_path, 1)
     assert done.values == [(2 + number, b"v%d" % number) for number in range(count)]
     assert [len(row.held_by) for row in done.rows] == [2, 1] * (count // 2)
@@ -246,7 +246,7 @@ def test_bundles_hold_only_collected_records(tmp_path: Path) -> None:
     (gap,) = bare.answer.incomplete
     assert "2.kfb" in gap.path
     assert "--with-records orders:0:2-5" in gap.reason
-    options = CollectOptions(records=(RecordsAsked("orders", 0, 2, 5),))
+    options = CollectOptions(records=(RequestedRecords("orders", 0, 2, 5),))
     done = recovered([kept, bundle_of(root / "broker-2", tmp_path / "3.kfb", options)], 1)
     assert done.values == [(2, b"c"), (3, b"d"), (4, b"e")]
     assert recovered([root / "broker-1", tmp_path / "2.kfb", root / "broker-2"], 1).values == done.values
@@ -261,7 +261,7 @@ def test_records_missing_from_the_kept_sides_bundle_are_not_compared(tmp_path: P
     assert (unchecked.values, unchecked.only_partition.not_compared) == ([(2, b"c")], True)
     (gap,) = unchecked.answer.incomplete
     assert "--with-records orders:0:2-5" in gap.reason
-    options = CollectOptions(records=(RecordsAsked("orders", 0, 2, 5),))
+    options = CollectOptions(records=(RequestedRecords("orders", 0, 2, 5),))
     checked = recovered([bundle_of(root / "broker-1", tmp_path / "2.kfb", options), root / "broker-2"], 1)
     assert (checked.reasons, checked.only_partition.not_compared) == ({"surviving_by_content": 1}, False)
     assert checked.answer.is_complete
@@ -298,7 +298,7 @@ def test_ranges_add_up_to_the_bounds_of_the_plan_for_any_dead_brokers(sample: st
 
 def test_a_dead_leader_is_not_kept(tmp_path: Path) -> None:
     done = recovered(UNCLEAN, topic="audit", dead=("1",))
-    assert isinstance(done.only_partition.side, Kept)
+    assert isinstance(done.only_partition.side, KeptSide)
     assert (done.only_partition.kept, done.only_partition.side.why) == (2, "recommended")
     assert done.only_partition.side.sentence.endswith(
         "no leader is known that comes back, and of brokers that do no copies conflict"
@@ -343,4 +343,4 @@ def test_recover_from_python() -> None:
     paths = [f"{name}={UNCLEAN / f'broker-{node}'}" for name, node in (("east", 1), ("west", 2), ("north", 3))]
     west, second = (kf.recover(paths, rows.append, keep=keep, topic="audit", partition=0).partitions for keep in ("west", 2))
     assert west == second
-    assert {str(partition.side.candidate.broker) for partition in west if isinstance(partition.side, Kept)} == {"west"}
+    assert {str(partition.side.candidate.broker) for partition in west if isinstance(partition.side, KeptSide)} == {"west"}

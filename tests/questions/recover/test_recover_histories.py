@@ -12,8 +12,8 @@ import pytest
 
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.recovered import RecoveredRecord
-from kafka_forensics.questions.recover import Kept, RecoveredPartition, recover
-from kafka_forensics.simulation.cluster import Partition
+from kafka_forensics.questions.recover import KeptSide, RecoveredPartition, recover
+from kafka_forensics.simulation.cluster import SimulatedPartition
 from kafka_forensics.simulation.materialise import materialise
 from kafka_forensics.writers.files import write_clean_shutdown
 from tests.oracles.decoder import Batch, Record, batches
@@ -146,7 +146,7 @@ def damaged_copy(folder: Path, random: Random, *, recovers: bool) -> Iterator[Da
 
 def of_kept(
     history: RandomHistory,
-    partition: Partition,
+    partition: SimulatedPartition,
     logs: Mapping[int, NaiveLog],
     survivor: NaiveLog,
     answer: RecoveredPartition,
@@ -155,7 +155,7 @@ def of_kept(
     damaged: tuple[int, set[int]] = (0, set()),
 ) -> Iterator[str]:
     """`survivor` is what remains of the kept log, `damaged` a broker and the offsets that cannot be read in its log."""
-    if not isinstance(answer.side, Kept):
+    if not isinstance(answer.side, KeptSide):
         counted["cannot lead"] += 1
         return
     versions: dict[tuple[int, object], set[int]] = {}

@@ -8,7 +8,7 @@ import pytest
 
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions import report as report_module
-from kafka_forensics.questions.report import Reported, ReportOptions, TransactionSpan, gravity, report
+from kafka_forensics.questions.report import Reported, ReportOptions, TransactionSpan, report, severity_order
 from tests.support.brokers import put_replica
 from tests.support.places import SAMPLES
 from tests.support.segments import batch
@@ -92,7 +92,7 @@ def test_only_the_most_severe_partitions_keep_details(monkeypatch: pytest.Monkey
     ],
 )
 def test_severity_is_by_verdict_then_loss_then_disagreement(worse: tuple[str, Any, str], better: tuple[str, Any, str]) -> None:
-    assert gravity(*worse) > gravity(*better)
+    assert severity_order(*worse) > severity_order(*better)
 
 
 def test_a_file_with_a_huge_hole_is_not_hashed(tmp_path: Path) -> None:

@@ -247,10 +247,10 @@ def test_two_copies_that_each_lack_a_value_are_refused_or_one_is_used(tmp_path: 
 
 def test_a_copy_that_was_not_read_to_its_end_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from kafka_forensics.analysis.replica import Replica
-    from kafka_forensics.model.results import Read
+    from kafka_forensics.model.results import ReadExtent
 
     put_cleaned(tmp_path / "in", 1, CLEANED, ACTIVE)
-    monkeypatch.setattr(Replica, "read", property(lambda _: Read.PART))
+    monkeypatch.setattr(Replica, "read", property(lambda _: ReadExtent.PART))
     (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True).refused
     assert refused.reason == "it is compacted, and no copy of it is whole: the copy of broker 1 could not be read to its end"
     assert refused.hint == "give the log directories of more brokers"

@@ -18,7 +18,7 @@ from kafka_forensics.parsers.checkpoints import parse_meta_properties
 from kafka_forensics.questions.salvage import ELECTION_FILE, MANIFEST, METADATA_LOG, Salvaged, SalvageOptions, TargetDir, salvage
 from kafka_forensics.questions.salvage.log_dirs import target_dirs, targets_of
 from kafka_forensics.questions.salvage.manifest import SalvagedPartition, SalvagedQuorum
-from kafka_forensics.questions.verify import Asked, Outcome, read_promises, verify
+from kafka_forensics.questions.verify import ExecutedPlan, Outcome, read_promises, verify
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.writers.files import write_quorum_state
 from tests.questions.salvage.salvaged import NAME, batches_of, salvaged_of
@@ -169,8 +169,8 @@ def test_verify_checks_every_broker(copies: list[str], tmp_path: Path) -> None:
     given = [str(output / f"broker-{broker}") for broker in (1, 2, 3)]
     document = read_promises(str(output / MANIFEST))
     options = ScanOptions(topic_glob="codec-gzip")
-    assert {promise.outcome for promise in verify(given, document, options, Asked()).promises} == {Outcome.KEPT}
-    absent = verify(given[:2], document, options, Asked()).promises
+    assert {promise.outcome for promise in verify(given, document, options, ExecutedPlan()).promises} == {Outcome.KEPT}
+    absent = verify(given[:2], document, options, ExecutedPlan()).promises
     assert {promise.broker for promise in absent if promise.reason == "no_copy"} == {3}
 
 

@@ -174,12 +174,12 @@ def test_the_topic_id_is_from_the_controllers_log_if_no_copy_has_it(tmp_path: Pa
         path.unlink()
     (partition,) = salvaged_of(copies, tmp_path / "out", prefer="2", topic_glob="audit").partitions
     assert {(of_first(tmp_path / "out", "audit-0") / "partition.metadata").read_text()} == topic_ids
-    assert not partition.wants_topic_id
+    assert not partition.needs_topic_id
     for broker in copies.iterdir():
         shutil.rmtree(broker / "__cluster_metadata-0")
     (partition,) = salvaged_of(copies, tmp_path / "alone", prefer="2", topic_glob="audit").partitions
     assert not (tmp_path / "alone" / "audit-0" / "partition.metadata").exists()
-    assert partition.wants_topic_id
+    assert partition.needs_topic_id
 
 
 @pytest.mark.parametrize(("version", "is_wanted"), [(0, False), (1, True)])
@@ -188,5 +188,5 @@ def test_only_brokers_under_kraft_need_a_topic_id(version: int, is_wanted: bool,
     node = "broker.id" if version == 0 else "node.id"
     (log_dir / "meta.properties").write_text(f"version={version}\n{node}=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n")
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
-    assert partition.wants_topic_id is is_wanted
+    assert partition.needs_topic_id is is_wanted
     assert ("topic_id" in json.loads((tmp_path / "out" / MANIFEST).read_text())["partitions"][0]["unseen"]) is is_wanted

@@ -13,7 +13,7 @@ from kafka_forensics.cli.main import outcome
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.collect import CollectOptions, PseudonymMap
-from kafka_forensics.questions.verify import Asked, Outcome, Verified, read_lost_records, read_promises, verify
+from kafka_forensics.questions.verify import ExecutedPlan, Outcome, Verified, read_lost_records, read_promises, verify
 from lab.fault_base import read_log
 from tests.questions.verify.verifications import LOG, append, mended, of_earlier_plan, put_back, rows_of, with_records
 from tests.support.audit import put_audit
@@ -26,7 +26,7 @@ LISTED_ONE = '{"schema_version": "1.0", "partitions_planned": 1, "partitions": [
 
 
 def promises_of(copies: Path, plan: Path, elected: str | None = None) -> dict[tuple[str, int | str], Verified]:
-    checked = verify([str(copies)], read_promises(str(plan)), ScanOptions(), Asked(elected))
+    checked = verify([str(copies)], read_promises(str(plan)), ScanOptions(), ExecutedPlan(elected))
     return {(promise.promise, promise.broker): promise for promise in checked.promises}
 
 
@@ -116,7 +116,7 @@ def test_the_first_election_after_the_plan_counts(epoch: int, elected: int, reas
     document = read_promises(str(of_earlier_plan(plan, leader_epoch=epoch)))
 
     def leads() -> Verified:
-        promises = verify(paths, document, ScanOptions(), Asked(f"b{elected}")).promises
+        promises = verify(paths, document, ScanOptions(), ExecutedPlan(f"b{elected}")).promises
         return next(promise for promise in promises if promise.promise == "leader")
 
     assert (leads().reason, leads().found) == (reason, "b1")
@@ -140,7 +140,7 @@ def test_a_follower_that_did_not_truncate_holds_more(tmp_path: Path, plan: Path)
     copies = put_audit(tmp_path / "after")
     promises = promises_of(copies, plan, "3")
     assert {(promises["cut", broker].reason, promises["cut", broker].found) for broker in (1, 2)} == {("goes_beyond", 300)}
-    checked = verify([str(copies)], read_promises(str(plan)), ScanOptions(live=True), Asked("3"))
+    checked = verify([str(copies)], read_promises(str(plan)), ScanOptions(live=True), ExecutedPlan("3"))
     cuts = [promise for promise in checked.promises if promise.promise == "cut"]
     assert [(cut.reason, cut.outcome) for cut in cuts] == [("copied_later", Outcome.UNKNOWN)] * 2
 
@@ -211,7 +211,7 @@ def test_records_are_back_if_each_is_found_once(
     copies = put_audit(tmp_path / "after")
     made = [put_back(row, header=by_header) for row in sent(rows_of(lost))]
     with_records(copies, [(b"user-11", b"another", 5, ()), *made])
-    asked = Asked("1", read_lost_records(str(lost)))
+    asked = ExecutedPlan("1", read_lost_records(str(lost)))
     promises = verify([str(copies)], read_promises(str(plan)), ScanOptions(), asked).promises
     records = next(promise for promise in promises if promise.promise == "records")
     assert (records.broker, records.reason, records.planned, records.found) == (1, reason, 70, found)
@@ -232,7 +232,7 @@ def test_an_invalid_recovery_is_refused(lost: Path) -> None:
 
 
 def test_records_recovered_for_another_leader_are_refused(incident: Path, plan: Path, lost: Path) -> None:
-    asked = Asked("2", read_lost_records(str(lost)))
+    asked = ExecutedPlan("2", read_lost_records(str(lost)))
     with pytest.raises(UsageError, match="recovered to keep broker 1, and broker 2 was to lead"):
         verify([str(incident / "before")], read_promises(str(plan)), ScanOptions(), asked)
     (lost / "report.json").write_text((lost / "report.json").read_text().replace('"audit"', '"other"'))
@@ -263,4 +263,4 @@ def test_a_pseudonym_of_a_cluster_is_not_compared(tmp_path: Path, plan: Path) ->
 
 def test_a_broker_is_known_without_selected_partitions(tmp_path: Path, plan: Path) -> None:
     options = ScanOptions(topic_glob="__cluster*")
-    assert verify([str(put_audit(tmp_path / "a"))], read_promises(str(plan)), options, Asked("1")).promises == []
+    assert verify([str(put_audit(tmp_path / "a"))], read_promises(str(plan)), options, ExecutedPlan("1")).promises == []

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.questions.verify import Asked, Outcome, Verified, read_lost_records, read_promises, verify
+from kafka_forensics.questions.verify import ExecutedPlan, Outcome, Verified, read_lost_records, read_promises, verify
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
 from lab.fault_base import read_log
 from tests.questions.verify.verifications import LOG, append, put_back, put_rows, rows_of, with_records
@@ -22,7 +22,7 @@ ALIKE = 30_000
 def record_promises(copies: Path, lost: Path, **arguments: Any) -> list[Verified]:
     """The promises about records, of each partition."""
     document = read_promises(str(lost.parent / "plan.json"))
-    checked = verify([str(copies)], document, ScanOptions(**arguments), Asked("1", read_lost_records(str(lost))))
+    checked = verify([str(copies)], document, ScanOptions(**arguments), ExecutedPlan("1", read_lost_records(str(lost))))
     return [promise for promise in checked.promises if promise.promise == "records"]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.questions.verify import Asked, Outcome, Verified, read_promises, verify
+from kafka_forensics.questions.verify import ExecutedPlan, Outcome, Verified, read_promises, verify
 from lab.fault_base import read_log
 from tests.questions.verify.verifications import LOG, mended
 from tests.support.audit import put_audit
@@ -41,7 +41,7 @@ def put_manifest(copies: Path, **changes: Any) -> None:
 
 def promises_of(copies: Path, *names: str) -> dict[tuple[str, Any], Verified]:
     paths = [str(copies / name) for name in names] or [str(copies)]
-    checked = verify(paths, read_promises(str(copies.parent / "manifest.json")), ScanOptions(topic_glob="audit"), Asked())
+    checked = verify(paths, read_promises(str(copies.parent / "manifest.json")), ScanOptions(topic_glob="audit"), ExecutedPlan())
     return {(promise.promise, promise.broker): promise for promise in checked.promises}
 
 

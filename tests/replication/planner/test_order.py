@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from kafka_forensics.cli.outputs.plan_steps import steps_of
 from kafka_forensics.questions.plan import Planned, Plans
 from kafka_forensics.replication import planner
-from kafka_forensics.replication.elections import Candidates, elect, without
+from kafka_forensics.replication.elections import ElectionInput, elect, isr_without
 from tests.simulation.checks import logs_of, plan_partition_of
 from tests.simulation.random_histories import random_history
 from tests.support.plan_values import lagging
@@ -111,15 +111,15 @@ class Played:
         self.elect(alive, unclean=unclean)
 
     def elect(self, alive: frozenset[int], *, unclean: bool) -> None:
-        done = elect(Candidates(self.assignment, alive, self.isr, self.leader, self.elr, self.last), unclean=unclean)
+        done = elect(ElectionInput(self.assignment, alive, self.isr, self.leader, self.elr, self.last), unclean=unclean)
         self.leader, self.isr, self.elr = done.leader, done.isr, done.elr
         if self.leader >= 0:
             self.last = self.leader
-            self.isr = without(self.isr, self.isr - alive, elr_enabled=False)
+            self.isr = isr_without(self.isr, self.isr - alive, elr_enabled=False)
             self.held.update(dict.fromkeys(alive & self.held.keys(), self.held[self.leader]))
 
     def stop(self, broker: int, alive: frozenset[int], *, unclean: bool) -> None:
-        self.isr = without(self.isr, {broker}, elr_enabled=False)
+        self.isr = isr_without(self.isr, {broker}, elr_enabled=False)
         self.leader = -1 if self.leader == broker else self.leader
         self.elect(alive, unclean=unclean)
 

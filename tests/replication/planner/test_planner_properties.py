@@ -265,7 +265,7 @@ def test_what_is_kept_of_one_log_alone_loses_as_much_as_its_election(given_parti
     for candidate in plan.candidates:
         number = numbers[candidate.broker]
         leader = given_partition.replicas[number]
-        start = leader.log_start_offset if leader.head_start is None else leader.head_start
+        start = leader.log_start_offset if leader.expected_log_start is None else leader.expected_log_start
         sound = without(clipped(leader.on_disk, leader.log_start_offset, leader.log_end_offset), normalised(leader.damaged))
         losses = losses_without(given_partition, plan.truncate_by, [(number, *offsets) for offsets in sound], start)
         committed, _, lost = plans.costs_of(losses)

@@ -9,9 +9,9 @@ from kafka_forensics.export.json_document import document
 from kafka_forensics.model.changes import SnapshotsResult
 from kafka_forensics.questions.changes import partition, snapshots
 from kafka_forensics.questions.changes.snapshots import Given, gather_snapshots, snapshot_paths
-from kafka_forensics.scanning.engine.key_tasks import QuestionsUnderWay
+from kafka_forensics.scanning.engine.key_tasks import KeyQuestionRun
 from kafka_forensics.scanning.engine.serialization import pack, unpack
-from kafka_forensics.scanning.engine.task_values import Common, StretchRow, surroundings
+from kafka_forensics.scanning.engine.task_values import StretchRow, TaskArguments, shared_inputs
 from kafka_forensics.scanning.engine.tasks import fold
 from kafka_forensics.scanning.engine.work_plan import fold_works
 from kafka_forensics.scanning.folding.keys.question import KeyQuestion
@@ -26,7 +26,7 @@ SPLIT_BYTES = 1 << 28
 def with_keys_apart(given: Given, options: ScanOptions) -> SnapshotsResult:
     """The local engine's answer; tasks that read keys file by file and compare them separately must give the same."""
     here = snapshots.changes(given, options).result
-    apart, _ = changes(given, options, keys_apart_bytes=0)
+    apart, _ = changes(given, options, deferred_keys_bytes=0)
     assert said(apart) == said(here)
     return here
 
@@ -38,7 +38,7 @@ def said(result: SnapshotsResult) -> tuple[object, ...]:
     return scans, result.changes, result.findings, result.incomplete, result.notes
 
 
-def changes(given: Given, options: ScanOptions, *, keys_apart_bytes: int | None) -> tuple[SnapshotsResult, list[KeyQuestion]]:
+def changes(given: Given, options: ScanOptions, *, deferred_keys_bytes: int | None) -> tuple[SnapshotsResult, list[KeyQuestion]]:
     """The answer, and the key questions asked for it."""
     gathered = gather_snapshots(snapshot_paths(given, options, (), []), options)
     key, order = digest_key(), random.Random(0)
@@ -47,11 +47,11 @@ def changes(given: Given, options: ScanOptions, *, keys_apart_bytes: int | None)
     for name, inputs in gathered.items():
         running.append(Scan("local", inputs, options, read_witnesses(inputs)))
         total = sum(plan.bytes for plan in inputs.replicas)
-        common = Common(options, key, total, SPLIT_BYTES, surroundings(inputs), running[-1].deep, keys_apart_bytes)
+        common = TaskArguments(options, key, total, SPLIT_BYTES, shared_inputs(inputs), running[-1].deep, deferred_keys_bytes)
         known.scans.append(common)
-        known.disks.append(partition.disks_of(name, inputs, options))
+        known.disks.append(partition.snapshot_log_dirs(name, inputs, options))
     every = list(gathered.values())
-    parts = list(partition.change_slices(every, [partition.Words(inputs) for inputs in every]))
+    parts = list(partition.change_slices(every, [partition.SnapshotTopics(inputs) for inputs in every]))
     rows = sorted(_rows(parts, known), key=lambda row: (row.slice, row.replica, row.segment, row.start))
     sources = {source.name: source for inputs in every for source in inputs.sources}
 
@@ -62,12 +62,12 @@ def changes(given: Given, options: ScanOptions, *, keys_apart_bytes: int | None)
 
     partition_changes = partition.PartitionChanges()
     key_questions: list[KeyQuestion] = []
-    common = replace(known.scans[0], around=surroundings(Inputs(sources=list(sources.values()))))
+    common = replace(known.scans[0], shared=shared_inputs(Inputs(sources=list(sources.values()))))
     for number, change_slice in enumerate(parts):
         answer = judged(number, change_slice)
         if answer.questions:
             key_questions += answer.questions
-            under_way = QuestionsUnderWay([(change_slice.replicas, question) for question in answer.questions])
+            under_way = KeyQuestionRun([(change_slice.replicas, question) for question in answer.questions])
             answer = judged(number, replace(change_slice, keys=answered(pack(common), under_way, 1, order)))
             assert not answer.questions
         _take(answer, running)
@@ -93,10 +93,10 @@ def _take(answer: partition.ChangeAnswer, running: list[Scan]) -> None:
     for slice_answer, scan in zip(answer.answers, running, strict=True):
         if slice_answer is None:
             continue
-        for source, entry in slice_answer.noticed.files:
+        for source, entry in slice_answer.task_notes.files:
             scan.inputs.manifest.record(source, entry)
-        scan.inputs.incomplete += slice_answer.noticed.incomplete
+        scan.inputs.incomplete += slice_answer.task_notes.incomplete
         scan.incomplete += slice_answer.incomplete
-        scan.findings += slice_answer.lone
+        scan.findings += slice_answer.leftover_findings
         if slice_answer.answer is not None:
             scan.take(slice_answer.answer)

@@ -6,27 +6,27 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kafka_forensics.analysis.compaction import Row
+from kafka_forensics.analysis.compaction import KeyColumn
 from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import json_document
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.scanning.engine import local
-from kafka_forensics.scanning.engine.key_tasks import KeyRows, QuestionsUnderWay, read_keys, sweep_keys
+from kafka_forensics.scanning.engine.key_tasks import KeyQuestionRun, KeyRows, read_keys, sweep_keys
 from kafka_forensics.scanning.engine.serialization import pack, unpack
 from kafka_forensics.scanning.engine.task_values import (
-    Common,
-    Slice,
+    PartitionSlice,
     SliceAnswer,
     StretchRow,
+    TaskArguments,
     WitnessAnswer,
-    notice,
+    merge_notes,
+    shared_inputs,
     slices,
-    surroundings,
     thin_plans,
 )
-from kafka_forensics.scanning.engine.tasks import fold, judge, judge_whole, tell_witnesses
-from kafka_forensics.scanning.engine.work_plan import FILE_COST_BYTES, fold_works, is_small, whole_works
+from kafka_forensics.scanning.engine.tasks import fold, judge, judge_small_slices, read_witness_logs
+from kafka_forensics.scanning.engine.work_plan import FILE_COST_BYTES, fold_works, is_small, small_slice_works
 from kafka_forensics.scanning.folding.keys.question import KeyAnswer
 from kafka_forensics.scanning.judging.whole_scan import Scan, digest_key
 
@@ -38,7 +38,7 @@ class Sizes:
     split_bytes: int = 1 << 28
     work_bytes: int = 1 << 28
     seed: int = 0
-    keys_apart_bytes: int | None = None
+    deferred_keys_bytes: int | None = None
     small_bytes: int = -1
 
 
@@ -49,7 +49,7 @@ def scan(paths: list[str], options: ScanOptions, **sizes: int) -> ScanResult:
 def with_keys_apart(paths: list[str], options: ScanOptions) -> ScanResult:
     """The local engine's answer; tasks that read keys file by file and compare them separately must give the same."""
     here = local.scan(paths, options)
-    apart = scan(paths, options, work_bytes=1, keys_apart_bytes=0)
+    apart = scan(paths, options, work_bytes=1, deferred_keys_bytes=0)
     assert "".join(json_document.document(apart)) == "".join(json_document.document(here))
     return here
 
@@ -58,14 +58,14 @@ def scan_inputs(inputs: Inputs, options: ScanOptions, sizes: Sizes) -> ScanResul
     order = random.Random(sizes.seed)
     by_name = {source.name: source for source in inputs.sources}
     total = sum(plan.bytes for plan in [*inputs.replicas, *inputs.internal])
-    common = Common(options, digest_key(), total, sizes.split_bytes, surroundings(inputs))
+    common = TaskArguments(options, digest_key(), total, sizes.split_bytes, shared_inputs(inputs))
     witness_answer: WitnessAnswer = unpack(
-        tell_witnesses(pack(common), pack(thin_plans(inputs.internal))), lambda name, _: by_name[name]
+        read_witness_logs(pack(common), pack(thin_plans(inputs.internal))), lambda name, _: by_name[name]
     )
-    inputs.incomplete += witness_answer.noticed.incomplete
+    inputs.incomplete += witness_answer.task_notes.incomplete
     inputs.controller = witness_answer.witnesses.controller
     running = Scan("local", inputs, options, witness_answer.witnesses)
-    common.deep, common.around, common.keys_apart_bytes = running.deep, surroundings(inputs), sizes.keys_apart_bytes
+    common.deep, common.shared, common.deferred_keys_bytes = running.deep, shared_inputs(inputs), sizes.deferred_keys_bytes
     packed, parts = pack(common), list(slices(inputs))
     small = [(number, part) for number, part in enumerate(parts) if is_small(part.replicas, sizes.small_bytes)]
     answers = dict(_judged_whole(packed, small, order))
@@ -75,7 +75,7 @@ def scan_inputs(inputs: Inputs, options: ScanOptions, sizes: Sizes) -> ScanResul
     rows = [row for work in works for row in fold(packed, work, strict=False)]
     rows.sort(key=lambda row: (row.slice, row.replica, row.segment, row.start))
 
-    def judged(number: int, part: Slice) -> SliceAnswer:
+    def judged(number: int, part: PartitionSlice) -> SliceAnswer:
         of_slice = [StretchRow(number, -1, -1, -1, pack(part)), *(row for row in rows if row.slice == number)]
         answer: SliceAnswer = unpack(judge(packed, iter(of_slice)), lambda name, _: by_name[name])
         return answer
@@ -83,25 +83,25 @@ def scan_inputs(inputs: Inputs, options: ScanOptions, sizes: Sizes) -> ScanResul
     for number, part in enumerate(parts):
         answer = unpack(answers[number], lambda name, _: by_name[name]) if number in answers else judged(number, part)
         if answer.questions:
-            under_way = QuestionsUnderWay([(part.replicas, question) for question in answer.questions])
+            under_way = KeyQuestionRun([(part.replicas, question) for question in answer.questions])
             answer = judged(number, replace(part, keys=answered(packed, under_way, sizes.work_bytes, order)))
-        notice(inputs, answer.noticed)
+        merge_notes(inputs, answer.task_notes)
         running.incomplete += answer.incomplete
-        running.findings += answer.lone
+        running.findings += answer.leftover_findings
         if answer.answer is not None:
             running.take(answer.answer)
     return running.finish()
 
 
-def _judged_whole(common: bytes, small: list[tuple[int, Slice]], order: random.Random) -> Iterator[tuple[int, bytes]]:
+def _judged_whole(common: bytes, small: list[tuple[int, PartitionSlice]], order: random.Random) -> Iterator[tuple[int, bytes]]:
     """(number, packed answer) of small slices, a few in each task."""
-    works = list(whole_works(small, 24 * FILE_COST_BYTES, 1000))
+    works = list(small_slice_works(small, 24 * FILE_COST_BYTES, 1000))
     order.shuffle(works)
     for work in works:
-        yield from judge_whole(common, pack(work))
+        yield from judge_small_slices(common, pack(work))
 
 
-def answered(common: bytes, under_way: QuestionsUnderWay, work_bytes: int, order: random.Random) -> list[KeyAnswer]:
+def answered(common: bytes, under_way: KeyQuestionRun, work_bytes: int, order: random.Random) -> list[KeyAnswer]:
     """The answers to key questions: rows are shuffled, partitioned by key, sorted, and compared in small pieces."""
     decided = under_way.decided()
     works = [(pack(key_work), pack(decided[key_work.log])) for key_work in under_way.works(work_bytes)]
@@ -110,7 +110,7 @@ def answered(common: bytes, under_way: QuestionsUnderWay, work_bytes: int, order
     under_way.take_readings(unpack(key_rows.packed) for key_rows in given if key_rows.packed is not None)
     rows = [(key_rows.question, row) for key_rows in given for row in key_rows.rows]
     order.shuffle(rows)
-    columns = [Row.KEY_HIGH, Row.KEY_LOW]
+    columns = [KeyColumn.KEY_HIGH, KeyColumn.KEY_LOW]
     for part in range(3):
         of_part = [(question, row) for question, row in rows if hash(tuple(row[columns].tolist())) % 3 == part]
         of_part.sort(key=lambda numbered: (numbered[0], *numbered[1][columns].tolist()))

@@ -13,7 +13,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import json_document
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.scanning.engine import local
-from kafka_forensics.scanning.engine.key_tasks import QuestionsUnderWay, read_keys
+from kafka_forensics.scanning.engine.key_tasks import KeyQuestionRun, read_keys
 from kafka_forensics.scanning.engine.serialization import pack
 from kafka_forensics.scanning.folding.keys.question import DamageEnd, KeyAnswer
 from kafka_forensics.scanning.judging import compaction
@@ -32,7 +32,7 @@ def text(result: ScanResult) -> str:
 def test_generated_clusters_give_the_same_answer(cluster: tuple[KnownHistory, list[Replica]], seed: int, work_bytes: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         paths = written(*cluster, Path(folder))
-        carried = task_engine.scan(paths, ScanOptions(), work_bytes=work_bytes, seed=seed, keys_apart_bytes=0)
+        carried = task_engine.scan(paths, ScanOptions(), work_bytes=work_bytes, seed=seed, deferred_keys_bytes=0)
         assert text(carried) == text(local.scan(paths, ScanOptions()))
 
 
@@ -51,9 +51,9 @@ def test_only_large_logs_have_key_questions(tmp_path: Path, monkeypatch: pytest.
     here = text(local.scan(paths, ScanOptions()))
     assert "COMPACTED_VALUE_DIFFERS" in here
     monkeypatch.setattr(compaction, "KeyRuns", refuse)
-    assert text(task_engine.scan(paths, ScanOptions(), keys_apart_bytes=size)) == here
+    assert text(task_engine.scan(paths, ScanOptions(), deferred_keys_bytes=size)) == here
     with pytest.raises(ReadHereError):
-        task_engine.scan(paths, ScanOptions(), keys_apart_bytes=size + 1)
+        task_engine.scan(paths, ScanOptions(), deferred_keys_bytes=size + 1)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.none() | st.integers(0, 99)), max_size=12), st.integers(0, 12), st.integers(0, 12))
@@ -80,7 +80,7 @@ def test_a_log_that_is_gone_when_its_keys_are_read(tmp_path: Path, monkeypatch: 
     right = task_engine.answered
     raised: list[str] = []
 
-    def answered(common: bytes, under_way: QuestionsUnderWay, work_bytes: int, order: random.Random) -> list[KeyAnswer]:
+    def answered(common: bytes, under_way: KeyQuestionRun, work_bytes: int, order: random.Random) -> list[KeyAnswer]:
         aside = gone.rename(tmp_path / "aside")
         for work in under_way.works(work_bytes):
             try:
@@ -92,7 +92,7 @@ def test_a_log_that_is_gone_when_its_keys_are_read(tmp_path: Path, monkeypatch: 
         return key_answers
 
     monkeypatch.setattr(task_engine, "answered", answered)
-    result = task_engine.scan(paths, ScanOptions(), work_bytes=1, keys_apart_bytes=0)
+    result = task_engine.scan(paths, ScanOptions(), work_bytes=1, deferred_keys_bytes=0)
     assert [Path(path) for path in raised] == [gone.relative_to(brokers.log_dir(3))]
     assert [Path(incomplete.path) for incomplete in result.incomplete] == [gone]
     differs = next(finding for finding in result.findings if finding.kind == "COMPACTED_VALUE_DIFFERS")

@@ -34,7 +34,7 @@ def scanned(paths: list[str], spark: FakeSession, **sizes: int) -> ScanResult:
 
 
 @pytest.mark.parametrize(
-    "sizes", [{}, {"split_bytes": 1000, "work_bytes": 3000, "slices_a_task": 2, "keys_apart_bytes": 0, "small_bytes": -1}]
+    "sizes", [{}, {"split_bytes": 1000, "work_bytes": 3000, "slices_a_task": 2, "deferred_keys_bytes": 0, "small_bytes": -1}]
 )
 def test_a_sample_is_judged_alike(sizes: dict[str, int]) -> None:
     paths = [str(path) for path in sorted((SAMPLES / "silent-divergence").iterdir())]
@@ -174,7 +174,7 @@ def test_large_compacted_partitions_may_ask_keys(tmp_path: Path, replicas: int, 
     for plan in part.replicas:
         plan.context.compacted = compacted
     exact = sum(plan.bytes for plan in part.replicas) if asks else least
-    assert job._may_ask(part, job.TaskSizes(keys_apart_bytes=exact)) is asks
+    assert job._may_ask(part, job.TaskSizes(deferred_keys_bytes=exact)) is asks
 
 
 @pytest.mark.parametrize(("work_bytes", "works"), [(None, 1), (1, 2), (1 << 40, 1)])

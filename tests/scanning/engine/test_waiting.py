@@ -10,7 +10,7 @@ from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.scanning.engine import local
 from kafka_forensics.scanning.engine.waiting import map_concurrently
-from kafka_forensics.scanning.engine.work_plan import AT_ONCE, mostly_waits
+from kafka_forensics.scanning.engine.work_plan import CONCURRENT_PARTITIONS, mostly_waits
 from kafka_forensics.storage.local import LocalSource
 from tests.support.brokers import put_replica
 from tests.support.segments import log
@@ -20,7 +20,7 @@ def test_answers_come_in_order_though_the_first_are_the_slowest() -> None:
     last_begun = threading.Event()
 
     def work(number: int) -> int:
-        if number == AT_ONCE - 1:
+        if number == CONCURRENT_PARTITIONS - 1:
             last_begun.set()
         assert last_begun.wait(20), "so many are not under way at once"
         return number * number
@@ -34,7 +34,7 @@ def test_read_ahead_is_bounded_and_stops_on_close() -> None:
     with closing(map_concurrently(lambda number: begun.append(number), range(10_000))) as answers:
         for _ in range(10):
             next(answers)
-    assert 10 <= len(begun) <= 10 + 2 * AT_ONCE + 1
+    assert 10 <= len(begun) <= 10 + 2 * CONCURRENT_PARTITIONS + 1
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("waiting")]
 
 

@@ -12,8 +12,15 @@ from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.parsers.log_dir import SegmentFiles
 from kafka_forensics.scanning.engine import local
-from kafka_forensics.scanning.engine.task_values import Slice, slices
-from kafka_forensics.scanning.engine.work_plan import AT_ONCE, FILE_COST_BYTES, file_cost, fold_works, is_small, whole_works
+from kafka_forensics.scanning.engine.task_values import PartitionSlice, slices
+from kafka_forensics.scanning.engine.work_plan import (
+    CONCURRENT_PARTITIONS,
+    FILE_COST_BYTES,
+    file_cost,
+    fold_works,
+    is_small,
+    small_slice_works,
+)
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import Entry, EntryKind
 from tests.scanning.engine import task_engine
@@ -24,7 +31,7 @@ GIB = 1 << 30
 PIECE = 256 << 20
 
 
-def sized(size_in_bytes: int, segments: int, part: Slice) -> Slice:
+def sized(size_in_bytes: int, segments: int, part: PartitionSlice) -> PartitionSlice:
     """The slice with logs of so many segments of that size."""
 
     def entry(number: int) -> Entry:
@@ -38,7 +45,7 @@ def sized(size_in_bytes: int, segments: int, part: Slice) -> Slice:
 
 
 @pytest.fixture
-def part(tmp_path: Path) -> Slice:
+def part(tmp_path: Path) -> PartitionSlice:
     """A partition of three brokers."""
     put_copies(tmp_path, (1, 2, 3), log(3))
     [only] = slices(gather([str(tmp_path / f"broker-{broker}") for broker in (1, 2, 3)], ScanOptions()))
@@ -47,7 +54,7 @@ def part(tmp_path: Path) -> Slice:
 
 @pytest.mark.parametrize("size_in_bytes", [GIB - 4096, GIB - (1 << 20), GIB, GIB + 5, GIB - (100 << 20)])
 @pytest.mark.parametrize("work_bytes", [PIECE, GIB])
-def test_works_of_real_segments_are_of_one_size(part: Slice, size_in_bytes: int, work_bytes: int) -> None:
+def test_works_of_real_segments_are_of_one_size(part: PartitionSlice, size_in_bytes: int, work_bytes: int) -> None:
     works = list(fold_works([(number, sized(size_in_bytes, 6, part)) for number in range(4)], PIECE, work_bytes))
     sizes = [sum(piece.size_in_bytes for fold_part in work.parts for piece in fold_part.pieces) for work in works]
     assert max(sizes) <= max(work_bytes, size_in_bytes // 4 + FILE_COST_BYTES)
@@ -62,13 +69,13 @@ def test_works_of_real_segments_are_of_one_size(part: Slice, size_in_bytes: int,
     assert len(pieces) == 4 * 3 * 6 * 4
 
 
-def test_small_partitions_are_grouped_by_cost(part: Slice) -> None:
+def test_small_partitions_are_grouped_by_cost(part: PartitionSlice) -> None:
     of_one = sum(4 + len(plan.directory.entries) for plan in part.replicas)
     parts = [(number, part) for number in range(100)]
-    works = list(whole_works(parts, (10 * of_one + 1) * FILE_COST_BYTES, 1000))
+    works = list(small_slice_works(parts, (10 * of_one + 1) * FILE_COST_BYTES, 1000))
     assert [numbered for work in works for numbered in work] == parts
     assert {len(work) for work in works[:-1]} == {10}, "files of some bytes each"
-    assert len(list(whole_works(parts, (10 * of_one + 1) * FILE_COST_BYTES, 4))) == 4
+    assert len(list(small_slice_works(parts, (10 * of_one + 1) * FILE_COST_BYTES, 4))) == 4
 
 
 class Distant(LocalSource):
@@ -78,13 +85,13 @@ class Distant(LocalSource):
 
 
 @pytest.fixture
-def distant(part: Slice, tmp_path: Path) -> Slice:
+def distant(part: PartitionSlice, tmp_path: Path) -> PartitionSlice:
     """The partition on a storage service."""
     there = Distant(str(tmp_path))
     return replace(part, replicas=[replace(plan, log_dir=replace(plan.log_dir, source=there)) for plan in part.replicas])
 
 
-def test_slow_storage_services_get_more_tasks(part: Slice, distant: Slice) -> None:
+def test_slow_storage_services_get_more_tasks(part: PartitionSlice, distant: PartitionSlice) -> None:
     """The same cost divides facts and keys."""
     assert file_cost(part.replicas[0].log_dir.source) == FILE_COST_BYTES
     assert file_cost(distant.replicas[0].log_dir.source) > 50 * FILE_COST_BYTES
@@ -94,18 +101,18 @@ def test_slow_storage_services_get_more_tasks(part: Slice, distant: Slice) -> No
 
 
 @pytest.mark.parametrize("limit", [FILE_COST_BYTES, 512 * FILE_COST_BYTES])
-def test_a_task_on_a_storage_service_has_enough_partitions(part: Slice, distant: Slice, limit: int) -> None:
+def test_a_task_on_a_storage_service_has_enough_partitions(part: PartitionSlice, distant: PartitionSlice, limit: int) -> None:
     """However slow the service is: the number of partitions it reads at once decides how long a task takes."""
-    parts = [(number, distant) for number in range(5 * AT_ONCE)]
-    works = list(whole_works(parts, limit, 100_000))
+    parts = [(number, distant) for number in range(5 * CONCURRENT_PARTITIONS)]
+    works = list(small_slice_works(parts, limit, 100_000))
     assert [numbered for work in works for numbered in work] == parts
-    assert [len(work) for work in works] == [2 * AT_ONCE, 2 * AT_ONCE, AT_ONCE]
+    assert [len(work) for work in works] == [2 * CONCURRENT_PARTITIONS, 2 * CONCURRENT_PARTITIONS, CONCURRENT_PARTITIONS]
     of_both = [*parts, *((number, part) for number in range(1000, 1100))]
-    assert [numbered for work in whole_works(of_both, limit, 100_000) for numbered in work] == of_both
+    assert [numbered for work in small_slice_works(of_both, limit, 100_000) for numbered in work] == of_both
 
 
 @pytest.mark.parametrize(("most_bytes", "small"), [(-1, False), (0, False), (1 << 24, True)])
-def test_is_small_counts_the_logs_of_all_replicas(part: Slice, most_bytes: int, small: bool) -> None:
+def test_is_small_counts_the_logs_of_all_replicas(part: PartitionSlice, most_bytes: int, small: bool) -> None:
     assert is_small(part.replicas, most_bytes) is small
     total = sum(plan.bytes for plan in part.replicas)
     assert is_small(part.replicas, total)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from kafka_forensics.analysis.compaction import Row
-from kafka_forensics.analysis.segments import Misplaced
+from kafka_forensics.analysis.compaction import KeyColumn
+from kafka_forensics.analysis.segments import MisplacedBatch
 from kafka_forensics.evidence.inputs import ReplicaPlan, gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding
@@ -94,7 +94,7 @@ def from_bytes(plan: ReplicaPlan) -> "NDArray[np.int64]":
         return np.concatenate(list(runs.blocks()))
 
 
-def checked(plan: ReplicaPlan, runs: KeyRuns, cut: int = 0, misplaced: tuple[Misplaced, ...] = ()) -> int:
+def checked(plan: ReplicaPlan, runs: KeyRuns, cut: int = 0, misplaced: tuple[MisplacedBatch, ...] = ()) -> int:
     """Number of records of a log, after comparing its rows from bytes and from hashes."""
     known = TransactionOutcomes(np.asfortranarray(STATES), {8: 20}, misplaced)
     reader = Checked(plan, known, 0, KeyReadOptions(np.array([cut, 40, 2**40], np.int64), 99, 1000), runs)
@@ -102,7 +102,7 @@ def checked(plan: ReplicaPlan, runs: KeyRuns, cut: int = 0, misplaced: tuple[Mis
     return int(reader.part.counts.records.sum() + reader.part.counts.keyless.sum())
 
 
-def both_ways(plan: ReplicaPlan, *, cut: int = 0, misplaced: tuple[Misplaced, ...] = ()) -> "NDArray[np.int64]":
+def both_ways(plan: ReplicaPlan, *, cut: int = 0, misplaced: tuple[MisplacedBatch, ...] = ()) -> "NDArray[np.int64]":
     """Those rows."""
     with KeyRuns() as runs:
         checked(plan, runs, cut, misplaced)
@@ -137,18 +137,18 @@ def test_batches_of_every_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     ]
     plan = one_log(tmp_path / "whole", b"".join(batches))
     rows = both_ways(plan)
-    assert rows[:, Row.RECORDS].sum() == 9 + 7 * 6
-    assert both_ways(plan, cut=12)[:, Row.RECORDS].sum() == 5 + 7 * 5
+    assert rows[:, KeyColumn.RECORDS].sum() == 9 + 7 * 6
+    assert both_ways(plan, cut=12)[:, KeyColumn.RECORDS].sum() == 5 + 7 * 5
     damaged = bytearray(b"".join(batches))
     damaged[len(batches[0]) + len(batches[1]) + 9] ^= 4
     with_damage = one_log(tmp_path / "damaged", bytes(damaged))
-    assert both_ways(with_damage)[:, Row.RECORDS].sum() == 9 + 7 * 5
+    assert both_ways(with_damage)[:, KeyColumn.RECORDS].sum() == 9 + 7 * 5
     small_windows(monkeypatch)
     assert np.array_equal(from_bytes(plan), rows)
-    assert from_bytes(with_damage)[:, Row.RECORDS].sum() == 9 + 7 * 5
-    assert both_ways(one_log(tmp_path / "new", b"".join(batches[2:])))[:, Row.RECORDS].sum() == 7 * 6
+    assert from_bytes(with_damage)[:, KeyColumn.RECORDS].sum() == 9 + 7 * 5
+    assert both_ways(one_log(tmp_path / "new", b"".join(batches[2:])))[:, KeyColumn.RECORDS].sum() == 7 * 6
     del damaged[: len(batches[0]) + len(batches[1])]
-    assert both_ways(one_log(tmp_path / "new-damaged", bytes(damaged)))[:, Row.RECORDS].sum() == 7 * 5
+    assert both_ways(one_log(tmp_path / "new-damaged", bytes(damaged)))[:, KeyColumn.RECORDS].sum() == 7 * 5
 
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -165,10 +165,10 @@ def test_batches_with_a_wrong_base_offset_are_moved(tmp_path: Path, monkeypatch:
     ]
     plan = one_log(tmp_path, b"".join(batches))
     in_place = both_ways(plan)
-    both_ways(plan, misplaced=(Misplaced(0, 0, 2, 0, 16, 16),))
+    both_ways(plan, misplaced=(MisplacedBatch(0, 0, 2, 0, 16, 16),))
     starts = [sum(map(len, batches[:number])) for number in range(5)]
     for start, offset in zip(starts[1:], (2, 3, 5, 8), strict=True):
-        misplaced = (Misplaced(0, start, 3, offset, offset + 16, offset + 16),)
+        misplaced = (MisplacedBatch(0, start, 3, offset, offset + 16, offset + 16),)
         for _ in range(2):
             assert not np.array_equal(both_ways(plan, misplaced=misplaced), in_place)
             small_windows(monkeypatch)

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from kafka_forensics.evidence.ledger import Extent
+from kafka_forensics.evidence.ledger import CopyExtent
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.plan import Planned, PlanOptions, make_plans
 from kafka_forensics.replication.planner.plans import Loss, costs_of
@@ -138,7 +138,7 @@ def nobody_holds_records(root: Path) -> Brokers:
     return brokers
 
 
-PARTIAL, WHOLE = {"copied": Extent.PARTIAL}, {"copied": Extent.WHOLE}
+PARTIAL, WHOLE = {"copied": CopyExtent.PARTIAL}, {"copied": CopyExtent.WHOLE}
 LIVE = {"live": True}
 scene("wiped: the sole member of the ISR", wiped, *in_sync([3]), options=({}, PARTIAL))
 scene("wiped: one of several members", wiped, *in_sync([1, 3]))

@@ -8,7 +8,7 @@ import pytest
 
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.json_document import document
-from kafka_forensics.model.results import Incomplete, Read, ScanResult
+from kafka_forensics.model.results import Incomplete, ReadExtent, ScanResult
 from kafka_forensics.scanning.engine.local import scan
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import ByteFile
@@ -50,7 +50,7 @@ def test_one_copy_is_judged_by_what_was_read(tmp_path: Path, monkeypatch: pytest
     refuse_logs(monkeypatch, brokers, unread)
     result = scanned(brokers)
     [partition] = result.partitions
-    assert (partition.verdict, partition.read, partition.not_read) == (whole.verdict, Read.PART, list(unread))
+    assert (partition.verdict, partition.read, partition.not_read) == (whole.verdict, ReadExtent.PART, list(unread))
     assert partition.agreement.kind == "not_compared"
     assert worse_than_info(result) == []
     for before, replica in zip(whole.partitions[0].replicas, partition.replicas, strict=True):
@@ -58,7 +58,7 @@ def test_one_copy_is_judged_by_what_was_read(tmp_path: Path, monkeypatch: pytest
             check_unread(replica)
         else:
             assert (replica.log_start_offset, replica.log_end_offset) == (before.log_start_offset, before.log_end_offset)
-            assert (replica.records, replica.read) == (before.records, Read.WHOLE)
+            assert (replica.records, replica.read) == (before.records, ReadExtent.WHOLE)
 
 
 @pytest.mark.parametrize(("segment", "end"), [(0, 75), (29, 75), (55, None)])
@@ -71,11 +71,11 @@ def test_a_log_read_in_part_keeps_what_was_read(
     result = scanned(brokers)
     [partition] = result.partitions
     replica = partition.replicas[1]
-    assert (replica.read, replica.log_end_offset, replica.last_stable_offset) == (Read.PART, end, None)
+    assert (replica.read, replica.log_end_offset, replica.last_stable_offset) == (ReadExtent.PART, end, None)
     assert replica.read_end_offset == (55 if end is None else end)
     assert replica.records is not None
     assert replica.records > 0
-    assert (partition.verdict, partition.read, partition.not_read) == ("clean", Read.PART, [2])
+    assert (partition.verdict, partition.read, partition.not_read) == ("clean", ReadExtent.PART, [2])
     assert partition.agreement.kind == "not_compared"
     assert worse_than_info(result) == []
 
@@ -106,7 +106,7 @@ def test_an_index_that_could_not_be_read_leaves_the_log_read(tmp_path: Path, mon
     refuse(monkeypatch, lambda path: path == index)
     result = scanned(brokers)
     [partition] = result.partitions
-    assert (partition.verdict, partition.read, partition.not_read) == ("clean", Read.WHOLE, [])
+    assert (partition.verdict, partition.read, partition.not_read) == ("clean", ReadExtent.WHOLE, [])
     assert result.incomplete == [Incomplete(str(index), REASON, "t", 0, 2)]
     assert result.verdict == "clean"
 
@@ -197,7 +197,7 @@ def test_an_unread_copy_adds_no_finding(sample: str, monkeypatch: pytest.MonkeyP
         }
         assert worse <= whole
         for summary in part.partitions:
-            assert summary.read is not Read.WHOLE or all(replica.broker != unread for replica in summary.replicas)
+            assert summary.read is not ReadExtent.WHOLE or all(replica.broker != unread for replica in summary.replicas)
             assert summary.verdict != "unknown" or len(summary.not_read) == len(summary.replicas)
 
 

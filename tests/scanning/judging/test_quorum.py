@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from kafka_forensics.evidence.ledger import Extent
+from kafka_forensics.evidence.ledger import CopyExtent
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.questions.plan import PlanOptions, make_plans
@@ -28,7 +28,7 @@ def test_running_nodes_have_elected(tmp_path: Path) -> None:
 
 
 def test_a_partial_copy_of_a_node_proves_nothing_about_its_log(tmp_path: Path) -> None:
-    assert found(put(tmp_path, None, None, AHEAD), copied=Extent.PARTIAL) == []
+    assert found(put(tmp_path, None, None, AHEAD), copied=CopyExtent.PARTIAL) == []
 
 
 def test_a_log_that_was_not_read_is_not_empty(tmp_path: Path) -> None:

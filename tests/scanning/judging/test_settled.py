@@ -25,7 +25,7 @@ class Heard:
     text: str = ""
     partitions: list[tuple[str, int]] = field(default_factory=list)
 
-    def begun(self, brokers: list[BrokerSummary]) -> None:
+    def on_start(self, brokers: list[BrokerSummary]) -> None:
         assert not self.text
         self.text += "".join(json_document.broker_lines(brokers))
 

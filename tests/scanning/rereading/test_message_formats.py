@@ -10,10 +10,10 @@ from kafka_forensics.cli.main import outcome
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import ScanResult
-from kafka_forensics.questions.collect import CollectOptions, RecordsAsked
+from kafka_forensics.questions.collect import CollectOptions, RequestedRecords
 from kafka_forensics.questions.compare import compare
 from kafka_forensics.questions.plan import PlanOptions, make_plans
-from kafka_forensics.questions.verify import Asked, read_promises, verify
+from kafka_forensics.questions.verify import ExecutedPlan, read_promises, verify
 from kafka_forensics.scanning.engine.local import scan
 from kafka_forensics.wording import incident_message
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_legacy_entry, write_marker
@@ -270,7 +270,7 @@ def test_what_was_cleaned_in_another_format_is_silent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [CollectOptions(compacted="orders"), CollectOptions(records=(RecordsAsked("orders", 0, 0, 20),))]
+    "options", [CollectOptions(compacted="orders"), CollectOptions(records=(RequestedRecords("orders", 0, 0, 20),))]
 )
 @pytest.mark.parametrize("right", [old(1), old(1, OTHER)], ids=["equal", "another value"])
 def test_bundles_give_the_same_by_hashes_or_by_records(tmp_path: Path, options: CollectOptions, right: bytes) -> None:
@@ -291,7 +291,7 @@ def test_a_follower_in_an_older_format_holds_what_its_format_can(
     scanned(tmp_path / "copies", new(format_2(headers=headers)), old(1))
     copies, file = str(tmp_path / "copies"), str(tmp_path / "plan.json")
     assert outcome(["plan", copies, "--output", file, "--quiet"]) == 0
-    checked = verify([copies], read_promises(file), ScanOptions(jobs=1), Asked())
+    checked = verify([copies], read_promises(file), ScanOptions(jobs=1), ExecutedPlan())
     assert [promise.reason for promise in checked.promises if promise.promise == "cut"] == [reason]
 
 

@@ -14,7 +14,7 @@ from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.schemas import RECORDS
 from kafka_forensics.parsers.log import SegmentReader, decode_batch, record_blocks
 from kafka_forensics.scanning.rereading.record_columns import record_arrays
-from kafka_forensics.scanning.rereading.record_states import STATES, LateStates, RecordStates, txn_facts
+from kafka_forensics.scanning.rereading.record_states import STATES, LazyRecordStates, RecordStates, transaction_facts
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.kernels import FORMS, kernels
 from tests.support.memory import MemoryFile
@@ -41,7 +41,7 @@ def one_by_one(data: bytes, *, payloads: bool = True) -> list[tuple[Any, ...]]:
             if column[BatchColumn.CRC] != column[BatchColumn.CRC_COMPUTED]:
                 continue
             position, size = int(column[BatchColumn.POSITION]), int(column[BatchColumn.SIZE_IN_BYTES])
-            state = states.state(*txn_facts(column), position)
+            state = states.state(*transaction_facts(column), position)
             for record in decode_batch(data[position : position + size]).iter_records():
                 headers = [{"key": key, "value": value} for key, value in record.headers]
                 rows.append(
@@ -65,7 +65,7 @@ def one_by_one(data: bytes, *, payloads: bool = True) -> list[tuple[Any, ...]]:
 def as_columns(data: bytes, *, payloads: bool = True) -> list[tuple[Any, ...]]:
     """The same by columns, which must be valid Arrow."""
     file = MemoryFile(data)
-    states = LateStates(lambda: RecordStates(file, goes_on=False))
+    states = LazyRecordStates(lambda: RecordStates(file, goes_on=False))
     tables = []
     for chunk in SegmentReader(file).chunks():
         good = np.flatnonzero(chunk.columns[BatchColumn.CRC] == chunk.columns[BatchColumn.CRC_COMPUTED])
@@ -117,5 +117,5 @@ def test_states_of_batches_are_those_of_each() -> None:
         for goes_on in (False, True):
             states = RecordStates(MemoryFile(data), goes_on=goes_on)
             for chunk in SegmentReader(MemoryFile(data)).chunks():
-                alone = [states.state(*txn_facts(column), int(column[BatchColumn.POSITION])) for column in chunk.columns.T]
+                alone = [states.state(*transaction_facts(column), int(column[BatchColumn.POSITION])) for column in chunk.columns.T]
                 assert [STATES[number] for number in states.of_batches(chunk.columns)] == alone

@@ -16,7 +16,7 @@ from kafka_forensics.questions.metadata import controller_events
 from kafka_forensics.questions.plan import PlanOptions, make_plans
 from kafka_forensics.questions.search import Conditions, search
 from kafka_forensics.questions.transactions import transactions
-from kafka_forensics.scanning.rereading.logs_in_order import Placing
+from kafka_forensics.scanning.rereading.logs_in_order import OffsetCorrector
 from kafka_forensics.scanning.witnesses.coordinators import read_group_history, read_transaction_log, replay_log
 from tests.scanning.witnesses.flipped_offsets import Batch, batches_of, flipped
 from tests.support.brokers import put_offsets, put_segment
@@ -113,11 +113,11 @@ INT64_MAX = 2**63 - 1
 def test_no_offset_follows_the_largest(behind: int) -> None:
     offsets, size = (INT64_MAX, 7, behind), len(batch(0))
     log = b"".join(offset.to_bytes(8, signed=True) + batch(0)[8:] for offset in offsets)
-    placing = Placing(MemoryFile(log), 0, None, None, None)
+    placing = OffsetCorrector(MemoryFile(log), 0, None, None, None)
     for number, offset in enumerate(offsets):
         row = {BatchColumn.BASE_OFFSET: offset, BatchColumn.LAST_OFFSET: offset}
         chunk = chunk_of(columns_of([row | {BatchColumn.POSITION: number * size, BatchColumn.SIZE_IN_BYTES: size}]))
-        right, wrong = placing.put_right(chunk)
+        right, wrong = placing.correct_base_offsets(chunk)
         assert (wrong, right is chunk) == ({}, True)
 
 
@@ -145,11 +145,11 @@ def test_hostile_offsets_stop_no_command(tmp_path: Path, first: int, second: int
 def test_a_batch_with_a_wrong_crc_is_no_log_end() -> None:
     rows = [{BatchColumn.BASE_OFFSET: offset} for offset in (0, 1, 2)]
     rows[2] |= {BatchColumn.LAST_OFFSET: INT64_MAX, BatchColumn.CRC_COMPUTED: 1}
-    placing = Placing(MemoryFile(b""), 0, 0, None, None)
-    placing.put_right(chunk_of(columns_of(rows)))
+    placing = OffsetCorrector(MemoryFile(b""), 0, 0, None, None)
+    placing.correct_base_offsets(chunk_of(columns_of(rows)))
     more = chunk_of(columns_of([{BatchColumn.POSITION: 300, BatchColumn.BASE_OFFSET: 2**40}, {BatchColumn.POSITION: 400}]))
     more.columns[[BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET], 1] = 3
-    right, wrong = placing.put_right(more)
+    right, wrong = placing.correct_base_offsets(more)
     assert [(position, batch.offset) for position, batch in wrong.items()] == [(300, 2)]
     assert right.columns[BatchColumn.BASE_OFFSET].tolist() == [2, 3]
 

@@ -9,7 +9,7 @@ import pytest
 from kafka_forensics.analysis.internal_topics import group_log
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.model.coordinators import Committed, GroupHistory, GroupKey, GroupLog
+from kafka_forensics.model.coordinators import CommittedOffset, GroupHistory, GroupKey, GroupLog
 from kafka_forensics.parsers.internal_topics.consumer_offsets import MAX_VALUE_BYTES
 from kafka_forensics.scanning.witnesses.coordinators import MALFORMED_KEPT, read_group_history
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_legacy_entry
@@ -43,7 +43,7 @@ def replayed(tmp_path: Path, log: bytes) -> GroupLog:
     return one
 
 
-def only(log: GroupLog) -> Committed:
+def only(log: GroupLog) -> CommittedOffset:
     [commit] = log.committed
     return commit
 

@@ -16,10 +16,10 @@ from kafka_forensics.storage.open import open_source
 from kafka_forensics.storage.source import ByteSource, EntryKind
 from tests.storage.trees import walk
 
-Member = tarfile.TarInfo | tuple[str | tarfile.TarInfo, bytes]
+ArchiveMember = tarfile.TarInfo | tuple[str | tarfile.TarInfo, bytes]
 
 
-def tar_with(path: Path, *infos: Member, form: int = tarfile.PAX_FORMAT) -> ByteSource:
+def tar_with(path: Path, *infos: ArchiveMember, form: int = tarfile.PAX_FORMAT) -> ByteSource:
     with tarfile.open(path, "w", format=form) as opened:
         for info in infos:
             if isinstance(info, tuple):
@@ -49,7 +49,7 @@ HOSTILE = ["/etc/passwd", "../up", "a/../../up", "a/..", "x" * 5000, ".", "./", 
 class Tar:
     """Members of a tar, what is listed of them and read in them, and which names are refused or were there before."""
 
-    members: list[Member]
+    members: list[ArchiveMember]
     files: dict[str, bytes] = field(default_factory=dict)
     others: dict[str, str] = field(default_factory=dict)
     rejected: list[str] = field(default_factory=list)

@@ -16,7 +16,7 @@ from kafka_forensics.errors import SourceError
 from kafka_forensics.model.batches import LOG_DAMAGE, BatchColumn, Damage
 from kafka_forensics.parsers.log import read_batches
 from kafka_forensics.parsers.log_dir import FileKind, classify_file
-from kafka_forensics.storage.bundles import MAX_PART_BYTES, BundleSource, SectionKind, write_held
+from kafka_forensics.storage.bundles import MAX_PART_BYTES, BundleSource, SectionKind, write_batches_section
 from tests.support import bundles
 from tests.support.peak_memory import traced
 
@@ -85,7 +85,7 @@ def swapped(columns: Any, _damage: Any) -> None:
 
 def held(path: str, kind: SectionKind, batches: list[tuple[int, bytes]]) -> Change:
     def change_bundle(contents: bundles.TakenApart) -> None:
-        contents.sections(path, kind)[0][4] = write_held(batches)
+        contents.sections(path, kind)[0][4] = write_batches_section(batches)
         contents.relisted()
 
     return change_bundle
@@ -163,12 +163,15 @@ LIES: Final[dict[str, tuple[Change, str]]] = {
     "damage that is told in escapes": (damaged(Damage("SEG_HOLE", 0, 1, detail={"reason": "\x1b[2J"})), "a detail of damage"),
     "damage of another kind's detail": (damaged(Damage("SEG_HOLE", 0, 1, detail={"codec": "zstd"})), "a detail of damage"),
     "damage with true for a number": (damaged(Damage("SEG_HOLE", 0, 1, detail={"magic": True})), "a detail of damage"),
-    "whole batch of other size": (held(bundles.PAYMENTS, SectionKind.KEPT, [(73, bytes(78))]), "a batch is held where none begins"),
-    "whole batch where none is": (held(bundles.PAYMENTS, SectionKind.KEPT, [(0, b"")]), "is not the one that its facts tell of"),
-    "whole batch twice": (held(bundles.PAYMENTS, SectionKind.KEPT, [(0, b""), (0, b"")]), "two held batches"),
-    "whole batch outside": (held(bundles.PAYMENTS, SectionKind.KEPT, [(-5, b"")]), "outside of its bytes"),
-    "less of another batch": (held(bundles.OFFSETS, SectionKind.TOLD, [(0, bytes(61))]), "is not the one that its facts tell of"),
-    "less that is nothing": (held(bundles.OFFSETS, SectionKind.TOLD, [(0, b"\0")]), "is not the one that its facts tell of"),
+    "whole batch of other size": (held(bundles.PAYMENTS, SectionKind.RAW, [(73, bytes(78))]), "a batch is held where none begins"),
+    "whole batch where none is": (held(bundles.PAYMENTS, SectionKind.RAW, [(0, b"")]), "is not the one that its facts tell of"),
+    "whole batch twice": (held(bundles.PAYMENTS, SectionKind.RAW, [(0, b""), (0, b"")]), "two held batches"),
+    "whole batch outside": (held(bundles.PAYMENTS, SectionKind.RAW, [(-5, b"")]), "outside of its bytes"),
+    "less of another batch": (
+        held(bundles.OFFSETS, SectionKind.REDUCED, [(0, bytes(61))]),
+        "is not the one that its facts tell of",
+    ),
+    "less that is nothing": (held(bundles.OFFSETS, SectionKind.REDUCED, [(0, b"\0")]), "is not the one that its facts tell of"),
 }
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from kafka_forensics.parsers import log_dir
 from kafka_forensics.parsers.log_dir import discover
-from kafka_forensics.storage.local import LocalSource, holding
+from kafka_forensics.storage.local import LocalSource, directory_kept_open
 from tests.storage.trees import make_tree
 from tests.support.brokers import put_segment
 from tests.support.segments import segment_file
@@ -35,7 +35,7 @@ def test_discovery_is_equal_with_and_without_open_directories(tmp_path: Path, mo
         here, there = LocalSource(str(root)), LocalSource(str(root))
         held = discover(there)
         with monkeypatch.context() as patched:
-            patched.setattr(log_dir, "holding", lambda *_: nullcontext())
+            patched.setattr(log_dir, "directory_kept_open", lambda *_: nullcontext())
             assert held == discover(here)
         assert there.roots_used == here.roots_used
 
@@ -44,7 +44,7 @@ def test_a_directory_kept_open_survives_its_renaming(tmp_path: Path) -> None:
     odd_tree(tmp_path)
     source, broker = LocalSource(str(tmp_path)), tmp_path / "broker-1"
     before = len(os.listdir("/proc/self/fd"))
-    with holding(source, "broker-1/orders-0"), holding(source, "broker-1/orders-0"):
+    with directory_kept_open(source, "broker-1/orders-0"), directory_kept_open(source, "broker-1/orders-0"):
         expected = source.list("broker-1/orders-0")
         (broker / "orders-0").rename(tmp_path / "renamed")
         (broker / "orders-0").mkdir()

@@ -14,7 +14,7 @@ import pytest
 from kafka_forensics.errors import SourceError
 from kafka_forensics.storage import local as directory
 from kafka_forensics.storage.local import MAX_DEPTH, MAX_LINKS
-from kafka_forensics.storage.open import open_source, share_roots
+from kafka_forensics.storage.open import follow_links_between, open_source
 from kafka_forensics.storage.source import ByteSource, EntryKind
 
 INSIDE, OUTSIDE = b"evidence", b"root:x:0:0: never to be read"
@@ -33,7 +33,7 @@ def given(tmp_path: Path) -> Path:
 
 def opened(*paths: Path) -> list[ByteSource]:
     sources = [open_source(str(path)) for path in paths]
-    share_roots(sources)
+    follow_links_between(sources)
     return sources
 
 

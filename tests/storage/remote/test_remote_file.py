@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kafka_forensics.errors import SourceError
-from kafka_forensics.storage.remote.errors import Failure, RequestFailedError
+from kafka_forensics.storage.remote.errors import RequestFailedError, RequestFailure
 from kafka_forensics.storage.remote.file import (
     EDGE,
     ROOM,
@@ -144,7 +144,7 @@ def test_an_error_ahead_is_raised_when_it_is_reached(pool: ThreadPoolExecutor) -
     class Fails(RecordedRequests):
         def fetch(self, position: int, size: int) -> bytes:
             if position >= BLOCK:
-                raise RequestFailedError(Failure("forbidden", "no"))
+                raise RequestFailedError(RequestFailure("forbidden", "no"))
             return super().fetch(position, size)
 
     with opened(Fails(), pool) as file:

@@ -8,7 +8,7 @@ import pytest
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.errors import SourceError
 from kafka_forensics.storage.remote import source as remote
-from kafka_forensics.storage.remote.source import children
+from kafka_forensics.storage.remote.source import list_children
 from tests.support.object_stores import GcsServer, gcs_server
 from tests.support.places import SAMPLES
 
@@ -42,16 +42,16 @@ def test_children_of_a_directory(gcs: GcsServer) -> None:
     for name in ("a", "a/b", "a/c/d", "a/c/e/f", "aa/g", "a//h", "marked/"):
         gcs.put(f"tree/{name}", b"x")
     there = gcs.filesystem()
-    infos, told = children(there, "logs/tree", allow_not_found=False)
+    infos, told = list_children(there, "logs/tree", allow_not_found=False)
     found = {(info.path.removeprefix("logs/tree/"), info.is_file) for info in infos}
     assert found == {("a", True), ("a", False), ("aa", False), ("marked", False)}
     assert told >= 7
-    infos, _ = children(there, "logs/tree/a", allow_not_found=False)
+    infos, _ = list_children(there, "logs/tree/a", allow_not_found=False)
     within = {(info.path.removeprefix("logs/tree/a/"), info.is_file) for info in infos}
     assert within == {("b", True), ("c", False), ("/h", True)}
-    assert children(there, "logs/none", allow_not_found=True) == ([], 0)
+    assert list_children(there, "logs/none", allow_not_found=True) == ([], 0)
     with pytest.raises(OSError, match="No such file or directory"):
-        children(there, "logs/none", allow_not_found=False)
+        list_children(there, "logs/none", allow_not_found=False)
 
 
 def test_objects_below_count_once_towards_the_limit(gcs: GcsServer, monkeypatch: pytest.MonkeyPatch) -> None:

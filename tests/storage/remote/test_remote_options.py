@@ -5,7 +5,7 @@ import pytest
 from kafka_forensics.errors import UsageError
 from kafka_forensics.storage.remote.open import open_filesystem
 from kafka_forensics.storage.remote.options import HIDDEN, StorageOptions, option_pair, storage_options
-from kafka_forensics.storage.remote.uris import apart, holding_at, remote_place
+from kafka_forensics.storage.remote.uris import options_for_uri, remote_place, without_uri_options
 
 SECRET = "s3cr3t-of-nobody"  # noqa: S105 - a name for tests
 ENVIRONMENT = {
@@ -127,12 +127,14 @@ ONE = "s3://KEY:SECRET@bucket/day?endpoint=http://127.0.0.1:9000"
 
 
 def test_options_are_taken_out_of_paths() -> None:
-    paths, options = apart([ONE, f"1={ONE}", f"day=1={ONE}", "/copies/b1", "file:///copies/b=2"], [("region", "here")])
+    paths, options = without_uri_options(
+        [ONE, f"1={ONE}", f"day=1={ONE}", "/copies/b1", "file:///copies/b=2"], [("region", "here")]
+    )
     bare = "s3://bucket/day"
     assert paths == [bare, f"1={bare}", f"day=1={bare}", "/copies/b1", "file:///copies/b=2"]
     assert options[0] == ("region", "here")
     assert [name for name, _ in options[1:]] == ["at_0"]
-    assert apart(paths, options) == (paths, options)
+    assert without_uri_options(paths, options) == (paths, options)
 
 
 @pytest.mark.parametrize(
@@ -146,14 +148,14 @@ def test_options_are_taken_out_of_paths() -> None:
     ],
 )
 def test_options_apply_below_their_uri_and_the_nearest_counts(uri: str, endpoint: str, key: str | None) -> None:
-    _, options = apart([ONE, "s3://bucket/day/inner?endpoint=http://127.0.0.1:1"], [("endpoint", "elsewhere")])
+    _, options = without_uri_options([ONE, "s3://bucket/day/inner?endpoint=http://127.0.0.1:1"], [("endpoint", "elsewhere")])
     reported = storage_options(options, {}, uri=uri)
     assert (reported.endpoint, reported.access_key) == (endpoint, key)
     assert "SECRET" not in repr(reported)
 
 
 def test_options_of_a_pattern_apply_below_the_path_before_it() -> None:
-    _, options = apart(["s3://KEY:SECRET@bucket/snaps/2026*/b[12]"], [])
+    _, options = without_uri_options(["s3://KEY:SECRET@bucket/snaps/2026*/b[12]"], [])
     assert storage_options(options, {}, uri="s3://bucket/snaps/2026-01-01/b1").access_key == "KEY"
     assert storage_options(options, {}, uri="s3://bucket/other").access_key is None
 
@@ -161,5 +163,5 @@ def test_options_of_a_pattern_apply_below_the_path_before_it() -> None:
 @pytest.mark.parametrize("value", ["", "{", "[]", '{"at": "s3://b"}', '{"at": "s3://b", "options": [1]}', "SECRET"])
 def test_forged_options_are_refused_and_not_shown(value: str) -> None:
     with pytest.raises(UsageError, match="there is no storage option at_7") as error:
-        holding_at("s3://b", [("at_7", value)])
+        options_for_uri("s3://b", [("at_7", value)])
     assert "SECRET" not in str(error.value)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafka_forensics.errors import PathMissingError, SourceError, UsageError
-from kafka_forensics.storage.open import Manifest, located, open_beside, open_source
+from kafka_forensics.storage.open import Manifest, expand_patterns, open_parent, open_source
 from kafka_forensics.storage.remote import errors as remote_errors
 from kafka_forensics.storage.remote.options import StorageOptions, storage_options
 from kafka_forensics.storage.remote.source import RemoteSource
@@ -61,7 +61,7 @@ def test_a_tree_on_s3_is_the_tree(s3: S3Server, proxy: S3Proxy, tree: Path) -> N
     assert (source.rejected, source.problems) == ([], [])
     lone = opened(f"s3://trees/snapshots/a/{LOG}", proxy)
     assert (lone.list(), lone.stat("").size_in_bytes) == ([], (tree / LOG).stat().st_size)
-    assert [entry.name for entry in open_beside(lone).list()] == sorted(path.name for path in (tree / LOG).parent.iterdir())
+    assert [entry.name for entry in open_parent(lone).list()] == sorted(path.name for path in (tree / LOG).parent.iterdir())
 
 
 @pytest.mark.parametrize("of_kafka", [(), ("a/meta.properties",)], ids=["folder", "log-directory"])
@@ -145,14 +145,14 @@ def test_patterns_are_matched_level_by_level(bucket: Bucket, proxy: S3Proxy) -> 
         {f"snapshots/2026-11-{day}/broker-{number}/x": b"1" for day in (19, 20) for number in (1, 2)} | {"snapshots/y": b""}
     )
     options = options_for(proxy.endpoint)
-    found = located(f"s3://{ACCESS_KEY}:{SECRET_KEY}@{name}/snapshots/*/broker-[1]", options)
+    found = expand_patterns(f"s3://{ACCESS_KEY}:{SECRET_KEY}@{name}/snapshots/*/broker-[1]", options)
     assert [path for path, _ in found] == [f"s3://{name}/snapshots/2026-11-{day}/broker-1" for day in (19, 20)]
     assert {given.secret_key for _, given in found if given is not None} == {SECRET_KEY}
-    assert [path for path, _ in located(f"s3://{name}/snapshots/?", options)] == [f"s3://{name}/snapshots/y"]
+    assert [path for path, _ in expand_patterns(f"s3://{name}/snapshots/?", options)] == [f"s3://{name}/snapshots/y"]
     with pytest.raises(PathMissingError, match="matches nothing") as caught:
-        located(f"s3://{name}/snapshots/*/broker-7*", options)
+        expand_patterns(f"s3://{name}/snapshots/*/broker-7*", options)
     assert caught.value.hint == f"there is 2026-11-19, 2026-11-20, y in s3://{name}/snapshots"
-    assert located("broker-*") == [("broker-*", None)]
+    assert expand_patterns("broker-*") == [("broker-*", None)]
 
 
 def test_transient_errors_are_retried(bucket: Bucket, proxy: S3Proxy) -> None:

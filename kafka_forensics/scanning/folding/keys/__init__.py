@@ -2,13 +2,13 @@
 
 from kafka_forensics.scanning.folding.keys.collected import CollectedHashes, hash_key_of, hasher_of
 from kafka_forensics.scanning.folding.keys.question import (
+    DeferredKeys,
     KeyAnswer,
     KeyCounts,
     KeyPart,
     KeyQuestion,
     KeyReadOptions,
     KeyRuns,
-    KeysApart,
     TransactionOutcomes,
     count_below,
     key_question,

@@ -11,19 +11,19 @@ import numpy as np
 
 from kafka_forensics.analysis.compaction import (
     ROW_WIDTH,
+    ComparedLog,
+    KeyColumn,
     KeyComparison,
     KeyTally,
-    Pair,
     RecordState,
-    Row,
-    Side,
+    ReplicaPair,
     cleaned_end,
-    reduced,
+    reduce_rows,
     retention,
 )
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.analysis.segments import Misplaced
+from kafka_forensics.analysis.segments import MisplacedBatch
 from kafka_forensics.analysis.transactions import endings
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan
@@ -129,13 +129,13 @@ class TransactionOutcomes:
     """(producer id, first offset, offset of the marker) of each aborted transaction, ascending, (n, 3)."""
     undecided: dict[int, int]
     """Producer id → first offset of its open transaction."""
-    misplaced: tuple[Misplaced, ...] = ()
+    misplaced: tuple[MisplacedBatch, ...] = ()
 
     @classmethod
     def of(cls, replica: Replica) -> Self:
         """Those of a replica."""
         fold = replica.state.transactions
-        rows = fold.ending_rows()
+        rows = fold.non_commit_ending_rows()
         rows = rows[(rows[:, endings.IS_ABORT] != 0) & (rows[:, endings.FIRST_OFFSET] >= 0)]
         rows = rows[:, [endings.PRODUCER_ID, endings.FIRST_OFFSET, endings.LAST_OFFSET]]
         rows = rows[np.lexsort((rows[:, 2], rows[:, 1], rows[:, 0]))]
@@ -181,17 +181,17 @@ class KeyedLog:
     """When a file of its log directory last changed; -1 if unknown."""
     decided: TransactionOutcomes
 
-    def side(self, part: KeyPart) -> Side:
+    def side(self, part: KeyPart) -> ComparedLog:
         """The replica for a `KeyComparison`; damage without a good batch after it reaches to the log's end."""
         is_bounded = self.is_in_order and not part.damage.pending
-        return Side(self.log_end_offset, part.damage.end if is_bounded else self.log_end_offset)
+        return ComparedLog(self.log_end_offset, part.damage.end if is_bounded else self.log_end_offset)
 
 
 @dataclass(slots=True)
 class KeyQuestion:
     """Pairs of replicas whose latest record of each key is to be compared; `logs` by the numbers in the pairs."""
 
-    pairs: list[Pair]
+    pairs: list[ReplicaPair]
     cleaned_end: int
     delete_retention_ms: int
     seed: int
@@ -213,7 +213,7 @@ class KeyQuestion:
         return KeyReadOptions(self.cuts, self.seed, self.delete_retention_ms, self.hash_key)
 
     @property
-    def gist(self) -> Gist:
+    def identity(self) -> Gist:
         """What identifies the question: all but the seed and the transactions."""
         pairs = tuple((pair.left, pair.right, pair.start, pair.end) for pair in self.pairs)
         logs = tuple((number, keyed_log.plan, keyed_log.log_end_offset) for number, keyed_log in sorted(self.logs.items()))
@@ -230,14 +230,14 @@ class KeyQuestion:
 class KeyAnswer:
     """The answer to a question: what each replica's log holds, and the tally; `failed` says why they are not complete."""
 
-    gist: Gist
+    identity: Gist
     parts: dict[int, KeyPart]
     tally: KeyTally
     failed: str | None = None
 
 
 def key_question(
-    plans: list[ReplicaPlan], replicas: list[Replica], pairs: list[Pair], every: list[ReplicaPlan], as_of_ms: int | None
+    plans: list[ReplicaPlan], replicas: list[Replica], pairs: list[ReplicaPair], every: list[ReplicaPlan], as_of_ms: int | None
 ) -> KeyQuestion:
     """The question about pairs of replicas; `every` has the plans of all replicas of the partition, ages count to `as_of_ms`."""
     logs = {}
@@ -247,7 +247,7 @@ def key_question(
         corrected = {misplaced.place for misplaced in replica.misplaced}
         in_order = not any(
             irregularity.kind in kinds_with(Trait.OUT_OF_ORDER) and irregularity.run.last_place not in corrected
-            for irregularity in replica.course.irregularities
+            for irregularity in replica.offset_sequence.anomalies
         )
         files = [
             *plan.log_dir.found.entries.values(),
@@ -263,7 +263,7 @@ def key_question(
 
 
 @dataclass(slots=True)
-class KeysApart:
+class DeferredKeys:
     """Questions about a partition's keys that get tasks of their own: those about logs of `least_bytes` or more.
 
     Before they are answered they are collected in `questions`, and the result of judging the partition is void.
@@ -276,7 +276,7 @@ class KeysApart:
     """None before any question was asked."""
     questions: list[KeyQuestion] = field(default_factory=list)
 
-    def wanted(self, question: KeyQuestion) -> bool:
+    def is_deferred(self, question: KeyQuestion) -> bool:
         """Whether the question gets tasks of its own."""
         return sum(self.plans[keyed_log.plan].bytes for keyed_log in question.logs.values()) >= self.least_bytes
 
@@ -293,8 +293,8 @@ class KeysApart:
 
     def answer(self, question: KeyQuestion) -> KeyAnswer | None:
         """The answer to the question, if it was asked."""
-        gist = question.gist
-        return next((key_answer for key_answer in self.answers or () if key_answer.gist == gist), None)
+        identity = question.identity
+        return next((key_answer for key_answer in self.answers or () if key_answer.identity == identity), None)
 
 
 CAPACITY: Final = 1 << 17
@@ -339,7 +339,7 @@ class KeyRuns:
 
     def _reduce_or_write(self) -> None:
         """Reduce the rows in memory; if more than half remain, write them out as a run."""
-        rows = reduced(self._buffer[: self._used])
+        rows = reduce_rows(self._buffer[: self._used])
         if 2 * len(rows) <= len(self._buffer):
             self._buffer[: len(rows)] = rows
             self._used = len(rows)
@@ -367,7 +367,7 @@ class KeyRuns:
 
     def blocks(self) -> Iterator["Ints"]:
         """Blocks in ascending order of keys, each reduced and with all rows of its keys. No row may be added afterwards."""
-        in_memory = reduced(self._buffer[: self._used])
+        in_memory = reduce_rows(self._buffer[: self._used])
         if not self._runs:
             yield in_memory
             return
@@ -378,18 +378,18 @@ class KeyRuns:
             for number, head in enumerate(heads):
                 if not len(head):
                     heads[number] = self._more(rest, number, size)
-            last = [tuple(heads[n][-1, : Row.PLACE].tolist()) for n, (start, end) in enumerate(rest) if start < end]
+            last = [tuple(heads[n][-1, : KeyColumn.PLACE].tolist()) for n, (start, end) in enumerate(rest) if start < end]
             if not last:
-                yield reduced(np.concatenate(heads))
+                yield reduce_rows(np.concatenate(heads))
                 return
             limit = min(last)
             counts = [count_below(head, limit) for head in heads]
             if any(counts):
-                yield reduced(np.concatenate([head[:count] for head, count in zip(heads, counts, strict=True)]))
+                yield reduce_rows(np.concatenate([head[:count] for head, count in zip(heads, counts, strict=True)]))
                 heads = [head[count:] for head, count in zip(heads, counts, strict=True)]
                 continue
             for number, (start, end) in enumerate(rest):
-                if start < end and tuple(heads[number][-1, : Row.PLACE].tolist()) == limit:
+                if start < end and tuple(heads[number][-1, : KeyColumn.PLACE].tolist()) == limit:
                     heads[number] = np.concatenate((heads[number], self._more(rest, number, size)))
 
     def _more(self, rest: list[tuple[int, int]], number: int, size: int) -> "Ints":
@@ -406,6 +406,6 @@ class KeyRuns:
 
 def count_below(rows: "Ints", key: tuple[int, ...]) -> int:
     """How many of the sorted rows have a lower key."""
-    high = rows[:, Row.KEY_HIGH]
+    high = rows[:, KeyColumn.KEY_HIGH]
     first, end = int(np.searchsorted(high, key[0], "left")), int(np.searchsorted(high, key[0], "right"))
-    return first + int(np.searchsorted(rows[first:end, Row.KEY_LOW], key[1], "left"))
+    return first + int(np.searchsorted(rows[first:end, KeyColumn.KEY_LOW], key[1], "left"))

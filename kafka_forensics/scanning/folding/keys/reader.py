@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kafka_forensics.analysis.compaction import ROW_WIDTH, TOMBSTONE, TRANSACTIONAL, RecordState, Row, pack_place
+from kafka_forensics.analysis.compaction import ROW_WIDTH, TOMBSTONE, TRANSACTIONAL, KeyColumn, RecordState, pack_place
 from kafka_forensics.analysis.kinds import Trait, kinds_with
-from kafka_forensics.analysis.segments import Misplaced, move
+from kafka_forensics.analysis.segments import MisplacedBatch, move
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage, has_right_crc
@@ -21,9 +21,9 @@ from kafka_forensics.parsers.log import (
     HashingReader,
     SeededHasher,
     SegmentReader,
+    data_batches,
     decode_batch,
-    plain_rows,
-    with_records,
+    split_plain_rows,
 )
 from kafka_forensics.scanning.folding.keys.collected import CollectedHashes, hash_key_of, hasher_of
 from kafka_forensics.scanning.folding.keys.question import KeyCounts, KeyPart, KeyReadOptions, KeyRuns, TransactionOutcomes
@@ -58,7 +58,7 @@ class KeyReader:
     strict: bool = False
     part: KeyPart = field(init=False)
     _bad: set[int] = field(default_factory=set)
-    _moved: dict[tuple[int, int], Misplaced] = field(init=False)
+    _moved: dict[tuple[int, int], MisplacedBatch] = field(init=False)
     _segment: int = 0
     _reader: HashingReader = field(init=False)
     _collected: CollectedHashes | None = None
@@ -77,7 +77,7 @@ class KeyReader:
                 raise SourceError(self._segment_path(), reason)
             return None
         if not file.has_hashes:
-            raise file.needs_hashes()
+            raise file.missing_hashes_error()
         if self.options.hash_key is not None and self.options.hash_key != hash_key_of([self.plan]):
             reason = "its key hashes use another key: collect both with the same --redact-map, or both without"
             raise SourceError(self._segment_path(), reason)
@@ -151,14 +151,14 @@ class KeyReader:
             if (wrong := self._moved.get((self._segment, int(columns[BatchColumn.POSITION, row])))) is not None:
                 move(columns[:, row], wrong.offset)
         reaches = columns[BatchColumn.LAST_OFFSET, first:end] >= self.options.cuts[0]
-        wanted, control = with_records(columns, first, end)
+        wanted, control = data_batches(columns, first, end)
         marked = columns[BatchColumn.BASE_OFFSET, first:end][reaches & control]
         np.add.at(self.part.counts.markers, np.searchsorted(self.options.cuts, marked, side="right"), 1)
         rows = np.flatnonzero(wanted & reaches) + first
         if self._collected is not None:
             self._add_collected(self._collected, columns, rows)
             return []
-        plain, others = plain_rows(columns, rows)
+        plain, others = split_plain_rows(columns, rows)
         to_decode = others.tolist()
         for batch_of, records in self._reader.plain(buffer, position, columns, plain):
             if records is None:
@@ -257,17 +257,17 @@ class KeyReader:
         deleted = records.value_lengths[wanted] < 0
         timestamps = records.timestamps[wanted]
         rows = np.empty((count, ROW_WIDTH), np.int64)
-        rows[:, Row.KEY_HIGH : Row.PLACE] = records.keys[wanted]
-        rows[:, Row.PLACE] = pack_place(self.number, intervals[wanted], states[wanted])
-        rows[:, Row.OFFSET] = records.offsets[wanted]
-        rows[:, Row.VALUE] = np.where(deleted, 0, records.values[wanted])
-        rows[:, Row.EXPIRY] = np.minimum(
+        rows[:, KeyColumn.KEY_HIGH : KeyColumn.PLACE] = records.keys[wanted]
+        rows[:, KeyColumn.PLACE] = pack_place(self.number, intervals[wanted], states[wanted])
+        rows[:, KeyColumn.OFFSET] = records.offsets[wanted]
+        rows[:, KeyColumn.VALUE] = np.where(deleted, 0, records.values[wanted])
+        rows[:, KeyColumn.EXPIRY] = np.minimum(
             np.minimum(timestamps, INT64_MAX - self.options.delete_retention_ms) + self.options.delete_retention_ms,
             horizons[wanted],
         )
-        rows[:, Row.FLAGS] = flags[wanted] + TOMBSTONE * deleted
-        rows[:, Row.RECORDS] = 1
-        rows[:, Row.KEY_SHOWN] = records.shown[wanted]
+        rows[:, KeyColumn.FLAGS] = flags[wanted] + TOMBSTONE * deleted
+        rows[:, KeyColumn.RECORDS] = 1
+        rows[:, KeyColumn.KEY_SHOWN] = records.shown[wanted]
         self.runs.add(rows)
 
 

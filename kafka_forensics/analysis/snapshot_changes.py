@@ -30,7 +30,7 @@ from kafka_forensics.model.changes import UNREADABLE, Change, ChangeKind, Replic
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.offset_ranges import Range, Ranges, clipped, normalised, without
-from kafka_forensics.model.results import PartitionSummary, Read
+from kafka_forensics.model.results import PartitionSummary, ReadExtent
 from kafka_forensics.replication.epochs import epoch_at
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _GAP: Final = -1
 """Stands among the numbers of replicas for the gaps of the older log."""
 
 
-class Between(NamedTuple):
+class SnapshotPair(NamedTuple):
     """Names of the compared snapshots, the older first."""
 
     older: str
@@ -71,7 +71,7 @@ def _replica_at(replica: Replica) -> ReplicaAt:
     return ReplicaAt(
         context.log_dir,
         context.topic_id,
-        None if replica.read is Read.NONE else replica.log_start_offset,
+        None if replica.read is ReadExtent.NONE else replica.log_start_offset,
         replica.log_end_offset if replica.end_is_known else None,
         context.high_watermark,
         epochs[-1].leader_epoch if epochs else None,
@@ -96,7 +96,7 @@ def change(
     offsets: Range,
     old: Replica | None,
     new: Replica | None,
-    between: Between,
+    between: SnapshotPair,
     *,
     counts: Counts | None = None,
     **more: Unpack[Details],
@@ -116,10 +116,10 @@ def change(
     return Change(*place, kind, *offsets, before, after, **more)
 
 
-def log_changes(old: Replica, new: Replica, between: Between, reader: BatchReader) -> LogChanges:
+def log_changes(old: Replica, new: Replica, between: SnapshotPair, reader: BatchReader) -> LogChanges:
     """The changes of a replica's log; of a compacted log all but the records that the cleaner removed."""
-    if Read.NONE in (old.read, new.read):
-        readable = [replica for replica in (old, new) if replica.read is not Read.NONE]
+    if ReadExtent.NONE in (old.read, new.read):
+        readable = [replica for replica in (old, new) if replica.read is not ReadExtent.NONE]
         offsets = (readable[0].log_start_offset, readable[0].log_end_offset) if readable else (0, 0)
         return LogChanges([change(ChangeKind.NOT_COMPARED, offsets, old, new, between, reason=UNREADABLE)])
     differing = differences(old, new, reader)
@@ -140,7 +140,7 @@ class _LogComparison:
 
     old: Replica
     new: Replica
-    between: Between
+    between: SnapshotPair
     reader: BatchReader
     differences: Differences
     result: LogChanges = field(default_factory=LogChanges)
@@ -253,10 +253,12 @@ class _LogComparison:
             self.add(kind, offsets, reason=reason, evidence={"batches_differing": len(group)})
         if old.state.unread or new.state.unread:
             return
-        old_gaps, new_gaps = sorted(old.course.gaps()), sorted(new.course.gaps())
+        old_gaps, new_gaps = sorted(old.offset_sequence.gaps()), sorted(new.offset_sequence.gaps())
         damaged = [(difference.offset, difference.end_offset) for difference in common if difference.kind == "damaged"]
-        reported = [*damaged, *old_gaps, *old.course.eaten.values()]
-        for offsets, evidence in _listed(without(sorted(new.course.eaten.values()), normalised(reported)), limits):
+        reported = [*damaged, *old_gaps, *old.offset_sequence.lost_to_damage.values()]
+        for offsets, evidence in _listed(
+            without(sorted(new.offset_sequence.lost_to_damage.values()), normalised(reported)), limits
+        ):
             self.add(ChangeKind.DAMAGED, offsets, reason="framing", evidence=evidence)
         for offsets, evidence in _listed(without(new_gaps, normalised(old_gaps)), limits):
             self.add(ChangeKind.MISSING, offsets, leader_epochs=_epochs(old, offsets), evidence=evidence)
@@ -334,7 +336,7 @@ def _listed(ranges: Iterable[Range], limits: Range) -> list[tuple[Range, Json]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Went:
+class LostOffsets:
     """Offsets from `start` to `end` (None: the end of the log) that a replica lost, and the index of their change in the list."""
 
     old: Replica
@@ -344,10 +346,10 @@ class Went:
 
 
 @dataclass(slots=True)
-class Newer:
+class NewerSnapshot:
     """The newer snapshot of a partition: replicas of the same topic, brokers not given, whether all replicas are known by name."""
 
-    between: Between
+    between: SnapshotPair
     replicas: list[Replica]
     not_given: list[int | str]
     assignment_is_known: bool
@@ -374,16 +376,16 @@ def committed_end(old: Replica, summary: PartitionSummary) -> tuple[int, str] | 
 class _LostPart(NamedTuple):
     """Committed offsets that one log lost and whose holders are the same; `high_watermark` proves them committed."""
 
-    went: Went
+    went: LostOffsets
     offsets: Range
     high_watermark: int
     witness: str
 
 
-def committed_gone(
-    went: Sequence[Went],
+def committed_truncated_findings(
+    went: Sequence[LostOffsets],
     older: Sequence[Replica],
-    newer: Newer,
+    newer: NewerSnapshot,
     summary: PartitionSummary,
     changes: list[Change],
     reader: BatchReader,
@@ -447,7 +449,11 @@ def _with_holders(row: Change, end: int, parts: list[tuple[Range, _Brokers]]) ->
 
 def _by_holders(old: Replica, newer: Sequence[Replica], offsets: Range, reader: BatchReader) -> list[tuple[Range, _Brokers]]:
     """The parts of `offsets` that the older log has, in order, each with the brokers whose newer logs hold all of it."""
-    edges = [(offset, _GAP, begins) for gap in sorted(old.course.gaps()) for offset, begins in zip(gap, (True, False), strict=True)]
+    edges = [
+        (offset, _GAP, begins)
+        for gap in sorted(old.offset_sequence.gaps())
+        for offset, begins in zip(gap, (True, False), strict=True)
+    ]
     for index, replica in enumerate(newer):
         for start, end in _held(old, replica, offsets, reader):
             edges += [(start, index, True), (end, index, False)]
@@ -485,7 +491,7 @@ def _truncated_since(
     holders: _Brokers,
     group: list[_LostPart],
     held_before: list[int | str],
-    newer: Newer,
+    newer: NewerSnapshot,
     changes: list[Change],
     records: int | None,
 ) -> Finding:
@@ -538,7 +544,7 @@ def _records(group: Sequence[_LostPart], reader: BatchReader) -> int | None:
     return total
 
 
-def keys_lost(old: Replica, new: Replica, tally: KeyTally, between: Between) -> Finding | None:
+def keys_lost(old: Replica, new: Replica, tally: KeyTally, between: SnapshotPair) -> Finding | None:
     """`KEYS_LOST_SINCE` if the newer log (number 1 in `tally`) lacks latest records of keys without an explanation."""
     if not tally.differing or 1 not in tally.lacking:
         return None

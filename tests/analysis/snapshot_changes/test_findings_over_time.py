@@ -3,14 +3,14 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from kafka_forensics.analysis.over_time import Between, log_changes
 from kafka_forensics.analysis.replicas.diff import Counts, counted
+from kafka_forensics.analysis.snapshot_changes import SnapshotPair, log_changes
 from kafka_forensics.model.changes import ChangeKind
-from kafka_forensics.wording import change_words
+from kafka_forensics.wording import change_text
 from tests.analysis.replica_logs import Logs, batches
 
 OLDER, NEWER = 1, 2
-BETWEEN = Between("a", "b")
+BETWEEN = SnapshotPair("a", "b")
 Rows = list[tuple[str, int, int, int | None]]
 """Kind, first offset, end, batches."""
 
@@ -89,8 +89,8 @@ def test_further_gaps_are_counted(holes: int, words: str) -> None:
         changes = [change for change in log_changes(older, newer, BETWEEN, logs).changes if change.kind is kind]
         assert [(change.offset_start, change.offset_end) for change in changes] == [(at, at + 1) for at in range(1, 128, 2)]
         assert [change.evidence.get("ranges_more") for change in changes] == [*[None] * 63, holes - 64 or None]
-        assert change_words(changes[-1]).endswith(words)
-        assert "more such" not in change_words(changes[0])
+        assert change_text(changes[-1]).endswith(words)
+        assert "more such" not in change_text(changes[0])
 
 
 def test_batches_are_counted_once_however_many_blocks_they_span() -> None:

@@ -62,7 +62,7 @@ _TIMES: Final = {
 _LOST_WITHOUT_COPY: Final = {Cause.DAMAGED_LOG, Cause.UNCLEAN_SHUTDOWN, Cause.SHORT_REPLICA}
 """Causes whose offsets may be lost unless a good copy is known."""
 _EXPLAINED_BY: Final = {signature.key: signature.explains for signature in SIGNATURES}
-"""Signature → the kinds of findings that it accounts for."""
+"""IncidentSignature → the kinds of findings that it accounts for."""
 _Partition = tuple[str, int]
 _NO_PARTITION: Final[_Partition] = ("", -1)
 _Group = tuple[Cause, tuple[str, ...], int | None]
@@ -381,8 +381,8 @@ def _partition(partition: _Partition, findings: list[Finding], cause: Cause) -> 
     holders += [broker for finding in shown for row in _held_range_rows(finding) for broker in _brokers_in(row.get("brokers"))]
     return IncidentPartition(
         *partition,
-        lost_at_least=covered(lost),
-        lost_at_most=covered(at_risk),
+        lost_at_least=count_offsets(lost),
+        lost_at_most=count_offsets(at_risk),
         records_lost_at_least=_records(lost),
         records_lost_at_most=_records(at_risk),
         offset_start=min((start for start, _ in ranges), default=None),
@@ -415,7 +415,7 @@ def _may_cost_offsets(finding: Finding) -> bool:
     return finding.severity.rank >= Severity.ERROR.rank and not is_of_small_file
 
 
-def covered(findings: Iterable[Finding]) -> int:
+def count_offsets(findings: Iterable[Finding]) -> int:
     """The number of different offsets in the ranges of these findings; of scattered offsets those that are listed."""
     count, reached = 0, -1
     for start, end in sorted(offsets for finding in findings for offsets in _ranges(finding)):

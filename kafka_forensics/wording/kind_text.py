@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
 
-class Prose(NamedTuple):
+class KindText(NamedTuple):
     """The values of a file, and its page."""
 
     title: str
@@ -66,17 +66,17 @@ FILTERS: Final[Mapping[str, Callable[..., str | None]]] = {
 
 
 @cache
-def prose(kind: str) -> Prose:
+def kind_text(kind: str) -> KindText:
     """The text of `kind`, which must be in the catalogue."""
     data = pkgutil.get_data("kafka_forensics.analysis.kinds", f"{kind}.md")
     assert data is not None
     front, page = data.decode().split("\n\n---\n\n", 1)
     lines = (line.partition(": ") for line in front.replace("\n  ", " ").splitlines())
     fields: dict[str, Any] = {key.replace(" ", "_"): text for key, _, text in lines}
-    return Prose(**fields | {"repairable": fields["repairable"] == "yes", "page": page})
+    return KindText(**fields | {"repairable": fields["repairable"] == "yes", "page": page})
 
 
-def filled(template: str, value_of: Callable[[str], Value | str | bool | None]) -> str:
+def fill_template(template: str, value_of: Callable[[str], Value | str | bool | None]) -> str:
     """`template` with the values that `value_of` returns for its names: None if unknown, a bool for names that are only tested."""
     compiled, names = _compiled(template)
     values = {name: value_of(name) for name in names}
