@@ -203,10 +203,13 @@ class _Side:
                 if start <= record.offset < end:
                     found.by_offset.setdefault(record.offset, _held_record(record, row, payloads=self.payloads))
             if decoded is None or decoded.problems:
-                low, high = max(int(row[BatchColumn.BASE_OFFSET]), start), min(int(row[BatchColumn.LAST_OFFSET]) + 1, end)
-                for offset in range(low, min(high, low + int(row[BatchColumn.SIZE_IN_BYTES]))):
+                start_offset, end_offset = (
+                    max(int(row[BatchColumn.BASE_OFFSET]), start),
+                    min(int(row[BatchColumn.LAST_OFFSET]) + 1, end),
+                )
+                for offset in range(start_offset, min(end_offset, start_offset + int(row[BatchColumn.SIZE_IN_BYTES]))):
                     found.by_offset.setdefault(offset, None)
-                found.unreadable.append((low, high))
+                found.unreadable.append((start_offset, end_offset))
         return found
 
     def held(self, offset: int, found: _RangeRecords) -> ReplicaAtOffset:

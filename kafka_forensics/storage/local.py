@@ -205,6 +205,8 @@ class _Walk:
                 raise LinkError(OUTSIDE, self._last_link)
             if len(self._directories) >= MAX_DEPTH:
                 raise LinkError(TOO_DEEP, self._last_link)
+        if not stat.S_ISDIR(info.st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         self._directories.append((os.open(name, _PASS_FLAGS, dir_fd=self._directories[-1][0]), name))
 
     def _go_up(self, parts: "deque[str]") -> None:

@@ -80,7 +80,7 @@ def test_ignored_interruptions_stay_ignored() -> None:
 
 def judged_so_far(format_name: str, *more: str) -> "subprocess.CompletedProcess[str]":
     """How a scan ends that is interrupted in its fourth partition."""
-    judged, taken = vars(local)["judged"], list[int]()
+    judged, taken = vars(local)["judge_replicas"], list[int]()
 
     def interrupting(*arguments: Any) -> Any:
         taken.append(1)
@@ -90,7 +90,7 @@ def judged_so_far(format_name: str, *more: str) -> "subprocess.CompletedProcess[
 
     words = ["scan", str(SAMPLE), "--topic", "[!_]*", "--jobs", "1", "--format", format_name, *more]
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
-        patch.setattr(local, "judged", interrupting)
+        patch.setattr(local, "judge_replicas", interrupting)
         status = outcome(words)
     return subprocess.CompletedProcess(words, status, out.getvalue(), err.getvalue())
 
@@ -110,7 +110,7 @@ def test_a_scan_prints_what_was_judged_so_far_marked_incomplete() -> None:
 
 
 def test_caller_of_the_package_gets_keyboard_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "judged", Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr(local, "judge_replicas", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt) as raised:
         scan(str(SAMPLE))
     assert isinstance(raised.value, ScanInterruptedError)
