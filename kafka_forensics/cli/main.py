@@ -1,7 +1,7 @@
-"""The entry point: the list of commands, and the one place where errors become a line on stderr and an exit status.
+"""The entry point: the list of commands, and the only place that turns errors into a line on standard error and an exit status.
 
 A new command is a module in `cli/commands` and a line in `COMMANDS`. A command returns its exit status as an int and raises the
-errors of `kafka_forensics.errors`; it never catches what it cannot mend.
+errors of `kafka_forensics.errors`; it catches only errors that it can handle.
 """
 
 import contextlib
@@ -39,21 +39,19 @@ from kafka_forensics.cli.commands.scan import scan
 from kafka_forensics.cli.commands.simulate import SUBCOMMANDS as SIMULATE
 from kafka_forensics.cli.commands.transactions import transactions
 from kafka_forensics.cli.commands.verify import verify
-from kafka_forensics.cli.options import choose
+from kafka_forensics.cli.options import EXIT_INCOMPLETE, EXIT_INTERRUPTED, PROGRAM, choose
 from kafka_forensics.cli.streams import destination, logging_to, printable, say
 from kafka_forensics.errors import ForensicsError, UsageError, nearest
 from kafka_forensics.scanning.engine.garbage import OBJECTS_BETWEEN
 
 if TYPE_CHECKING:
-    from typer._click.core import (
-        Command as AnyCommand,  # its parser, whose place is another in other versions
-        Context,
-        Parameter,
-    )
+    from typer._click.core import Command as AnyCommand, Context, Parameter  # elsewhere in other versions of typer
     from typer._click.formatting import HelpFormatter
 
-PROGRAM: Final = "kafka-forensics"
-COMMANDS: Final[dict[str, tuple[Callable[..., int], str]]] = {
+CommandTable = dict[str, tuple[Callable[..., int], str]]
+"""Name → the function, and its description in the list of commands."""
+
+COMMANDS: Final[CommandTable] = {
     "scan": (scan, "Find what is wrong, where, and what was lost."),
     "compare": (compare, "Show replicas side by side around their first difference."),
     "changes": (changes, "Show what became of each replica from one snapshot to the next."),
@@ -74,24 +72,28 @@ COMMANDS: Final[dict[str, tuple[Callable[..., int], str]]] = {
     "demo": (demo, "Write sample log directories, and say what to run on them."),
     "doctor": (doctor, "Check this installation."),
 }
-"""Name → the function, and what the list of commands says of it."""
-GROUPS: Final[dict[str, tuple[dict[str, tuple[Callable[..., int], str]], str]]] = {
-    "simulate": (SIMULATE, "Play replication protocols through."),
-}
-"""Name → commands of its own, and what the list of commands says of them."""
+GROUPS: Final[dict[str, tuple[CommandTable, str]]] = {"simulate": (SIMULATE, "Play replication protocols through.")}
+"""Name → its commands, and its description in the list of commands."""
 
 EXIT_USAGE: Final = 2
-EXIT_INCOMPLETE: Final = 3
 EXIT_BUG: Final = 70
-EXIT_INTERRUPTED: Final = 130
 EXIT_CLOSED_PIPE: Final = 141
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _COMMAND_LINE_ERROR: Final = typer.BadParameter.__mro__[2]
-"""The parser's base of all complaints about a command line; it has no public name in every version."""
+"""The base class of all errors in a command line; it has no public name in every version of typer."""
+
+
+def _write_epilog(_: object, ctx: "Context", formatter: "HelpFormatter") -> None:
+    """Write the end of a command's help: examples and exit statuses."""
+    from kafka_forensics.cli.manual import write_end
+
+    write_end(ctx, formatter)
 
 
 class Commands(TyperGroup):
-    """The group of commands, which knows what a mistyped one was meant to be."""
+    """The group of commands, which proposes the nearest name for a mistyped one."""
+
+    format_epilog = _write_epilog
 
     def list_commands(self, ctx: "Context") -> list[str]:
         """Names in the order of the tables above."""
@@ -106,50 +108,41 @@ class Commands(TyperGroup):
             choose("command", args[0], self.list_commands(ctx))
         return super().resolve_command(ctx, args)
 
-    def format_epilog(self, ctx: "Context", formatter: "HelpFormatter") -> None:
-        """Write the end of the help."""
-        from kafka_forensics.cli.manual import write_end
 
-        write_end(ctx, formatter)
+def _require_no_contradiction(option: "Parameter", arguments: list[str]) -> None:
+    """Raise UsageError if the command line turns an option both on and off, such as `--whole --partial`."""
+    used = [next((name for name in names if name in arguments), None) for names in (option.opts, option.secondary_opts)]
+    if None not in used:
+        raise UsageError(f"{used[0]} and {used[1]} contradict each other", hint="give one of them")
 
 
-def _require_one_of(option: "Parameter", args: list[str]) -> None:
-    """Raise UsageError where an option that is on or off, such as `--whole/--partial`, was given both ways."""
-    words = args[: args.index("--")] if "--" in args else args
-    both = [next((name for name in names if name in words), None) for names in (option.opts, option.secondary_opts)]
-    if None not in both:
-        raise UsageError(f"{both[0]} and {both[1]} contradict each other", hint="give one of them")
+def _before_separator(arguments: list[str]) -> list[str]:
+    """The arguments before `--`, the only ones that can be options."""
+    return arguments[: arguments.index("--")] if "--" in arguments else arguments
 
 
 class Command(TyperCommand):
-    """A command that takes no option twice which can have one value: the parser would forget the first in silence."""
+    """A command that refuses an option with one value if it is given twice: typer would ignore the first value silently."""
+
+    format_epilog = _write_epilog
 
     def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
-        """Parse the command line into `ctx`. Raises UsageError for an option given twice, and what the parser raises."""
+        """Parse the command line into `ctx`. Raises UsageError for an option given twice, and the parser's errors."""
         if not ctx.resilient_parsing:
             _, _, order = self.make_parser(ctx).parse_args(args=list(args))
             for number, parameter in enumerate(order):
-                several = (
-                    getattr(parameter, "multiple", True)
-                    or getattr(parameter, "is_flag", False)
-                    or getattr(parameter, "count", False)
-                )
-                if parameter.param_type_name == "option" and not several and parameter in order[:number]:
+                # arguments have none of these attributes
+                repeatable = any(getattr(parameter, name, name == "multiple") for name in ("multiple", "is_flag", "count"))
+                if parameter.param_type_name == "option" and not repeatable and parameter in order[:number]:
                     pattern = "one pattern may match several, such as 'a*'" if parameter.metavar == "GLOB" else "it takes one value"
                     raise UsageError(f"{parameter.opts[0]} was given twice", hint=f"{pattern}; else run the command once for each")
-                _require_one_of(parameter, args)
+                _require_no_contradiction(parameter, _before_separator(args))
         parsed: list[str] = super().parse_args(ctx, args)
         return parsed
 
-    def format_epilog(self, ctx: "Context", formatter: "HelpFormatter") -> None:
-        """Write the end of the help."""
-        from kafka_forensics.cli.manual import write_end
 
-        write_end(ctx, formatter)
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(*version_lines(), sep="\n")  # noqa: T201 - the answer
         raise typer.Exit
 
@@ -183,121 +176,115 @@ def build_app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(invoke_without_command=True)(root)
-    for name, (command, short_help) in COMMANDS.items():
-        app.command(name, cls=Command, short_help=short_help)(command)
+    _add_commands(app, COMMANDS)
     for name, (commands, short_help) in GROUPS.items():
         group = typer.Typer(cls=Commands, rich_markup_mode=None)
         group.callback()(lambda: None)
-        for own_name, (command, own_help) in commands.items():
-            group.command(own_name, cls=Command, short_help=own_help)(command)
+        _add_commands(group, commands)
         app.add_typer(group, name=name, help=short_help)
     return app
 
 
+def _add_commands(app: typer.Typer, commands: CommandTable) -> None:
+    for name, (command, short_help) in commands.items():
+        app.command(name, cls=Command, short_help=short_help)(command)
+
+
 def parser() -> "AnyCommand":
-    """The command line as this process parses it: all commands, with their options, below one."""
+    """The parser of the command line: the group of all commands, with their options."""
     return _without_types(typer.main.get_command(build_app()))
 
 
 def _without_types(command: "AnyCommand") -> "AnyCommand":
-    """`command` and those below it, whose help calls an argument PATH, and not also by the type it has in this program."""
+    """`command` and its subcommands, with the help of an argument showing its metavar only, and not also its Python type."""
     for param in command.params:
         if param.param_type_name == "argument":
             vars(param).update(display_type_rich=lambda **_: None)
-    for inner in getattr(command, "commands", {}).values():
-        _without_types(inner)
+    for subcommand in getattr(command, "commands", {}).values():
+        _without_types(subcommand)
     return command
 
 
-def run(ready: Callable[[], object] = int) -> NoReturn:
-    """Run the command line of this process and end it with the exit status; `ready` is called when interruptions are caught.
+def run(on_ready: Callable[[], object] = int) -> NoReturn:
+    """Run the command line of this process and exit with its status; call `on_ready` once interruptions are handled.
 
-    At once: taking numpy, LLVM and their threads apart in good order takes longer than many a command. Nothing is open by then.
+    `os._exit`, because unloading numpy, LLVM and their threads takes longer than many a command. No file is open then.
     """
     gc.set_threshold(OBJECTS_BETWEEN)
-    status = outcome(sys.argv[1:], ready)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is said
+    status = outcome(sys.argv[1:], on_ready)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all output is written
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
     os._exit(status)
 
 
-def outcome(arguments: list[str], ready: Callable[[], object] = int) -> int:
-    """Run one command line; its exit status. Says on stderr, in one line, what went wrong. `ready` as in `run`."""
+def outcome(arguments: list[str], on_ready: Callable[[], object] = int) -> int:
+    """Run one command line and return its exit status. An error is one line on standard error. `on_ready` as in `run`."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # a terminal may not know every letter
+            stream.reconfigure(errors="backslashreplace")  # a terminal may not support every letter
     with logging_to(destination(sys.stderr, color="never"), "WARNING"):
-        return _outcome(arguments, ready)
+        return _outcome(arguments, on_ready)
 
 
-def _outcome(arguments: list[str], ready: Callable[[], object]) -> int:
-    debug = "--debug" in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
+def _outcome(arguments: list[str], on_ready: Callable[[], object]) -> int:
+    debug = "--debug" in _before_separator(arguments)
     stdout = sys.stdout
     try:
-        ready()
+        on_ready()
         status = parser().main(arguments, prog_name=PROGRAM, standalone_mode=False)
-        sys.stdout.flush()  # a closed pipe shows here at the latest
+        sys.stdout.flush()  # a closed pipe raises here at the latest
     except SystemExit as end:
         if not isinstance(end.__context__, BrokenPipeError):
             raise
-        sys.stdout = stdout  # typer ends with 1 for any broken pipe, and covers stdout
-        return _status_of(end.__context__, arguments, debug=debug)
+        sys.stdout = stdout  # typer exits with 1 for any broken pipe, and replaces stdout
+        return _report_error(end.__context__, arguments, debug=debug)
     except BaseException as error:  # noqa: BLE001 - the top level: every error ends here, as a line and a status
-        return _status_of(error, arguments, debug=debug)
+        return _report_error(error, arguments, debug=debug)
     if status == EXIT_INTERRUPTED:
-        _say("interrupted")
+        _print_messages("interrupted")
     return status if isinstance(status, int) else 0
 
 
-def _say_where(error: BaseException) -> None:
-    """The stack of an error, whose lines may hold names from evidence."""
-    for line in traceback.format_exception(error) if not isinstance(error, _COMMAND_LINE_ERROR) else ():
-        _say(*line.rstrip("\n").split("\n"))
-
-
-def _status_of(error: BaseException, arguments: list[str], *, debug: bool) -> int:
-    """The exit status that `error` means; the user is told on stderr, unless the reader of our output went away."""
-    if debug:
-        _say_where(error)
+def _report_error(error: BaseException, arguments: list[str], *, debug: bool) -> int:
+    """Print the message of an error, unless the reader of our output has exited; the exit status."""
+    if debug and not isinstance(error, _COMMAND_LINE_ERROR):
+        _print_traceback(error)
     if isinstance(error, ForensicsError):
-        _tell(f"error: {error}", *([f"hint: {error.hint}"] if error.hint else []))
+        _print_messages(f"error: {error}", *([f"hint: {error.hint}"] if error.hint else []))
         return EXIT_USAGE if isinstance(error, UsageError) else EXIT_INCOMPLETE
     if isinstance(error, _COMMAND_LINE_ERROR):
-        hint = _meant(error)
-        _tell(
-            f"error: {_sentence(error)}",
-            f"hint: {hint or f'`{_command_path(error, arguments)} --help` shows how it is used'}",
-        )
+        hint = _nearest_option(error) or f"`{_command_path(error, arguments)} --help` shows how it is used"
+        _print_messages(f"error: {_sentence(error)}", f"hint: {hint}")
         return EXIT_USAGE
     if isinstance(error, KeyboardInterrupt | typer.Abort):
-        _say("interrupted")
+        _print_messages("interrupted")
         return EXIT_INTERRUPTED
     if isinstance(error, BrokenPipeError) and _reader_is_gone():
         return EXIT_CLOSED_PIPE
-    if isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
-        _tell(f"error: cannot write to standard output: {_why_not(error)}")
+    if isinstance(error, OSError) and error.filename is None and error.errno in _DISK_FULL:
+        _print_messages(f"error: cannot write to standard output: {_stdout_failure(error)}")
         return EXIT_USAGE
-    _tell(f"bug: {type(error).__name__}: {error}" + ("" if debug else "; run again with --debug for the traceback"))
+    _print_messages(f"bug: {type(error).__name__}: {error}" + ("" if debug else "; run again with --debug for the traceback"))
     return EXIT_BUG
 
 
-def _why_not(error: OSError) -> str:
-    """Why nothing could be written to standard output; of a file, on which disk it is, too."""
-    said = str(error.strerror).lower()
+def _stdout_failure(error: OSError) -> str:
+    """Why standard output cannot be written; if it is a file, also on which disk it is."""
+    reason = str(error.strerror).lower()
     if not stat.S_ISREG(os.fstat(1).st_mode):
-        return said
+        return reason
     from kafka_forensics.storage.disks import mounted_disk
 
     try:
-        return f"{said}: {mounted_disk(os.readlink('/proc/self/fd/1'))}"
+        return f"{reason}: {mounted_disk(os.readlink('/proc/self/fd/1'))}"
     except OSError:
-        return said
+        return reason
 
 
-def _meant(error: BaseException) -> str | None:
-    """The option that an unknown one was probably meant to be; None if none is like it."""
+def _nearest_option(error: BaseException) -> str | None:
+    """A question for the option with the name nearest to an unknown one; None if no name is similar."""
     names = {str(option).lstrip("-"): str(option) for option in getattr(error, "possibilities", None) or ()}
     near = nearest(str(getattr(error, "option_name", "")).lstrip("-"), names)
     return f"did you mean {names[near]}?" if near else None
@@ -306,43 +293,40 @@ def _meant(error: BaseException) -> str | None:
 def _sentence(error: BaseException) -> str:
     text = str(getattr(error, "format_message", lambda: error)())
     if getattr(error, "option_name", None) is not None and getattr(error, "possibilities", None):
-        text = str(getattr(error, "message", text))  # without them all: the hint names the nearest
+        text = str(getattr(error, "message", text))  # without the list of options: the hint names the nearest
     return (text[:1].lower() + text[1:]).rstrip(".")
 
 
 def _command_path(error: BaseException, arguments: list[str]) -> str:
-    """The command whose line was wrong; an option without its value comes without a context, so the command is the first word."""
+    """The command of a wrong command line. An error about a missing value has no context: the command is the first argument."""
     context = getattr(error, "ctx", None)
     if context is not None:
         return str(context.command_path)
-    return " ".join([PROGRAM, *(word for word in arguments[:1] if word in COMMANDS)])
+    return " ".join([PROGRAM, *(name for name in arguments[:1] if name in COMMANDS)])
 
 
 def _reader_is_gone() -> bool:
-    """Whether stdout or stderr is a pipe that nobody reads; stdout then goes nowhere, so that ending stays silent."""
+    """Whether stdout or stderr is a pipe without a reader; if so, stdout becomes /dev/null, which makes the last flush silent."""
     poll = select.poll()
     for stream in (1, 2):
         poll.register(stream, 0)
     if not any(event & select.POLLERR for _, event in poll.poll(0)):
         return False
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.close(nowhere)
+    null_device = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null_device, 1)
+    os.close(null_device)
     return True
 
 
-def _tell(*lines: str) -> None:
-    """Lines for stderr in the columns of a terminal; lost in silence if nobody can read them."""
-
+def _print_messages(*lines: str) -> None:
+    """Write lines to standard error, wrapped on a terminal; silent if it cannot be written."""
     with contextlib.suppress(OSError):
         say(destination(sys.stderr, color="never"), lines)
 
 
-def _say(*lines: str) -> None:
-    """Lines for stderr as they are, but safe for a terminal; lost in silence if nobody can read them."""
-    try:
-        for line in lines:
-            sys.stderr.write(printable(line) + "\n")
+def _print_traceback(error: BaseException) -> None:
+    """Write a traceback to standard error, safe for a terminal: it may contain names from evidence. Silent as `_print_messages`."""
+    with contextlib.suppress(OSError):
+        for part in traceback.format_exception(error):
+            sys.stderr.writelines(f"{printable(line)}\n" for line in part.rstrip("\n").split("\n"))
         sys.stderr.flush()
-    except OSError:
-        return

@@ -1,30 +1,32 @@
-"""What the help of each command says at its end: examples that run, and exit statuses."""
+"""The end of each command's help: examples that run, and exit statuses."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from kafka_forensics.cli.options import PROGRAM
+
 if TYPE_CHECKING:
-    from typer._click.core import Context  # its parser, whose place is another in other versions
+    from typer._click.core import Context  # elsewhere in other versions of typer
     from typer._click.formatting import HelpFormatter
 
-PROGRAM: Final = "kafka-forensics"
+_RAN: Final = "ran to the end"
+_USAGE: Final = "wrong command line"
+_INPUTS: Final = "wrong command line, or a PATH that does not exist or holds no Kafka log"
+_INCOMPLETE: Final = "incomplete: some input could not be read; what was found is still printed"
 
-_DONE: Final = "ran to the end"
-_LINE: Final = "wrong command line"
-_PATHS: Final = "wrong command line, or a PATH that does not exist or holds no Kafka log"
-_NOT_ALL: Final = "incomplete: some input could not be read; what was found is still printed"
-
-_JUDGED: Final = {0: f"{_DONE}, no finding at or above --fail-on", 1: "at least one such finding", 2: _PATHS, 3: _NOT_ALL}
-_LISTED: Final = {0: _DONE, 2: _PATHS, 3: _NOT_ALL}
-_ANSWERED: Final = {0: _DONE, 2: _LINE}
+_SCANS: Final = {0: f"{_RAN}, no finding at or above --fail-on", 1: "at least one such finding", 2: _INPUTS, 3: _INCOMPLETE}
+_LISTS: Final = {0: _RAN, 2: _INPUTS, 3: _INCOMPLETE}
+_SIMPLE: Final = {0: _RAN, 2: _USAGE}
 
 
 @dataclass(frozen=True, slots=True)
 class Manual:
-    """The end of one command's help: what follows `kafka-forensics` in each example, as a shell takes it; status → meaning."""
+    """The end of one command's help."""
 
     examples: tuple[str, ...]
+    """As typed after `kafka-forensics `."""
     exit_statuses: dict[int, str]
+    """Status → meaning."""
 
 
 MAKE_SAMPLES: Final = "demo sample_logs"
@@ -33,12 +35,8 @@ UNCLEAN: Final = "sample_logs/unclean-election"
 MANUAL: Final = {
     "": Manual(
         (MAKE_SAMPLES, f"scan {UNCLEAN}"),
-        _JUDGED
-        | {
-            70: "a bug in this tool; --debug shows the traceback",
-            130: "interrupted",
-            141: "the reader of the pipe went away",
-        },
+        _SCANS
+        | {70: "a bug in this tool; --debug shows the traceback", 130: "interrupted", 141: "the reader of the pipe went away"},
     ),
     "scan": Manual(
         (
@@ -48,12 +46,12 @@ MANUAL: Final = {
             "scan sample_logs/healthy --output kafka.prom",
             f"scan {UNCLEAN} --report incident.html",
         ),
-        _JUDGED,
+        _SCANS,
     ),
-    "compare": Manual((f"compare {UNCLEAN} --topic audit", "compare --context 1 sample_logs/silent-divergence"), _JUDGED),
+    "compare": Manual((f"compare {UNCLEAN} --topic audit", "compare --context 1 sample_logs/silent-divergence"), _SCANS),
     "changes": Manual(
         ("changes sample_logs/healthy sample_logs/unclean-election",),
-        _JUDGED | {0: f"{_DONE}, no finding at or above --fail-on, neither between the snapshots nor in the newest"},
+        _SCANS | {0: f"{_RAN}, no finding at or above --fail-on, neither between the snapshots nor in the newest"},
     ),
     "dump": Manual(
         (
@@ -61,28 +59,22 @@ MANUAL: Final = {
             "dump --records sample_logs/healthy/broker-1/orders-1",
             "dump --explain sample_logs/healthy/broker-1/orders-1",
         ),
-        _LISTED,
+        _LISTS,
     ),
-    "epochs": Manual((f"epochs {UNCLEAN} --topic audit",), _LISTED),
+    "epochs": Manual((f"epochs {UNCLEAN} --topic audit",), _LISTS),
     "find": Manual(
-        (
-            f"find {UNCLEAN} --topic audit --offset 345",
-            "find sample_logs/healthy --timestamp 2020-01-01..2100-01-01",
-        ),
-        _LISTED | {0: "ran to the end, whether anything was found or not"},
+        (f"find {UNCLEAN} --topic audit --offset 345", "find sample_logs/healthy --timestamp 2020-01-01..2100-01-01"),
+        _LISTS | {0: "ran to the end, whether anything was found or not"},
     ),
-    "groups": Manual(("groups sample_logs/healthy", "groups sample_logs/healthy --group billing"), _JUDGED),
-    "metadata": Manual((f"metadata {UNCLEAN} --topic audit",), _LISTED),
-    "plan": Manual((f"plan {UNCLEAN}", f"plan {UNCLEAN} --topic audit --elect 1", f"plan {UNCLEAN} --output plan.json"), _LISTED),
+    "groups": Manual(("groups sample_logs/healthy", "groups sample_logs/healthy --group billing"), _SCANS),
+    "metadata": Manual((f"metadata {UNCLEAN} --topic audit",), _LISTS),
+    "plan": Manual((f"plan {UNCLEAN}", f"plan {UNCLEAN} --topic audit --elect 1", f"plan {UNCLEAN} --output plan.json"), _LISTS),
     "recover": Manual(
-        (
-            f"recover {UNCLEAN} --output lost",
-            f"recover {UNCLEAN} --keep 2 --output other",
-        ),
+        (f"recover {UNCLEAN} --output lost", f"recover {UNCLEAN} --keep 2 --output other"),
         {
-            0: f"{_DONE}, and nothing is lost that could be produced again",
+            0: f"{_RAN}, and nothing is lost that could be produced again",
             1: "records were lost, and are written",
-            2: f"{_PATHS}, a directory for the output that is not empty, or a side that must be chosen with --keep",
+            2: f"{_INPUTS}, a directory for the output that is not empty, or a side that must be chosen with --keep",
             3: "incomplete: some input or record could not be read, or no side was taken of a partition; what was found is written",
         },
     ),
@@ -91,66 +83,62 @@ MANUAL: Final = {
         {
             0: "every promise is kept",
             1: "at least one is broken",
-            2: f"{_PATHS}, or a plan that is none",
+            2: f"{_INPUTS}, or a plan that is none",
             3: "incomplete: some input could not be read, or the copies do not tell of every promise",
         },
     ),
-    "transactions": Manual(("transactions sample_logs/healthy", "transactions sample_logs/healthy --topic payments"), _JUDGED),
+    "transactions": Manual(("transactions sample_logs/healthy", "transactions sample_logs/healthy --topic payments"), _SCANS),
     "collect": Manual(
         (
             "collect sample_logs/healthy/broker-1 --output broker-1.kfb",
             "collect --estimate sample_logs/healthy/broker-1 --output b.kfb",
         ),
-        {0: "the bundle is made", 2: _PATHS, 3: "incomplete: some file could not be read, which the bundle says"},
+        {0: "the bundle is made", 2: _INPUTS, 3: "incomplete: some file could not be read, which the bundle says"},
     ),
     "salvage": Manual(
         ("salvage sample_logs/healthy --topic orders --output salvaged",),
         {
             0: "every partition asked for was salvaged",
             1: "every partition asked for was salvaged, and a scan of the result has findings that no copy has (`new`)",
-            2: f"{_PATHS}, a directory for the output that holds anything, or no room for it",
+            2: f"{_INPUTS}, a directory for the output that holds anything, or no room for it",
             3: "incomplete: a partition was refused, or some input could not be read; the manifest says which, and why",
         },
     ),
     "export": Manual(
         ("export sample_logs/healthy --output facts --fact batches",),
-        _JUDGED | {2: f"{_PATHS}, or a directory for the output that holds something else"},
+        _SCANS | {2: f"{_INPUTS}, or a directory for the output that holds something else"},
     ),
     "report": Manual(
-        (
-            f"report {UNCLEAN} --output incident.html",
-            "report sample_logs/healthy --hashes --output healthy.html",
-        ),
-        _JUDGED,
+        (f"report {UNCLEAN} --output incident.html", "report sample_logs/healthy --hashes --output healthy.html"), _SCANS
     ),
-    "explain": Manual(("explain", "explain UNCLEAN_LOSS", "explain KAFKA-1211"), _ANSWERED),
+    "explain": Manual(("explain", "explain UNCLEAN_LOSS", "explain KAFKA-1211"), _SIMPLE),
     "demo": Manual(
         (MAKE_SAMPLES,),
         {0: "the samples are written", 2: "wrong command line, a directory that holds anything, or no room for them"},
     ),
-    "doctor": Manual(("doctor",), {0: "the local engine works, which needs neither Java nor Spark", 1: "it does not", 2: _LINE}),
+    "doctor": Manual(("doctor",), {0: "the local engine works, which needs neither Java nor Spark", 1: "it does not", 2: _USAGE}),
     "simulate": Manual(
-        ("simulate list", "simulate run unclean-election"), {0: _DONE, 2: _LINE, 3: "incomplete: see `simulate check`"}
+        ("simulate list", "simulate run unclean-election"), {0: _RAN, 2: _USAGE, 3: "incomplete: see `simulate check`"}
     ),
-    "simulate run": Manual(("simulate run unclean-election", "simulate run hw-lag-divergence --output made"), _ANSWERED),
-    "simulate list": Manual(("simulate list",), _ANSWERED),
+    "simulate run": Manual(("simulate run unclean-election", "simulate run hw-lag-divergence --output made"), _SIMPLE),
+    "simulate list": Manual(("simulate list",), _SIMPLE),
     "simulate check": Manual(
         ("simulate check kip-101 --replicas 2",),
         {
             0: "every history was looked at, whether promises hold or not",
-            2: _LINE,
+            2: _USAGE,
             3: "incomplete: the world was too large to finish",
         },
     ),
 }
-"""Words of a command → the end of its help; of none, that of the list of commands."""
+"""Command, such as `simulate run` → the end of its help; the empty name is the list of commands."""
 
 
 def write_end(context: "Context", formatter: "HelpFormatter") -> None:
-    """Write the examples and exit statuses of the command that `context` is of. An example is never broken."""
+    """Write the examples and exit statuses of the command of `context`. An example stays on one line."""
     manual = MANUAL[context.command_path.partition(" ")[2]]
-    samples = any("sample_logs" in example for example in manual.examples)
-    with formatter.section(f"Examples, after `{PROGRAM} {MAKE_SAMPLES}`" if samples and context.parent is not None else "Examples"):
+    needs_samples = context.parent is not None and any("sample_logs" in example for example in manual.examples)
+    with formatter.section(f"Examples, after `{PROGRAM} {MAKE_SAMPLES}`" if needs_samples else "Examples"):
         for example in manual.examples:
             formatter.write(f"  {PROGRAM} {example}\n")
     with formatter.section("Exit status"):

@@ -1,39 +1,53 @@
-"""The options that commands share, each declared once."""
+"""The options that commands share, each declared once, and the exit statuses that follow from findings."""
 
 import os
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, TypeVar, get_args, get_type_hints
 
 import typer
-from typer.models import ArgumentInfo, ParameterInfo
+from typer.models import ArgumentInfo, OptionInfo, ParameterInfo
 
 from kafka_forensics.errors import UsageError, did_you_mean
 from kafka_forensics.evidence import ledger
 from kafka_forensics.evidence.options import ScanOptions, keep_code_below
+from kafka_forensics.model.findings import Severity
+from kafka_forensics.model.results import ScanResult
 
 if TYPE_CHECKING:
     from kafka_forensics.evidence.outputs import OutputKind
 
-# Names to choose from, and what a mistyped one was probably meant to be.
-
-
+PROGRAM: Final = "kafka-forensics"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DATE_DIGITS: Final = 8
-"""20260301 is a day."""
+"""20260301 is a day, not a number of milliseconds."""
 _MOST_DIGITS: Final = 15
 
 
 def choose(subject: str, name: str, names: Iterable[str]) -> str:
     """`name` if it is one of `names`. Raises UsageError with the nearest name, or all of them, as hint."""
-    known = list(names)
-    if name in known:
+    choices = list(names)
+    if name in choices:
         return name
-    raise UsageError(f"there is no {subject} {name!r}", hint=did_you_mean(name, known, otherwise=f"choose from {', '.join(known)}"))
+    hint = did_you_mean(name, choices, otherwise=f"choose from {', '.join(choices)}")
+    raise UsageError(f"there is no {subject} {name!r}", hint=hint)
+
+
+def choice(option: str, subject: str, names: Sequence[str], description: str, metavar: str = "") -> OptionInfo:
+    """An option that takes one of `names`, which the shell completes. Any other value raises UsageError, as `choose` does."""
+    info: OptionInfo = typer.Option(
+        option,
+        metavar=metavar or subject.upper(),
+        parser=lambda value: choose(subject, value, names),
+        autocompletion=lambda: list(names),
+        help=description,
+    )
+    return info
 
 
 def time_ms(text: str) -> int:
@@ -41,30 +55,28 @@ def time_ms(text: str) -> int:
     if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS and len(text) != _DATE_DIGITS:
         return int(text)
     try:
-        moment = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
-        raise UsageError(
-            f"{text!r} is not a time", hint="write it like 2026-03-01T12:00:00Z, or as milliseconds since 1970"
-        ) from None
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return (aware - _EPOCH) // timedelta(milliseconds=1)
+        hint = "write it like 2026-03-01T12:00:00Z, or as milliseconds since 1970"
+        raise UsageError(f"{text!r} is not a time", hint=hint) from None
+    return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """Marks an option or argument that names what the command writes."""
+class OutputMark:
+    """Marks an option or argument that names a file or directory that the command writes."""
 
     kind: "OutputKind" = "file"
     suffixes: tuple[str, ...] = ("",)
-    """After its name: what is written."""
+    """Endings that are appended to the name: the command writes one file for each."""
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """Marks an option or argument that names what the command reads."""
+class InputMark:
+    """Marks an option or argument that names a file or directory that the command reads."""
 
 
-Mark = TypeVar("Mark", Written, Read)
+Mark = TypeVar("Mark", OutputMark, InputMark)
 
 FORMATS: Final = ("table", "tsv", "json", "jsonl", "markdown")
 FAIL_ON: Final = ("none", "info", "warning", "error", "critical")
@@ -73,7 +85,7 @@ VIEWS: Final = ("incident", "partition")
 COLOURS: Final = ("auto", "always", "never")
 
 SCAN_FORMATS: Final = (*FORMATS, "report", "prometheus")
-"""A report is a table for a pipe or a pager, with the summary at its end."""
+"""`report` is a table for a pipe or a pager, with the summary at its end."""
 
 Paths = Annotated[
     list[str],
@@ -82,7 +94,7 @@ Paths = Annotated[
         help="A broker's log directory, a folder of them, a partition directory, one file, or a .tar/.tar.gz/.tar.xz/.tar.zst/.zip"
         " of those, a bundle (.kfb) that collect made, or a URI such as s3://bucket/broker-1; NAME=PATH names the broker.",
     ),
-    Read(),
+    InputMark(),
 ]
 StorageOption = Annotated[
     list[str] | None,
@@ -101,18 +113,15 @@ CacheDir = Annotated[
         help="Keep compiled kernels below this absolute path, if nobody else can write there [default: XDG_CACHE_HOME, if it is"
         " absolute, or ~/.cache].",
     ),
-    Written("any"),
+    OutputMark("any"),
 ]
 Topic = Annotated[str | None, typer.Option("--topic", metavar="GLOB", help="Only topics that match, e.g. 'orders*'.")]
 Partition = Annotated[int | None, typer.Option("--partition", metavar="N", min=0, help="Only this partition of each topic.")]
 Broker = Annotated[str | None, typer.Option("--broker", metavar="N", help="Only this broker.")]
 Jobs = Annotated[int | None, typer.Option("--jobs", metavar="N", min=1, help="Cores at work at once [default: all].")]
-Engine = Annotated[
-    str, typer.Option("--engine", metavar="NAME", autocompletion=lambda: list(ENGINES), help="Where the work runs: local or spark.")
-]
+Engine = Annotated[str, choice("--engine", "engine", ENGINES, "Where the work runs: local or spark.", "NAME")]
 SparkRemote = Annotated[
-    str | None,
-    typer.Option("--spark-remote", metavar="URL", help="With --engine spark: a Spark Connect server, sc://host:port."),
+    str | None, typer.Option("--spark-remote", metavar="URL", help="With --engine spark: a Spark Connect server, sc://host:port.")
 ]
 SparkMaster = Annotated[
     str | None,
@@ -120,46 +129,41 @@ SparkMaster = Annotated[
 ]
 Format = Annotated[
     str | None,
-    typer.Option(
-        "--format",
-        metavar="FORMAT",
-        autocompletion=lambda: list(FORMATS),
-        help=f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]} [default: table on a terminal, tsv elsewhere].",
+    choice(
+        "--format", "format", FORMATS, f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]} [default: table on a terminal, tsv elsewhere]."
     ),
 ]
-
-
 ScanFormat = Annotated[
     str | None,
-    typer.Option(
+    choice(
         "--format",
-        metavar="FORMAT",
-        autocompletion=lambda: list(SCAN_FORMATS),
-        help=f"{', '.join(SCAN_FORMATS[:-1])} or {SCAN_FORMATS[-1]}; report is the table without colours and with the summary at"
+        "format",
+        SCAN_FORMATS,
+        f"{', '.join(SCAN_FORMATS[:-1])} or {SCAN_FORMATS[-1]}; report is the table without colours and with the summary at"
         " its end [default: table on a terminal, tsv elsewhere].",
     ),
 ]
 
 
 def cores() -> int:
-    """Those that this process may use; where the system does not say it, as macOS, those that there are."""
+    """How many cores this process may use; on systems that do not tell, such as macOS, how many the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def file_path(given: str) -> Path:
-    """The path of a file to be written. Raises UsageError for what names a directory, or standard output."""
-    if given.endswith(os.sep):
-        raise UsageError(f"cannot write to {given}: it names a directory", hint="name a file")
-    if given == "-":
+def file_path(text: str) -> Path:
+    """The path of a file to be written. Raises UsageError for the name of a directory, and for `-`."""
+    if text.endswith(os.sep):
+        raise UsageError(f"cannot write to {text}: it names a directory", hint="name a file")
+    if text == "-":
         raise UsageError("- is no file", hint="the answer goes to standard output without --output; a file of that name is ./-")
-    return Path(given)
+    return Path(text)
 
 
-def directory_path(given: str) -> Path:
-    """The path of a directory to be written. Raises UsageError for an empty one, which would be the present directory."""
-    if not given:
+def directory_path(text: str) -> Path:
+    """The path of a directory to be written. Raises UsageError for an empty text, which would mean the current directory."""
+    if not text:
         raise UsageError("--output is empty, and names no directory", hint="name one; ./ is the directory you are in")
-    return Path(given)
+    return Path(text)
 
 
 Output = Annotated[
@@ -170,16 +174,11 @@ Output = Annotated[
         parser=file_path,
         help="Write to FILE, never inside an input. Without --format its ending decides.",
     ),
-    Written(),
+    OutputMark(),
 ]
 FailOn = Annotated[
     str,
-    typer.Option(
-        "--fail-on",
-        metavar="SEVERITY",
-        autocompletion=lambda: list(FAIL_ON),
-        help="End with status 1 from this severity on: none, info, warning, error or critical.",
-    ),
+    choice("--fail-on", "severity", FAIL_ON, "End with status 1 from this severity on: none, info, warning, error or critical."),
 ]
 AsOf = Annotated[
     str | None,
@@ -198,8 +197,7 @@ Copied = Annotated[
     ),
 ]
 Deep = Annotated[
-    bool | None,
-    typer.Option("--deep/--no-deep", help="Decode every record, or judge batches only [default: by size]."),
+    bool | None, typer.Option("--deep/--no-deep", help="Decode every record, or judge batches only [default: by size].")
 ]
 Dead = Annotated[list[str] | None, typer.Option("--dead", metavar="N", help="A broker that will not come back; may be repeated.")]
 ReportFile = Annotated[
@@ -210,26 +208,26 @@ ReportFile = Annotated[
         parser=file_path,
         help="Write the HTML page of `report` as well, of the same scan; never inside an input.",
     ),
-    Written(),
+    OutputMark(),
 ]
 ShowPayloads = Annotated[bool, typer.Option("--show-payloads", help="Show bytes of keys, values and headers.")]
 By = Annotated[
     str,
-    typer.Option(
+    choice(
         "--by",
-        metavar="VIEW",
-        autocompletion=lambda: list(VIEWS),
-        help="Of a table or report: incident (what happened, and to which partitions) or partition (each with all its findings).",
+        "view",
+        VIEWS,
+        "Of a table or report: incident (what happened, and to which partitions) or partition (each with all its findings).",
     ),
 ]
 Color = Annotated[
     str,
-    typer.Option(
+    choice(
         "--color",
-        metavar="WHEN",
-        parser=lambda given: choose("colour", given, COLOURS),
-        autocompletion=lambda: list(COLOURS),
-        help="auto (on a terminal that shows them, unless NO_COLOR is set or TERM is dumb), always or never.",
+        "colour",
+        COLOURS,
+        "auto (on a terminal that shows them, unless NO_COLOR is set or TERM is dumb), always or never.",
+        "WHEN",
     ),
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress and no summary.")]
@@ -238,7 +236,7 @@ Debug = Annotated[bool, typer.Option("--debug", help="Like -v, and show the trac
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workplace:
+class EngineOptions:
     """Where the work runs."""
 
     engine: Engine = "local"
@@ -246,9 +244,9 @@ class Workplace:
     spark_master: SparkMaster = None
 
     def on_spark(self) -> bool:
-        """Whether Spark was asked for. Raises UsageError for an engine that is none, and for Spark's place without Spark."""
+        """Whether the work runs on Spark. Raises UsageError for two addresses of Spark, and for one without `--engine spark`."""
         remote, master = self.spark_remote, self.spark_master
-        if choose("engine", self.engine, ENGINES) == "spark":
+        if self.engine == "spark":
             if remote is not None and master is not None:
                 raise UsageError("--spark-remote and --spark-master name two places", hint="give one of them")
             return True
@@ -259,7 +257,7 @@ class Workplace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which partitions are asked for."""
+    """Which partitions the command reads."""
 
     topic: Topic = None
     partition: Partition = None
@@ -267,22 +265,22 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSelection(Selection):
-    """The same where one broker alone can be asked for."""
+    """Which partitions the command reads, and of which broker."""
 
     broker: Broker = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class AccessOptions:
     """How inputs are reached, and where compiled kernels are kept."""
 
     storage_option: StorageOption = None
     cache_dir: CacheDir = None
 
     def scope(self, selection: Selection) -> ScanOptions:
-        """What was asked for; compiled kernels are kept in `cache_dir` from now on.
+        """The options of a scan of this selection. From this call on, compiled kernels are kept in `cache_dir`.
 
-        Raises UsageError for a cache directory that is no absolute path, and for storage options that cannot be.
+        Raises UsageError for a cache directory that is not an absolute path, and for invalid storage options.
         """
         keep_code_below(self.cache_dir)
         return ScanOptions(
@@ -295,140 +293,188 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading(Access):
-    """How the copies are read: of every command that judges logs."""
+class ReadOptions(AccessOptions):
+    """How copies are read, for commands that judge logs."""
 
     jobs: Jobs = None
     live: Live = False
     copied_whole: Copied = None
 
     def scan_options(self, selection: Selection, *, deep: bool | None = None, as_of: str | None = None) -> ScanOptions:
-        """What was asked for, every core at work unless `jobs` says otherwise.
+        """The options of a scan of this selection, on all cores without `jobs`.
 
-        Raises UsageError as `scope` does, and for a time that is none.
+        Raises UsageError as `scope` does, and for an invalid time.
         """
         return replace(
             self.scope(selection),
             jobs=self.jobs or cores(),
-            copied=None
-            if self.copied_whole is None
-            else ledger.CopyExtent.WHOLE
-            if self.copied_whole
-            else ledger.CopyExtent.PARTIAL,
+            copied={None: None, True: ledger.CopyExtent.WHOLE, False: ledger.CopyExtent.PARTIAL}[self.copied_whole],
             live=self.live,
             deep=deep,
             as_of_ms=None if as_of is None else time_ms(as_of),
         )
 
 
+_FORMAT_OF_ENDING: Final = {
+    ".json": "json",
+    ".jsonl": "jsonl",
+    ".md": "markdown",
+    ".tsv": "tsv",
+    ".txt": "table",
+    ".prom": "prometheus",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
-    """In which form an answer is given, and where to."""
+class OutputOptions:
+    """In which format the answer is written, and where."""
 
     format_name: Format = None
     output: Output = None
+    formats: ClassVar[Sequence[str]] = FORMATS
+
+    def chosen_format(self) -> str:
+        """The format of the answer: `format_name`, else by the ending of `output`, else `default_format`.
+
+        Raises UsageError for an ending that belongs to no format.
+        """
+        if self.format_name is not None or self.output is None:
+            return self.format_name or default_format()
+        ending = self.output.suffix.lower()
+        by_ending = {suffix: name for suffix, name in _FORMAT_OF_ENDING.items() if name in self.formats}
+        if ending and ending not in by_ending:
+            endings = ", ".join(f"{suffix} ({name})" for suffix, name in by_ending.items())
+            raise UsageError(
+                f"no format goes with the ending {ending} of {self.output}", hint=f"give --format, or one of {endings}"
+            )
+        return by_ending.get(ending, "tsv")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScanForm(Form):
-    """The same of a scan, which has more forms."""
+class ScanOutputOptions(OutputOptions):
+    """In which of the formats of a scan the answer is written, and where."""
 
     format_name: ScanFormat = None
+    formats: ClassVar[Sequence[str]] = SCAN_FORMATS
+
+
+def default_format() -> str:
+    """The format of an answer on standard output if the user names none: for a person on a terminal, for programs elsewhere."""
+    return "table" if sys.stdout.isatty() else "tsv"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Printing:
-    """What is said on stderr, and how."""
+class ConsoleOptions:
+    """Colours, and what the command writes to standard error."""
 
     color: Color = "auto"
     quiet: Quiet = False
     debug: Debug = False
 
     @property
-    def says_all(self) -> bool:
-        """Whether every finding is shown, and what is being done."""
+    def is_verbose(self) -> bool:
+        """Whether the command shows every finding, and logs its progress."""
         return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerbosePrinting(Printing):
-    """The same where there is more to be said."""
+class VerboseConsoleOptions(ConsoleOptions):
+    """The same for commands that can show more."""
 
     verbose: Verbose = False
 
     @property
-    def says_all(self) -> bool:
-        """Whether every finding is shown, and what is being done."""
+    def is_verbose(self) -> bool:
+        """Whether the command shows every finding, and logs its progress."""
         return self.verbose or self.debug
 
 
-def flat(command: Callable[..., int]) -> Callable[..., int]:
-    """`command` as typer can take it: with each field of its parameters that are groups of options as a parameter of its own.
+def expand_option_groups(command: Callable[..., int]) -> Callable[..., int]:
+    """`command` with a parameter for each field of its option groups, as typer takes it.
 
-    Before it runs, all that is marked as `Written` is held against what is marked as `Read`.
+    Before the command runs, every output is checked against the inputs: a parameter that has an `OutputMark` against those that
+    have an `InputMark`.
     """
     hints = get_type_hints(command, include_extras=True)
     groups = {name: hint for name, hint in hints.items() if isinstance(hint, type) and is_dataclass(hint)}
     parameters: list[Parameter] = []
-    for parameter in signature(command).parameters.values():
-        own = parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[parameter.name])
-        if parameter.name not in groups:
-            parameters.append(own)
+    for declared in signature(command).parameters.values():
+        parameter = declared.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[declared.name])
+        if (group := groups.get(parameter.name)) is None:
+            parameters.append(parameter)
             continue
-        types = get_type_hints(groups[parameter.name], include_extras=True)
+        types = get_type_hints(group, include_extras=True)
         parameters += [
-            own.replace(name=field.name, default=field.default, annotation=types[field.name]) for field in fields(groups[own.name])
+            parameter.replace(name=field.name, default=field.default, annotation=types[field.name]) for field in fields(group)
         ]
 
     @wraps(command)
-    def taking_each(**given: object) -> int:
-        _check_outputs(parameters, given)
+    def expanded(**values: object) -> int:
+        _check_outputs(parameters, values)
         for name, group in groups.items():
-            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
-        return command(**given)
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+        return command(**values)
 
-    taking_each.__signature__ = Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
-    taking_each.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters} | {"return": int}
-    return taking_each
+    expanded.__signature__ = Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
+    expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters} | {"return": int}
+    return expanded
 
 
-def _check_outputs(parameters: Iterable[Parameter], given: dict[str, object]) -> None:
-    """Raise UsageError for an output that would change what is read."""
-    values = [(value, parameter) for parameter in parameters if (value := given.get(parameter.name)) not in (None, "")]
-    written = [(value, parameter, mark) for value, parameter in values if (mark := marked(parameter, Written)) is not None]
-    if not written:
+def _check_outputs(parameters: Iterable[Parameter], arguments: dict[str, object]) -> None:
+    """Raise UsageError for an output that would change an input."""
+    values = [(value, parameter) for parameter in parameters if (value := arguments.get(parameter.name)) not in (None, "")]
+    outputs = [(value, parameter, mark) for value, parameter in values if (mark := mark_of(parameter, OutputMark)) is not None]
+    if not outputs:
         return
     from kafka_forensics.evidence.outputs import Output, check_outputs
 
-    read = [value for value, parameter in values if marked(parameter, Read) is not None]
-    paths = [str(path) for value in read for path in (value if isinstance(value, list) else [value])]
+    inputs = [value for value, parameter in values if mark_of(parameter, InputMark) is not None]
     check_outputs(
         [
             Output(f"{value}{suffix}", _typed_name(parameter), mark.kind)
-            for value, parameter, mark in written
+            for value, parameter, mark in outputs
             for suffix in mark.suffixes
         ],
-        paths,
+        [str(path) for value in inputs for path in (value if isinstance(value, list) else [value])],
     )
 
 
-def marked(parameter: Parameter, mark: type[Mark]) -> Mark | None:
-    """The mark of this kind that a parameter has, if any."""
-    return next((found for found in get_args(parameter.annotation)[1:] if isinstance(found, mark)), None)
+def mark_of(parameter: Parameter, mark: type[Mark]) -> Mark | None:
+    """The mark of this class that a parameter has, if any."""
+    return next((metadata for metadata in get_args(parameter.annotation)[1:] if isinstance(metadata, mark)), None)
 
 
 def _typed_name(parameter: Parameter) -> str:
-    """What the user calls it: `--output`, or `DIR` of an argument."""
-    declared = next(found for found in get_args(parameter.annotation) if isinstance(found, ParameterInfo))
-    return str(declared.metavar if isinstance(declared, ArgumentInfo) else declared.default)
+    """The name of an option as the user types it, `--output`; of an argument its metavar, `DIR`."""
+    info = next(metadata for metadata in get_args(parameter.annotation) if isinstance(metadata, ParameterInfo))
+    return str(info.metavar if isinstance(info, ArgumentInfo) else info.default)
 
 
-def storage_pairs(given: list[str] | None) -> tuple[tuple[str, str], ...]:
-    """What `--storage-option` said, each once as (name, value). Raises UsageError, which repeats no value."""
-    if not given:
+def storage_pairs(texts: list[str] | None) -> tuple[tuple[str, str], ...]:
+    """(name, value) of each `--storage-option`. Raises UsageError, which repeats no value: values may be secret."""
+    if not texts:
         return ()
     from kafka_forensics.storage.remote import option_pair, storage_options
 
-    pairs = tuple(map(option_pair, given))
+    pairs = tuple(map(option_pair, texts))
     storage_options(pairs)
     return pairs
+
+
+EXIT_INCOMPLETE: Final = 3
+EXIT_INTERRUPTED: Final = 130
+
+
+def exit_status(result: ScanResult, fail_on: str) -> int:
+    """EXIT_INTERRUPTED if the user ended the scan, else as `exit_status_of`."""
+    if result.is_interrupted:
+        return EXIT_INTERRUPTED
+    severities = (finding.severity for finding in result.findings)
+    return exit_status_of(severities, fail_on, incomplete=bool(result.incomplete))
+
+
+def exit_status_of(severities: Iterable[str], fail_on: str, *, incomplete: bool) -> int:
+    """EXIT_INCOMPLETE if some input could not be read, else 1 if a finding's severity is at or above `fail_on`, else 0."""
+    if incomplete:
+        return EXIT_INCOMPLETE
+    return int(fail_on != "none" and any(Severity(severity).rank >= Severity(fail_on).rank for severity in severities))

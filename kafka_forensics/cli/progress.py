@@ -1,13 +1,12 @@
-"""How far a long work has come, on stderr: a bar on a terminal, else a line every half minute."""
+"""The progress of a long command on standard error: a bar on a terminal, elsewhere a line every half minute."""
 
 import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from kafka_forensics.cli.streams import Destination
+from kafka_forensics.cli.streams import Screen
 from kafka_forensics.model.amounts import size
-from kafka_forensics.wording import duration
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -18,17 +17,14 @@ _REDRAW_SECONDS: Final = 0.1
 
 
 class Progress:
-    """Called with (bytes done, bytes in all) as often as the work likes; shows nothing of what is over soon.
+    """Called with (bytes done, bytes in total), or with numbers of tasks if `counts_tasks`, as often as the work likes.
 
-    Of work that is counted in tasks, `tasks` is true, and so are they instead of bytes.
+    Shows nothing on a quiet screen, and nothing if the work ends soon.
     """
 
-    def __init__(
-        self, screen: Destination, *, quiet: bool, tasks: bool = False, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, screen: Screen, *, counts_tasks: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self._screen = screen
-        self._quiet = quiet
-        self._tasks = tasks
+        self._counts_tasks = counts_tasks
         self._clock = clock
         self._bar: Bar | None = None
         self._started = self._shown = clock()
@@ -41,8 +37,8 @@ class Progress:
             self._bar.stop()
 
     def __call__(self, done: int, total: int) -> None:
-        """Note that `done` of `total` bytes are read."""
-        if self._quiet:
+        """Show that `done` of `total` bytes or tasks are done."""
+        if self._screen.quiet:
             return
         now = self._clock()
         if not self._screen.animated:
@@ -55,11 +51,13 @@ class Progress:
             self._draw(done, total)
 
     def _line(self, done: int, total: int, seconds: float) -> str:
-        if self._tasks:
+        from kafka_forensics.wording import duration  # loads jinja2, which `--help` does without
+
+        if self._counts_tasks:
             return f"{done} of {total} tasks are done, {duration(round(seconds) * 1000)}\n"
         rate = done / seconds
-        left = f", about {duration(round((total - done) / rate) * 1000)} left" if done else ""
-        return f"read {size(done)} of {size(total)} ({100 * done // max(total, 1)} %), {size(int(rate))}/s{left}\n"
+        remaining = f", about {duration(round((total - done) / rate) * 1000)} left" if done else ""
+        return f"read {size(done)} of {size(total)} ({100 * done // max(total, 1)} %), {size(int(rate))}/s{remaining}\n"
 
     def _draw(self, done: int, total: int) -> None:
         if self._bar is None:
@@ -74,10 +72,11 @@ class Progress:
                 TransferSpeedColumn,
             )
 
-            of_bytes = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-            of_tasks = (BarColumn(), MofNCompleteColumn(), TextColumn("tasks"), TimeElapsedColumn())
+            byte_columns = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+            task_columns = (MofNCompleteColumn(), TextColumn("tasks"), TimeElapsedColumn())
             self._bar = Bar(
-                *(of_tasks if self._tasks else of_bytes),
+                BarColumn(),
+                *(task_columns if self._counts_tasks else byte_columns),
                 console=self._screen.console(),
                 transient=True,
                 auto_refresh=False,

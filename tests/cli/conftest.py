@@ -19,7 +19,7 @@ from tests.support.json_schemas import validate
 
 
 class Engine:
-    """What the engine was asked, and what it shall answer (or raise)."""
+    """A fake engine: the arguments of the last scan, and the answer to return or the error to raise."""
 
     def __init__(self) -> None:
         self.answer: Callable[[], ScanResult] | BaseException | None = None
@@ -62,13 +62,13 @@ def dump(run: Run) -> Callable[..., str]:
 
 @pytest.fixture
 def wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Room for every column: how tables are fitted is tested by itself."""
+    """A terminal wide enough for every column."""
     monkeypatch.setenv("COLUMNS", "2000")
 
 
 @pytest.fixture
 def fake_engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
-    """An engine that answers what the test sets."""
+    """A fake engine that returns the answer which the test sets."""
     fake = Engine()
     module = module_of(fake.scan)
     monkeypatch.setitem(sys.modules, "kafka_forensics.scanning.engine.local", module)
@@ -98,7 +98,7 @@ def run_plan(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 @pytest.fixture
 def plan_words(run_plan: Run) -> Callable[..., str]:
-    """The table of `plan …` in one line, so that its sentences can be looked for."""
+    """The table of `plan …` joined to one line, to search for sentences."""
     return lambda *arguments: " ".join(run_plan(*arguments, "--format", "table")[1].split())
 
 

@@ -1,17 +1,17 @@
-"""Command lines that read evidence, for what every one of them owes; and a terminal to say it on."""
+"""Command lines that read evidence, for tests of properties of every command; and a fake terminal."""
 
 from io import StringIO
 
 
 class Terminal(StringIO):
-    """What is written to a screen."""
+    """A text stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
 def reading(topic: str) -> dict[str, list[str]]:
-    """Command → what it is given beside the paths, to look at partition 0 of `topic` or at more."""
+    """Command → its arguments besides the paths, to read partition 0 of `topic` at least."""
     return {
         "scan": [],
         "compare": ["--topic", topic, "--partition", "0"],
@@ -26,6 +26,6 @@ def reading(topic: str) -> dict[str, list[str]]:
 
 
 WITHOUT_EVIDENCE = {"collect", "explain", "demo", "doctor"}
-"""Commands that read no evidence, or make something of it that is read as evidence is."""
-OF_THEIR_OWN = {"changes", "export", "report", "verify", "recover", "salvage"}
-"""Commands that are given something else than log directories alone."""
+"""Commands that read no evidence, or convert it to another form of evidence."""
+WITH_OTHER_ARGUMENTS = {"changes", "export", "report", "verify", "recover", "salvage"}
+"""Commands that need other arguments than log directories."""

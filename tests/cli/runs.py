@@ -1,4 +1,4 @@
-"""Running the command line by a fixture."""
+"""Helpers for tests that run the command line by a fixture."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What lies beside log directories: nothing of Kafka's is skipped with one note, what may be Kafka's and is not read is named."""
+"""Files beside log directories: unrelated files are skipped with one note; unread files that may be Kafka's are named."""
 
 import json
 import shutil
@@ -22,12 +22,12 @@ BESIDE = "skipped beside the log directories, as nothing of Kafka's is in them: 
 
 @pytest.fixture
 def copies(tmp_path: Path) -> Path:
-    """Brokers, and beside them what else lies where they lay."""
+    """Log directories of brokers, with unrelated files beside them."""
     return Path(shutil.copytree(HEALTHY, tmp_path / "copies"))
 
 
 def strangers(root: Path) -> list[str]:
-    """The names of what is added there."""
+    """The names of the unrelated files that are added."""
     (root / "truth.json").write_text("{}")
     (root / "README").write_text("Copied on Monday.")
     (root / "bootstrap.checkpoint").write_bytes((HEALTHY / "broker-1" / "bootstrap.checkpoint").read_bytes())
@@ -38,14 +38,14 @@ def strangers(root: Path) -> list[str]:
 
 
 def links_in(folder: Path) -> None:
-    """A folder of links, which is no log directory."""
+    """A folder of links that is not a log directory."""
     folder.mkdir(parents=True)
     for number, target in enumerate(("/etc/hosts", "nowhere", "../../..")):
         (folder / f"link{number}").symlink_to(target)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_they_are_skipped_with_one_note_and_change_no_answer(run: Run, copies: Path, command: str) -> None:
+def test_unrelated_files_are_skipped_with_one_note_and_change_no_answer(run: Run, copies: Path, command: str) -> None:
     arguments = COMMANDS[command]
     brokers = sorted(copies.iterdir())
     links_in(copies / "broker-1" / "notes")
@@ -75,7 +75,7 @@ def test_they_are_skipped_with_one_note_and_change_no_answer(run: Run, copies: P
     assert run(command, copies, *arguments)[0] == 3
 
 
-def test_one_that_was_named_is_an_error(run: Run, copies: Path) -> None:
+def test_an_unrelated_file_given_by_name_is_an_error(run: Run, copies: Path) -> None:
     (copies / "notes").mkdir()
     (copies / "notes" / "README").touch()
     status, _, err = run("scan", copies / "broker-1", f"three={copies}/notes")
@@ -83,18 +83,18 @@ def test_one_that_was_named_is_an_error(run: Run, copies: Path) -> None:
 
 
 def test_a_container_that_is_not_read_may_hold_something(run: Run, copies: Path) -> None:
-    """A compressed file beside log directories is no reason to read nothing, and none to call the scan whole."""
+    """A compressed file beside log directories: the directories are read, and the scan is incomplete."""
     (copies / "more.7z").write_bytes(b"7z\xbc\xaf\x27\x1c")
     status, out, err = run("scan", *sorted(copies.iterdir()), "--format", "json")
     answer = json.loads(out)
-    assert (status, [one["path"] for one in answer["incomplete"]]) == (3, [str(copies / "more.7z")])
+    assert (status, [gap["path"] for gap in answer["incomplete"]]) == (3, [str(copies / "more.7z")])
     assert len(answer["input"]["brokers"]) == 3
     assert f"incomplete: {copies}/more.7z: an unsupported container" in err
     assert run("scan", copies / "more.7z")[0] == 3
 
 
 def test_an_archive_in_a_folder_may_be_another_broker(run: Run, copies: Path) -> None:
-    """It is not opened, and said to be that, not to hold nothing of Kafka's."""
+    """The archive is not opened, and is reported as unread, not as unrelated."""
     (copies / "logs").mkdir()
     for path in (copies / "broker-4.tar", copies / "logs" / "more.TGZ", copies / "truth.json"):
         path.touch()
@@ -107,18 +107,18 @@ def test_an_archive_in_a_folder_may_be_another_broker(run: Run, copies: Path) ->
 
 @pytest.mark.parametrize("inside", ["link", "inner/link"])
 def test_a_folder_with_nothing_but_links_that_lead_out_is_2(run: Run, tmp_path: Path, inside: str) -> None:
-    """And with files of its own; one of links alone was given for what they lead to."""
-    given, outside = tmp_path / "given", tmp_path / "outside"
+    """Also if it contains files; a folder of links alone was given for their targets."""
+    log_dirs, outside = tmp_path / "given", tmp_path / "outside"
     shutil.copytree(HEALTHY / "broker-1", outside)
-    link = given / inside
+    link = log_dirs / inside
     link.parent.mkdir(parents=True)
     link.symlink_to(outside)
-    (given / "hosts").touch()
-    status, out, err = run("scan", given)
-    assert (status, out, f"there is no Kafka log in {given}" in err) == (2, "", True)
+    (log_dirs / "hosts").touch()
+    status, out, err = run("scan", log_dirs)
+    assert (status, out, f"there is no Kafka log in {log_dirs}" in err) == (2, "", True)
     assert "links in it lead out of it: give what they lead to as paths, too" in err
     link.rename(link.with_name("orders-0"))
-    assert run("scan", given)[0] == 3
+    assert run("scan", log_dirs)[0] == 3
 
 
 def test_every_command_names_a_directory_that_cannot_be_listed(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,5 +143,5 @@ def test_a_member_that_an_archive_has_twice_is_named(run: Run, tmp_path: Path) -
         opened.add(log, f"copy/{log.relative_to(brokers.root)}")
     for command in ("scan", "dump", "find"):
         status, out, err = run(command, tmp_path / "copy.tar", *reading("t")[command])
-        said = f"several members are called copy/b1/t-0/{log.name}: the last is read"
-        assert (command, status, said in " ".join((out + err).split())) == (command, 3, True)
+        warning = f"several members are called copy/b1/t-0/{log.name}: the last is read"
+        assert (command, status, warning in " ".join((out + err).split())) == (command, 3, True)

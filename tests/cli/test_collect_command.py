@@ -1,4 +1,4 @@
-"""`collect` as it is run: what it writes where, what it refuses, and that a kill or a full disk is no end."""
+"""The `collect` command: what it writes, what it refuses, and how it continues after a kill or a full disk."""
 
 import errno
 import fcntl
@@ -51,13 +51,13 @@ def test_a_bundle_is_made_and_judged(broker: Path, tmp_path: Path, run: Run) -> 
     [
         *([("--output", name) for name in ("one.tar", "one.kfb.gz", "none/one.kfb")]),
         *(
-            ("--output", "one.kfb", "--with-records", asked)
-            for asked in ("orders", "orders:0", "orders:0:5-5", "orders:0:9-3", "or ders:0:1-2", "orders:0:-1-2")
+            ("--output", "one.kfb", "--with-records", requested)
+            for requested in ("orders", "orders:0", "orders:0:5-5", "orders:0:9-3", "or ders:0:1-2", "orders:0:-1-2")
         ),
         (),
     ],
 )
-def test_what_is_no_bundle_or_no_records_is_refused(
+def test_wrong_bundle_names_and_ranges_of_records_are_refused(
     arguments: tuple[str, ...], broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -66,7 +66,9 @@ def test_what_is_no_bundle_or_no_records_is_refused(
     assert names(tmp_path) == []
 
 
-def test_the_old_one_stays_until_the_new_is_whole(broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_old_bundle_stays_until_the_new_one_is_complete(
+    broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     output = tmp_path / "one.kfb"
     output.write_bytes(b"older")
     with monkeypatch.context() as patch:
@@ -83,7 +85,7 @@ def stop(*_: Any) -> None:
     raise KeyboardInterrupt
 
 
-def test_a_full_disk_is_no_end(broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_collect_continues_after_a_full_disk(broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     output = tmp_path / "one.kfb"
     right, writes = BundleWriter._write, 0
 
@@ -104,7 +106,7 @@ def test_a_full_disk_is_no_end(broker: Path, tmp_path: Path, run: Run, monkeypat
     assert BundleSource(str(output)).problems == []
 
 
-def test_two_at_once_do_not_write_one(broker: Path, tmp_path: Path, run: Run) -> None:
+def test_two_processes_do_not_write_the_same_bundle(broker: Path, tmp_path: Path, run: Run) -> None:
     output = tmp_path / "one.kfb"
     with (tmp_path / f"one.kfb{UNFINISHED}").open("wb") as first:
         fcntl.flock(first, fcntl.LOCK_EX)
@@ -156,7 +158,7 @@ def test_the_map_is_private_and_holds_all_names(broker: Path, tmp_path: Path, ru
         (["--redact", "--redact-map", "names.json", "--with-records", "orders:0:1-2"], "contradict each other"),
     ],
 )
-def test_what_contradicts_itself_is_refused(
+def test_contradicting_options_are_refused(
     options: list[str], words: str, broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -165,7 +167,9 @@ def test_what_contradicts_itself_is_refused(
     assert not list(tmp_path.glob("*.kfb*"))
 
 
-def test_no_bundle_is_whole_without_its_map(broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bundle_is_not_completed_before_its_map_is_written(
+    broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     refusal = UsageError("cannot write to names.json", hint="give --redact-map another place")
     monkeypatch.setattr(PseudonymMap, "keep", Mock(side_effect=refusal))
     status, _, err = run("collect", broker, "--output", tmp_path / "one.kfb", *private(tmp_path))
@@ -182,7 +186,9 @@ def test_the_reason_of_a_gap_names_nothing(broker: Path, tmp_path: Path, run: Ru
             assert name.encode() not in data
 
 
-def test_one_that_was_begun_goes_on_by_its_map(broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_bundle_continues_with_its_map(
+    broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     output = tmp_path / "one.kfb"
     with monkeypatch.context() as patch:
         patch.setattr(BundleWriter, "finish", stop)
@@ -191,8 +197,8 @@ def test_one_that_was_begun_goes_on_by_its_map(broker: Path, tmp_path: Path, run
     assert output.with_name(output.name + UNFINISHED).exists()
     status, _, err = run("collect", broker, "--output", output, *private(tmp_path, "other.json"))
     assert (status, "another bundle" in err) == (2, True)
-    held = json.loads((tmp_path / "names.json").read_text())
-    (tmp_path / "names.json").write_text(json.dumps(held | {"names": {}}))  # as if the machine had gone down
+    stored_map = json.loads((tmp_path / "names.json").read_text())
+    (tmp_path / "names.json").write_text(json.dumps(stored_map | {"names": {}}))  # as if the machine had gone down
     status, _, err = run("collect", broker, "--output", output, *private(tmp_path))
     assert (status, "known already" in err) == (0, True)
     assert names_in(tmp_path / "names.json") >= NAMED
@@ -218,7 +224,7 @@ def test_digests_agree_by_the_map(broker: Path, tmp_path: Path, run: Run) -> Non
 
 
 def digests_in(path: Path) -> list[bytes]:
-    """Of the batches of a log whose name is no secret."""
+    """Digests of the batches of a log whose name is not redacted."""
     _, _, _, _, section = taken_apart(path).sections(OFFSETS, SectionKind.BATCHES)[0]
     return [digest.tobytes() for digest in read_batches(section).digests]
 
@@ -232,13 +238,13 @@ def test_the_key_of_digests_is_in_no_bundle(broker: Path, tmp_path: Path, run: R
 
 
 def test_names_and_pseudonyms_side_by_side_are_noted(tmp_path: Path, run: Run) -> None:
-    one, two = (SAMPLES / "unclean-election" / f"broker-{number}" for number in (1, 2))
-    assert run("collect", one, "--output", tmp_path / "1.kfb", *private(tmp_path))[0] == 0
-    assert run("collect", one, "--output", tmp_path / "2.kfb", *private(tmp_path, "other.json"))[0] == 0
+    first, second = (SAMPLES / "unclean-election" / f"broker-{number}" for number in (1, 2))
+    assert run("collect", first, "--output", tmp_path / "1.kfb", *private(tmp_path))[0] == 0
+    assert run("collect", first, "--output", tmp_path / "2.kfb", *private(tmp_path, "other.json"))[0] == 0
     for paths, words in (
-        ([tmp_path / "1.kfb", two], "some of these copies hold pseudonyms and others names"),
+        ([tmp_path / "1.kfb", second], "some of these copies hold pseudonyms and others names"),
         ([tmp_path / "1.kfb", tmp_path / "2.kfb"], "these bundles were redacted by several maps"),
         ([tmp_path / "1.kfb"], ""),
     ):
-        told = " ".join(run("scan", *paths)[2].split())
-        assert (words in told, "not compared with each other" in told) == (True, bool(words))
+        messages = " ".join(run("scan", *paths)[2].split())
+        assert (words in messages, "not compared with each other" in messages) == (True, bool(words))

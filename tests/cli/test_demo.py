@@ -1,4 +1,4 @@
-"""`demo`: the samples from the package, whole, in a directory that held nothing; and commands that run as printed."""
+"""The `demo` command: all samples, written only to an empty directory; and printed commands that run."""
 
 import re
 import shlex
@@ -21,19 +21,19 @@ def printed(out: str) -> list[str]:
 
 def test_the_archive_is_the_samples_and_small(tmp_path: Path) -> None:
     with tarfile.open(ARCHIVE) as archive:
-        held = {member.name: stream.read() for member in archive if (stream := archive.extractfile(member)) is not None}
-    assert held == dict(files()), "make it again: python -m lab.sample_archive"
-    assert {"README.md", "expected.json", "silent-divergence/broker-1/ledger-0/00000000000000000000.log"} <= held.keys()
+        archived = {member.name: stream.read() for member in archive if (stream := archive.extractfile(member)) is not None}
+    assert archived == dict(files()), "make it again: python -m lab.sample_archive"
+    assert {"README.md", "expected.json", "silent-divergence/broker-1/ledger-0/00000000000000000000.log"} <= archived.keys()
     assert ARCHIVE.stat().st_size < 64 << 10
     write_archive(tmp_path / "a.tar.gz")
     write_archive(tmp_path / "b.tar.gz")
     assert (tmp_path / "a.tar.gz").read_bytes() == (tmp_path / "b.tar.gz").read_bytes()
 
 
-@pytest.mark.parametrize("there", [False, True])
-def test_the_samples_are_written_whole(there: bool, run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("exists", [False, True])
+def test_the_samples_are_written_whole(exists: bool, run: Run, tmp_path: Path) -> None:
     to = tmp_path / "samples"
-    if there:
+    if exists:
         to.mkdir()
     status, out, err = run("demo", to)
     assert (status, err) == (0, "")
@@ -55,7 +55,7 @@ def test_each_command_runs_as_printed(name: str, run: Run, tmp_path: Path, monke
 
 
 @pytest.mark.parametrize(
-    ("directory", "said"),
+    ("directory", "printed"),
     [
         ("file", f"error: file is a file, and DIR names a directory\n{HINT}\n"),
         (
@@ -66,15 +66,15 @@ def test_each_command_runs_as_printed(name: str, run: Run, tmp_path: Path, monke
         (".", f"error: . is not empty: it holds .hidden\n{HINT}\n"),
     ],
 )
-def test_only_an_empty_directory(directory: str, said: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_an_empty_directory(directory: str, printed: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     (tmp_path / ".hidden").touch()
-    assert run("demo", directory) == (2, "", said)
+    assert run("demo", directory) == (2, "", printed)
     assert {path.name for path in tmp_path.iterdir()} == {"file", ".hidden"}
 
 
-def test_a_full_disk_is_told(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "open", Mock(side_effect=OSError(28, "No space left on device")))
     status, out, err = run("demo", tmp_path / "new")
     assert (status, out) == (2, "")

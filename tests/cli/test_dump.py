@@ -1,4 +1,4 @@
-"""`dump` in the contract's own formats: every file kind, ranges, payloads, damage, annotated hex."""
+"""The `dump` command in every format: kinds of files, ranges, payloads, damage, annotated hex."""
 
 import io
 import json
@@ -25,7 +25,7 @@ Dump = Callable[..., str]
 
 @pytest.fixture
 def rows(dump: Dump) -> Callable[..., list[dict[str, Any]]]:
-    """The same as JSON Lines, read."""
+    """The rows of a dump, parsed from JSON Lines."""
     return lambda *arguments: [json.loads(line) for line in dump(*arguments, "--format", "jsonl").splitlines()]
 
 
@@ -53,8 +53,8 @@ def test_records_of_both_formats_without_their_bytes(rows: Rows) -> None:
     assert all(row["span"] == "record" and row["value_size"] > 0 for row in found)
     assert not {"key", "value", "headers"} & found[0].keys()
     old = rows(DUMP_INPUTS / "crafted-format-0" / "00000000000000000000.log", "--records", "--show-payloads")
-    told = [(row["offset"], row["key"], row["value"]) for row in old[:3]]
-    assert told == [(0, "key", "value"), (1, None, "no key"), (2, "no value", None)]
+    contents = [(row["offset"], row["key"], row["value"]) for row in old[:3]]
+    assert contents == [(0, "key", "value"), (1, None, "no key"), (2, "no value", None)]
     assert [row["offset"] for row in old] == list(range(7))
 
 
@@ -70,7 +70,7 @@ def test_payloads_are_hidden_unless_asked_for(dump: Dump, tmp_path: Path, format
     assert "secret" in dump(path, "--format", format_name, "--records", "--show-payloads")
 
 
-def test_damage_is_a_row_and_the_dump_goes_on_behind_it(rows: Rows) -> None:
+def test_damage_is_a_row_and_the_dump_continues_after_it(rows: Rows) -> None:
     found = rows(DUMP_INPUTS / "zero-page" / IDEMPOTENT.name)
     spans = [(row["span"], row["position"], row["size_in_bytes"]) for row in found]
     assert spans[2:5] == [("batch", 2802, 1401), ("FRAMING_LOST", 4203, 1401), ("batch", 5604, 1401)]
@@ -120,14 +120,14 @@ def test_every_kind_of_file_of_a_broker(rows: Rows) -> None:
 def test_a_file_given_by_itself_is_chosen_by_the_directory_it_lies_in(dump: Dump, run: Run) -> None:
     file = BROKER / "audit-0" / "00000000000000000000.log"
     assert dump(file, "--topic", "aud*", "--partition", 0) == dump(file)
-    told = "error: nothing fits --topic zz: there is no topic 'zz'\nhint: there is audit-0\n"
-    assert run("dump", file, "--topic", "zz") == (2, "", told)
+    error = "error: nothing fits --topic zz: there is no topic 'zz'\nhint: there is audit-0\n"
+    assert run("dump", file, "--topic", "zz") == (2, "", error)
     for of_no_partition in (TRANSACTIONS, BROKER / "meta.properties"):
         status, _, err = run("dump", of_no_partition, "--topic", "zz")
         assert (status, "of which topic and partition it is cannot be told" in err) == (2, True)
 
 
-def test_explained_bytes_are_the_file_s(rows: Rows) -> None:
+def test_explained_bytes_are_those_of_the_file(rows: Rows) -> None:
     data = IDEMPOTENT.read_bytes()
     found = rows(IDEMPOTENT, "--explain", "--records", "--show-payloads")
     header = [row for row in found if row["structure"] == "batch header"]
@@ -154,7 +154,7 @@ def test_explain_takes_indexes_snapshots_text_and_damage_apart(rows: Rows) -> No
 
 
 @pytest.mark.parametrize("arguments", [["--format", "xml"], ["--offset", "7:7"], ["--offset", "x"], ["--offset", ":"]])
-def test_wrong_questions_are_refused(run: Run, arguments: list[str]) -> None:
+def test_wrong_arguments_are_refused(run: Run, arguments: list[str]) -> None:
     status, out, err = run("dump", IDEMPOTENT, *arguments)
     assert (status, out, err[:7]) == (2, "", "error: ")
 

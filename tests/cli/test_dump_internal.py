@@ -1,4 +1,4 @@
-"""`dump --records` of internal topics shows fields, not bytes; what cannot be read says why."""
+"""`dump --records` of internal topics shows fields instead of bytes, and a reason for unreadable records."""
 
 import json
 from collections.abc import Callable
@@ -79,13 +79,13 @@ def test_committed_offsets_and_what_clients_keep_with_them(dump: Dump, tmp_path:
     assert no_key == {"record": "UNKNOWN", "problem": "key"}
     assert newer["problem"] == "version"
     assert details(dump, path, "--show-payloads")[0]["value"]["metadata"] == "secret"
-    told = " ".join(dump(path, "--records", "--format", "table").split())
-    assert "OffsetCommit record type 1 group g topic t partition 3 offset 77 commit timestamp 2023-11-14 22:13:20" in told
-    assert "TOMBSTONE" in told
+    text = " ".join(dump(path, "--records", "--format", "table").split())
+    assert "OffsetCommit record type 1 group g topic t partition 3 offset 77 commit timestamp 2023-11-14 22:13:20" in text
+    assert "TOMBSTONE" in text
 
 
 def copied(name: str, root: Path, directory: str) -> Path:
-    """A golden input as the log of a topic."""
+    """A golden input, copied as the log of a topic."""
     path = root / directory / segment_file(0)
     path.parent.mkdir()
     path.write_bytes((DUMP_INPUTS / name / path.name).read_bytes())
@@ -93,35 +93,35 @@ def copied(name: str, root: Path, directory: str) -> Path:
 
 
 def test_every_kind_that_a_real_coordinator_of_groups_writes(dump: Dump, tmp_path: Path) -> None:
-    told = details(dump, copied("group-kinds", tmp_path, "__consumer_offsets-0"))
-    assert all("problem" not in record for record in told)
-    assert {record["record"] for record in told} == set(RECORD_TYPES.values()) - set(NOT_BY_THE_BROKER)
-    assert not [record for record in told if record["record"] != "OffsetCommit" and "value" not in record]
-    joined = next(record for record in told if record["record"] == "ConsumerGroupRegularExpression" and record["value"])
+    records = details(dump, copied("group-kinds", tmp_path, "__consumer_offsets-0"))
+    assert all("problem" not in record for record in records)
+    assert {record["record"] for record in records} == set(RECORD_TYPES.values()) - set(NOT_BY_THE_BROKER)
+    assert not [record for record in records if record["record"] != "OffsetCommit" and "value" not in record]
+    joined = next(record for record in records if record["record"] == "ConsumerGroupRegularExpression" and record["value"])
     assert (joined["key"]["member_id"], joined["value"]["topics"]) == ("orders.*", ["orders", "orders-eu"])
-    topology = next(record["value"] for record in told if record["record"] == "StreamsGroupTopology")
-    assert [each["subtopology_id"] for each in topology["subtopologies"]] == ["subtopology-0", "subtopology-1"]
-    of_both = [record["value"] for record in told if record["record"] == "ConsumerGroupMemberMetadata" and record["value"]]
-    classic = [each["classic_member_metadata"] for each in of_both if each.get("classic_member_metadata") is not None]
-    protocols = [each["supported_protocols"] for each in classic]
+    topology = next(record["value"] for record in records if record["record"] == "StreamsGroupTopology")
+    assert [subtopology["subtopology_id"] for subtopology in topology["subtopologies"]] == ["subtopology-0", "subtopology-1"]
+    of_both = [record["value"] for record in records if record["record"] == "ConsumerGroupMemberMetadata" and record["value"]]
+    classic = [member["classic_member_metadata"] for member in of_both if member.get("classic_member_metadata") is not None]
+    protocols = [member["supported_protocols"] for member in classic]
     assert protocols == [[{"name": "range"}, {"name": "cooperative-sticky"}]] * len(protocols)
     assert protocols
     shown = [record["value"] for record in details(dump, tmp_path / "__consumer_offsets-0", "--show-payloads")]
-    whole = [each["classic_member_metadata"] for each in shown if each and each.get("classic_member_metadata")]
-    assert all(set(protocol) == {"name", "metadata"} for each in whole for protocol in each["supported_protocols"])
+    whole = [member["classic_member_metadata"] for member in shown if member and member.get("classic_member_metadata")]
+    assert all(set(protocol) == {"name", "metadata"} for member in whole for protocol in member["supported_protocols"])
 
 
 def test_states_that_a_real_coordinator_of_shares_writes(dump: Dump, tmp_path: Path) -> None:
-    told = details(dump, copied("share-state", tmp_path, "__share_group_state-0"))
-    assert all("problem" not in record for record in told)
-    assert {record["record"] for record in told} == {"ShareSnapshot", "ShareUpdate"}
-    update = next(record for record in told if record["record"] == "ShareUpdate")
+    records = details(dump, copied("share-state", tmp_path, "__share_group_state-0"))
+    assert all("problem" not in record for record in records)
+    assert {record["record"] for record in records} == {"ShareSnapshot", "ShareUpdate"}
+    update = next(record for record in records if record["record"] == "ShareUpdate")
     assert (update["key"]["group"], update["key"]["partition"], update["value"]["start_offset"]) == ("workers", 0, 0)
     assert {batch["delivery_state"] for batch in update["value"]["state_batches"]} == {"available", "acknowledged", "archived"}
-    assert any(record["value"] is None for record in told)
+    assert any(record["value"] is None for record in records)
 
 
-def test_share_records_that_lie(dump: Dump, tmp_path: Path) -> None:
+def test_malformed_share_records(dump: Dump, tmp_path: Path) -> None:
     key = b"\0\0\0\1g" + bytes(20)
     path = put(tmp_path, "__share_group_state-0", (key, b"\0\0\0"), (b"\0\7", None), (None, b""), (key, b"\0\1"))
     assert [record["problem"] for record in details(dump, path)] == ["fields", "kind", "key", "version"]

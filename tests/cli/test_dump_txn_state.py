@@ -1,4 +1,4 @@
-"""`dump --records` tells how each record's transaction ended, as `read_records` does."""
+"""`dump --records` shows how the transaction of each record ended, as `read_records` does."""
 
 import json
 from itertools import pairwise
@@ -24,7 +24,7 @@ def written(root: Path, *later: int, broken: int | None = None, name: str = segm
     log.marker(1, commit=False, producer_id=OTHER_ID)
     log.data(2)
     log.plain(1)
-    parts = [flipped(one.data, 70) if number == broken else one.data for number, one in enumerate(log.batches)]
+    parts = [flipped(batch.data, 70) if number == broken else batch.data for number, batch in enumerate(log.batches)]
     directory = root / "t-0"
     directory.mkdir(parents=True)
     (directory / name).write_bytes(b"".join(parts))
@@ -44,13 +44,15 @@ def test_every_record_has_the_state_that_read_records_gives(run: Run, tmp_path: 
     assert pa.Table.from_batches(kf.read_records(str(path)))["txn_state"].to_pylist() == EXPECTED
     assert states(run, path, "--offset", "3:7") == EXPECTED[3:7]
     words = run("dump", path, "--records", "--format", "table")[1].split()
-    assert [after for before, after in pairwise(words) if before == "transaction"] == [one for one in EXPECTED if one != "none"]
+    assert [after for before, after in pairwise(words) if before == "transaction"] == [
+        state for state in EXPECTED if state != "none"
+    ]
     heading, *lines = (line.split("\t") for line in run("dump", path, "--records", "--format", "tsv")[1].splitlines())
     assert [line[heading.index("txn_state")] for line in lines] == EXPECTED
 
 
 def test_what_a_later_file_may_say_is_unknown(run: Run, tmp_path: Path) -> None:
-    unknown = [{"open": "unknown"}.get(one, one) for one in EXPECTED]
+    unknown = [{"open": "unknown"}.get(state, state) for state in EXPECTED]
     path = written(tmp_path, 9)
     assert states(run, path) == unknown
     assert states(run, path.parent)[:9] == unknown

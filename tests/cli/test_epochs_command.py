@@ -1,4 +1,4 @@
-"""What `epochs` prints in every format, and how it ends."""
+"""The `epochs` command: output in every format, and exit statuses."""
 
 import json
 from functools import partial
@@ -43,7 +43,7 @@ def test_a_table_of_who_led_and_what_each_replica_has(run: Run) -> None:
     ]
 
 
-def test_both_cuts_in_json_and_in_words(run: Run, shifted: Path) -> None:
+def test_both_truncation_offsets_in_json_and_in_the_table(run: Run, shifted: Path) -> None:
     status, out, err = run(shifted, "--format", "json")
     assert (status, err.startswith("error: orders-0 on broker broker-\\x1b[31m: ")) == (0, True)
     rows = json.loads(out)
@@ -55,15 +55,15 @@ def test_both_cuts_in_json_and_in_words(run: Run, shifted: Path) -> None:
     assert "CHECKPOINT AND BATCHES DISAGREE" in out
 
 
-def test_choices_and_what_is_said_of_nothing(run: Run, tmp_path: Path) -> None:
+def test_selections_and_the_message_without_rows(run: Run, tmp_path: Path) -> None:
     put_replica(tmp_path, 1, legacy_entry(0))
     assert run(tmp_path, "--format", "jsonl") == (0, "", "1 replica: no leader epochs; logs from before Kafka 0.11 have none\n")
-    said = "error: nothing fits --broker 2: there is no such broker\nhint: brokers here: 1\n"
-    assert run(tmp_path, "--broker", "2", "-q", "--format", "table") == (2, "", said)
+    error = "error: nothing fits --broker 2: there is no such broker\nhint: brokers here: 1\n"
+    assert run(tmp_path, "--broker", "2", "-q", "--format", "table") == (2, "", error)
     assert run(tmp_path / "none")[0] == 2
 
 
-def test_what_cannot_be_read_is_told_beside_what_agrees(run: Run, tmp_path: Path) -> None:
+def test_unreadable_parts_are_reported_beside_agreement(run: Run, tmp_path: Path) -> None:
     log = bytearray(b"".join([batch(0, 2, epoch=0), batch(2, 2, epoch=1)]))
     log[-1] ^= 1
     directory = put_replica(tmp_path, "b", bytes(log)) / "orders-0"

@@ -1,4 +1,4 @@
-"""Each exit status of the contract, provoked; and what stderr says then."""
+"""A command line for each exit status of the contract, and its messages on standard error."""
 
 import json
 import re
@@ -62,7 +62,7 @@ def test_an_option_of_one_value_given_twice_is_2(command_line: str, run: Run) ->
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("arguments", "words"),
     [
         ("scan x --output {0}/new/", "it names a directory"),
         ("scan x --output -", "- is no file"),
@@ -72,8 +72,8 @@ def test_an_option_of_one_value_given_twice_is_2(command_line: str, run: Run) ->
         ("simulate run slow-follower --output -", "--output - names no directory"),
     ],
 )
-def test_what_is_no_file_is_not_written(tmp_path: Path, run: Run, given: str, words: str) -> None:
-    status, out, err = run(*given.format(tmp_path).split())
+def test_outputs_that_are_not_files_are_refused(tmp_path: Path, run: Run, arguments: str, words: str) -> None:
+    status, out, err = run(*arguments.format(tmp_path).split())
     assert (status, out, words in err.splitlines()[0]) == (2, "", True)
     assert list(tmp_path.iterdir()) == []
     assert not Path("-").exists()
@@ -89,7 +89,7 @@ def test_incomplete_is_3_outranks_1_and_prints_what_was_found(scan: Scan) -> Non
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "said"),
+    ("error", "status", "expected"),
     [
         (UsageError("output inside an input", hint="move it"), 2, "error: output inside an input\nhint: move it\n"),
         (PathMissingError("no such path: copies"), 2, "error: no such path: copies\n"),
@@ -109,10 +109,10 @@ def test_incomplete_is_3_outranks_1_and_prints_what_was_found(scan: Scan) -> Non
         (MemoryError(), 70, None),
     ],
 )
-def test_errors_of_the_engine(scan: Scan, error: BaseException, status: int, said: str | None) -> None:
+def test_errors_of_the_engine(scan: Scan, error: BaseException, status: int, expected: str | None) -> None:
     seen, out, err = scan(error)
     assert (seen, out) == (status, "")
-    assert said is None or err == said
+    assert expected is None or err == expected
     assert "Traceback" not in err
 
 
@@ -124,7 +124,7 @@ def test_debug_shows_the_traceback_of_a_bug_without_its_escapes(scan: Scan) -> N
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (["scam", "x"], "error: there is no command 'scam'\nhint: did you mean scan?\n"),
         (
@@ -152,10 +152,12 @@ def test_debug_shows_the_traceback_of_a_bug_without_its_escapes(scan: Scan) -> N
         ([], "Usage: kafka-forensics"),
     ],
 )
-def test_wrong_command_lines_are_2_with_a_hint(arguments: list[str], said: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_command_lines_are_2_with_a_hint(
+    arguments: list[str], expected: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(ROOT)
     status, out, err = run(*arguments)
-    assert (status, out, err.startswith(said)) == (2, "", True)
+    assert (status, out, err.startswith(expected)) == (2, "", True)
 
 
 @pytest.mark.parametrize(
@@ -174,8 +176,8 @@ def test_what_cannot_be_read_is_named_with_the_next_step(name: str, reason: str,
     path.write_bytes(b"nothing of the kind" * 100)
     status, out, err = run("scan", path)
     assert (status, out) == (3, "")
-    said, next_step = err.splitlines()
-    assert said.startswith(f"error: {path}: {reason}")
+    message, next_step = err.splitlines()
+    assert message.startswith(f"error: {path}: {reason}")
     assert next_step.startswith(f"hint: {hint}")
 
 
@@ -208,22 +210,22 @@ def test_a_mistyped_topic_is_told_though_an_input_could_not_be_read(tmp_path: Pa
 
 @pytest.mark.parametrize("packed", [False, True], ids=["directory", "archive"])
 def test_segments_in_a_directory_of_any_name_are_read(packed: bool, tmp_path: Path, run: Run) -> None:
-    """As a segment given by itself is; a directory without segments still has no name that Kafka gives."""
+    """As a single segment is; a directory without segments and with such a name is still a finding."""
     made = tmp_path / "saved events"
     made.mkdir()
     put_segment(made, 0, batch(0, 3))
-    given = Path(shutil.make_archive(str(made), "tar", made)) if packed else made
-    status, out, err = run("scan", given, "--format", "json")
+    path = Path(shutil.make_archive(str(made), "tar", made)) if packed else made
+    status, out, err = run("scan", path, "--format", "json")
     (partition,) = json.loads(out)["partitions"]
     replica = partition["replicas"][0]
     assert (status, partition["topic"], partition["partition"], replica["log_end_offset"]) == (0, "saved events", 0, 3)
-    assert f"note: {given}: read as partition 0 of a topic of that name, as no partition has it" in err
+    assert f"note: {path}: read as partition 0 of a topic of that name, as no partition has it" in err
     (made / segment_file(0)).rename(made / "leader-epoch-checkpoint")
     status, out, _ = run("scan", made, "--format", "json")
-    assert (status, [one["kind"] for one in json.loads(out)["findings"]]) == (0, ["DIR_NAME_ILLEGAL"])
+    assert (status, [finding["kind"] for finding in json.loads(out)["findings"]]) == (0, ["DIR_NAME_ILLEGAL"])
 
 
-def test_bytes_that_are_no_log_are_not_planned_as_losing_nothing(tmp_path: Path, run: Run) -> None:
+def test_plan_does_not_call_an_unreadable_log_lossless(tmp_path: Path, run: Run) -> None:
     log = tmp_path / "x" / segment_file(0)
     log.parent.mkdir()
     log.write_bytes(b"no log at all " * 100)

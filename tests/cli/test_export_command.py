@@ -1,4 +1,4 @@
-"""What `export` prints, how it ends, and that it says how far it is."""
+"""The `export` command: its output, exit statuses and progress."""
 
 import json
 from pathlib import Path
@@ -14,26 +14,26 @@ AUDIT = f"{ONE}/broker-1/audit-0"
 
 
 def test_the_datasets_are_listed_and_findings_count_only_on_request(tmp_path: Path, run: Run) -> None:
-    asked = (ONE, "--fact", "batches", "--fact", "findings", "--format")
-    status, out, err = run("export", *asked, "json", "--output", tmp_path / "json")
+    arguments = (ONE, "--fact", "batches", "--fact", "findings", "--format")
+    status, out, err = run("export", *arguments, "json", "--output", tmp_path / "json")
     assert (status, err) == (0, "")
     assert {load.pop("dataset"): load for load in json.loads(out)} == json.loads(
         (tmp_path / "json" / "_manifest.json").read_text()
     )["datasets"]
-    status, out, _ = run("export", *asked, "table", "--output", tmp_path / "table", "--fail-on", "critical")
+    status, out, _ = run("export", *arguments, "table", "--output", tmp_path / "table", "--fail-on", "critical")
     assert (status, [line.split()[0] for line in out.splitlines()]) == (1, ["dataset", "batches", "findings", "incomplete"])
     assert (tmp_path / "table" / "_SUCCESS").exists()
 
 
-def test_left_out_payloads_are_told_once(tmp_path: Path, run: Run) -> None:
-    told = "keys, values, headers and what clients keep with offsets are left out; --show-payloads exports them\n"
-    asked = (AUDIT, "--fact", "records", "--output")
-    assert run("export", *asked, tmp_path / "a")[2] == told
-    assert run("export", *asked, tmp_path / "b", "-q")[2] == ""
-    assert run("export", *asked, tmp_path / "c", "--show-payloads")[2] == ""
+def test_omitted_payloads_are_mentioned_once(tmp_path: Path, run: Run) -> None:
+    message = "keys, values, headers and what clients keep with offsets are left out; --show-payloads exports them\n"
+    arguments = (AUDIT, "--fact", "records", "--output")
+    assert run("export", *arguments, tmp_path / "a")[2] == message
+    assert run("export", *arguments, tmp_path / "b", "-q")[2] == ""
+    assert run("export", *arguments, tmp_path / "c", "--show-payloads")[2] == ""
 
 
-def test_where_spark_is_goes_with_spark(tmp_path: Path, run: Run) -> None:
+def test_addresses_of_spark_require_the_spark_engine(tmp_path: Path, run: Run) -> None:
     status, _, err = run("export", ONE, "--output", tmp_path / "out", "--spark-master", "local[1]")
     assert (status, "hint: add --engine spark" in err) == (2, True)
     assert not (tmp_path / "out").exists()

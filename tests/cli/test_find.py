@@ -1,4 +1,4 @@
-"""What `find` prints in every format, how its conditions are written, and how it ends."""
+"""The `find` command: output in every format, syntax of conditions, and exit statuses."""
 
 import base64
 import json
@@ -29,7 +29,7 @@ def run(run: Run) -> Run:
 
 @pytest.fixture
 def hostile(tmp_path: Path) -> Path:
-    """A record that tries everything at a terminal, on two brokers."""
+    """A record on two brokers whose fields contain escape sequences for terminals."""
     record = RecordToWrite(HOSTILE, HOSTILE * 2, [("h\x1b[31m", HOSTILE), ("plain", b"1=2")])
     log = write_batch([record], base_offset=0, base_timestamp=BASE_TIMESTAMP, producer_id=2**60, producer_epoch=7, base_sequence=9)
     put_copies(tmp_path / "hostile", (1, 2), log)
@@ -37,7 +37,7 @@ def hostile(tmp_path: Path) -> Path:
 
 
 def is_plain(text: str) -> bool:
-    return all(each.isprintable() or each in "\n\t" for each in text)
+    return all(letter.isprintable() or letter in "\n\t" for letter in text)
 
 
 def test_the_table_says_which_broker_still_has_the_record(run: Run) -> None:
@@ -77,7 +77,7 @@ def test_no_bytes_without_show_payloads_and_nothing_found_is_an_answer(run: Run,
 
 @pytest.mark.parametrize("format_name", ["table", "tsv", "jsonl"])
 @pytest.mark.parametrize("payloads", [(), ("--show-payloads",)])
-def test_what_compiled_kernels_find_is_printed_as_ever(
+def test_results_of_compiled_kernels_are_printed_the_same(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_name: str, payloads: tuple[str, ...]
 ) -> None:
     contents = [b"k", HOSTILE, None, b"1=2"]
@@ -159,13 +159,13 @@ def test_ranges_of_times() -> None:
         ["--timestamp", "1710123100001..1710123100001"],
     ],
 )
-def test_what_cannot_be_asked_is_said_in_two_lines(run: Run, hostile: Path, arguments: list[str]) -> None:
+def test_wrong_conditions_are_an_error_and_a_hint(run: Run, hostile: Path, arguments: list[str]) -> None:
     status, out, err = run(hostile, *arguments)
     assert (status, out) == (2, "")
     assert [line.partition(":")[0] for line in err.splitlines()] == ["error", "hint"]
 
 
-def test_damage_and_the_limit_are_told_of_and_status_3_only_for_what_cannot_be_read(run: Run, hostile: Path) -> None:
+def test_damage_and_the_limit_are_reported_and_only_unreadable_inputs_give_status_3(run: Run, hostile: Path) -> None:
     _, _, err = run(hostile, "--offset", "0", "--limit", "1")
     assert "of 2 replicas, read one after another, 1 was not reached: orders-0 on broker 2\n" in err
     assert "not reached" not in run(hostile, "--offset", "0", "--limit", "2")[2]

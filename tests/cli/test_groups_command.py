@@ -1,4 +1,4 @@
-"""What `groups` prints in every format, what it leaves out, and how it ends."""
+"""The `groups` command: output in every format, filters, and exit statuses."""
 
 from functools import partial
 from pathlib import Path
@@ -64,7 +64,7 @@ def test_metadata_is_shown_only_on_request(run: Run, copies: Path) -> None:
             assert (status, "secret-metadata" in out, "secret-metadata" in err) == (0, shown, False)
 
 
-def test_the_table_says_what_matters_in_words(run: Run, copies: Path) -> None:
+def test_notes_in_the_table(run: Run, copies: Path) -> None:
     _, out, err = run(copies, "--format", "table", "--topic", "orders")
     assert "BEYOND EVERY LOG by 5" in out
     assert "pending: transaction of producer 77 has no marker" in out
@@ -104,7 +104,7 @@ def test_partitions_without_groups_on_request(run: Run, copies: Path) -> None:
     assert "(no group)" not in run(copies / "more", copies, "--format", "table")[1]
 
 
-def test_how_it_ends(run: Run, copies: Path, tmp_path: Path) -> None:
+def test_exit_statuses_and_messages(run: Run, copies: Path, tmp_path: Path) -> None:
     assert run(copies, "-q")[0] == 0
     assert run(copies, "-q", "--fail-on", "critical")[0] == 1
     assert run(tmp_path / "missing")[0] == 2
@@ -121,7 +121,7 @@ def test_how_it_ends(run: Run, copies: Path, tmp_path: Path) -> None:
 
 
 def test_a_commit_below_the_log_start_is_out_of_range(run: Run, tmp_path: Path) -> None:
-    """What was deleted unread, and what is left; a commit at the log start, or one that is pending, has lost nothing."""
+    """The note counts deleted unread records and remaining ones; commits at the log start and pending commits have no such note."""
     records = log_of((commit_key("late", "orders"), commit_value(1)), (commit_key("in time", "orders"), commit_value(4)))
     records += transaction_of((commit_key("streams", "orders"), commit_value(2)), start=2, producer_id=77)
     log_dir = put_replica(tmp_path, 1, log(5), high_watermark=10)
@@ -151,10 +151,10 @@ def test_members_of_the_isr_whose_logs_are_missing_are_a_column_too(run: Run, tm
 def shared(tmp_path: Path) -> Path:
     """One broker with ten records of orders-0: a share group is done with some; a topic that nothing names; a streams group."""
     log_dir = put_replica(tmp_path, 1, log(5), high_watermark=10)
-    told = {"topic_id": TOPIC_ID_TEXT, "topic_name": "orders", "partitions": [0]}
+    initialized_topic = {"topic_id": TOPIC_ID_TEXT, "topic_name": "orders", "partitions": [0]}
     records = log_of(
         (group_key("workers", 11), new_value(11, epoch=5)),
-        (group_key("workers", 15), new_value(15, initialized_topics=[told])),
+        (group_key("workers", 15), new_value(15, initialized_topics=[initialized_topic])),
         (group_key("totals", 17), new_value(17, epoch=3)),
         (group_key("totals", 19, "m"), new_value(19)),
         (group_key("totals", 20), new_value(20, assignment_epoch=2)),
@@ -171,5 +171,5 @@ def shared(tmp_path: Path) -> Path:
     return log_dir
 
 
-def test_how_far_share_groups_are_and_what_streams_groups_are_at(run: Run, shared: Path) -> None:
+def test_progress_of_share_groups_and_state_of_streams_groups(run: Run, shared: Path) -> None:
     assert_as_kept("share and streams groups", rows(run, shared))

@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment: a line, status 130, no process left; JSON Lines, of which each partition is written once it is judged."""
+"""Ctrl-C at any time: one line, status 130, no process left; JSON Lines contain each partition that was judged before."""
 
 import io
 import json
@@ -49,7 +49,7 @@ SAMPLE = SAMPLES / "unclean-election"
 
 @pytest.fixture(autouse=True)
 def handled_by_python() -> Iterator[None]:
-    """A session of Spark that an earlier test started has a handler of its own."""
+    """Restore Python's handler: a Spark session of an earlier test may have installed another one."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -68,7 +68,7 @@ def process(code: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def test_while_the_program_is_loaded() -> None:
+def test_an_interruption_while_modules_are_loaded() -> None:
     assert process(WHILE_LOADING) == (130, "", "interrupted\n")
 
 
@@ -79,7 +79,7 @@ def test_ignored_interruptions_stay_ignored() -> None:
 
 
 def judged_so_far(format_name: str, *more: str) -> "subprocess.CompletedProcess[str]":
-    """How a scan ends that is interrupted in its fourth partition."""
+    """The outcome of a scan that is interrupted in its fourth partition."""
     judged, taken = vars(local)["judge_replicas"], list[int]()
 
     def interrupting(*arguments: Any) -> Any:
@@ -101,7 +101,7 @@ def test_a_scan_prints_what_was_judged_so_far_marked_incomplete() -> None:
     document = json.loads(done.stdout)
     validate("scan", document)
     assert [partition["topic"] for partition in document["partitions"]] == ["append-time", "audit", "codec-gzip"]
-    assert [(one["path"], one["reason"]) for one in document["incomplete"]] == [
+    assert [(gap["path"], gap["reason"]) for gap in document["incomplete"]] == [
         (str(SAMPLE), "interrupted after 3 of 11 partitions")
     ]
     assert [incident["cause"] for incident in document["incidents"]] == ["unclean_election"]
@@ -117,8 +117,8 @@ def test_caller_of_the_package_gets_keyboard_interrupt(monkeypatch: pytest.Monke
     assert (raised.value.result.partitions, raised.value.result.verdict) == ([], "unknown")
 
 
-def test_children_and_theirs_are_ended_and_older_ones_live_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A shell that ends when it is asked to, and whose child does not."""
+def test_new_child_processes_and_their_descendants_are_ended_and_older_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shell exits on SIGTERM, its child does not."""
     monkeypatch.setattr(spark_session, "_SECONDS_TO_END", 0.2)
     started: list[subprocess.Popen[str]] = []
 
@@ -135,8 +135,8 @@ def test_children_and_theirs_are_ended_and_older_ones_live_on(monkeypatch: pytes
         older.kill()
     (shell,) = started
     assert shell.stdout is not None
-    with shell.stdout as told:
-        assert not alive(int(told.readline()))
+    with shell.stdout as output:
+        assert not alive(int(output.readline()))
     assert shell.wait(1) == -signal.SIGTERM
 
 
@@ -146,7 +146,7 @@ def swallow_an_interruption() -> None:
         time.sleep(1)
 
 
-def test_a_swallowed_interruption_is_raised_all_the_same_and_nothing_changes_without_one() -> None:
+def test_a_swallowed_interruption_is_raised_and_nothing_changes_without_one() -> None:
     with pytest.raises(KeyboardInterrupt), Children():
         swallow_an_interruption()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -157,28 +157,28 @@ def test_a_swallowed_interruption_is_raised_all_the_same_and_nothing_changes_wit
 
 
 class Server:
-    """A session of a Spark Connect server that notes what it is told."""
+    """A session of a Spark Connect server that records calls."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.calls: list[str] = []
 
     def interruptAll(self) -> None:  # noqa: N802 - Spark's name
-        self.told.append("interruptAll")
+        self.calls.append("interruptAll")
 
     def stop(self) -> None:
-        self.told.append("stop")
+        self.calls.append("stop")
 
 
-@pytest.mark.parametrize(("is_remote", "told"), [(True, ["interruptAll", "stop"]), (False, [])])
-def test_what_a_server_does_for_us_is_cancelled(is_remote: bool, told: list[str]) -> None:
+@pytest.mark.parametrize(("is_remote", "calls"), [(True, ["interruptAll", "stop"]), (False, [])])
+def test_jobs_of_a_server_are_cancelled(is_remote: bool, calls: list[str]) -> None:
     server = Server()
     with pytest.raises(KeyboardInterrupt):
         interrupt_session(server, is_remote=is_remote)
-    assert server.told == told
+    assert server.calls == calls
 
 
 def interrupt_session(server: Any, *, is_remote: bool) -> None:
-    with Children() as children, spark_session._used(server, children, is_remote=is_remote):
+    with Children() as children, spark_session._stopped_at_end(server, children, is_remote=is_remote):
         os.kill(os.getpid(), signal.SIGINT)
 
 
@@ -218,7 +218,7 @@ def test_the_command_writes_the_same_at_once(run: Run, tmp_path: Path) -> None:
     assert out == (tmp_path / "other.jsonl").read_text()
 
 
-def test_what_is_interrupted_is_whole_lines_that_end_with_an_incomplete_summary() -> None:
+def test_an_interrupted_scan_writes_whole_lines_and_an_incomplete_summary() -> None:
     done = judged_so_far("jsonl")
     assert done.returncode == 130
     rows = [json.loads(line) for line in done.stdout.splitlines()]
@@ -227,7 +227,7 @@ def test_what_is_interrupted_is_whole_lines_that_end_with_an_incomplete_summary(
     assert (rows[-2]["reason"], rows[-1]["partitions"]) == ("interrupted after 3 of 11 partitions", 3)
 
 
-def test_a_wrong_path_leaves_the_output_alone(run: Run, tmp_path: Path) -> None:
+def test_a_wrong_path_does_not_change_the_output(run: Run, tmp_path: Path) -> None:
     output = tmp_path / "scan.jsonl"
     output.write_text("of last night\n")
     status, _, err = run("scan", tmp_path / "none", "--output", output)

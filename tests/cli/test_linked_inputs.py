@@ -1,4 +1,4 @@
-"""Links within what is given are followed; what is not followed, or is no file where one should be: exit 3, and nothing is lost."""
+"""Links within the inputs are followed; a link that is not followed, and an entry that is not a file, give status 3 and no loss."""
 
 import json
 import os
@@ -44,10 +44,10 @@ def brokers(tmp_path: Path) -> Brokers:
 
 
 def scanned(run: Run, *paths: Path) -> tuple[int, dict[str, Any], str]:
-    """Status, answer and what is said; nothing is called lost."""
+    """Exit status, answer and messages of a scan, none of which reports a loss."""
     status, out, err = run("scan", *paths, "--format", "json")
     answer = json.loads(out)
-    assert LOSSES.isdisjoint(one["kind"] for one in answer["findings"])
+    assert LOSSES.isdisjoint(finding["kind"] for finding in answer["findings"])
     return status, answer, err
 
 
@@ -59,7 +59,7 @@ def aside(path: Path, store: Path, *, relative: bool = True) -> None:
 
 
 def test_every_command_answers_as_without_links(run: Run, tmp_path: Path) -> None:
-    """A log directory, a partition under another name, a segment and small files are links; where they lead to must be given."""
+    """A log directory, a partition with another name, a segment and small files are links to other inputs."""
     copies, store = tmp_path / "copies", tmp_path / "store"
     shutil.copytree(SAMPLES / "healthy", copies)
     commands = {name: [name, *arguments, "--format", "json"] for name, arguments in reading("orders").items()}
@@ -85,7 +85,9 @@ def test_every_command_answers_as_without_links(run: Run, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("where", PLACES)
 @pytest.mark.parametrize("fill", FILLS)
-def test_what_is_not_read_is_first_and_nothing_is_lost(run: Run, brokers: Brokers, tmp_path: Path, where: str, fill: str) -> None:
+def test_unread_inputs_are_first_and_nothing_is_reported_lost(
+    run: Run, brokers: Brokers, tmp_path: Path, where: str, fill: str
+) -> None:
     place = brokers.root / PLACES[where]
     place.rename(tmp_path / "kept")
     FILLS[fill](place, tmp_path / "kept")
@@ -93,20 +95,20 @@ def test_what_is_not_read_is_first_and_nothing_is_lost(run: Run, brokers: Broker
     reason = "not a regular file" if fill == "a pipe" else "a symbolic link, not followed: "
     assert (status, answer["incomplete"][0]["path"]) == (3, str(place))
     assert answer["incomplete"][0]["reason"].startswith(reason)
-    assert len({(one["path"], one["reason"]) for one in answer["incomplete"]}) == len(answer["incomplete"])
+    assert len({(gap["path"], gap["reason"]) for gap in answer["incomplete"]}) == len(answer["incomplete"])
     assert f"incomplete: {place}: {reason}" in err
     assert answer["summary"]["findings"]["critical"] == answer["summary"]["findings"]["error"] == 0
 
 
 @pytest.mark.parametrize("everywhere", ["partition", "middle segment"])
-def test_what_is_read_nowhere_is_not_lost(run: Run, brokers: Brokers, tmp_path: Path, everywhere: str) -> None:
+def test_records_that_no_copy_could_show_are_not_reported_lost(run: Run, brokers: Brokers, tmp_path: Path, everywhere: str) -> None:
     for broker in (1, 2, 3):
         aside(brokers.root / PLACES[everywhere].replace("b2", f"b{broker}"), tmp_path / f"kept-{broker}")
     status, answer, _ = scanned(run, *brokers.log_dirs)
     assert (status, len(answer["incomplete"])) == (3, 3)
 
 
-def test_more_links_in_a_row_than_are_followed(run: Run, brokers: Brokers) -> None:
+def test_a_chain_of_too_many_links_is_not_followed(run: Run, brokers: Brokers) -> None:
     place = brokers.file(2, 29)
     chain = [place.parent / f"link{number}" for number in range(8)]
     place.rename(place.parent / "kept.bak")
@@ -121,7 +123,7 @@ def test_more_links_in_a_row_than_are_followed(run: Run, brokers: Brokers) -> No
 
 
 def test_an_archive_is_like_a_directory(run: Run, brokers: Brokers, tmp_path: Path) -> None:
-    """A followed link is like none; one that leads out is incomplete, whatever lies there outside the archive."""
+    """A link within an archive is followed; a link out of it is incomplete, whether or not its target exists."""
 
     def archived() -> tuple[int, dict[str, Any], str]:
         with tarfile.open(tmp_path / "copies.tar.gz", "w:gz") as tar:
@@ -137,12 +139,12 @@ def test_an_archive_is_like_a_directory(run: Run, brokers: Brokers, tmp_path: Pa
     place.unlink()
     place.symlink_to("../../../../../../etc/passwd")
     status, answer, _ = archived()
-    reasons = [one["reason"] for one in answer["incomplete"]]
+    reasons = [gap["reason"] for gap in answer["incomplete"]]
     assert (status, reasons) == (3, ["a link, not followed: it leads out of what was given"])
 
 
-def test_what_is_not_read_is_known_by_place_and_name(brokers: Brokers, tmp_path: Path) -> None:
-    """For whoever must decide what is missing."""
+def test_unread_inputs_have_a_place_and_a_name(brokers: Brokers, tmp_path: Path) -> None:
+    """A caller can tell from the place and the name which files are missing."""
     two, outside = brokers.log_dir(2), tmp_path / "outside"
     outside.mkdir()
     segment, checkpoint = segment_file(29), "log-start-offset-checkpoint"
@@ -165,7 +167,7 @@ def test_what_is_not_read_is_known_by_place_and_name(brokers: Brokers, tmp_path:
     assert {incomplete.path for incomplete in inputs.incomplete} == {read.path for read in inputs.not_read}
 
 
-def test_links_into_another_replica_are_no_second_copy(run: Run, brokers: Brokers) -> None:
+def test_links_into_another_replica_are_not_a_second_copy(run: Run, brokers: Brokers) -> None:
     """Broker 2's middle segment is broker 1's: what only broker 1 has is not said to be held by both."""
     place = brokers.file(2, 29)
     place.unlink()
@@ -185,17 +187,17 @@ def test_a_link_and_its_target_are_one_replica(run: Run, brokers: Brokers, given
     aside(brokers.log_dir(2) / "t-0", disk / "t-0", relative=False)
     status, answer, err = scanned(run, *([brokers.root] if given == "folder" else sorted(brokers.root.iterdir())))
     (partition,) = answer["partitions"]
-    told = (status, [(one["broker"], one["log_dir"]) for one in partition["replicas"]])
-    assert told == (0, [(1, str(brokers.log_dir(1))), (2, str(disk)), (3, str(brokers.log_dir(3)))])
+    found = (status, [(replica["broker"], replica["log_dir"]) for replica in partition["replicas"]])
+    assert found == (0, [(1, str(brokers.log_dir(1))), (2, str(disk)), (3, str(brokers.log_dir(3)))])
     assert f"{brokers.log_dir(2)}/t-0 is in {disk}/t-0 as well: read once" in err
 
 
-def test_a_shortcut_beside_log_directories_takes_nothing_out_of_them(run: Run, brokers: Brokers) -> None:
+def test_a_link_beside_log_directories_hides_no_partition(run: Run, brokers: Brokers) -> None:
     (brokers.root / "a-0").symlink_to("b1/t-0")
     (brokers.root / "t-0").symlink_to("b1/t-0")
     status, answer, _ = scanned(run, brokers.root)
     (partition,) = answer["partitions"]
-    assert (status, [(one["broker"], one["log_dir"]) for one in partition["replicas"]]) == (
+    assert (status, [(replica["broker"], replica["log_dir"]) for replica in partition["replicas"]]) == (
         0, [(broker, str(brokers.log_dir(broker))) for broker in (1, 2, 3)]
     )  # fmt: skip
 
@@ -206,7 +208,7 @@ def test_a_directory_of_links_that_lead_back_ends(run: Run, brokers: Brokers) ->
         for number, target in enumerate([brokers.root, *brokers.log_dirs] * 20):
             (folder / f"link{number}").symlink_to(target)
     status, answer, err = scanned(run, brokers.root)
-    assert (status, [one["broker"] for one in answer["partitions"][0]["replicas"]]) == (0, [1, 2, 3])
+    assert (status, [replica["broker"] for replica in answer["partitions"][0]["replicas"]]) == (0, [1, 2, 3])
     assert err.count("read once") <= 4
 
 

@@ -1,4 +1,4 @@
-"""The end of each command's help: examples that run as they stand, and exit statuses."""
+"""The end of each command's help: examples that run as printed, and exit statuses."""
 
 import shlex
 import shutil
@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.cli.main import COMMANDS, GROUPS, outcome
-from kafka_forensics.cli.manual import MANUAL, PROGRAM
+from kafka_forensics.cli.manual import MANUAL
+from kafka_forensics.cli.options import PROGRAM
 from tests.cli.runs import Run
 
 IN_GROUPS = [f"{group} {name}" for group, (commands, _) in GROUPS.items() for name in commands]

@@ -1,4 +1,4 @@
-"""What `metadata` prints in every format, and how it ends."""
+"""The `metadata` command: output in every format, and exit statuses."""
 
 import json
 from functools import partial
@@ -30,7 +30,7 @@ def controller(root: Path, *values: bytes) -> Path:
     return root / "c100"
 
 
-def test_a_jump_behind_a_missing_segment_is_said(run: Run, tmp_path: Path) -> None:
+def test_a_gap_after_a_missing_segment_is_reported(run: Run, tmp_path: Path) -> None:
     log = ControllerLog().lead([100])
     for value in (topic(), partition([1, 2], 1), change(isr=[1]), change(isr=[1, 2])):
         log.append(value)
@@ -73,7 +73,7 @@ def test_topics_and_partitions_are_chosen(run: Run, tmp_path: Path) -> None:
     assert [line.split("\t")[:2] for line in out.splitlines()[1:]] == [["u", "7"]]
 
 
-def test_behind_a_malformed_record_epochs_are_unknown(run: Run, tmp_path: Path) -> None:
+def test_epochs_after_a_malformed_record_are_unknown(run: Run, tmp_path: Path) -> None:
     path = controller(tmp_path, topic(), partition([1, 2], 1), b"\1\5\x63", change(leader=2, isr=[2]))
     status, out, err = run(path, "--format", "jsonl")
     last = json.loads(out.splitlines()[-1])
@@ -83,8 +83,8 @@ def test_behind_a_malformed_record_epochs_are_unknown(run: Run, tmp_path: Path) 
     assert "unknown what changed after offset 2" in table
 
 
-def test_every_change_has_words(run: Run, tmp_path: Path) -> None:
-    one, other, unassigned = b"1" * 16, b"2" * 16, bytes(16)
+def test_every_change_has_a_note(run: Run, tmp_path: Path) -> None:
+    first, second, unassigned = b"1" * 16, b"2" * 16, bytes(16)
     words = {
         "created": partition([1, 2, 3], 1),
         "ISR -2,3": change(isr=[1]),
@@ -96,9 +96,9 @@ def test_every_change_has_words(run: Run, tmp_path: Path) -> None:
             leader=2, isr=[2], leader_recovery_state=1
         ),
         "leader recovered": change(leader_recovery_state=0),
-        "log directory of 1,2 told": change(directories=[unassigned, one]),
-        "log directory of 1 told": change(directories=[other, one]),
-        "log directory of 2 changed": change(directories=[other, other]),
+        "log directory of 1,2 told": change(directories=[unassigned, first]),
+        "log directory of 1 told": change(directories=[second, first]),
+        "log directory of 2 changed": change(directories=[second, second]),
         "adding 3": change(adding_replicas=[3]),
         "no longer adding 3": change(adding_replicas=[]),
         "nothing but the partition epoch": change(isr=[2]),

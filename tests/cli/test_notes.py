@@ -1,4 +1,4 @@
-"""What is said beside an answer: progress, silent when short, and notes that fit the terminal and are a line each in a pipe."""
+"""Messages beside an answer: progress of long work only, and notes wrapped on a terminal and one line each in a pipe."""
 
 import logging
 import sys
@@ -9,7 +9,7 @@ import pytest
 
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.cli.progress import Progress
-from kafka_forensics.cli.streams import Destination, say, wrapped
+from kafka_forensics.cli.streams import Destination, Screen, say, wrapped
 from kafka_forensics.model.amounts import size
 from tests.cli.every_command import Terminal
 from tests.support.brokers import healthy
@@ -22,9 +22,9 @@ def _capable_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def shown(stream: StringIO, steps: list[tuple[float, int]], *, quiet: bool = False) -> str:
-    """What stands on `stream` after (second, bytes done of 4 GB) steps."""
+    """The content of `stream` after (second, bytes done of 4 GB) steps."""
     now = [0.0]
-    with Progress(Destination(stream, 80, colour=False), quiet=quiet, clock=lambda: now[0]) as progress:
+    with Progress(Screen(stream, 80, colour=False, quiet=quiet), clock=lambda: now[0]) as progress:
         for second, done in steps:
             now[0] = second
             progress(done, 4_000_000_000)
@@ -62,15 +62,15 @@ SAMPLE = SAMPLES / "unclean-election"
 LONG = "note: offsets 300 to 369 are on broker 2 alone; `kafka-forensics compare PATH...` shows 352 kB of them, side by side"
 
 
-def test_lines_are_broken_for_a_terminal_alone() -> None:
+def test_lines_are_wrapped_only_on_a_terminal() -> None:
     for stream, lines in ((StringIO(), 1), (Terminal(), 3)):
         say(Destination(stream, 48, colour=False), [LONG])
-        told = stream.getvalue().splitlines()
-        assert len(told) == lines
-        assert " ".join(line.strip() for line in told) == LONG
+        printed = stream.getvalue().splitlines()
+        assert len(printed) == lines
+        assert " ".join(line.strip() for line in printed) == LONG
 
 
-def test_commands_and_amounts_are_not_broken() -> None:
+def test_commands_and_amounts_are_not_wrapped() -> None:
     for width in range(40, 120):
         lines = wrapped([LONG], width)
         assert sum("`kafka-forensics compare PATH...`" in line for line in lines) == 1
@@ -80,7 +80,7 @@ def test_commands_and_amounts_are_not_broken() -> None:
 
 
 def _beyond_the_end(root: Path, *, stopped: bool) -> list[str]:
-    """Log directories of three brokers, of which broker 2's high watermark lies behind its log's end."""
+    """Log directories of three brokers; the high watermark of broker 2 is above its log end."""
     brokers = healthy(root)
     (brokers.log_dir(2) / "replication-offset-checkpoint").write_bytes(b"0\n1\nt 0 1000\n")
     for log_dir in brokers.log_dirs if not stopped else ():
@@ -91,8 +91,8 @@ def _beyond_the_end(root: Path, *, stopped: bool) -> list[str]:
 LIVE_HINT = "no clean-shutdown marker on brokers 1, 2, 3: scan a copy of running brokers with --live\n"
 
 
-def test_a_copy_without_clean_shutdown_markers_is_said_to_want_live(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Once, where something is found that files of different moments look like; and it changes no verdict."""
+def test_live_is_advised_for_a_copy_without_clean_shutdown_markers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Once, for a finding that copies of different times may cause; --quiet omits it."""
     paths = _beyond_the_end(tmp_path, stopped=False)
     assert outcome(["scan", *paths, "--format", "json"]) == 1
     assert capsys.readouterr().err.count(LIVE_HINT) == 1
@@ -101,7 +101,7 @@ def test_a_copy_without_clean_shutdown_markers_is_said_to_want_live(tmp_path: Pa
     assert "--live" not in capsys.readouterr().err
 
 
-def test_live_is_not_advised_where_it_explains_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_live_is_not_advised_if_it_explains_no_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Stopped brokers, a healthy copy of running ones, and damage that no moment of copying makes."""
     assert outcome(["scan", *_beyond_the_end(tmp_path / "stopped", stopped=True)]) == 1
     brokers = healthy(tmp_path / "running")

@@ -1,4 +1,4 @@
-"""What is given to a command: nothing of Kafka's, the same twice, one name for two brokers, a choice that fits nothing."""
+"""Paths of a command: no Kafka files, the same path twice, one name for two brokers, a selection without a match."""
 
 import json
 import shutil
@@ -30,7 +30,8 @@ def copies(tmp_path: Path) -> Path:
 
 
 def replicas(out: str) -> list[str]:
-    return [f"{one['topic']}-{each['broker']}" for one in json.loads(out)["partitions"] for each in one["replicas"]]
+    partitions = json.loads(out)["partitions"]
+    return [f"{partition['topic']}-{replica['broker']}" for partition in partitions for replica in partition["replicas"]]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -38,13 +39,13 @@ def test_nothing_of_kafka_a_choice_that_fits_nothing_and_output_to_a_uri_are_2(r
     (tmp_path / "notes.txt").write_text("hello")
     extra = ["--offset", "0"] if command == "find" else []
     uri = "s3://bucket/answers/scan.json"
-    for given, error in (
+    for paths, error in (
         ([tmp_path], f"there is no Kafka log in {tmp_path}\nhint: a broker's log directory holds meta.properties and "),
         ([tmp_path / "notes.txt"], f"{tmp_path}/notes.txt: no file of Kafka's has such a name\n"),
         ([HEALTHY, "--topic", "ordrs"], "nothing fits --topic ordrs: there is no topic 'ordrs'\nhint: did you mean --topic orders"),
         ([HEALTHY, "--output", uri], f"cannot write to {uri}: --output is a file of this machine\n"),
     ):
-        status, out, err = run(command, *given, *extra)
+        status, out, err = run(command, *paths, *extra)
         assert (command, status, out) == (command, 2, "")
         assert err.startswith(f"error: {error}")
 
@@ -54,16 +55,16 @@ def test_links_to_log_directories_that_were_not_given_are_incomplete(run: Run, c
     links.mkdir()
     (links / "one").symlink_to(copies / "broker-1")
     status, _, err = run("scan", links)
-    told = f"incomplete: {links}/one: a symbolic link, not followed: it leads out of what was given\n"
-    assert (status, told in err) == (3, True)
+    message = f"incomplete: {links}/one: a symbolic link, not followed: it leads out of what was given\n"
+    assert (status, message in err) == (3, True)
     assert run("scan", links / "one", "-q")[0] == 0
 
 
 def test_archives_in_a_directory_are_named_as_they_are_to_be_given(run: Run, tmp_path: Path) -> None:
     for name in ("b2.zip", "b1.tar.gz"):
         (tmp_path / name).write_bytes(b"")
-    for given in (tmp_path, f"file://{tmp_path}"):
-        status, _, err = run("scan", given)
+    for paths in (tmp_path, f"file://{tmp_path}"):
+        status, _, err = run("scan", paths)
         hint = f"hint: give the archives in it as paths themselves, like {tmp_path}/b1.tar.gz, and 1 more"
         assert (status, err.splitlines()[1]) == (2, hint)
 
@@ -121,15 +122,15 @@ def test_a_name_is_kept_when_the_rest_is_given_by_its_folder(run: Run, copies: P
 
 
 @pytest.mark.parametrize(
-    ("given", "error"),
+    ("arguments", "error"),
     [
         (["A={copies}/broker-1", "A={copies}/broker-2"], "error: the name A was given twice: to "),
         (["={copies}/broker-1"], "error: there is no name in ="),
         (["a={copies}/broker-2", "b={copies}/broker-2"], "was given two names, a and b"),
     ],
 )
-def test_names_that_do_not_name_one_broker_are_2(run: Run, copies: Path, given: list[str], error: str) -> None:
-    status, _, err = run("scan", *(path.format(copies=copies) for path in given))
+def test_names_that_do_not_name_one_broker_are_2(run: Run, copies: Path, arguments: list[str], error: str) -> None:
+    status, _, err = run("scan", *(path.format(copies=copies) for path in arguments))
     assert (status, error in err) == (2, True)
 
 
@@ -142,26 +143,26 @@ def test_two_log_directories_of_one_broker_may_share_a_name(run: Run, copies: Pa
     assert (status, sorted(replicas(out))) == (0, ["codec-zstd-A", "orders-A"])
 
 
-def test_a_broker_given_under_anothers_number_is_told(run: Run) -> None:
+def test_a_broker_given_with_the_number_of_another_is_reported(run: Run) -> None:
     path, two, three = (HEALTHY / f"broker-{number}" for number in (1, 2, 3))
-    given = [f"1={two}", f"2={path}", f"old={three}"]
-    status, out, err = run("scan", *given, "--format", "json", "--fail-on", "none")
+    arguments = [f"1={two}", f"2={path}", f"old={three}"]
+    status, out, err = run("scan", *arguments, "--format", "json", "--fail-on", "none")
     assert status == 0
-    found = [each for each in json.loads(out)["findings"] if each["kind"] == "NODE_ID_MISMATCH"]
-    assert [(each["broker"], each["severity"], each["evidence"]) for each in found] == [
+    found = [finding for finding in json.loads(out)["findings"] if finding["kind"] == "NODE_ID_MISMATCH"]
+    assert [(finding["broker"], finding["severity"], finding["evidence"]) for finding in found] == [
         (1, "warning", {"named": 1, "node_ids": [2], "log_dirs": [str(two)]}),
         (2, "warning", {"named": 2, "node_ids": [1], "log_dirs": [str(path)]}),
     ]
-    own = run("scan", f"1={path}", f"second={two}", three, "--format", "tsv")
-    assert (own[0], "NODE_ID_MISMATCH" in own[1], "note:" in own[2]) == (0, False, False)
-    told = f"note: {two} was given as broker 1 and is node 2's by meta.properties: "
-    assert told in err
+    consistent = run("scan", f"1={path}", f"second={two}", three, "--format", "tsv")
+    assert (consistent[0], "NODE_ID_MISMATCH" in consistent[1], "note:" in consistent[2]) == (0, False, False)
+    message = f"note: {two} was given as broker 1 and is node 2's by meta.properties: "
+    assert message in err
     for command in ("compare", "transactions", "epochs"):
-        assert told in run(command, *given, "--topic", "orders", "--partition", "0")[2]
+        assert message in run(command, *arguments, "--topic", "orders", "--partition", "0")[2]
 
 
 def test_a_plan_is_not_made_for_another_broker(run: Run) -> None:
-    """Its steps would stop and start the wrong one."""
+    """The steps of such a plan would stop and start the wrong broker."""
     status, out, err = run("plan", f"1={HEALTHY / 'broker-2'}", f"3={HEALTHY / 'broker-3'}")
     assert (status, out) == (2, "")
     assert f"{HEALTHY / 'broker-2'} was given as broker 1, and is of broker 2 by its meta.properties" in err
@@ -169,19 +170,19 @@ def test_a_plan_is_not_made_for_another_broker(run: Run) -> None:
 
 
 def brokers(out: str) -> list[object]:
-    return [each["broker"] for each in json.loads(out)["input"]["brokers"]]
+    return [broker["broker"] for broker in json.loads(out)["input"]["brokers"]]
 
 
 def test_a_partition_or_file_is_called_after_its_log_directory(run: Run, copies: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = copies / "broker-1" / "orders-0"
     log = min(directory.glob("*.log"))
-    for given in (directory, log):
-        assert brokers(run("scan", given, "--format", "json")[1]) == [1]
-        assert brokers(run("scan", f"x={given}", "--format", "json")[1]) == ["x"]
+    for path in (directory, log):
+        assert brokers(run("scan", path, "--format", "json")[1]) == [1]
+        assert brokers(run("scan", f"x={path}", "--format", "json")[1]) == ["x"]
     monkeypatch.chdir(directory)
     assert brokers(run("scan", ".", "--format", "json")[1]) == [1]
     (copies / "broker-1" / "meta.properties").unlink()
-    for path in (str(directory), str(log), "."):
-        assert brokers(run("scan", path, "--format", "json")[1]) == ["broker-1"]
+    for typed_path in (str(directory), str(log), "."):
+        assert brokers(run("scan", typed_path, "--format", "json")[1]) == ["broker-1"]
     shutil.move(directory, copies / "orders-0 of one")
     assert brokers(run("scan", copies / "orders-0 of one", "--format", "json")[1]) == ["orders-0 of one"]

@@ -1,4 +1,4 @@
-"""Every command that a scan prints runs as it is printed: real paths, quoted; no option parted from its value."""
+"""Every command that a scan prints runs as printed: real quoted paths, and no line break between an option and its value."""
 
 import json
 import re
@@ -26,13 +26,13 @@ PRINTED = re.compile(r"`(kafka-forensics [^`]+)`|\$ (kafka-forensics (?:.*\\\n)*
 
 
 def printed(text: str) -> Iterator[str]:
-    """Commands in an output, as a shell would take them."""
+    """The commands in an output, as a shell parses them."""
     for inline, alone in PRINTED.findall(text):
         yield (inline or alone).replace("\\\n", " ")
 
 
 def commands_of(run: Run, *arguments: object) -> set[tuple[str, ...]]:
-    """Commands that a scan prints as a document and to a person, by their words."""
+    """The arguments of the commands in a scan's JSON document and table."""
     found: set[tuple[str, ...]] = set()
     for format_name in ("json", "table"):
         status, out, err = run("scan", *arguments, "--format", format_name, "-v", "--jobs", "1")
@@ -53,35 +53,35 @@ def assert_all_run(run: Run, commands: set[tuple[str, ...]]) -> None:
 
 
 @pytest.mark.parametrize("tree", TREES, ids=lambda tree: tree.key)
-def test_those_of_known_incidents(tree: Tree, run: Run, tmp_path: Path) -> None:
+def test_commands_for_known_incidents(tree: Tree, run: Run, tmp_path: Path) -> None:
     commands = commands_of(run, *tree.make(tmp_path / "a folder").log_dirs)
     assert commands
     assert_all_run(run, commands)
 
 
 @pytest.mark.parametrize("case", one_of_each_fault())
-def test_those_of_faults(case: Case, run: Run, tmp_path: Path) -> None:
+def test_commands_for_faults(case: Case, run: Run, tmp_path: Path) -> None:
     assert_all_run(run, commands_of(run, case.make(tmp_path / "brokers").root))
 
 
 @pytest.mark.parametrize("options", [["--live"], ["--whole"], ["--partial"], ["--by", "incident"]], ids=" ".join)
-def test_how_copies_are_read_is_part_of_them(options: list[str], run: Run, tmp_path: Path) -> None:
+def test_commands_repeat_how_copies_are_read(options: list[str], run: Run, tmp_path: Path) -> None:
     named = [f"{path.name.removeprefix('broker-')}={path}" for path in unclean_election(tmp_path / "it's a folder", 2)]
-    asked = {command for command in commands_of(run, *named[:3], *options) if command[1] in ("plan", "compare")}
-    assert asked
-    for command in asked:
+    commands = {command for command in commands_of(run, *named[:3], *options) if command[1] in ("plan", "compare")}
+    assert commands
+    for command in commands:
         assert set(named[:3]) <= set(command)
         assert [word for word in command if word in ("--live", "--whole", "--partial")] == options[:1][: options[0] != "--by"]
-    assert_all_run(run, asked if options == ["--live"] else set())
+    assert_all_run(run, commands if options == ["--live"] else set())
 
 
-def test_those_of_many_partitions(run: Run, tmp_path: Path) -> None:
+def test_commands_for_many_partitions(run: Run, tmp_path: Path) -> None:
     commands = commands_of(run, *old_directory(tmp_path / "copies", 3))
     assert ("kafka-forensics", "plan", *map(str, sorted((tmp_path / "copies").iterdir())), "--topic", "audit") in commands
     assert_all_run(run, commands)
 
 
-def test_of_very_many_paths_a_command_has_those_that_its_partition_needs(run: Run, tmp_path: Path) -> None:
+def test_a_command_has_only_the_paths_that_its_partition_needs(run: Run, tmp_path: Path) -> None:
     log_dirs = unclean_election(tmp_path / "copies", 1)
     others = [tmp_path / ("long" * 40) / f"broker-{number}" for number in range(10, 22)]
     for number, other in enumerate(others):
@@ -95,17 +95,17 @@ def test_of_very_many_paths_a_command_has_those_that_its_partition_needs(run: Ru
 
 
 def test_secrets_among_options_are_in_no_command() -> None:
-    given = (("endpoint", "http://127.0.0.1:9000"), ("secret_key", "hush"), ("endpoint", "http://me:hush@host"))
-    options = ScanOptions(storage_options=given, live=True, copied=CopyExtent.WHOLE)
-    asked = ArgumentsByPlace(Inputs(given=("s3://bucket/b1",), reached=given), options).of(Place())
-    assert rerun_command("plan", asked, "--topic", "t") == (
+    options_as_typed = (("endpoint", "http://127.0.0.1:9000"), ("secret_key", "hush"), ("endpoint", "http://me:hush@host"))
+    options = ScanOptions(storage_options=options_as_typed, live=True, copied=CopyExtent.WHOLE)
+    arguments = ArgumentsByPlace(Inputs(given=("s3://bucket/b1",), reached=options_as_typed), options).of(Place())
+    assert rerun_command("plan", arguments, "--topic", "t") == (
         "kafka-forensics plan s3://bucket/b1 --storage-option endpoint=http://127.0.0.1:9000 --whole --live --topic t"
     )
-    assert "hush" not in repr(asked)
+    assert "hush" not in repr(arguments)
 
 
 def test_commands_over_two_lines_are_parsed() -> None:
     """The reader of this test's own pattern: a command that goes on in the next line is read whole."""
     text = "  $ kafka-forensics plan a \\\n        b --topic t\n  See `kafka-forensics explain d6`.\n"
-    told = [shlex.split(command) for command in printed(text)]
-    assert told == [["kafka-forensics", "plan", "a", "b", "--topic", "t"], ["kafka-forensics", "explain", "d6"]]
+    commands = [shlex.split(command) for command in printed(text)]
+    assert commands == [["kafka-forensics", "plan", "a", "b", "--topic", "t"], ["kafka-forensics", "explain", "d6"]]

@@ -1,4 +1,4 @@
-"""Nothing invisible passes, everything visible does."""
+"""`printable` escapes all invisible characters, and no visible one."""
 
 import unicodedata
 
@@ -38,12 +38,12 @@ def test_known_cases(raw: str | bytes, shown: str) -> None:
 
 
 @given(anything)
-def test_no_character_without_a_form_of_its_own_comes_through(text: str) -> None:
+def test_invisible_characters_are_escaped(text: str) -> None:
     shown = printable(text)
-    assert not {unicodedata.category(each) for each in shown} & {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+    assert not {unicodedata.category(letter) for letter in shown} & {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
     shown.encode("utf-8")
 
 
 @given(st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E)))
-def test_plain_text_is_left_alone(text: str) -> None:
+def test_plain_text_is_unchanged(text: str) -> None:
     assert printable(text) == text

@@ -18,7 +18,7 @@ RUN = ("simulate", "run")
 
 
 def cells_of(text: str) -> tuple[tuple[str, ...], list[list[str]]]:
-    """The header and the rows of TSV."""
+    """(header, rows) of a TSV output."""
     header, *rows = csv.reader(text.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
     return tuple(header), rows
 
@@ -40,9 +40,9 @@ def test_rows_of_invariants_and_their_counterexamples(run: Run) -> None:
     assert json.loads(cells[0][-1]) == strong["counterexample"]
 
 
-def test_a_world_too_large_is_3_and_what_was_seen_is_shown(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_that_exceeds_memory_is_3_and_shows_partial_results(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = checker.check
-    monkeypatch.setattr(checker, "check", lambda *given, **named: whole(*given, **named, max_bytes=1 << 18))
+    monkeypatch.setattr(checker, "check", lambda *args, **kwargs: whole(*args, **kwargs, max_bytes=1 << 18))
     status, out, err = run(*CHECK, "kip-320", "--format", "json", "-q")
     assert (status, err.startswith("incomplete: ")) == (3, True)
     assert {(row["complete"], row["holds"], row["steps"]) for row in json.loads(out)} == {(False, None, None)}
@@ -83,15 +83,15 @@ def test_output_holds_directories_and_the_truth_that_a_scan_finds(run: Run, tmp_
     assert (partition["elections"][1]["leader"], partition["elections"][1]["followers"][0]) == (2, follower)
     status, out, _ = run("scan", to / "log-dirs", "--format", "json")
     assert status == 1
-    found = [(one["kind"], one["offset_start"], one["offset_end"]) for one in json.loads(out)["findings"]]
-    expected = [(one["kind"], one["offset_start"], one["offset_end"]) for one in truth["findings"]]
-    assert sorted(one for one in found if one[0] != "INCIDENT_SIGNATURE") == sorted(expected)
+    found = [(finding["kind"], finding["offset_start"], finding["offset_end"]) for finding in json.loads(out)["findings"]]
+    expected = [(finding["kind"], finding["offset_start"], finding["offset_end"]) for finding in truth["findings"]]
+    assert sorted(finding for finding in found if finding[0] != "INCIDENT_SIGNATURE") == sorted(expected)
 
 
 def test_a_directory_that_is_not_empty_is_refused_and_an_empty_one_taken(run: Run, tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("x")
-    said = f"error: {tmp_path} is not empty: it holds mine\nhint: choose a directory that is empty or does not exist yet\n"
-    assert run(*RUN, "txn-torn", "--output", tmp_path) == (2, "", said)
+    error = f"error: {tmp_path} is not empty: it holds mine\nhint: choose a directory that is empty or does not exist yet\n"
+    assert run(*RUN, "txn-torn", "--output", tmp_path) == (2, "", error)
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
     (tmp_path / "mine").unlink()
     assert run(*RUN, "slow-follower", "--output", tmp_path, "-q")[2] == ""
@@ -99,7 +99,7 @@ def test_a_directory_that_is_not_empty_is_refused_and_an_empty_one_taken(run: Ru
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "error"),
     [
         ("simulate", "missing command\nhint: `kafka-forensics simulate --help` shows how it is used"),
         ("simulate chek", "there is no command 'chek'\nhint: did you mean check?"),
@@ -114,7 +114,9 @@ def test_a_directory_that_is_not_empty_is_refused_and_an_empty_one_taken(run: Ru
         ),
     ],
 )
-def test_bad_questions_write_nothing(arguments: str, said: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_arguments_write_nothing(
+    arguments: str, error: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run(*arguments.split()) == (2, "", f"error: {said}\n")
+    assert run(*arguments.split()) == (2, "", f"error: {error}\n")
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""Start-up: help, version and completion load nothing heavy; completion works in the shells that are on this machine."""
+"""Start-up: help, version and completion load no heavy library; completion works in the installed shells."""
 
 import os
 import platform
@@ -19,28 +19,28 @@ FEW_MODULES = 48
 
 
 def python(code: str) -> str:
-    """stderr of a Python of its own."""
+    """Run `code` in a new Python process and return its standard error."""
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     return done.stderr
 
 
 def test_help_and_version_load_the_options_of_commands_and_nothing_heavy() -> None:
     counted = "sum(name.startswith('kafka_forensics.') for name in sys.modules)"
-    said = python(
+    printed = python(
         f"import sys; from kafka_forensics.cli.main import outcome\nfew = {counted}\n"
         "statuses = [outcome(words) for words in (['--help'], ['scan', '--help'], ['simulate', 'run', '--help'], ['--version'])]\n"
         f"print(statuses, few <= {FEW_MODULES}, [name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
     )
-    assert said == "[0, 0, 0, 0] True []\n"
+    assert printed == "[0, 0, 0, 0] True []\n"
 
 
 def test_a_small_scan_loads_no_numba() -> None:
     arguments = ["scan", "--deep", "-q", "--format", "json", "sample_logs/healthy"]
-    said = python(
+    printed = python(
         f"import sys; from kafka_forensics.cli.main import outcome\nstatus = outcome({arguments!r})\n"
         "print(status, 'numba' in sys.modules, file=sys.stderr)"
     )
-    assert said == "0 False\n"
+    assert printed == "0 False\n"
 
 
 def test_the_version_names_what_it_works_with(run: Run) -> None:

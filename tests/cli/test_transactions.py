@@ -1,4 +1,4 @@
-"""What `transactions` prints in every format, which rows it leaves out, and how it ends."""
+"""The `transactions` command: output in every format, filters, and exit statuses."""
 
 import json
 import shutil
@@ -53,7 +53,7 @@ def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_what_is_not_there_is_said(run: Run, copies: Path, tmp_path: Path) -> None:
+def test_missing_logs_are_reported(run: Run, copies: Path, tmp_path: Path) -> None:
     nothing = "nothing to show: no transaction{} is in these copies"
     assert nothing.format(" of producer 999") in run(copies, "--producer-id", 999)[2].splitlines()
     assert nothing.format(" of producer 999 that is torn") in run(copies, "--producer-id", 999, "--state", "torn", "-q")[2]
@@ -87,7 +87,7 @@ def test_filters(run: Run, copies: Path, arguments: list[object], states: list[s
     assert [row["state"] for row in rows(run, copies, *arguments)] == states
 
 
-def test_the_table_tells_what_to_do(run: Run, copies: Path) -> None:
+def test_the_table_shows_what_to_do(run: Run, copies: Path) -> None:
     _, out, err = run(copies, "--format", "table", "--state", "hanging")
     head, line = out.splitlines()
     assert head.split()[:3] == ["partition", "state", "transactional"]
@@ -110,7 +110,7 @@ def test_exit_codes(run: Run, copies: Path, tmp_path: Path) -> None:
     assert (status, out, "nothing fits --topic none" in err) == (2, "", True)
 
 
-def test_an_overdue_transaction_is_told_with_its_age_and_its_timeout(run: Run, tmp_path: Path) -> None:
+def test_an_overdue_transaction_has_its_age_and_timeout(run: Run, tmp_path: Path) -> None:
     log, state = DataLog(), CoordinatorLog()
     log.data(5)
     state.state(5, "Ongoing", (0,))
@@ -130,19 +130,19 @@ def test_an_overdue_transaction_is_told_with_its_age_and_its_timeout(run: Run, t
 
 
 def test_a_committed_transaction_that_is_in_no_copy_has_a_row(run: Run, tmp_path: Path) -> None:
-    """Of t-1 nothing at all is left."""
+    """No copy of t-1 exists."""
     paths = [*histories.without_transaction(tmp_path / "copies"), histories.controller_since(tmp_path / "controller", -100)]
     [lost] = rows(run, *paths, "--state", "lost")
     assert (lost["topic"], lost["partition"], lost["transactional_id"], lost["producer_id"]) == ("t", 1, APP, APP_ID)
     assert (lost["coordinator_state"], lost["partitions"]) == ("CompleteCommit", ["t-0", "t-1"])
     assert (lost["first_offset"], lost["marker_offset"], lost["safe_to_abort"]) == (None, None, None)
-    told = [(row["partition"], row["state"]) for row in rows(run, *paths, "--producer-id", APP_ID)]
-    assert told == [(0, "committed"), (1, "lost")]
+    found = [(row["partition"], row["state"]) for row in rows(run, *paths, "--producer-id", APP_ID)]
+    assert found == [(0, "committed"), (1, "lost")]
     _, out, _ = run(*paths, "--state", "lost", "--format", "table")
     assert "abort" not in out
 
 
-def test_of_one_that_no_coordinator_lists_it_is_said_when_it_hangs_and_how_to_end_it(run: Run, tmp_path: Path) -> None:
+def test_a_transaction_unknown_to_coordinators_shows_since_when_it_hangs_and_how_to_abort_it(run: Run, tmp_path: Path) -> None:
     """Its timeout of a minute is over, and the rule waits for more. The data were copied before the coordinators' log."""
     histories.put_unlisted(tmp_path)
     [row] = rows(run, tmp_path, "--as-of", ms(77), "--state", "open")
@@ -183,7 +183,7 @@ def hung() -> tuple[DataLog, CoordinatorLog, Written]:
 
 
 def put_damaged(folder: Path, log: DataLog, state: CoordinatorLog, damaged: Written, at: int = 90) -> Path:
-    """Three copies, in which this batch is damaged alike."""
+    """Three copies in which the same batch is damaged."""
     put_brokers(folder, {"t-0": log, "__transaction_state-0": state})
     for path in folder.glob(f"*/t-0/{segment_file(damaged.segment)}"):
         change(path, damaged.position + at)
@@ -191,7 +191,7 @@ def put_damaged(folder: Path, log: DataLog, state: CoordinatorLog, damaged: Writ
 
 
 def shown(run: Run, copies: Path, *arguments: object) -> tuple[list[tuple[object, ...]], str]:
-    """State, producer and offsets of every row, and what stderr says."""
+    """(state, producer and offsets of every row, standard error)."""
     status, out, err = run(copies, "--format", "json", *arguments)
     assert status == 0
     return [tuple(row[name] for name in ("state", "producer_id", "first_offset", "last_offset")) for row in json.loads(out)], err
@@ -201,8 +201,8 @@ def test_the_batch_of_an_open_transaction_is_damaged(run: Run, tmp_path: Path) -
     log, state, opened = hung()
     copies = put_damaged(tmp_path, log, state, opened)
     ended, damaged = ("committed", OTHER_ID, 2, 3), ("damaged", None, 0, 1)
-    told, err = shown(run, copies)
-    assert told == [ended, ("open", APP_ID, 0, 1), damaged]
+    found, err = shown(run, copies)
+    assert found == [ended, ("open", APP_ID, 0, 1), damaged]
     opened_row = rows(run, copies)[1]
     assert (opened_row["holds_last_stable_offset"], opened_row["last_stable_offset"]) == (True, 0)
     assert opened_row["coordinator_state"] == "Ongoing"
@@ -211,8 +211,8 @@ def test_the_batch_of_an_open_transaction_is_damaged(run: Run, tmp_path: Path) -
     assert shown(run, copies, "--state", "damaged")[0] == [damaged]
     for path in copies.glob("*/t-0/*.snapshot"):
         path.unlink()
-    told, err = shown(run, copies)
-    assert told == [ended, damaged]
+    found, err = shown(run, copies)
+    assert found == [ended, damaged]
     assert "last stable offset may be as low as this" in rows(run, copies)[1]["reason"]
     assert (
         f"t-0: 1 committed, 0 aborted, 0 open; {len(opened.data)} bytes of the log (offsets 0 to 1) are damaged, so that"
@@ -221,8 +221,8 @@ def test_the_batch_of_an_open_transaction_is_damaged(run: Run, tmp_path: Path) -
     assert "no transaction holds back" not in err
 
 
-def test_a_snapshot_is_not_heard_against_a_marker_that_came_after_it(run: Run, tmp_path: Path) -> None:
-    """The snapshot of a segment's start has APP's transaction open; its marker stands behind, its data are damaged."""
+def test_a_marker_outweighs_an_earlier_snapshot(run: Run, tmp_path: Path) -> None:
+    """The snapshot at the segment's start has APP's transaction open; its data are damaged, its marker follows."""
     log, state = DataLog(), CoordinatorLog()
     opened = log.data(1)
     log.traffic(2)
@@ -232,12 +232,12 @@ def test_a_snapshot_is_not_heard_against_a_marker_that_came_after_it(run: Run, t
     copies = put_damaged(tmp_path, log, state, opened)
     for path in copies.glob(f"*/t-0/{segment_file(log.next_offset, 'snapshot')}"):
         path.unlink()
-    told, err = shown(run, copies)
-    assert [row[0] for row in told] == ["committed", "empty", "damaged"]
+    found, err = shown(run, copies)
+    assert [row[0] for row in found] == ["committed", "empty", "damaged"]
     assert "0 open" in err
 
 
-def test_a_damaged_marker_leaves_the_end_of_a_transaction_open_to_doubt(run: Run, tmp_path: Path) -> None:
+def test_a_damaged_marker_makes_the_end_of_a_transaction_doubtful(run: Run, tmp_path: Path) -> None:
     log, state = DataLog(), CoordinatorLog()
     log.data(1)
     marker = log.marker(2, commit=True)
@@ -248,14 +248,14 @@ def test_a_damaged_marker_leaves_the_end_of_a_transaction_open_to_doubt(run: Run
     assert "(offset 2) are damaged" in err
 
 
-def test_a_whole_copy_and_a_torn_tail_leave_no_doubt(run: Run, tmp_path: Path) -> None:
+def test_an_undamaged_copy_and_a_torn_tail_leave_no_doubt(run: Run, tmp_path: Path) -> None:
     log, state, opened = hung()
     put_brokers(tmp_path, {"t-0": log, "__transaction_state-0": state})
     change(tmp_path / "b1" / "t-0" / segment_file(0), opened.position + 90)
-    told, err = shown(run, tmp_path)
-    assert ("damaged" in {row[0] for row in told}, "damaged" in err) == (False, False)
+    found, err = shown(run, tmp_path)
+    assert ("damaged" in {row[0] for row in found}, "damaged" in err) == (False, False)
     for path in tmp_path.glob(f"*/t-0/{segment_file(0)}"):
         path.write_bytes(b"".join(batch.data for batch in log.batches) + opened.data[:40])
-    told, err = shown(run, tmp_path)
-    assert "damaged" not in {row[0] for row in told}
+    found, err = shown(run, tmp_path)
+    assert "damaged" not in {row[0] for row in found}
     assert "the last stable offset 0 is held by an open transaction (log end 5)" in err

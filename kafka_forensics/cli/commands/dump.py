@@ -1,18 +1,11 @@
-"""`dump`: what is in these files, every Kafka file kind, batches or records, damage as rows among them."""
+"""`dump`: the contents of Kafka files of every kind: batches or records, entries, and damage as rows among them."""
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.streams import (
-    Destination,
-    chosen_format,
-    destination,
-    open_output,
-    say,
-)
+from kafka_forensics.cli.streams import Destination, Screen, open_output, say, screen_of
 from kafka_forensics.errors import SourceError, UsageError
 
 if TYPE_CHECKING:
@@ -22,9 +15,9 @@ if TYPE_CHECKING:
     from kafka_forensics.questions.dump import DumpFile, DumpInputs, DumpOptions
 
 
-_SHOWN_LEFT_OUT: Final = 5
-_LINE_BY_LINE: Final = ("tsv", "jsonl")
-"""Formats in which many records may be written at once."""
+_SKIPPED_FILES_SHOWN: Final = 5
+_LINE_FORMATS: Final = ("tsv", "jsonl")
+"""Formats for which records are formatted in bulk."""
 
 Records = Annotated[bool, typer.Option("--records", help="Records instead of batches.")]
 Offset = Annotated[
@@ -36,25 +29,25 @@ Offset = Annotated[
 Explain = Annotated[bool, typer.Option("--explain", help="Bytes with the field they are, its value and meaning (annotated hex).")]
 
 
-@options.flat
+@options.expand_option_groups
 def dump(
     paths: options.Paths,
     selection: options.Selection,
-    access: options.Access,
+    access: options.AccessOptions,
     *,
     records: Records = False,
     offset: Offset = None,
     explain: Explain = False,
     show_payloads: options.ShowPayloads = False,
-    form: options.Form,
-    printing: options.Printing,
+    output: options.OutputOptions,
+    console: options.ConsoleOptions,
 ) -> int:
     """What is in these files: batches or records, index entries, checkpoints, snapshots; damage as rows among them.
 
     Reads on behind damage. Keys, values and headers are shown with --show-payloads only; of Kafka's
     own topics' records --records takes them apart into fields.
     """
-    wanted = chosen_format(form.format_name, form.output)
+    format_name = output.chosen_format()
     start, end = offsets(offset)
 
     from kafka_forensics.questions.dump import DumpOptions, find_files
@@ -62,48 +55,58 @@ def dump(
     scope = access.scope(selection)
     dump_options = DumpOptions(records, show_payloads, start, end, scope.topic_glob, scope.partition, scope.storage_options)
     inputs = find_files(paths, dump_options)
-    with open_output(form.output, color=printing.color, private=show_payloads) as to:
-        _write(inputs, dump_options, wanted, to, explain=explain)
-    _say_rest(inputs, destination(sys.stderr, color="never"), quiet=printing.quiet)
-    return 3 if inputs.incomplete else 0
+    with open_output(output.output, color=console.color, private=show_payloads) as to:
+        _write(inputs, dump_options, format_name, to, explain=explain)
+    _print_summary(inputs, screen_of(console))
+    return options.EXIT_INCOMPLETE if inputs.incomplete else 0
 
 
 def offsets(text: str | None) -> tuple[int | None, int | None]:
-    """`A:B` as [A, B), either open; `A` alone as [A, A + 1). Raises UsageError."""
+    """(start, end) of `A:B`, end exclusive, None for one that is omitted; `A` alone is (A, A + 1). Raises UsageError."""
     if text is None:
         return None, None
     start, colon, end = text.partition(":")
     if not all(part.isascii() and part.isdigit() and len(part) < 20 for part in (start, end) if part) or not (start or end):
         raise UsageError(f"{text!r} is no range of offsets", hint="write it like 100:200, 100:, :200 or 100")
-    first = int(start) if start else None
-    last = int(end) if end else None if colon or first is None else first + 1
-    if first is not None and last is not None and last <= first:
+    start_offset = int(start) if start else None
+    end_offset = int(end) if end else None if colon or start_offset is None else start_offset + 1
+    if start_offset is not None and end_offset is not None and end_offset <= start_offset:
         raise UsageError(f"{text!r} holds no offset", hint="the second number is the first offset left out")
-    return first, last
+    return start_offset, end_offset
 
 
-def _write(inputs: "DumpInputs", dump_options: "DumpOptions", wanted: str, to: Destination, *, explain: bool) -> None:
+def _write(inputs: "DumpInputs", dump_options: "DumpOptions", format_name: str, to: Destination, *, explain: bool) -> None:
     from kafka_forensics.cli.outputs.dump import Section, write_sections
     from kafka_forensics.parsers.log_dir import LOG_KINDS
-    from kafka_forensics.questions.dump import log_columns, log_rows, log_runs, small_columns, small_rows
+    from kafka_forensics.questions.dump import (
+        EXPLAIN_COLUMNS,
+        explained_rows,
+        log_columns,
+        log_rows,
+        log_runs,
+        small_columns,
+        small_rows,
+    )
 
-    rows_of = log_runs if dump_options.records and wanted in _LINE_BY_LINE else log_rows
+    rows_of = log_runs if dump_options.records and format_name in _LINE_FORMATS else log_rows
 
     def section(file: "DumpFile") -> "Section":
+        columns: tuple[str, ...]
+        rows: Iterator[object]
         if explain:
-            from kafka_forensics.questions.dump import EXPLAIN_COLUMNS, explained_rows
+            columns, rows = EXPLAIN_COLUMNS, explained_rows(file, dump_options)
+        elif file.kind in LOG_KINDS:
+            columns, rows = log_columns(dump_options), rows_of(file, dump_options)
+        else:
+            columns, rows = small_columns(file.kind), small_rows(file, dump_options)
+        return Section(file.shown, columns, _readable(inputs, file, rows))
 
-            return Section(file.shown, EXPLAIN_COLUMNS, _readable(inputs, file, explained_rows(file, dump_options)))
-        if file.kind in LOG_KINDS:
-            return Section(file.shown, log_columns(dump_options), _readable(inputs, file, rows_of(file, dump_options)))
-        return Section(file.shown, small_columns(file.kind), _readable(inputs, file, small_rows(file, dump_options)))
-
-    columns = list(dict.fromkeys(name for file in inputs.files for name in section(file).columns))
-    write_sections(map(section, inputs.files), columns, wanted, to, several=inputs.several)
+    all_columns = list(dict.fromkeys(name for file in inputs.files for name in section(file).columns))
+    write_sections(map(section, inputs.files), all_columns, format_name, to, several=inputs.several)
 
 
 def _readable(inputs: "DumpInputs", file: "DumpFile", rows: "Iterator[object]") -> "Iterator[object]":
-    """`rows`, ended where the file cannot be read any more."""
+    """`rows`, up to the place where the file cannot be read."""
     from kafka_forensics.model.results import Incomplete
 
     try:
@@ -112,14 +115,14 @@ def _readable(inputs: "DumpInputs", file: "DumpFile", rows: "Iterator[object]") 
         inputs.incomplete.append(Incomplete(file.shown, error.reason))
 
 
-def _say_rest(inputs: "DumpInputs", screen: Destination, *, quiet: bool) -> None:
-    """What could not be read, and what is none of Kafka's files, on stderr."""
+def _print_summary(inputs: "DumpInputs", screen: Screen) -> None:
+    """Print which files could not be read, and which are not Kafka's."""
     from kafka_forensics.cli.outputs.words import gap_lines
 
     lines = gap_lines(inputs.incomplete)
-    if not quiet:
-        lines += [f"left out, no file of Kafka's: {path}" for path in inputs.left_out[:_SHOWN_LEFT_OUT]]
-        more = len(inputs.left_out) - _SHOWN_LEFT_OUT
+    if not screen.quiet:
+        lines += [f"left out, no file of Kafka's: {path}" for path in inputs.left_out[:_SKIPPED_FILES_SHOWN]]
+        more = len(inputs.left_out) - _SKIPPED_FILES_SHOWN
         lines += [f"left out, no files of Kafka's: {more} more"] if more > 0 else []
         lines += [] if inputs.files else ["nothing to dump: no file of Kafka's is there, or none is asked for"]
     say(screen, lines)

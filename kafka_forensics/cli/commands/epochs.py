@@ -1,11 +1,13 @@
-"""`epochs`: leader epochs of every replica, as its checkpoint, its batches and the controller's log tell them."""
+"""`epochs`: leader epochs of every replica, by its checkpoint, its batches and the controller's log."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.outputs.rows import Listing, cell
-from kafka_forensics.cli.streams import Destination, chosen_format, open_output, printable, say, screen_of
+from kafka_forensics.cli.progress import Progress
+from kafka_forensics.cli.streams import Screen, open_output, printable, say, screen_of
+from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.json_objects import Columns, attributes, time_text, times
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ COLUMNS: Final[Columns] = {
 }
 _HEADS: Final = ("partition", "broker", "epoch", "checkpoint", "log", "batches", "first batch", "leader", "since", "notes")
 _RIGHT: Final = ("epoch", "checkpoint", "batches", "leader")
-_WORDS: Final = {
+_STATUS_NOTES: Final = {
     "agrees": "",
     "start_removed": "first records gone",
     "at_log_end": "nothing written yet",
@@ -42,52 +44,57 @@ _WORDS: Final = {
     "not_read": "not all of the log could be read",
     "no_batches": "NO BATCHES of it in the log",
 }
-_MESSAGES: Final = 20
+_DAMAGED_LOGS_SHOWN: Final = 20
 
 
-@options.flat
+@options.expand_option_groups
 def epochs(
     paths: options.Paths,
     selection: options.BrokerSelection,
-    reading: options.Reading,
-    form: options.Form,
-    printing: options.Printing,
+    reading: options.ReadOptions,
+    output: options.OutputOptions,
+    console: options.ConsoleOptions,
 ) -> int:
     """Which leader epochs each replica has: its checkpoint against its batches, and against the controller's history.
 
     Shows where a follower would be cut where checkpoint and batches disagree.
     """
-    wanted = chosen_format(form.format_name, form.output)
+    format_name = output.chosen_format()
     scan_options = reading.scan_options(selection, deep=False)
-    screen = screen_of(printing)
+    screen = screen_of(console)
 
-    from kafka_forensics.cli.progress import Progress
     from kafka_forensics.questions.epochs import epoch_lineages
 
-    with Progress(screen, quiet=printing.quiet) as progress:
+    with Progress(screen) as progress:
         answer = epoch_lineages(paths, scan_options, progress)
-    with open_output(form.output, color=printing.color) as to:
-        Listing(COLUMNS, _HEADS, _RIGHT, _cells).write(answer.rows, wanted, to)
-    _say_rest(answer, screen, quiet=printing.quiet)
-    return 3 if answer.result is not None and answer.result.incomplete else 0
+    with open_output(output.output, color=console.color) as to:
+        Listing(COLUMNS, _HEADS, _RIGHT, _cells).write(answer.rows, format_name, to)
+    _print_summary(answer, screen)
+    return options.EXIT_INCOMPLETE if answer.result is not None and answer.result.incomplete else 0
 
 
 def _cells(row: "EpochRow") -> list[str]:
     from kafka_forensics.wording import offset_range
 
-    log = "" if row.start_offset is None or row.end_offset is None else offset_range(row.start_offset, row.end_offset)
-    times = ["" if time is None else time_text(time) for time in (row.first_timestamp_ms, row.elected_ms)]
-    leader = "none" if row.leader == -1 else cell(row.leader)
-    name = cell(f"{row.topic}-{row.partition}")
-    batches = str(row.batches) if row.batches else ""
-    checkpoint = cell(row.checkpoint_start_offset)
-    notes = "; ".join(_notes(row))
-    return [name, cell(row.broker), str(row.leader_epoch), checkpoint, log, batches, times[0], leader, times[1], notes]
+    start, end = row.start_offset, row.end_offset
+    first_time, elected = ("" if time is None else time_text(time) for time in (row.first_timestamp_ms, row.elected_ms))
+    return [
+        cell(f"{row.topic}-{row.partition}"),
+        cell(row.broker),
+        str(row.leader_epoch),
+        cell(row.checkpoint_start_offset),
+        "" if start is None or end is None else offset_range(start, end),
+        str(row.batches) if row.batches else "",
+        first_time,
+        "none" if row.leader == -1 else cell(row.leader),
+        elected,
+        "; ".join(_notes(row)),
+    ]
 
 
 def _notes(row: "EpochRow") -> Iterator[str]:
-    if words := _WORDS[row.status]:
-        yield words
+    if note := _STATUS_NOTES[row.status]:
+        yield note
     if row.truncation_offset_by_checkpoint is not None:
         by_file, by_batches = (
             "told no end" if offset == -1 else f"cut at {offset}"
@@ -100,28 +107,22 @@ def _notes(row: "EpochRow") -> Iterator[str]:
         yield "UNKNOWN to the controller"
 
 
-def _say_rest(epoch_lineages: "Lineages", screen: Destination, *, quiet: bool) -> None:
-    """What disagrees, in the words of a scan, and what could not be read, on stderr."""
+def _print_summary(epoch_lineages: "Lineages", screen: Screen) -> None:
+    """Print disagreements as a scan does, damaged logs, and inputs that could not be read."""
     from kafka_forensics.cli.outputs.words import finding_lines, incomplete_lines
-    from kafka_forensics.model.amounts import plural
 
-    lines = [] if quiet else [*finding_lines(epoch_lineages.findings)]
-    if not epoch_lineages.rows or not (quiet or epoch_lineages.findings):
-        lines.append(_summary(epoch_lineages))
-    if not quiet:
-        lines += [printable(_damaged(*damage)) for damage in epoch_lineages.damaged[:_MESSAGES]]
-    if len(epoch_lineages.damaged) > _MESSAGES and not quiet:
-        lines.append(
-            f"and {plural(len(epoch_lineages.damaged) - _MESSAGES, 'more damaged log')}; a scan of the same paths tells all"
-        )
-    if epoch_lineages.result is not None:
-        lines += incomplete_lines(epoch_lineages.result)
-    say(screen, lines)
+    lines = [] if screen.quiet else [*finding_lines(epoch_lineages.findings)]
+    if not epoch_lineages.rows or not (screen.quiet or epoch_lineages.findings):
+        lines.append(_agreement(epoch_lineages))
+    if not screen.quiet:
+        lines += [printable(_damaged(*damage)) for damage in epoch_lineages.damaged[:_DAMAGED_LOGS_SHOWN]]
+        if (more := len(epoch_lineages.damaged) - _DAMAGED_LOGS_SHOWN) > 0:
+            lines.append(f"and {plural(more, 'more damaged log')}; a scan of the same paths tells all")
+    say(screen, [*lines, *([] if epoch_lineages.result is None else incomplete_lines(epoch_lineages.result))])
 
 
-def _summary(epoch_lineages: "Lineages") -> str:
-    """Whether checkpoints and batches agree, or why there is nothing to hold against each other."""
-    from kafka_forensics.model.amounts import plural
+def _agreement(epoch_lineages: "Lineages") -> str:
+    """Whether checkpoints and batches agree, or why there is nothing to compare."""
     from kafka_forensics.questions.epochs import DISAGREEMENTS
 
     if not epoch_lineages.replicas:
@@ -129,10 +130,10 @@ def _summary(epoch_lineages: "Lineages") -> str:
     replicas = plural(epoch_lineages.replicas, "replica")
     if not epoch_lineages.rows:
         return f"{replicas}: no leader epochs; logs from before Kafka 0.11 have none"
-    differing = sum(row.status in DISAGREEMENTS for row in epoch_lineages.rows)
-    unread = bool(epoch_lineages.damaged) or any(row.status == "not_read" for row in epoch_lineages.rows)
-    agree = "checkpoints and batches agree" + (", as far as batches can be read" if unread else "")
-    return f"{replicas}: " + (f"{plural(differing, 'epoch')} to be looked at" if differing else agree)
+    if differing := sum(row.status in DISAGREEMENTS for row in epoch_lineages.rows):
+        return f"{replicas}: {plural(differing, 'epoch')} to be looked at"
+    is_partial = bool(epoch_lineages.damaged) or any(row.status == "not_read" for row in epoch_lineages.rows)
+    return f"{replicas}: checkpoints and batches agree" + (", as far as batches can be read" if is_partial else "")
 
 
 def _damaged(topic: str, partition: int, broker: int | str, damage: "DamagedLog") -> str:

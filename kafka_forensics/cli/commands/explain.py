@@ -1,14 +1,14 @@
-"""`explain`: what a finding means, what looks like it and is harmless, and what to do next; and what is known of an incident."""
+"""`explain`: what a kind of finding means, harmless look-alikes, and what to do next; and the rules for a known incident."""
 
 import re
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.streams import Destination, destination, printable
 from kafka_forensics.errors import UsageError, nearest
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from kafka_forensics.analysis.incidents import IncidentSignature
 
 _CODE: Final = re.compile(r"(?<!`)`([^`]+)`(?!`)")
-"""Code within a paragraph."""
-_LIKE: Final = 0.8
-"""How like a known issue a name must be: most of them begin alike."""
+"""Code within a paragraph of Markdown."""
+_ISSUE_SIMILARITY: Final = 0.8
+"""How similar a mistyped name must be to a known issue: most issues begin with the same letters."""
 
 Kind = Annotated[
     str | None,
@@ -39,52 +39,42 @@ def explain(kind: Kind = None, format_name: options.Format = None, color: option
     from kafka_forensics.cli.outputs.rows import write_rows
     from kafka_forensics.wording import explain_page, title
 
-    columns = ["kind", "severity", "confidence", "title"]
+    def row(name: str) -> dict[str, str]:
+        entry = CATALOGUE[name]
+        return {"kind": name, "severity": entry.severity.value, "confidence": entry.confidence.value, "title": title(name)}
+
     to = destination(sys.stdout, color=color)
     if kind is None:
-        wanted = choose("format", format_name or ("table" if to.stream.isatty() else "tsv"), options.FORMATS)
-        shown = [name for name in columns if wanted != "table" or name != "confidence"]
-        by_severity = sorted(CATALOGUE.items(), key=lambda item: (-item[1].severity.rank, item[0]))
-        rows = [
-            {"kind": name, "severity": usual.severity.value, "confidence": usual.confidence.value, "title": title(name)}
-            for name, usual in by_severity
-        ]
-        write_rows(shown, rows, wanted, to)
+        format_name = format_name or options.default_format()
+        columns = ["kind", "severity", "title"] if format_name == "table" else ["kind", "severity", "confidence", "title"]
+        by_severity = sorted(CATALOGUE, key=lambda name: (-CATALOGUE[name].severity.rank, name))
+        write_rows(columns, map(row, by_severity), format_name, to)
         return 0
-    wanted = choose("format", format_name or ("table" if to.stream.isatty() else "markdown"), options.FORMATS)
     name = kind.strip().upper().replace("-", "_")
-    incident = None
-    if name not in CATALOGUE:
-        incident = incident_page(kind)
-        if incident is None:
+    page = None if name in CATALOGUE else incident_page(kind)
+    if page is not None:
+        name = "INCIDENT_SIGNATURE"
+    else:
+        if name not in CATALOGUE:
             _refuse_mistyped(kind)
-    page = explain_page(kind) if incident is None else incident
-    if wanted == "table":
-        write_page(page, to)
-        return 0
-    if wanted == "markdown":
-        to.stream.write(page)
-        return 0
-    name = name if incident is None else "INCIDENT_SIGNATURE"
-    usual = CATALOGUE[name]
-    row = {
-        "kind": name,
-        "severity": usual.severity.value,
-        "confidence": usual.confidence.value,
-        "title": title(name),
-        "page": page,
-    }
-    write_rows([*columns, "page"], [row], wanted, to)
+        page = explain_page(kind)
+    match format_name or ("table" if to.stream.isatty() else "markdown"):
+        case "table":
+            write_page(page, to)
+        case "markdown":
+            to.stream.write(page)
+        case other_format:
+            write_rows([*row(name), "page"], [{**row(name), "page": page}], other_format, to)
     return 0
 
 
 def write_page(page: str, to: Destination) -> None:
-    """Write a page of Markdown as a terminal shows it: headings, paragraphs and commands, without the marks around them."""
+    """Write a page of Markdown with headings, paragraphs and commands formatted for a terminal."""
     from rich.markdown import Markdown
     from rich.theme import Theme
 
     safe = "\n".join(map(printable, page.split("\n")))
-    if not to.colour:  # nothing else would tell names and commands from words
+    if not to.colour:  # backquotes mark names and commands where colours cannot
         safe = _CODE.sub(r"`` `\1` ``", safe)
     console = to.console()
     with console.use_theme(Theme({"markdown.code": "bold cyan"})), console.capture() as capture:
@@ -93,46 +83,46 @@ def write_page(page: str, to: Destination) -> None:
 
 
 def kind_names() -> list[str]:
-    """All finding kinds, for completion."""
+    """All kinds of findings, for completion."""
     from kafka_forensics.analysis.kinds import CATALOGUE
 
     return sorted(CATALOGUE)
 
 
 def incident_page(name: str) -> str | None:
-    """A page of Markdown on the incidents of this issue or row (`KAFKA-10751`, `d6`), in any case; None if there is none."""
+    """A page of Markdown on the known incidents of an issue or row (`KAFKA-10751`, `d6`), in any case; None if there is none."""
     from kafka_forensics.analysis.incidents import SIGNATURES
 
-    wanted = _plain(name.strip().removeprefix("row "))
-    signatures = [signature for signature in SIGNATURES if wanted in _names(signature)]
-    return "\n\n".join("\n\n".join(_blocks(signature)) for signature in signatures) + "\n" if signatures else None
+    searched = _normalised(name.strip().removeprefix("row "))
+    signatures = [signature for signature in SIGNATURES if searched in _names(signature)]
+    return "\n\n".join(chain.from_iterable(map(_paragraphs, signatures))) + "\n" if signatures else None
 
 
 def _refuse_mistyped(name: str) -> None:
-    """Raise UsageError if `name` is like an issue that is known, and less like a kind of finding."""
+    """Raise UsageError if `name` is more similar to a known issue than to a kind of finding."""
     from kafka_forensics.analysis.incidents import SIGNATURES
     from kafka_forensics.analysis.kinds import CATALOGUE
 
     issues = [signature.issue.split(" ")[0] for signature in SIGNATURES if signature.issue is not None]
-    near = nearest(name, [*CATALOGUE, *issues], cutoff=_LIKE)
+    near = nearest(name, [*CATALOGUE, *issues], cutoff=_ISSUE_SIMILARITY)
     if near in issues:
         raise UsageError(f"there is no finding kind and no known incident {name!r}", hint=f"did you mean {near}?")
 
 
 def _names(signature: "IncidentSignature") -> Iterator[str]:
-    """What the incident may be called: its row, its issue, and the issue's number where more is said of it."""
+    """The names of an incident: its row, its issue, and the number of an issue that has a comment."""
     yield signature.incident
     if signature.issue is not None:
-        yield _plain(signature.issue)
-        yield _plain(signature.issue.split(" ")[0])
+        yield _normalised(signature.issue)
+        yield _normalised(signature.issue.split(" ")[0])
 
 
-def _plain(name: str) -> str:
+def _normalised(name: str) -> str:
     return name.casefold().replace("_", "-")
 
 
-def _blocks(signature: "IncidentSignature") -> Iterator[str]:
-    """The page in paragraphs."""
+def _paragraphs(signature: "IncidentSignature") -> Iterator[str]:
+    """The paragraphs of an incident's page."""
     from kafka_forensics.analysis.incidents import Weight
 
     issue = "no issue" if signature.issue is None else signature.issue

@@ -1,4 +1,4 @@
-"""`export`: every fact and finding as Parquet datasets, or as a snapshot added to such, to Delta tables or to Iceberg tables."""
+"""`export`: every fact and finding as Parquet datasets, or as a snapshot in Parquet datasets, Delta tables or Iceberg tables."""
 
 from dataclasses import dataclass
 from threading import Lock
@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.commands.scan import exit_status
-from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.outputs.rows import Listing
-from kafka_forensics.cli.streams import Destination, chosen_format, open_output, say, screen_of
+from kafka_forensics.cli.progress import Progress
+from kafka_forensics.cli.streams import Screen, open_output, say, screen_of
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
 from kafka_forensics.model.findings import without_payloads
@@ -40,8 +39,8 @@ FACT_NAMES: Final = (
     "findings",
     "incomplete",
 )
-OF_RECORDS: Final = frozenset({"spans", "transactions", "replicas", "findings"})
-"""Facts in which shows what a scan finds inside of records, unless it only judges batches."""
+FACTS_ABOUT_RECORDS: Final = frozenset({"spans", "transactions", "replicas", "findings"})
+"""Facts that contain findings about records, for which a scan decodes them."""
 COLUMNS: Final = attributes("dataset=fact rows files bytes=size_in_bytes")
 
 Directory = Annotated[
@@ -52,15 +51,16 @@ Directory = Annotated[
         help="An empty or new directory for the datasets, never inside an input, or a URI such as s3://bucket/export; with --append"
         " the dataset to add to. With --engine spark every worker must see it.",
     ),
-    options.Written("any"),
+    options.OutputMark("any"),
 ]
 FactNames = Annotated[
     list[str] | None,
-    typer.Option(
+    options.choice(
         "--fact",
-        metavar="NAME",
-        autocompletion=lambda: list(FACT_NAMES),
-        help=f"Only this fact; may be given again [default: all]. {', '.join(FACT_NAMES[:-1])} or {FACT_NAMES[-1]}.",
+        "fact",
+        FACT_NAMES,
+        f"Only this fact; may be given again [default: all]. {', '.join(FACT_NAMES[:-1])} or {FACT_NAMES[-1]}.",
+        "NAME",
     ),
 ]
 AllowIncomplete = Annotated[
@@ -68,13 +68,7 @@ AllowIncomplete = Annotated[
     typer.Option("--allow-incomplete", help="Write _SUCCESS though some input could not be read; the status is 3 all the same."),
 ]
 ListFormat = Annotated[
-    str | None,
-    typer.Option(
-        "--format",
-        metavar="FORMAT",
-        autocompletion=lambda: list(options.FORMATS),
-        help="Of the list of datasets that is printed at the end.",
-    ),
+    str | None, options.choice("--format", "format", options.FORMATS, "Of the list of datasets that is printed at the end.")
 ]
 TABLE_FORMATS: Final = ("parquet", "delta", "iceberg")
 Append = Annotated[
@@ -87,12 +81,13 @@ Snapshot = Annotated[
 ]
 TableFormatName = Annotated[
     str | None,
-    typer.Option(
+    options.choice(
         "--table-format",
-        metavar="FORMAT",
-        autocompletion=lambda: list(TABLE_FORMATS),
-        help="With --append: parquet (a directory a snapshot), delta or iceberg (tables, which require the extra lakehouse)"
+        "table format",
+        TABLE_FORMATS,
+        "With --append: parquet (a directory a snapshot), delta or iceberg (tables, which require the extra lakehouse)"
         " [default: parquet].",
+        "FORMAT",
     ),
 ]
 IcebergCatalog = Annotated[
@@ -115,8 +110,8 @@ IcebergNamespace = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adding:
-    """Whether a snapshot is added to a dataset, which, and how it is kept."""
+class AppendOptions:
+    """Whether a snapshot is added to a dataset, which, and in which table format."""
 
     append: Append = False
     cluster: Cluster = None
@@ -126,8 +121,8 @@ class Adding:
     iceberg_namespace: IcebergNamespace = None
 
     def check(self) -> None:
-        """Raise UsageError for options that do not go together."""
-        given = {
+        """Raise UsageError for options that contradict each other, and for one that is missing."""
+        values = {
             "--cluster": self.cluster,
             "--snapshot": self.snapshot,
             "--table-format": self.table_format,
@@ -135,50 +130,49 @@ class Adding:
             "--iceberg-namespace": self.iceberg_namespace,
         }
         if not self.append:
-            for name, value in given.items():
-                if value is not None:
-                    raise UsageError(f"{name} goes with --append", hint="add --append")
+            _refuse(values, "--append")
             return
-        for name in ("--cluster", "--snapshot"):
-            if given[name] is None:
-                raise UsageError(f"--append needs {name}", hint=f"name it, for example {_NAMED[name]}")
-        if choose("table format", self.table_format or TABLE_FORMATS[0], TABLE_FORMATS) != "iceberg":
-            for name in ("--iceberg-catalog", "--iceberg-namespace"):
-                if given[name] is not None:
-                    raise UsageError(f"{name} goes with --table-format iceberg", hint="add --table-format iceberg")
+        for name, example in (("--cluster", "payments"), ("--snapshot", "2026-03-01")):
+            if values[name] is None:
+                raise UsageError(f"--append needs {name}", hint=f"name it, for example {name} {example}")
+        if self.table_format != "iceberg":
+            iceberg_values = {name: value for name, value in values.items() if name.startswith("--iceberg")}
+            _refuse(iceberg_values, "--table-format iceberg")
 
-    def snapshot_added(self) -> "AddedSnapshot | None":
-        """What `check` has let pass."""
+    def added_snapshot(self) -> "AddedSnapshot | None":
+        """The snapshot to add, after `check`; None without --append."""
+        if self.cluster is None or self.snapshot is None:
+            return None
         from kafka_forensics.export.append import AddedSnapshot
 
-        if not self.append:
-            return None
-        assert self.cluster is not None
-        assert self.snapshot is not None
         table_format = self.table_format or TABLE_FORMATS[0]
         return AddedSnapshot(self.cluster, self.snapshot, table_format, self.iceberg_catalog, self.iceberg_namespace)
 
 
-_NAMED: Final = {"--cluster": "--cluster payments", "--snapshot": "--snapshot 2026-03-01"}
+def _refuse(values: dict[str, str | None], required: str) -> None:
+    """Raise UsageError for the first option that has a value, as it requires another option."""
+    for name, value in values.items():
+        if value is not None:
+            raise UsageError(f"{name} goes with {required}", hint=f"add {required}")
 
 
-@options.flat
+@options.expand_option_groups
 def export(
     paths: options.Paths,
     output: Directory,
     selection: options.BrokerSelection,
-    reading: options.Reading,
+    reading: options.ReadOptions,
     *,
     fact: FactNames = None,
-    where: options.Workplace,
+    engine: options.EngineOptions,
     format_name: ListFormat = None,
     fail_on: options.FailOn = "none",
     as_of: options.AsOf = None,
     deep: options.Deep = None,
     allow_incomplete: AllowIncomplete = False,
-    adding: Adding,
+    append: AppendOptions,
     show_payloads: options.ShowPayloads = False,
-    printing: options.VerbosePrinting,
+    console: options.VerboseConsoleOptions,
 ) -> int:
     """Every fact and finding as Parquet datasets: batches, records, spans, indexes, transactions, replicas and more.
 
@@ -189,48 +183,37 @@ def export(
     With --append all of it becomes one snapshot of a dataset of many: the directory `cluster=NAME/snapshot=NAME`, which appears as
     a whole, or rows of Delta or Iceberg tables (docs/datasets.md).
     """
-    spark = where.on_spark()
-    wanted = chosen_format(format_name, None)
-    adding.check()
-    choose("severity", fail_on, options.FAIL_ON)
-    names = [name for name in FACT_NAMES if not fact or name in [choose("fact", given, FACT_NAMES) for given in fact]]
-    if deep is None and fail_on == "none" and OF_RECORDS.isdisjoint(names):
-        deep = False  # nobody would see what was decoded for
+    run = _run_on_spark if engine.on_spark() else _run
+    append.check()
+    names = [name for name in FACT_NAMES if not fact or name in fact]
+    if deep is None and fail_on == "none" and FACTS_ABOUT_RECORDS.isdisjoint(names):
+        deep = False  # no fact would show a finding about records
     scan_options = reading.scan_options(selection, deep=deep, as_of=as_of)
-    screen = screen_of(printing)
+    screen = screen_of(console)
 
     from kafka_forensics.export.append import opened_export
     from kafka_forensics.export.datasets import ExportOrder
 
-    with opened_export(output, scan_options.storage_options, adding.snapshot_added()) as to_write:
+    with opened_export(output, scan_options.storage_options, append.added_snapshot()) as opened:
         order = ExportOrder(
-            to_write.target, names, to_write.output, show_payloads, allow_incomplete, label=to_write.label, commit=to_write.commit
+            opened.target, names, opened.output, show_payloads, allow_incomplete, label=opened.label, commit=opened.commit
         )
-        if spark:
-            reader, datasets = _run_on_spark(paths, scan_options, order, screen, where, quiet=printing.quiet)
-        else:
-            reader, datasets = _run(paths, scan_options, order, screen, quiet=printing.quiet)
-    with open_output(None, color=printing.color) as to:
-        Listing(COLUMNS, [*COLUMNS], [*COLUMNS][1:], _cells).write(datasets, wanted, to)
-    _say_rest(reader, names, screen, to_write, quiet=printing.quiet)
-    return exit_status(reader.result, fail_on)
+        reader, datasets = run(paths, scan_options, order, engine, screen)
+    with open_output(None, color=console.color) as to:
+        Listing(COLUMNS, [*COLUMNS], [*COLUMNS][1:], _cells).write(datasets, format_name or options.default_format(), to)
+    _print_summary(reader, names, screen, opened)
+    return options.exit_status(reader.result, fail_on)
 
 
 def _run(
-    paths: list[str],
-    scan_options: ScanOptions,
-    order: "ExportOrder",
-    screen: Destination,
-    *,
-    quiet: bool,
+    paths: list[str], scan_options: ScanOptions, order: "ExportOrder", _: options.EngineOptions, screen: Screen
 ) -> "tuple[FactReader, list[Dataset]]":
-    from kafka_forensics.cli.progress import Progress
     from kafka_forensics.export.datasets import export_facts
     from kafka_forensics.export.facts.facts import LOG_FACTS, scan_for_facts
     from kafka_forensics.export.views import words
 
     passes = 1 + sum(name in LOG_FACTS for name in order.names)
-    with Progress(screen, quiet=quiet) as progress:
+    with Progress(screen) as progress:
         reader = scan_for_facts(paths, scan_options, words, lambda done, total: progress(done, total * passes))
         reader.payloads = order.payloads
         if not order.payloads:
@@ -238,26 +221,20 @@ def _run(
         total = sum(plan.bytes for plan in reader.inputs.replicas)
         done, lock = total, Lock()
 
-        def passed(count: int) -> None:
+        def add_to_progress(count: int) -> None:
             nonlocal done
             with lock:
                 done += count
                 progress(min(done, total * passes), total * passes)
 
-        reader.passed = passed
+        reader.passed = add_to_progress
         datasets = export_facts(reader, order)
     reader.result.incomplete = reader.gaps()
     return reader, datasets
 
 
 def _run_on_spark(
-    paths: list[str],
-    scan_options: ScanOptions,
-    order: "ExportOrder",
-    screen: Destination,
-    where: options.Workplace,
-    *,
-    quiet: bool,
+    paths: list[str], scan_options: ScanOptions, order: "ExportOrder", engine: options.EngineOptions, screen: Screen
 ) -> "tuple[FactReader, list[Dataset]]":
     from kafka_forensics.cli.spark_session import stopping
     from kafka_forensics.evidence.inputs import gather
@@ -267,7 +244,7 @@ def _run_on_spark(
     require_pyspark()
     paths, scan_options = without_secrets(paths, scan_options)
     inputs = gather(paths, scan_options, ids_later=True)
-    with stopping(screen, where, scan_options.jobs, quiet=quiet) as spark:
+    with stopping(screen, engine, scan_options.jobs) as spark:
         return exported(spark, inputs, scan_options, order)
 
 
@@ -275,14 +252,14 @@ def _cells(dataset: "Dataset") -> list[str]:
     return [dataset.fact, f"{dataset.rows:,}", str(dataset.files), f"{dataset.size_in_bytes:,}"]
 
 
-def _say_rest(reader: "FactReader", names: list[str], screen: Destination, written: "Opened", *, quiet: bool) -> None:
+def _print_summary(reader: "FactReader", names: list[str], screen: Screen, opened: "Opened") -> None:
     from kafka_forensics.cli.outputs.words import incomplete_lines
 
-    lines = incomplete_lines(reader.result)
-    if not quiet and not reader.payloads and {"records", "group_offsets"} & set(names):
-        lines.insert(0, "keys, values, headers and what clients keep with offsets are left out; --show-payloads exports them")
+    lines = []
+    if (label := opened.label) is not None and not screen.quiet:
+        lines.append(f"{'replaced' if opened.replaced else 'added'} snapshot {label.snapshot} of {label.cluster}")
     if not reader.result.totals.partitions:
-        lines.insert(0, "no partition was found in these paths")
-    if (label := written.label) is not None and not quiet:
-        lines.insert(0, f"{'replaced' if written.replaced else 'added'} snapshot {label.snapshot} of {label.cluster}")
-    say(screen, lines)
+        lines.append("no partition was found in these paths")
+    if not screen.quiet and not reader.payloads and {"records", "group_offsets"} & set(names):
+        lines.append("keys, values, headers and what clients keep with offsets are left out; --show-payloads exports them")
+    say(screen, [*lines, *incomplete_lines(reader.result)])

@@ -5,11 +5,14 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.outputs.rows import Listing, cell
-from kafka_forensics.cli.streams import Destination, absent, chosen_format, open_output, say, screen_of
+from kafka_forensics.cli.progress import Progress
+from kafka_forensics.cli.streams import Screen, no_copy_message, open_output, say, screen_of
+from kafka_forensics.model.amounts import plural
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.json_objects import Columns, attributes, rfc3339, time_text, times
 
 if TYPE_CHECKING:
-    from kafka_forensics.model.controller import PartitionState
+    from kafka_forensics.model.controller import ControllerHistory, PartitionState
     from kafka_forensics.questions.metadata import ControllerEvents, EventRow
 
 
@@ -24,7 +27,7 @@ COLUMNS: Final[Columns] = {
 }
 _HEADS: Final = ("partition", "offset", "time", "leader", "epoch", "ISR", "ELR", "replicas", "what changed")
 _RIGHT: Final = ("offset", "leader", "epoch")
-_COSTS: Final = {
+_COST_NOTES: Final = {
     "same_leader": "the last leader led again",
     "agree_again": "what it cost is on no copy any more",
     "damage_hides": "what it cost cannot be told: a copy from before it is damaged",
@@ -34,47 +37,45 @@ _COSTS: Final = {
     "old_leader_not_compared": "what it cost cannot be told: the copy of broker {leader}, the leader before, was not compared",
     "not_told": "what it cost was not looked into",
 }
-_MESSAGES: Final = 20
+_MESSAGES_SHOWN: Final = 20
 
 
-@options.flat
+@options.expand_option_groups
 def metadata(
     paths: options.Paths,
     selection: options.Selection,
-    reading: options.Reading,
-    form: options.Form,
-    printing: options.Printing,
+    reading: options.ReadOptions,
+    output: options.OutputOptions,
+    console: options.ConsoleOptions,
 ) -> int:
     """Who led each partition, who was in sync, in which leader epoch and since when, from the controller's log.
 
     Reads every copy of `__cluster_metadata` there is, on controllers and brokers, and marks unclean elections with what they
     cost as far as the partitions' own logs show it.
     """
-    wanted = chosen_format(form.format_name, form.output)
+    format_name = output.chosen_format()
     scan_options = reading.scan_options(selection)
-    screen = screen_of(printing)
+    screen = screen_of(console)
 
-    from kafka_forensics.cli.progress import Progress
     from kafka_forensics.questions.metadata import controller_events
 
-    with Progress(screen, quiet=printing.quiet) as progress:
+    with Progress(screen) as progress:
         events = controller_events(paths, scan_options, progress)
-    with open_output(form.output, color=printing.color) as to:
-        Listing(COLUMNS, _HEADS, _RIGHT, _cells).write(events.rows, wanted, to)
-    _say_rest(events, screen, quiet=printing.quiet)
-    return 3 if events.incomplete else 0
+    with open_output(output.output, color=console.color) as to:
+        Listing(COLUMNS, _HEADS, _RIGHT, _cells).write(events.rows, format_name, to)
+    _print_summary(events, screen)
+    return options.EXIT_INCOMPLETE if events.incomplete else 0
 
 
 def _cells(row: "EventRow") -> list[str]:
     event, state = row.event, row.event.state
-    time = time_text(event.timestamp_ms)
-    named = [cell(f"{row.topic or row.topic_id}-{row.partition}"), str(event.offset), time]
+    first_cells = [cell(f"{row.topic or row.topic_id}-{row.partition}"), str(event.offset), time_text(event.timestamp_ms)]
     if row.deleted:
-        return [*named, "", "", "", "", "", "deleted"]
+        return [*first_cells, "", "", "", "", "", "deleted"]
     leader = "none" if state.leader == -1 else str(state.leader)
     epoch = "?" if row.leader_epoch is None else str(row.leader_epoch)
     lists = (_numbers(brokers) for brokers in (state.isr, state.elr, state.replica_assignment))
-    return [*named, leader, epoch, *lists, "; ".join(_changes(row))]
+    return [*first_cells, leader, epoch, *lists, "; ".join(_changes(row))]
 
 
 def _numbers(values: Iterable[int]) -> str:
@@ -85,14 +86,13 @@ def _changes(row: "EventRow") -> Iterator[str]:
     from kafka_forensics.wording import offset_range
 
     event, before = row.event, None if row.before is None else row.before.state
-    state = event.state
     if event.kind != "changed" or before is None:
         yield "from a snapshot" if event.kind == "snapshot" else event.kind
     else:
-        yield from list(_state_changes(state, before)) or ["nothing but the partition epoch"]
+        yield from list(_state_changes(event.state, before)) or ["nothing but the partition epoch"]
     if event.is_unclean:
         lost = f"cost offsets {offset_range(row.cost_start_offset or 0, row.cost_end_offset or 0)}"
-        yield f"UNCLEAN election: {_COSTS.get(row.cost or '', lost).replace('{leader}', str(event.previous_leader))}"
+        yield f"UNCLEAN election: {_COST_NOTES.get(row.cost or '', lost).replace('{leader}', str(event.previous_leader))}"
     if event.is_committed is False:
         yield "NOT COMMITTED: on no majority of the voters"
     if event.unknown_after is not None:
@@ -104,80 +104,74 @@ def _state_changes(state: "PartitionState", before: "PartitionState") -> Iterato
         yield "no leader" if state.leader == -1 else f"leader {state.leader}"
     elif state.leader_epoch != before.leader_epoch:
         yield "new epoch of the same leader"
-    for name, now, then in (
+    for name, brokers, previous in (
         ("ISR", state.isr, before.isr),
         ("ELR", state.elr, before.elr),
         ("last known ELR", state.last_known_elr, before.last_known_elr),
     ):
-        yield from (f"{name} {sign}{_numbers(some)}" for sign, some in _difference(now, then))
+        if removed := [broker for broker in previous if broker not in brokers]:
+            yield f"{name} -{_numbers(removed)}"
+        if added := [broker for broker in brokers if broker not in previous]:
+            yield f"{name} +{_numbers(added)}"
     if state.replica_assignment != before.replica_assignment:
         yield "replicas reassigned"
     else:
-        yield from _moved(state, before)
+        yield from _replica_moves(state, before)
     if before.leader_recovery_state == 1 and state.leader_recovery_state == 0:
         yield "leader recovered"
 
 
-def _moved(state: "PartitionState", before: "PartitionState") -> Iterator[str]:
-    """Replicas that are to come or go, and log directories that replicas came into; the brokers are the same."""
-    for name, now, then in (
+def _replica_moves(state: "PartitionState", before: "PartitionState") -> Iterator[str]:
+    """Replicas being added or removed, and changed log directories, of an unchanged assignment."""
+    for name, replicas, previous in (
         ("adding", state.adding_replicas, before.adding_replicas),
         ("removing", state.removing_replicas, before.removing_replicas),
     ):
-        if now != then:
-            yield f"{name} {_numbers(now)}" if now else f"no longer {name} {_numbers(then)}"
+        if replicas != previous:
+            yield f"{name} {_numbers(replicas)}" if replicas else f"no longer {name} {_numbers(previous)}"
     from kafka_forensics.evidence.ledger import RESERVED_DIRECTORY_IDS
 
-    known = before.directories or ("",) * len(state.replica_assignment)
-    where = list(zip(state.replica_assignment, state.directories, known, strict=False))
-    unplaced = [node for node, now, then in where if now != then and (not then or then in RESERVED_DIRECTORY_IDS)]
-    elsewhere = [node for node, now, then in where if now != then and node not in unplaced]
-    if unplaced:
-        yield f"log directory of {_numbers(unplaced)} told"
-    if elsewhere:
-        yield f"log directory of {_numbers(elsewhere)} changed"
+    directories_before = before.directories or ("",) * len(state.replica_assignment)
+    first_assigned, moved = list[int](), list[int]()
+    for node, directory, previous_directory in zip(state.replica_assignment, state.directories, directories_before, strict=False):
+        if directory != previous_directory:
+            had_none = not previous_directory or previous_directory in RESERVED_DIRECTORY_IDS
+            (first_assigned if had_none else moved).append(node)
+    if first_assigned:
+        yield f"log directory of {_numbers(first_assigned)} told"
+    if moved:
+        yield f"log directory of {_numbers(moved)} changed"
 
 
-def _difference(now: tuple[int, ...], then: tuple[int, ...]) -> Iterator[tuple[str, list[int]]]:
-    gone, come = [broker for broker in then if broker not in now], [broker for broker in now if broker not in then]
-    if gone:
-        yield "-", gone
-    if come:
-        yield "+", come
-
-
-def _say_rest(events: "ControllerEvents", screen: Destination, *, quiet: bool) -> None:
-    """How far the log reaches, what is wrong in it, and what could not be read, on stderr."""
+def _print_summary(events: "ControllerEvents", screen: Screen) -> None:
+    """Print the extent of the controller's log, its faults, and inputs that could not be read."""
     from kafka_forensics.cli.outputs.words import gap_lines
-    from kafka_forensics.model.amounts import plural
-    from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
-    from kafka_forensics.wording import message, offset_range
 
-    history = events.history
     lines = gap_lines(events.incomplete)
-    if history is None:
-        parted = f"the copies of {CLUSTER_METADATA_TOPIC} are empty, or of several clusters"
-        lines.append(f"nothing to show: {parted if events.copies else absent(CLUSTER_METADATA_TOPIC)}")
-    elif not quiet:
-        lines += [f"{finding.severity.value}: {message(finding)}" for finding in events.findings[:_MESSAGES]]
-        if history.malformed_records > _MESSAGES:
-            lines.append(f"{history.malformed_records} records could not be read in all")
-        for first, behind in history.gaps[:_MESSAGES]:
-            gap = f"{plural(behind - first, 'offset')} of {CLUSTER_METADATA_TOPIC} ({offset_range(first, behind)})"
-            missing = f"{gap} missing in every copy"
-            lines.append(f"warning: {missing}: what was written there is not shown")
-        partitions = {(row.topic_id, row.partition) for row in events.rows}
-        unclean = sum(row.event.is_unclean for row in events.rows)
-        end = "" if history.last_ms is None else f", last written at {rfc3339(history.last_ms)}"
-        lines.append(
-            f"{plural(len(partitions), 'partition')}, {plural(len(events.rows), 'change')}, {plural(unclean, 'unclean election')}; "
-            f"log of offsets {offset_range(history.log_start_offset, history.log_end_offset)}{end}; "
-            + _committed(history.committed_end_offset)
-        )
+    if events.history is None:
+        no_history = f"the copies of {CLUSTER_METADATA_TOPIC} are empty, or of several clusters"
+        lines.append(f"nothing to show: {no_history if events.copies else no_copy_message(CLUSTER_METADATA_TOPIC)}")
+    elif not screen.quiet:
+        lines += _history_lines(events, events.history)
     say(screen, lines)
 
 
-def _committed(end_offset: int | None) -> str:
-    if end_offset is None:
-        return "whether all of it was committed is not known: no majority of the voters has it in these copies"
-    return f"committed below offset {end_offset}"
+def _history_lines(events: "ControllerEvents", history: "ControllerHistory") -> Iterator[str]:
+    from kafka_forensics.wording import message, offset_range
+
+    yield from (f"{finding.severity.value}: {message(finding)}" for finding in events.findings[:_MESSAGES_SHOWN])
+    if history.malformed_records > _MESSAGES_SHOWN:
+        yield f"{history.malformed_records} records could not be read in all"
+    for start, end in history.gaps[:_MESSAGES_SHOWN]:
+        gap = f"{plural(end - start, 'offset')} of {CLUSTER_METADATA_TOPIC} ({offset_range(start, end)})"
+        yield f"warning: {gap} missing in every copy: what was written there is not shown"
+    partitions = {(row.topic_id, row.partition) for row in events.rows}
+    unclean = sum(row.event.is_unclean for row in events.rows)
+    last_write = "" if history.last_ms is None else f", last written at {rfc3339(history.last_ms)}"
+    committed = "whether all of it was committed is not known: no majority of the voters has it in these copies"
+    if history.committed_end_offset is not None:
+        committed = f"committed below offset {history.committed_end_offset}"
+    yield (
+        f"{plural(len(partitions), 'partition')}, {plural(len(events.rows), 'change')}, {plural(unclean, 'unclean election')}; "
+        f"log of offsets {offset_range(history.log_start_offset, history.log_end_offset)}{last_write}; {committed}"
+    )

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.options import choose
-from kafka_forensics.cli.streams import Destination, chosen_format, open_output, say, screen_of
+from kafka_forensics.cli.progress import Progress
+from kafka_forensics.cli.streams import Screen, open_output, say, screen_of
 from kafka_forensics.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,58 +17,57 @@ TRUNCATE_BY: Final = ("epochs", "high-watermark")
 Elect = Annotated[str | None, typer.Option("--elect", metavar="N", help="Plan only the election of this broker.")]
 TruncateBy = Annotated[
     str | None,
-    typer.Option(
+    options.choice(
         "--truncate-by",
-        metavar="RULE",
-        autocompletion=lambda: list(TRUNCATE_BY),
-        help="How followers truncate: epochs (Kafka 0.11 and later) or high-watermark [default: as the logs tell].",
+        "rule",
+        TRUNCATE_BY,
+        "How followers truncate: epochs (Kafka 0.11 and later) or high-watermark [default: as the logs tell].",
     ),
 ]
 
 
-@options.flat
+@options.expand_option_groups
 def plan(
     paths: options.Paths,
     selection: options.Selection,
-    reading: options.Reading,
+    reading: options.ReadOptions,
     *,
     elect: Elect = None,
     dead: options.Dead = None,
     truncate_by: TruncateBy = None,
     engine: options.Engine = "local",
     as_of: options.AsOf = None,
-    form: options.Form,
-    printing: options.Printing,
+    output: options.OutputOptions,
+    console: options.ConsoleOptions,
 ) -> int:
     """What each possible election would cut and lose, whom to elect, and the order in which to start brokers.
 
     Of one partition: every candidate, and the steps to the one that loses least. Of several: those where an election would lose
     something.
     """
-    if choose("engine", engine, options.ENGINES) == "spark":
+    if engine == "spark":
         raise UsageError("plan runs on this machine only", hint="leave out --engine")
-    wanted = chosen_format(form.format_name, form.output)
-    rule = None if truncate_by is None else cast('Literal["epochs", "high-watermark"]', choose("rule", truncate_by, TRUNCATE_BY))
+    format_name = output.chosen_format()
+    rule = cast('Literal["epochs", "high-watermark"] | None', truncate_by)
     scan_options = reading.scan_options(selection, deep=False, as_of=as_of)
-    screen = screen_of(printing)
+    screen = screen_of(console)
 
-    from kafka_forensics.cli.progress import Progress
     from kafka_forensics.questions.plan import PlanOptions, make_plans
     from kafka_forensics.questions.salvage import forecast
 
-    with Progress(screen, quiet=printing.quiet) as progress:
+    with Progress(screen) as progress:
         plans = make_plans(paths, scan_options, PlanOptions(rule, frozenset(dead or ()), forecast=forecast), progress)
     _check_elect(plans, elect)
-    with open_output(form.output, color=printing.color) as to:
+    with open_output(output.output, color=console.color) as to:
         from kafka_forensics.cli.outputs.plan import write_plans
 
-        write_plans(plans, wanted, to, elect=elect)
-    _say_rest(plans, screen, quiet=printing.quiet, absent=wanted == "tsv", live=scan_options.live)
-    return 3 if plans.result is not None and plans.result.incomplete else 0
+        write_plans(plans, format_name, to, elect=elect)
+    _print_summary(plans, screen, names_missing_copies=format_name == "tsv", live=scan_options.live)
+    return options.EXIT_INCOMPLETE if plans.result is not None and plans.result.incomplete else 0
 
 
 def _check_elect(plans: "Plans", elect: str | None) -> None:
-    """Raise UsageError for a leader that is not possible, or asked for of several partitions."""
+    """Raise UsageError for a broker that cannot be elected, and if several partitions are selected."""
     if elect is None or not plans.partitions:
         return
     if plans.partitions > 1:
@@ -79,15 +78,15 @@ def _check_elect(plans: "Plans", elect: str | None) -> None:
         raise UsageError(f"broker {elect} cannot lead on these copies", hint=can)
 
 
-def _say_rest(plans: "Plans", screen: Destination, *, quiet: bool, absent: bool, live: bool) -> None:
-    """What stdout does not say; `absent`: whose copies are not here among it. `live`: it was said that brokers ran."""
+def _print_summary(plans: "Plans", screen: Screen, *, names_missing_copies: bool, live: bool) -> None:
+    """Print what the answer does not contain: a summary, replicas without a copy if wanted, and inputs that could not be read."""
     from kafka_forensics.cli.outputs.plan import summary_line, unseen_lines
     from kafka_forensics.cli.outputs.words import incomplete_lines, live_lines
 
-    lines = [] if quiet else [summary_line(plans)]
-    if absent and not quiet and plans.partitions != 1:
+    lines = [] if screen.quiet else [summary_line(plans)]
+    if names_missing_copies and not screen.quiet and plans.partitions != 1:
         lines += unseen_lines(plans)
     if plans.result is not None:
-        lines += [] if live or quiet else live_lines(plans.result, command="plan")
+        lines += [] if live or screen.quiet else live_lines(plans.result, command="plan")
         lines += incomplete_lines(plans.result)
     say(screen, lines)

@@ -1,4 +1,4 @@
-"""`recover`: the records that only losing copies hold, as files from which they can be produced again."""
+"""`recover`: write the records that only losing copies hold to files from which they can be produced again."""
 
 import shlex
 from pathlib import Path
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.streams import Destination, chosen_format, open_output, printable, say, screen_of
+from kafka_forensics.cli.progress import Progress
+from kafka_forensics.cli.streams import Screen, open_output, printable, say, screen_of
 from kafka_forensics.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ Directory = Annotated[
         parser=options.directory_path,
         help="An empty or new directory for records.jsonl, records.parquet and report.json, never inside an input.",
     ),
-    options.Written("new directory"),
+    options.OutputMark("new directory"),
 ]
 Keep = Annotated[
     str | None,
@@ -34,17 +35,17 @@ Keep = Annotated[
 ]
 
 
-@options.flat
+@options.expand_option_groups
 def recover(
     paths: options.Paths,
     output: Directory,
     selection: options.Selection,
-    reading: options.Reading,
+    reading: options.ReadOptions,
     *,
     keep: Keep = None,
     dead: options.Dead = None,
     format_name: options.Format = None,
-    printing: options.Printing,
+    console: options.ConsoleOptions,
 ) -> int:
     """Write the records that only losing copies hold, with keys and values, so that producers can write them again.
 
@@ -52,39 +53,37 @@ def recover(
     the same, what transactions aborted or left open, control records, and what was deleted since. examples/produce_back.py
     produces the file.
     """
-    wanted = chosen_format(format_name, None)
+    scan_options = reading.scan_options(selection, deep=False)
+    screen = screen_of(console)
 
     from kafka_forensics.cli.outputs.recover import write_recovery
-    from kafka_forensics.cli.progress import Progress
     from kafka_forensics.export.recovered import recovered_files, recovery_folder, report_of, write_report
-    from kafka_forensics.questions.recover import recover as read_again
+    from kafka_forensics.questions.recover import recover as recover_records
 
-    scan_options = reading.scan_options(selection, deep=False)
-    screen = screen_of(printing)
     with recovery_folder(output) as folder:
-        with recovered_files(folder) as files, Progress(screen, quiet=printing.quiet) as progress:
-            recovery = read_again(paths, scan_options, keep, files.take, progress, dead=dead or ())
+        with recovered_files(folder) as files, Progress(screen) as progress:
+            recovery = recover_records(paths, scan_options, keep, files.take, progress, dead=dead or ())
             _check_decided(recovery)
-        asked = {
+        arguments = {
             "paths": list(recovery.given),
             "topic": selection.topic,
             "partition": selection.partition,
             "keep": keep,
             "dead": sorted(set(dead or ())),
         }
-        report = report_of(recovery, asked, files.written)
+        report = report_of(recovery, arguments, files.written)
         write_report(folder, report)
         folder.finish()
-    with open_output(None, color=printing.color) as to:
-        write_recovery(recovery, report, str(output), wanted, to)
-    _say_rest(recovery, output, screen, quiet=printing.quiet)
+    with open_output(None, color=console.color) as to:
+        write_recovery(recovery, report, str(output), format_name or options.default_format(), to)
+    _print_summary(recovery, output, screen)
     if not recovery.is_complete:
-        return 3
+        return options.EXIT_INCOMPLETE
     return 1 if recovery.count.all.recovered else 0
 
 
 def _check_decided(recovery: "Recovery") -> None:
-    """Raise UsageError where there is one partition, and no side of it was taken."""
+    """Raise UsageError if the only partition has no side to keep."""
     from kafka_forensics.questions.recover import Undecided
 
     if recovery.looked_at == 1 and isinstance(side := recovery.partitions[0].side, Undecided):
@@ -92,10 +91,10 @@ def _check_decided(recovery: "Recovery") -> None:
         raise UsageError(f"{partition.topic}-{partition.partition}: {side.reason}", hint=side.hint)
 
 
-def _say_rest(recovery: "Recovery", output: Path, screen: Destination, *, quiet: bool) -> None:
-    """What stdout does not say."""
+def _print_summary(recovery: "Recovery", output: Path, screen: Screen) -> None:
+    """Print the summary, partitions without a side to keep, and inputs that could not be read."""
     from kafka_forensics.cli.outputs.recover import incomplete_lines, more_lines, summary_line, unchecked_lines, undecided_lines
 
-    lines = [] if quiet else [summary_line(recovery, printable(shlex.quote(str(output)))), *more_lines(recovery)]
+    lines = [] if screen.quiet else [summary_line(recovery, printable(shlex.quote(str(output)))), *more_lines(recovery)]
     gaps = incomplete_lines(recovery.incomplete, screen.width)
     say(screen, [*lines, *undecided_lines(recovery), *unchecked_lines(recovery), *gaps])

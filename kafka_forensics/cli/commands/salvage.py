@@ -1,4 +1,4 @@
-"""`salvage`: log directories on which brokers start, made of the best of all copies."""
+"""`salvage`: write log directories on which brokers start, from the best of all copies."""
 
 from pathlib import Path
 from typing import Annotated, Final
@@ -6,7 +6,8 @@ from typing import Annotated, Final
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.streams import chosen_format, open_output, say, screen_of
+from kafka_forensics.cli.progress import Progress
+from kafka_forensics.cli.streams import open_output, say, screen_of
 
 Directory = Annotated[
     Path,
@@ -15,7 +16,7 @@ Directory = Annotated[
         metavar="DIR",
         help="An empty or new directory for the log directories, never inside an input. It has its name only once it is whole.",
     ),
-    options.Written("new directory"),
+    options.OutputMark("new directory"),
 ]
 PreferBroker = Annotated[
     str | None,
@@ -36,27 +37,27 @@ AllowGaps = Annotated[
 FORMATS: Final = ("table", "tsv", "json", "markdown")
 ListFormat = Annotated[
     str | None,
-    typer.Option(
+    options.choice(
         "--format",
-        metavar="FORMAT",
-        autocompletion=lambda: list(FORMATS),
-        help="Of what is printed at the end: table, tsv, json, which is the manifest, or markdown, a page with the steps.",
+        "format",
+        FORMATS,
+        "Of what is printed at the end: table, tsv, json, which is the manifest, or markdown, a page with the steps.",
     ),
 ]
 
 
-@options.flat
+@options.expand_option_groups
 def salvage(
     paths: options.Paths,
     output: Directory,
     selection: options.Selection,
-    reading: options.Reading,
+    reading: options.ReadOptions,
     *,
     prefer_broker: PreferBroker = None,
     allow_gaps: AllowGaps = False,
     deep: options.Deep = None,
     format_name: ListFormat = None,
-    printing: options.VerbosePrinting,
+    console: options.VerboseConsoleOptions,
 ) -> int:
     """Log directories on which brokers start, made of the best of all copies, with a manifest of what came from where.
 
@@ -68,24 +69,20 @@ def salvage(
     sides of a fork were committed, where no copy has some offsets, or none is whole. The result is scanned before it gets its
     name: findings that no copy has are listed as new.
     """
-    wanted = chosen_format(format_name, None, FORMATS)
     scan_options = reading.scan_options(selection, deep=deep)
-    screen = screen_of(printing)
+    screen = screen_of(console)
 
     from kafka_forensics.cli.outputs.salvage import announcement, remote_warnings, summary_lines, write_salvaged
-    from kafka_forensics.cli.progress import Progress
     from kafka_forensics.questions.salvage import Salvaged, SalvageOptions, salvage
 
     def announce(salvaged: Salvaged) -> None:
-        if not printing.quiet:
+        if not screen.quiet:
             say(screen, [announcement(salvaged)])
 
-    with Progress(screen, quiet=printing.quiet) as progress:
+    with Progress(screen) as progress:
         salvaged = salvage(paths, output, scan_options, SalvageOptions(prefer_broker, allow_gaps), progress, announce)
     say(screen, remote_warnings(salvaged))
-    with open_output(None, color=printing.color) as to:
-        write_salvaged(salvaged, wanted, to)
-    say(screen, summary_lines(salvaged, quiet=printing.quiet))
-    if not salvaged.is_whole:
-        return 3
-    return 1 if salvaged.has_new_findings else 0
+    with open_output(None, color=console.color) as to:
+        write_salvaged(salvaged, format_name or options.default_format(), to)
+    say(screen, summary_lines(salvaged, quiet=screen.quiet))
+    return options.EXIT_INCOMPLETE if not salvaged.is_whole else int(salvaged.has_new_findings)

@@ -1,16 +1,15 @@
-"""`transactions`: every transaction of the copies, what holds the last stable offset, and whether it is safe to end it."""
+"""`transactions`: every transaction, what holds back the last stable offset, and whether it is safe to abort it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.commands.scan import exit_status
-from kafka_forensics.cli.options import choose
 from kafka_forensics.cli.outputs.rows import Listing, cell
-from kafka_forensics.cli.streams import Destination, absent, chosen_format, open_output, printable, say, screen_of
-from kafka_forensics.model.constants import TRANSACTION_STATES
+from kafka_forensics.cli.progress import Progress
+from kafka_forensics.cli.streams import Screen, no_copy_message, open_output, printable, say, screen_of
+from kafka_forensics.model.constants import TRANSACTION_STATE_TOPIC, TRANSACTION_STATES
 from kafka_forensics.model.json_objects import Columns, attributes, rfc3339, times
 
 if TYPE_CHECKING:
@@ -18,11 +17,16 @@ if TYPE_CHECKING:
     from kafka_forensics.questions.transactions import TransactionCounts, TransactionRow, TransactionsAnswer
 
 
+def _unless_damaged(value: "Callable[[TransactionRow], object]") -> "Callable[[TransactionRow], object]":
+    """A column without a value where damage hides the producer."""
+    return lambda row: None if row.state == "damaged" else value(row)
+
+
 COLUMNS: Final[Columns] = {
     **attributes("topic partition state transactional_id"),
-    "producer_id": lambda row: None if row.state == "damaged" else row.producer_id,
-    "producer_id_string": lambda row: None if row.state == "damaged" else str(row.producer_id),
-    "producer_epoch": lambda row: None if row.state == "damaged" else row.producer_epoch,
+    "producer_id": _unless_damaged(lambda row: row.producer_id),
+    "producer_id_string": _unless_damaged(lambda row: str(row.producer_id)),
+    "producer_epoch": _unless_damaged(lambda row: row.producer_epoch),
     **attributes("first_offset last_offset"),
     **times("first_timestamp", "first_timestamp"),
     **times("last_timestamp", "last_timestamp"),
@@ -46,62 +50,59 @@ _HEADS: Final = (
     "notes",
 )
 _RIGHT: Final = ("producer", "epoch", "records")
-_MESSAGES: Final = 20
+_PARTITIONS_SHOWN: Final = 20
 
 ProducerId = Annotated[int | None, typer.Option("--producer-id", metavar="N", min=0, help="Only transactions of this producer.")]
 State = Annotated[
     str | None,
-    typer.Option(
+    options.choice(
         "--state",
-        metavar="STATE",
-        autocompletion=lambda: list(TRANSACTION_STATES),
-        help=f"Only transactions that are {', '.join(TRANSACTION_STATES[:-1])} or {TRANSACTION_STATES[-1]}.",
+        "state",
+        TRANSACTION_STATES,
+        f"Only transactions that are {', '.join(TRANSACTION_STATES[:-1])} or {TRANSACTION_STATES[-1]}.",
     ),
 ]
 
 
-@options.flat
+@options.expand_option_groups
 def transactions(
     paths: options.Paths,
     selection: options.BrokerSelection,
-    reading: options.Reading,
+    reading: options.ReadOptions,
     *,
     producer_id: ProducerId = None,
     state: State = None,
     fail_on: options.FailOn = "none",
     as_of: options.AsOf = None,
-    form: options.Form,
-    printing: options.VerbosePrinting,
+    output: options.OutputOptions,
+    console: options.VerboseConsoleOptions,
 ) -> int:
     """Every transaction: state, transactional id, producer, epoch, offsets, marker, and how its coordinator decided it.
 
     Says for every partition what holds the last stable offset, whether it is safe to end that transaction, and the command that
     ends it.
     """
-    wanted = chosen_format(form.format_name, form.output)
-    choose("severity", fail_on, options.FAIL_ON)
-    if state is not None:
-        choose("state", state, TRANSACTION_STATES)
+    format_name = output.chosen_format()
     scan_options = reading.scan_options(selection, deep=False, as_of=as_of)
-    screen = screen_of(printing)
+    screen = screen_of(console)
 
-    from kafka_forensics.cli.progress import Progress
     from kafka_forensics.questions.transactions import transactions as list_transactions
 
-    with Progress(screen, quiet=printing.quiet) as progress:
+    with Progress(screen) as progress:
         answer = list_transactions(paths, scan_options, producer_id=producer_id, state=state, progress=progress)
-    shown = [0]
-    with open_output(form.output, color=printing.color) as to:
-        Listing(COLUMNS, _HEADS, _RIGHT, _cells).write(_counting(answer.rows, shown), wanted, to)
-    asked_for = ("" if producer_id is None else f" of producer {producer_id}") + ("" if state is None else f" that is {state}")
-    _say_rest(answer, screen, None if shown[0] else asked_for, quiet=printing.quiet)
-    return exit_status(answer.result, fail_on)
+    shown = 0
 
+    def counted_rows() -> "Iterator[TransactionRow]":
+        nonlocal shown
+        for row in answer.rows:
+            shown += 1
+            yield row
 
-def _counting(rows: "Iterable[TransactionRow]", shown: list[int]) -> "Iterator[TransactionRow]":
-    for row in rows:
-        shown[0] += 1
-        yield row
+    with open_output(output.output, color=console.color) as to:
+        Listing(COLUMNS, _HEADS, _RIGHT, _cells).write(counted_rows(), format_name, to)
+    conditions = ("" if producer_id is None else f" of producer {producer_id}") + ("" if state is None else f" that is {state}")
+    _print_summary(answer, screen, None if shown else conditions)
+    return options.exit_status(answer.result, fail_on)
 
 
 def _time(time_ms: int | None) -> str | None:
@@ -109,8 +110,11 @@ def _time(time_ms: int | None) -> str | None:
 
 
 def _cells(row: "TransactionRow") -> list[str]:
-    offsets = _span(row.first_offset, row.last_offset)
-    marker = "" if row.marker_offset is None else f"{row.marker or '?'} at {row.marker_offset}"
+    from kafka_forensics.wording import offset_range
+
+    offsets = "" if row.first_offset is None else f"{row.first_offset} to ?"
+    if row.first_offset is not None and row.last_offset is not None:
+        offsets = offset_range(row.first_offset, row.last_offset + 1)
     return [
         cell(f"{row.topic}-{row.partition}"),
         row.state,
@@ -121,21 +125,13 @@ def _cells(row: "TransactionRow") -> list[str]:
         str(row.records or ""),
         cell(_time(row.first_timestamp)),
         cell(_time(row.marker_timestamp)),
-        marker,
+        "" if row.marker_offset is None else f"{row.marker or '?'} at {row.marker_offset}",
         cell("; ".join(_notes(row))),
     ]
 
 
-def _span(first_offset: int | None, last_offset: int | None) -> str:
-    from kafka_forensics.wording import offset_range
-
-    if first_offset is None:
-        return ""
-    return f"{first_offset} to ?" if last_offset is None else offset_range(first_offset, last_offset + 1)
-
-
 def _notes(row: "TransactionRow") -> Iterator[str]:
-    """What a table says of a transaction that is not simply ended."""
+    """Notes in a table about a transaction that did not simply end."""
     if row.holds_last_stable_offset:
         yield f"holds the last stable offset at {row.last_stable_offset}"
     if row.state in ("open", "hanging", "torn", "lost"):
@@ -147,11 +143,11 @@ def _notes(row: "TransactionRow") -> Iterator[str]:
 
 
 def _unended_notes(row: "TransactionRow") -> Iterator[str]:
-    """The same of one that did not end on all of its partitions."""
+    """Notes about a transaction that did not end on all its partitions."""
     from kafka_forensics.wording import duration
 
     if row.coordinator_state is not None:
-        decided = "" if row.state != "lost" or row.decided_timestamp is None else f" of {_time(row.decided_timestamp)}"
+        decided = f" of {_time(row.decided_timestamp)}" if row.state == "lost" and row.decided_timestamp is not None else ""
         yield f"coordinator: {row.coordinator_state}{decided}"
     if row.age_ms is not None and row.state == "open":
         timeout = "" if row.transaction_timeout_ms is None else f", timeout {duration(row.transaction_timeout_ms)}"
@@ -172,54 +168,49 @@ def _whether_to_abort(row: "TransactionRow") -> str:
     return "cannot tell whether it is safe to abort: add __transaction_state of every broker to the copies"
 
 
-def _say_rest(answer: "TransactionsAnswer", screen: Destination, nothing: str | None, *, quiet: bool) -> None:
-    """What was found about transactions in the words of a scan, a line a partition, and what could not be read, on stderr.
+def _print_summary(answer: "TransactionsAnswer", screen: Screen, no_rows_with: str | None) -> None:
+    """Print findings about transactions as a scan does, a line for each partition, and inputs that could not be read.
 
-    `nothing`: no row was shown of what was asked for in these words.
+    `no_rows_with`: the conditions, such as ` of producer 7`, if no transaction meets them; None if there are rows.
     """
     from kafka_forensics.cli.outputs.words import finding_lines, incomplete_lines
-    from kafka_forensics.model.constants import TRANSACTION_STATE_TOPIC
 
-    findings = [finding for finding in answer.result.findings if finding.kind.startswith("TXN") and finding.severity.rank > 0]
-    lines = [] if quiet else [*finding_lines(findings)]
-    if not quiet:
-        counted = [
-            printable(f"{topic}-{partition}: {_counts(partition_transactions)}")
-            for (topic, partition), partition_transactions in answer.partitions.items()
-        ]
-        lines += counted[:_MESSAGES]
-        if len(counted) > _MESSAGES:
-            lines.append(f"and {len(counted) - _MESSAGES} more partitions")
-    if nothing is not None:
-        lines.append(f"nothing to show: no transaction{nothing if answer.partitions else ''} is in these copies")
-    if not answer.has_log and answer.partitions and not quiet:
-        lines.append(absent(TRANSACTION_STATE_TOPIC))
-    lines += incomplete_lines(answer.result)
-    say(screen, lines)
+    lines = []
+    if not screen.quiet:
+        findings = [finding for finding in answer.result.findings if finding.kind.startswith("TXN") and finding.severity.rank > 0]
+        counts = [f"{topic}-{partition}: {_counts(found)}" for (topic, partition), found in answer.partitions.items()]
+        lines = [*finding_lines(findings), *map(printable, counts[:_PARTITIONS_SHOWN])]
+        if (more := len(counts) - _PARTITIONS_SHOWN) > 0:
+            lines.append(f"and {more} more partitions")
+    if no_rows_with is not None:
+        lines.append(f"nothing to show: no transaction{no_rows_with if answer.partitions else ''} is in these copies")
+    if not answer.has_log and answer.partitions and not screen.quiet:
+        lines.append(no_copy_message(TRANSACTION_STATE_TOPIC))
+    say(screen, [*lines, *incomplete_lines(answer.result)])
 
 
 def _counts(partition: "TransactionCounts") -> str:
     """`23 committed, 17 aborted, 1 open; the last stable offset 0 is held by an open transaction (log end 25)`."""
     counts = f"{partition.committed} committed, {partition.aborted} aborted, {partition.open} open"
     hanging = f" ({partition.hanging} of them hanging)" if partition.hanging else ""
-    stable = f"the last stable offset {partition.last_stable_offset} is held by an open transaction"
-    if not partition.held:
-        stable = f"no transaction holds back the last stable offset, {partition.last_stable_offset}"
     if partition.damage is not None:
         stable = _beside_damage(partition, partition.damage)
+    elif partition.held:
+        stable = f"the last stable offset {partition.last_stable_offset} is held by an open transaction"
+    else:
+        stable = f"no transaction holds back the last stable offset, {partition.last_stable_offset}"
     end = "not known" if partition.log_end_offset is None else partition.log_end_offset
     return f"{counts}{hanging}; {stable} (log end {end})"
 
 
 def _beside_damage(partition: "TransactionCounts", damage: "DamagedLog") -> str:
-    """`126 damaged bytes (offsets 0 to 4): transactions in them are not told, and …`."""
+    """`126 damaged bytes (offsets 0 to 4), so that transactions in them are not told, and …`."""
     from kafka_forensics.wording import damaged_bytes
 
     damaged = f"{damaged_bytes(damage.size_in_bytes, damage.spans)}, so that transactions in them are not told"
     if partition.held:
-        held = f"the last stable offset {partition.last_stable_offset} is held by an open transaction"
         doubt = "as a snapshot knows" if partition.hidden else "unless that ended in them or an earlier one began there"
-        return f"{held}, {doubt}; {damaged}"
-    beyond = min([partition.last_stable_offset, *(start for start, _ in damage.spans)])
-    known = f" beyond {beyond}" if damage.spans else ""
-    return f"{damaged}, and the last stable offset is not known{known}"
+        return f"the last stable offset {partition.last_stable_offset} is held by an open transaction, {doubt}; {damaged}"
+    first_unknown = min([partition.last_stable_offset, *(start for start, _ in damage.spans)])
+    beyond = f" beyond {first_unknown}" if damage.spans else ""
+    return f"{damaged}, and the last stable offset is not known{beyond}"
