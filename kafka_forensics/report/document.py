@@ -1,8 +1,7 @@
-"""A scan's JSON document as a report takes it, whether it was just made or lies in a file: every field of its declared type."""
+"""The part of a scan's JSON document that a report uses, from a scan or from a file, with every field checked against its type."""
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 import msgspec
@@ -14,24 +13,22 @@ from kafka_forensics.model.json_objects import json_text
 from kafka_forensics.model.results import VERDICTS, PartitionSummary, ScanResult
 
 Offset = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-"""Also a number of bytes, of milliseconds, of partitions: all that Kafka can count."""
+"""An int64: also a number of bytes, milliseconds or partitions."""
 Broker = Offset | str
 SEVERITIES: Final = ("critical", "error", "warning", "info")
 """Worst first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
-    """What made the document."""
+class Tool(msgspec.Struct, frozen=True):
+    """The program that made the document."""
 
     name: str
     version: str
     engine: str
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerRow:
-    """A broker that was given."""
+class BrokerRow(msgspec.Struct, frozen=True):
+    """A broker with a log directory among the inputs."""
 
     broker: Broker
     cluster_id: str | None
@@ -39,15 +36,13 @@ class BrokerRow:
     clean_shutdown: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
+class ScannedInput(msgspec.Struct, frozen=True):
     """What was scanned."""
 
     brokers: list[BrokerRow]
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(msgspec.Struct, frozen=True):
     """Sums of the whole scan."""
 
     verdict: str
@@ -64,8 +59,7 @@ class Summary:
     findings: dict[str, Offset]
 
 
-@dataclass(frozen=True, slots=True)
-class Transactions:
+class TransactionCounts(msgspec.Struct, frozen=True):
     """Counts of a replica's transactions."""
 
     committed: Offset | None
@@ -74,9 +68,8 @@ class Transactions:
     hanging: Offset | None
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaRow:
-    """A replica; offsets are exclusive ends, None is "not known"."""
+class ReplicaRow(msgspec.Struct, frozen=True):
+    """A replica; end offsets are exclusive, None is "not known"."""
 
     broker: Broker
     log_dir: str
@@ -92,13 +85,12 @@ class ReplicaRow:
     records: Offset | None
     bytes: Offset | None
     missing_offsets: Offset | None
-    transactions: Transactions
+    transactions: TransactionCounts
     read: str
     read_end_offset: Offset | None
 
 
-@dataclass(frozen=True, slots=True)
-class Agreement:
+class ReplicaAgreement(msgspec.Struct, frozen=True):
     """How the replicas of a partition agree."""
 
     kind: str
@@ -106,8 +98,7 @@ class Agreement:
     fork_epochs: dict[str, Offset]
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionRow:
+class PartitionRow(msgspec.Struct, frozen=True):
     """A partition over all its replicas."""
 
     topic: str
@@ -122,15 +113,14 @@ class PartitionRow:
     replica_assignment: list[Offset] | None
     high_watermark_at_least: Offset | None
     high_watermark_witness: str | None
-    agreement: Agreement
+    agreement: ReplicaAgreement
     replicas: list[ReplicaRow]
     read: str
     not_read: list[Broker]
 
 
-@dataclass(frozen=True, slots=True)
-class FindingRow:
-    """A finding, its evidence apart: that is for programs."""
+class FindingRow(msgspec.Struct, frozen=True):
+    """A finding without its evidence, which is for programs."""
 
     kind: str
     severity: str
@@ -148,9 +138,8 @@ class FindingRow:
     advice: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class IncidentPartitionRow:
-    """What an incident means for one partition."""
+class IncidentPartitionRow(msgspec.Struct, frozen=True):
+    """The losses of one partition by an incident."""
 
     topic: str
     partition: Offset
@@ -160,8 +149,7 @@ class IncidentPartitionRow:
     records_lost_at_most: Offset | None
 
 
-@dataclass(frozen=True, slots=True)
-class IncidentRow:
+class IncidentRow(msgspec.Struct, frozen=True):
     """Findings of one cause."""
 
     cause: str
@@ -182,53 +170,51 @@ class IncidentRow:
     kinds: dict[str, Offset]
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
+class UnreadInput(msgspec.Struct, frozen=True):
     """What could not be read."""
 
     path: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
-    """The whole of it."""
+class Document(msgspec.Struct, frozen=True):
+    """A scan's document."""
 
     schema_version: str
     tool: Tool
-    input: Input
+    input: ScannedInput
     summary: Summary
     partitions: list[PartitionRow]
     findings: list[FindingRow]
-    incomplete: list[Gap]
+    incomplete: list[UnreadInput]
     incidents: list[IncidentRow]
 
 
 def document_of(result: ScanResult) -> Document:
-    """The document of a scan that was just made."""
+    """The document of a scan's answer."""
     return msgspec.convert(json.loads("".join(document(result))), Document)
 
 
 def partition_of(partition: PartitionSummary, findings: Iterable[Finding]) -> tuple[PartitionRow, list[FindingRow]]:
-    """The rows of one partition alone, and of its findings."""
-    row = {**partition_object(partition), "replicas": [replica_object(replica) for replica in partition.replicas]}
-    row, found = json.loads(json_text([row, list(map(finding_object, findings))]))
-    return msgspec.convert(row, PartitionRow), msgspec.convert(found, list[FindingRow])
+    """The rows of one partition and of its findings."""
+    row = {**partition_object(partition), "replicas": list(map(replica_object, partition.replicas))}
+    content = json.loads(json_text([row, list(map(finding_object, findings))]))
+    return msgspec.convert(content, tuple[PartitionRow, list[FindingRow]])
 
 
 def read_document(data: bytes, path: str) -> Document:
     """The document in a file that `scan --format json` wrote. Raises UsageError for anything else."""
     try:
-        found = msgspec.convert(json.loads(data), Document)
+        content = msgspec.convert(json.loads(data), Document)
     except (ValueError, RecursionError, MemoryError, msgspec.ValidationError) as error:
-        raise _no_document(path, str(error)) from error
-    verdicts = {found.summary.verdict, *(partition.verdict for partition in found.partitions)}
-    severities = {*(finding.severity for finding in found.findings), *(incident.severity for incident in found.incidents)}
-    for word in (*sorted(verdicts - set(VERDICTS)), *sorted(severities - set(SEVERITIES))):
-        raise _no_document(path, f"there is no verdict or severity {word[:40]!r}")
-    return found
+        raise _not_a_document(path, str(error)) from error
+    verdicts = {content.summary.verdict, *(partition.verdict for partition in content.partitions)}
+    severities = {*(finding.severity for finding in content.findings), *(incident.severity for incident in content.incidents)}
+    if unknown := [*sorted(verdicts - set(VERDICTS)), *sorted(severities - set(SEVERITIES))]:
+        raise _not_a_document(path, f"there is no verdict or severity {unknown[0][:40]!r}")
+    return content
 
 
-def _no_document(path: str, why: str) -> UsageError:
+def _not_a_document(path: str, why: str) -> UsageError:
     hint = "make one with `kafka-forensics scan PATH... --format json`, or give the log directories themselves"
     return UsageError(f"{path} is no document of scan: {why[:200]}", hint=hint)

@@ -1,4 +1,4 @@
-"""Lanes that stand alone, as notebooks show them."""
+"""Lanes outside a page, as notebooks show them."""
 
 from dataclasses import dataclass
 
@@ -11,27 +11,27 @@ from kafka_forensics.report.document import partition_of
 from kafka_forensics.report.lanes import lanes
 from kafka_forensics.report.page import svg
 from kafka_forensics.report.picture import Picture
-from kafka_forensics.report.templating import text_of
+from kafka_forensics.report.templating import template_text
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
+class PartitionLanes:
     """The picture of one partition."""
 
     picture: Picture
 
     def _repr_svg_(self) -> str:
-        return str(svg(self.picture, style=text_of("picture.css")))
+        return str(svg(self.picture, style=template_text("picture.css")))
 
     def _repr_html_(self) -> str:
         notes = Markup("<figcaption>{}</figcaption>").format(" ".join(self.picture.notes)) if self.picture.notes else ""
         return f"<figure>{self._repr_svg_()}{notes}</figure>"
 
 
-def lanes_of(reader: FactReader, topic: str, partition: int) -> Lanes:
-    """The lanes of a partition of a scan, whose logs are read again. Raises UsageError if there is no such partition."""
-    found = next((row for row in reader.result.partitions if (row.topic, row.partition) == (topic, partition)), None)
-    if found is None:
+def lanes_of(reader: FactReader, topic: str, partition: int) -> PartitionLanes:
+    """The lanes of a scanned partition; reads its logs again. Raises UsageError if there is no such partition."""
+    summary = next((row for row in reader.result.partitions if (row.topic, row.partition) == (topic, partition)), None)
+    if summary is None:
         names = [f"{row.topic}-{row.partition}" for row in reader.result.partitions]
         name = f"{topic}-{partition}"
         hint = did_you_mean(name, names, otherwise="`partitions` lists what was scanned")
@@ -40,5 +40,5 @@ def lanes_of(reader: FactReader, topic: str, partition: int) -> Lanes:
         finding for finding in reader.result.findings if (finding.place.topic, finding.place.partition) == (topic, partition)
     ]
     details = details_of(reader.inputs, reader.options, reader.witnesses, (topic, partition))
-    row, finding_rows = partition_of(found, findings)
-    return Lanes(lanes(row, finding_rows, details.planned))
+    row, finding_rows = partition_of(summary, findings)
+    return PartitionLanes(lanes(row, finding_rows, details.planned))

@@ -1,11 +1,11 @@
-"""The page: what happened, a row for every partition, the worst in detail, what it does not prove and where it comes from."""
+"""The HTML page: incidents, a row for every partition, the worst partitions in detail, what it does not prove, its provenance."""
 
 import base64
 import hashlib
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Final
 
@@ -13,14 +13,13 @@ from markupsafe import Markup
 
 from kafka_forensics.model.amounts import exact_size
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
-from kafka_forensics.model.controller import PartitionEvent
 from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.questions.report import DRAWN, InputHash, PartitionDetails, severity_order
-from kafka_forensics.report.document import SEVERITIES, Document, FindingRow, IncidentPartitionRow, PartitionRow, ReplicaRow
+from kafka_forensics.report.document import SEVERITIES, Document, FindingRow, IncidentPartitionRow, PartitionRow
 from kafka_forensics.report.heat_map import HEAT, heat_map
 from kafka_forensics.report.lanes import lanes
 from kafka_forensics.report.picture import Picture
-from kafka_forensics.report.templating import rendered, text_of
+from kafka_forensics.report.templating import log_end, render, template_text
 from kafka_forensics.report.timelines import events_of, leadership, transactions
 from kafka_forensics.report.words import moment, number, plural, shown
 
@@ -37,10 +36,10 @@ _SIZES: Final = (
     *((30, drawn, _ROWS) for drawn in (150, 100, 50, 20)),
     *((30, 10, rows) for rows in (5_000, 2_000, 500, 100)),
 )
-"""Letters of a cell in the table of all partitions, partitions drawn, rows: the first that let the page be small enough."""
+"""(letters of a cell in the table of all partitions, partitions drawn, rows), of which a page takes the first that fit."""
 _FINDINGS: Final = 12
-"""Findings of a partition that are told in full."""
-_ELSEWHERE: Final = 50
+"""Findings of a partition that are shown in full."""
+_OF_NO_PARTITION: Final = 50
 _INCIDENTS: Final = 40
 _INCIDENT_PARTITIONS: Final = 20
 _GAPS: Final = 100
@@ -72,96 +71,86 @@ _LINES: Final = frozenset({"ls", "wm", "hw", "so", "fk"})
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where a report comes from; None and empty: not known, or not asked for."""
+    """Where a report comes from; None and empty: not known, or not requested."""
 
     command: str | None = None
-    """As it can be typed again; without credentials."""
+    """The command line without credentials."""
     paths: tuple[str, ...] = ()
-    """What was given, without credentials."""
+    """The paths scanned, without credentials."""
     document: str | None = None
-    """The file that a scan's document was read from, in which no elections, histories and transactions are."""
+    """The file of a scan's document, which has no elections, histories and transactions."""
     oldest_ms: int | None = None
     newest_ms: int | None = None
     records_decoded: bool | None = None
     live: bool = False
     is_by_spark: bool = False
-    """Whether workers of Spark judged the copies, which keep elections and transactions to themselves."""
+    """Whether Spark's workers judged the copies: they return no elections and transactions."""
     hashes: Sequence[InputHash] | None = None
 
 
 def page(document: Document, details: Mapping[TopicPartition, PartitionDetails], provenance: Provenance) -> str:
     """The page as one HTML document that loads nothing. The same answer gives the same bytes."""
-    return _Page(document, details, provenance).text()
+    return _PageBuilder(document, details, provenance).text()
 
 
 def allowed(partitions: int) -> int:
-    """Bytes that the page of so many partitions may have: 1 MB of up to 1,000, 5 MB of 10,000 and more."""
+    """Most bytes of a page: 1 MB for up to 1,000 partitions, rising to 5 MB for 10,000 and more."""
     part = min(max(partitions - _FEW, 0), _MANY - _FEW)
     return SMALL + (LARGE - SMALL) * part // (_MANY - _FEW)
 
 
-@dataclass(slots=True)
-class Section:
-    """One partition that is drawn."""
+class _DrawnPartition:
+    """The section of one partition with its pictures; `paths` are those scanned, without credentials."""
 
-    anchor: str
-    row: PartitionRow
-    findings: list[FindingRow]
-    details: PartitionDetails
-    paths: tuple[str, ...] = ()
-    lanes: Picture = field(init=False)
-    history: Picture | None = field(init=False)
-    transactions: Picture | None = field(init=False)
-    events: list[PartitionEvent] = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Draw it."""
-        row, details = self.row, self.details
-        self.lanes = lanes(row, self.findings, details.planned)
+    def __init__(
+        self, anchor: str, row: PartitionRow, findings: list[FindingRow], details: PartitionDetails, paths: tuple[str, ...]
+    ) -> None:
+        self.anchor, self.row, self.findings, self.details, self.paths = anchor, row, findings, details, paths
+        self.lanes = lanes(row, findings, details.planned)
         self.history = leadership(details.control, row.topic, row.partition)
         self.transactions = transactions(row, details.transactions)
         self.events = events_of(details.control)
 
     @property
     def short_facts(self) -> str:
-        """The least to be known of the partition."""
+        """How the replicas agree, and the leader."""
         return f"replicas: {_agreement(self.row)}; leader {shown(self.row.leader)}"
 
     @property
     def facts(self) -> str:
-        """What is known of the partition, in a line."""
+        """The state of the partition, in a line."""
         row = self.row
-        least = "high watermark not known"
+        high_watermark = "high watermark not known"
         if row.high_watermark_at_least is not None:
-            least = f"high watermark at least {row.high_watermark_at_least} ({shown(row.high_watermark_witness)})"
+            high_watermark = f"high watermark at least {row.high_watermark_at_least} ({shown(row.high_watermark_witness)})"
         leader = "leader not known"
         if row.leader is not None:
             leader = "no leader" if row.leader == -1 else f"leader {row.leader}"
-        said = [
+        facts = [
             f"replicas: {_agreement(row)}",
-            least,
+            high_watermark,
             leader + ("" if row.leader_epoch is None else f" in leader epoch {row.leader_epoch}"),
             f"ISR {shown(row.isr)}",
             f"assigned to {shown(row.replica_assignment)}",
             f"cleanup.policy {row.cleanup_policy}",
             *([f"not read, or not whole: broker {shown(row.not_read)}"] if row.not_read else []),
         ]
-        return "; ".join(said)
+        return "; ".join(facts)
 
     @property
     def plan_command(self) -> str:
-        """The command that recommends for all partitions at once; nothing where no copies are known, or there is nothing to do."""
+        """The command that plans all partitions at once; empty where no copies were scanned or there is nothing to do."""
         planned = self.details.planned
         if not self.paths or planned is None or not planned.matters:
             return ""
         return shlex.join(["kafka-forensics", "plan", *self.paths])
 
     def text(self, level: int) -> Markup:
-        """Its markup. Level 0: the lanes, and the gravest finding; 1: findings and tables, too; 2: all."""
+        """The section. Level 0: the lanes and the most severe finding; 1: also findings and tables; 2: everything."""
         kept = self.findings[: _FINDINGS if level else 1]
         left_out = Counter(finding.kind for finding in self.findings[len(kept) :])
         picture = self.lanes if level else lanes(self.row, self.findings, self.details.planned, titles=False)
-        return rendered(
+        return render(
             "partition.html",
             section=self,
             row=self.row,
@@ -178,129 +167,109 @@ class Section:
 
 
 def svg(picture: Picture, *, style: str = "") -> Markup:
-    """The markup of a picture; `style`: of one that stands alone."""
-    return rendered("picture.svg", picture=picture, style=Markup(style)).strip()  # noqa: S704 - our own style sheet
+    """A picture as SVG; `style` is the style sheet of a picture outside a page."""
+    return render("picture.svg", picture=picture, style=Markup(style)).strip()  # noqa: S704 - our own style sheet
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """A row of the table of all partitions."""
-
-    anchor: str
-    name: str
-    verdict: str
-    agreement: str
-    least: str
-    ends: str
-    gravest: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """Findings of one kind, for documents without incidents."""
-
-    kind: str
-    severity: str
-    findings: int
-    partitions: int
-    first: FindingRow
-
-
-class _Page:
-    """Puts a page together within the bytes it may have."""
+class _PageBuilder:
+    """Builds a page of at most `allowed` bytes."""
 
     def __init__(self, document: Document, details: Mapping[TopicPartition, PartitionDetails], provenance: Provenance) -> None:
         self._document, self._provenance = document, provenance
         findings: defaultdict[TopicPartition, list[FindingRow]] = defaultdict(list)
-        known = {(row.topic, row.partition) for row in document.partitions}
-        self._elsewhere: list[FindingRow] = []
+        partitions = {(row.topic, row.partition) for row in document.partitions}
+        self._of_no_partition: list[FindingRow] = []
         for finding in sorted(document.findings, key=lambda finding: SEVERITIES.index(finding.severity)):
-            where = (finding.topic or "", -1 if finding.partition is None else finding.partition)
-            if where in known:
-                findings[where].append(finding)
+            key = (finding.topic or "", -1 if finding.partition is None else finding.partition)
+            if key in partitions:
+                findings[key].append(finding)
             elif finding.severity != "info":
-                self._elsewhere.append(finding)
+                self._of_no_partition.append(finding)
         self._findings = findings
-        self._order = sorted(document.partitions, key=self._gravity)
+        self._worst_first = sorted(document.partitions, key=self._severity_order)
         self._sections = [
-            Section(f"p{number}", row, self._of(row), details.get((row.topic, row.partition), PartitionDetails()), provenance.paths)
-            for number, row in enumerate(self._order[:DRAWN])
+            _DrawnPartition(
+                f"p{number}",
+                row,
+                self._findings_of(row),
+                details.get((row.topic, row.partition), PartitionDetails()),
+                provenance.paths,
+            )
+            for number, row in enumerate(self._worst_first[:DRAWN])
         ]
         self._anchors: dict[TopicPartition, str] = {}
 
-    def _of(self, row: PartitionRow) -> list[FindingRow]:
+    def _findings_of(self, row: PartitionRow) -> list[FindingRow]:
         return self._findings.get((row.topic, row.partition), [])
 
-    def _gravity(self, row: PartitionRow) -> tuple[int, int, bool, str, int]:
+    def _severity_order(self, row: PartitionRow) -> tuple[int, int, bool, str, int]:
         """Sort key, the worst first."""
-        lost = [(finding.offset_start or 0, finding.offset_end) for finding in self._of(row) if finding.severity == "critical"]
+        lost = [
+            (finding.offset_start or 0, finding.offset_end) for finding in self._findings_of(row) if finding.severity == "critical"
+        ]
         verdict, offsets, disagree = severity_order(row.verdict, lost, row.agreement.kind)
         return -verdict, -offsets, not disagree, row.topic, row.partition
 
     def text(self) -> str:
-        """The page, shortened where it would be too large: names in the table, then partitions that are drawn, then rows."""
-        limit = allowed(len(self._order))
-        lean = [section.text(0) for section in self._sections]
-        for letters, drawn, rows in _SIZES:
-            del self._sections[drawn:], lean[drawn:]
+        """The page, shortened until it is small enough: first names in the table, then partitions drawn, then rows."""
+        limit = allowed(len(self._worst_first))
+        sections = [section.text(0) for section in self._sections]
+        for letters, drawn, row_count in _SIZES:
+            del self._sections[drawn:], sections[drawn:]
             self._anchors.clear()
             self._anchors |= {(section.row.topic, section.row.partition): section.anchor for section in self._sections}
-            listed = self._rows(letters, rows)
-            text = self._rendered(lean, listed, rows)
+            rows = render("rows.html", rows=[self._table_row(row, letters) for row in self._worst_first[:row_count]])
+            text = self._rendered(sections, rows, row_count)
             used = len(text.encode())
             if used <= limit:
-                return self._rendered(self._told_further(lean, limit - used), listed, rows)
+                return self._rendered(self._extended(sections, limit - used), rows, row_count)
         return text
 
-    def _told_further(self, lean: Sequence[Markup], room: int) -> list[Markup]:
-        """The sections, the worst told in full, and then the others, as long as there is room: so many bytes."""
-        told = list(lean)
+    def _extended(self, shortest: Sequence[Markup], spare_bytes: int) -> list[Markup]:
+        """The sections, worst first, each at the highest level for which `spare_bytes` are left."""
+        sections = list(shortest)
         for level in (1, 2):
-            for at, section in enumerate(self._sections):
+            for index, section in enumerate(self._sections):
                 longer = section.text(level)
-                more = len(longer.encode()) - len(told[at].encode())
-                if more <= room:
-                    told[at] = longer
-                    room -= more
-        return told
+                more = len(longer.encode()) - len(sections[index].encode())
+                if more <= spare_bytes:
+                    sections[index] = longer
+                    spare_bytes -= more
+        return sections
 
-    def _rows(self, letters: int, count: int) -> Markup:
-        return rendered("rows.html", rows=[self._row(row, letters) for row in self._order[:count]])
-
-    def _row(self, row: PartitionRow, letters: int) -> _Row:
-        own = self._of(row)
-        gravest = own[0].kind + (f" and {len(own) - 1} more" if len(own) > 1 else "") if own else ""
-        ends = ", ".join(f"{shown(replica.broker, 20)}: {_log_end(replica)}" for replica in row.replicas[:_INCIDENT_PARTITIONS])
-        return _Row(
-            self._anchors.get((row.topic, row.partition), ""),
-            shown(f"{row.topic}-{row.partition}", letters),
-            row.verdict,
-            _agreement(row),
-            number(row.high_watermark_at_least),
-            shown(ends, letters),
-            shown(gravest, letters),
-        )
+    def _table_row(self, row: PartitionRow, letters: int) -> dict[str, str]:
+        findings = self._findings_of(row)
+        most_severe = findings[0].kind + (f" and {len(findings) - 1} more" if len(findings) > 1 else "") if findings else ""
+        replicas = row.replicas[:_INCIDENT_PARTITIONS]
+        return {
+            "anchor": self._anchors.get((row.topic, row.partition), ""),
+            "name": shown(f"{row.topic}-{row.partition}", letters),
+            "verdict": row.verdict,
+            "agreement": _agreement(row),
+            "high_watermark": number(row.high_watermark_at_least),
+            "log_ends": shown(
+                ", ".join(f"{shown(replica.broker, 20)}: {log_end(replica, 'not read')}" for replica in replicas), letters
+            ),
+            "most_severe": shown(most_severe, letters),
+        }
 
     def _rendered(self, sections: Sequence[Markup], rows: Markup, rows_shown: int) -> str:
-        values = self._values
-        count = len(self._order)
-        drawn = f"The {number(len(sections))} worst are drawn below." if len(sections) < count else "All are drawn below."
-        return str(
-            rendered(
-                "page.html",
-                **values,
-                rows=rows,
-                rows_left_out=_more(self._order, rows_shown, "partition"),
-                sections=Markup("\n").join(sections),
-                drawn_note=drawn if sections else "",
-            )
-        )
+        all_drawn = len(sections) == len(self._worst_first)
+        drawn = "All are drawn below." if all_drawn else f"The {number(len(sections))} worst are drawn below."
+        values = {
+            **self._values,
+            "rows": rows,
+            "rows_left_out": _more(self._worst_first, rows_shown, "partition"),
+            "sections": Markup("\n").join(sections),
+            "drawn_note": drawn if sections else "",
+        }
+        return str(render("page.html", **values))
 
     @cached_property
     def _values(self) -> dict[str, object]:
-        """What the page's template is filled with beside partitions."""
+        """Values of the page's template that do not depend on its length."""
         document, provenance = self._document, self._provenance
-        style = text_of("page.css") + text_of("picture.css")
+        style = template_text("page.css") + template_text("picture.css")
         digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode("ascii")
         hashes = provenance.hashes or ()
         heat = heat_map(document.partitions, self._findings)
@@ -314,8 +283,8 @@ class _Page:
             "most": _INCIDENT_PARTITIONS,
             "link": partial(_link, self._anchors),
             "kinds": self._kinds(),
-            "elsewhere": self._elsewhere[:_ELSEWHERE],
-            "elsewhere_left_out": _more(self._elsewhere, _ELSEWHERE, "finding"),
+            "of_no_partition": self._of_no_partition[:_OF_NO_PARTITION],
+            "of_no_partition_left_out": _more(self._of_no_partition, _OF_NO_PARTITION, "finding"),
             "heat": None if heat is None else svg(heat),
             "heat_notes": [] if heat is None else heat.notes,
             "heat_legend": HEAT,
@@ -340,8 +309,8 @@ class _Page:
             f" findings: {found or 'none'}.{incomplete}"
         )
 
-    def _kinds(self) -> list[_Kind]:
-        """Findings above `info` by kind, the gravest first; of partitions alone, the others are told one by one."""
+    def _kinds(self) -> list[dict[str, object]]:
+        """Findings above `info` in partitions by kind, the most severe first, for documents without incidents."""
         by_kind: dict[tuple[str, str], list[FindingRow]] = {}
         for findings in self._findings.values():
             for finding in findings:
@@ -349,12 +318,18 @@ class _Page:
                     by_kind.setdefault((finding.severity, finding.kind), []).append(finding)
         order = sorted(by_kind.items(), key=lambda item: (SEVERITIES.index(item[0][0]), -len(item[1]), item[0][1]))
         return [
-            _Kind(kind, severity, len(rows), len({(row.topic, row.partition) for row in rows}), rows[0])
-            for (severity, kind), rows in order
+            {
+                "kind": kind,
+                "severity": severity,
+                "findings": len(findings),
+                "partitions": len({(finding.topic, finding.partition) for finding in findings}),
+                "first": findings[0],
+            }
+            for (severity, kind), findings in order
         ]
 
     def _limits(self) -> list[str]:
-        """What the answer does not prove, and why."""
+        """Sentences on what the page does not prove."""
         rows, provenance = self._document.partitions, self._provenance
         limits = ["The true high watermark is on no disk: what is said of committed records rests on the witnesses named."]
         elected = [row for row in rows if row.topic != CLUSTER_METADATA_TOPIC]
@@ -389,7 +364,7 @@ class _Page:
         return limits
 
     def _provenance_terms(self) -> list[tuple[str, str]]:
-        """Terms and what is said to them."""
+        """(term, text) of what was read, when and how."""
         document, provenance = self._document, self._provenance
         totals, tool = document.summary, document.tool
         terms = [
@@ -418,17 +393,17 @@ class _Page:
 
 
 def _link(anchors: Mapping[TopicPartition, str], partition: IncidentPartitionRow) -> Markup:
-    """A partition's name, and the way to its section if it is drawn."""
+    """A partition's name, as a link to its section if it is drawn."""
     name = shown(f"{partition.topic}-{partition.partition}")
     anchor = anchors.get((partition.topic, partition.partition))
     return Markup.escape(name) if anchor is None else Markup('<a href="#{}">{}</a>').format(anchor, name)
 
 
 def _encoded(path: str) -> bytes:
-    """A path in the bytes it has in its file system."""
+    """A path as the bytes in its file system."""
     try:
         return path.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # no file system gave that
+    except UnicodeEncodeError:  # a surrogate that does not come from a file system
         return path.encode("utf-8", "backslashreplace")
 
 
@@ -440,9 +415,3 @@ def _agreement(row: PartitionRow) -> str:
     end = row.agreement.common_end_offset
     kind = row.agreement.kind.replace("_", " ")
     return kind if end is None else f"{kind}, equal up to {end}"
-
-
-def _log_end(replica: ReplicaRow) -> str:
-    if replica.log_end_offset is not None:
-        return str(replica.log_end_offset)
-    return "not read" if replica.read_end_offset is None else f"read to {replica.read_end_offset}"

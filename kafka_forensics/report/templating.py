@@ -1,4 +1,4 @@
-"""The one place where the report's templates meet values: all that is printed is freed of invisible letters and escaped."""
+"""Fills the report's templates; spells out invisible letters in all values and escapes them."""
 
 import pkgutil
 from functools import cache
@@ -13,12 +13,12 @@ from kafka_forensics.report.document import ReplicaRow
 from kafka_forensics.report.words import UNKNOWN, moment, number, shown
 
 _EPOCHS_LISTED: Final = 16
-_WORDS: Final = 2_000
-"""Letters of a sentence."""
+_SENTENCE_LETTERS: Final = 2_000
+"""Letters of a sentence that are shown."""
 
 
-def text_of(name: str) -> str:
-    """A file among the templates."""
+def template_text(name: str) -> str:
+    """The text of a file in `templates`."""
     data = pkgutil.get_data(__package__, f"templates/{name}")
     assert data is not None
     return data.decode()
@@ -26,37 +26,42 @@ def text_of(name: str) -> str:
 
 @cache
 def environment() -> Environment:
-    """How templates are read: a name that is not known raises, every value is escaped, and cut unless it is `whole`."""
-    made = Environment(
-        autoescape=True, undefined=StrictUndefined, finalize=_printed, loader=FunctionLoader(text_of), keep_trailing_newline=False
+    """The environment of templates: unknown names raise, every value is escaped, and cut unless it is `whole`."""
+    templates = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_printed,
+        loader=FunctionLoader(template_text),
+        keep_trailing_newline=False,
     )
-    made.filters |= {"number": number, "moment": moment, "end": _end, "epochs": _epochs}
-    made.filters |= {"transactions": _transactions, "cuts": _cuts, "missing": _missing, "coded": _coded, "whole": Markup.escape}
-    return made
+    templates.filters |= {"number": number, "moment": moment, "end": log_end, "epochs": _epochs, "transactions": _transactions}
+    templates.filters |= {"cuts": _cuts, "missing": _missing, "coded": _coded, "whole": Markup.escape}
+    return templates
 
 
-def rendered(name: str, **values: object) -> Markup:
-    """A template filled; what it gives is markup."""
+def render(name: str, **values: object) -> Markup:
+    """A filled template."""
     return Markup(environment().get_template(name).render(values))  # noqa: S704 - made by an environment that escapes
 
 
 def _printed(value: object) -> object:
-    """What is printed of a value; markup was made by one of our templates."""
+    """A value as templates print it; Markup was made by one of them."""
     return value if isinstance(value, Markup) else shown(value)
 
 
 def _coded(text: object) -> Markup:
-    """Words of ours with what stands between backticks as code; an odd one is only a letter."""
-    parts = shown(text, _WORDS).split("`")
+    """A sentence with the parts in backticks as code; a backtick without a second one is only a letter."""
+    parts = shown(text, _SENTENCE_LETTERS).split("`")
     if len(parts) % 2 == 0:
-        return Markup.escape(shown(text, _WORDS))
-    return Markup().join(Markup("<code>{}</code>").format(part) if at % 2 else part for at, part in enumerate(parts))
+        return Markup.escape("`".join(parts))
+    return Markup().join(Markup("<code>{}</code>").format(part) if index % 2 else part for index, part in enumerate(parts))
 
 
-def _end(replica: ReplicaRow) -> str:
+def log_end(replica: ReplicaRow, unread: str = UNKNOWN) -> str:
+    """The log end offset, or how far the log was read; `unread` if it was not read."""
     if replica.log_end_offset is not None:
         return str(replica.log_end_offset)
-    return UNKNOWN if replica.read_end_offset is None else f"read to {replica.read_end_offset}"
+    return unread if replica.read_end_offset is None else f"read to {replica.read_end_offset}"
 
 
 def _epochs(replica: ReplicaRow) -> str:
@@ -69,22 +74,22 @@ def _epochs(replica: ReplicaRow) -> str:
 
 def _transactions(replica: ReplicaRow) -> str:
     counts = replica.transactions
-    known = (("committed", counts.committed), ("aborted", counts.aborted), ("open", counts.open), ("hanging", counts.hanging))
-    return ", ".join(f"{UNKNOWN if count is None else count} {name}" for name, count in known if count != 0) or "none"
+    by_state = {"committed": counts.committed, "aborted": counts.aborted, "open": counts.open, "hanging": counts.hanging}
+    return ", ".join(f"{UNKNOWN if count is None else count} {name}" for name, count in by_state.items() if count != 0) or "none"
 
 
 def _cuts(candidate: Candidate) -> str:
-    """What its followers cut."""
-    said = [
+    """The offsets at which followers of a candidate truncate their logs."""
+    cuts = [
         f"broker {follower.broker} at {follower.truncation_offset} of {follower.log_end_offset}"
         for follower in candidate.followers
         if follower.truncation_offset is not None and follower.truncation_offset < follower.log_end_offset
     ]
-    return "; ".join(said) or "nothing"
+    return "; ".join(cuts) or "nothing"
 
 
 def _missing(planned: Planned) -> str:
-    """Witnesses that a plan lacks, by their kinds."""
+    """Witnesses that a plan lacks, by kind."""
     brokers: dict[str, list[str]] = {}
     for missing in planned.plan.missing:
         brokers.setdefault(missing.kind, []).extend([] if missing.broker is None else [str(missing.broker)])

@@ -1,4 +1,4 @@
-"""Values as the report writes them: times, sizes, and whatever evidence holds, freed of what cannot be seen."""
+"""Values as text of a report, with invisible letters of the evidence spelled out."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ _ITEMS_SHOWN: Final = 24
 
 
 def shown(value: object, limit: int = _LETTERS_SHOWN) -> str:
-    """`value` as text, cut, of a list the first items; a letter without a form of its own is spelled out. None is "not known"."""
+    """`value`, or the first items of a list, cut to `limit` letters, with invisible letters spelled out; None is "not known"."""
     if value is None:
         return UNKNOWN
     if isinstance(value, list | tuple | set | frozenset):
@@ -23,7 +23,7 @@ def shown(value: object, limit: int = _LETTERS_SHOWN) -> str:
 
 
 def moment(time_ms: int | None) -> str:
-    """A UTC time with its milliseconds; the bare number where no calendar has it."""
+    """A UTC time with its milliseconds; the number where it is outside the calendar."""
     if time_ms is None or time_ms < 0:
         return UNKNOWN
     return time_text(time_ms)

@@ -112,7 +112,7 @@ def change_in_short(line: str) -> tuple[Any, ...]:
         (["{root}", "--spark-master", "local[1]"], "--engine spark"),
     ],
 )
-def test_what_makes_no_sense_is_said(run: Run, trees: Snapshots, arguments: list[str], words: str) -> None:
+def test_invalid_arguments_are_refused(run: Run, trees: Snapshots, arguments: list[str], words: str) -> None:
     status, out, err = run(*(argument.format(root=trees.root) for argument in arguments))
     assert (status, out, words in err) == (2, "", True)
 
@@ -127,7 +127,7 @@ def test_files_of_strangers_among_snapshots_are_skipped(run: Run, trees: Snapsho
     assert run(trees.root / "README", trees.root / "truth.json")[0] == 2
 
 
-def test_links_and_archives_that_are_not_read_are_told(run: Run, trees: Snapshots, tmp_path: Path) -> None:
+def test_unread_links_and_archives_are_reported(run: Run, trees: Snapshots, tmp_path: Path) -> None:
     trees.root.joinpath("latest\x1b[31m").symlink_to(trees.root / NEW)
     trees.root.joinpath("gone").symlink_to(tmp_path / "nowhere")
     trees.root.joinpath("2026-11-19.tar.bz2").write_bytes(b"BZh")

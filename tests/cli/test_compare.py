@@ -67,7 +67,7 @@ def test_the_status_tells_identical_replicas_from_others(compare: Run) -> None:
     assert (status, "FORK_BELOW_HW" in out, "3 replicas: first difference at offset 0\n" in err) == (1, True, True)
 
 
-def test_a_partition_that_is_not_there_is_a_question_about_another(compare: Run, tmp_path: Path) -> None:
+def test_an_unknown_partition_is_refused(compare: Run, tmp_path: Path) -> None:
     status, out, err = compare(SAMPLES / "unclean-election", "--topic", "audt")
     assert (status, out) == (2, "")
     assert err.startswith(

@@ -88,7 +88,7 @@ def test_keys_values_and_headers_of_any_bytes(tmp_path: Path, format_name: str, 
     assert any(isinstance(run, pa.RecordBatch) for run in log_runs(file, options)), "many are written at once"
 
 
-def test_internal_topics_are_told_one_by_one(tmp_path: Path) -> None:
+def test_records_of_internal_topics_are_written_one_by_one(tmp_path: Path) -> None:
     directory = tmp_path / "__consumer_offsets-0"
     directory.mkdir()
     path = directory / segment_file(0)

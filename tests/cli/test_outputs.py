@@ -177,7 +177,7 @@ def test_markdown_shows_hostile_text_literally() -> None:
     assert "script" in live
 
 
-def test_json_gives_hostile_text_back_unchanged() -> None:
+def test_json_keeps_hostile_text_unchanged() -> None:
     result = hostile_result()
     topics = [finding["topic"] for finding in json.loads(rendered(result, "json"))["findings"]]
     assert sorted(map(str, topics)) == sorted(str(finding.place.topic) for finding in result.findings)
@@ -192,7 +192,7 @@ def test_table_keeps_to_the_width(width: int) -> None:
     assert all(line == line.rstrip() for line in lines)
 
 
-def test_table_puts_the_worst_first_and_the_healthy_into_counts() -> None:
+def test_table_puts_the_worst_first_and_counts_clean_partitions() -> None:
     text = rendered(unclean_result(), "table")
     headlines = [line.split()[:2] for line in text.splitlines() if line[:1].isupper()]
     assert headlines == [["CRITICAL", "audit-0"], ["ERROR", "orders-1"], ["WARNING", "brokers"]]
@@ -233,7 +233,7 @@ def test_a_count_is_not_taken_for_an_epoch() -> None:
     assert replica_words(one)[-1] == "epoch 0; 1 offset missing; 1 open transaction"
 
 
-def test_what_could_not_be_read_is_not_called_clean() -> None:
+def test_unread_partitions_are_not_called_clean() -> None:
     result = clean_result()
     assert summary_lines(result)[0].startswith("clean: nothing found in 2 partitions, ")
     result.incomplete.append(Incomplete("b1/orders-0/00000000000000000000.index", "permission denied", "orders", 0, 1))
@@ -243,7 +243,7 @@ def test_what_could_not_be_read_is_not_called_clean() -> None:
     assert "4 replicas: nothing found where readable\n" in rendered(result)
 
 
-def test_what_an_election_cost_is_told_though_it_is_info() -> None:
+def test_the_cost_of_an_election_is_shown_though_it_is_info() -> None:
     def table(evidence: dict[str, object]) -> str:
         one = finding("UNCLEAN_ELECTION", Place("audit", 0), {"old_leader": 2, "new_leader": 1} | evidence)
         return rendered(result_of(one, finding("TXN_OPEN", Place("audit", 0), {})))
@@ -315,7 +315,7 @@ def lost(number: int, offsets: int, topic: str = "audit") -> Finding:
     return finding("UNCLEAN_LOSS", place, {"held_by": [2], "versions": [{"brokers": [1]}, {"brokers": [2]}]})
 
 
-def test_the_longest_loss_comes_first_and_kinds_stand_beside_where_there_are_several() -> None:
+def test_the_longest_loss_comes_first_and_several_kinds_are_listed() -> None:
     differs = finding("REPLICA_DIFFERS", Place("audit", 1, 2, offset_start=0, offset_end=5), {"minority": [2], "held_by": [2]})
     text = rendered(result_of(lost(0, 10), lost(1, 30), differs, lost(2, 20)))
     assert partition_rows(text) == [
@@ -335,7 +335,7 @@ def test_the_worst_incident_comes_first_whatever_its_size() -> None:
     assert text.startswith("CRITICAL  audit-7\n")
 
 
-def test_what_was_not_read_has_a_word_of_its_own_beside_incidents() -> None:
+def test_unread_partitions_have_a_block_beside_incidents() -> None:
     result = result_of(lost(0, 10), lost(1, 10))
     unread = replica(1, 5, read=ReadExtent.NONE, log_end_offset=None)
     result.partitions = [partition("dark", number, Agreement("not_compared"), [unread], []) for number in range(9)]

@@ -27,7 +27,7 @@ def test_a_table_that_fits_is_left_alone() -> None:
     assert lines([], 80) == []
 
 
-def test_what_is_the_same_stands_above_and_what_is_wide_below() -> None:
+def test_shared_values_move_above_and_wide_columns_below() -> None:
     assert lines(ROWS, 50) == [
         "partition orders-0; leader 1; times of 2026-03-01,",
         "UTC",
@@ -45,13 +45,13 @@ def test_dates_stay_where_they_differ() -> None:
     assert (told[0], told[-1]) == ("partition orders-0; times UTC", "    11  2026-03-02 12:00:01       2")
 
 
-def test_later_rows_are_never_covered_by_a_heading() -> None:
+def test_a_long_table_does_not_state_shared_values_above() -> None:
     many = [["orders-0", "1", "2026-03-01T12:00:00.123Z", "1", "x" * 60]] * SAMPLED_ROWS
     told = lines([*many, ["other-0", "1", "2026-03-09T12:00:00.123Z", "2", ""]], 80)
     assert (told[0], told[-1]) == ("times UTC", "other-0         1  2026-03-09 12:00:00       2")
 
 
-def test_tables_of_every_command_and_what_is_said_beside_fit_80_columns(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_and_messages_of_every_command_fit_80_columns(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(SAMPLES)
     monkeypatch.setenv("COLUMNS", "80")
     shown = said = 0

@@ -141,7 +141,7 @@ def put_partitions(folder: Path, ends: dict[str, tuple[int, ...]], high_watermar
     return [folder / partition for partition in ends]
 
 
-def test_of_several_partitions_those_that_could_lose(run_plan: Run, plan_document: Document, tmp_path: Path) -> None:
+def test_the_overview_lists_partitions_that_could_lose_records(run_plan: Run, plan_document: Document, tmp_path: Path) -> None:
     roots = put_partitions(tmp_path, {"a-0": (3, 3), "b-0": (3, 5), "b-1": (4, 4)})
     status, out, err = run_plan(*roots, "--format", "table")
     assert status == 0
@@ -184,7 +184,7 @@ def test_equal_partitions_share_a_line_and_a_command(run_plan: Run, plan_words: 
     assert listed == {"partitions": [{"topic": "a", "partition": number} for number in range(12)]}
 
 
-def test_copies_that_are_not_here_are_told_in_the_list(run_plan: Run, plan_words: Words, plan_document: Document) -> None:
+def test_the_overview_names_absent_copies(run_plan: Run, plan_words: Words, plan_document: Document) -> None:
     only = SAMPLES / "unclean-election" / "broker-1"
     found = plan_document(only)
     count = found["partitions_planned"]
@@ -244,7 +244,7 @@ def test_a_topic_that_the_controllers_do_not_know(
         (("--engine", "spark"), "plan runs on this machine only\nhint: leave out --engine"),
     ],
 )
-def test_questions_that_mean_nothing(run_plan: Run, audit: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_invalid_options_are_refused(run_plan: Run, audit: Path, arguments: tuple[str, ...], said: str) -> None:
     status, out, err = run_plan(audit, *AUDIT, *arguments)
     assert (status, out, said in err) == (2, "", True)
 

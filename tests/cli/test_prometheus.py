@@ -65,7 +65,7 @@ def test_metrics_say_what_a_scan_found() -> None:
     assert not any(("topic", "clicks") in labels for _, labels in read)  # nothing worse than info
 
 
-def test_losses_count_each_offset_once_and_what_is_only_at_risk_apart() -> None:
+def test_losses_count_each_offset_once_and_risks_separately() -> None:
     def at(start: int, end: int, partition: int = 0) -> Place:
         return Place("t", partition, 1, offset_start=start, offset_end=end)
 
@@ -83,7 +83,7 @@ def test_losses_count_each_offset_once_and_what_is_only_at_risk_apart() -> None:
     assert of(read, "topic_lost_records_at_most", topic="t") == of(read, "lost_records_at_most") == 30 + 5 + 10
 
 
-def test_very_many_topics_are_told_as_one_but_for_the_worst() -> None:
+def test_only_the_worst_topics_have_metrics_by_name() -> None:
     found = [finding("UNCLEAN_LOSS", Place(f"t{n}", 0, offset_start=0, offset_end=n + 1)) for n in range(500)]
     found += [finding("INDEX_MISMATCH", Place(f"w{n}", 0)) for n in range(500)]
     read = metrics(result_of(*found))
@@ -109,7 +109,7 @@ def test_hostile_names_are_labels_like_any_other() -> None:
     assert EVIL not in text
 
 
-def test_a_scan_writes_them_whole_into_the_place_of_those_before(tmp_path: Path) -> None:
+def test_a_scan_replaces_the_metrics_file_atomically(tmp_path: Path) -> None:
     target = tmp_path / "kafka.prom"
     target.write_text("before")
     target.chmod(0o640)
@@ -125,7 +125,7 @@ def test_a_scan_writes_them_whole_into_the_place_of_those_before(tmp_path: Path)
     assert [path.name for path in tmp_path.iterdir()] == ["kafka.prom"]
 
 
-def test_a_failure_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_leaves_the_previous_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "kafka.prom"
     target.write_text("before")
     monkeypatch.setattr(prometheus, "lines", Mock(side_effect=OSError(28, "No space left on device")))

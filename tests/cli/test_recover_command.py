@@ -13,7 +13,7 @@ from unittest.mock import Mock
 import pyarrow.parquet as pq
 import pytest
 
-from kafka_forensics.cli.outputs.recover import _MORE, more_lines
+from kafka_forensics.cli.outputs.recover import _MAY_HOLD_MORE, more_lines
 from kafka_forensics.export import recovered as files
 from kafka_forensics.model.recovered import OUTCOMES_COUNTED, RECOVERED_FACT
 from kafka_forensics.questions.recover import Recovery
@@ -161,7 +161,7 @@ def more(output: Path) -> list[dict[str, Any]]:
     return found
 
 
-def test_what_is_not_here_may_hold_more(run: Run, tmp_path: Path) -> None:
+def test_absent_copies_may_hold_more_records(run: Run, tmp_path: Path) -> None:
     output = tmp_path / "one"
     copies = [UNCLEAN / "broker-1", UNCLEAN / "broker-3"]
     status, out, err = run("recover", *copies, "--topic", "audit", "--output", output, "--format", "table")
@@ -188,8 +188,8 @@ def test_a_log_that_hides_bytes_or_cannot_be_read_may_hold_more(run: Run, tmp_pa
     assert {"kind": "copy_not_read", "broker": 2, "partitions": 1} in more(tmp_path / "unread")
 
 
-def test_every_kind_of_what_may_hold_more_has_words() -> None:
-    assert _MORE.keys() == WITHOUT_UPPER_BOUND
+def test_every_kind_that_leaves_losses_open_has_a_note() -> None:
+    assert _MAY_HOLD_MORE.keys() == WITHOUT_UPPER_BOUND
     answer = Recovery(looked_at=3, may_hold_more=Counter({(kind, 7): 2 for kind in WITHOUT_UPPER_BOUND}))
     lines = [*more_lines(answer)]
     assert len(lines) == len(WITHOUT_UPPER_BOUND)

@@ -39,7 +39,7 @@ def page_of(run: Run, output: Path, *arguments: object) -> str:
     return output.read_text(encoding="utf-8")
 
 
-def test_one_page_tells_what_happened_and_how_to_go_on(run: Run, copies: Path, tmp_path: Path) -> None:
+def test_the_page_says_what_happened_and_what_to_do(run: Run, copies: Path, tmp_path: Path) -> None:
     status, out, err = run("report", copies, "--output", tmp_path / "incident.html")
     assert (status, out) == (0, "")
     assert err == f"wrote {tmp_path / 'incident.html'}: critical\n"
@@ -61,7 +61,7 @@ def test_lanes_of_the_sample_are_the_golden_ones() -> None:
     assert golden_lanes() == (GOLDEN_PAGES / "audit-0.svg").read_text(encoding="utf-8")
 
 
-def test_a_scans_document_gives_a_page_of_what_stands_in_it(run: Run, document: Path, tmp_path: Path) -> None:
+def test_a_scan_document_gives_a_page_of_its_content(run: Run, document: Path, tmp_path: Path) -> None:
     document.write_text(document.read_text().replace('"engine": "local"', '"engine": "spark"'))
     text = Page(page_of(run, tmp_path / "incident.html", document)).text
     assert "This page was made from a scan's document" in text
@@ -102,7 +102,7 @@ def test_bytes_and_hashes_are_shown_only_when_asked_for(run: Run, copies: Path, 
         (("{out}/a.json", "--output", "{out}/page.html"), "is no document of scan"),
     ],
 )
-def test_what_cannot_be_has_a_hint(run: Run, copies: Path, tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_invalid_options_have_a_hint(run: Run, copies: Path, tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
     (tmp_path / "a.json").write_text("{}")
     status, out, err = run("report", *(argument.format(copies=copies, out=tmp_path) for argument in arguments))
     assert (status, out, said in err) == (2, "", True)

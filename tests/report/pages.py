@@ -25,7 +25,7 @@ _SAMPLE: Final = SAMPLES / "unclean-election"
 
 
 def lossy(count: int, topic: str = "payments.settled.by-region") -> tuple[ScanResult, dict[TopicPartition, PartitionDetails]]:
-    """`count` partitions that an unclean election cost records, each with all that can be known of one."""
+    """`count` partitions that an unclean election cost records, each with everything that can be known."""
     findings, partitions = [], []
     template = lost_records()
     details: dict[TopicPartition, PartitionDetails] = {}
@@ -54,7 +54,7 @@ def _details(topic: str, number: int, end: int) -> PartitionDetails:
 
 
 def control(changes: int) -> PartitionControl:
-    """What a controller's log says of a partition whose leader changed so often."""
+    """A controller's log of a partition whose leader changed `changes` times."""
     events = [
         PartitionEvent(number, START_MS + 1000 * number, "changed", _state(number), is_unclean=number == changes - 1)
         for number in range(changes)
@@ -70,7 +70,7 @@ def _state(number: int) -> PartitionState:
 
 
 class Page(HTMLParser):
-    """A page taken apart: tags with how often they stand, all attributes, the text, and what was never closed."""
+    """A parsed page: counts of tags, all attributes, the text, and tags that were never closed."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)

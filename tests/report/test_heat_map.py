@@ -1,9 +1,9 @@
 """The heat map: a column for each partition, a row for each broker, the worst of what shares a column; and it stays small."""
 
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.results import VERDICTS, Agreement
@@ -51,13 +51,13 @@ def test_every_partition_has_the_colour_of_its_verdict() -> None:
     assert "broker 1: " in picture.label
 
 
-def test_what_is_of_one_broker_stands_in_its_row_alone() -> None:
+def test_a_finding_on_one_broker_colours_only_its_row() -> None:
     result, _ = lossy(3)  # each has a finding of broker 2
     picture = map_of(document_of(result))
     assert [lane(picture, number) for number in range(4)] == [["v5"] * 3, ["v0"] * 3, ["v5"] * 3, ["v0"] * 3]
 
 
-def test_a_broker_without_a_replica_has_a_hole_there_and_one_not_read_is_unknown() -> None:
+def test_a_broker_without_replica_has_no_cell_and_an_unread_replica_is_unknown() -> None:
     result = clean_result()
     result.partitions = [
         partition("a", 0, Agreement("identical", 9), [replica(1, 9), replica(2, 9)], []),
@@ -73,7 +73,7 @@ def test_a_broker_without_a_replica_has_a_hole_there_and_one_not_read_is_unknown
 
 
 @pytest.mark.parametrize("count", [134, 135, 2_000])
-def test_however_many_there_are_it_fits_and_the_worst_of_a_column_shows(count: int) -> None:
+def test_any_number_of_partitions_fits_and_a_column_shows_its_worst(count: int) -> None:
     result, _ = lossy(count)
     document = document_of(result)
     document.partitions[:] = [replace(row, verdict="clean") for row in document.partitions]
@@ -88,7 +88,7 @@ def test_however_many_there_are_it_fits_and_the_worst_of_a_column_shows(count: i
     assert len(svg(picture).encode()) < 20_000
 
 
-def test_the_page_shows_map_lanes_and_hex_with_every_colour_explained() -> None:
+def test_the_legend_explains_every_colour_of_the_page() -> None:
     result, details = lossy(4)
     text = page(document_of(result), details, Provenance())
     found = assert_harmless(text)

@@ -45,7 +45,7 @@ def unclean() -> tuple[list[ReplicaSummary], Planned]:
     return [replica(1, 345, [(0, 0), (2, 300)]), replica(2, 370), replica(3, 300)], Planned(given, plan_partition(given))
 
 
-def test_replicas_over_offsets_in_the_colours_of_their_epochs() -> None:
+def test_lanes_have_the_colours_of_leader_epochs() -> None:
     replicas, planned = unclean()
     picture = drawn(CONFLICT, replicas, lost_records(), planned=planned)
     assert boxes(picture, "e0") == ["epoch 0: offsets 0 to 299", "epoch 0: offsets 0 to 369", "epoch 0: offsets 0 to 299"]
@@ -56,7 +56,7 @@ def test_replicas_over_offsets_in_the_colours_of_their_epochs() -> None:
     assert "they part at offset 300; high watermark at least 370" in picture.label
 
 
-def test_what_each_election_would_cut_is_what_its_plan_says() -> None:
+def test_cuts_are_those_of_the_plan() -> None:
     replicas, planned = unclean()
     picture = drawn(CONFLICT, replicas, planned=planned)
     told = [(cut.leader, cut.follower, cut.truncation_offset, list(cut.lost)) for cut in cuts(planned)]
@@ -66,7 +66,7 @@ def test_what_each_election_would_cut_is_what_its_plan_says() -> None:
     assert boxes(drawn(CONFLICT, replicas), "lo") == []
 
 
-def test_what_differs_and_is_not_cut_is_told_as_kept() -> None:
+def test_different_records_that_are_not_cut_are_shown_as_kept() -> None:
     given = plan_values.partition(plan_values.replica(1, 3, hw=3), plan_values.replica(2, 3, hw=3), differing={(0, 1): ((0, 3),)})
     picture = drawn(
         Agreement("conflict", 0), [replica(1, 3, leader_epochs=[]), replica(2, 3)], planned=Planned(given, plan_partition(given))
@@ -75,7 +75,7 @@ def test_what_differs_and_is_not_cut_is_told_as_kept() -> None:
     assert told == ["not cut: 3 offsets lost, 3 offsets still on its disk", "not cut: 3 offsets lost, 3 offsets still on its disk"]
 
 
-def test_damage_and_gaps_stand_on_the_lane_of_their_replica() -> None:
+def test_damage_and_gaps_are_drawn_on_their_replica() -> None:
     where = "audit-0/00000000000000000000.log"
     damaged = finding("BATCH_CRC_MISMATCH", Place("audit", 0, 2, "copies/broker-2", where, 0, 10, 40, 50))
     missing = finding("OFFSET_GAP", Place("audit", 0, 1, "copies/broker-1", where, 0, 10, 60, 80))
@@ -93,7 +93,7 @@ def test_damage_and_gaps_stand_on_the_lane_of_their_replica() -> None:
     assert picture.notes == ["1 damaged or missing places are not drawn: their offsets are not known, or they are too many."]
 
 
-def test_what_was_not_read_is_drawn_as_not_known() -> None:
+def test_unread_logs_are_drawn_as_unknown() -> None:
     unread = replica(
         1, 0, read=ReadExtent.NONE, log_start_offset=None, log_end_offset=None, leader_epochs=None, high_watermark=None
     )
@@ -112,7 +112,7 @@ def test_batches_without_epoch_and_empty_logs() -> None:
     assert "empty" in [text.text for text in picture.texts]
 
 
-def test_very_many_epochs_and_damaged_places_are_bounded_and_told() -> None:
+def test_epochs_and_damaged_ranges_are_bounded_with_a_note() -> None:
     place = Place("audit", 0, 1, "copies/broker-1", "audit-0/00000000000000000000.log", 0, 10)
     damage = [
         finding("BATCH_CRC_MISMATCH", replace(place, offset_start=10 * number, offset_end=10 * number + 5)) for number in range(500)
@@ -128,7 +128,7 @@ def test_very_many_epochs_and_damaged_places_are_bounded_and_told() -> None:
 SAMPLE: Final = SAMPLES / "unclean-election"
 
 
-def test_lanes_are_a_picture_with_its_own_style_and_words() -> None:
+def test_lanes_are_a_picture_with_style_and_label() -> None:
     drawing = scan(str(SAMPLE), topic="audit").lanes("audit", 0)
     root = minidom.parseString(drawing._repr_svg_()).documentElement  # noqa: S318 - made here
     assert root is not None
@@ -139,13 +139,13 @@ def test_lanes_are_a_picture_with_its_own_style_and_words() -> None:
     assert "cut at 300: 70 offsets lost" in drawing._repr_html_()
 
 
-def test_a_partition_that_is_not_there_is_refused_with_the_nearest() -> None:
+def test_an_unknown_partition_is_refused_with_a_suggestion() -> None:
     with pytest.raises(UsageError, match="there is no partition 'audit-1'") as caught:
         scan(str(SAMPLE), topic="audit").lanes("audit", 1)
     assert caught.value.hint == "did you mean audit-0?"
 
 
-def test_what_a_picture_cannot_show_stands_below_it(tmp_path: Path) -> None:
+def test_notes_are_shown_below_the_picture(tmp_path: Path) -> None:
     put_replica(tmp_path, 1, batch(0, 5), partition="audit-0")
     log_dir = next(path for path in tmp_path.iterdir() if path.is_dir())
     drawing = scan(f"<b>={log_dir}").lanes("audit", 0)

@@ -26,7 +26,7 @@ UNCOUNTED = {"records_lost_at_least": None, "records_lost_at_most": None}
 
 
 def given(result: ScanResult) -> Any:
-    """The document of an answer as it lies in a file."""
+    """The JSON document of an answer."""
     return json.loads("".join(document(result)))
 
 
@@ -35,7 +35,7 @@ def read(objects: dict[str, Any]) -> Document:
 
 
 def assert_harmless(text: str) -> Page:
-    """Nothing but text of evidence: no tag that runs or loads anything, no handler, no way out but within the page."""
+    """Assert that evidence is only text: no tag that runs or loads anything, no handler, no link out of the page."""
     found = Page(text)
     assert not HARMFUL & set(found.tags)
     assert not FETCHING & {name for _, name, _ in found.attributes}
@@ -47,7 +47,7 @@ def assert_harmless(text: str) -> Page:
     return found
 
 
-def test_a_page_of_a_thousand_partitions_is_less_than_a_megabyte_and_tells_the_worst_in_full() -> None:
+def test_a_page_of_1000_partitions_is_below_1_mb_with_the_worst_in_full() -> None:
     result, details = lossy(1_000)
     text = page(document_of(result), details, Provenance())
     assert len(text.encode()) <= SMALL == allowed(1_000)
@@ -62,7 +62,7 @@ def test_a_page_of_a_thousand_partitions_is_less_than_a_megabyte_and_tells_the_w
     assert [("Shortened" in section) for section in sections].count(False) < 20
 
 
-def test_the_worst_stand_first_by_their_losses_and_the_same_answer_gives_the_same_bytes() -> None:
+def test_partitions_are_ordered_by_loss_and_pages_are_reproducible() -> None:
     result, details = lossy(60)
     text = page(document_of(result), details, Provenance())
     found = re.findall('<th scope="row"><a href="#p[0-9]+">[^<]*-([0-9]+)</a>', text)
@@ -73,7 +73,7 @@ def test_the_worst_stand_first_by_their_losses_and_the_same_answer_gives_the_sam
 
 
 @pytest.mark.parametrize("result", [hostile_result(), unclean_result(), clean_result()])
-def test_what_evidence_says_is_only_ever_text(result: ScanResult) -> None:
+def test_hostile_evidence_is_only_text(result: ScanResult) -> None:
     rows = [["record", 5, 9, EVIL, EVIL, EVIL, EVIL]]
     sides = [report.DifferenceSide(EVIL, EVIL, [tuple(row) for row in rows], frozenset({0}), EVIL)] * 2
     details = {
@@ -96,7 +96,7 @@ def test_what_evidence_says_is_only_ever_text(result: ScanResult) -> None:
     assert_harmless(page(read(objects), details, Provenance()))
 
 
-def test_nothing_is_allowed_but_its_own_style() -> None:
+def test_the_content_security_policy_allows_only_the_page_style() -> None:
     text = page(document_of(unclean_result()), {}, Provenance())
     styles = re.findall("<style>(.*?)</style>", text, re.DOTALL)
     assert len(styles) == 1
@@ -105,7 +105,7 @@ def test_nothing_is_allowed_but_its_own_style() -> None:
     assert policy.startswith(f"default-src 'none'; style-src 'sha256-{digest}';")
 
 
-def test_what_is_not_known_is_told_as_that() -> None:
+def test_unknown_values_are_shown_as_not_known() -> None:
     result = unclean_result()
     for partition in result.partitions:
         partition.high_watermark_at_least = partition.high_watermark_witness = None
@@ -127,7 +127,7 @@ def test_what_is_not_known_is_told_as_that() -> None:
         assert words in text
 
 
-def test_commands_in_words_are_code_and_stay_text() -> None:
+def test_commands_in_sentences_are_code() -> None:
     objects = given(unclean_result())
     objects["findings"][0] |= {"message": "run `scan <b>` now", "advice": "an odd ` stays <i>"}
     text = page(read(objects), {}, Provenance())
@@ -135,7 +135,7 @@ def test_commands_in_words_are_code_and_stay_text() -> None:
     assert "an odd ` stays &lt;i&gt;" in text
 
 
-def test_incidents_of_a_document_are_told_first() -> None:
+def test_incidents_come_first() -> None:
     objects = given(unclean_result())
     first = objects["incidents"][0]
     assert (first["cause"], first["lost_at_least"], first["held_by"]) == ("replicas_diverge", 70, [2])
@@ -145,7 +145,7 @@ def test_incidents_of_a_document_are_told_first() -> None:
     assert "Good copies on broker 2" in text
 
 
-def test_hashes_can_be_checked_by_hand(tmp_path: Path) -> None:
+def test_hashes_can_be_checked_with_sha256sum(tmp_path: Path) -> None:
     hashes = [report.InputHash("a", 1, "00" * 32), report.InputHash("b", 2, "ff" * 32), report.InputHash("c", 1 << 50, None)]
     text = Page(page(document_of(clean_result()), {}, Provenance(hashes=hashes))).text
     listing = "".join(f"{file.sha256}  {file.path}\n" for file in hashes[:2])
@@ -172,11 +172,11 @@ def test_another_document_is_refused_with_the_place(spoil: Any, why: str) -> Non
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff", b"[" * 100_000, b'{"a": ' + b"9" * 5_000 + b"}"])
-def test_what_is_no_json_is_refused(data: bytes) -> None:
+def test_invalid_json_is_refused(data: bytes) -> None:
     with pytest.raises(UsageError, match="is no document of scan"):
         read_document(data, "scan.json")
 
 
-def test_a_document_and_the_answer_it_is_of_give_one_page() -> None:
+def test_a_document_and_its_answer_give_the_same_page() -> None:
     result, details = lossy(5)
     assert page(read(given(result)), details, Provenance()) == page(document_of(result), details, Provenance())

@@ -21,7 +21,7 @@ def test_a_scale_keeps_the_order_of_all_numbers_and_their_bounds(marks: list[int
 
 
 @given(st.lists(NUMBERS, min_size=2, max_size=20, unique=True))
-def test_marks_of_a_scale_can_be_told_apart(marks: list[int]) -> None:
+def test_marks_of_a_scale_keep_their_least_distance(marks: list[int]) -> None:
     places = sorted(map(Scale(marks).place, marks))
     assert min(right - left for left, right in pairwise(places)) >= 13.9
 
@@ -29,11 +29,11 @@ def test_marks_of_a_scale_can_be_told_apart(marks: list[int]) -> None:
 @pytest.mark.parametrize(
     ("marks", "is_true"), [([0, 300, 345, 370], True), ([0, 10**9, 10**9 + 70], False), ([7], True), ([], True)]
 )
-def test_a_scale_says_whether_distances_are_true(marks: list[int], *, is_true: bool) -> None:
+def test_a_scale_says_whether_distances_are_to_scale(marks: list[int], *, is_true: bool) -> None:
     assert Scale(marks).is_true is is_true
 
 
-def test_boxes_of_one_style_are_one_path_and_what_stands_above_comes_later() -> None:
+def test_boxes_of_one_style_are_one_path_and_upper_shapes_come_later() -> None:
     picture = Picture("")
     picture.box("dm", (200, 300), 10, 20)
     picture.box("e1", (132, 400.4), 10, 20)

@@ -42,7 +42,7 @@ ATTACKS: Final = (
 
 
 class Asked(ThreadingHTTPServer):
-    """Every name on the network, and what was asked of it."""
+    """A server for every host name; it records requests."""
 
     def __init__(self) -> None:
         self.paths: list[str] = []
@@ -50,7 +50,7 @@ class Asked(ThreadingHTTPServer):
 
 
 class Answering(BaseHTTPRequestHandler):
-    """Notes every request and answers it."""
+    """Records and answers every request."""
 
     server: Asked
 
@@ -65,7 +65,7 @@ class Answering(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def network() -> Iterator[Asked]:
-    """A network of which all requests are known."""
+    """A network that records all requests."""
     server = Asked()
     thread = Thread(target=server.serve_forever)
     thread.start()
@@ -76,7 +76,7 @@ def network() -> Iterator[Asked]:
 
 
 def opened(path: Path, *options: str, network: Asked | None = None) -> str:
-    """What Chromium makes of a page once it is loaded; all names lead to `network`."""
+    """The DOM of a page that Chromium has loaded; all host names resolve to `network`."""
     program = browser()
     assert program is not None
     names = [] if network is None else [f"--host-resolver-rules=MAP * 127.0.0.1:{network.server_address[1]}"]
@@ -118,7 +118,7 @@ def attacked() -> str:
     return page(read(objects), {}, Provenance(command=" ".join(ATTACKS), document=ATTACKS[0]))
 
 
-def test_nothing_is_asked_of_the_network_and_nothing_runs(tmp_path: Path, network: Asked) -> None:
+def test_the_page_makes_no_requests_and_runs_no_script(tmp_path: Path, network: Asked) -> None:
     for text in (attacked(), sample()):
         seen = opened(written(tmp_path, text), "--dump-dom", network=network)
         assert network.paths == []
@@ -127,7 +127,7 @@ def test_nothing_is_asked_of_the_network_and_nothing_runs(tmp_path: Path, networ
     assert "{{ 7 * 7 }}" in Page(attacked()).text
 
 
-def test_its_policy_stops_what_would_get_into_it_and_else_that_would_be_noticed(tmp_path: Path, network: Asked) -> None:
+def test_the_policy_blocks_injected_content_that_would_otherwise_be_noticed(tmp_path: Path, network: Asked) -> None:
     spoilt = attacked().replace("</main>", f'<img src="http://evil.test/i" alt="x"><script>{MARK}</script></main>')
     for text, asked in ((spoilt, []), (re.sub('<meta http-equiv="Content-Security-Policy".*?>', "", spoilt), ["/i"])):
         seen = opened(written(tmp_path, text), "--dump-dom", network=network)
@@ -147,7 +147,7 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("scheme", [[], ["--blink-settings=preferredColorScheme=0"]], ids=["light", "dark"])
-def test_axe_has_nothing_to_object_to(tmp_path: Path, axe: str, scheme: list[str]) -> None:
+def test_axe_finds_no_violations(tmp_path: Path, axe: str, scheme: list[str]) -> None:
     text = re.sub('<meta http-equiv="Content-Security-Policy".*?>', "", sample()).replace("<details>", "<details open>")
     run = (
         'axe.run({exclude: ["#axe"]}, {resultTypes: ["violations"]}).then(found => {'

@@ -26,37 +26,32 @@ from kafka_forensics.wording import (
 
 def write_changes(result: SnapshotsResult, format_name: str, to: Destination, *, verbose: bool = False) -> None:
     """Write `result` to `to` in one of the formats of `options.FORMATS`; tables leave out what is unchanged unless `verbose`."""
-    match format_name:
-        case "table":
-            to.stream.writelines(_table(result, to.width, verbose=verbose))
-        case "tsv":
-            to.stream.writelines(tsv_lines(CHANGE_COLUMNS, map(change_values, result.changes)))
-        case "json":
-            to.stream.writelines(document(result))
-        case "jsonl":
-            to.stream.writelines(lines(result))
-        case "markdown":
-            to.stream.writelines(_markdown(result, verbose=verbose))
-        case _:
-            raise AssertionError(format_name)
+    answer = {
+        "table": _table(result, to.width, verbose=verbose),
+        "tsv": tsv_lines(CHANGE_COLUMNS, map(change_values, result.changes)),
+        "json": document(result),
+        "jsonl": lines(result),
+        "markdown": _markdown(result, verbose=verbose),
+    }
+    to.stream.writelines(answer[format_name])
 
 
 def summary_lines(result: SnapshotsResult) -> list[str]:
-    """What was compared, what changed and what was found, in a few lines."""
+    """The verdict with the snapshots compared, and how many changes there are of each kind."""
     counts = Counter(change.kind for change in result.changes)
     counted = ", ".join(f"{counts[kind]} {kind.value.replace('_', ' ')}" for kind in ChangeKind if counts[kind]) or "none"
     severities = by_severity(result.findings)
     names = list(map(printable, result.snapshots))
-    spanned = " and ".join(names) if len(names) == 2 else f"{names[0]} to {names[-1]}"
+    scope = " and ".join(names) if len(names) == 2 else f"{names[0]} to {names[-1]}"
     nothing = "nothing found" if result.verdict == "clean" else "nothing new"
     return [
-        f"{result.verdict}: {severities or nothing} between {plural(len(names), 'snapshot')}, {spanned}{_within_newest(result)}",
+        f"{result.verdict}: {severities or nothing} between {plural(len(names), 'snapshot')}, {scope}{_within_newest(result)}",
         f"changes: {counted}",
     ]
 
 
 def _within_newest(result: SnapshotsResult) -> str:
-    """That the newest snapshot has findings of its own, which say nothing of what changed; the verdict counts them too."""
+    """A clause about findings of the newest snapshot itself: the verdict counts them, though they are not about changes."""
     name, scan = list(result.snapshots.items())[-1]
     if not scan.findings:
         return ""
@@ -79,12 +74,12 @@ def _table(result: SnapshotsResult, width: int, *, verbose: bool) -> Iterator[st
 def _findings(findings: Iterable[Finding], width: int) -> Iterator[str]:
     for finding in findings:
         yield f"\n{finding.severity.value} {finding.kind} ({finding.confidence.value})\n"
-        paragraphs = [printable(said) for said in (message(finding), advice(finding)) if said]
+        paragraphs = [printable(text) for text in (message(finding), advice(finding)) if text]
         yield from (f"  {line}\n" for line in wrapped(paragraphs, width - 2))
 
 
 def _incident(incident: Incident, result: SnapshotsResult, width: int) -> Iterator[str]:
-    """What happened to several partitions between two snapshots, and these, the longest loss first."""
+    """An incident of several partitions between two snapshots, and these partitions, the longest loss first."""
     evidence = result.findings[incident.findings[0]].evidence
     between = f"{evidence['from_snapshot']} and {evidence['to_snapshot']}"
     cost = f", {lost}" if (lost := cost_words(incident)) else ""
@@ -92,8 +87,8 @@ def _incident(incident: Incident, result: SnapshotsResult, width: int) -> Iterat
         f"{incident.severity.value} {incident_title(incident)}, between {between}: {plural(len(incident.partitions), 'partition')}"
     )
     yield f"\n{printable(head)}{cost} ({incident.confidence.value})\n"
-    said = [printable(incident_message(incident)), printable(incident_advice(incident))]
-    yield from (f"  {line}\n" for line in wrapped(said, width - 2))
+    paragraphs = [printable(incident_message(incident)), printable(incident_advice(incident))]
+    yield from (f"  {line}\n" for line in wrapped(paragraphs, width - 2))
     shown = incident.partitions[:SHOWN_PARTITIONS]
     yield from (f"  {line}\n" for line in partition_lines(incident, shown, result.findings, width - 2))
     if len(incident.partitions) > len(shown):
@@ -101,7 +96,7 @@ def _incident(incident: Incident, result: SnapshotsResult, width: int) -> Iterat
 
 
 def _markdown(result: SnapshotsResult, *, verbose: bool) -> Iterator[str]:
-    rows = [dict(zip(CHANGE_HEADS, row, strict=True)) for row in _rows(result, verbose=verbose)]
+    rows = list(_rows(result, verbose=verbose))
     for line in summary_lines(result):
         yield f"{markdown(line)}\n\n"
     if rows:
@@ -112,6 +107,6 @@ def _markdown(result: SnapshotsResult, *, verbose: bool) -> Iterator[str]:
 
 
 def _rows(result: SnapshotsResult, *, verbose: bool) -> Iterator[list[str]]:
-    """A row for each change that is told."""
+    """The cells of each change that is shown."""
     changes = (change for change in result.changes if verbose or change.kind is not ChangeKind.UNCHANGED)
-    return ([cell(value) for value in change_cells(change)] for change in changes)
+    return (list(map(cell, change_cells(change))) for change in changes)

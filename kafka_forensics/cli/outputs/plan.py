@@ -1,4 +1,4 @@
-"""Plans in every format: a table of candidates with the recommendation, rows, one JSON document, an object a partition."""
+"""Plans in every format: for a person a table of candidates, the recommendation and the steps."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -7,50 +7,51 @@ from typing import Final
 
 from kafka_forensics.cli.outputs import plan_words
 from kafka_forensics.cli.outputs.plan_steps import named, preamble, steps_of
-from kafka_forensics.cli.outputs.rows import drawn, markdown, markdown_lines, plain_table, table_lines, tsv_lines
-from kafka_forensics.cli.outputs.steps import markdown_of, minutes_to_start, partitions_words, text_of
+from kafka_forensics.cli.outputs.rows import markdown, markdown_lines, plain_table, rich_lines, table_lines, tsv_lines
+from kafka_forensics.cli.outputs.steps import minutes_to_start, partitions_words, steps_markdown, steps_text
 from kafka_forensics.cli.outputs.words import name
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.export import json_document
-from kafka_forensics.export.json_document import json_line
+from kafka_forensics.export.json_document import json_line, json_list
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Severity
 from kafka_forensics.model.json_objects import Columns, Json, attribute, attributes, json_text, object_of
 from kafka_forensics.model.results import SCHEMA_VERSION, ScanResult
 from kafka_forensics.questions.plan import Planned, Plans
-from kafka_forensics.replication.planner import Broker, Candidate, FollowerPlan, Loss, Witness, costs_of
+from kafka_forensics.replication.planner import Broker, Candidate, Loss, Witness, costs_of
 from kafka_forensics.wording import offset_range
 
-# Plans of several partitions as a list: where an election would lose something, and what no copy here can tell.
-
-
-_UNSAID: Final = {
+_NO_ASSIGNMENT: Final = {
     "no_controller_log": "No controller's log is here to say for {}",
     "controller_log_damaged": "The controller's log here is too damaged to say for {}",
     "controller_log_silent": "The controller's log here does not say for {}",
     "voters_behind": "The voters' copies of the controller's log end before they could say for {}",
 }
+_COULD_LOSE: Final = "an election could lose records{of}"
+_WOULD_DELETE: Final = "a leader would delete remote segments{of}"
+_ALL_AT_STAKE: Final = "{which}, so that all {they} is at stake"
+_DISAGREE: Final = "checkpoints and batches disagree where to cut{in_}"
+_FORCED: Final = "nobody leads until an election is forced{in_}"
 
 
-def overview(plans: Plans, width: int) -> Iterator[str]:
-    """A line for equal partitions where an election would lose something, followers would cut otherwise than by their batches, or
-    nobody can lead; then whose copies are not here."""
+def _overview(plans: Plans, width: int) -> Iterator[str]:
+    """The table of several plans, a line for partitions of a topic with equal results; then which copies are not here."""
     heads = ("partition", "elect", "election", "lost", "committed", "worst", "worst lost", "worst committed")
-    alike: defaultdict[tuple[str, ...], list[tuple[str, int]]] = defaultdict(list)
+    by_result: defaultdict[tuple[str, ...], list[tuple[str, int]]] = defaultdict(list)
     for planned in plans.planned:
-        alike[planned.plan.topic, *_row(planned)].append((planned.plan.topic, planned.plan.partition))
-    rows = [[partitions_words(partitions), *row] for (_, *row), partitions in alike.items()]
+        by_result[planned.plan.topic, *_overview_cells(planned)].append((planned.plan.topic, planned.plan.partition))
+    rows = [[partitions_words(partitions), *cells] for (_, *cells), partitions in by_result.items()]
     yield from table_lines(heads, (*heads[3:5], *heads[6:]), rows, width)
     for line in unseen_lines(plans):
         yield from plan_words.wrapped(line, width)
 
 
-def _row(planned: Planned) -> list[str]:
+def _overview_cells(planned: Planned) -> list[str]:
     best, worst = planned.recommended, max(planned.plan.candidates, key=_costs, default=None)
-    called = plan_words.labels(planned)
+    labels = plan_words.labels(planned)
     committed, _, lost = costs_of(planned.plan.at_stake)
-    at_worst = ["", str(lost), str(committed)] if worst is None else [called[worst.broker], *map(str, reversed(_costs(worst)))]
+    at_worst = ["", str(lost), str(committed)] if worst is None else [labels[worst.broker], *map(str, reversed(_costs(worst)))]
     if planned.salvage is not None:
         committed, _, lost = costs_of(planned.salvage.losses)
         return ["salvage", "", str(lost), str(committed), *at_worst]
@@ -60,11 +61,11 @@ def _row(planned: Planned) -> list[str]:
         return ["", "nobody can", str(lost), str(committed), *at_worst]
     if planned.plan.contested_by is not None:
         return ["", "not known", "?", "?", *at_worst]
-    return [called[best.broker], plan_words.election(planned, best), str(best.at_most), str(best.committed), *at_worst]
+    return [labels[best.broker], plan_words.election(planned, best), str(best.at_most), str(best.committed), *at_worst]
 
 
 def _is_unread(planned: Planned) -> bool:
-    """Whether nothing is known of what the copies hold."""
+    """Whether no log of the partition could be read."""
     return bool(planned.not_read) and not planned.plan.candidates and not planned.plan.at_stake
 
 
@@ -73,12 +74,12 @@ def _costs(candidate: Candidate) -> tuple[int, int]:
 
 
 def unseen_lines(plans: Plans) -> Iterator[str]:
-    """Whose copies are not here, a sentence for brokers that lack as many; who would not start; where no controller says whether
-    there are more replicas."""
-    lacking: defaultdict[int, list[Broker]] = defaultdict(list)
+    """Why the plans may miss losses: copies or voters not given, logs not read, brokers that would not start, replicas that no
+    controller's log can rule out."""
+    absent: defaultdict[int, list[Broker]] = defaultdict(list)
     for broker, count in sorted(plans.absent.items(), key=str):
-        lacking[count].append(broker)
-    for count, brokers in sorted(lacking.items(), reverse=True):
+        absent[count].append(broker)
+    for count, brokers in sorted(absent.items(), reverse=True):
         verb, whose = ("copy", "is") if len(brokers) == 1 else ("copies", "are")
         they = "it holds" if len(brokers) == 1 else "they hold"
         text = f"The {verb} of {plan_words.brokers(brokers)} {whose} not here for {plural(count, 'partition')}"
@@ -96,11 +97,11 @@ def unseen_lines(plans: Plans) -> Iterator[str]:
         text = f"Of the {voters} voters of the controllers' log {count} {'was' if count == 1 else 'were'} given{majority}"
         yield f"{text}: what {plan_words.brokers(plans.quorum.not_given)} may add or delete is not known."
     for kind, count in plans.assignment_unknown.items():
-        yield f"{_UNSAID[kind].format(plural(count, 'partition'))} whether there are further replicas, which may hold more."
+        yield f"{_NO_ASSIGNMENT[kind].format(plural(count, 'partition'))} whether there are further replicas, which may hold more."
 
 
 def _scan_found(plans: Plans) -> str:
-    """What the scan says all the same, of log directories that hold no partition any more."""
+    """A clause with the kinds that the scan found, for log directories without partitions."""
     findings = () if plans.result is None else plans.result.findings
     kinds = Counter(finding.kind for finding in findings if finding.severity is not Severity.INFO)
     listed = ", ".join(f"{kind} ({count})" if count > 1 else kind for kind, count in kinds.most_common())
@@ -108,7 +109,7 @@ def _scan_found(plans: Plans) -> str:
 
 
 def summary_line(plans: Plans) -> str:
-    """What is said on stderr at the end."""
+    """The last line on stderr."""
     if not plans.partitions and plans.without_copy:
         return f"nothing to plan: {_without_copy(plans)}{_scan_found(plans)}"
     if not plans.partitions and plans.by_raft:
@@ -121,52 +122,47 @@ def summary_line(plans: Plans) -> str:
 
 
 def _summary(plans: Plans) -> Iterator[str]:
-    """The clauses of the last line: what is at stake, else that nothing is; and what else is to be known."""
-    alone = plans.partitions == 1
+    """The clauses of the last line: what is at stake, or that nothing is; and what else matters."""
+    all_planned = plans.planned
     if plans.without_copy:
         yield _without_copy(plans)
-    at_stake = list(_at_stake(plans.planned, alone=alone))
-    salvaged = sum(planned.salvage is not None for planned in plans.planned)
-    if salvaged:
-        at_stake.append("a salvage loses less than any election" + ("" if alone else f" of {salvaged}"))
-    yield from at_stake or [_nothing_lost(plans)]
-    odd = sum(any(follower.disagrees for follower in _followers(planned)) for planned in plans.planned)
-    if odd:
-        yield "checkpoints and batches disagree where to cut" + ("" if alone else f" in {odd}")
-    forced = sum(planned.must_be_forced and not planned.plan.matters for planned in plans.planned)
-    if forced:
-        yield "nobody leads until an election is forced" + ("" if alone else f" in {forced}")
-    lacking = sum(bool(planned.without_topic_id) for planned in plans.planned)
-    if lacking:
-        yield "a log without a topic id would not be served" + ("" if alone else f" in {lacking}")
-    if not alone and plans.planned:
+    strays = sum(planned.plan.strays is not None for planned in all_planned)
+    unread = sum(map(_is_unread, all_planned))
+    matter = [planned.plan for planned in all_planned if planned.plan.matters]
+    at_stake = [
+        (unread, "no log could be read{of}"),
+        (sum(any(candidate.losses for candidate in planned.plan.candidates) for planned in all_planned), _COULD_LOSE),
+        (sum(bool(planned.held_by_no_copy) for planned in all_planned), "committed offsets{of} are on no copy here"),
+        (sum(any(candidate.remote.deleted for candidate in plan.candidates) for plan in matter), _WOULD_DELETE),
+        (strays, f"the controller's log does not know {_ALL_AT_STAKE}"),
+        (sum(not planned.plan.candidates for planned in all_planned) - strays - unread, f"nobody can lead {_ALL_AT_STAKE}"),
+        (sum(planned.salvage is not None for planned in all_planned), "a salvage loses less than any election{of}"),
+    ]
+    single = plans.partitions == 1
+    yield from list(_clauses(at_stake, single=single)) or [_nothing_lost(plans)]
+    followers = ([follower for candidate in planned.plan.candidates for follower in candidate.followers] for planned in all_planned)
+    others = [
+        (sum(any(follower.disagrees for follower in of_plan) for of_plan in followers), _DISAGREE),
+        (sum(planned.must_be_forced and not planned.plan.matters for planned in all_planned), _FORCED),
+        (sum(bool(planned.without_topic_id) for planned in all_planned), "a log without a topic id would not be served{in_}"),
+    ]
+    yield from _clauses(others, single=single)
+    if not single and all_planned:
         yield "with --topic and --partition, one is shown in full"
+
+
+def _clauses(counted: Iterable[tuple[int, str]], *, single: bool) -> Iterator[str]:
+    """Each text whose count of partitions is not 0, with that count unless there is a `single` partition."""
+    for count, text in counted:
+        if count:
+            numbers = (
+                {"of": "", "in_": "", "which": "it"} if single else {"of": f" of {count}", "in_": f" in {count}", "which": count}
+            )
+            yield text.format(**numbers, they="it holds" if count == 1 else "they hold")
 
 
 def _without_copy(plans: Plans) -> str:
     return f"no copy is here of {plural(len(plans.without_copy), 'partition')} ({named(plans.without_copy)})"
-
-
-def _at_stake(every: list[Planned], *, alone: bool) -> Iterator[str]:
-    costly = sum(any(candidate.losses for candidate in planned.plan.candidates) for planned in every)
-    strays = sum(planned.plan.strays is not None for planned in every)
-    unread = sum(map(_is_unread, every))
-    leaderless = sum(not planned.plan.candidates for planned in every) - strays - unread
-    if unread:
-        yield "no log could be read" + ("" if alone else f" of {unread}")
-    if costly:
-        yield "an election could lose records" + ("" if alone else f" of {costly}")
-    gone = sum(bool(planned.held_by_no_copy) for planned in every)
-    if gone:
-        yield "committed offsets" + ("" if alone else f" of {gone}") + " are on no copy here"
-    matter = [planned.plan for planned in every if planned.plan.matters]
-    deleting = sum(any(candidate.remote.deleted for candidate in plan.candidates) for plan in matter)
-    if deleting:
-        yield "a leader would delete remote segments" + ("" if alone else f" of {deleting}")
-    for count, why in ((strays, "the controller's log does not know"), (leaderless, "nobody can lead")):
-        if count:
-            which, they = "it" if alone else str(count), "it holds" if count == 1 else "they hold"
-            yield f"{why} {which}, so that all {they} is at stake"
 
 
 def _nothing_lost(plans: Plans) -> str:
@@ -179,15 +175,12 @@ def _nothing_lost(plans: Plans) -> str:
     return f"{no_election} would lose anything{in_part}"
 
 
-def _followers(planned: Planned) -> Iterator[FollowerPlan]:
-    return (follower for candidate in planned.plan.candidates for follower in candidate.followers)
-
-
 COLUMNS: Final = (
     *("topic", "partition", "truncate_by", "leader", "election", "is_recommended", "at_least", "at_most", "at_most_is_bound"),
     *("committed", "records", "bytes", "losses", "truncation_offsets", "checkpoints_disagree"),
 )
-"""Of a row a candidate, in tsv and Markdown; offsets unless named otherwise."""
+"""Columns in TSV, a row for each candidate; numbers are offsets unless named otherwise."""
+_PLAN: Final = attributes("topic partition truncate_by")
 _CONTROLLER: Final = attributes(
     "leader last_leader leader_epoch isr elr replica_assignment=assignment unclean_leader_election_enable=unclean_enabled"
 )
@@ -217,6 +210,7 @@ _FOLLOWER: Final = attributes(
     " checkpoint_disagrees=disagrees halts_unless_unclean=halts lost kept_different=kept below_leaders_start begins_anew"
 )
 _REMOTE_FATE: Final = attributes("remote_segments_unreferenced=unreferenced remote_segments_deleted=deleted")
+_SIZE: Final = attributes("records bytes")
 _WITNESS: Final = attributes("kind broker name end_offset said_end_offset=said")
 _LOSSES_SHOWN: Final = 12
 """Losses of one candidate that a table lists."""
@@ -225,53 +219,48 @@ _RIGHT: Final = frozenset({"records", "bytes", "committed"})
 
 
 def write_plans(plans: Plans, format_name: str, to: Destination, *, elect: str | None) -> None:
-    """Write plans in one of the formats of `options.FORMATS`; `elect` is the one leader asked for."""
-    match format_name:
-        case "table":
-            to.stream.writelines(_pages(plans, to, elect))
-        case "tsv":
-            to.stream.writelines(tsv_lines(COLUMNS, _rows(plans, elect)))
-        case "json":
-            to.stream.writelines(_document(plans, elect))
-        case "jsonl":
-            to.stream.writelines(_lines(plans, elect))
-        case "markdown":
-            to.stream.writelines(_report(plans, elect))
-        case _:
-            raise AssertionError(format_name)
+    """Write plans in one of the formats of `options.FORMATS`; `elect` is the leader of option --elect."""
+    answer = {
+        "table": _table(plans, to, elect),
+        "tsv": tsv_lines(COLUMNS, _rows(plans, elect)),
+        "json": _document(plans, elect),
+        "jsonl": _json_lines(plans, elect),
+        "markdown": _markdown(plans, elect),
+    }
+    to.stream.writelines(answer[format_name])
 
 
-def shown_of(planned: Planned, elect: str | None) -> list[Candidate]:
-    """The candidates asked for."""
+def _candidates(planned: Planned, elect: str | None) -> list[Candidate]:
     return [candidate for candidate in planned.plan.candidates if elect is None or str(candidate.broker) == elect]
 
 
-def _pages(plans: Plans, to: Destination, elect: str | None) -> Iterator[str]:
-    """The table of a single partition, or of several a line each; then the steps."""
+def _table(plans: Plans, to: Destination, elect: str | None) -> Iterator[str]:
+    """The candidates of a single partition, or the overview of several; then the steps."""
     if plans.partitions != 1:
-        yield from overview(plans, to.width)
+        yield from _overview(plans, to.width)
     for planned in plans.planned if plans.partitions == 1 else ():
-        shown = shown_of(planned, elect)
+        shown = _candidates(planned, elect)
         yield from plan_words.wrapped(plan_words.title(planned), to.width)
         if shown:
-            yield from _candidates(planned, shown, to)
-        for line in plan_words.notes(planned, shown, every_follower=elect is not None):
+            yield from _candidate_table(planned, shown, to)
+        for line in plan_words.notes_below_table(planned, shown, every_follower=elect is not None):
             yield from plan_words.wrapped(line, to.width)
         yield "\n"
         yield from plan_words.wrapped(" ".join(_advice(planned, elect, plans)), to.width)
-    yield from text_of(preamble(plans), steps_of(plans, elect), to.width)
+    yield from steps_text(preamble(plans), steps_of(plans, elect), to.width)
 
 
 def _advice(planned: Planned, elect: str | None, plans: Plans | None = None) -> list[str]:
-    """What is recommended, and what it costs; with `plans`, whether it waits for the controllers."""
+    """The recommendation and its cost; with `plans`, also whether the controllers must be repaired first."""
     chosen = planned.chosen(elect)
-    words = list(plan_words.nobody(planned)) if chosen is None else [plan_words.verdict(planned, chosen)]
-    waits = plans is not None and plans.controller_findings
-    return [*words, "Nothing may start before step 1 is done: it is about the controllers."] if waits else words
+    sentences = list(plan_words.no_leader_sentences(planned)) if chosen is None else [plan_words.recommendation(planned, chosen)]
+    if plans is not None and plans.controller_findings:
+        sentences.append("Nothing may start before step 1 is done: it is about the controllers.")
+    return sentences
 
 
-def _candidates(planned: Planned, shown: Sequence[Candidate], to: Destination) -> Iterator[str]:
-    """A row a candidate, a line in it for each loss and each cut."""
+def _candidate_table(planned: Planned, shown: Sequence[Candidate], to: Destination) -> Iterator[str]:
+    """A row for each candidate, with a line for each loss and each cut."""
     from rich.text import Text
 
     table = plain_table()
@@ -280,26 +269,26 @@ def _candidates(planned: Planned, shown: Sequence[Candidate], to: Destination) -
     for candidate in shown:
         for line in zip_longest(*_cells(planned, candidate), fillvalue=""):
             table.add_row(*map(Text, line))
-    return drawn(table, to)
+    return rich_lines(table, to)
 
 
 def _cells(planned: Planned, candidate: Candidate) -> list[list[str]]:
-    """Lines of each cell of a candidate's row."""
-    called = plan_words.labels(planned)
-    cutting = [
-        f"{called[follower_plan.broker]} {'anew ' if follower_plan.begins_anew else ''}at {follower_plan.truncation_offset}"
-        for follower_plan in candidate.followers
-        if follower_plan.begins_anew or follower_plan.truncation_offset not in (None, follower_plan.log_end_offset)
+    """The lines of each cell of a candidate's row."""
+    labels = plan_words.labels(planned)
+    cuts = [
+        f"{labels[follower.broker]} {'anew ' if follower.begins_anew else ''}at {follower.truncation_offset}"
+        for follower in candidate.followers
+        if follower.begins_anew or follower.truncation_offset not in (None, follower.log_end_offset)
     ]
     mark = " *" if _is_recommended(planned, candidate) else ""
     losses = [(loss, planned.amount(loss)) for loss in candidate.losses[:_LOSSES_SHOWN]]
     more = [f"{len(candidate.losses) - len(losses)} more"] if len(candidate.losses) > len(losses) else []
     return [
-        [called[candidate.broker] + mark],
+        [labels[candidate.broker] + mark],
         [plan_words.election(planned, candidate)],
-        cutting,
+        cuts,
         [*(offset_range(loss.start, loss.end) for loss, _ in losses), *more] or [plan_words.nothing_lost(planned, candidate)],
-        [", ".join(called[broker] for broker in loss.held_by) or "remote storage" for loss, _ in losses],
+        [", ".join(labels[broker] for broker in loss.held_by) or "remote storage" for loss, _ in losses],
         ["?" if amount.records is None else str(amount.records) for _, amount in losses],
         ["?" if amount.bytes is None else str(amount.bytes) for _, amount in losses],
         [str(loss.committed) for loss, _ in losses],
@@ -308,40 +297,33 @@ def _cells(planned: Planned, candidate: Candidate) -> list[list[str]]:
 
 def _rows(plans: Plans, elect: str | None) -> Iterator[Json]:
     for planned in plans.planned:
-        named = attributes("topic partition truncate_by")
-        for candidate in shown_of(planned, elect):
+        candidates = _candidates(planned, elect) if planned.plan.candidates else [None]
+        for candidate in candidates:
+            followers = () if candidate is None else candidate.followers
+            losses = planned.plan.at_stake if candidate is None else candidate.losses
             yield {
-                **object_of(named, planned.plan),
-                "leader": candidate.broker,
+                **object_of(_PLAN, planned.plan),
+                "leader": None if candidate is None else candidate.broker,
                 **_cost(planned, candidate),
-                "losses": [[loss.start, loss.end, loss.held_by] for loss in candidate.losses],
-                "truncation_offsets": {str(follower.broker): follower.truncation_offset for follower in candidate.followers},
-                "checkpoints_disagree": any(follower.disagrees for follower in candidate.followers),
-            }
-        if not planned.plan.candidates:
-            yield {
-                **object_of(named, planned.plan),
-                "leader": None,
-                "election": "nobody",
-                "is_recommended": False,
-                **_amounts(planned, planned.plan.at_stake),
-                "losses": [[loss.start, loss.end, loss.held_by] for loss in planned.plan.at_stake],
-                "truncation_offsets": {},
-                "checkpoints_disagree": False,
+                "losses": [[loss.start, loss.end, loss.held_by] for loss in losses],
+                "truncation_offsets": {str(follower.broker): follower.truncation_offset for follower in followers},
+                "checkpoints_disagree": any(follower.disagrees for follower in followers),
             }
 
 
 def _partition_object(planned: Planned, elect: str | None) -> Json:
-    """One partition's plan."""
     plan, control = planned.plan, planned.given.control
     return {
-        **object_of(attributes("topic partition truncate_by"), plan),
+        **object_of(_PLAN, plan),
         "controller": None if control is None else object_of(_CONTROLLER, control),
-        "replicas": _replica_objects(planned),
+        "replicas": [
+            *(object_of(_REPLICA, replica) for replica in planned.given.replicas),
+            *(object_of(_UNREAD, context) for context in planned.not_read),
+        ],
         "recommended": plan.recommended if planned.recommends_one_leader else None,
         "salvage": _salvage_object(planned),
         **object_of(attributes("loses_alike=alike chosen_by contested_by"), plan),
-        "candidates": [_candidate_object(planned, candidate) for candidate in shown_of(planned, elect)],
+        "candidates": [_candidate_object(planned, candidate) for candidate in _candidates(planned, elect)],
         "advice": _advice(planned, elect),
         "already_lost": [object_of(_ALREADY_LOST, lost) for lost in plan.already_lost],
         "at_stake": [_loss_object(planned, loss) for loss in plan.at_stake],
@@ -360,16 +342,19 @@ def _entries(epochs: Iterable[EpochEntry] | None) -> list[tuple[int, int]] | Non
     return None if epochs is None else [(entry.leader_epoch, entry.start_offset) for entry in epochs]
 
 
-def _replica_objects(planned: Planned) -> list[Json]:
-    """The replicas, those planned with and then those of which nothing could be read."""
-    read = [object_of(_REPLICA, replica) for replica in planned.given.replicas]
-    return [*read, *(object_of(_UNREAD, context) for context in planned.not_read)]
-
-
-def _cost(planned: Planned, candidate: Candidate) -> Json:
-    """What an election is, and what it costs, in every data format."""
-    recommended = _is_recommended(planned, candidate)
-    return {"election": candidate.election, "is_recommended": recommended, **_amounts(planned, candidate.losses)}
+def _cost(planned: Planned, candidate: Candidate | None) -> Json:
+    """The kind of an election and its cost in TSV and JSON; None: where nobody can lead, all is lost."""
+    losses = planned.plan.at_stake if candidate is None else candidate.losses
+    committed, at_least, at_most = costs_of(losses)
+    return {
+        "election": "nobody" if candidate is None else candidate.election,
+        "is_recommended": candidate is not None and _is_recommended(planned, candidate),
+        "at_least": at_least,
+        "at_most": at_most,
+        "at_most_is_bound": planned.plan.at_most_is_bound,
+        "committed": committed,
+        **object_of(_SIZE, planned.total(losses)),
+    }
 
 
 def _is_recommended(planned: Planned, candidate: Candidate) -> bool:
@@ -377,25 +362,10 @@ def _is_recommended(planned: Planned, candidate: Candidate) -> bool:
 
 
 def _salvage_object(planned: Planned) -> Json | None:
-    """The salvage that is recommended, if one is."""
     if planned.salvage is None:
         return None
     committed, _, at_most = costs_of(planned.salvage.losses)
     return {"committed": committed, "at_most": at_most, "options": planned.salvage.options}
-
-
-def _amounts(planned: Planned, losses: Sequence[Loss]) -> Json:
-    """What is lost in all."""
-    committed, at_least, at_most = costs_of(losses)
-    total = planned.total(losses)
-    return {
-        "at_least": at_least,
-        "at_most": at_most,
-        "at_most_is_bound": planned.plan.at_most_is_bound,
-        "committed": committed,
-        "records": total.records,
-        "bytes": total.bytes,
-    }
 
 
 def _candidate_object(planned: Planned, candidate: Candidate) -> Json:
@@ -410,14 +380,12 @@ def _candidate_object(planned: Planned, candidate: Candidate) -> Json:
 
 
 def _loss_object(planned: Planned, loss: Loss) -> Json:
-    amount = planned.amount(loss)
     return {
         "offset_start": loss.start,
         "offset_end": loss.end,
         "committed_end_offset": loss.committed_end if loss.committed else None,
         "witness": _witness_object(loss.witness),
-        "records": amount.records,
-        "bytes": amount.bytes,
+        **object_of(_SIZE, planned.amount(loss)),
         **object_of(attributes("held_by kept_by"), loss),
     }
 
@@ -426,7 +394,7 @@ def _witness_object(witness: Witness | None) -> Json | None:
     return None if witness is None else object_of(_WITNESS, witness)
 
 
-def _tool(plans: Plans, elect: str | None) -> Json:
+def _summary_object(plans: Plans, elect: str | None) -> Json:
     result, minutes = plans.result, minutes_to_start(plans.bytes_to_recover.values())
     assert isinstance(result, ScanResult)
     return {
@@ -448,37 +416,34 @@ def _by_broker(counts: Mapping[Broker, int]) -> list[Json]:
 
 
 def _document(plans: Plans, elect: str | None) -> Iterator[str]:
-    """The JSON document in pieces, a line a partition."""
+    """The JSON document in pieces, a line for each partition."""
     assert plans.result is not None
-    head = json_text(_tool(plans, elect))
-    yield f'{head[:-1]},\n "partitions": ['
-    for number, planned in enumerate(plans.planned):
-        yield ("," if number else "") + f"\n  {json_text(_partition_object(planned, elect))}"
+    yield f"{json_text(_summary_object(plans, elect))[:-1]},\n"
+    yield from json_list(' "partitions"', (_partition_object(planned, elect) for planned in plans.planned))
     gaps = ", ".join(map(json_text, map(json_document.incomplete_object, plans.result.incomplete)))
-    yield f'],\n "incomplete": [{gaps}]}}\n'
+    yield f' "incomplete": [{gaps}]}}\n'
 
 
-def _lines(plans: Plans, elect: str | None) -> Iterator[str]:
-    """An object with its `type` a line: partitions, what could not be read, the summary."""
+def _json_lines(plans: Plans, elect: str | None) -> Iterator[str]:
+    """An object with its `type` on each line: partitions, what could not be read, the summary."""
     assert plans.result is not None
     for planned in plans.planned:
         yield json_line("partition", _partition_object(planned, elect))
     for gap in plans.result.incomplete:
         yield json_line("incomplete", json_document.incomplete_object(gap))
-    yield json_line("summary", _tool(plans, elect))
+    yield json_line("summary", _summary_object(plans, elect))
 
 
-def _report(plans: Plans, elect: str | None) -> Iterator[str]:
-    """The steps as Markdown; then a section a partition, candidates and notes."""
+def _markdown(plans: Plans, elect: str | None) -> Iterator[str]:
+    """The steps; then a section for each partition with its candidates and notes."""
     yield "# kafka-forensics: plan\n"
-    yield from markdown_of(preamble(plans), steps_of(plans, elect))
+    yield from steps_markdown(preamble(plans), steps_of(plans, elect))
     if plans.partitions != 1:
         yield from (f"\n{markdown(line)}\n" for line in unseen_lines(plans))
     for planned in plans.planned:
-        shown = shown_of(planned, elect)
+        shown = _candidates(planned, elect)
         yield f"\n## {markdown(name(planned.plan.topic, planned.plan.partition))}\n\n{markdown(plan_words.title(planned))}.\n\n"
-        lines = [[", ".join(part) for part in _cells(planned, candidate)] for candidate in shown]
-        yield from markdown_lines(_HEADS, (dict(zip(_HEADS, line, strict=True)) for line in lines))
-        for note in plan_words.notes(planned, shown, every_follower=elect is not None):
+        yield from markdown_lines(_HEADS, (map(", ".join, _cells(planned, candidate)) for candidate in shown))
+        for note in plan_words.notes_below_table(planned, shown, every_follower=elect is not None):
             yield f"\n{markdown(note)}\n"
         yield f"\n**{markdown(' '.join(_advice(planned, elect, plans)))}**\n"

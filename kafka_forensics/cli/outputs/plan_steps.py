@@ -1,7 +1,4 @@
-"""The steps of a plan: numbered, in plain words, for all partitions at once, each with the one command that it needs.
-
-Whoever must lead starts first and alone. All of it safe to print.
-"""
+"""The steps of a plan for all partitions at once, each with the command that it needs. All of it is safe to print."""
 
 import shlex
 from collections import defaultdict
@@ -13,8 +10,8 @@ from kafka_forensics.cli.outputs.plan_words import STRAYS, begins_remotely, brok
 from kafka_forensics.cli.outputs.steps import (
     DESCRIBE,
     OF_ALL_BROKERS,
+    OperatorStep,
     Partition,
-    Step,
     controllers_first,
     controllers_step,
     election_command,
@@ -35,20 +32,20 @@ from kafka_forensics.replication.small_files import ABSENT
 from kafka_forensics.wording import rerun_command
 
 _SETTING: Final = "unclean.leader.election.enable"
-_TOPICS: Final = 5
+_TOPICS_NAMED: Final = 5
 """Topics that a command to look at them names."""
 
 
 def preamble(plans: Plans) -> str:
-    """What holds for every step."""
+    """The paragraph above the steps, which applies to all of them."""
     return (
         "HOST:PORT is a node that runs. If a command does not show what its step says within "
         f"{minutes_to_start(plans.bytes_to_recover.values())} minutes, stop all brokers, copy again and plan again."
     )
 
 
-class _Election(NamedTuple):
-    """A partition, and the election that is to come about."""
+class _PlannedElection(NamedTuple):
+    """A partition, the candidate that should become its leader, and what that needs."""
 
     planned: Planned
     candidate: Candidate
@@ -59,31 +56,31 @@ class _Election(NamedTuple):
         return self.planned.plan.topic, self.planned.plan.partition
 
 
-def steps_of(plans: Plans, elect: str | None) -> list[Step]:
-    """What to do, in this order; nothing where no broker can lead any partition. Steps end where a new plan is due."""
+def steps_of(plans: Plans, elect: str | None) -> list[OperatorStep]:
+    """What to do, in this order; empty where no broker can lead any partition. Steps end where a new plan is needed."""
     chosen = [(planned, planned.chosen(elect)) for planned in plans.planned]
-    elections = [_Election(planned, one, planned.needs(one)) for planned, one in chosen if one is not None]
+    elections = [_PlannedElection(planned, leader, planned.needs(leader)) for planned, leader in chosen if leader is not None]
     again = [*_plan_again(plans, elections), *(_find_watermarks(elections) if elect is None else ())]
-    ordered = [] if again else [*_asked_first(plans, elections), *_to_leaders(plans, elections, elect)]
-    return list(dict.fromkeys([*_before_all(plans), *again, *ordered, *(_hanging(plans) if plans.live else ())]))
+    ordered = [] if again else [*_before_starts(plans, elections), *_election_steps(plans, elections, elect)]
+    return list(dict.fromkeys([*_find_copies(plans), *again, *ordered, *(_open_transactions(plans) if plans.live else ())]))
 
 
-def _to_leaders(plans: Plans, elections: Sequence[_Election], elect: str | None) -> Iterable[Step]:
-    """How to have these elections come about, or a salvage of what that loses less of, or what no order of starts serves."""
+def _election_steps(plans: Plans, elections: Sequence[_PlannedElection], elect: str | None) -> Iterable[OperatorStep]:
+    """How to have these leaders elected; or a salvage, where that loses less or no order of starts has them elected."""
     if elect is None and any(planned.salvage is not None for planned in plans.planned):
-        return _salvaged(plans, [planned for planned in plans.planned if planned.salvage is not None])
+        return _salvage(plans, [planned for planned in plans.planned if planned.salvage is not None])
     if not elections:
         return ()
     if plans.live and all(election.candidate.election == "leads" for election in elections):
-        return _running(elections)
+        return _keep_running(elections)
     order = plans.start_order(elect)
     if order.impossible:
-        return _salvaged(plans, [election.planned for election in elections if election.partition in order.impossible])
-    return _ordered(plans, elections, order) if order.rounds else _any_order(plans, elections)
+        return _salvage(plans, [election.planned for election in elections if election.partition in order.impossible])
+    return _start_in_order(plans, elections, order) if order.rounds else _start_in_any_order(plans, elections)
 
 
-def _hanging(plans: Plans) -> Iterator[Step]:
-    """What to do on the running cluster about transactions that no coordinator lists."""
+def _open_transactions(plans: Plans) -> Iterator[OperatorStep]:
+    """What to do on the running cluster about open transactions that no coordinator lists."""
     for finding in () if plans.result is None else plans.result.findings:
         evidence, place = finding.evidence, finding.place
         if finding.kind not in kinds_with(Trait.OPEN_TRANSACTION) or place.topic is None or place.partition is None:
@@ -93,31 +90,33 @@ def _hanging(plans: Plans) -> Iterator[Step]:
         partitions = ((place.topic, place.partition),)
         if evidence.get("look_again_at") is not None:
             again = rfc3339(evidence["look_again_at"])
-            yield Step("look_again", f"If {what} is still open at {again}, plan again on a new copy.", None, (), partitions)
+            yield OperatorStep("look_again", f"If {what} is still open at {again}, plan again on a new copy.", None, (), partitions)
         if evidence.get("find_hanging") is not None:
-            yield Step("find_hanging", f"See whether Kafka calls {what} hanging:", evidence["find_hanging"], (), partitions)
+            yield OperatorStep("find_hanging", f"See whether Kafka calls {what} hanging:", evidence["find_hanging"], (), partitions)
             if evidence.get("command") is not None and evidence.get("safe_to_abort") is not False:
-                yield Step("abort", f"If it does, end {what}:", evidence["command"], (), partitions)
+                yield OperatorStep("abort", f"If it does, end {what}:", evidence["command"], (), partitions)
 
 
-def _salvaged(plans: Plans, rescued: Sequence[Planned]) -> Iterator[Step]:
-    """Log directories built from all copies, where that loses less than any election, or no order of starts has them elected."""
-    partitions = tuple((planned.plan.topic, planned.plan.partition) for planned in rescued)
+def _salvage(plans: Plans, salvaged: Sequence[Planned]) -> Iterator[OperatorStep]:
+    """Build log directories from all copies with `kafka-forensics salvage`."""
+    partitions = tuple((planned.plan.topic, planned.plan.partition) for planned in salvaged)
     live = {replica.broker for planned in plans.planned for replica in planned.given.replicas if replica.is_live}
-    held = sorted(live, key=broker_order)
-    yield Step("stop", f"Stop {brokers(held)}, if running. If a broker ran since it was copied, plan again.", None, tuple(held))
+    live_brokers = tuple(sorted(live, key=broker_order))
+    yield OperatorStep(
+        "stop", f"Stop {brokers(live_brokers)}, if running. If a broker ran since it was copied, plan again.", None, live_brokers
+    )
     asked = None if plans.result is None else plans.result.asked
     command = rerun_command("salvage", asked, *plans.salvage_options, "--output", "DIR")
     why = "A salvage loses less of {} than any election"
-    if not any(planned.salvage for planned in rescued):
+    if not any(planned.salvage for planned in salvaged):
         why = "No order of starts has the best leaders of {} elected: somebody else in sync comes first"
     text = f"{why.format(partitions_words(partitions))}. Write log directories to a new DIR, and follow the steps that it prints. "
     text += "Then copy again, and plan what is left:"
-    yield Step("salvage", text, command, (), partitions)
+    yield OperatorStep("salvage", text, command, (), partitions)
 
 
-def _before_all(plans: Plans) -> Iterator[Step]:
-    """What is to be found, and planned, before a plan of what is here."""
+def _find_copies(plans: Plans) -> Iterator[OperatorStep]:
+    """Look for copies of partitions that have none here, and plan all partitions."""
     if plans.without_copy:
         text = (
             f"No copy of {named(plans.without_copy)} is here, and brokers begin without those records. Look for further copies "
@@ -125,11 +124,11 @@ def _before_all(plans: Plans) -> Iterator[Step]:
         )
         if any(topic == REMOTE_LOG_METADATA_TOPIC for topic, _ in plans.without_copy):
             text += f" Without {REMOTE_LOG_METADATA_TOPIC} brokers know no remote segment that it lists."
-        yield Step("copy", text, None, (), tuple(plans.without_copy))
+        yield OperatorStep("copy", text, None, (), tuple(plans.without_copy))
     if plans.others:
         more = plural(plans.others, "further partition")
         text = f"Plan without --topic and --partition first: brokers start for {more} in these log directories, too."
-        yield Step("plan_all", text)
+        yield OperatorStep("plan_all", text)
 
 
 def named(partitions: Sequence[Partition]) -> str:
@@ -137,34 +136,36 @@ def named(partitions: Sequence[Partition]) -> str:
     return first_few([name(*partition) for partition in partitions], 4)
 
 
-def _plan_again(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]:
-    """What must be known or mended before any other step is right: each ends with another plan."""
+def _plan_again(plans: Plans, elections: Sequence[_PlannedElection]) -> Iterator[OperatorStep]:
+    """What must be found or repaired first; each step ends with another plan."""
     yield from controllers_first(plans.controller_findings)
     if plans.without_logs:
         text = f"Copy the log directories of {brokers(plans.without_logs)} again, with their .log files, and plan again."
-        yield Step("copy", text, None, plans.without_logs)
+        yield OperatorStep("copy", text, None, plans.without_logs)
     for broker, finding in plans.files_to_repair:
         if finding.evidence.get("reason") != ABSENT:
-            yield Step("mend", mend_words(broker, finding), None, (broker,))
+            yield OperatorStep("mend", mend_words(broker, finding), None, (broker,))
     missing = [missing for election in elections for missing in election.planned.plan.missing]
     not_read = [gap.broker for gap in missing if gap.kind in ("log_not_read", "copy_not_read")]
     if unread := _distinct(broker for broker in not_read if broker is not None and broker not in plans.without_logs):
-        yield Step("read", f"See to it that the logs of {brokers(unread)} can be read whole, and plan again.", None, unread)
+        yield OperatorStep("read", f"See to it that the logs of {brokers(unread)} can be read whole, and plan again.", None, unread)
     for strays in sorted({planned.plan.strays for planned in plans.planned if planned.plan.strays is not None}):
-        yield Step("copy", STRAYS[strays])
+        yield OperatorStep("copy", STRAYS[strays])
     kinds = {gap.kind for gap in missing}
     if "topic_undecided" in kinds:
-        yield Step("find_topic", "Find out by the controller's log which topic id is the present one, and plan again.")
+        yield OperatorStep("find_topic", "Find out by the controller's log which topic id is the present one, and plan again.")
     if "voters_behind" in kinds:
-        yield Step("copy", "Look for a newer copy of a voter's __cluster_metadata-0, and plan again before any controller starts.")
+        yield OperatorStep(
+            "copy", "Look for a newer copy of a voter's __cluster_metadata-0, and plan again before any controller starts."
+        )
     lacking = [broker for election in elections for broker in election.needs.plan_again_with]
     if absent := _distinct(broker for broker in lacking if broker not in plans.without_logs):
         text = f"Copy the log directories of {brokers(absent)} as well, and plan again: they may hold what no other copy holds."
-        yield Step("copy", text, None, absent)
+        yield OperatorStep("copy", text, None, absent)
 
 
-def _find_watermarks(elections: Sequence[_Election]) -> Iterator[Step]:
-    """What must be known where it decides who should lead whether records of a replica without a high watermark were committed."""
+def _find_watermarks(elections: Sequence[_PlannedElection]) -> Iterator[OperatorStep]:
+    """Find the high watermark of replicas without one, where it decides who should lead."""
     contested: defaultdict[tuple[Broker, ...], list[Partition]] = defaultdict(list)
     for election in elections:
         plan = election.planned.plan
@@ -179,39 +180,41 @@ def _find_watermarks(elections: Sequence[_Election]) -> Iterator[Step]:
             "again with the second copy. "
             "Without one, decide: plan each with --elect N."
         )
-        yield Step("find_watermark", text, None, tuple(silent), tuple(partitions))
+        yield OperatorStep("find_watermark", text, None, tuple(silent), tuple(partitions))
 
 
-def _asked_first(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]:
-    """What to make sure of before anything else is done."""
+def _before_starts(plans: Plans, elections: Sequence[_PlannedElection]) -> Iterator[OperatorStep]:
+    """What to repair and look for before any broker starts."""
     for broker, finding in plans.files_to_repair:
-        yield Step("mend", mend_words(broker, finding), None, (broker,))
+        yield OperatorStep("mend", mend_words(broker, finding), None, (broker,))
     if any(missing.kind in ASSIGNMENT_UNKNOWN for election in elections for missing in election.planned.plan.missing):
-        yield Step("ask", "Make sure that no other broker has a replica: no controller's log here says so, and it may hold more.")
+        yield OperatorStep(
+            "ask", "Make sure that no other broker has a replica: no controller's log here says so, and it may hold more."
+        )
     if lost := tuple(election.partition for election in elections if election.planned.held_by_no_copy):
         text = (
             f"Start no broker yet: committed offsets of {partitions_words(lost)} are on no copy here. Look for further copies"
             " (other log directories, backups, names ending in .deleted), and plan again with them."
         )
-        yield Step("copy", text, None, (), lost)
+        yield OperatorStep("copy", text, None, (), lost)
 
 
-def _running(elections: Sequence[_Election]) -> Iterator[Step]:
-    """Of running brokers, where those that should lead do."""
-    yield Step("leads", "Let the brokers run: those that should lead do.", DESCRIBE)
+def _keep_running(elections: Sequence[_PlannedElection]) -> Iterator[OperatorStep]:
+    """Steps for running brokers where the right ones lead already."""
+    yield OperatorStep("leads", "Let the brokers run: those that should lead do.", DESCRIBE)
     for broker in _distinct(broker for election in elections for broker in election.needs.set_aside):
-        yield Step("stop", f"Stop {brokers([broker])}.", None, (broker,))
-        yield from _mended(elections, broker)
-        yield Step("start", f"Start {brokers([broker])}.", None, (broker,))
+        yield OperatorStep("stop", f"Stop {brokers([broker])}.", None, (broker,))
+        yield from _prepare_log_dirs(elections, broker)
+        yield OperatorStep("start", f"Start {brokers([broker])}.", None, (broker,))
 
 
-def _any_order(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]:
-    """That nobody need be stopped or forced, as far as all that could be elected was seen."""
+def _start_in_any_order(plans: Plans, elections: Sequence[_PlannedElection]) -> Iterator[OperatorStep]:
+    """Steps where every election loses nothing."""
     assignment_unknown = any(
         missing.kind in ASSIGNMENT_UNKNOWN for election in elections for missing in election.planned.plan.missing
     )
-    yield from _mended(elections, None)
-    yield from _formatted(plans)
+    yield from _prepare_log_dirs(elections, None)
+    yield from _format_log_dirs(plans)
     candidates = [candidate for election in elections for candidate in election.planned.plan.candidates]
     trimmed = any(follower.below_leaders_start for candidate in candidates for follower in candidate.followers)
     except_start = " but what was deleted already from the leader's log" if trimmed else ""
@@ -221,15 +224,15 @@ def _any_order(plans: Plans, elections: Sequence[_Election]) -> Iterator[Step]:
     text = f"Start the brokers in any order: {whoever} is elected, {nothing} is lost{except_start}."
     if len(elections) == 1 and elections[0].candidate.broker != elections[0].planned.plan.recommended:
         text += f" {capital(brokers([elections[0].candidate.broker]))} can be made the leader without force once it is in the ISR."
-    yield Step("start", text, None, _distinct(broker for election in elections for broker in election.needs.started))
-    yield from _refused(plans)
+    yield OperatorStep("start", text, None, _distinct(broker for election in elections for broker in election.needs.started))
+    yield from _repair_refused_logs(plans)
 
 
-def _ordered(plans: Plans, elections: Sequence[_Election], starts: StartOrder) -> Iterator[Step]:
-    """Stop, copy, start one broker after the other, and have it elected."""
-    held = _distinct(broker for election in elections for broker in election.needs.started)
-    copied = _distinct(broker for election in elections for broker in _copied_first(election))
-    text = f"Stop {brokers(held)}, if running"
+def _start_in_order(plans: Plans, elections: Sequence[_PlannedElection], starts: StartOrder) -> Iterator[OperatorStep]:
+    """Stop, copy, then start one broker after the other and have it elected."""
+    started = _distinct(broker for election in elections for broker in election.needs.started)
+    copied = _distinct(broker for election in elections for broker in _holders(election).intersection(election.needs.copy_first))
+    text = f"Stop {brokers(started)}, if running"
     if copied:
         text += f", and copy the log directories of {brokers(copied)}, whole: no other copy holds what this plan gives up"
     if given_up := [election.partition for election in elections if _gives_up_remote_segments(election)]:
@@ -237,148 +240,149 @@ def _ordered(plans: Plans, elections: Sequence[_Election], starts: StartOrder) -
             f". Copy the remote segments of {partitions_words(given_up)}, which this plan gives up, from the remote store to "
             "another place first"
         )
-    yield Step("stop", f"{text}. If a broker ran since it was copied, plan again.", None, held)
+    yield OperatorStep("stop", f"{text}. If a broker ran since it was copied, plan again.", None, started)
     if dead := _distinct(broker for election in elections for broker in _dead_holders(election)):
         copies = "copy" if len(dead) == 1 else "copies"
-        yield Step("keep", f"Keep the {copies} of {brokers(dead)} given here: of what is lost, no more is left.", None, dead)
-    yield from _formatted(plans)
+        yield OperatorStep(
+            "keep", f"Keep the {copies} of {brokers(dead)} given here: of what is lost, no more is left.", None, dead
+        )
+    yield from _format_log_dirs(plans)
     controls = [election.planned.given.control for election in elections]
     is_known = None not in controls
-    both = [broker for broker in held if broker in plans.combined]
+    both = [broker for broker in started if broker in plans.combined]
     controllers = controllers_step(both, "the controllers" if is_known else "the controllers or ZooKeeper")
     steps = [controllers, *_unclean(elections, starts, is_known=is_known)]
     yield from sorted(steps, key=lambda step: step.kind != "check_unclean")
     for number, start in enumerate(starts.rounds):
-        yield from _mended(elections, start.broker)
+        yield from _prepare_log_dirs(elections, start.broker)
         yield from _start(start, alone=any(start.broker in later.stopped for later in starts.rounds[number:]))
     for broker in starts.others:
-        yield from _mended(elections, broker)
-    yield from _refused(plans)
+        yield from _prepare_log_dirs(elections, broker)
+    yield from _repair_refused_logs(plans)
     if starts.others:
         order = ", then ".join(brokers([broker]) for broker in starts.others)
-        yield Step("start", f"Start {order}.", None, starts.others)
+        yield OperatorStep("start", f"Start {order}.", None, starts.others)
     if starts.forbid_unclean and is_known:
         default = next(control.unclean_by_default for control in controls if control is not None)
         before = f"--delete-config {_SETTING}" if default is None else f"--add-config {_SETTING}={str(default).lower()}"
-        yield Step("restore_unclean", "Restore that setting of all brokers:", f"{OF_ALL_BROKERS} {before}")
-        if topics := _allowing(elections, by_topic=True):
+        yield OperatorStep("restore_unclean", "Restore that setting of all brokers:", f"{OF_ALL_BROKERS} {before}")
+        if topics := _topics_allowing_unclean(elections, by_topic=True):
             command = of_topics(topics, f"--add-config {_SETTING}=true")
-            yield Step("restore_unclean", f"Allow them again for {listed(map(printable, topics))}:", command)
+            yield OperatorStep("restore_unclean", f"Allow them again for {listed(map(printable, topics))}:", command)
 
 
-def _unclean(elections: Sequence[_Election], starts: StartOrder, *, is_known: bool) -> Iterator[Step]:
-    """Whether unclean elections are allowed, which makes whoever starts first the leader."""
+def _unclean(elections: Sequence[_PlannedElection], starts: StartOrder, *, is_known: bool) -> Iterator[OperatorStep]:
+    """Check or forbid unclean elections, which make whichever broker starts first the leader."""
     if not starts.forbid_unclean:
-        topics = _allowing(elections)
-        known = "; no line means no" if is_known else "; settings that only a controllers' log shows may allow them, too"
-        known = f": the controllers' log allows them for {listed(map(printable, topics))}" if topics else known
-        text = f"See whether unclean elections are allowed{known}. If so, whoever starts first is elected: keep to this order."
-        yield Step("check_unclean", text, f"grep -H {_SETTING} server.properties")
+        topics = _topics_allowing_unclean(elections)
+        hint = "; no line means no" if is_known else "; settings that only a controllers' log shows may allow them, too"
+        hint = f": the controllers' log allows them for {listed(map(printable, topics))}" if topics else hint
+        text = f"See whether unclean elections are allowed{hint}. If so, whoever starts first is elected: keep to this order."
+        yield OperatorStep("check_unclean", text, f"grep -H {_SETTING} server.properties")
         return
     text = "Where unclean elections are allowed, no order of starts serves all partitions. "
     if is_known:
-        yield Step("forbid_unclean", f"{text}Forbid them for now:", f"{OF_ALL_BROKERS} --add-config {_SETTING}=false")
-        if topics := _allowing(elections, by_topic=True):
+        yield OperatorStep("forbid_unclean", f"{text}Forbid them for now:", f"{OF_ALL_BROKERS} --add-config {_SETTING}=false")
+        if topics := _topics_allowing_unclean(elections, by_topic=True):
             command = of_topics(topics, f"--add-config {_SETTING}=false")
-            yield Step("forbid_unclean", f"Also for {listed(map(printable, topics))}:", command)
+            yield OperatorStep("forbid_unclean", f"Also for {listed(map(printable, topics))}:", command)
     else:
         text += "A topic's or dynamic setting overrules server.properties: take away any that allows them. "
         text += f"Set {_SETTING}=false in server.properties of every node before it starts:"
-        yield Step("check_unclean", text, f"grep -H {_SETTING} server.properties")
+        yield OperatorStep("check_unclean", text, f"grep -H {_SETTING} server.properties")
 
 
-def _formatted(plans: Plans) -> Iterator[Step]:
-    """What a node needs before it starts on an empty log directory; ZooKeeper's brokers need nothing."""
+def _format_log_dirs(plans: Plans) -> Iterator[OperatorStep]:
+    """Format empty log directories of KRaft nodes, which do not start on them."""
     for broker in plans.unformatted:
         clusters = {summary.cluster_id for summary in plans.result.brokers if summary.cluster_id} if plans.result else set()
-        known = shlex.quote(clusters.pop()) if len(clusters) == 1 else "CLUSTER_ID"
+        cluster_id = shlex.quote(clusters.pop()) if len(clusters) == 1 else "CLUSTER_ID"
         text = (
             f"The log directory of {brokers([broker])} is empty, and a node with KRaft does not start on it. Let `kafka-forensics "
             "salvage` build it from the other copies, or format it:"
         )
-        yield Step("format", text, f"kafka-storage.sh format --cluster-id {known} --config server.properties", (broker,))
+        yield OperatorStep(
+            "format", text, f"kafka-storage.sh format --cluster-id {cluster_id} --config server.properties", (broker,)
+        )
 
 
-def _start(start: StartRound, *, alone: bool) -> Iterator[Step]:
-    """Start one broker, and have it elected for all that it must lead."""
+def _start(start: StartRound, *, alone: bool) -> Iterator[OperatorStep]:
+    """Start one broker, and have it elected for all partitions that it must lead."""
     who, partitions = brokers([start.broker]), start.leads
     topics = sorted({topic for topic, _ in partitions})
     if start.stopped:
-        yield Step("stop", f"Stop {brokers(start.stopped)}: {who} has to be elected alone.", None, start.stopped)
-    yield Step("start", f"Start {who}, and no other yet.", None, (start.broker,), partitions)
+        yield OperatorStep("stop", f"Stop {brokers(start.stopped)}: {who} has to be elected alone.", None, start.stopped)
+    yield OperatorStep("start", f"Start {who}, and no other yet.", None, (start.broker,), partitions)
     if start.forced:
         text = f"Have it elected for {partitions_words(start.forced)}; try again until the command succeeds:"
-        yield Step("elect", text, election_command(start.forced), (start.broker,), start.forced)
+        yield OperatorStep("elect", text, election_command(start.forced), (start.broker,), start.forced)
     isr = ", with nobody else in ISR and ELR" if alone else ""
-    named = f" --topic {shlex.quote('|'.join(topics))}" if len(topics) <= _TOPICS else ""
-    yield Step("leads", f"See that {who} leads {partitions_words(partitions)}{isr}:", DESCRIBE + named, (start.broker,), partitions)
+    named = f" --topic {shlex.quote('|'.join(topics))}" if len(topics) <= _TOPICS_NAMED else ""
+    yield OperatorStep(
+        "leads", f"See that {who} leads {partitions_words(partitions)}{isr}:", DESCRIBE + named, (start.broker,), partitions
+    )
 
 
-def _mended(elections: Sequence[_Election], broker: Broker | None) -> Iterator[Step]:
-    """What to do in a broker's log directories before it starts; None: in those of all brokers."""
+def _prepare_log_dirs(elections: Sequence[_PlannedElection], broker: Broker | None) -> Iterator[OperatorStep]:
+    """What to do in a broker's log directories before it starts; None: what to do in those of all brokers."""
     lacking: defaultdict[tuple[Broker, str], list[Partition]] = defaultdict(list)
     for election in elections:
-        for of_broker, topic_id in election.planned.without_topic_id.items():
-            if broker in (None, of_broker):
-                lacking[of_broker, topic_id or "ID, with the id that kafka-topics.sh --describe shows"].append(election.partition)
-    for (of_broker, topic_id), partitions in lacking.items():
+        for lacking_broker, topic_id in election.planned.without_topic_id.items():
+            if broker in (None, lacking_broker):
+                shown_id = topic_id or "ID, with the id that kafka-topics.sh --describe shows"
+                lacking[lacking_broker, shown_id].append(election.partition)
+    for (lacking_broker, topic_id), partitions in lacking.items():
         text = (
-            f"Before {brokers([of_broker])} starts, write a file partition.metadata into its {_directories(partitions)}, of the "
-            f"lines version: 0 and topic_id: {printable(topic_id)}. Without it that log is not served."
+            f"Before {brokers([lacking_broker])} starts, write a file partition.metadata into its {_directories(partitions)}, "
+            f"of the lines version: 0 and topic_id: {printable(topic_id)}. Without it that log is not served."
         )
-        yield Step("write_topic_id", text, None, (of_broker,), tuple(partitions))
+        yield OperatorStep("write_topic_id", text, None, (lacking_broker,), tuple(partitions))
     aside = tuple(election.partition for election in elections if broker in election.needs.set_aside)
     if broker is not None and aside:
         text = (
             f"Move the {_directories(aside)} of {brokers([broker])} out of its log directory (never delete it): it copies the "
             "leader anew, so that nothing stays different, damaged or missing."
         )
-        yield Step("move_aside", text, None, (broker,), aside)
+        yield OperatorStep("move_aside", text, None, (broker,), aside)
 
 
 def _directories(partitions: Sequence[Partition]) -> str:
     return f"{'directory' if len(partitions) == 1 else 'directories'} {partitions_words(partitions)}"
 
 
-def _refused(plans: Plans) -> Iterator[Step]:
-    """Brokers that would not start on the logs of their copies."""
+def _repair_refused_logs(plans: Plans) -> Iterator[OperatorStep]:
+    """Repair logs on which brokers would not start."""
     for planned in plans.planned:
         for replica in planned.given.replicas:
             if replica.is_live and (reason := refusal(planned, replica.broker)) is not None:
                 who = capital(brokers([replica.broker]))
                 text = f"{who} would not start as it is, {reason}: copy its log directories; a scan of the same paths tells more."
-                yield Step("mend", text, None, (replica.broker,))
+                yield OperatorStep("mend", text, None, (replica.broker,))
 
 
-def _holders(election: _Election) -> set[Broker]:
-    """Who has some of what would be lost on a disk."""
+def _holders(election: _PlannedElection) -> set[Broker]:
+    """Brokers that have some of the lost offsets on disk."""
     return {broker for loss in election.candidate.losses for broker in holders_on_disk(election.planned, loss)}
 
 
-def _copied_first(election: _Election) -> Iterator[Broker]:
-    """Of these, brokers whose log directories are to be copied."""
-    holders = _holders(election)
-    return (broker for broker in election.needs.copy_first if broker in holders)
-
-
-def _gives_up_remote_segments(election: _Election) -> bool:
+def _gives_up_remote_segments(election: _PlannedElection) -> bool:
     """Whether the leader would delete remote segments, or not serve what they hold."""
     lost = any(begins_remotely(election.planned, loss) for loss in election.candidate.losses)
     return lost or election.candidate.remote.deleted > 0
 
 
-def _dead_holders(election: _Election) -> Iterator[Broker]:
-    """Of what would be lost, brokers that hold it on a disk and will not come back."""
+def _dead_holders(election: _PlannedElection) -> Iterator[Broker]:
+    """Brokers that have some of the lost offsets on disk and will not come back."""
     holders = _holders(election)
     return (replica.broker for replica in election.planned.given.replicas if replica.broker in holders and not replica.is_live)
 
 
-def _allowing(elections: Sequence[_Election], *, by_topic: bool = False) -> list[str]:
-    """Topics for which the controllers' log allows unclean elections, or that have a setting of their own that does."""
+def _topics_allowing_unclean(elections: Sequence[_PlannedElection], *, by_topic: bool = False) -> list[str]:
+    """Topics for which the controllers' log allows unclean elections, with `by_topic` by a setting of the topic itself."""
     controls = [(election.partition[0], election.planned.given.control) for election in elections]
     known = [(topic, control) for topic, control in controls if control is not None]
     return sorted({topic for topic, control in known if (control.unclean_by_topic if by_topic else control.unclean_enabled)})
 
 
-def _distinct(names: Iterable[Broker]) -> tuple[Broker, ...]:
-    return tuple(sorted(set(names), key=broker_order))
+def _distinct(repeated: Iterable[Broker]) -> tuple[Broker, ...]:
+    return tuple(sorted(set(repeated), key=broker_order))

@@ -1,4 +1,4 @@
-"""A plan in words: what each election costs, what followers do, whom to elect. All of it safe to print."""
+"""Sentences about a plan: what each election costs, what followers do, whom to elect. All of it is safe to print."""
 
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,6 +19,7 @@ from kafka_forensics.replication.planner import (
     Loss,
     Missing,
     Plan,
+    PlanReplica,
     Witness,
     costs_of,
     truncates_by,
@@ -68,32 +69,29 @@ STRAYS: Final = {
     "set_aside": "Do not start a broker: the controller's log here does not know this topic, and brokers rename what it does "
     "not know to -stray and serve it no more. Look for a newer copy of __cluster_metadata and plan again with it.",
 }
-"""What comes of a topic that the controllers do not know."""
-CONTRADICTIONS_SHOWN: Final = 5
+"""What brokers do with a topic that the controllers do not know."""
+_CONTRADICTIONS_SHOWN: Final = 5
 
 
 def ranges_words(ranges: Ranges) -> str:
-    """The first few of a set of offsets."""
+    """`0 to 2, 7 and 3 more ranges`: the first few ranges of offsets."""
     shown = ", ".join(offset_range(*offsets) for offsets in ranges[:3])
     return shown + (f" and {len(ranges) - 3} more ranges" if len(ranges) > 3 else "")
 
 
 def offsets_words(ranges: Ranges) -> str:
-    """The first few of a set of offsets, called that: `offset 5`, `offsets 0 to 2, 7 and 3 more ranges`."""
+    """`offset 5`, `offsets 0 to 2, 7 and 3 more ranges`: the first few ranges of offsets."""
     single = len(ranges) == 1 and ranges[0][1] - ranges[0][0] == 1
     return f"{'offset' if single else 'offsets'} {ranges_words(ranges)}"
 
 
 def labels(planned: Planned) -> dict[Broker, str]:
-    """Brokers as tables call them: a copy that is named by its path by as much of the end of it as tells it apart."""
-    names = [replica.broker for replica in planned.given.replicas]
-    parts = {broker: str(broker).rstrip("/").split("/") for broker in names}
+    """Broker → its name in tables: of a copy's path the shortest end that no other copy has."""
+    paths = {replica.broker: str(replica.broker).rstrip("/").split("/") for replica in planned.given.replicas}
     shortest = {}
-    for broker in names:
-        ends = range(1, len(parts[broker]) + 1)
-        alone = (end for end in ends if sum(part[-end:] == parts[broker][-end:] for part in parts.values()) == 1)
-        end = next(alone, len(parts[broker]))
-        shortest[broker] = printable("/".join(parts[broker][-end:]))
+    for broker, path in paths.items():
+        unique = (end for end in range(1, len(path)) if sum(other[-end:] == path[-end:] for other in paths.values()) == 1)
+        shortest[broker] = printable("/".join(path[-next(unique, len(path)) :]))
     return shortest
 
 
@@ -106,12 +104,12 @@ def brokers(names: Sequence[Broker]) -> str:
 
 
 def capital(words: str) -> str:
-    """`words` as the beginning of a sentence; names within them stay as they are."""
+    """`words` with a capital first letter."""
     return words[:1].upper() + words[1:]
 
 
 def witness_words(witness: Witness) -> str:
-    """Who says that something was committed."""
+    """What proves that records were committed."""
     whose = printable(str(witness.broker))
     if witness.said is not None:
         whose += f", whose log ends at {witness.end_offset}"
@@ -128,16 +126,16 @@ def witness_words(witness: Witness) -> str:
 
 
 def election(planned: Planned, candidate: Candidate) -> str:
-    """How an election is called, with the reason where a member of the ELR must be forced."""
+    """The kind of an election, with the reason where a member of the ELR must be forced."""
     given = planned.given
-    crashed = any(replica.crashed for replica in given.replicas if replica.broker == candidate.broker)
     elr = () if given.control is None or given.control.elr is None else given.control.elr
+    crashed = _replica(planned, candidate.broker).crashed
     forced = candidate.election == "unclean" and crashed and given.node(candidate.broker) in elr
     return ELECTIONS[candidate.election] + (" (not stopped cleanly)" if forced else "")
 
 
 def title(planned: Planned) -> str:
-    """The partition, how its followers truncate, and what the controller last said."""
+    """The partition, how its followers truncate, and the last state that a controller's log has."""
     plan, control = planned.plan, planned.given.control
     by = truncates_by(planned.given.replicas)
     reason = ", as was asked for" if by != plan.truncate_by else "" if by == "epochs" else ": the logs know no leader epochs"
@@ -155,17 +153,17 @@ def _ids(ids: Iterable[int]) -> str:
 
 
 def loss_words(planned: Planned, loss: Loss) -> str:
-    """What one loss is: `70 records at offsets 300 to 369, on broker 2 alone, all proven committed (…)`."""
+    """One loss: `70 records at offsets 300 to 369, on broker 2 alone, all proven committed (…)`."""
     amount = planned.amount(loss)
-    many = "" if amount.records is None else plural(amount.records, "record") + " at "
-    alone = " alone" if len(loss.held_by) == 1 else ""
+    records = "" if amount.records is None else plural(amount.records, "record") + " at "
+    suffix = " alone" if len(loss.held_by) == 1 else ""
     damaged = [broker for broker in loss.held_by if holds(damaged_by(planned, broker), loss.start)]
     if damaged:
-        alone += ", damaged there" if len(damaged) == len(loss.held_by) else f" (damaged on {brokers(damaged)})"
+        suffix += ", damaged there" if len(damaged) == len(loss.held_by) else f" (damaged on {brokers(damaged)})"
     where = f"on {brokers(loss.held_by)}" if loss.held_by else "in remote storage, of no log here"
     if loss.held_by and not holders_on_disk(planned, loss):
         where = f"in remote storage, of the log of {brokers(loss.held_by)}"
-    text = f"{many}{offsets_words(((loss.start, loss.end),))}, {where}{alone}"
+    text = f"{records}{offsets_words(((loss.start, loss.end),))}, {where}{suffix}"
     if loss.committed and loss.witness is not None:
         part = "all" if loss.committed_end == loss.end else f"those at {offset_range(loss.start, loss.committed_end)}"
         text += f", {part} proven committed ({witness_words(loss.witness)})"
@@ -176,24 +174,23 @@ def loss_words(planned: Planned, loss: Loss) -> str:
 
 
 def holders_on_disk(planned: Planned, loss: Loss) -> list[Broker]:
-    """Those of its holders who have some of a loss on a disk; nobody has where it is in remote storage alone."""
+    """Brokers that have some offsets of a loss on disk, not only in remote storage."""
     replicas = [replica for broker in loss.held_by if (replica := planned.replica(broker)) is not None]
     return [replica.broker for replica in replicas if replica.local_log_start_offset is None or loss.end > replica.copied_from]
 
 
 def begins_remotely(planned: Planned, loss: Loss) -> bool:
-    """Whether nobody has the first offset of a loss on a disk."""
+    """Whether the first offset of a loss exists only in remote storage."""
     return not holders_on_disk(planned, loss._replace(end=loss.start + 1))
 
 
 def damaged_by(planned: Planned, broker: Broker) -> Ranges:
-    """Offsets of a replica's batches that are damaged, from its log start on."""
+    """Offsets of a replica's damaged batches, from its log start on."""
     replica = planned.replica(broker)
     return () if replica is None else clipped(replica.damaged, replica.log_start_offset, NO_END)
 
 
-def damage_lines(planned: Planned) -> Iterator[str]:
-    """A sentence for each replica that holds damaged batches."""
+def _damage_lines(planned: Planned) -> Iterator[str]:
     for replica in planned.given.replicas:
         ranges = damaged_by(planned, replica.broker)
         if ranges:
@@ -203,8 +200,13 @@ def damage_lines(planned: Planned) -> Iterator[str]:
             )
 
 
-def bounds(planned: Planned, candidate: Candidate) -> str:
-    """The loss with its bounds, a sentence."""
+def _replica(planned: Planned, broker: Broker) -> PlanReplica:
+    """The replica of a broker that has one."""
+    return next(replica for replica in planned.given.replicas if replica.broker == broker)
+
+
+def _bounds(planned: Planned, candidate: Candidate) -> str:
+    """A sentence with the bounds of the loss."""
     plan = planned.plan
     more = "" if plan.at_most_is_bound else " of the copies that are here"
     least = counted_in_words(planned, candidate.losses, candidate.at_least)
@@ -212,21 +214,21 @@ def bounds(planned: Planned, candidate: Candidate) -> str:
 
 
 def counted_in_words(planned: Planned, losses: Sequence[Loss], offsets: int) -> str:
-    """An amount of what is lost, each version counted: records, or offsets where these are not all records, or are not known."""
-    dense = planned.total(losses).records == costs_of(losses)[2]
-    if dense and losses:
+    """A number of records, or of offsets unless all are known to be records; different records at one offset all count."""
+    total = costs_of(losses)[2]
+    if losses and planned.total(losses).records == total:
         return plural(offsets, "record")
-    several = counted(normalised((loss.start, loss.end) for loss in losses)) < costs_of(losses)[2]
+    several = counted(normalised((loss.start, loss.end) for loss in losses)) < total
     return plural(offsets, "offset") + (", each version of them counted" if several else "")
 
 
-def follower_sentence(planned: Planned, candidate: Candidate, follower_plan: FollowerPlan) -> str:
+def _follower_sentence(planned: Planned, candidate: Candidate, follower_plan: FollowerPlan) -> str:
     """What a replica does under a leader."""
     who, end = f"If {brokers([candidate.broker])} leads, {brokers([follower_plan.broker])}", follower_plan.log_end_offset
     if follower_plan.truncation_offset is None:
         reason = refusal(planned, follower_plan.broker)
         return f"{who} does nothing: it " + ("is not there." if reason is None else f"would not start, {reason}.")
-    leader = next(replica for replica in planned.given.replicas if replica.broker == candidate.broker)
+    leader = _replica(planned, candidate.broker)
     cut = follower_plan.truncation_offset
     text = "keeps its log" if cut == end else f"cuts its log from {end} to {cut}"
     if follower_plan.begins_anew:
@@ -249,30 +251,26 @@ def follower_sentence(planned: Planned, candidate: Candidate, follower_plan: Fol
 
 
 def nothing_lost(planned: Planned, candidate: Candidate) -> str:
-    """`none`, or `none from 100 on` where followers delete what was deleted already from the leader's log."""
+    """`none`, or `none from 100 on` where followers delete offsets below the leader's log start."""
     if not any(follower.below_leaders_start for follower in candidate.followers):
         return "none"
-    start = next(replica.log_start_offset for replica in planned.given.replicas if replica.broker == candidate.broker)
-    return f"none from {start} on"
+    return f"none from {_replica(planned, candidate.broker).log_start_offset} on"
 
 
 def _deleted_already(candidates: Sequence[Candidate]) -> str:
-    """What followers delete because the leader's log starts later than theirs; nothing where all logs start alike."""
-    deleted = {
-        candidate.broker: max((follower.below_leaders_start for follower in candidate.followers), default=0)
-        for candidate in candidates
-    }
-    costs = [f"{plural(count, 'offset')} if {brokers([broker])} leads" for broker, count in deleted.items() if count]
+    """A clause for offsets that followers delete because the leader's log starts later than theirs; empty without any."""
+    deleted = ((leader.broker, max((plan.below_leaders_start for plan in leader.followers), default=0)) for leader in candidates)
+    costs = [f"{plural(count, 'offset')} if {brokers([broker])} leads" for broker, count in deleted if count]
     return f", but for what was deleted already from the leader's log ({', '.join(costs)})" if costs else ""
 
 
-def ordinary_lines(planned: Planned) -> Iterator[str]:
-    """What an ordinary start of all brokers would lose of what is proven committed; nothing where that cannot be told."""
+def _ordinary_start_lines(planned: Planned) -> Iterator[str]:
+    """What an ordinary start of all brokers would lose of the offsets proven committed; nothing where that is not known."""
     plan = planned.plan
     if not plan.ordinary_loss or not plan.ordinary:
         return
     losing = [candidate for candidate in plan.candidates if candidate.broker in plan.ordinary and candidate.committed]
-    costs = ", ".join(f"{plural(one.committed, 'committed offset')} under {brokers([one.broker])}" for one in losing)
+    costs = ", ".join(f"{plural(leader.committed, 'committed offset')} under {brokers([leader.broker])}" for leader in losing)
     if any(candidate.election == "unknown" for candidate in losing):
         yield f"If all brokers are simply started (who is in sync is on no disk), one of these may lead: it would lose {costs}."
     elif len(losing) == len(plan.ordinary) == 1:
@@ -281,8 +279,8 @@ def ordinary_lines(planned: Planned) -> Iterator[str]:
         yield f"If all brokers are simply started, {brokers(plan.ordinary)} may be elected: that would lose {costs}."
 
 
-def notes(planned: Planned, shown: Sequence[Candidate], *, every_follower: bool) -> Iterator[str]:
-    """What the table cannot say: what happened before, what followers do that is not plain, which witnesses are missing."""
+def notes_below_table(planned: Planned, shown: Sequence[Candidate], *, every_follower: bool) -> Iterator[str]:
+    """Sentences below the table: earlier losses, unusual cuts of followers, damage, missing witnesses, contradictions."""
     for lost in planned.plan.already_lost:
         absent = f" and nothing at {offset_range(lost.replaced_end, lost.end)}" if lost.replaced_end < lost.end else ""
         other = f"other records at {offset_range(lost.start, lost.replaced_end)}" if lost.replaced_end > lost.start else "none"
@@ -294,38 +292,43 @@ def notes(planned: Planned, shown: Sequence[Candidate], *, every_follower: bool)
     yield from _lost_in_remote_storage(planned)
     for candidate in shown:
         for follower in candidate.followers:
-            plain = not (follower.halts or follower.kept or follower.disagrees)
-            if every_follower or not plain or follower.below_leaders_start or follower.begins_anew:
-                yield follower_sentence(planned, candidate, follower)
+            is_unusual = (
+                follower.halts or follower.kept or follower.disagrees or follower.below_leaders_start or follower.begins_anew
+            )
+            if every_follower or is_unusual:
+                yield _follower_sentence(planned, candidate, follower)
         if candidate.own_cut:
-            own = plural(candidate.own_cut, "offset")
-            yield f"If {brokers([candidate.broker])} leads, it has lost {own} from the end of its log by recovery as it started."
+            cut = plural(candidate.own_cut, "offset")
+            yield f"If {brokers([candidate.broker])} leads, it has lost {cut} from the end of its log by recovery as it started."
         yield from _remote_sentences(candidate)
-    yield from ordinary_lines(planned)
-    yield from damage_lines(planned)
-    separate = ("same_broker", "topic_unknown")
-    yield from (missing_words(planned, missing) for missing in planned.plan.missing if missing.kind not in separate)
-    yield from _clashes(planned)
-    contradictions = [
-        finding for finding in planned.findings if finding.kind in kinds_with(Trait.CONTRADICTS_WITNESS) and not _recovered(finding)
-    ]
-    for finding in contradictions[:CONTRADICTIONS_SHOWN]:
+    yield from _ordinary_start_lines(planned)
+    yield from _damage_lines(planned)
+    unlisted_directories = ("same_broker", "topic_unknown")
+    yield from (_missing_sentence(planned, missing) for missing in planned.plan.missing if missing.kind not in unlisted_directories)
+    yield from _node_id_clashes(planned)
+    kinds = kinds_with(Trait.CONTRADICTS_WITNESS)
+    contradictions = [finding for finding in planned.findings if finding.kind in kinds and not _is_repaired_by_recovery(finding)]
+    for finding in contradictions[:_CONTRADICTIONS_SHOWN]:
         yield f"Contradiction: {finding.kind}: {printable(message(finding))}"
-    if len(contradictions) > CONTRADICTIONS_SHOWN:
-        yield f"Contradiction: {len(contradictions) - CONTRADICTIONS_SHOWN} more, which a scan of the same paths tells."
+    if len(contradictions) > _CONTRADICTIONS_SHOWN:
+        yield f"Contradiction: {len(contradictions) - _CONTRADICTIONS_SHOWN} more, which a scan of the same paths tells."
 
 
 def _lost_in_remote_storage(planned: Planned) -> Iterator[str]:
-    """Losses that a scan finds and no election here can bring back."""
-    told = normalised((loss.start, loss.end) for candidate in planned.plan.candidates for loss in candidate.losses)
+    """Losses in remote storage that a scan finds and that are not among the losses of any election."""
+    lost_by_elections = normalised((loss.start, loss.end) for candidate in planned.plan.candidates for loss in candidate.losses)
     for finding in planned.findings:
         start, end = finding.place.offset_start or 0, finding.place.offset_end or 0
-        if finding.kind == "UNCLEAN_LOSS" and finding.evidence.get("in_remote_storage") and without(((start, end),), told):
+        if (
+            finding.kind == "UNCLEAN_LOSS"
+            and finding.evidence.get("in_remote_storage")
+            and without(((start, end),), lost_by_elections)
+        ):
             yield f"Already happened: {printable(message(finding))}"
 
 
 def _remote_sentences(candidate: Candidate) -> Iterator[str]:
-    """What becomes of remote segments under a leader."""
+    """What a leader does with remote segments."""
     who, fate = f"If {brokers([candidate.broker])} leads", candidate.remote
     if fate.unreferenced:
         stays = "stays" if fate.unreferenced == 1 else "stay"
@@ -337,101 +340,101 @@ def _remote_sentences(candidate: Candidate) -> Iterator[str]:
         yield f"{who}, it deletes {plural(fate.forgotten, 'remote segment')}, for it knows no epoch as old as theirs."
 
 
-def _recovered(finding: Finding) -> bool:
-    """Whether a finding is of a missing file of epochs, all of which a recovery takes from the batches."""
-    known = finding.evidence.get("epochs_after_start")
-    return bool(known) and known == finding.evidence.get("batches")
+def _is_repaired_by_recovery(finding: Finding) -> bool:
+    """Whether recovery restores all entries of the missing leader-epoch-checkpoint that a finding is about from the batches."""
+    epochs = finding.evidence.get("epochs_after_start")
+    return bool(epochs) and epochs == finding.evidence.get("batches")
 
 
-def missing_words(planned: Planned, missing: Missing) -> str:
-    """A witness that is not there, as a sentence."""
-    reason = refusal(planned, missing.broker) if missing.kind == "does_not_start" else None
-    taken = _taken_for(planned, missing.broker) if missing.kind == "copy_unnamed" else None
-    epochs, unread = _epochs_known(planned, missing.broker), _unread(planned, missing.broker)
-    who, called = "" if missing.broker is None else brokers([missing.broker]), printable(str(missing.broker))
-    text = _MISSING[missing.kind].format(who, name=called, reason=reason, taken=taken, unread=unread, epochs=epochs)
+def _missing_sentence(planned: Planned, missing: Missing) -> str:
+    """A missing witness."""
+    replica = planned.replica(missing.broker)
+    values = {
+        "name": printable(str(missing.broker)),
+        "reason": refusal(planned, missing.broker) if missing.kind == "does_not_start" else None,
+        "taken": _presumed_broker(planned, missing.broker) if missing.kind == "copy_unnamed" else None,
+        "unread": "" if replica is None else _unread_offsets(replica),
+        "epochs": "" if replica is None else _epochs_loaded(replica),
+    }
+    text = _MISSING[missing.kind].format("" if missing.broker is None else brokers([missing.broker]), **values)
     return f"Missing: {text}."
 
 
-def _epochs_known(planned: Planned, broker: Broker | None) -> str:
-    """What a broker without a checkpoint of its epochs knows of them."""
-    replica = planned.replica(broker)
-    if replica is None or not (replica.starts and replica.is_live):
+def _epochs_loaded(replica: PlanReplica) -> str:
+    """Which leader epochs a broker without a usable checkpoint loads as it starts."""
+    if not (replica.starts and replica.is_live):
         return ""
     if replica.epochs_without_checkpoint:
         return ": " + ("its recovery takes epochs" if replica.crashed else "its epochs are taken") + " from the batches"
     return ": it loads none, and knows no leader epochs as it starts"
 
 
-def _clashes(planned: Planned) -> Iterator[str]:
-    """Copies of one broker, which can start on one of them alone."""
+def _node_id_clashes(planned: Planned) -> Iterator[str]:
+    """A sentence for each broker with several copies: it can start on only one of them."""
     copies: dict[Broker, list[Broker]] = {}
     for missing in planned.plan.missing:
         if missing.kind == "same_broker" and missing.broker is not None:
             copies.setdefault(planned.given.node(missing.broker), []).append(missing.broker)
-    for node, names in copies.items():
-        listed = " and ".join(printable(str(broker)) for broker in names)
+    for node, clashing in copies.items():
+        listed = " and ".join(printable(str(broker)) for broker in clashing)
         yield (
             f"Several copies of one broker (NODE_ID_CLASH): {listed} are all of {brokers([node])}, which can start on one of them "
             "alone. Plan again without the others: what they hold counts here as if a broker of its own held it."
         )
 
 
-def _unread(planned: Planned, broker: Broker | None) -> str:
-    """What of a log could not be read."""
-    replica = planned.replica(broker)
-    inside = "" if replica is None or not replica.unread else f"at {offsets_words(replica.unread)}"
-    behind = "" if replica is None or replica.end_is_known else "to its end"
-    return " and ".join(part for part in (inside, behind) if part)
+def _unread_offsets(replica: PlanReplica) -> str:
+    inside = f"at {offsets_words(replica.unread)}" if replica.unread else ""
+    return " and ".join(filter(None, (inside, "" if replica.end_is_known else "to its end")))
 
 
-def _taken_for(planned: Planned, broker: Broker | None) -> str:
-    """Whose an unnamed copy may be, and how to say so."""
+def _presumed_broker(planned: Planned, broker: Broker | None) -> str:
+    """Whose copy an unnamed one may be, and how to name it."""
     given = planned.given
     if broker in given.guessed:
         node = given.nodes[broker]
         return f"; it is taken for that of broker {node}, of which no other is here: if so, give it as {node}=PATH"
-    left = [str(node) for node in given.absent]
-    return ": if it is a replica's, give it as ID=PATH" + (f", with ID one of {', '.join(left)}" if left else "")
+    absent = ", ".join(map(str, given.absent))
+    return ": if it is a replica's, give it as ID=PATH" + (f", with ID one of {absent}" if absent else "")
 
 
 def refusal(planned: Planned, broker: Broker | None) -> str | None:
-    """Why a broker would not start on its copy; None if it would."""
+    """Why a broker would not start on its copy; None if it would start."""
     replica = planned.replica(broker)
     return None if replica is None or replica.refused_at is None else f"for {printable(replica.refused_at)} there ends its start"
 
 
-def nobody(planned: Planned) -> Iterator[str]:
-    """What is said where no replica can lead."""
+def no_leader_sentences(planned: Planned) -> Iterator[str]:
+    """The recommendation where no replica can lead."""
     if planned.salvage is not None:
-        yield salvage_words(planned)
+        yield _salvage_sentence(planned)
     yield "No replica can lead on these copies." if planned.plan.strays is None else "The controller's log does not know its topic."
     if planned.plan.at_stake:
-        committed, _, held = costs_of(planned.plan.at_stake)
-        amount = counted_in_words(planned, planned.plan.at_stake, held)
+        committed, _, total = costs_of(planned.plan.at_stake)
+        amount = counted_in_words(planned, planned.plan.at_stake, total)
         yield f"At stake is all that they hold: {amount}, {committed} of them proven committed."
 
 
-def salvage_words(planned: Planned) -> str:
-    """That a salvage loses less than any election."""
+def _salvage_sentence(planned: Planned) -> str:
+    """The recommendation of a salvage where that loses less than any election."""
     losses = () if planned.salvage is None else planned.salvage.losses
     committed, _, lost = costs_of(losses)
     costs = f"{plural(lost, 'offset')}, {committed} of them proven committed" if losses else "nothing"
     return f"Recommended: salvage, which joins what the copies hold and loses {costs}."
 
 
-def verdict(planned: Planned, candidate: Candidate) -> str:
-    """The first sentence of a recommendation, or of the election asked for."""
+def recommendation(planned: Planned, candidate: Candidate) -> str:
+    """The recommendation, or the cost of the election that --elect names."""
     best = candidate.broker == planned.plan.recommended
     who = brokers([candidate.broker])
     some = " of those that would start" if any(replica.is_live and not replica.starts for replica in planned.given.replicas) else ""
     if best and planned.salvage is not None:
-        return f"{salvage_words(planned)} The best election loses {plural(candidate.at_most, 'offset')}."
+        return f"{_salvage_sentence(planned)} The best election loses {plural(candidate.at_most, 'offset')}."
     instead = "salvage" if planned.salvage is not None else printable(str(planned.plan.recommended))
     lead = f"Recommended{some}: {who}" if best else f"Asked for: {who} (recommended is {instead})"
     if planned.plan.contested_by is not None:
         lead = f"Whom to elect is not known; by the high watermarks here: {who}" if best else f"Asked for: {who}"
-    rotten = _rotten(planned, candidate)
+    damage = _damage_of_leader(planned, candidate)
     if not candidate.losses:
         alike = sorted(planned.plan.alike, key=str) if best else []
         whoever = f", nor if {brokers(alike)} led" if alike else ""
@@ -444,19 +447,20 @@ def verdict(planned: Planned, candidate: Candidate) -> str:
         subject = "Nothing that could be read of the copies" if unknown else "Nothing that the copies hold"
         segments = plural(candidate.remote.deleted, "remote segment")
         deletes = f" As the leader it deletes {segments}." if candidate.remote.deleted and planned.plan.matters else ""
-        gone = planned.held_by_no_copy
-        nowhere = f" Committed and on no copy here: {offsets_words(gone)}." if gone else ""
-        return f"{lead}. {subject} would be lost{whoever}.{nowhere}{deletes}{rotten}"
+        lost = planned.held_by_no_copy
+        held_by_no_copy = f" Committed and on no copy here: {offsets_words(lost)}." if lost else ""
+        return f"{lead}. {subject} would be lost{whoever}.{held_by_no_copy}{deletes}{damage}"
     costs = "; ".join(loss_words(planned, loss) for loss in candidate.losses[:4])
     rest = f"; and {len(candidate.losses) - 4} more ranges" if len(candidate.losses) > 4 else ""
-    least = _least(planned, candidate) if best else ""
-    back = " `kafka-forensics recover` takes them from these copies, to be produced again."
-    back = "" if not any(holders_on_disk(planned, loss) for loss in candidate.losses) else back
-    return f"{lead}{least}: {costs}{rest}. {bounds(planned, candidate)}{back}" + (_doubt(planned.plan) if best else "") + rotten
+    reason = _reason_for_best(planned, candidate) if best else ""
+    is_recoverable = any(holders_on_disk(planned, loss) for loss in candidate.losses)
+    recover = " `kafka-forensics recover` takes them from these copies, to be produced again." if is_recoverable else ""
+    doubt = _doubt(planned.plan) if best else ""
+    return f"{lead}{reason}: {costs}{rest}. {_bounds(planned, candidate)}{recover}{doubt}{damage}"
 
 
-def _least(planned: Planned, candidate: Candidate) -> str:
-    """Why it is the recommended one."""
+def _reason_for_best(planned: Planned, candidate: Candidate) -> str:
+    """Why an election is recommended."""
     alike, candidates = planned.plan.alike, planned.plan.candidates
     if len(candidates) == 1:
         return ", the only one that can lead"
@@ -468,7 +472,7 @@ def _least(planned: Planned, candidate: Candidate) -> str:
 
 
 def _doubt(plan: Plan) -> str:
-    """What speaks against a recommendation: proof that may only be missing."""
+    """A caveat where a replica's missing high watermark might change the recommendation."""
     if plan.contested_by is None:
         return ""
     silent = brokers(plan.without_high_watermark)
@@ -476,15 +480,14 @@ def _doubt(plan: Plan) -> str:
 
 
 def wrapped(text: str, width: int, indent: str = "") -> Iterator[str]:
-    """A text in lines of at most `width` cells, with words left whole."""
+    """Lines of at most `width` characters, without breaking words."""
     lines = textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
     yield from (line + "\n" for line in lines)
 
 
-def _rotten(planned: Planned, candidate: Candidate) -> str:
-    """What becomes of damage in the leader's own log."""
-    ranges = damaged_by(planned, candidate.broker)
-    end = next(replica.log_end_offset for replica in planned.given.replicas if replica.broker == candidate.broker)
+def _damage_of_leader(planned: Planned, candidate: Candidate) -> str:
+    """What happens to damaged batches in the leader's log."""
+    ranges, end = damaged_by(planned, candidate.broker), _replica(planned, candidate.broker).log_end_offset
     served, cut = clipped(ranges, 0, end), clipped(ranges, end, NO_END)
     text = ""
     if served:
@@ -498,7 +501,7 @@ def _rotten(planned: Planned, candidate: Candidate) -> str:
 
 
 def mend_words(broker: Broker, finding: Finding) -> str:
-    """What to do about a small file over which a broker does not start, or does not serve its logs."""
+    """How to repair a small file that keeps a broker from starting or from serving its logs."""
     file = printable(str(finding.place.file))
     what = f"{on_start(finding)}. Copy its log directories elsewhere, then {repair_advice(finding)}."
     if finding.evidence.get("reason") == ABSENT:

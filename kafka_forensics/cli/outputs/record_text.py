@@ -1,7 +1,6 @@
-"""Records of a dump as lines of text, column by column: what a line a row says, without an object for a record.
+"""Records of a dump as lines of text, made column by column without an object for each record.
 
-A column whose bytes need no escape, as nearly all do, goes from Arrow's buffers to the text as it is; of others each value is
-spelled.
+A column whose bytes need no escape, as nearly all do, is copied from Arrow's buffers; values of others are escaped one by one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,25 +15,25 @@ from kafka_forensics.model.arrow import numbers, strings_array
 from kafka_forensics.model.json_objects import LAST_TIME_MS, json_text
 
 Column = Any
-"""A column of Arrow, whose stubs know too little of it, or one word that stands in all rows."""
+"""An Arrow array, whose stubs lack types, or a string that is the same in all rows."""
 _QUOTE: Final = 0x22
 _BACKSLASH: Final = 0x5C
 
 
 def records_as_tsv(table: pa.RecordBatch, columns: Sequence[str], prefix: str, same: Mapping[str, object]) -> memoryview:
-    """Lines of tab-separated values of these columns, as `text_of` spells each; every one begins with `prefix`.
+    """Lines of tab-separated values of these columns, as `text_of` writes them, each after `prefix`.
 
-    A column that is not in `table` has one value in `same`, or none.
+    A column that is not in `table` has one value for all rows in `same`, or none.
     """
     pieces: list[Column] = [prefix]
     for number, name in enumerate(columns):
-        held = name in table.schema.names
-        pieces += ["\t" if number else "", *(_plain_text(table.column(name)) if held else [text_of(same.get(name))])]
+        is_column = name in table.schema.names
+        pieces += ["\t" if number else "", *(_plain_text(table.column(name)) if is_column else [text_of(same.get(name))])]
     return _joined([*pieces, "\n"], table.num_rows)
 
 
 def records_as_json_lines(table: pa.RecordBatch, file: str, columns: Sequence[str], same: Mapping[str, object]) -> memoryview:
-    """A line of JSON for each row, as the objects of a dump have it; `same` as above, a `file` in it comes instead of `file`."""
+    """A line of JSON for each row; `same` has the columns that are not in `table`, and may replace `file`."""
     pieces: list[Column] = [f'{{"file": {json_text(same.get("file", file))}']
     for name in columns:
         if name in table.schema.names:
@@ -46,7 +45,7 @@ def records_as_json_lines(table: pa.RecordBatch, file: str, columns: Sequence[st
 
 
 def _members(name: str, values: Column) -> list[tuple[str, list[Column]]]:
-    """(key, pieces of the JSON of each value) of a column, with the twins of times and of wide integers."""
+    """(key, pieces of the JSON of each value) of a column; two keys for times and 64-bit integers."""
     strings_array = _json_words(values)
     if name in TIMES:
         short = name.removesuffix("_ms")
@@ -61,14 +60,14 @@ def _quoted(values: Column) -> list[Column]:
 
 
 def _unless_null(pieces: list[Column], null: str) -> list[Column]:
-    """The pieces, or `null` where one of them is."""
+    """The pieces, or the text `null` in rows where one of them is null."""
     if any(not isinstance(piece, str) and piece.null_count for piece in pieces):
         return [pc.fill_null(_join(pieces), null)]
     return pieces
 
 
 def _mapped(values: Column, spell: Callable[[Column], Column]) -> Column:
-    """What `spell` makes of a column, of a dictionary's values once each; one word where all are alike."""
+    """`spell` of a column, called for each value of a dictionary only once; a string where all rows are equal."""
     if not isinstance(values, pa.DictionaryArray):
         return spell(values)
     strings_array = spell(values.dictionary)
@@ -78,7 +77,7 @@ def _mapped(values: Column, spell: Callable[[Column], Column]) -> Column:
 
 
 def _text(values: Column) -> Column:
-    """Numbers, truths and plain words as text; nothing for null."""
+    """Numbers, booleans and strings as text; empty for null."""
     return pc.fill_null(values.cast(pa.string()), "") if values.null_count else values.cast(pa.string())
 
 
@@ -95,7 +94,7 @@ def _plain_text(values: Column) -> list[Column]:
 
 
 def _kind(values: Column) -> pa.DataType:
-    """What a column's values are, also where each is kept once."""
+    """The type of a column's values, also of a dictionary's."""
     kind: pa.DataType = values.type.value_type if isinstance(values, pa.DictionaryArray) else values.type
     return kind
 
@@ -115,14 +114,14 @@ def _json_words(values: Column) -> list[Column]:
 
 
 def _bytes_in_quotes(values: Column) -> list[Column]:
-    """Bytes as JSON: the text they are, or what `plain` makes of them; null for null."""
+    """Bytes as JSON, see `plain`; null for null."""
     if _needs_no_escape(values, in_quotes=True):
         return _unless_null(_quoted(values.view(pa.string())), "null")
     return [pc.fill_null(_each(values, lambda value: json_text(plain(value))), "null")]
 
 
 def _header_lists(values: Column) -> list[Column]:
-    """Pieces of lists of headers as JSON: a list of two for each."""
+    """Pieces of lists of headers as JSON, `["key", "value"]` for each header."""
     if not len(values.values):
         return ["[]"]
     key, value = (_bytes_in_quotes(values.values.field(name)) for name in ("key", "value"))
@@ -131,10 +130,10 @@ def _header_lists(values: Column) -> list[Column]:
 
 
 def _times(values: Column) -> list[Column]:
-    """Pieces of times as RFC 3339 in quotes; null for those that no calendar holds."""
+    """Pieces of times as RFC 3339 in quotes; null for those outside the calendar."""
     times = np.frombuffer(values.buffers()[1], np.int64)[values.offset : values.offset + len(values)]
-    held = numbers(times, null=(times < 0) | (times > LAST_TIME_MS))
-    moments = held.cast(pa.timestamp("ms")).cast(pa.string())
+    in_calendar = numbers(times, null=(times < 0) | (times > LAST_TIME_MS))
+    moments = in_calendar.cast(pa.timestamp("ms")).cast(pa.string())
     return _unless_null(['"', pc.binary_replace_slice(moments, 10, 11, "T"), 'Z"'], "null")
 
 
@@ -143,25 +142,25 @@ def _each(values: Column, spell: Callable[[Column], str]) -> Column:
 
 
 def _needs_no_escape(values: Column, *, in_quotes: bool = False) -> bool:
-    """Whether all bytes of a column are visible ASCII, with `in_quotes` without quotes and backslashes."""
+    """Whether all bytes of a column are visible ASCII, with `in_quotes` also none of them a quote or backslash."""
     _, offsets, data = values.buffers()
     if data is None:
         return True
     edges = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
-    held = np.frombuffer(data, np.uint8)[edges[0] : edges[-1]] if len(edges) else np.empty(0, np.uint8)
-    if not held.size:
+    text = np.frombuffer(data, np.uint8)[edges[0] : edges[-1]] if len(edges) else np.empty(0, np.uint8)
+    if not text.size:
         return True
-    is_visible = int(held.min()) >= 0x20 and int(held.max()) < 0x7F
-    return is_visible and not (in_quotes and bool(((held == _QUOTE) | (held == _BACKSLASH)).any()))
+    is_visible = int(text.min()) >= 0x20 and int(text.max()) < 0x7F
+    return is_visible and not (in_quotes and bool(((text == _QUOTE) | (text == _BACKSLASH)).any()))
 
 
 def _join(pieces: Sequence[Column]) -> Column:
-    """The pieces of every row behind each other, nothing where one is null; at least one is a column."""
+    """The pieces of each row joined, null where one is null; at least one piece is a column."""
     return pc.binary_join_element_wise(*(strings_array([piece])[0] if isinstance(piece, str) else piece for piece in [*pieces, ""]))
 
 
 def _joined(pieces: Sequence[Column], rows: int) -> memoryview:
-    """The pieces of every row behind each other as UTF-8; a word stands in all rows."""
+    """The pieces of all rows joined as UTF-8; a string is repeated in every row."""
     merged: list[Column] = []
     for piece in pieces:
         if isinstance(piece, str) and merged and isinstance(merged[-1], str):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from kafka_forensics.cli.outputs.plan_words import brokers, capital, wrapped
-from kafka_forensics.cli.outputs.rows import Listing, table_lines
+from kafka_forensics.cli.outputs.rows import table_lines, write_items
 from kafka_forensics.cli.outputs.words import command_lines, gap_lines, name
 from kafka_forensics.cli.streams import COMMAND_INDENT, Destination, printable
 from kafka_forensics.export.json_document import json_line, json_list
@@ -25,18 +25,18 @@ REASONS: Final = {
     "aborted": "aborted transactions wrote",
     "open": "transactions wrote that never ended",
 }
-"""Why a record that was read is left out → the end of `records that ...`."""
+"""Why a record that was read is left out: the end of `records that ...`."""
 _UNREADABLE: Final = {
     "damaged": "damaged",
     "too_large": "too large",
     "not_collected": "not collected",
     "in_remote_storage": "in remote storage, which is not read",
 }
-"""Why no copy gives what stood at some offsets."""
-_UNSAID: Final = "to say{} whether there are further replicas, which may hold more"
-_MORE: Final = {
-    "no_controller_log": f"no controller's log is here {_UNSAID}",
-    "controller_log_damaged": f"the controller's log here is too damaged {_UNSAID}",
+"""Why no copy has the records at some offsets."""
+_REPLICAS_UNKNOWN: Final = "to say{} whether there are further replicas, which may hold more"
+_MAY_HOLD_MORE: Final = {
+    "no_controller_log": f"no controller's log is here {_REPLICAS_UNKNOWN}",
+    "controller_log_damaged": f"the controller's log here is too damaged {_REPLICAS_UNKNOWN}",
     "controller_log_silent": "the controller's log here does not say{} whether there are further replicas, which may hold more",
     "voters_behind": "the voters' copies of the controller's log end before they could say{} what replicas there are",
     "copy_absent": "the copy of {who} is not here{}, and may hold more",
@@ -48,63 +48,61 @@ _MORE: Final = {
     "unknown_bytes": "behind the last batch of {who} lie bytes{} that may hold more records",
     "topic_undecided": "nothing says which topic of this name is the present one{}, and another may hold more",
 }
-"""What of a plan's `Missing` leaves it open whether more is lost; `{}`: for how many partitions."""
+"""Kinds of a plan's `Missing` with which more may be lost; `{}` says for how many partitions."""
 _HEADS: Final = ("lost offsets", "held by", "committed", "recovered", "left out", "no records", "unreadable")
 
 
-class _Row(NamedTuple):
-    """A range with its partition."""
+class _LostRange(NamedTuple):
+    """A lost range with its partition."""
 
     of: RecoveredPartition
-    span: RecoveredRange
+    lost: RecoveredRange
 
 
 COLUMNS: Final[Columns] = {
     **attributes("topic=of.topic partition=of.partition kept=of.kept"),
-    **attributes("offset_start=start offset_end=end committed_end_offset=committed_end held_by", of="span.loss"),
-    **attributes("planned_records=records", of="span.planned"),
-    **attributes(" ".join(OUTCOMES_COUNTED), of="span.count.all"),
+    **attributes("offset_start=start offset_end=end committed_end_offset=committed_end held_by", of="lost.loss"),
+    **attributes("planned_records=records", of="lost.planned"),
+    **attributes(" ".join(OUTCOMES_COUNTED), of="lost.count.all"),
 }
-"""Of a row a range, in tsv and Markdown: offsets but for `planned_records`."""
+"""Columns in TSV and Markdown, a row for each range; counts are of offsets, except `planned_records`."""
 
 
 def write_recovery(recovery: Recovery, report: Json, output: str, format_name: str, to: Destination) -> None:
     """Write the answer in one of the formats of `options.FORMATS`; `report` is what stands in the directory `output`."""
     match format_name:
         case "table":
-            to.stream.writelines(_page(recovery, output, to.width))
-        case "json":
-            to.stream.writelines(document(report))
-        case "jsonl":
-            to.stream.writelines(_lines(report))
+            to.stream.writelines(_table(recovery, output, to.width))
+        case "json" | "jsonl":
+            to.stream.writelines(document(report) if format_name == "json" else _json_lines(report))
         case _:
-            rows = [_Row(partition, span) for partition in recovery.partitions for span in partition.ranges]
-            Listing(COLUMNS, (), (), lambda _: ()).write(rows, format_name, to)
+            ranges = [_LostRange(partition, lost) for partition in recovery.partitions for lost in partition.ranges]
+            write_items(COLUMNS, ranges, format_name, to)
 
 
 def document(report: Json) -> Iterator[str]:
-    """The report as a document, a line a partition."""
-    lists = ("partitions", "incomplete")
-    head = json_text({name: value for name, value in report.items() if name not in lists})
-    yield f"{head[:-1]},\n"
+    """The report as a JSON document, a line for each partition."""
+    yield f"{json_text(_summary(report))[:-1]},\n"
     yield from json_list(' "partitions"', report["partitions"])
     yield from json_list(' "incomplete"', report["incomplete"], "}\n")
 
 
-def _lines(report: Json) -> Iterator[str]:
-    """The same as JSON Lines: partitions, what could not be read, and the summary."""
+def _json_lines(report: Json) -> Iterator[str]:
     yield from (json_line("partition", partition) for partition in report["partitions"])
     yield from (json_line("incomplete", gap) for gap in report["incomplete"])
-    yield json_line("summary", {name: value for name, value in report.items() if name not in ("partitions", "incomplete")})
+    yield json_line("summary", _summary(report))
 
 
-def _page(recovery: Recovery, output: str, width: int) -> Iterator[str]:
+def _summary(report: Json) -> Json:
+    return {key: value for key, value in report.items() if key not in ("partitions", "incomplete")}
+
+
+def _table(recovery: Recovery, output: str, width: int) -> Iterator[str]:
     for partition in recovery.partitions:
         yield from wrapped(f"{name(partition.topic, partition.partition)}: {_sentence(partition)}", width)
-        rows = [_cells(recovered) for recovered in partition.ranges]
-        if rows:
+        if partition.ranges:
             yield "\n"
-            yield from table_lines(_HEADS, [head for head in _HEADS if head not in _HEADS[:2]], rows, width)
+            yield from table_lines(_HEADS, _HEADS[2:], map(_cells, partition.ranges), width)
             yield "\n"
         for line in _notes(partition):
             yield from wrapped(line, width)
@@ -112,21 +110,21 @@ def _page(recovery: Recovery, output: str, width: int) -> Iterator[str]:
     count = recovery.count.all.recovered
     nothing = "No record could be read." if recovery.count.all.unreadable else "There is nothing to produce again."
     files = f"in {place}/{RECORDS_JSONL} and in {place}/{RECORDS_PARQUET}"
-    said = f"{plural(count, 'record')} {'is' if count == 1 else 'are'} {files}." if count else nothing
-    yield from wrapped(f"{said} {place}/{REPORT} says what became of every offset.", width)
+    recovered = f"{plural(count, 'record')} {'is' if count == 1 else 'are'} {files}." if count else nothing
+    yield from wrapped(f"{recovered} {place}/{REPORT} says what became of every offset.", width)
 
 
 def _sentence(partition: RecoveredPartition) -> str:
-    """Which side is kept, why, and what it loses by the plan."""
+    """Which replica is kept, why, and what that loses by the plan."""
     if isinstance(partition.side, Undecided):
         return f"{printable(partition.side.reason)}."
-    said = f"{printable(partition.side.sentence)}."
+    kept = f"{printable(partition.side.sentence)}."
     if not partition.at_most:
         more = "" if partition.at_most_is_bound else "; what is not here, or could not be read, may hold more"
-        return f"{said} It loses nothing that these copies hold{more}."
+        return f"{kept} It loses nothing that these copies hold{more}."
     bound = f"at most {partition.at_most}" if partition.at_most_is_bound else f"{partition.at_most} of these copies, perhaps more"
     return (
-        f"{said} By the plan it loses {plural(partition.at_most, 'offset')}, {partition.committed} of them proven committed:"
+        f"{kept} By the plan it loses {plural(partition.at_most, 'offset')}, {partition.committed} of them proven committed:"
         f" at least {partition.at_least} (on no copy that stays), {bound}."
     )
 
@@ -145,14 +143,13 @@ def _filtered(tally: OutcomeCounts) -> int:
 def _notes(partition: RecoveredPartition) -> Iterator[str]:
     """Why records are left out, and what was deleted since."""
     tally = partition.count.all
-    for reason, words in REASONS.items():
-        count = getattr(tally, reason)
-        if count:
-            yield f"Left out: {plural(count, 'record')} that {words}."
+    for reason, predicate in REASONS.items():
+        if count := getattr(tally, reason):
+            yield f"Left out: {plural(count, 'record')} that {predicate}."
     if tally.unreadable:
         why = [(words, partition.unreadable[reason]) for reason, words in _UNREADABLE.items() if partition.unreadable[reason]]
-        said = why[0][0] if len(why) == 1 else ", ".join(f"{count} {words}" for words, count in why)
-        yield f"No copy here gives what stood at {plural(tally.unreadable, 'offset')}: {said}."
+        listed = why[0][0] if len(why) == 1 else ", ".join(f"{count} {words}" for words, count in why)
+        yield f"No copy here gives what stood at {plural(tally.unreadable, 'offset')}: {listed}."
     if partition.not_compared and tally.recovered:
         yield capital(not_compared_words(partition)) + "."
     for broker, offsets in partition.below_log_start:
@@ -161,22 +158,22 @@ def _notes(partition: RecoveredPartition) -> Iterator[str]:
 
 
 def not_compared_words(partition: RecoveredPartition) -> str:
-    """That the surviving log could not be looked at for records that are given, and what may come of it."""
+    """A clause for records that could not be looked up in the surviving log: duplicates are possible."""
     who = brokers([partition.kept or ""])
     why = "duplicates are possible, for its own are not all here"
     return f"whether {who} has some of these records already could not be checked: {why}"
 
 
 def more_lines(recovery: Recovery) -> Iterator[str]:
-    """What is not here, or could not be read, and may hold more."""
+    """A note for each copy that is absent or could not be read and may hold more lost records."""
     for (kind, broker), count in sorted(recovery.may_hold_more.items(), key=str):
         where = "" if recovery.looked_at == 1 else f" for {plural(count, 'partition')}"
         named = printable(str(broker))
-        yield f"note: {_MORE[kind].format(where, who=brokers([broker or '']), name=named)}"
+        yield f"note: {_MAY_HOLD_MORE[kind].format(where, who=brokers([broker or '']), name=named)}"
 
 
 def unchecked_lines(recovery: Recovery) -> Iterator[str]:
-    """Of which partitions records may be given that are there already."""
+    """A line for each partition whose recovered records may exist in the surviving log already."""
     for partition in recovery.partitions:
         if partition.not_compared and partition.count.all.recovered:
             yield f"not checked: {name(partition.topic, partition.partition)}: {not_compared_words(partition)}"
@@ -186,7 +183,7 @@ _RUN: Final = re.compile(r"(?P<before>.*): run `(?P<command>[^`]+)`(?P<where>.*)
 
 
 def incomplete_lines(gaps: Iterable[Incomplete], width: int) -> Iterator[str]:
-    """A line for each of `gaps`; a command that closes it stands in lines of its own, ready to copy."""
+    """A line for each of `gaps`; a command that closes a gap has lines of its own, ready to copy."""
     others = []
     for gap in dict.fromkeys(gaps):
         run = _RUN.fullmatch(gap.reason)
@@ -200,7 +197,7 @@ def incomplete_lines(gaps: Iterable[Incomplete], width: int) -> Iterator[str]:
 
 
 def summary_line(recovery: Recovery, output: str) -> str:
-    """What is said on stderr at the end."""
+    """The last line on stderr."""
     if not recovery.looked_at:
         if recovery.by_raft:
             return "nothing to recover: the controllers elect the leader of __cluster_metadata among themselves"
@@ -211,14 +208,14 @@ def summary_line(recovery: Recovery, output: str) -> str:
         undecided = " of those of which a side could be taken" if recovery.undecided else ""
         what = "nothing that these copies hold is lost" if recovery.may_hold_more else "nothing is lost"
         return f"{partitions}: {what}{undecided}"
-    said = f"{partitions}: {plural(total.all.recovered, 'record')} recovered to {output}"
-    said += f", {total.committed.recovered} of them proven committed"
+    recovered = f"{partitions}: {plural(total.all.recovered, 'record')} recovered to {output}"
+    recovered += f", {total.committed.recovered} of them proven committed"
     rest = ((_filtered(total.all), "left out"), (total.all.unreadable, "unreadable"))
-    return "; ".join([said, *(f"{count} {what}" for count, what in rest if count)])
+    return "; ".join([recovered, *(f"{count} {what}" for count, what in rest if count)])
 
 
 def undecided_lines(recovery: Recovery) -> Iterator[str]:
-    """Which partitions no side was taken of, and what to do."""
+    """For each partition where no replica could be chosen: why, and what to do."""
     for partition in recovery.undecided:
         assert isinstance(partition.side, Undecided)
         where = name(partition.topic, partition.partition)

@@ -1,4 +1,4 @@
-"""The page of `report` and of `scan --report`: what it is made of, where it may be written, and how it says where it comes from."""
+"""The page of `report` and of `scan --report`: its content, its file, and its provenance."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -20,14 +20,14 @@ _ENDINGS: Final = (".html", ".htm")
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a page is made of."""
+    """The content of a page."""
 
     document: Document
     provenance: Provenance
     details: Mapping[TopicPartition, PartitionDetails]
 
     def write(self, output: Path, option: str = "--output") -> None:
-        """Write it. Raises UsageError, which names the option, if the file cannot be written."""
+        """Write the page. Raises UsageError, which names the option, if the file cannot be written."""
         text = page(self.document, self.details, self.provenance)
         with open_output(output, color="never", private=True, option=option) as to:
             to.stream.write(text)
@@ -35,29 +35,29 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The command line that a page is of."""
+    """The command line that makes a page."""
 
     command: str
     paths: Sequence[str]
     options: ScanOptions
     own: Sequence[str] = ()
-    """Options that are the command's own, as they are typed."""
+    """Options that only this command has, as they are typed."""
 
 
 def check_ending(output: Path) -> None:
-    """Raise UsageError unless the name of a page ends as one."""
+    """Raise UsageError unless the file name ends in .html or .htm."""
     if output.suffix.lower() not in _ENDINGS:
         raise UsageError(f"{output} does not end in .html", hint=f"name the page, for example {output.with_suffix('.html')}")
 
 
 def page_of(reported: Reported, asked: Asked) -> Page:
-    """The page about a scan's answer."""
-    bare, options = without_secrets(asked.paths, asked.options)
+    """The page of a scan's answer."""
+    paths, options = without_secrets(asked.paths, asked.options)
     result = reported.result
-    command = shlex.join(["kafka-forensics", asked.command, *bare, *selecting(options), *asked.own])
+    command = shlex.join(["kafka-forensics", asked.command, *paths, *selecting(options), *asked.own])
     provenance = Provenance(
         command=command,
-        paths=tuple(bare),
+        paths=tuple(paths),
         oldest_ms=reported.oldest_ms,
         newest_ms=reported.newest_ms,
         records_decoded=result.totals.records_decoded,
@@ -69,18 +69,15 @@ def page_of(reported: Reported, asked: Asked) -> Page:
 
 
 def selecting(options: ScanOptions) -> list[str]:
-    """The options of a scan as they are typed, but for those that change no answer; values that may be secret are masked."""
+    """The options of a scan that affect its answer, as they are typed; values that may be secret are masked."""
     copied = {None: [], CopyExtent.WHOLE: ["--whole"], CopyExtent.PARTIAL: ["--partial"]}
     deep = {None: [], True: ["--deep"], False: ["--no-deep"]}
-    words: list[str] = []
-    for name, value in (
-        ("--topic", options.topic_glob),
-        ("--partition", options.partition),
-        ("--broker", options.broker),
+    values = (
+        *(("--topic", options.topic_glob), ("--partition", options.partition), ("--broker", options.broker)),
         ("--as-of", options.as_of_ms),
-    ):
-        words += [] if value is None else [name, str(value)]
-    words += [*copied[options.copied], *deep[options.deep], *(["--live"] if options.live else [])]
+    )
+    arguments = [text for name, value in values if value is not None for text in (name, str(value))]
+    arguments += [*copied[options.copied], *deep[options.deep], *(["--live"] if options.live else [])]
     for name, _ in options.storage_options:
-        words += ["--storage-option", f"{name}=***"]
-    return words
+        arguments += ["--storage-option", f"{name}=***"]
+    return arguments

@@ -1,7 +1,8 @@
-"""Tables of any length for a person: columns as wide as the first rows need, fitted to the terminal, nothing gathered.
+"""Rows in every output format, and tables of any length for a person.
 
-A table that is wider than there is room says what is the same in all rows once, in a line above, times to the second with their
-common date above as well, and moves its widest columns to a second, indented line of each row.
+A table writes each row as it arrives; the first rows decide how wide its columns are. A table that is wider than the terminal
+states once above it what is the same in all rows, writes times to the second with their common date above the table, and moves its
+widest columns to a second, indented line of each row.
 """
 
 import re
@@ -13,45 +14,38 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.cli.streams import Destination, printable
-from kafka_forensics.model.json_objects import Columns, Json, json_text, object_of
+from kafka_forensics.model.json_objects import Columns, json_text, object_of
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-# Plain rows in every format, for commands whose answer is one list: values are what JSON knows, None is "not known".
-
-
 Row = Mapping[str, object]
+"""JSON values by column; None is "not known"."""
 
 TIMES: Final = frozenset({"base_timestamp", "max_timestamp", "timestamp", "delete_horizon_ms"})
 WIDE: Final = frozenset({"producer_id"})
-"""Columns whose values JSON has twice: times as text, too, and wide integers as digits."""
+"""Columns that JSON has twice: times also as RFC 3339 text, 64-bit integers also as digits in text."""
 _MARKDOWN_SPECIAL: Final = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>|~#!&$"})
 
 
 def write_rows(columns: Sequence[str], rows: Iterable[Row], format_name: str, to: Destination) -> None:
     """Write `rows` with their `columns` in one of the formats of `options.FORMATS`."""
-    match format_name:
-        case "table":
-            _write_table(columns, rows, to)
-        case "tsv":
-            to.stream.writelines(tsv_lines(columns, rows))
-        case "json":
-            items = ",\n ".join(json_text(picked(columns, row)) for row in rows)
-            to.stream.write(f"[{items}]\n")
-        case "jsonl":
-            to.stream.writelines(json_text(picked(columns, row)) + "\n" for row in rows)
-        case "markdown":
-            to.stream.writelines(markdown_lines(columns, rows))
-        case _:
-            raise AssertionError(format_name)
+    objects = (json_text({name: row[name] for name in columns}) for row in rows)
+    lines: Mapping[str, Iterable[str]] = {
+        "table": _rich_table_lines(columns, rows, to),
+        "tsv": tsv_lines(columns, rows),
+        "json": json_array(objects),
+        "jsonl": (f"{text}\n" for text in objects),
+        "markdown": markdown_lines(columns, ([cell(row[name]) for name in columns] for row in rows)),
+    }
+    to.stream.writelines(lines[format_name])
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
     """How the items of an answer are listed: `columns` in formats for programs, a line of `cells` under `heads` for a person.
 
-    Heads in `right` stand to the right.
+    Columns whose heads are in `right` are right-aligned.
     """
 
     columns: Columns
@@ -72,13 +66,8 @@ def write_items(columns: Columns, items: Iterable[object], format_name: str, to:
     write_rows(list(columns), (object_of(columns, item) for item in items), format_name, to)
 
 
-def picked(columns: Sequence[str], row: Row) -> Json:
-    """The `columns` of `row`, in their order."""
-    return {name: row[name] for name in columns}
-
-
 def cell(value: object) -> str:
-    """`value` as one safe word of a row: nothing for None, JSON for what has parts."""
+    """`value` as text that is safe to print: empty for None, JSON for lists and dictionaries."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -89,16 +78,14 @@ def cell(value: object) -> str:
 
 
 def text_of(value: object) -> str:
-    """`value` as one safe word; bytes as text, see `printable`; what has parts as JSON."""
+    """The same for values that may be or contain bytes, see `printable` and `plain`."""
     if isinstance(value, bytes):
         return printable(value)
-    if isinstance(value, dict | list | tuple):
-        return json_text(plain(value))
-    return cell(value)
+    return cell(plain(value) if isinstance(value, dict | list | tuple) else value)
 
 
 def plain(value: object) -> object:
-    """`value` as JSON knows it: bytes as the text they are, or, where they are none, as `{"base64": ...}`."""
+    """`value` as JSON can hold it: bytes as UTF-8 text, or as `{"base64": ...}` where they are not UTF-8."""
     if isinstance(value, bytes):
         try:
             return value.decode()
@@ -109,6 +96,15 @@ def plain(value: object) -> object:
     return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
+def json_array(objects: Iterable[str]) -> Iterator[str]:
+    """A JSON array in pieces, an object a line."""
+    separator = "["
+    for text in objects:
+        yield separator + text
+        separator = ",\n "
+    yield "[]\n" if separator == "[" else "]\n"
+
+
 def tsv_lines(columns: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
     """A header line and a line a row, values in full."""
     yield "\t".join(columns) + "\n"
@@ -116,20 +112,20 @@ def tsv_lines(columns: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
         yield "\t".join(cell(row[name]) for name in columns) + "\n"
 
 
-def markdown_lines(columns: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
-    """A Markdown table."""
+def markdown_lines(columns: Sequence[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    """A Markdown table of `rows` of cells."""
     yield f"| {' | '.join(map(markdown, columns))} |\n"
     yield f"|{' --- |' * len(columns)}\n"
     for row in rows:
-        yield f"| {' | '.join(markdown(cell(row[name])) for name in columns)} |\n"
+        yield f"| {' | '.join(map(markdown, row))} |\n"
 
 
 def markdown(text: str) -> str:
-    """`text` so that Markdown shows it as it is."""
+    """`text` with the characters escaped that Markdown would interpret."""
     return printable(text).translate(_MARKDOWN_SPECIAL)
 
 
-def _write_table(columns: Sequence[str], rows: Iterable[Row], to: Destination) -> None:
+def _rich_table_lines(columns: Sequence[str], rows: Iterable[Row], to: Destination) -> Iterator[str]:
     from rich.text import Text
 
     table = plain_table()
@@ -137,68 +133,66 @@ def _write_table(columns: Sequence[str], rows: Iterable[Row], to: Destination) -
         table.add_column(Text(name), overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell(row[name])) for name in columns))
-    to.stream.writelines(drawn(table, to))
+    yield from rich_lines(table, to)
 
 
 def plain_table() -> "Table":
-    """A table without rules or edges."""
+    """A rich table without rules or edges."""
     from rich.table import Table
 
     return Table(box=None, pad_edge=False, header_style="bold", show_edge=False, padding=(0, _GAP, 0, 0))
 
 
-def drawn(table: "Table", to: Destination) -> Iterator[str]:
-    """The lines of a table, as wide as there is room."""
+def rich_lines(table: "Table", to: Destination) -> Iterator[str]:
+    """The lines of a rich table, as wide as the terminal."""
     console = to.console()
-    with console.capture() as page:
+    with console.capture() as output:
         console.print(table)
-    return (line.rstrip() + "\n" for line in page.get().splitlines())
+    return (line.rstrip() + "\n" for line in output.get().splitlines())
 
 
 SAMPLED_ROWS: Final = 200
-"""Rows a table looks at before it decides how wide its columns are."""
+"""Rows that decide how wide the columns of a table are."""
 _GAP: Final = 2
 _INDENT: Final = 4
 _TIME: Final = re.compile(r"(\d{4,}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z")
 _NUMBER: Final = re.compile(r"-?[0-9]+")
 _LONGEST_SHARED: Final = 40
-"""Characters of a value that may stand above the table for all rows."""
-_KEPT: Final = 2
-"""Columns of the first line that are never moved."""
-_NOTES: Final = frozenset({"notes", "what changed", "file", "meaning", "detail", "newest records"})
-"""Columns whose values need no heading before them on a second line."""
+"""Characters of a value that may be stated above the table for all rows."""
+_NEVER_MOVED: Final = 2
+"""Columns that always stay on the first line."""
+_NEEDS_NO_HEADING: Final = frozenset({"notes", "what changed", "file", "meaning", "detail", "newest records"})
+"""Columns whose values have no heading on a second line."""
 
 
 def table_lines(
     heads: Sequence[str], right: Collection[str] | None, rows: Iterable[Sequence[str]], width: int | None = None
 ) -> Iterator[str]:
-    """Lines of a table with these `heads`, of which those in `right` (None: of numbers) stand to the right; none without rows.
+    """Lines of a table with these `heads`; columns in `right` (None: columns of numbers) are right-aligned. Nothing without rows.
 
-    Fitted to `width` columns, None for no bound. Columns that say nothing in a short table are left out. Later rows may stand
-    out. Cells must be safe to print.
+    The table is fitted to `width` columns; None means no limit. A table of fewer than SAMPLED_ROWS rows has no empty columns. Rows
+    after the sample may be wider than their columns. Cells must be safe to print.
     """
-    left = iter(rows)
-    sample = [list(row) for row in islice(left, SAMPLED_ROWS)]
+    remaining = iter(rows)
+    sample = [list(row) for row in islice(remaining, SAMPLED_ROWS)]
     if not sample:
         return
-    layout = _Layout(list(heads), [at for at in range(len(heads)) if len(sample) == SAMPLED_ROWS or any(row[at] for row in sample)])
+    is_long = len(sample) == SAMPLED_ROWS
+    layout = _TableLayout(list(heads), [column for column in range(len(heads)) if is_long or any(row[column] for row in sample)])
     if width is not None:
         yield from layout.fit(sample, width)
-    numeric = {at for at in layout.first if heads[at] in right} if right is not None else layout.numbers(sample)
+    numeric = layout.numbers(sample) if right is None else {column for column in layout.first if heads[column] in right}
     widths = layout.widths(sample)
-    for number, row in enumerate(chain([list(heads)], sample, left)):
-        shown = [layout.cell(row, at) for at in layout.first]
-        cells = (
-            text.rjust(widths[at]) if at in numeric else text.ljust(widths[at])
-            for at, text in zip(layout.first, shown, strict=True)
-        )
-        yield (" " * _GAP).join(cells).rstrip() + "\n"
+    for number, row in enumerate(chain([list(heads)], sample, remaining)):
+        cells = ((column, layout.cell(row, column)) for column in layout.first)
+        aligned = (text.rjust(widths[column]) if column in numeric else text.ljust(widths[column]) for column, text in cells)
+        yield (" " * _GAP).join(aligned).rstrip() + "\n"
         if number and layout.second:
-            yield from layout.below(row, width or 0)
+            yield from layout.second_line(row, width or 0)
 
 
 @dataclass(slots=True)
-class _Layout:
+class _TableLayout:
     """Which columns (by index) stand on the first line of a row and which on the second, and how times are written."""
 
     heads: list[str]
@@ -207,59 +201,61 @@ class _Layout:
     short_times: bool = False
     date: str | None = None
 
-    def cell(self, row: Sequence[str], at: int) -> str:
-        """A cell as it is shown."""
+    def cell(self, row: Sequence[str], column: int) -> str:
+        """A cell with its times as this layout writes them."""
         if not self.short_times:
-            return row[at]
-        return _TIME.sub(lambda match: match[2] if match[1] == self.date else f"{match[1]} {match[2]}", row[at])
+            return row[column]
+        return _TIME.sub(lambda match: match[2] if match[1] == self.date else f"{match[1]} {match[2]}", row[column])
 
     def widths(self, sample: list[list[str]]) -> dict[int, int]:
         """Characters of each column of the first line."""
-        return {at: max(len(self.heads[at]), *(len(self.cell(row, at)) for row in sample)) for at in self.first}
+        return {column: max(len(self.heads[column]), *(len(self.cell(row, column)) for row in sample)) for column in self.first}
 
     def numbers(self, sample: list[list[str]]) -> set[int]:
-        """Columns of the first line that hold nothing but numbers."""
-        return {at for at in self.first if all(not row[at] or _NUMBER.fullmatch(row[at]) for row in sample)}
+        """Columns of the first line that hold only numbers."""
+        return {column for column in self.first if all(not row[column] or _NUMBER.fullmatch(row[column]) for row in sample)}
 
     def fit(self, sample: list[list[str]], width: int) -> Iterator[str]:
-        """Make the first line at most `width` wide, if it can be; the lines that stand above the table for that."""
+        """Make the first line at most `width` wide, if possible; yields the lines that stand above the table for that."""
         if self._fits(sample, width):
             return
         is_whole = len(sample) < SAMPLED_ROWS
-        dates = {match[1] for row in sample for at in self.first for match in _TIME.finditer(row[at])}
-        self.short_times, self.date = True, dates.copy().pop() if is_whole and len(dates) == 1 else None
-        shared = []
+        dates = {match[1] for row in sample for column in self.first for match in _TIME.finditer(row[column])}
+        self.short_times, self.date = True, next(iter(dates)) if is_whole and len(dates) == 1 else None
+        shared: list[int] = []
         if is_whole and len(sample) > 1 and not self._fits(sample, width):
-            shared = [
-                at for at in self.first if 0 < len(sample[0][at]) <= _LONGEST_SHARED and len({row[at] for row in sample}) == 1
-            ]
-            shared = shared[: len(self.first) - 1]
-            self.first = [at for at in self.first if at not in shared]
-        said = [f"{self.heads[at]} {self.cell(sample[0], at)}" for at in shared]
+            alike = [column for column in self.first if len({row[column] for row in sample}) == 1]
+            shared = [column for column in alike if 0 < len(sample[0][column]) <= _LONGEST_SHARED][: len(self.first) - 1]
+            self.first = [column for column in self.first if column not in shared]
+        above = [f"{self.heads[column]} {self.cell(sample[0], column)}" for column in shared]
         if dates:
-            said.append(f"times of {self.date}, UTC" if self.date else "times UTC")
-        while len(self.first) > _KEPT and not self._fits(sample, width):
+            above.append(f"times of {self.date}, UTC" if self.date else "times UTC")
+        while len(self.first) > _NEVER_MOVED and not self._fits(sample, width):
             widths = self.widths(sample)
-            widest = max(self.first[_KEPT:], key=lambda at: (widths[at], at))
+            widest = max(self.first[_NEVER_MOVED:], key=lambda column: (widths[column], column))
             self.first.remove(widest)
             self.second = sorted([*self.second, widest])
-        yield from (line + "\n" for line in wrap("; ".join(said), width, break_on_hyphens=False))
-        if said:
+        yield from (line + "\n" for line in wrap("; ".join(above), width, break_on_hyphens=False))
+        if above:
             yield "\n"
 
-    def below(self, row: Sequence[str], width: int) -> Iterator[str]:
-        """What stands below the first line of a row."""
-        text = "; ".join(self._named(row, at) for at in self.second if row[at])
+    def second_line(self, row: Sequence[str], width: int) -> Iterator[str]:
+        """The moved columns of a row, wrapped and indented."""
+        texts = (
+            self.cell(row, column) if self.heads[column] in _NEEDS_NO_HEADING else f"{self.heads[column]} {self.cell(row, column)}"
+            for column in self.second
+            if row[column]
+        )
         indent = " " * _INDENT
-        room = max(width, 2 * _INDENT)
-        for line in wrap(
-            text, room, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-        ):
-            yield line + "\n"
-
-    def _named(self, row: Sequence[str], at: int) -> str:
-        text = self.cell(row, at)
-        return text if self.heads[at] in _NOTES else f"{self.heads[at]} {text}"
+        lines = wrap(
+            "; ".join(texts),
+            max(width, 2 * _INDENT),
+            initial_indent=indent,
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        yield from (line + "\n" for line in lines)
 
     def _fits(self, sample: list[list[str]], width: int) -> bool:
         return sum(self.widths(sample).values()) + _GAP * (len(self.first) - 1) <= width

@@ -1,4 +1,4 @@
-"""The steps that bring brokers up on a salvage: stop, move aside, copy, start in this order. All of it safe to print."""
+"""The steps that start brokers on a salvage: stop, move aside, copy, start. All of it is safe to print."""
 
 import json
 import shlex
@@ -9,7 +9,7 @@ from kafka_forensics.cli.outputs.plan_words import brokers
 from kafka_forensics.cli.outputs.steps import (
     DESCRIBE,
     ELECT_UNCLEANLY,
-    Step,
+    OperatorStep,
     controllers_first,
     controllers_step,
     minutes_to_start,
@@ -27,7 +27,7 @@ from kafka_forensics.wording import repair_advice, rerun_command
 
 
 def head(salvaged: Salvaged) -> str:
-    """What holds for every step."""
+    """The paragraph above the steps, which applies to all of them."""
     sizes = Counter[object]()
     for target in salvaged.log_dirs:
         sizes[target.node] += target.size_in_bytes
@@ -38,55 +38,56 @@ def head(salvaged: Salvaged) -> str:
     )
 
 
-def steps_of(salvaged: Salvaged) -> list[Step]:
-    """What to do, in this order; nothing where nothing was salvaged."""
+def steps_of(salvaged: Salvaged) -> list[OperatorStep]:
+    """What to do, in this order; empty where nothing was salvaged."""
     if not salvaged.partitions:
         return []
     if salvaged.is_selection:
         text = (
             "DIR holds only what --topic, --partition or --broker chose, and brokers start for all. Salvage all before any starts:"
         )
-        return [Step("salvage", text, rerun_command("salvage", salvaged.asked, *salvaged.options, "--output", "DIR"))]
-    if refused := tuple((one.topic, one.partition) for one in salvaged.refused if one.topic != CLUSTER_METADATA_TOPIC):
+        return [OperatorStep("salvage", text, rerun_command("salvage", salvaged.asked, *salvaged.options, "--output", "DIR"))]
+    refusals = [refusal for refusal in salvaged.refused if refusal.topic != CLUSTER_METADATA_TOPIC]
+    if refused := tuple((refusal.topic, refusal.partition) for refusal in refusals):
         text = (
             f"Start no broker on DIR, which lacks {partitions_words(refused)}. Do as the reasons say, and salvage again. Where "
             "that cannot be done, the steps of plan --elect N need no salvage."
         )
-        return [Step("refused", text, None, (), refused)]
+        return [OperatorStep("refused", text, None, (), refused)]
     if salvaged.controller_findings:
         return list(controllers_first(salvaged.controller_findings))
-    return [*_put(salvaged), *_start(salvaged)]
+    return [*_replace_log_dirs(salvaged), *_start(salvaged)]
 
 
-def _put(salvaged: Salvaged) -> Iterator[Step]:
-    """Stop, move aside, copy."""
+def _replace_log_dirs(salvaged: Salvaged) -> Iterator[OperatorStep]:
+    """Stop the brokers, move their log directories aside, and copy the salvaged ones to their places."""
     targets, absent, order = salvaged.log_dirs, _absent(salvaged), _order(salvaged)
-    if empty := tuple((one.topic, one.partition) for one in salvaged.begun_empty):
+    if empty := tuple((refusal.topic, refusal.partition) for refusal in salvaged.begun_empty):
         text = f"DIR has nothing of {partitions_words(empty)}, and brokers begin without those records. Look for further copies"
-        yield Step("copy", f"{text} first, and salvage again with them. Go on only if there are none.", None, (), empty)
+        yield OperatorStep("copy", f"{text} first, and salvage again with them. Go on only if there are none.", None, (), empty)
     nodes = tuple(sorted({target.node for target in targets}, key=broker_order))
     if absent:
         text = (
             f"Give the log directories of {brokers(absent)}, too, as N=DIR, which may hold more, or N=EMPTYDIR for a replaced "
             "disk, and salvage again. Go on only if that cannot be done, and do not start what was not given."
         )
-        yield Step("copy", text, None, absent)
-    held_by = brokers(sorted({*order, *absent}, key=broker_order)) if order else "the nodes"
+        yield OperatorStep("copy", text, None, absent)
+    running = brokers(sorted({*order, *absent}, key=broker_order)) if order else "the nodes"
     with_metadata = {target.node: target.directory for target in targets if METADATA_LOG in target.partitions}
     too = " and all controllers" if with_metadata else ""
-    yield Step("stop", f"Stop {held_by}{too}. If a broker ran since it was copied, salvage again.", None, (*nodes, *absent))
+    yield OperatorStep("stop", f"Stop {running}{too}. If a broker ran since it was copied, salvage again.", None, (*nodes, *absent))
     text = (
         f"Move the log directories of {brokers(nodes)} that were given aside; of a mount point move all that is in it to "
         "LOG_DIR.before on another disk. Never delete them: they are evidence. All other log directories stay where they are."
     )
-    yield Step("move_aside", text, "mv LOG_DIR LOG_DIR.before", nodes)
+    yield OperatorStep("move_aside", text, "mv LOG_DIR LOG_DIR.before", nodes)
     places = [
         f"{target.directory} for {target.log_dir}{', which was empty,' if target.is_empty else ''} of "
         f"{f'controller {target.node}' if target.is_only_of_controller else brokers([target.node])}"
         for target in targets
     ]
     command = f"cp -a {shlex.quote(f'{salvaged.output}/broker-N/NAME')}/. LOG_DIR"
-    yield Step("copy", f"Copy each directory of DIR to its place: {printable(', '.join(places))}.", command, nodes)
+    yield OperatorStep("copy", f"Copy each directory of DIR to its place: {printable(', '.join(places))}.", command, nodes)
     voters = sorted(_voters(salvaged) - with_metadata.keys())
     for voter in voters:
         source = f"{salvaged.output}/{next(iter(with_metadata.values()))}/{KRAFT_DIRECTORY}"
@@ -95,58 +96,64 @@ def _put(salvaged: Salvaged) -> Iterator[Step]:
             "of its own; all else there stays."
         )
         aside = f"mv LOG_DIR/{KRAFT_DIRECTORY} LOG_DIR.before"
-        yield Step("copy", text, f"{aside} && cp -a {shlex.quote(source)} LOG_DIR", (voter,))
+        yield OperatorStep("copy", text, f"{aside} && cp -a {shlex.quote(source)} LOG_DIR", (voter,))
+    yield from _complete_log_dirs(salvaged, nodes)
+    text = "Give them to KAFKA, the user that runs Kafka: so far only the user who ran salvage can read them."
+    yield OperatorStep("own", text, "chown -R KAFKA: LOG_DIR", (*nodes, *voters))
+
+
+def _complete_log_dirs(salvaged: Salvaged, nodes: tuple[int | str, ...]) -> Iterator[OperatorStep]:
+    """Add the files that a salvage could not build."""
     mended = {(finding.place.log_dir or "").rstrip("/") for finding in salvaged.files_to_repair}
-    unbuilt = [target for target in targets if target.meta_properties is None and target.log_dir not in mended]
+    unbuilt = [target for target in salvaged.log_dirs if target.meta_properties is None and target.log_dir not in mended]
     if unbuilt:
         names = printable(", ".join(target.directory for target in unbuilt))
         text = f"Copy meta.properties back, too, which nothing here could build: {names}."
-        yield Step("copy_back", text, "cp -a LOG_DIR.before/meta.properties LOG_DIR")
-    if without_id := tuple((one.topic, one.partition) for one in salvaged.partitions if one.needs_topic_id):
+        yield OperatorStep("copy_back", text, "cp -a LOG_DIR.before/meta.properties LOG_DIR")
+    lacking = [partition for partition in salvaged.partitions if partition.needs_topic_id]
+    if without_id := tuple((partition.topic, partition.partition) for partition in lacking):
         text = (
             f"Write partition.metadata for {partitions_words(without_id)}, with the topic's id from kafka-topics.sh --describe: "
             "without it a broker puts the log aside and begins anew."
         )
         command = r"printf 'version: 0\ntopic_id: ID\n' > LOG_DIR/TOPIC-N/partition.metadata"
-        yield Step("write_topic_id", text, command, (), without_id)
+        yield OperatorStep("write_topic_id", text, command, (), without_id)
     if salvaged.refused:
         text = f"Copy back the controllers' log, which was refused, to those of {brokers(nodes)} that had one."
-        yield Step("copy_back", text, f"cp -a LOG_DIR.before/{KRAFT_DIRECTORY} LOG_DIR", (), (METADATA_LOG,))
+        yield OperatorStep("copy_back", text, f"cp -a LOG_DIR.before/{KRAFT_DIRECTORY} LOG_DIR", (), (METADATA_LOG,))
     for finding in salvaged.files_to_repair:
         whose = () if finding.place.broker is None else (finding.place.broker,)
         file, log_dir = printable(str(finding.place.file)), printable(str(finding.place.log_dir))
-        yield Step("mend", f"Mend {file} in the place of {log_dir}: {printable(repair_advice(finding))}.", None, whose)
-    text = "Give them to KAFKA, the user that runs Kafka: so far only the user who ran salvage can read them."
-    yield Step("own", text, "chown -R KAFKA: LOG_DIR", (*nodes, *voters))
+        yield OperatorStep("mend", f"Mend {file} in the place of {log_dir}: {printable(repair_advice(finding))}.", None, whose)
 
 
-def _start(salvaged: Salvaged) -> Iterator[Step]:
-    """Controllers, then brokers: first those whose copies say what the lineages are, which plans recommend as leaders."""
+def _start(salvaged: Salvaged) -> Iterator[OperatorStep]:
+    """Start the controllers, then the brokers, first those whose copies the salvage is based on; check the result."""
     order, limits = _order(salvaged), _topics_by_limits(salvaged)
     if salvaged.is_kraft:
         yield controllers_step([node for node in order if node in salvaged.controller_voters])
     for passed, topics in limits.items():
         yield from _retention_suspended(passed, topics, is_kraft=salvaged.is_kraft)
     if order:
-        one_by_one, absent = ", then ".join(brokers([node]) for node in order), _absent(salvaged)
-        each = ", each when the one before is up" if len(order) > 1 else ""
-        text = f"Start {one_by_one}{each}. Recovery reads every batch, and cuts nothing."
-        yield Step("start", text, None, order)
+        sequence, absent = ", then ".join(brokers([node]) for node in order), _absent(salvaged)
+        waiting = ", each when the one before is up" if len(order) > 1 else ""
+        text = f"Start {sequence}{waiting}. Recovery reads every batch, and cuts nothing."
+        yield OperatorStep("start", text, None, order)
         if salvaged.is_kraft and salvaged.to_elect():
             text = "Have leaders elected where a crash left none. The replicas in DIR are the same, so nothing in them is lost:"
             command = f"{ELECT_UNCLEANLY} --path-to-json-file {shlex.quote(f'{salvaged.output}/{ELECTION_FILE}')}"
-            yield Step("elect", text, command, order, tuple(salvaged.to_elect()))
+            yield OperatorStep("elect", text, command, order, tuple(salvaged.to_elect()))
         command = f"{DESCRIBE} --under-replicated-partitions"
         lacking = f" but partitions that lack only {brokers(absent)}" if absent else ""
-        yield Step("in_sync", f"See that all replicas are in sync: this prints nothing{lacking}.", command, order)
+        yield OperatorStep("in_sync", f"See that all replicas are in sync: this prints nothing{lacking}.", command, order)
     command = rerun_command("verify", None, "--against", f"{salvaged.output}/{MANIFEST}")
-    yield Step("verify", "Copy the log directories again, and see that every byte is there:", command)
+    yield OperatorStep("verify", "Copy the log directories again, and see that every byte is there:", command)
     for passed, topics in limits.items() if salvaged.is_kraft else ():
         yield from _retention_restored(passed, topics)
 
 
 def _topics_by_limits(salvaged: Salvaged) -> dict[tuple[PassedLimit, ...], list[str]]:
-    """Topics whose oldest records brokers would delete as soon as they run, by the limits that these have passed."""
+    """Retention limits that the oldest records exceed → the topics whose records brokers would delete when they start."""
     limits: dict[str, set[PassedLimit]] = {}
     for partition in salvaged.partitions:
         limits.setdefault(partition.topic, set()).update(partition.passed_limits)
@@ -157,8 +164,8 @@ def _topics_by_limits(salvaged: Salvaged) -> dict[tuple[PassedLimit, ...], list[
     return topics
 
 
-def _retention_suspended(passed: Sequence[PassedLimit], topics: Sequence[str], *, is_kraft: bool) -> Iterator[Step]:
-    """How to keep what retention would delete, before any broker runs; what ZooKeeper holds of a topic is written whole."""
+def _retention_suspended(passed: Sequence[PassedLimit], topics: Sequence[str], *, is_kraft: bool) -> Iterator[OperatorStep]:
+    """Suspend retention before any broker runs. ZooKeeper holds all settings of a topic in one value, which is written whole."""
     limits = " and ".join(f"{limit.setting}={limit.value}{'' if limit.is_known else ', the default'}" for limit in passed)
     named, settings = listed(map(printable, topics)), ",".join(f"{limit.setting}=-1" for limit in passed)
     text = f"Half a minute after they start, brokers delete the oldest records of {named} ({limits}). To keep them, "
@@ -174,46 +181,49 @@ def _retention_suspended(passed: Sequence[PassedLimit], topics: Sequence[str], *
         )
         config = json.dumps({"version": 1, "config": {limit.setting: "-1" for limit in passed}})
         command = f"zookeeper-shell.sh ZOOKEEPER:PORT set {shlex.quote(f'/config/topics/{topics[0]}')} {shlex.quote(config)}"
-        yield Step("keep_records", text, command)
+        yield OperatorStep("keep_records", text, command)
     elif unknown:
-        yield Step("note_retention", f"{text}first note the topics' own {unknown}, if this shows any:", own_retention(topics))
-        yield Step("keep_records", "Then suspend it for the time being:", of_topics(topics, f"--add-config {settings}"))
+        yield OperatorStep(
+            "note_retention", f"{text}first note the topics' own {unknown}, if this shows any:", own_retention(topics)
+        )
+        yield OperatorStep("keep_records", "Then suspend it for the time being:", of_topics(topics, f"--add-config {settings}"))
     else:
-        yield Step("keep_records", f"{text}change that before:", of_topics(topics, f"--add-config {settings}"))
+        yield OperatorStep("keep_records", f"{text}change that before:", of_topics(topics, f"--add-config {settings}"))
 
 
-def _retention_restored(passed: Sequence[PassedLimit], topics: Sequence[str]) -> Iterator[Step]:
-    """How to undo that; of topics whose own settings are not known here, by what was noted."""
+def _retention_restored(passed: Sequence[PassedLimit], topics: Sequence[str]) -> Iterator[OperatorStep]:
+    """Restore the settings of retention: those known here, or those that the operator noted."""
     text = f"When the old records of {listed(map(printable, topics))} are read or copied, let brokers delete them again"
     if unknown := _unknown_settings(passed):
         text += f": set {unknown} of each topic as you noted. Remove it, with --delete-config, only where none was shown:"
         noted = ",".join(f"{limit.setting}=NOTED" for limit in passed)
-        yield Step("restore_retention", text, of_topics(["TOPIC"], f"--add-config {noted}"))
+        yield OperatorStep("restore_retention", text, of_topics(["TOPIC"], f"--add-config {noted}"))
         return
     changes = [f"--add-config {limit.setting}={limit.topic_value}" for limit in passed if limit.topic_value is not None]
     changes += [f"--delete-config {limit.setting}" for limit in passed if limit.topic_value is None]
-    yield from (Step("restore_retention", f"{text}:", of_topics(topics, change)) for change in changes)
+    yield from (OperatorStep("restore_retention", f"{text}:", of_topics(topics, change)) for change in changes)
 
 
 def _unknown_settings(passed: Sequence[PassedLimit]) -> str:
-    """The settings of which no controllers' log tells whether the topics have values of their own; empty where one does."""
+    """The settings for which no controllers' log says whether the topics override the default; empty without any."""
     return " and ".join(limit.setting for limit in passed if not limit.topic_value_is_known)
 
 
 def _voters(salvaged: Salvaged) -> set[int]:
-    return {voter for one in salvaged.partitions if one.quorum is not None for voter in one.quorum.voters}
+    return {voter for partition in salvaged.partitions if partition.quorum is not None for voter in partition.quorum.voters}
 
 
 def _absent(salvaged: Salvaged) -> tuple[int | str, ...]:
-    """Brokers with replicas of what was salvaged of which no log directory was given."""
+    """Brokers with replicas of salvaged partitions whose log directories were not given."""
     given = {str(name) for target in salvaged.log_dirs for name in (target.broker, target.node)}
-    unseen = {word.partition(":")[2] for one in salvaged.partitions if one.quorum is None for word in one.unseen}
+    partitions = [partition for partition in salvaged.partitions if partition.quorum is None]
+    unseen = {kind_and_broker.partition(":")[2] for partition in partitions for kind_and_broker in partition.unseen}
     named = [int(name) if name.isdecimal() else name for name in unseen - given if name]
     return tuple(sorted(named, key=broker_order))
 
 
 def _order(salvaged: Salvaged) -> tuple[int | str, ...]:
-    """Brokers as they start: who is the base of most partitions first, replaced disks last."""
-    bases = Counter(one.base for one in salvaged.partitions if one.quorum is None)
+    """Brokers in the order of their start: those whose copy is the base of most partitions first, replaced disks last."""
+    bases = Counter(partition.base for partition in salvaged.partitions if partition.quorum is None)
     counts = {target.node: bases[target.broker] for target in salvaged.log_dirs if not target.is_only_of_controller}
     return tuple(sorted(counts, key=lambda node: (-counts[node], broker_order(node))))

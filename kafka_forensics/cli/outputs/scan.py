@@ -49,44 +49,37 @@ def write_result(
     status: int = 0,
     as_of_ms: int | None = None,
 ) -> None:
-    """Write `result` to `to` in one of the formats of `options.SCAN_FORMATS`; `verbose` leaves nothing out of a table, which
-    goes `by` incident or partition.
+    """Write `result` to `to` in one of the formats of `options.SCAN_FORMATS`.
 
-    `status`, with which the command will end, and `as_of_ms`, which it was given, are among the metrics.
+    A table leaves nothing out if `verbose`, and groups findings `by` "incident" or "partition". Metrics include `status`, the exit
+    status of the command, and `as_of_ms`, its option --as-of.
     """
     match format_name:
-        case "table":
+        case "table" | "report":
             from kafka_forensics.cli.outputs.scan_table import write_table
 
-            write_table(result, to, verbose=verbose, by=by)
-        case "report":
-            from kafka_forensics.cli.outputs.scan_table import write_table
-
-            write_table(result, replace(to, colour=False), verbose=verbose, by=by)
-            lines = wrapped([*summary_lines(result), *incomplete_lines(result)], to.width)
-            to.stream.writelines(f"{line}\n" for line in (*[""][: bool(result.partitions or result.findings)], *lines))
+            is_report = format_name == "report"
+            write_table(result, replace(to, colour=to.colour and not is_report), verbose=verbose, by=by)
+            paragraphs = [*summary_lines(result), *incomplete_lines(result)] if is_report else []
+            before = "\n" if paragraphs and (result.partitions or result.findings) else ""
+            to.stream.writelines([before, *(f"{line}\n" for line in wrapped(paragraphs, to.width))])
         case "tsv":
             gravest_first = sorted(result.findings, key=severity_order)
             to.stream.writelines(tsv_lines(json_document.FINDING_COLUMNS, map(json_document.finding_object, gravest_first)))
-        case "json":
-            to.stream.writelines(json_document.document(result))
-        case "jsonl":
-            to.stream.writelines(json_document.lines(result))
-        case "markdown":
-            to.stream.writelines(report_lines(result))
         case "prometheus":
             from kafka_forensics.cli.outputs import prometheus
 
             to.stream.writelines(prometheus.lines(result, status, as_of_ms))
         case _:
-            raise AssertionError(format_name)
+            makers = {"json": json_document.document, "jsonl": json_document.lines, "markdown": report_lines}
+            to.stream.writelines(makers[format_name](result))
 
 
 class LinesAsSettled:
-    """JSON Lines of a scan while it runs: a `Listener` that writes every partition as soon as it is settled, and at the `end` the
-    rest. Nothing is opened, nor written, before the scan has begun.
+    """A `Listener` that writes the JSON Lines of a scan while it runs: each partition once its findings are final, at the `end` the
+    rest. It opens the output when the scan begins.
 
-    What is written is what `write_result` writes of the whole answer.
+    The lines are those that `write_result` writes.
     """
 
     def __init__(self, output: Path | None, *, show_payloads: bool) -> None:
@@ -108,14 +101,14 @@ class LinesAsSettled:
         self._write(json_document.broker_lines(brokers))
 
     def settled(self, partition: PartitionSummary, findings: list[Finding]) -> None:
-        """Write a partition, whole or not at all."""
+        """Write a partition completely, or not at all if the user interrupts."""
         shown = findings if self._show_payloads else map(without_payloads, findings)
         with uninterrupted():
             self._write(json_document.partition_lines(partition, shown))
             self._written += 1
 
     def end(self, result: ScanResult) -> None:
-        """Write what is left of the whole answer, all of it where no scan told of itself."""
+        """Write the rest of the answer: all of it if the scan never called `begun`."""
         if self._stream is None:
             self.on_start(result.brokers)
         self._write(json_document.lines_at_end(result, self._written))
@@ -126,32 +119,28 @@ class LinesAsSettled:
         self._stream.flush()
 
 
-# A scan's answer as Markdown, for a ticket or a review: verdict, partitions worst first, every finding.
-
-
 _CODE: Final = re.compile(r"`([^`]+)`")
 
 
 def report_lines(result: ScanResult) -> Iterator[str]:
-    """The report, line by line."""
+    """A scan's answer as Markdown, for a ticket or a review: the verdict, partitions worst first, every finding."""
     verdict, *totals = summary_lines(result)
     yield f"# kafka-forensics: {markdown(verdict)}\n\n"
     yield from (f"{markdown(line)}  \n" for line in [*totals, *incomplete_lines(result)])
     if result.incidents:
         yield "\n## Incidents\n"
     for incident in result.incidents:
-        yield f"\n### {markdown(_called(incident))} ({incident.severity.value}, {incident.confidence.value})\n\n"
+        yield f"\n### {markdown(_incident_title(incident))} ({incident.severity.value}, {incident.confidence.value})\n\n"
         yield f"{markdown(incident_message(incident))}  \nFirst: {markdown(incident_advice(incident))}\n"
     partitions = [partition for partition in result.partitions if partition.verdict != "clean" or partition.not_read]
     if partitions:
         yield "\n## Partitions\n\n| partition | verdict | replicas |\n| --- | --- | --- |\n"
         gravest: dict[tuple[str | None, int | None], tuple[int, bool, int]] = {}
-        for finding in sorted(result.findings, key=severity_order):
-            gravest.setdefault((finding.place.topic, finding.place.partition), severity_order(finding))
-        none = (1, True, 0)
+        for finding in sorted(result.findings, key=severity_order, reverse=True):
+            gravest[finding.place.topic, finding.place.partition] = severity_order(finding)
 
         def order(summary: PartitionSummary) -> tuple[int, tuple[int, bool, int]]:
-            return -VERDICTS.index(summary.verdict), gravest.get((summary.topic, summary.partition), none)
+            return -VERDICTS.index(summary.verdict), gravest.get((summary.topic, summary.partition), (1, True, 0))
 
         for partition in sorted(partitions, key=order):
             yield f"| {markdown(name(partition.topic, partition.partition))} | {partition.verdict} | {_replicas(partition)} |\n"
@@ -168,22 +157,22 @@ def report_lines(result: ScanResult) -> Iterator[str]:
             if where := place_words(finding.place, crowded):
                 yield f"  Where: {markdown(where)}  \n"
             if step := advice(finding):
-                yield f"  Advice: {_with_code(step)}\n"
+                yield f"  Advice: {_advice_with_code(step)}\n"
 
 
-def _called(incident: Incident) -> str:
-    """What happened, when, and to how many partitions."""
+def _incident_title(incident: Incident) -> str:
+    """The title of an incident: what happened, when, to how many partitions, and what was lost."""
     moment, name = incident_time(incident), f" ({incident.known_as})" if incident.known_as is not None else ""
     cost = cost_words(incident)
     words = f"{incident_title(incident)}{f', {moment}' if moment else ''}{name}: {plural(len(incident.partitions), 'partition')}"
     return words + (f", {cost}" if cost else "")
 
 
-def _with_code(step: str) -> str:
-    """`step` with its commands as code and everything else as plain text."""
+def _advice_with_code(step: str) -> str:
+    """Advice with its commands as code and everything else as plain text."""
     return "".join(f"`{printable(part)}`" if number % 2 else markdown(part) for number, part in enumerate(_CODE.split(step)))
 
 
 def _replicas(partition: PartitionSummary) -> str:
-    words = [markdown(", ".join(word for word in replica_words(replica) if word)) for replica in partition.replicas]
-    return "<br>".join([markdown(headline(partition)), *words])
+    replicas = [", ".join(filter(None, replica_words(replica))) for replica in partition.replicas]
+    return "<br>".join(map(markdown, [headline(partition), *replicas]))

@@ -1,10 +1,10 @@
-"""A simulated history as a page for a person, and as rows: one a step and partition."""
+"""A simulated history as a page for a person, and as rows: one for each step and partition."""
 
 import textwrap
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.cli.outputs.rows import drawn, plain_table
+from kafka_forensics.cli.outputs.rows import plain_table, rich_lines
 from kafka_forensics.model.json_objects import Json, attributes, object_of
 from kafka_forensics.simulation.history import DEAD, LEADS, PAUSED, STALE, Event, History, PartitionView
 from kafka_forensics.simulation.truth import at_the_end
@@ -31,21 +31,20 @@ def rows(history: History, name: str) -> Iterator[Json]:
     """A row for every step and partition."""
     for event in history.events:
         for moment in event.partitions:
+            topic, partition = moment.topic_partition
             yield {
                 "scenario": name,
                 "protocol": history.cluster.protocol,
-                "step": event.step,
-                "after_ms": event.after_ms,
-                "what": event.text,
-                "topic": moment.topic_partition[0],
-                "partition": moment.topic_partition[1],
+                **object_of(attributes("step after_ms what=text"), event),
+                "topic": topic,
+                "partition": partition,
                 **object_of(attributes("leader leader_epoch isr elr"), moment),
                 "replicas": [object_of(_VIEW, view) for view in moment.replicas],
             }
 
 
 def lines(history: History, name: str, to: "Destination") -> Iterator[str]:
-    """The page: a table of the steps, what is read and what is lost at the end, and what the history teaches."""
+    """The page: a table of the steps, what consumers read and what is lost at the end, and remarks."""
     yield f"{name} under {history.cluster.protocol}\n\n"
     yield from _table(history, to)
     yield "\n"
@@ -54,7 +53,7 @@ def lines(history: History, name: str, to: "Destination") -> Iterator[str]:
 
 
 def scenario_lines(scenarios: Iterable["Scenario"], to: "Destination") -> Iterator[str]:
-    """The list of scenarios: a name, a sentence below it."""
+    """The list of scenarios: each name, with a sentence below it."""
     for scenario in scenarios:
         yield f"{scenario.name}  ({', '.join(scenario.protocols)})\n"
         for line in textwrap.wrap(scenario.sentence, max(40, to.width - 4)):
@@ -62,8 +61,11 @@ def scenario_lines(scenarios: Iterable["Scenario"], to: "Destination") -> Iterat
 
 
 def _table(history: History, to: "Destination") -> Iterator[str]:
-    """A rich table that says of a step which partitions it changed."""
+    """A table of the steps with the partitions that each step changed."""
     from rich.text import Text
+
+    def stacked(cells: "Iterable[Text]") -> Text:
+        return Text("\n").join(cells)
 
     brokers = history.cluster.brokers
     several = len(history.events[-1].partitions) > 1
@@ -78,20 +80,18 @@ def _table(history: History, to: "Destination") -> Iterator[str]:
     before: Event | None = None
     for event in history.events:
         changed = _changed(event, before)
-        which = (
-            [_stacked(Text(f"{moment.topic_partition[0]}-{moment.topic_partition[1]}") for moment in changed)] if several else []
-        )
-        cells = [_stacked(_cell(moment, broker) for moment in changed) for broker in brokers]
-        isrs = _stacked(Text(",".join(map(str, moment.isr))) for moment in changed)
-        table.add_row(Text(str(event.step)), Text(event.text), *which, *cells, isrs)
+        partitions = stacked(Text("-".join(map(str, moment.topic_partition))) for moment in changed)
+        cells = [stacked(_cell(moment, broker) for moment in changed) for broker in brokers]
+        isrs = stacked(Text(",".join(map(str, moment.isr))) for moment in changed)
+        table.add_row(Text(str(event.step)), Text(event.text), *([partitions] if several else []), *cells, isrs)
         before = event
-    return drawn(table, to)
+    return rich_lines(table, to)
 
 
 def _changed(event: Event, before: Event | None) -> list[PartitionView]:
     """Partitions that a step changed; the first one if it changed none."""
-    known = {} if before is None else {moment.topic_partition: moment for moment in before.partitions}
-    changed = [moment for moment in event.partitions if known.get(moment.topic_partition) != moment]
+    earlier = {} if before is None else {moment.topic_partition: moment for moment in before.partitions}
+    changed = [moment for moment in event.partitions if earlier.get(moment.topic_partition) != moment]
     return changed or list(event.partitions[:1])
 
 
@@ -104,10 +104,3 @@ def _cell(moment: PartitionView, broker: int) -> "Text":
     mark = _MARKS.get(view.state, " ")
     style = {"*": "bold", "x": "dim", "~": "dim", "?": "yellow"}.get(mark, "")
     return Text(f"{mark}{view.log_end_offset}/{view.high_watermark} e{view.leader_epoch}", style=style)
-
-
-def _stacked(cells: "Iterable[Text]") -> "Text":
-    """One cell of several lines."""
-    from rich.text import Text
-
-    return Text("\n").join(cells)

@@ -1,4 +1,4 @@
-"""Numbered steps in plain words, as plans and salvages end with them, each with the one command that it needs; safe to print."""
+"""Numbered steps of plans and salvages, each with the command that it needs. All of it is safe to print."""
 
 import json
 import shlex
@@ -17,7 +17,7 @@ from kafka_forensics.replication.planner import Broker
 from kafka_forensics.wording import advice, message
 
 _BYTES_A_MINUTE: Final = 3_000_000_000
-"""What a broker's recovery reads, at 50 MB a second."""
+"""Bytes that a broker's recovery reads in a minute, at 50 MB a second."""
 _SERVER: Final = "--bootstrap-server HOST:PORT"
 _CONTROLLER: Final = "--bootstrap-controller HOST:PORT"
 DESCRIBE: Final = f"kafka-topics.sh {_SERVER} --describe"
@@ -26,14 +26,14 @@ _NAME_CONTROLLER: Final = f"kafka-metadata-quorum.sh {_CONTROLLER} describe --st
 _CONFIGS: Final = f"kafka-configs.sh {_CONTROLLER}"
 OF_ALL_BROKERS: Final = f"{_CONFIGS} --alter --entity-type brokers --entity-default"
 _NAMED: Final = 8
-"""Runs of partitions that a sentence names."""
+"""Runs of consecutive partitions that a sentence names."""
 _STEP: Final = attributes("kind text command brokers")
 Partition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One step; `kind` says what it is about, for programs."""
+class OperatorStep:
+    """One step; `kind` is for programs."""
 
     kind: str
     text: str
@@ -42,20 +42,19 @@ class Step:
     partitions: tuple[Partition, ...] = ()
 
     def document(self, minutes: int) -> Json:
-        """As JSON has it; `minutes` is what its command may take."""
-        runs = [
-            {"topic": topic, "partition_start": first, "partition_end": last + 1} for topic, first, last in _runs(self.partitions)
-        ]
+        """The step in JSON; `minutes` is what its command may take."""
+        keys = ("topic", "partition_start", "partition_end")
+        runs = [dict(zip(keys, (topic, first, last + 1), strict=True)) for topic, first, last in _runs(self.partitions)]
         return {**object_of(_STEP, self), "limit_seconds": None if self.command is None else 60 * minutes, "partitions": runs}
 
 
 def minutes_to_start(sizes: Iterable[int]) -> int:
-    """How long the start of a broker may take whose recovery reads so many bytes; of several the longest."""
+    """How long a broker may take to start; `sizes` are the bytes that the recovery of each broker reads."""
     return 2 + max(sizes, default=0) // _BYTES_A_MINUTE
 
 
-def text_of(head: str, steps: Sequence[Step], width: int) -> Iterator[str]:
-    """Numbered steps as text, with the command of each below it."""
+def steps_text(head: str, steps: Sequence[OperatorStep], width: int) -> Iterator[str]:
+    """Numbered steps as text below `head`, each command below its step."""
     if steps:
         yield "\n"
         yield from wrapped(f"Steps. {head}", width)
@@ -65,8 +64,8 @@ def text_of(head: str, steps: Sequence[Step], width: int) -> Iterator[str]:
             yield from (f"     {line}\n" for line in command_lines(printable(step.command), width - 5))
 
 
-def markdown_of(head: str, steps: Sequence[Step]) -> Iterator[str]:
-    """Numbered steps as a section of a page."""
+def steps_markdown(head: str, steps: Sequence[OperatorStep]) -> Iterator[str]:
+    """Numbered steps as a section of Markdown."""
     if steps:
         yield f"\n## Steps\n\n{markdown(head)}\n"
     for number, step in enumerate(steps, 1):
@@ -75,16 +74,16 @@ def markdown_of(head: str, steps: Sequence[Step]) -> Iterator[str]:
             yield f"\n   ```sh\n   {printable(step.command)}\n   ```\n"
 
 
-def controllers_first(findings: Iterable[Finding]) -> Iterator[Step]:
-    """What must be mended before any controller starts, and so before any broker."""
+def controllers_first(findings: Iterable[Finding]) -> Iterator[OperatorStep]:
+    """What must be repaired before any controller starts, and so before any broker."""
     for finding in findings:
         place, evidence = finding.place, finding.evidence
         whose = evidence.get("leaders") or evidence.get("brokers") or ([] if place.broker is None else [place.broker])
-        yield Step("controllers", f"{message(finding)} {advice(finding)} Then copy again.", None, tuple(whose))
+        yield OperatorStep("controllers", f"{message(finding)} {advice(finding)} Then copy again.", None, tuple(whose))
 
 
-def controllers_step(both: Sequence[Broker], who: str = "the controllers") -> Step:
-    """The controllers run before any broker; `both` are nodes that are brokers, too."""
+def controllers_step(both: Sequence[Broker], who: str = "the controllers") -> OperatorStep:
+    """Start the controllers, before any broker; `both` are nodes that are controllers and brokers."""
     text = f"Let {who} run"
     if both:
         text += (
@@ -92,7 +91,7 @@ def controllers_step(both: Sequence[Broker], who: str = "the controllers") -> St
             "majority needs with process.roles=controller and only the controller's listener, and with their own settings when "
             "their turn as a broker comes"
         )
-    return Step("controllers", f"{text}. This names the controllers' leader:", _NAME_CONTROLLER, tuple(both))
+    return OperatorStep("controllers", f"{text}. This names the controllers' leader:", _NAME_CONTROLLER, tuple(both))
 
 
 def of_topics(topics: Collection[str], change: str) -> str:
@@ -101,8 +100,10 @@ def of_topics(topics: Collection[str], change: str) -> str:
 
 
 def own_retention(topics: Collection[str]) -> str:
-    """The command that shows the limits of retention that topics have of their own, on running controllers. Without `--all` it asks
-    for the list of topics first, which controllers do not give."""
+    """The command that shows retention settings of topics, on running controllers.
+
+    Without `--all`, kafka-configs.sh would first ask for the list of topics, which controllers do not serve.
+    """
     return f"{_for_each('--describe --all', topics)} | grep -e 'All configs' -e DYNAMIC_TOPIC_CONFIG:retention"
 
 
@@ -113,11 +114,8 @@ def _for_each(action: str, topics: Collection[str], change: str = "") -> str:
     return f'for topic in {shlex.join(topics)}; do {command} "$topic"{change}; done'
 
 
-# Many partitions in few words, and as the file that kafka-leader-election.sh reads.
-
-
 def _runs(partitions: Iterable[Partition]) -> list[tuple[str, int, int]]:
-    """Partitions as (topic, first, last) of those that follow each other."""
+    """(topic, first, last) of each run of consecutive partitions."""
     runs: list[tuple[str, int, int]] = []
     for topic, number in sorted(partitions):
         if runs and runs[-1][0] == topic and runs[-1][2] == number - 1:
@@ -130,20 +128,19 @@ def _runs(partitions: Iterable[Partition]) -> list[tuple[str, int, int]]:
 def partitions_words(partitions: Sequence[Partition]) -> str:
     """`audit-0 to audit-121`, or `audit-0 to audit-121 and orders-3 (123 partitions)`."""
     runs = [name(topic, first) + ("" if first == last else f" to {name(topic, last)}") for topic, first, last in _runs(partitions)]
-    words = ", ".join(runs[:_NAMED])
-    words = " and ".join(words.rsplit(", ", 1)) if len(runs) <= _NAMED else f"{words} and more"
-    return words if len(runs) == 1 else f"{words} ({plural(len(partitions), 'partition')})"
+    text = ", ".join(runs[:_NAMED])
+    text = " and ".join(text.rsplit(", ", 1)) if len(runs) <= _NAMED else f"{text} and more"
+    return text if len(runs) == 1 else f"{text} ({plural(len(partitions), 'partition')})"
 
 
 def election_command(partitions: Sequence[Partition]) -> str:
-    """The command that has somebody elected for these; of several it writes their list first, however many there are."""
+    """The command that elects a leader uncleanly; for several partitions it first writes the JSON file that lists them."""
     if len(partitions) == 1:
         topic, number = partitions[0]
         return f"{ELECT_UNCLEANLY} --topic {shlex.quote(topic)} --partition {number}"
-    rows = "; ".join(f"seq -f {_row(topic)} {first} {last}" for topic, first, last in _runs(partitions))
-    listing = f"({rows}) | paste -sd, - | sed 's/.*/{{\"partitions\":[&]}}/' > election.json"
+    rows = []
+    for topic, first, last in _runs(partitions):
+        row = json.dumps({"topic": topic}, separators=(",", ":"))[:-1].replace("%", "%%") + ',"partition":%.0f}'
+        rows.append(f"seq -f {shlex.quote(row)} {first} {last}")
+    listing = f"({'; '.join(rows)}) | paste -sd, - | sed 's/.*/{{\"partitions\":[&]}}/' > election.json"
     return f"{listing} && {ELECT_UNCLEANLY} --path-to-json-file election.json"
-
-
-def _row(topic: str) -> str:
-    return shlex.quote(json.dumps({"topic": topic}, separators=(",", ":"))[:-1].replace("%", "%%") + ',"partition":%.0f}')

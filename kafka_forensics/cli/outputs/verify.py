@@ -1,8 +1,9 @@
-"""What became of promises, in words and in every format."""
+"""Whether the promises of a plan or salvage were kept, as sentences and in every format."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from operator import attrgetter
 from typing import Final
 
 from kafka_forensics.cli.outputs.rows import cell, write_items
@@ -12,7 +13,7 @@ from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.json_objects import Columns, attributes
 from kafka_forensics.questions.verify import Outcome, Verified, VerifyResult
 
-_WORDS: Final = {
+_REASONS: Final = {
     "elected": "",
     "leads": "",
     "other_elected": "broker {found} was elected first",
@@ -65,7 +66,7 @@ _INDENT: Final = 11
 
 
 def write_promises(promises: Sequence[Verified], format_name: str, to: Destination) -> None:
-    """Write what became of each promise in one of the formats of `options.FORMATS`."""
+    """Write the outcome of each promise in one of the formats of `options.FORMATS`."""
     if format_name == "table":
         to.stream.writelines(_lines(promises, to.width))
     else:
@@ -74,43 +75,36 @@ def write_promises(promises: Sequence[Verified], format_name: str, to: Destinati
 
 def _lines(promises: Sequence[Verified], width: int) -> Iterator[str]:
     """The promises of each partition below its name."""
-    for number, ((topic, partition), of_partition) in enumerate(groupby(promises, key=lambda row: (row.topic, row.partition))):
+    partitions = groupby(promises, key=attrgetter("topic", "partition"))
+    for number, ((topic, partition), of_partition) in enumerate(partitions):
         yield f"{chr(10) if number else ''}{name(topic, partition)}\n"
         for verified in of_partition:
             outcome = verified.outcome.value if verified.outcome is Outcome.KEPT else verified.outcome.value.upper()
-            text = printable(message(verified))
-            lines = textwrap.wrap(text, max(width - _INDENT, 20), break_long_words=False, break_on_hyphens=False)
-            for at, line in enumerate(lines):
-                yield f"  {outcome if at == 0 else '':<{_INDENT - 2}}{line}\n"
+            lines = textwrap.wrap(
+                printable(message(verified)),
+                max(width, 20 + _INDENT),
+                initial_indent=f"  {outcome:<{_INDENT - 2}}",
+                subsequent_indent=" " * _INDENT,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+            yield from (line + "\n" for line in lines)
 
 
 def message(verified: Verified) -> str:
     """What was promised, and what was found."""
-    promise, found = _filled(_PROMISES[verified.promise], verified), _filled(_WORDS[verified.reason], verified)
-    return f"{promise}: {found}" if found else promise
-
-
-def _filled(words: str, verified: Verified) -> str:
     planned, found = ("?" if value is None else cell(value) for value in (verified.planned, verified.found))
-    names = {"broker": cell(verified.broker), "leader": cell(verified.leader), "kinds": ", ".join(verified.kinds)}
-    return words.format(planned=planned, found=found, **names)
+    values = {"broker": cell(verified.broker), "leader": cell(verified.leader), "kinds": ", ".join(verified.kinds)}
+    templates = filter(None, (_PROMISES[verified.promise], _REASONS[verified.reason]))
+    return ": ".join(template.format(planned=planned, found=found, **values) for template in templates)
 
 
 def summary_line(checked: VerifyResult) -> str:
-    """What is said on stderr at the end."""
+    """The last line on stderr."""
     if not checked.promises:
         return "nothing to verify: nothing is promised of these partitions"
     counts = [(checked.count(outcome), outcome.value) for outcome in (Outcome.BROKEN, Outcome.UNKNOWN, Outcome.KEPT)]
-    return f"{plural(checked.partitions, 'partition')}: " + ", ".join(_counted(counts)) + _rest(checked)
-
-
-def _counted(counts: list[tuple[int, str]]) -> Iterator[str]:
-    noun = "promise"
-    for count, outcome in counts:
-        if count:
-            yield f"{plural(count, noun)} {outcome}" if noun else f"{count} {outcome}"
-            noun = ""
-
-
-def _rest(checked: VerifyResult) -> str:
-    return f"; {plural(checked.without_promise, 'partition')} of which nothing is promised" if checked.without_promise else ""
+    (first, outcome), *others = [(count, outcome) for count, outcome in counts if count]
+    counted = ", ".join([f"{plural(first, 'promise')} {outcome}", *(f"{count} {outcome}" for count, outcome in others)])
+    rest = f"; {plural(checked.without_promise, 'partition')} of which nothing is promised" if checked.without_promise else ""
+    return f"{plural(checked.partitions, 'partition')}: {counted}{rest}"

@@ -1,9 +1,9 @@
-"""What the formats for people share: where a finding is, how replicas agree, what a summary says. All of it safe to print."""
+"""Texts that several outputs share: the place of a finding, how replicas agree, summaries. All of it is safe to print."""
 
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Final
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
@@ -19,15 +19,15 @@ from kafka_forensics.model.results import Incomplete, PartitionSummary, ReadExte
 from kafka_forensics.storage.local import OUTSIDE
 from kafka_forensics.wording import incident_loss, message, rerun_command, severity_order, span
 
-_TOLD_FINDINGS: Final = 20
+_FINDINGS_SHOWN: Final = 20
 _NAMED_PARTITIONS: Final = 3
 _NAMED_TOPICS: Final = 4
 _NAMED_EPOCHS: Final = 3
 _NAMED_BROKERS: Final = 6
 _SHELL_WORD: Final = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""")
 _TAKES_VALUE: Final = re.compile(r"--(?!live$|whole$|partial$|explain$|all-partitions$|verbose$)[a-z-]+")
-"""Of the options that stand in commands of ours those that take a value."""
-_GOES_ON: Final = " \\"
+"""Options of printed commands that take a value."""
+_CONTINUATION: Final = " \\"
 _AGREEMENTS: Final = {
     "identical": "the replicas are identical",
     "prefix": "the replicas agree as far as they go",
@@ -37,17 +37,17 @@ _AGREEMENTS: Final = {
     "content": "the replicas differ in batches of one leader epoch",
     "not_compared": "not all replicas could be compared",
 }
-_HELD: Final = "the replicas agree in what they still hold"
+_AGREE_WHERE_READABLE: Final = "the replicas agree in what they still hold"
 
 
 def headline(partition: PartitionSummary) -> str:
-    """How the replicas agree and what is known to be committed, in a sentence without a full stop."""
+    """How the replicas agree and which offsets are known to be committed, a sentence without a full stop."""
     agreement = partition.agreement
     if partition.read is ReadExtent.NONE:
         return "nothing of its log could be read" if len(partition.replicas) == 1 else "nothing of any replica's log could be read"
     text = _AGREEMENTS[agreement.kind] if len(partition.replicas) > 1 else "one replica was given"
     if len(partition.replicas) > 1 and agreement.kind in ("identical", "compacted") and partition.verdict in {"error", "critical"}:
-        text = _HELD  # what damage or loss hides was not compared
+        text = _AGREE_WHERE_READABLE  # what damage or loss hides was not compared
     if agreement.common_end_offset is not None and agreement.kind == "conflict":
         text += f" at offset {agreement.common_end_offset}"
     if (high_watermark := partition.high_watermark_at_least) is not None:
@@ -57,24 +57,24 @@ def headline(partition: PartitionSummary) -> str:
 
 
 def name(topic: str | None, partition: int | None) -> str:
-    """`audit-0`, `audit`, or nothing."""
+    """`audit-0`, `audit`, or empty."""
     return "-".join(printable(str(part)) for part in (topic, partition) if part is not None)
 
 
 def place_words(place: Place, crowded: Iterable[str]) -> str:
-    """`broker 2, audit-0/….log, bytes 0 to 60, offsets 300 to 369`; the log directory too for brokers in `crowded`."""
-    words = [] if place.broker is None else [f"broker {printable(str(place.broker))}"]
+    """`broker 2, audit-0/….log, bytes 0 to 60, offsets 300 to 369`; with the log directory for brokers in `crowded`."""
+    parts: list[str | None] = [] if place.broker is None else [f"broker {printable(str(place.broker))}"]
     path = [place.file] if place.file else []
     if place.log_dir and (not path or place.broker is None or str(place.broker) in crowded):
         path.insert(0, place.log_dir.rstrip("/"))
     if path:
-        words.append(printable("/".join(path)))
-    spans = span(place.byte_start, place.byte_end, "byte"), span(place.offset_start, place.offset_end, "offset")
-    return ", ".join(word for word in (*words, *spans) if word)
+        parts.append(printable("/".join(path)))
+    parts += [span(place.byte_start, place.byte_end, "byte"), span(place.offset_start, place.offset_end, "offset")]
+    return ", ".join(filter(None, parts))
 
 
 def lost_words(incident: Incident, partition: IncidentPartition | None = None) -> str:
-    """`70`, `30 to 70`, `up to 70`, nothing for none: how many records, or offsets, are lost, of one of its partitions if given."""
+    """Records or offsets lost by an incident, or in one of its partitions: `70`, `30 to 70`, `up to 70`, empty for none."""
     least, most, _ = incident_loss(partition or incident, incident)
     if not most:
         return ""
@@ -82,73 +82,70 @@ def lost_words(incident: Incident, partition: IncidentPartition | None = None) -
 
 
 def cost_words(incident: Incident) -> str:
-    """`30 to 70 committed records`, or offsets where records are not known; nothing for none."""
+    """`30 to 70 committed records`, or offsets where records are not known; empty for none."""
     _, most, noun = incident_loss(incident, incident)
     return f"{lost_words(incident)} {noun}{'s' if most > 1 else ''}" if most else ""
 
 
 def crowded_brokers(result: ScanResult) -> frozenset[str]:
-    """Brokers with several log directories, whose files need the directory's name."""
+    """Brokers with several log directories: places on them need the directory."""
     return frozenset(str(broker_summary.broker) for broker_summary in result.brokers if len(broker_summary.log_dirs) > 1)
 
 
 def replica_words(replica: ReplicaSummary) -> list[str]:
     """A replica in four columns: broker, offsets, high watermark, the rest."""
-    start, known = replica.log_start_offset or 0, replica.leader_epochs or []
-    latest = known[-_NAMED_EPOCHS:]
+    start, entries = replica.log_start_offset or 0, replica.leader_epochs or []
+    latest = entries[-_NAMED_EPOCHS:]
     epochs = ", ".join(f"{epoch} from {first}" if first > start else str(epoch) for epoch, first in latest)
-    earlier = "..., " if len(known) > len(latest) else ""
-    rest = [f"epoch{'s' if len(known) > 1 else ''} {earlier}{epochs}" if epochs else ""]
+    earlier = "..., " if len(entries) > len(latest) else ""
+    rest = [f"epoch{'s' if len(entries) > 1 else ''} {earlier}{epochs}" if epochs else ""]
     local_start = replica.local_log_start_offset or 0
     rest.append(f"in remote storage before {local_start}" if start < local_start else "")
     rest.append(f"{plural(replica.missing_offsets, 'offset')} missing" if replica.missing_offsets else "")
-    rest += [
-        f"{count} {word} transaction{'s' if count > 1 else ''}"
-        for word, count in (("open", replica.transactions.open), ("hanging", replica.transactions.hanging))
-        if count
-    ]
+    by_state = {"open": replica.transactions.open, "hanging": replica.transactions.hanging}
+    rest += [plural(count, f"{state} transaction") for state, count in by_state.items() if count]
     return [
         f"broker {printable(str(replica.broker))}",
         _offsets_held(replica),
         "high watermark " + ("unknown" if replica.high_watermark is None else str(replica.high_watermark)),
-        "; ".join(word for word in rest if word),
+        "; ".join(filter(None, rest)),
     ]
 
 
 def _offsets_held(replica: ReplicaSummary) -> str:
-    """Which offsets its log has, as far as it was read."""
+    """The offsets of its log, as far as it was read."""
     start, end = replica.log_start_offset or 0, replica.log_end_offset
     if replica.read is ReadExtent.NONE:
         return "its log could not be read"
     if replica.read is ReadExtent.PART:
         reached = replica.read_end_offset if end is None else end
-        held = span(start, reached, "offset") if reached is not None and reached > start else f"offset {start} on"
-        return f"{held} read in part" + (", its end is not known" if end is None else "")
+        offsets = span(start, reached, "offset") if reached is not None and reached > start else f"offset {start} on"
+        return f"{offsets} read in part" + (", its end is not known" if end is None else "")
     assert end is not None
     return str(span(start, end, "offset")) if end > start else f"empty at offset {start}"
 
 
 def kinds_and_places(findings: Iterable[Finding]) -> str:
-    """`INDEX_MISSING on 12 partitions, TXN_OPEN on ledger-0`: findings in few words."""
-    by_kind: dict[str, Counter[str]] = {}
+    """`INDEX_MISSING on 12 partitions; TXN_OPEN on ledger-0`: kinds of findings with their partitions."""
+    partitions: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for finding in findings:
-        by_kind.setdefault(finding.kind, Counter())[name(finding.place.topic, finding.place.partition)] += 1
-    words = []
-    for kind, places in sorted(by_kind.items()):
-        named = [place for place in places if place]
-        many = f"{len(named)} partitions" if len(named) > _NAMED_PARTITIONS else ", ".join(named)
-        words.append(f"{kind} on {many}" if named else kind)
-    return "; ".join(words)
+        partitions[finding.kind][name(finding.place.topic, finding.place.partition)] = None
+    texts = []
+    for kind, of_kind in sorted(partitions.items()):
+        named = [*filter(None, of_kind)]
+        where = f"{len(named)} partitions" if len(named) > _NAMED_PARTITIONS else ", ".join(named)
+        texts.append(f"{kind} on {where}" if named else kind)
+    return "; ".join(texts)
 
 
 def by_kind(findings: Iterable[Finding]) -> list[list[Finding]]:
-    """Findings worst first, those of one severity and kind together, of them the gravest first."""
+    """Findings in groups of one severity and kind, the worst first, also within a group."""
     ordered = sorted(findings, key=lambda finding: (-finding.severity.rank, finding.kind, severity_order(finding)))
     return [list(group) for _, group in groupby(ordered, key=lambda finding: (finding.severity, finding.kind))]
 
 
 def summary_lines(result: ScanResult) -> list[str]:
-    """What was read and what came of it, in two or three lines."""
+    """The verdict, what was read, and where readers wait, in two or three lines."""
     totals = result.totals
     severities = by_severity(result.findings) or nothing_found(result)
     scope = f"{plural(totals.partitions, 'partition')}, {plural(totals.replicas, 'replica')} on {plural(totals.brokers, 'broker')}"
@@ -170,46 +167,39 @@ def summary_lines(result: ScanResult) -> list[str]:
 
 
 def _waiting_readers(findings: Iterable[Finding]) -> str:
-    """`readers of committed records wait in 2 partitions: ledger-0 (open transaction), …`; nothing where none wait."""
+    """`readers of committed records wait in 2 partitions: ledger-0 (open transaction), …`; empty where none wait."""
     reasons: dict[str, str] = {}
     for finding in findings:
         if reason := _why_readers_wait(finding.kind):
             reasons.setdefault(name(finding.place.topic, finding.place.partition), reason)
     if not reasons:
         return ""
-    named = [f"{partition} ({reason})" for partition, reason in [*reasons.items()][:_NAMED_PARTITIONS]]
-    more = [f"{len(reasons) - len(named)} more"] if len(reasons) > len(named) else []
-    return f"readers of committed records wait in {plural(len(reasons), 'partition')}: {', '.join([*named, *more])}"
+    named = [f"{partition} ({reason})" for partition, reason in reasons.items()]
+    if (more := len(named) - _NAMED_PARTITIONS) > 0:
+        named[_NAMED_PARTITIONS:] = [f"{more} more"]
+    return f"readers of committed records wait in {plural(len(reasons), 'partition')}: {', '.join(named)}"
 
 
 def _why_readers_wait(kind: str) -> str | None:
-    """Why consumers wait for records of which there is a finding of this kind; None if they do not."""
+    """Why consumers wait at a finding of this kind; None if they do not."""
     if kind in kinds_with(Trait.OPEN_TRANSACTION):
         return "hanging transaction" if kind == "TXN_HANGING" else "open transaction"
     return "high watermark held back" if kind == "READERS_HELD_BACK" else None
 
 
 def live_lines(result: ScanResult, *, command: str = "scan") -> list[str]:
-    """A line for a copy that may be of running brokers and was judged as one of stopped ones; of a scan none where that explains
-    nothing."""
-    grave = [
-        finding
-        for finding in result.findings
-        if finding.kind in kinds_with(Trait.MAY_BE_OF_MOMENTS) and finding.severity.rank >= Severity.WARNING.rank
-    ]
-    told_of = {(finding.place.topic, finding.place.partition) for finding in grave}
-    near = {
+    """A hint to use --live where copies may be of running brokers; for `scan` only where that may explain a finding."""
+    kinds = kinds_with(Trait.MAY_BE_OF_MOMENTS)
+    findings = [finding for finding in result.findings if finding.kind in kinds and finding.severity is not Severity.INFO]
+    affected = {(finding.place.topic, finding.place.partition) for finding in findings}
+    brokers = {
         str(replica.broker)
         for partition in result.partitions
         if partition.topic != CLUSTER_METADATA_TOPIC
-        and (command != "scan" or (partition.topic, partition.partition) in told_of or (None, None) in told_of)
+        and (command != "scan" or not affected.isdisjoint([(partition.topic, partition.partition), (None, None)]))
         for replica in partition.replicas
     }
-    running = [
-        str(broker_summary.broker)
-        for broker_summary in result.brokers
-        if not broker_summary.clean_shutdown and str(broker_summary.broker) in near
-    ]
+    running = [str(summary.broker) for summary in result.brokers if not summary.clean_shutdown and str(summary.broker) in brokers]
     if not running:
         return []
     named = first_few(map(printable, running), _NAMED_BROKERS)
@@ -218,34 +208,29 @@ def live_lines(result: ScanResult, *, command: str = "scan") -> list[str]:
 
 
 def by_severity(findings: Iterable[Finding]) -> str:
-    """`1 critical, 11 info`, nothing for none."""
+    """`1 critical, 11 info`, empty for none."""
     return ", ".join(f"{count} {severity.value}" for severity, count in severity_counts(findings).items() if count)
 
 
 def aligned(rows: Iterable[list[str]], width: int) -> list[str]:
-    """Rows of `replica_words` as lines, in columns; the last column on a line of its own where one is wider than `width`."""
+    """Rows of `replica_words` in columns; if a row is wider than `width`, the last column moves to lines below."""
     table = list(rows)
     widths = [max(len(row[column]) for row in table) for column in range(3)]
-    lines = [
-        "   ".join(word.ljust(column_width) for word, column_width in zip(row, [*widths, 0], strict=True)).rstrip() for row in table
-    ]
+    columns = ["   ".join(cell.ljust(widths[column]) for column, cell in enumerate(row[:3])) for row in table]
+    lines = [f"{first}   {row[3]}".rstrip() for first, row in zip(columns, table, strict=True)]
     if all(len(line) <= width for line in lines):
         return lines
-    apart = [
-        ["   ".join(word.ljust(column_width) for word, column_width in zip(row[:3], widths, strict=True)).rstrip(), row[3]]
-        for row in table
-    ]
-    return [line for first, rest in apart for line in ([first, f"  {rest}"] if rest else [first])]
+    pairs = ([first.rstrip(), f"  {row[3]}"] if row[3] else [first.rstrip()] for first, row in zip(columns, table, strict=True))
+    return list(chain.from_iterable(pairs))
 
 
 def nothing_found(result: ScanResult) -> str:
-    """That nothing was found, and no more than that where some input could not be read."""
+    """`nothing found`, with a reservation where some input could not be read."""
     return "nothing found where readable" if result.incomplete else "nothing found"
 
 
 def incomplete_lines(result: ScanResult) -> list[str]:
-    """A line for each input that could not be read, and what to do about them, where something can be done; and one for what tiered
-    topics have in remote storage."""
+    """A line for each input that could not be read, hints, and a line about tiered topics, whose remote storage is not read."""
     topics = sorted({partition.topic for partition in result.partitions if partition.is_tiered})
     more = len(topics) - _NAMED_TOPICS
     named = printable(listed(topics if more <= 0 else [*topics[:_NAMED_TOPICS], f"{more} more"]))
@@ -254,47 +239,48 @@ def incomplete_lines(result: ScanResult) -> list[str]:
 
 
 def gap_lines(gaps: Iterable[Incomplete]) -> list[str]:
-    """A line for each of `gaps`, and what to do about them, where something can be done."""
-    incompletes = [*gaps]
-    rows = dict.fromkeys(f"incomplete: {printable(gap.path)}: {printable(gap.reason)}" for gap in incompletes)
-    return [*rows, *gap_hints(incompletes)]
+    """A line for each of `gaps`, and hints."""
+    listed_gaps = list(gaps)
+    rows = dict.fromkeys(f"incomplete: {printable(gap.path)}: {printable(gap.reason)}" for gap in listed_gaps)
+    return [*rows, *gap_hints(listed_gaps)]
 
 
 def gap_hints(gaps: Iterable[Incomplete]) -> list[str]:
-    """What to do about links that lead out of what was given, and about a storage service that failed; nothing without either."""
+    """Hints for links that lead outside the given paths, and for storage services that failed."""
     reasons = [gap.reason for gap in gaps]
     hints = ["hint: give what links lead to as paths, too"] if any(reason.endswith(OUTSIDE) for reason in reasons) else []
     return [*hints, f"hint: {TRY_AGAIN}"] if any(map(is_transient, reasons)) else hints
 
 
 def command_lines(command: str, width: int) -> list[str]:
-    r"""A command line for a shell in lines of at most `width`: each but the last ends in ` \`, and no option is parted from its
-    value. A word that is longer stays whole."""
-    words = _SHELL_WORD.findall(command)
-    pieces: list[str] = []
-    for word in words:
-        if pieces and _TAKES_VALUE.fullmatch(pieces[-1]) and not word.startswith("--"):
-            pieces[-1] += f" {word}"
+    r"""A shell command in lines of at most `width`, with ` \` at the end of each but the last.
+
+    An option and its value stay on one line; an argument that is longer than `width` is not broken.
+    """
+    arguments: list[str] = []
+    for argument in _SHELL_WORD.findall(command):
+        if arguments and _TAKES_VALUE.fullmatch(arguments[-1]) and not argument.startswith("--"):
+            arguments[-1] += f" {argument}"
         else:
-            pieces.append(word)
-    lines = [" ".join(pieces[:2])]
-    for number, piece in enumerate(pieces[2:], 3):
-        ending = 0 if number == len(pieces) else len(_GOES_ON)
-        if len(lines[-1]) + 1 + len(piece) + ending <= width:
-            lines[-1] += f" {piece}"
+            arguments.append(argument)
+    lines = [" ".join(arguments[:2])]
+    for number, argument in enumerate(arguments[2:], 3):
+        ending = 0 if number == len(arguments) else len(_CONTINUATION)
+        if len(lines[-1]) + 1 + len(argument) + ending <= width:
+            lines[-1] += f" {argument}"
         else:
-            lines[-1] += _GOES_ON
-            lines.append(f"    {piece}")
+            lines[-1] += _CONTINUATION
+            lines.append(f"    {argument}")
     return lines
 
 
 def is_harmless(findings: Iterable[Finding]) -> bool:
-    """Whether nothing is worse than info."""
+    """Whether no finding is worse than info."""
     return all(finding.severity is Severity.INFO for finding in findings)
 
 
 def finding_lines(findings: list[Finding]) -> Iterator[str]:
-    """The first findings in a sentence each, and how many more there are, for commands that are not about findings."""
-    yield from (f"{finding.severity.value}: {printable(message(finding))}" for finding in findings[:_TOLD_FINDINGS])
-    if len(findings) > _TOLD_FINDINGS:
-        yield f"and {len(findings) - _TOLD_FINDINGS} more; `{rerun_command('scan', findings[0].asked)}` tells all"
+    """The first findings as sentences, and the number of others, for commands that are not about findings."""
+    yield from (f"{finding.severity.value}: {printable(message(finding))}" for finding in findings[:_FINDINGS_SHOWN])
+    if len(findings) > _FINDINGS_SHOWN:
+        yield f"and {len(findings) - _FINDINGS_SHOWN} more; `{rerun_command('scan', findings[0].asked)}` tells all"
